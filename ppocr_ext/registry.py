@@ -1,0 +1,156 @@
+"""Registries of components by the name that a config uses; imports no Paddle.
+
+A name that is not registered here is asked of the *fallback*, which the host installs
+when it is opened, so that a checkout's own backbones and losses can be named too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from ppocr_ext.errors import ConfigError, UnknownComponentError
+
+T = TypeVar("T")
+_LOG = logging.getLogger("ppocr_ext")
+NEAR_MATCH = 0.8  # difflib ratio from which an unknown key is taken for a misspelling
+
+
+class Registry:
+    """Components of one kind (``"backbone"``, ``"loss"``, …) by name.
+
+    Args:
+        kind: what the registry holds, as error messages call it.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._own: dict[str, Callable[..., Any]] = {}
+        self._find_foreign: Callable[[str], Callable[..., Any] | None] = lambda name: None
+        self._foreign_names: Callable[[], Iterable[str]] = lambda: ()
+
+    def register(self, name: str | None = None) -> Callable[[T], T]:
+        """Decorator: register a class or function under ``name`` (its own name by default).
+
+        Raises:
+            ValueError: the name is taken by another component.
+        """
+
+        def decorate(component: T) -> T:
+            key = name or component.__name__  # type: ignore[attr-defined]
+            known = self._own.get(key)
+            if known is not None and known is not component:
+                raise ValueError(f"{self.kind} {key!r} is registered twice: {known!r} and {component!r}")
+            self._own[key] = component  # type: ignore[assignment]
+            return component
+
+        return decorate
+
+    def set_fallback(
+        self,
+        find: Callable[[str], Callable[..., Any] | None],
+        names: Callable[[], Iterable[str]],
+    ) -> None:
+        """Ask ``find`` for names that are not registered; ``names`` lists what it could find."""
+        self._find_foreign, self._foreign_names = find, names
+
+    def names(self) -> list[str]:
+        """Names registered here, sorted."""
+        return sorted(self._own)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._own
+
+    def get(self, name: str) -> Callable[..., Any]:
+        """The component called ``name``: ours first, then the host's.
+
+        Raises:
+            UnknownComponentError: nobody has it; the message lists both sets.
+        """
+        component = self._own.get(name) or self._find_foreign(name)
+        if component is None:
+            raise UnknownComponentError(self._unknown(name))
+        return component
+
+    def _unknown(self, name: str) -> str:
+        foreign = sorted(self._foreign_names())
+        near = difflib.get_close_matches(name, [*self._own, *foreign], n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        theirs = ", ".join(foreign) if foreign else "none"
+        return (
+            f"Unknown {self.kind} {name!r}.{hint} From ppocr_ext: {', '.join(self.names())}. "
+            f"From the host: {theirs}. Others come with `--host DIR` (a PaddleOCR checkout) or "
+            f"`Global.plugins: [your.module]`."
+        )
+
+    def build(self, name: str, options: Mapping[str, Any], **injected: Any) -> Any:
+        """Construct the component ``name`` from the ``options`` of a config.
+
+        ``injected`` holds what the program itself supplies (``in_channels``, …) and is never
+        spell-checked; it is passed only where the constructor takes it. ``options`` is not changed.
+        """
+        component = self.get(name)
+        chosen = known_options(component, options, f"{self.kind} {name}")
+        taken = _parameters(component)
+        supplied = {k: v for k, v in injected.items() if taken is None or k in taken}
+        return component(**{**chosen, **supplied})
+
+
+def _parameters(component: Callable[..., Any]) -> set[str] | None:
+    """Keyword names that ``component`` takes; None where it takes any."""
+    parameters = inspect.signature(component).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
+    return {p.name for p in parameters if p.kind is not p.VAR_POSITIONAL}
+
+
+def known_options(component: Callable[..., Any], options: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The entries of ``options`` that ``component`` takes.
+
+    A key near a known one is taken for a misspelling; any other unknown key is left out with a
+    warning, since PaddleOCR's official configs carry keys that its constructors swallow.
+
+    Raises:
+        ConfigError: an unknown key is near a known one, which the message names.
+    """
+    taken = _parameters(component)
+    if taken is None:
+        return dict(options)
+    chosen: dict[str, Any] = {}
+    for key, value in options.items():
+        if key in taken:
+            chosen[key] = value
+            continue
+        near = difflib.get_close_matches(key, taken, n=1, cutoff=NEAR_MATCH)
+        if near:
+            raise ConfigError(f"{where}: unknown key {key!r}. Did you mean {near[0]!r}?")
+        _LOG.warning("%s: the key %r is not used and is left out.", where, key)
+    return chosen
+
+
+TRANSFORMS = Registry("transform")
+BACKBONES = Registry("backbone")
+NECKS = Registry("neck")
+HEADS = Registry("head")
+ARCHITECTURES = Registry("architecture")
+LOSSES = Registry("loss")
+OPTIMIZERS = Registry("optimizer")
+SCHEDULES = Registry("learning-rate schedule")
+METRICS = Registry("metric")
+DATASETS = Registry("dataset")
+
+BY_KIND: dict[str, Registry] = {
+    "transform": TRANSFORMS,
+    "backbone": BACKBONES,
+    "neck": NECKS,
+    "head": HEADS,
+    "architecture": ARCHITECTURES,
+    "loss": LOSSES,
+    "optimizer": OPTIMIZERS,
+    "schedule": SCHEDULES,
+    "metric": METRICS,
+    "dataset": DATASETS,
+}

@@ -1,0 +1,6 @@
+"""Configurations: read, laid over one another, resolved once, and then never changed."""
+
+from ppocr_ext.config.class_counts import resolve_charset, with_class_counts
+from ppocr_ext.config.config import Config, load
+
+__all__ = ["Config", "load", "resolve_charset", "with_class_counts"]

@@ -1,0 +1,191 @@
+"""Class counts of every head and the padding id of every SAR loss, from the charset alone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.config.config import Config
+from ppocr_ext.config.node import dotted
+from ppocr_ext.errors import CharsetError, ConfigError
+
+_LOG = logging.getLogger("ppocr_ext")
+_Path = tuple[str, ...]
+
+# What MultiHead calls the class count of each of its branches.
+BRANCH_DECODERS = {"CTCHead": "CTCLabelDecode", "SARHead": "SARLabelDecode", "NRTRHead": "NRTRLabelDecode"}
+# Heads that speak one alphabet whichever decoder a config names; the alphabet of any other is its decoder's.
+_HEAD_DECODERS = {
+    "CTCHead": "CTCLabelDecode",
+    "AttentionHead": "AttnLabelDecode",
+    "SARHead": "SARLabelDecode",
+    "Transformer": "NRTRLabelDecode",
+}
+# How many special symbols PaddleOCR's decoders add to the characters.
+_SPECIALS = {
+    "CANLabelDecode": 0,
+    "VLLabelDecode": 0,
+    "ABINetLabelDecode": 1,
+    "CPPDLabelDecode": 1,
+    "CTCLabelDecode": 1,
+    "AttnLabelDecode": 2,
+    "RFLLabelDecode": 2,
+    "SPINLabelDecode": 2,
+    "SRNLabelDecode": 2,
+    "ViTSTRLabelDecode": 2,
+    "ParseQLabelDecode": 3,
+    "PRENLabelDecode": 3,
+    "SARLabelDecode": 3,
+    "SATRNLabelDecode": 3,
+    "SEEDLabelDecode": 3,
+    "NRTRLabelDecode": 4,
+}
+_SAR_LOSSES = ("SARLoss", "DistillationSARLoss")
+
+
+def with_class_counts(config: Config, charset: Charset) -> Config:
+    """``config`` with the numbers that depend on the dictionary filled in.
+
+    - ``Head.out_channels_list`` of each MultiHead of each sub-model: one entry for each of its heads,
+      ``CTCLabelDecode`` n, ``SARLabelDecode`` n + 2, ``NRTRLabelDecode`` n + 3.
+    - ``Head.out_channels`` of a single head: the length of its decoder's ``character`` in PaddleOCR.
+      A head that neither PaddleOCR's decoders nor its name explain is left alone.
+    - ``ignore_index`` of each SAR loss: n + 1, the padding.
+
+    Here n is `Charset.ctc_classes`. The loss list, its order and the number of sub-models do not matter.
+    PaddleOCR's own tools derive n from the decoder and look for the SAR loss at one position; they are
+    wrong for the second MultiHead under ``DistillationSARLabelDecode``.
+
+    Args:
+        config: the configuration; not changed.
+        charset: the dictionary that the config trains with.
+
+    Raises:
+        ConfigError: a number that the config already has is another; the message names the path, both
+            numbers and the dictionary. Or a MultiHead has no ``head_list``.
+    """
+    counts = dict(_counts(config, charset))
+    for path, expected in counts.items():
+        found = config.at(path, None)
+        if found is not None and (found != expected or isinstance(found, bool)):
+            raise ConfigError(
+                f"{config.where(path)}: {dotted(path)} is {found!r}, but {expected} fits {charset.name} "
+                f"({len(charset.characters)} characters). Remove the key, to have it filled in, or name the "
+                f"dictionary that the number belongs to in Global.character_dict_path (and use_space_char)."
+            )
+    return config.with_values(
+        {path: value for path, value in counts.items() if config.at(path, None) is None}
+    )
+
+
+def _counts(config: Config, charset: Charset) -> Iterator[tuple[_Path, int]]:
+    """Every path that takes a number, with the number."""
+    decoder = str(config.at("PostProcess.name", "")).removeprefix("Distillation")
+    for path in _head_paths(config):
+        head = config.at(path)
+        if head.get("name") == "MultiHead":
+            yield from _branch_counts(head, path, charset)
+        else:
+            count = _single_count(str(head.get("name")), decoder, charset)
+            if count is not None:
+                yield (*path, "out_channels"), count
+    yield from ((path, charset.sar_padding_id) for path in _ignore_index_paths(config))
+
+
+def _head_paths(config: Config) -> Iterator[_Path]:
+    """Path of the head of the model, or of each sub-model."""
+    paths: list[_Path]
+    models = config.at("Architecture.Models", None)
+    if isinstance(models, Mapping):
+        paths = [("Architecture", "Models", str(name), "Head") for name in models]
+    else:
+        paths = [("Architecture", "Head")]
+    return (path for path in paths if isinstance(config.at(path, None), Mapping))
+
+
+def _branch_counts(head: Config, path: _Path, charset: Charset) -> Iterator[tuple[_Path, int]]:
+    by_decoder = {
+        "CTCLabelDecode": charset.ctc_classes,
+        "SARLabelDecode": charset.sar_classes,
+        "NRTRLabelDecode": charset.nrtr_classes,
+    }
+    given = head.get("out_channels_list") or {}
+    wanted = {BRANCH_DECODERS[name] for name in _head_names(head, path) if name in BRANCH_DECODERS}
+    for decoder, count in by_decoder.items():
+        if decoder in wanted or decoder in given:
+            yield (*path, "out_channels_list", decoder), count
+
+
+def _head_names(head: Config, path: _Path) -> list[str]:
+    heads = head.get("head_list")
+    if not isinstance(heads, tuple) or not all(
+        isinstance(item, Mapping) and len(item) == 1 for item in heads
+    ):
+        raise ConfigError(
+            f"{dotted((*path, 'head_list'))}: a MultiHead takes a list of heads: `- CTCHead: {{...}}` and "
+            f"`- NRTRHead: {{...}}`, not {heads!r}."
+        )
+    return [str(name) for item in heads for name in item]
+
+
+def _single_count(head: str, decoder: str, charset: Charset) -> int | None:
+    alphabet = _HEAD_DECODERS.get(head, decoder)
+    if head == "CTCHead" and decoder == "ViTSTRLabelDecode":
+        alphabet = decoder  # ViTSTR's classifier is a CTCHead that is trained on attention labels
+    specials = _SPECIALS.get(alphabet)
+    if specials is None:
+        _LOG.info(
+            "out_channels of %s is left as it is: the symbols of decoder %r are unknown.", head, decoder
+        )
+        return None
+    return len(charset.characters) + specials
+
+
+def _ignore_index_paths(config: Config) -> Iterator[_Path]:
+    if config.at("Loss.name", None) in _SAR_LOSSES:
+        yield "Loss", "ignore_index"
+    for index, item in enumerate(config.at("Loss.loss_config_list", None) or ()):
+        for name in item if isinstance(item, Mapping) else ():
+            if name in _SAR_LOSSES:
+                yield "Loss", "loss_config_list", str(index), name, "ignore_index"
+
+
+def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> Charset:
+    """The charset of ``Global.character_dict_path`` and ``Global.use_space_char``.
+
+    Args:
+        config: the configuration.
+        find_file: gives the file that a path of a config names, or None; the host looks in the current
+            folder, then in PaddleOCR's own.
+
+    Raises:
+        CharsetError: the dictionary is not found or cannot be used.
+        ConfigError: ``use_space_char`` is no truth value.
+    """
+    name: Any = config.at("Global.character_dict_path", None)
+    use_space: Any = config.at("Global.use_space_char", None) or False
+    if not isinstance(use_space, bool):
+        raise ConfigError(
+            f"{config.where('Global.use_space_char')}: Global.use_space_char is {use_space!r}; "
+            "write true or false."
+        )
+    if not name:
+        _LOG.warning(
+            "Global.character_dict_path is not given: digits and lowercase letters, without the space."
+        )
+        return Charset.default()
+    path = find_file(str(name))
+    if path is None:
+        places = (
+            ""
+            if Path(str(name)).is_absolute()
+            else f", neither in {Path.cwd()} nor in PaddleOCR's own folder"
+        )
+        raise CharsetError(
+            f"{config.where('Global.character_dict_path')}: the dictionary {name} is not there{places}. "
+            f"Set Global.character_dict_path to a text file with one character a line."
+        )
+    return Charset.from_file(path, use_space)

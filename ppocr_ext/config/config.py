@@ -1,0 +1,186 @@
+"""`Config`: a resolved configuration that does not change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ppocr_ext.config import yaml_io
+from ppocr_ext.config.edit import assign
+from ppocr_ext.config.merge import merge
+from ppocr_ext.config.node import (
+    COMPUTED,
+    Node,
+    PathLike,
+    Place,
+    dotted,
+    find,
+    from_plain,
+    missing,
+    split,
+    to_plain,
+)
+from ppocr_ext.config.override import override
+from ppocr_ext.errors import ConfigError
+
+_BASE = "_BASE_"
+_REQUIRED: Any = object()
+
+
+class Config(Mapping[Any, Any]):
+    """Read-only view of a configuration; nested mappings are `Config`, lists are tuples.
+
+    Two configs, or a config and a dict, are equal when their content is. Paths are ``"A.b.c"``, through
+    lists by index or by the key of an item (``"Loss.loss_config_list.CTCLoss.weight"``), or a sequence
+    of components.
+
+    Args:
+        values: plain mappings, lists and scalars.
+        origin: what `origin` says of all of them.
+    """
+
+    __slots__ = ("_node",)
+    _node: Node
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, values: Mapping[Any, Any] | None = None, origin: str = COMPUTED.origin) -> None:
+        object.__setattr__(self, "_node", from_plain(values or {}, Place(origin, origin)))
+
+    @classmethod
+    def of(cls, node: Node) -> Config:
+        """View of a tree whose root is a mapping."""
+        config = cls()
+        object.__setattr__(config, "_node", node)
+        return config
+
+    def __getitem__(self, key: Any) -> Any:
+        return _view(self._node.value[key])
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._node.value)
+
+    def __len__(self) -> int:
+        return len(self._node.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and self.thaw() == _thawed(other)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("a Config does not change; use with_values, or thaw for a copy of plain dicts")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Config.of, (self._node,))
+
+    def __repr__(self) -> str:
+        return f"Config({self.thaw()!r})"
+
+    def thaw(self) -> dict[Any, Any]:
+        """Plain dicts and lists, a deep copy that may be changed."""
+        plain: dict[Any, Any] = to_plain(self._node)
+        return plain
+
+    def at(self, path: PathLike, default: Any = _REQUIRED) -> Any:
+        """The value at a path; ``default`` where there is none (a ``null`` that is there is None).
+
+        Raises:
+            ConfigError: there is none and no ``default``, or a key of the path stands twice in a list.
+        """
+        parts = split(path)
+        node = find(self._node, parts)
+        if node is None and default is _REQUIRED:
+            raise ConfigError(f"{dotted(parts)}: {missing(self._node, parts)}")
+        return default if node is None else _view(node)
+
+    def origin(self, path: PathLike) -> str:
+        """Where the value at a path comes from: the file as it was named, ``-o``, or ``computed``."""
+        return self._place(path).origin
+
+    def where(self, path: PathLike) -> str:
+        """`origin` in full, for messages: ``file.yml:12``, ``-o A.b=1``, ``-o +A.b=1``, ``computed``."""
+        return self._place(path).text
+
+    def _place(self, path: PathLike) -> Place:
+        parts = split(path)
+        node = find(self._node, parts)
+        if node is None:
+            raise ConfigError(f"{dotted(parts)}: {missing(self._node, parts)}")
+        return node.place
+
+    def with_values(self, values: Mapping[Any, Any], origin: str = COMPUTED.origin) -> Config:
+        """A config with the value of each path replaced; mappings that lack on the way are made.
+
+        Raises:
+            ConfigError: a path goes through a scalar, or into a list that has no such item.
+        """
+        root = self._node
+        for path, value in values.items():
+            root = assign(root, split(path), from_plain(value, Place(origin, origin)))
+        return Config.of(root)
+
+    def to_yaml(self) -> str:
+        """YAML that any safe loader reads back equal: keys in their order, no anchors, no tags."""
+        return yaml_io.dump(self.thaw())
+
+
+def _view(node: Node) -> Any:
+    if node.is_mapping:
+        return Config.of(node)
+    if node.is_list:
+        return tuple(_view(item) for item in node.value)
+    return node.value
+
+
+def _thawed(value: Any) -> Any:
+    """Plain dicts and lists of any mappings and sequences."""
+    if isinstance(value, Mapping):
+        return {key: _thawed(item) for key, item in value.items()}
+    return [_thawed(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def load(paths: str | Path | Iterable[str | Path], overrides: Iterable[str] = ()) -> Config:
+    """Read one or more files, each laid over those before it, then apply ``-o`` options.
+
+    A file may name others that it builds on: ``_BASE_: other.yml``, or a list, relative to itself.
+    For what an overlay can do see `merge.merge`, for the options `override.override`. An anchor
+    (``&bs``) is resolved when its file is read: an option changes the value that it names, not those
+    that were copied from it by ``*bs``.
+
+    Raises:
+        ConfigError: a file or an option cannot be used; the message starts with ``file:line`` or with
+            the option.
+    """
+    files = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    if not files:
+        raise ConfigError("No config file. Name one or more with `-c FILE …`.")
+    root = Node({})
+    for path in files:
+        root = merge(root, _read_with_bases(Path(path)))
+    return Config.of(override(root, overrides))
+
+
+def _read_with_bases(path: Path, readers: tuple[Path, ...] = ()) -> Node:
+    """The tree of a file, still with its marks, or laid over its bases where it names some."""
+    if path.resolve() in readers:
+        circle = (*readers[readers.index(path.resolve()) :], path)
+        raise ConfigError(f"{path}: `{_BASE}` goes in a circle: {' → '.join(str(p) for p in circle)}.")
+    node = yaml_io.read_file(path)
+    if _BASE not in node.value:
+        return node
+    own = {key: item for key, item in node.value.items() if key != _BASE}
+    bases = Node({})
+    for name, place in _base_names(node.value[_BASE]):
+        try:
+            below = _read_with_bases(path.parent / name, (*readers, path.resolve()))
+        except ConfigError as error:
+            raise ConfigError(f"{error} (from `{_BASE}` in {place.text})") from error
+        bases = merge(bases, below)
+    return merge(bases, Node(own, node.place))
+
+
+def _base_names(node: Node) -> list[tuple[str, Place]]:
+    items = node.value if node.is_list else (node,)
+    for item in items:
+        if not isinstance(item.value, str):
+            raise ConfigError(f"{item.place.text}: `{_BASE}` takes a file name or a list of them.")
+    return [(item.value, item.place) for item in items]

@@ -1,0 +1,125 @@
+import copy
+import pickle
+from collections.abc import Mapping
+
+import pytest
+
+from ppocr_ext.config import Config
+from ppocr_ext.errors import ConfigError
+
+PLAIN = {
+    "A": {"b": {"c": 1, "none": None}, "list": [{"x": {"y": 1}}, {"z": None}], "nested": [[1, 2], [3]]},
+    "B": 2.5,
+}
+
+
+@pytest.fixture
+def config():
+    return Config(copy.deepcopy(PLAIN))
+
+
+def test_it_is_a_mapping_with_tuples_for_lists(config):
+    assert isinstance(config, Mapping)
+    assert isinstance(config["A"], Config)
+    assert list(config) == ["A", "B"] and len(config) == 2
+    assert {**config}["B"] == 2.5
+    assert config["A"]["nested"] == ((1, 2), (3,))
+    assert isinstance(config["A"]["list"][0], Config)
+    with pytest.raises(KeyError):
+        config["C"]
+
+
+def test_it_cannot_be_changed(config):
+    for name in ("_node", "anything"):
+        with pytest.raises(AttributeError, match="does not change"):
+            setattr(config, name, 1)
+    with pytest.raises(TypeError):
+        config["B"] = 1
+    with pytest.raises(TypeError):
+        hash(config)
+
+
+def test_a_thawed_copy_is_plain_and_independent(config):
+    thawed = config.thaw()
+    assert thawed == PLAIN and type(thawed["A"]["b"]) is dict and type(thawed["A"]["list"]) is list
+    thawed["A"]["b"].pop("c")
+    thawed["A"]["list"][0]["x"]["y"] = 9
+    thawed["A"]["nested"][0].append(3)
+    assert config == PLAIN
+
+
+def test_changing_what_it_was_made_from_does_not_change_it():
+    source = copy.deepcopy(PLAIN)
+    config = Config(source)
+    source["A"]["b"]["c"] = 9
+    source["A"]["nested"].append(1)
+    assert config == PLAIN
+
+
+def test_equality_is_by_content(config):
+    assert config == Config(PLAIN) == PLAIN
+    assert config["A"] == PLAIN["A"]
+    assert config != {**PLAIN, "B": 3} and config != 3
+    assert Config({"a": [Config({"b": (1,)})]}) == {"a": [{"b": [1]}]}
+
+
+def test_copies_and_pickles_are_equal(config):
+    assert copy.deepcopy(config) == pickle.loads(pickle.dumps(config)) == copy.copy(config) == config
+    assert pickle.loads(pickle.dumps(config)).origin("A.b.c") == "computed"
+
+
+def test_at(config):
+    assert config.at("A.b.c") == 1
+    assert config.at("A.list.x.y") == config.at("A.list.0.x.y") == config.at(("A", "list", 0, "x", "y")) == 1
+    assert config.at("A.nested.0.1") == 2
+    assert config.at("A.b.none") is None and config.at("A.b.none", 5) is None
+    for path in ("A.b.x", "A.b.c.d", "A.b.none.x", "A.list.7", "A.list.q.y", "Q"):
+        assert config.at(path, 5) == 5
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("A.bb", r"A\.bb: there is no 'bb' in A\. Did you mean 'b'\?"),
+        ("Q", r"Q: there is no 'Q' in the config\. There are: A, B"),
+        ("A.b.c.d", r"there is no 'd' in A\.b\.c\.$"),
+        ("A..b", "joined by single dots"),
+        ("", "joined by single dots"),
+    ],
+)
+def test_at_names_what_is_missing(config, path, message):
+    with pytest.raises(ConfigError, match=message):
+        config.at(path)
+    with pytest.raises(ConfigError, match=message):
+        config.origin(path)
+
+
+def test_a_key_that_stands_twice_is_ambiguous():
+    config = Config({"l": [{"a": 1}, {"b": 2}, {"a": 3}]})
+    with pytest.raises(ConfigError, match=r"l\.a: 'a' stands 2 times there; say l\.0 or l\.2"):
+        config.at("l.a", None)
+    assert config.at("l.2.a") == 3
+
+
+def test_with_values(config):
+    changed = config.with_values(
+        {"A.b.c": [1, {"k": 2}], "A.new.deep": 1, ("A", "dotted.key"): 3, "A.list.z.q": 4}
+    )
+    assert config == PLAIN
+    assert changed.at("A.b.c") == (1, {"k": 2})
+    assert changed.at("A.new.deep") == 1
+    assert changed["A"]["dotted.key"] == 3
+    assert changed.at("A.list") == ({"x": {"y": 1}}, {"z": {"q": 4}})
+    assert changed.origin("A.b.c") == changed.origin("A.new") == "computed"
+    assert config.with_values({"B": 1}, origin="teacher.json").origin("B") == "teacher.json"
+    assert changed.with_values({"B": config["A"]}).at("B.b.c") == 1
+    with pytest.raises(ConfigError, match="nothing below it"):
+        config.with_values({"B.x": 1})
+    with pytest.raises(TypeError, match="not set"):
+        config.with_values({"B": {1, 2}})
+
+
+def test_keys_that_are_no_strings_are_found_by_their_text():
+    config = Config({"m": {1: "one", "2": "two"}, "n": {3: 4}})
+    assert config.at("m.1") == "one" and config.at("m.2") == "two" and config.at("n.3") == 4
+    assert config.with_values({"n.3": 5}) == {**config, "n": {3: 5}}

@@ -1,0 +1,128 @@
+import pytest
+
+from ppocr_ext.config import load
+from ppocr_ext.errors import ConfigError
+
+TEXT = """
+Global: {epoch_num: 10, eval_batch_step: [0, 2000], use_gpu: true, save_model_dir: out, scales: [[320, 32], [320, 48]]}
+Optimizer: {name: Adam, lr: {name: Cosine, learning_rate: 0.1}}
+Architecture:
+  Models:
+    Student:
+      Head:
+        head_list:
+          - CTCHead: {Head: null}
+          - NRTRHead: {nrtr_dim: 384}
+Loss:
+  loss_config_list:
+    - CTCLoss:
+    - DML: {weight: 1.0}
+    - DML: {weight: 0.5}
+Train: {dataset: {transforms: [DecodeImage: {img_mode: BGR}, RecAug: ]}}
+Heads: {1: one}
+"""
+HEADS = "Architecture.Models.Student.Head.head_list"
+
+
+@pytest.fixture
+def override(tmp_path):
+    (tmp_path / "a.yml").write_text(TEXT)
+    return lambda *options: load(tmp_path / "a.yml", list(options))
+
+
+@pytest.mark.parametrize(
+    ("option", "path", "value"),
+    [
+        ("Global.epoch_num=20", "Global.epoch_num", 20),
+        ("Global.save_model_dir=a=b=c", "Global.save_model_dir", "a=b=c"),
+        ("Global.save_model_dir==", "Global.save_model_dir", "="),
+        ("Global.save_model_dir=", "Global.save_model_dir", None),
+        (" Global.use_gpu=false ", "Global.use_gpu", False),
+        ("Optimizer.lr.learning_rate=1e-3", "Optimizer.lr.learning_rate", 1e-3),
+        ("Optimizer.lr={name: Const}", "Optimizer.lr", {"name": "Const"}),
+        ("Global.eval_batch_step=[0, 10]", "Global.eval_batch_step", (0, 10)),
+        ("Global.eval_batch_step.1=10", "Global.eval_batch_step", (0, 10)),
+        ("Global.scales.1.0=160", "Global.scales", ((320, 32), (160, 48))),
+        ("Global.new.deep.key=1", "Global.new", {"deep": {"key": 1}}),
+        ("Global.max_text_length='25'", "Global.max_text_length", "25"),
+        (
+            f"{HEADS}.CTCHead.Head.return_feats=true",
+            f"{HEADS}.0",
+            {"CTCHead": {"Head": {"return_feats": True}}},
+        ),
+        (f"{HEADS}.1.NRTRHead.nrtr_dim=256", f"{HEADS}.NRTRHead", {"nrtr_dim": 256}),
+        (f"{HEADS}.NRTRHead=!remove", HEADS, ({"CTCHead": {"Head": None}},)),
+        (f"{HEADS}.0=!remove", HEADS, ({"NRTRHead": {"nrtr_dim": 384}},)),
+        ("Optimizer.lr.name=!remove", "Optimizer.lr", {"learning_rate": 0.1}),
+        ("Loss.loss_config_list.CTCLoss.weight=2.0", "Loss.loss_config_list.0", {"CTCLoss": {"weight": 2.0}}),
+        ("Loss.loss_config_list.2.DML.weight=2.0", "Loss.loss_config_list.2", {"DML": {"weight": 2.0}}),
+        ("Train.dataset.transforms.RecAug.p=0.1", "Train.dataset.transforms.1", {"RecAug": {"p": 0.1}}),
+        ("Heads.1=uno", "Heads", {1: "uno"}),
+        ("+Extra.a.b=1", "Extra", {"a": {"b": 1}}),
+        ("+profiler_options=x", "profiler_options", "x"),
+        ("+Global.epoch_num=20", "Global.epoch_num", 20),
+        (f"+{HEADS}.SARHead.enc_dim=512", f"{HEADS}.2", {"SARHead": {"enc_dim": 512}}),
+    ],
+)
+def test_options(override, option, path, value):
+    config = override(option)
+    assert config.at(path) == value
+    if "!remove" not in option:
+        assert config != override()
+
+
+def test_options_add_up_and_later_ones_win(override):
+    config = override("Global.epoch_num=20", "Global.use_gpu=false", "Global.epoch_num=30")
+    assert config.at("Global.epoch_num") == 30
+    assert config.at("Global.use_gpu") is False
+
+
+def test_a_mapping_updates_a_section_as_in_paddleocr(override):
+    config = override("Optimizer={lr: {name: Const}, beta1: 0.9, name: !remove }")
+    assert config["Optimizer"] == {"lr": {"name": "Const"}, "beta1": 0.9}
+    assert override("+Optimizer=!replace {name: SGD}")["Optimizer"] == {"name": "SGD"}
+
+
+def test_removing_a_section(override):
+    assert "Loss" not in override("Loss=!remove")
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("Global.epoch_num", r"an option is `path=value`"),
+        ("=3", r"a path is keys"),
+        ("Global..epoch_num=3", r"'Global\.\.epoch_num': a path is keys"),
+        (
+            "Gobal.epoch_num=3",
+            r"no section 'Gobal'\. Did you mean 'Global'\? `\+Gobal\.epoch_num=…` creates it",
+        ),
+        ("epoch_num=3", r"no section 'epoch_num'\. Did you mean 'Global\.epoch_num'\?"),
+        ("zzz=3", r"no section 'zzz'\. There are: Global, Optimizer,"),
+        ("Global.epoch_num.x=3", r"Global\.epoch_num is 10 \(.*a\.yml:2\), which has nothing below it"),
+        ("Global.eval_batch_step.2=3", r"Global\.eval_batch_step has 2 items, counted from 0"),
+        ("Global.eval_batch_step.x=3", r"a list without 'x'\. There are: 0, 1\."),
+        (f"{HEADS}.CTCHed.x=3", r"a list without 'CTCHed'\. Did you mean 'CTCHead'\?"),
+        ("Loss.loss_config_list.DML.weight=2", r"'DML' stands 2 times there; say .*list\.1 or .*list\.2\."),
+        ("Train.dataset.transforms.Extra.p=1", r"a list without 'Extra'"),
+        ("+Train.dataset.transforms.Extra.p=1", r"has no 'Extra' and cannot be added to.*!replace"),
+        ("Global.nothing=!remove", r"Global\.nothing: nothing to remove there"),
+        (f"+{HEADS}.SARHead=!remove", r"a list without 'SARHead'"),
+        ("Global.epoch_num=[1, 2", r"not valid YAML"),
+        ("Global.x={a: 1, a: 2}", r"the key 'a' stands twice"),
+        ("Global.x=!!python/name:os.system", r"Only plain YAML"),
+    ],
+)
+def test_options_that_cannot_be_followed(override, option, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        override(option)
+    assert str(caught.value).startswith(f"-o {option}")
+    assert str(caught.value).count(f"-o {option}: ") == 1
+
+
+def test_origins_of_options(override):
+    config = override("Global.epoch_num=20", "+Global.extra={x: 1}")
+    assert config.origin("Global.epoch_num") == "-o"
+    assert config.where("Global.epoch_num") == "-o Global.epoch_num=20"
+    assert config.where("Global.extra.x") == "-o +Global.extra={x: 1}"
+    assert config.origin("Global.use_gpu").endswith("a.yml")

@@ -1,0 +1,210 @@
+import hashlib
+import importlib.util
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.errors import CharsetError
+
+
+def write(folder: Path, data: bytes | str) -> Path:
+    path = folder / "dict.txt"
+    path.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
+    return path
+
+
+def paddleocr_folder() -> Path:
+    spec = importlib.util.find_spec("paddleocr")
+    assert spec and spec.origin, "paddleocr is a requirement of the package"
+    return Path(spec.origin).parent
+
+
+@pytest.mark.parametrize("data", [b"a\nb\nc\n", b"a\r\nb\r\nc\r\n", b"a\nb\nc", b"a\r\nb\nc\r\n"])
+def test_line_ends_do_not_matter(tmp_path, data):
+    charset = Charset.from_file(write(tmp_path, data))
+    assert charset.characters == ("a", "b", "c")
+    assert charset.digest == Charset(("a", "b", "c")).digest
+
+
+def test_only_newlines_end_a_line(tmp_path):
+    # str.splitlines would also split at these; PaddleOCR does not.
+    charset = Charset.from_file(write(tmp_path, "a\n\u2028\n\x0b\n\t\n\u3000\n"))
+    assert charset.characters == ("a", "\u2028", "\x0b", "\t", "\u3000")
+
+
+@pytest.mark.parametrize(("use_space", "n"), [(False, 4), (True, 5)])
+def test_class_counts_follow_from_the_characters(tmp_path, use_space, n):
+    charset = Charset.from_file(write(tmp_path, "a\nb\nc\n"), use_space)
+    assert (charset.ctc_classes, charset.sar_classes, charset.nrtr_classes) == (n, n + 2, n + 3)
+    assert (charset.sar_padding_id, charset.nrtr_rows) == (n + 1, n + 4)
+    assert len(charset.ctc_symbols) == charset.ctc_classes
+    assert len(charset.nrtr_symbols) == charset.nrtr_classes
+    assert charset.ctc_symbols[charset.blank_id] == "blank"
+    assert charset.nrtr_symbols[:5] == ("blank", "<unk>", "<s>", "</s>", "a")
+    assert (charset.characters[-1] == " ") is use_space
+
+
+def test_digest_tells_dictionaries_apart_by_content_and_order_only(tmp_path):
+    charset = Charset.from_file(write(tmp_path, "a\nb\n"))
+    moved = Charset.from_file(write(tmp_path, "a\r\nb"))
+    assert charset.digest == moved.digest == Charset(("a", "b")).digest
+    digests = {c.digest for c in (charset, Charset(("b", "a")), Charset(("ab",)), Charset(("a", "b", " ")))}
+    assert len(digests) == 4
+    assert charset.digest == hashlib.sha256(b"a\nb").hexdigest()
+
+
+def test_ids_and_unknown_characters(tmp_path):
+    charset = Charset.from_file(write(tmp_path, "a\nb\n未\n"))
+    assert charset.ids("ab未a") == [1, 2, 3, 1]
+    assert charset.ids("") == []
+    assert charset.unknown("a末x未x") == ["末", "x"]
+    with pytest.raises(CharsetError, match=r"dict\.txt.*'末' \(U\+672B\), ' ' .*use_space_char"):
+        charset.ids("未末 末")
+
+
+def test_default_characters_fold_case_and_have_no_space():
+    charset = Charset.default()
+    assert charset.ctc_classes == 37
+    assert charset.ids("aA0") == [11, 11, 1]
+    assert charset.unknown("Az !") == [" ", "!"]
+
+
+def test_all_flaws_come_in_one_message(tmp_path):
+    with pytest.raises(CharsetError) as caught:
+        Charset.from_file(write(tmp_path, "\ufeffa\nb\n\na\nc\rd\n"))
+    message = str(caught.value)
+    assert "line 1: starts with a byte order mark" in message
+    assert "line 3: blank" in message
+    assert "line 4: 'a' again, first on line 1" in message
+    assert "line 5: a carriage return" in message
+
+
+def test_many_flaws_are_counted_and_not_listed(tmp_path):
+    with pytest.raises(CharsetError) as caught:
+        Charset.from_file(write(tmp_path, "a\n" * 30))
+    assert str(caught.value).count(" again") == 10
+    assert "… and 19 more" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is empty"),
+        (b"\n\r\n", "is empty"),
+        ("a\n中\n".encode("gbk"), r"dict\.txt:2: .* not UTF-8: byte 0xd6 at offset 2"),
+        ("a\nb\n".encode("utf-16"), r"dict\.txt:1: .* not UTF-8: byte 0xff at offset 0"),
+    ],
+)
+def test_unreadable_files(tmp_path, data, message):
+    with pytest.raises(CharsetError, match=message):
+        Charset.from_file(write(tmp_path, data))
+
+
+def test_missing_file_and_folder(tmp_path):
+    with pytest.raises(CharsetError, match="no_dict.txt: .*No such file"):
+        Charset.from_file(tmp_path / "no_dict.txt")
+    with pytest.raises(CharsetError, match="cannot be read"):
+        Charset.from_file(tmp_path)
+
+
+def test_lenient_reading_keeps_the_classes_a_model_was_trained_with(tmp_path, caplog):
+    path = write(tmp_path, "a\n\nb\na\n")
+    with caplog.at_level(logging.WARNING, "ppocr_ext"):
+        charset = Charset.from_file(path, lenient=True)
+    assert charset.characters == ("a", "", "b", "a")
+    assert charset.ctc_classes == 5
+    assert "line 2: blank" in caplog.text and "line 4: 'a' again" in caplog.text
+
+
+def test_longer_lines_are_admitted_with_a_warning(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING, "ppocr_ext"):
+        charset = Charset.from_file(write(tmp_path, "a\nр\u0301\nb \n"))
+    assert charset.ctc_classes == 4
+    assert "line 3: 'b '" in caplog.text and "never encoded" in caplog.text
+    assert charset.unknown("b") == ["b"]
+
+
+def test_space_line_under_use_space_char_is_two_classes(tmp_path, caplog):
+    # PaddleOCR's en_dict.txt ends with a space and its English configs set use_space_char:
+    # 95 lines and 97 classes.
+    with caplog.at_level(logging.INFO, "ppocr_ext"):
+        charset = Charset.from_file(write(tmp_path, "a\n \n"), use_space_char=True)
+    assert charset.characters == ("a", " ", " ")
+    assert charset.ids(" ") == [3]
+    assert "line 2 is a space" in caplog.text
+
+
+# Dictionaries of PaddleOCR 2.10.0 that no config and no released model names, and what is wrong with them.
+FLAWED = {"bn_dict.txt": "line 10: blank", "bm_dict_add.txt": "line 193: blank"}
+
+
+def test_the_dictionaries_of_paddleocr_load():
+    folder = paddleocr_folder() / "ppocr" / "utils"
+    paths = [*folder.glob("*dict*.txt"), *folder.glob("*keys*.txt"), *(folder / "dict").glob("*_dict.txt")]
+    assert len(paths) > 40
+    flawed = {}
+    for path in paths:
+        lines = path.read_bytes().decode("utf-8").removesuffix("\n").count("\n") + 1
+        try:
+            assert Charset.from_file(path, use_space_char=True).ctc_classes == lines + 2, path
+        except CharsetError as error:
+            flawed[path.name] = str(error)
+    for name, message in flawed.items():
+        assert FLAWED.get(name, "loads") in message
+    keys = Charset.from_file(folder / "ppocr_keys_v1.txt", use_space_char=True)
+    assert (keys.ctc_classes, keys.nrtr_classes) == (6625, 6628)
+    assert Charset.from_file(folder / "en_dict.txt", use_space_char=True).ctc_classes == 97
+
+
+HOST_SCRIPT = """
+import json, sys
+sys.path.append(sys.argv[1])  # at the end, as the package itself does
+from ppocr.data.imaug.label_ops import CTCLabelEncode
+from ppocr.postprocess import build_post_process
+result = {}
+for path in sys.argv[2:]:
+    for space in (False, True):
+        options = {"character_dict_path": path or None, "use_space_char": space}
+        symbols = {n: build_post_process({"name": n}, options).character
+                   for n in ("CTCLabelDecode", "NRTRLabelDecode", "SARLabelDecode")}
+        encode = CTCLabelEncode(25, **options)
+        result[f"{path}|{space}"] = [symbols, encode.encode("aB 0")]
+print("RESULT" + json.dumps(result))
+"""
+
+
+def test_symbols_and_ids_are_those_of_paddleocr():
+    """Against the host itself: its decoders' symbols and its encoder's ids (imports PaddleOCR in a process)."""
+    folder = paddleocr_folder()
+    utils = folder / "ppocr" / "utils"
+    paths = [
+        "",
+        str(utils / "en_dict.txt"),
+        str(utils / "ppocr_keys_v1.txt"),
+        str(utils / "dict/ru_dict.txt"),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", HOST_SCRIPT, str(folder), *paths],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_ALBUMENTATIONS_UPDATE": "1", "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    theirs = json.loads(done.stdout.split("RESULT")[1])
+    assert len(theirs) == 8
+    for key, (symbols, ids) in theirs.items():
+        path, space = key.split("|")
+        charset = Charset.from_file(path, space == "True") if path else Charset.default()
+        assert list(charset.ctc_symbols) == symbols["CTCLabelDecode"], key
+        assert list(charset.nrtr_symbols) == symbols["NRTRLabelDecode"], key
+        assert charset.sar_classes == len(symbols["SARLabelDecode"]), key
+        assert symbols["SARLabelDecode"][charset.sar_padding_id] == "<PAD>", key
+        known = "".join(c for c in "aB 0" if not charset.unknown(c))
+        assert charset.ids(known) == ids, key

@@ -1,0 +1,57 @@
+"""``ppocr-ext eval``: judge a trained recogniser on the data of ``Eval``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ppocr_ext.cli.options import add_config_arguments, add_host_argument
+
+NAME = "eval"
+HELP = "judge a trained recogniser: accuracy by sub-model and head, predictions to a file"
+EPILOG = """\
+examples:
+  ppocr-ext eval -c output/run/config.yml -o Global.checkpoints=output/run/best_accuracy
+  ppocr-ext eval -c config.yml -o Global.checkpoints=… --model Teacher --head gtc
+  ppocr-ext eval -c config.yml -o Global.checkpoints=… --save-predictions predictions.tsv
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    add_config_arguments(parser)
+    add_host_argument(parser)
+    parser.add_argument("--model", metavar="NAME", help="sub-model to judge (default: Metric.key)")
+    parser.add_argument(
+        "--head",
+        choices=("ctc", "gtc"),
+        default="ctc",
+        help="head to read: CTC, or the NRTR branch (default: ctc)",
+    )
+    parser.add_argument(
+        "--save-predictions", metavar="FILE", help="TSV with a header: image, label, prediction, confidence"
+    )
+    parser.add_argument("--old-dict", metavar="FILE", help="dictionary of the weights, where it differs")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; the exit code."""
+    from ppocr_ext.config import load
+    from ppocr_ext.host import open_host
+    from ppocr_ext.training.evaluate import evaluate, write_predictions
+    from ppocr_ext.training.logs import quiet_host, set_up_console
+    from ppocr_ext.training.run import Run
+
+    set_up_console()
+    quiet_host(open_host(args.host).logger)
+    config = load(args.config, args.opt)
+    built = Run.build(config, "eval", host_path=args.host, old_dictionary=args.old_dict)
+    result = evaluate(built, args.model, args.head)
+    for name, value in result.metrics.items():
+        print(f"{name}: {value:.4f}" if name != "fps" else f"{name}: {value:.1f}")
+    print(f"judged: {result.judged}")
+    print(f"left out: {result.left_out}")
+    if args.save_predictions:
+        write_predictions(Path(args.save_predictions), result.predictions)
+        print(f"predictions: {args.save_predictions}")
+    return 0

@@ -1,0 +1,55 @@
+"""``ppocr-ext train``: train or distil a recogniser inside PaddleOCR's own loop."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+
+from ppocr_ext.cli.options import add_config_arguments, add_host_argument
+
+NAME = "train"
+HELP = "train or distil a recogniser inside PaddleOCR's own loop"
+EPILOG = """\
+examples:
+  ppocr-ext train -c configs/quickstart/distill.yml
+  ppocr-ext train -c rec_svtrv2_ch_distillation.yml -o Global.use_gpu=false Global.epoch_num=10
+  ppocr-ext train -c my.yml -c overlay.yml                      # the overlay goes over my.yml
+  ppocr-ext train -c my.yml -o Global.checkpoints=output/run/latest        # go on after a stop
+  ppocr-ext train -c my.yml -o Global.pretrained_model=old/best_accuracy --old-dict old_dict.txt
+
+The run folder (Global.save_model_dir) holds config.yml, run.json, train.log, metrics.jsonl,
+preflight.json and the checkpoints latest.*, best_accuracy.*, iter_epoch_N.*. Ctrl-C stops after
+the step in progress and leaves `latest` to go on from.
+"""
+_LOG = logging.getLogger("ppocr_ext")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    add_config_arguments(parser)
+    add_host_argument(parser)
+    parser.add_argument(
+        "--old-dict",
+        metavar="FILE",
+        help="dictionary of the weights in Global.pretrained_model (or a sub-model's `pretrained`), where it "
+        "differs: classifier and embedding rows are carried over character by character",
+    )
+    parser.add_argument("-p", "--profiler_options", default=None, help="passed to PaddleOCR's profiler")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; the exit code."""
+    from ppocr_ext.config import load
+    from ppocr_ext.training.session import train
+
+    config = load(args.config, args.opt)
+    if args.profiler_options is not None:
+        config = config.with_values({"profiler_options": args.profiler_options})
+    outcome = train(config, host_path=args.host, old_dictionary=args.old_dict)
+    if outcome.signal is not None:
+        _LOG.info("go on with: -o Global.checkpoints=%s/latest", config.at("Global.save_model_dir"))
+        return 128 + outcome.signal
+    if outcome.best:
+        _LOG.info("best: %s", json.dumps({k: round(v, 4) for k, v in outcome.best.items()}))
+    return 0

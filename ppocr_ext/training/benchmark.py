@@ -1,0 +1,186 @@
+"""What a distillation step costs, as ratios measured in one run.
+
+Three steps on the same batch, taken in turns: ours as a run does it, the *bare sum* (teacher
+forward, student forward, backward, optimizer; no losses), and that of a PaddleOCR checkout.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.config import Config, load, with_class_counts
+from ppocr_ext.errors import HostError
+from ppocr_ext.host import open_host
+from ppocr_ext.losses import build_loss
+from ppocr_ext.modeling import TRAIN, build_model
+from ppocr_ext.optim import build_optimizer
+from ppocr_ext.resources import config_path
+from ppocr_ext.training.cpu import tune_cpu
+from ppocr_ext.training.events import Position, StepDone
+from ppocr_ext.training.hooks.window import Window
+from ppocr_ext.training.model_setup import narrow
+from ppocr_ext.training.proxies import LossProxy, OptimizerProxy
+
+_SIZES = {"tiny": ("quickstart/distill.yml", (32, 128)), "full": ("svtrv2/distill.yml", (48, 320))}
+Step = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class StepCosts:
+    """Seconds a step by what was measured, and the setting."""
+
+    setting: str
+    seconds: dict[str, list[float]]
+
+    def median(self, name: str) -> float:
+        """Median over the rounds, in seconds."""
+        return statistics.median(self.seconds[name])
+
+    def to_markdown(self) -> str:
+        """A table with ratios to the bare sum."""
+        bare = self.median("bare sum")
+        rows = [
+            f"| {name} | {self.median(name):.3f} | {min(times):.3f} | {self.median(name) / bare:.2f} |"
+            for name, times in self.seconds.items()
+        ]
+        head = "| step | seconds (median) | seconds (best) | ratio to the bare sum |\n|---|---|---|---|"
+        return f"{self.setting}\n\n{head}\n" + "\n".join(rows)
+
+
+def measure_step(
+    size: str, batch_size: int, image: tuple[int, int] | None = None, rounds: int = 5, peer: str | None = None
+) -> StepCosts:
+    """Measure a distillation step.
+
+    Args:
+        size: ``"tiny"`` (the quickstart's models) or ``"full"`` (SVTRv2 teacher, RepSVTR student).
+        batch_size: images in the batch.
+        image: height and width in pixels.
+        rounds: measured rounds after one to warm up.
+        peer: folder of a PaddleOCR checkout to measure as well.
+    """
+    if paddle.get_device() == "cpu":
+        tune_cpu()
+    name, default_image = _SIZES[size]
+    height, width = image or default_image
+    charset = _charset(size)
+    config = with_class_counts(load([config_path(name)]), charset)
+    batch = _batch(config, charset, batch_size, height, width)
+    steps = _our_steps(config, batch)
+    if peer is not None:
+        steps["PaddleOCR"] = _peer_step(config, batch, Path(peer))
+    seconds: dict[str, list[float]] = {what: [] for what in steps}
+    for turn in range(rounds + 1):
+        for what, step in steps.items():
+            began = time.perf_counter()
+            step()
+            if paddle.is_compiled_with_cuda():
+                paddle.device.synchronize()
+            if turn:
+                seconds[what].append(time.perf_counter() - began)
+    setting = (
+        f"{size}: batch {batch_size}, {height}x{width}, {charset.ctc_classes} classes, "
+        f"{os.environ.get('OMP_NUM_THREADS', '1')} threads, Paddle {paddle.__version__} on {paddle.get_device()}, "
+        f"{platform.machine()}, {rounds} rounds"
+    )
+    return StepCosts(setting, seconds)
+
+
+def _charset(size: str) -> Charset:
+    if size == "tiny":
+        return Charset(characters=tuple("0123456789"), use_space=False, path=None)
+    path = open_host().find_file("ppocr/utils/ppocr_keys_v1.txt")
+    if path is None:
+        raise HostError("The host has no ppocr/utils/ppocr_keys_v1.txt, which the full-size benchmark uses.")
+    return Charset.from_file(path, use_space_char=True)
+
+
+def _batch(config: Config, charset: Charset, size: int, height: int, width: int) -> list[paddle.Tensor]:
+    rng = np.random.default_rng(0)
+    longest = int(config.at("Global.max_text_length"))
+    lengths = rng.integers(min(4, longest - 2), longest - 1, size)
+    ctc = np.zeros((size, longest), "int64")
+    gtc = np.zeros((size, longest), "int64")
+    for row, length in enumerate(lengths):
+        ids = rng.integers(1, charset.ctc_classes, length)
+        ctc[row, :length] = ids
+        gtc[row, : length + 2] = [2, *(ids + 3), 3]  # <s>, characters after four specials, </s>
+    image = rng.standard_normal((size, 3, height, width)).astype("float32")
+    arrays = [image, ctc, gtc, lengths.astype("int64"), np.ones(size, "float32")]
+    return [paddle.to_tensor(array) for array in arrays]
+
+
+def _optimizer(config: Config, model: Any, build: Any = build_optimizer) -> Any:
+    return build(config.at("Optimizer").thaw(), epochs=10, step_each_epoch=1000, model=model)[0]
+
+
+def _our_steps(config: Config, batch: list[paddle.Tensor]) -> dict[str, Step]:
+    paddle.seed(0)
+    model = build_model(config.at("Architecture").thaw())
+    loss = LossProxy(build_loss(config.at("Loss").thaw()))
+    narrow(model, loss.reads(), config)
+    optimizer = _optimizer(config, model)
+    window = Window()
+    position = Position(0, 0, 0, 1, 1)
+    proxy = OptimizerProxy(optimizer, lambda lr: window.add(StepDone(position, loss.losses, lr, loss.images)))
+    model.train()
+
+    def ours() -> None:
+        model.train()
+        loss(model(batch[0], data=batch[1:]), batch)["loss"].backward()
+        proxy.step()
+        proxy.clear_grad()
+
+    def bare() -> None:
+        with paddle.no_grad():
+            model.Teacher(batch[0], data=batch[1:], request=TRAIN)
+        outputs = model.Student(batch[0], data=batch[1:], request=TRAIN)["head_out"]
+        (outputs["ctc"].mean() + outputs["gtc"].mean()).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+
+    return {"bare sum": bare, "ppocr_ext": ours}
+
+
+def _peer_step(config: Config, batch: list[paddle.Tensor], root: Path) -> Step:
+    if not (root / "ppocr" / "modeling").is_dir():
+        raise HostError(
+            f"--peer {root}: there is no ppocr/modeling in it. Give the folder of a PaddleOCR checkout."
+        )
+    for name in [n for n in sys.modules if n == "ppocr" or n.startswith("ppocr.")]:
+        del sys.modules[name]
+    sys.path.insert(0, str(root))
+    try:
+        architectures = importlib.import_module("ppocr.modeling.architectures")
+        losses = importlib.import_module("ppocr.losses")
+        optimizers = importlib.import_module("ppocr.optimizer")
+    finally:
+        sys.path.remove(str(root))
+    paddle.seed(0)
+    architecture = config.at("Architecture").thaw()
+    for sub_model in architecture["Models"].values():
+        sub_model["pretrained"] = None
+    model = architectures.build_model(architecture)
+    loss = losses.build_loss(config.at("Loss").thaw())
+    optimizer = _optimizer(config, model, optimizers.build_optimizer)
+
+    def step() -> None:
+        model.train()
+        loss(model(batch[0], data=batch[1:]), batch)["loss"].backward()
+        optimizer.step()
+        optimizer.clear_grad()
+
+    return step

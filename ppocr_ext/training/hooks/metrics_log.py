@@ -1,0 +1,103 @@
+"""``metrics.jsonl``: one line per window of steps and per evaluation; the source of all curves."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import paddle.distributed as dist
+
+from ppocr_ext.data.atomic import write_text
+from ppocr_ext.training.events import EvalDone, Hook, Outcome, Position, StepDone
+from ppocr_ext.training.hooks.window import Window
+
+if TYPE_CHECKING:
+    from ppocr_ext.training.run import Run
+
+
+class MetricsLog(Hook):
+    """Writes ``metrics.jsonl`` into the run folder (rank 0 only).
+
+    A train line: ``{"kind": "train", "epoch", "step", "time", "lr", "loss", "losses": {…}, "ips"}``;
+    losses are means over the window. An eval line: ``{"kind": "eval", "epoch", "step", "time",
+    "acc", "norm_edit_dis", …}``. ``time`` is seconds of training so far. A number that is not
+    finite is written as ``null``.
+
+    Args:
+        every: steps in a window (``Global.print_batch_step``).
+    """
+
+    def __init__(self, every: int) -> None:
+        self._every = max(1, every)
+        self._window = Window()
+        self._file: TextIO | None = None
+        self._before = 0.0  # seconds of training before this process
+        self._began = 0.0
+
+    def on_start(self, run: Run, position: Position) -> None:
+        if dist.get_rank() != 0:
+            return
+        path = run.folder / "metrics.jsonl"
+        kept = _lines_until(path, position.global_step)
+        self._before = kept[-1]["time"] if kept else 0.0
+        write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+        self._file = path.open("a", encoding="utf-8")
+        self._began = time.perf_counter()
+        self._window = Window()
+
+    def on_step(self, step: StepDone) -> None:
+        self._window.add(step)
+        if self._window.steps >= self._every:
+            self._write_window(step.position)
+
+    def _write_window(self, position: Position) -> None:
+        means = self._window.close()
+        self._write(
+            {
+                "kind": "train",
+                **self._where(position),
+                "lr": means.lr,
+                "loss": means.losses.get("loss"),
+                "losses": {k: v for k, v in means.losses.items() if k != "loss"},
+                "ips": round(means.images_per_second, 2),
+            }
+        )
+
+    def on_eval(self, result: EvalDone) -> None:
+        self._window.leave_out_pause()
+        self._write({"kind": "eval", **self._where(result.position), **result.metrics})
+
+    def on_end(self, outcome: Outcome) -> None:
+        if self._window.steps:
+            self._write_window(outcome.position)
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _where(self, position: Position) -> dict[str, Any]:
+        elapsed = self._before + time.perf_counter() - self._began
+        return {"epoch": position.current_epoch, "step": position.global_step, "time": round(elapsed, 2)}
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self._file is not None:
+            self._file.write(json.dumps(_finite(line)) + "\n")
+            self._file.flush()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _lines_until(path: Path, step: int) -> list[dict[str, Any]]:
+    """Lines of an earlier process up to ``step``; what came after is done again."""
+    if not path.is_file() or step == 0:
+        return []
+    lines = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines() if text.endswith("}")]
+    return [line for line in lines if line["step"] <= step]

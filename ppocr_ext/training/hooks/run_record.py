@@ -1,0 +1,100 @@
+"""``run.json``: what is needed to repeat or to judge a run."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import cv2
+import numpy as np
+import paddle
+import paddle.distributed as dist
+
+from ppocr_ext import __version__
+from ppocr_ext.data.atomic import write_text
+from ppocr_ext.training.events import EvalDone, Hook, Outcome, Position
+from ppocr_ext.training.hooks.teacher_check import state_digest
+
+if TYPE_CHECKING:
+    from ppocr_ext.training.run import Run
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes, read in pieces."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        for piece in iter(lambda: stream.read(1 << 20), b""):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+
+
+class RunRecord(Hook):
+    """Writes ``run.json`` at the start and keeps it up to date at evaluations and at the end."""
+
+    def __init__(self, command: list[str] | None = None) -> None:
+        self._command = sys.argv if command is None else command
+        self._path: Path | None = None
+        self._record: dict[str, Any] = {}
+
+    def on_start(self, run: Run, position: Position) -> None:
+        if dist.get_rank() != 0:
+            return
+        self._path = run.folder / "run.json"
+        total = sum(int(np.prod(p.shape)) for p in run.model.parameters())
+        trained = sum(int(np.prod(p.shape)) for p in run.model.parameters() if not p.stop_gradient)
+        self._record = {
+            "status": "running",
+            "started": _now(),
+            "resumed_from_step": position.global_step,
+            "command": self._command,
+            "versions": {
+                "ppocr_ext": __version__,
+                "paddle": paddle.__version__,
+                "numpy": np.__version__,
+                "opencv": cv2.__version__,
+                "python": platform.python_version(),
+            },
+            "host": {"form": run.host.form, "root": str(run.host.root), "version": run.host.version},
+            "device": str(run.device),
+            "processes": dist.get_world_size(),
+            "seed": run.seed,
+            "parameters": {"all": total, "trained": trained},
+            "dictionary": {
+                "path": str(run.charset.path) if run.charset.path else None,
+                "classes": run.charset.ctc_classes,
+                "digest": run.charset.digest,
+            },
+            "label_files": {str(path): file_digest(path) for path in run.label_files},
+            "frozen": {name: state_digest(run.sub_model(name)) for name in sorted(run.frozen)},
+        }
+        self._write()
+
+    def on_eval(self, result: EvalDone) -> None:
+        self._record["best"] = dict(result.best)
+        self._write()
+
+    def on_end(self, outcome: Outcome) -> None:
+        epoch, step = outcome.position.completed()
+        self._record |= {
+            "status": outcome.status,
+            "reason": outcome.reason,
+            "ended": _now(),
+            "epoch": epoch,
+            "step_in_epoch": step,
+            "global_step": outcome.position.global_step,
+            "best": dict(outcome.best),
+        }
+        self._write()
+
+    def _write(self) -> None:
+        if self._path is not None:
+            write_text(self._path, json.dumps(self._record, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,57 @@
+"""A frozen sub-model must not change: its digest is compared at every epoch's end."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ppocr_ext.errors import ModelError
+from ppocr_ext.training.events import Hook, Outcome, Position
+
+if TYPE_CHECKING:
+    from ppocr_ext.training.run import Run
+
+_LOG = logging.getLogger("ppocr_ext")
+
+
+def state_digest(layer: Any) -> str:
+    """SHA-256 over names and bytes of all parameters and buffers of ``layer``."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(layer.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+class TeacherCheck(Hook):
+    """Compares each frozen sub-model's state with what it was at the start.
+
+    Raises (from ``on_epoch_end``):
+        ModelError: a frozen sub-model has changed.
+    """
+
+    def __init__(self) -> None:
+        self._model: Any = None
+        self.digests: dict[str, str] = {}
+
+    def on_start(self, run: Run, position: Position) -> None:
+        self._model = run.model
+        self.digests = {name: state_digest(run.sub_model(name)) for name in sorted(run.frozen)}
+        self._run = run
+
+    def on_epoch_end(self, position: Position) -> None:
+        self._check()
+
+    def on_end(self, outcome: Outcome) -> None:
+        if outcome.status != "failed" and self.digests:
+            self._check()
+            _LOG.info("frozen and unchanged: %s", ", ".join(self.digests))
+
+    def _check(self) -> None:
+        for name, before in self.digests.items():
+            if state_digest(self._run.sub_model(name)) != before:
+                raise ModelError(
+                    f"{name} is frozen (freeze_params: true), but its state has changed during training. Something "
+                    f"outside of ppocr_ext writes to it: look at plugins and hooks that touch the model."
+                )

@@ -1,0 +1,61 @@
+"""Where log lines go: the terminal for people, ``train.log`` for everything."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tqdm import tqdm
+
+_FORMAT = "[%(asctime)s] %(name)s %(levelname)s: %(message)s"
+_DATES = "%Y/%m/%d %H:%M:%S"
+OURS = "ppocr_ext"
+
+
+class ConsoleHandler(logging.Handler):
+    """Writes to standard output without breaking a progress bar; warnings are marked."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line, unless it is for the log file alone."""
+        if getattr(record, "file_only", False):
+            return
+        mark = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
+        tqdm.write(f"{mark}{record.getMessage()}", file=sys.stdout)
+        sys.stdout.flush()
+
+
+def set_up_console(level: int = logging.INFO) -> None:
+    """Let our log lines reach the terminal; once a process."""
+    logger = logging.getLogger(OURS)
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    if not any(isinstance(handler, ConsoleHandler) for handler in logger.handlers):
+        handler = ConsoleHandler()
+        handler.setLevel(level)
+        logger.addHandler(handler)
+
+
+def quiet_host(host_logger: logging.Logger) -> None:
+    """Keep the host's lines off the terminal but for warnings; ``train.log`` has them all."""
+    for handler in host_logger.handlers:
+        if isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler):
+            handler.setLevel(logging.WARNING)
+
+
+@contextmanager
+def log_file(path: Path, *loggers: logging.Logger) -> Iterator[None]:
+    """Append what ``loggers`` say to ``path`` for as long as the context lasts."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, "a", encoding="utf-8")
+    handler.setFormatter(logging.Formatter(_FORMAT, _DATES))
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+        handler.close()

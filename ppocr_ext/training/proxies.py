@@ -1,0 +1,201 @@
+"""Objects handed to the host's loop in place of ours, so that we see what it does.
+
+The host calls ``iter(loader)``, ``loss(preds, batch)``, ``optimizer.step()``,
+``optimizer.clear_grad()``, ``scaler.scale/minimize`` and ``log_writer.log_metrics``. Each proxy
+does what the host asked and tells the loop (:mod:`ppocr_ext.training.adapter`) about it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+
+class SamplerFrom:
+    """A batch sampler that leaves out its first ``skip`` batches, for a run that goes on mid-epoch."""
+
+    def __init__(self, sampler: Any, skip: int) -> None:
+        self.sampler = sampler
+        self.skip = skip
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = iter(self.sampler)
+        for _ in range(self.skip):
+            next(batches, None)
+        return batches
+
+    def __len__(self) -> int:
+        return max(0, len(self.sampler) - self.skip)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.sampler, name)
+
+
+class _SteadyDataset:
+    """What the host reads of ``loader.dataset``: never to be rebuilt by it."""
+
+    need_reset = False
+
+
+class LoaderProxy:
+    """The training loader as the host sees it.
+
+    ``__len__`` is the full epoch. Each ``iter`` begins an epoch: random generators are seeded from
+    (seed, epoch), so that a run that was interrupted sees the data that it would have seen. Each
+    ``next`` is a step boundary: ``on_boundary`` may save, or raise to stop the run.
+
+    Args:
+        loader: the real loader.
+        seed: the run's seed on this rank.
+        first_epoch: epoch (from 1) that the next ``iter`` begins.
+        skip: batches of that epoch that were done before.
+        rebuild: makes the loader of another epoch, where the data are drawn anew each epoch.
+        on_boundary: called before each batch but an epoch's first, and after its last.
+        on_epoch: called after the last batch of an epoch.
+    """
+
+    def __init__(
+        self,
+        loader: Any,
+        *,
+        seed: int,
+        first_epoch: int,
+        skip: int,
+        rebuild: Callable[[int], Any] | None,
+        on_boundary: Callable[[], None],
+        on_epoch: Callable[[], None],
+    ) -> None:
+        self._loader = loader
+        self._seed = seed
+        self._epoch = first_epoch
+        self._skip = skip
+        self._rebuild = rebuild
+        self._on_boundary = on_boundary
+        self._on_epoch = on_epoch
+        self._length = len(loader)
+        self.dataset = _SteadyDataset()
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, skip = self._epoch, self._skip
+        self._epoch, self._skip = epoch + 1, 0
+        if self._rebuild is not None and epoch > 1:
+            self._loader = self._rebuild(epoch)
+        _begin_epoch(self._loader, epoch, self._seed)
+        first = True
+        for batch in _batches(self._loader, skip, self._length):
+            if not first:
+                self._on_boundary()
+            first = False
+            yield batch
+        self._on_boundary()
+        self._on_epoch()
+
+
+def _begin_epoch(loader: Any, epoch: int, seed: int) -> None:
+    for part in (getattr(loader, "batch_sampler", None), loader.dataset):
+        if hasattr(part, "set_epoch"):
+            part.set_epoch(epoch)
+    random.seed(seed * 1_000_003 + epoch)
+    np.random.seed((seed * 1_000_003 + epoch) % 2**32)
+
+
+def _batches(loader: Any, skip: int, length: int) -> Iterator[Any]:
+    """Batches of one epoch after the first ``skip``; at most ``length`` in all."""
+    if skip:
+        whole = loader.batch_sampler
+        loader.batch_sampler = SamplerFrom(whole, skip)
+        iterator = iter(loader)
+        loader.batch_sampler = whole
+    else:
+        iterator = iter(loader)
+    for _ in range(length - skip):
+        try:
+            yield next(iterator)
+        except StopIteration:
+            return
+
+
+class EmptyLoader:
+    """Stands for a valid loader where a config has no ``Eval``: the host then leaves evaluation out."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+
+class LossProxy:
+    """The loss as the host calls it; remembers the last result."""
+
+    def __init__(self, loss: Callable[..., Mapping[str, Any]]) -> None:
+        self._loss = loss
+        self.losses: Mapping[str, Any] = {}
+        self.images = 0
+
+    def __call__(self, predictions: Any, batch: Any) -> Mapping[str, Any]:
+        """The loss dict of this batch, kept as :attr:`losses`."""
+        self.losses = self._loss(predictions, batch)
+        self.images = len(batch[0])
+        return self.losses
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loss, name)
+
+
+class OptimizerProxy:
+    """The optimizer as the host calls it; ``clear_grad`` is the end of a step, with and without AMP."""
+
+    def __init__(self, optimizer: Any, on_step: Callable[[float], None]) -> None:
+        self.real = optimizer
+        self._on_step = on_step
+
+    def clear_grad(self, *args: Any, **kwargs: Any) -> None:
+        """Clear the gradients; the step is done."""
+        self.real.clear_grad(*args, **kwargs)
+        self._on_step(float(self.real.get_lr()))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+class ScalerProxy:
+    """The AMP scaler as the host calls it: hands Paddle's the real optimizer."""
+
+    def __init__(self, scaler: Any) -> None:
+        self.real = scaler
+
+    def minimize(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """Unscale and step, with the optimizer behind the proxy."""
+        return self.real.minimize(getattr(optimizer, "real", optimizer), *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+class EvalListener:
+    """The host's log writer: passes evaluations on, and nothing else.
+
+    The host gives its writer window medians of the training losses; hooks read the losses
+    themselves instead.
+    """
+
+    def __init__(self, on_eval: Callable[[Mapping[str, float]], None]) -> None:
+        self._on_eval = on_eval
+
+    def log_metrics(self, metrics: Mapping[str, float], prefix: str | None = None, step: int = 0) -> None:
+        """Pass an evaluation on."""
+        if prefix == "EVAL" and not all(name.startswith("best_") for name in metrics):
+            self._on_eval(metrics)
+
+    def log_model(self, is_best: bool = False, prefix: str = "", metadata: Any = None) -> None:
+        """Checkpoints are seen where they are written."""
+
+    def close(self) -> None:
+        """Hooks close what they opened at the end of the run."""

@@ -1,0 +1,208 @@
+"""The quickstart: from nothing to a distilled student and a table, in minutes on two CPU cores.
+
+Draws CAPTCHAs, trains a teacher, trains a narrower student alone, distils the same student for the
+same steps, and judges all three on images that none has seen. Every part that is finished is kept:
+called again, it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ppocr_ext.config import Config, load
+from ppocr_ext.data.atomic import write_text
+from ppocr_ext.data.captcha import CaptchaOptions
+from ppocr_ext.data.captcha_files import CaptchaFolder, make_captcha_folder
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.report.curves import draw_curves
+from ppocr_ext.resources import config_path
+from ppocr_ext.training.evaluate import evaluate, write_predictions
+from ppocr_ext.training.events import Outcome
+from ppocr_ext.training.run import Run
+from ppocr_ext.training.session import train
+
+_LOG = logging.getLogger("ppocr_ext")
+MINUTES = 15.0  # what the configs in configs/quickstart are made for, on two cores
+VALIDATION_IMAGES, TEST_IMAGES = 200, 1_000
+STAGES = {
+    "teacher": "teacher",
+    "student": "student alone",
+    "distilled": "student, distilled",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a quickstart folder was made with; another call must agree, or name another folder."""
+
+    minutes: float = MINUTES
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        parameters: of the whole network, both heads.
+        steps: optimizer steps.
+        minutes: of training, evaluations included.
+        accuracy: share of held-out images read without a mistake.
+        similarity: 1 - normalised edit distance, mean over images.
+    """
+
+    name: str
+    parameters: int
+    steps: int
+    minutes: float
+    accuracy: float
+    similarity: float
+
+
+class Stopped(Exception):  # noqa: N818 - a decision of the user's, not an error
+    """A signal stopped a training run; its number."""
+
+    def __init__(self, signal: int) -> None:
+        super().__init__(signal)
+        self.signal = signal
+
+
+def run_quickstart(
+    folder: Path, settings: Settings, processes: int, host_path: str | None = None
+) -> list[Row]:
+    """Carry out what is left to do in ``folder``; the rows of the table.
+
+    Raises:
+        ConfigError: ``folder`` was made with other settings.
+        Stopped: a signal stopped a training run; call again to go on.
+    """
+    _agree(folder, settings)
+    _make_data(folder, settings, processes)
+    rows = []
+    for stage in STAGES:
+        config = stage_config(stage, folder, settings)
+        _train_stage(stage, config, folder, host_path)
+    for stage in STAGES:
+        rows.append(_judge(stage, folder, settings, host_path))
+    draw_curves(
+        {STAGES[stage]: folder / stage / "metrics.jsonl" for stage in STAGES},
+        folder / "curves.png",
+        title="Quickstart: CAPTCHAs of 4 to 6 digits",
+    )
+    write_text(folder / "results.md", to_markdown(rows) + "\n")
+    return rows
+
+
+def _agree(folder: Path, settings: Settings) -> None:
+    file = folder / "quickstart.json"
+    if file.is_file():
+        before = json.loads(file.read_text(encoding="utf-8"))
+        if before != asdict(settings):
+            raise ConfigError(
+                f"{folder} was begun with {_options(before)}, not {_options(asdict(settings))}. Call it with those "
+                f"options to go on, or give another folder with --out."
+            )
+    write_text(file, json.dumps(asdict(settings)) + "\n")
+
+
+def _options(settings: Mapping[str, Any]) -> str:
+    return " ".join(f"--{name} {value:g}" for name, value in settings.items())
+
+
+def _make_data(folder: Path, settings: Settings, processes: int) -> None:
+    """Images to validate and to test on; those to train on are made as training asks for them."""
+    _LOG.info("drawing %d CAPTCHAs to validate and to test on", VALIDATION_IMAGES + TEST_IMAGES)
+    wanted = CaptchaFolder(
+        CaptchaOptions(), train=0, val=VALIDATION_IMAGES + TEST_IMAGES, seed=settings.seed
+    )
+    data = folder / "data"
+    make_captcha_folder(data, wanted, processes)
+    lines = (data / "val_list.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    write_text(data / "validation.txt", "".join(lines[:VALIDATION_IMAGES]))
+    write_text(data / "test.txt", "".join(lines[VALIDATION_IMAGES:]))
+
+
+def stage_config(stage: str, folder: Path, settings: Settings) -> Config:
+    """The config of a stage, with its paths in ``folder`` and its length scaled to ``minutes``."""
+    config = load([config_path(f"quickstart/{'distill' if stage == 'distilled' else stage}.yml")])
+    data = folder / "data"
+    scale = settings.minutes / MINUTES
+    epochs = max(1, round(config.at("Global.epoch_num") * scale))
+    values: dict[str, Any] = {
+        "Global.save_model_dir": str(folder / stage),
+        "Global.character_dict_path": str(data / "dict.txt"),
+        "Global.seed": settings.seed,
+        "Global.epoch_num": epochs,
+        "Optimizer.lr.warmup_epoch": config.at("Optimizer.lr.warmup_epoch") * scale,
+        "Eval.dataset.data_dir": str(data),
+        "Eval.dataset.label_file_list": [str(data / "validation.txt")],
+    }
+    if stage == "distilled":
+        values["Architecture.Models.Teacher.pretrained"] = str(folder / "teacher" / "latest")
+    return config.with_values(values)
+
+
+def _train_stage(stage: str, config: Config, folder: Path, host_path: str | None) -> None:
+    run_folder = folder / stage
+    if _status(run_folder) == "finished":
+        _LOG.info("%s: finished before", STAGES[stage])
+        return
+    if (run_folder / "latest.pdparams").is_file():
+        config = config.with_values({"Global.checkpoints": str(run_folder / "latest")})
+    _LOG.info("\n== %s ==", STAGES[stage])
+    outcome: Outcome = train(config, host_path=host_path)
+    if outcome.signal is not None:
+        raise Stopped(outcome.signal)
+
+
+def _status(run_folder: Path) -> str:
+    file = run_folder / "run.json"
+    return str(json.loads(file.read_text(encoding="utf-8"))["status"]) if file.is_file() else ""
+
+
+def _judge(stage: str, folder: Path, settings: Settings, host_path: str | None) -> Row:
+    data = folder / "data"
+    config = stage_config(stage, folder, settings).with_values(
+        {
+            "Global.checkpoints": str(folder / stage / "latest"),
+            "Eval.dataset.label_file_list": [str(data / "test.txt")],
+        }
+    )
+    _LOG.info("reading %d held-out images: %s", TEST_IMAGES, STAGES[stage])
+    run = Run.build(config, "eval", host_path=host_path)
+    result = evaluate(run)
+    write_predictions(folder / stage / "predictions.tsv", result.predictions)
+    correct = sum(p.text == p.label for p in result.predictions)
+    network = run.model if stage != "distilled" else run.sub_model("Student")
+    record = json.loads((folder / stage / "run.json").read_text(encoding="utf-8"))
+    return Row(
+        name=STAGES[stage],
+        parameters=sum(p.size for p in network.parameters()),
+        steps=int(record["global_step"]),
+        minutes=_last_time(folder / stage / "metrics.jsonl") / 60,
+        accuracy=correct / result.judged,
+        similarity=float(result.metrics["norm_edit_dis"]),
+    )
+
+
+def _last_time(path: Path) -> float:
+    """Seconds of training, over all calls."""
+    return float(json.loads(path.read_text(encoding="utf-8").splitlines()[-1])["time"])
+
+
+def to_markdown(rows: list[Row]) -> str:
+    """The table, as Markdown."""
+    lines = [
+        f"| model | parameters | steps | minutes | accuracy on {TEST_IMAGES:,} held-out images | 1 - NED |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {r.name} | {r.parameters / 1e6:.2f} M | {r.steps} | {r.minutes:.1f} | {r.accuracy:.1%} | {r.similarity:.4f} |"
+        for r in rows
+    ]
+    return "\n".join(lines)

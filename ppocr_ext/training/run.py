@@ -1,0 +1,336 @@
+"""Everything a run needs, built in one place and in one order."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import logging
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import paddle.distributed as dist
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.config import Config, resolve_charset, with_class_counts
+from ppocr_ext.data.preflight import Preflight
+from ppocr_ext.errors import ConfigError, WeightsError
+from ppocr_ext.host import Host, open_host
+from ppocr_ext.losses import build_loss
+from ppocr_ext.metrics import build_metric
+from ppocr_ext.modeling import DistillationModel, build_model
+from ppocr_ext.optim import build_optimizer
+from ppocr_ext.training.amp import Amp, build_amp, decorate
+from ppocr_ext.training.checkpoints import (
+    Progress,
+    finish_journal,
+    prefix_of,
+    read_progress,
+    restore_optimizer,
+)
+from ppocr_ext.training.checkpoints import parameter_names as names_of_parameters
+from ppocr_ext.training.device import choose_device
+from ppocr_ext.training.loaders import Loaded, build_loader
+from ppocr_ext.training.model_setup import decoder_models, load_model_weights, narrow
+
+_LOG = logging.getLogger("ppocr_ext")
+DEFAULT_SEED = 1024  # PaddleOCR's
+DEFAULT_FOLDER = "./output/run"
+
+
+@dataclass
+class Run:
+    """What :class:`ppocr_ext.training.adapter.HostLoop` and the tools work with.
+
+    Attributes:
+        config: resolved, with class counts filled in; immutable.
+        host_config: the same as plain dicts, for the host, which pops from what it gets.
+        folder: the run folder (``Global.save_model_dir``).
+        start: where the run stands: the beginning, or a checkpoint's progress.
+        frozen: names of the sub-models that are not trained.
+        preflight: what was found in the label files, by ``"Train"`` / ``"Eval"``.
+    """
+
+    config: Config
+    host_config: dict[str, Any]
+    host: Host
+    folder: Path
+    seed: int
+    device: str
+    charset: Charset
+    decoder: Any
+    model: Any
+    metric: Any
+    train_loader: Any = None
+    eval_loader: Any = None
+    loss: Any = None
+    optimizer: Any = None
+    schedule: Any = None
+    amp: Amp = field(default_factory=Amp)
+    start: Progress = field(default_factory=Progress)
+    frozen: frozenset[str] = frozenset()
+    preflight: dict[str, Preflight] = field(default_factory=dict)
+    label_files: tuple[Path, ...] = ()
+    rebuild_train_loader: Callable[[int], Any] | None = None
+
+    def sub_model(self, name: str) -> Any:
+        """The sub-model called ``name``."""
+        return getattr(getattr(self.model, "_layers", self.model), name)
+
+    @staticmethod
+    def folder_of(config: Config) -> Path:
+        """The run folder that ``config`` names."""
+        return Path(config.at("Global.save_model_dir", default=None) or DEFAULT_FOLDER)
+
+    @classmethod
+    def build(
+        cls,
+        config: Config,
+        role: str,
+        *,
+        host_path: str | None = None,
+        old_dictionary: str | None = None,
+    ) -> Run:
+        """Build what ``role`` (``"train"`` or ``"eval"``) needs from a config.
+
+        Args:
+            config: as loaded, with overlays and overrides.
+            host_path: a PaddleOCR checkout, or None to look for a host.
+            old_dictionary: dictionary of the weights, where it differs from the config's.
+
+        Raises:
+            PPOCRExtError: something cannot be built; the message says what to change.
+        """
+        return _Builder(config, role, host_path, old_dictionary).build()
+
+
+class _Builder:
+    """The steps of :meth:`Run.build`, in order."""
+
+    def __init__(self, config: Config, role: str, host_path: str | None, old_dictionary: str | None) -> None:
+        if role not in ("train", "eval"):
+            raise ValueError(f"no such role: {role!r}")
+        self.role = role
+        self.host = open_host(host_path)
+        import_plugins(config)
+        self.charset = resolve_charset(config, self.host.find_file)
+        self.old_charset = _old_charset(old_dictionary, config)
+        self.config = with_class_counts(_complete(config, self.charset), self.charset)
+        self.folder = Run.folder_of(self.config)
+        self.seed = int(self.config.at("Global.seed", default=DEFAULT_SEED) or DEFAULT_SEED)
+        self.host_config = self.config.thaw()
+        self.host_config["Global"]["distributed"] = dist.get_world_size() > 1
+        self.host_config.setdefault("profiler_options", None)
+        if role == "eval" and self.host_config.get("Eval"):
+            self.host_config["Eval"]["loader"]["shuffle"] = False  # predictions are in the data's order
+
+    def build(self) -> Run:
+        device = choose_device(self.config)
+        if self.host_config["Global"]["distributed"]:
+            dist.init_parallel_env()
+        self.host.set_seed(self.seed)
+        loaded = self._loaders(device)
+        post_process = self.config.at("PostProcess").thaw()
+        decoder = self.host.build_post_process(post_process, self.config.at("Global").thaw())
+        model = build_model(self.config.at("Architecture").thaw())
+        run = Run(
+            config=self.config,
+            host_config=self.host_config,
+            host=self.host,
+            folder=self.folder,
+            seed=self.seed,
+            device=device,
+            charset=self.charset,
+            decoder=decoder,
+            model=model,
+            metric=build_metric(self.config.at("Metric").thaw()),
+            train_loader=loaded["Train"].loader if "Train" in loaded else None,
+            eval_loader=loaded["Eval"].loader if "Eval" in loaded else None,
+            frozen=model.frozen if isinstance(model, DistillationModel) else frozenset(),
+            preflight={mode: x.preflight for mode, x in loaded.items() if x.preflight is not None},
+            label_files=tuple(path for x in loaded.values() for path in x.label_files),
+        )
+        if isinstance(model, DistillationModel):
+            model.eval_models = self._models_to_evaluate(model)
+        if self.role == "train":
+            self._prepare_training(run)
+        else:
+            self._load_for_eval(run)
+        return run
+
+    def _models_to_evaluate(self, model: DistillationModel) -> tuple[str, ...]:
+        names = decoder_models(self.config) or ()
+        unknown = [name for name in names if name not in model.model_name_list]
+        if unknown:
+            raise ConfigError(
+                f"PostProcess.model_name: there is no sub-model {', '.join(unknown)}; Architecture.Models has "
+                f"{', '.join(model.model_name_list)}."
+            )
+        return names
+
+    def _loaders(self, device: str) -> dict[str, Loaded]:
+        modes = ["Train", "Eval"] if self.role == "train" else ["Eval"]
+        scratch = self.folder if self.role == "train" else _scratch_folder()
+        loaded = {}
+        for mode in modes:
+            if self.config.at(mode, default=None) is None:
+                if mode == "Train" or self.role == "eval":
+                    raise ConfigError(f"The config has no section {mode}, which `{self.role}` needs.")
+                _LOG.warning("The config has no section Eval: no evaluation, and no best checkpoint.")
+                continue
+            loaded[mode] = build_loader(
+                self.host, self.config, self.host_config, mode, self.charset, device, self.seed, scratch
+            )
+        return loaded
+
+    def _prepare_training(self, run: Run) -> None:
+        config = self.config
+        run.loss = build_loss(config.at("Loss").thaw())
+        reads = run.loss.reads() if hasattr(run.loss, "reads") else None
+        narrow(run.model, reads, config)
+        checkpoint = self._checkpoint()
+        load_model_weights(
+            run.model,
+            config,
+            self.charset,
+            checkpoint=checkpoint,
+            needed=None if reads is None else self._models_read(run, reads),
+            old_charset=self.old_charset,
+        )
+        run.amp = build_amp(config)
+        run.optimizer, run.schedule = build_optimizer(
+            config.at("Optimizer").thaw(),
+            epochs=int(config.at("Global.epoch_num")),
+            step_each_epoch=len(run.train_loader),
+            model=run.model,
+        )
+        run.model, run.optimizer = decorate(run.amp, run.model, run.optimizer)
+        if checkpoint is not None:
+            self._resume(run, checkpoint)
+        if run.host_config["Global"]["distributed"]:
+            run.model = _data_parallel(run.model, config)
+        if getattr(run.train_loader.dataset, "need_reset", False):
+            run.rebuild_train_loader = lambda epoch: self.host.build_dataloader(
+                run.host_config, "Train", run.device, self.host.logger, epoch
+            )
+        _clamp_eval_step(run)
+
+    def _models_read(self, run: Run, reads: Any) -> tuple[str, ...]:
+        trained = [n for n in getattr(run.model, "model_name_list", ()) if n not in run.frozen]
+        return tuple(dict.fromkeys([*(name for name, _ in reads if name), *trained]))
+
+    def _checkpoint(self) -> Path | None:
+        path = self.config.at("Global.checkpoints", default=None)
+        if not path:
+            return None
+        prefix = prefix_of(path)
+        finish_journal(prefix)
+        return prefix
+
+    def _resume(self, run: Run, prefix: Path) -> None:
+        run.start, extra = read_progress(prefix)
+        digest = extra.get("charset_digest")
+        if digest and digest != self.charset.digest:
+            raise WeightsError(
+                f"{prefix} was trained with another dictionary than {self.charset.path}. A run goes on with its own "
+                f"dictionary; to start from these weights with this one, give them as Global.pretrained_model and "
+                f"their dictionary with --old-dict."
+            )
+        now = names_of_parameters(run.model.named_parameters())
+        restore_optimizer(run.optimizer, prefix, now, extra.get("parameter_names", now))
+        run.amp.load(extra.get("scaler", {}))
+        steps = len(run.train_loader)
+        if run.start.step_in_epoch >= steps:
+            run.start = Progress(run.start.epoch + 1, 0, run.start.global_step, run.start.best)
+        _LOG.info("going on from %s: epoch %d, step %d", prefix, run.start.epoch + 1, run.start.global_step)
+
+    def _load_for_eval(self, run: Run) -> None:
+        found = load_model_weights(
+            run.model,
+            self.config,
+            self.charset,
+            checkpoint=self._checkpoint(),
+            needed=getattr(run.model, "eval_models", None),
+            old_charset=self.old_charset,
+        )
+        if not found:
+            raise WeightsError(
+                "There are no weights to evaluate. Give a checkpoint, as in "
+                "-o Global.checkpoints=output/my_run/best_accuracy"
+            )
+        if run.eval_loader is None:
+            raise ConfigError("The config has no section Eval.")
+
+
+def _scratch_folder() -> Path:
+    """A folder for this process alone, removed when it ends."""
+    folder = tempfile.mkdtemp(prefix="ppocr_ext_")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def import_plugins(config: Config) -> None:
+    """Import ``Global.plugins``, modules that register their own components.
+
+    Raises:
+        ConfigError: a module cannot be found or fails.
+    """
+    for name in config.at("Global.plugins", default=()) or ():
+        try:
+            importlib.import_module(name)
+        except ImportError as fault:
+            raise ConfigError(
+                f"Global.plugins: {name!r} cannot be imported ({fault}). Give a module name that `python -c "
+                f"'import {name}'` accepts, from the folder you start in or with PYTHONPATH."
+            ) from fault
+
+
+def _old_charset(path: str | None, config: Config) -> Charset | None:
+    if path is None:
+        return None
+    space = bool(config.at("Global.use_space_char", default=False))
+    return Charset.from_file(path, space, lenient=True)  # its flaws are in the weights already
+
+
+def _complete(config: Config, charset: Charset) -> Config:
+    """Fill in what the host's loop insists on and PaddleOCR's train.py takes for granted."""
+    defaults = {
+        "Global.log_smooth_window": 20,
+        "Global.print_batch_step": 10,
+        "Global.save_epoch_step": 1_000_000,  # `latest` and `best_accuracy` alone
+        "Global.eval_batch_step": [0, 2000],
+        "Global.save_model_dir": DEFAULT_FOLDER,
+        "Global.epoch_num": 1,
+        "Global.use_space_char": False,  # the host's encoders and decoders have different defaults
+    }
+    missing = {path: value for path, value in defaults.items() if config.at(path, default=None) is None}
+    if charset.path is not None:
+        missing["Global.character_dict_path"] = str(charset.path)
+    return config.with_values(missing)
+
+
+def _data_parallel(model: Any, config: Config) -> Any:
+    import paddle
+
+    return paddle.DataParallel(
+        model, find_unused_parameters=bool(config.at("Global.find_unused_parameters", default=False))
+    )
+
+
+def _clamp_eval_step(run: Run) -> None:
+    """Bring ``eval_batch_step`` inside the run, so that a best checkpoint exists."""
+    value = run.host_config["Global"]["eval_batch_step"]
+    start, every = (value[0], value[1]) if isinstance(value, (list, tuple)) else (0, int(value))
+    total = int(run.config.at("Global.epoch_num")) * len(run.train_loader)
+    if start + every > total:
+        _LOG.warning(
+            "Global.eval_batch_step: the first evaluation would come at step %d, but the run has %d; it is set to %d.",
+            start + every,
+            total,
+            total,
+        )
+        start, every = 0, total
+    run.host_config["Global"]["eval_batch_step"] = [start, every]

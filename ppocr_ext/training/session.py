@@ -1,0 +1,60 @@
+"""A whole training run: build, record, train; what `ppocr-ext train` and the quickstart call."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+
+import paddle.distributed as dist
+
+from ppocr_ext.config import Config
+from ppocr_ext.data.atomic import write_text
+from ppocr_ext.host import open_host
+from ppocr_ext.training.adapter import HostLoop
+from ppocr_ext.training.events import Hook, Outcome
+from ppocr_ext.training.hooks import MetricsLog, ProgressBar, RunRecord, TeacherCheck
+from ppocr_ext.training.logs import OURS, log_file, quiet_host, set_up_console
+from ppocr_ext.training.run import Run
+
+_LOG = logging.getLogger("ppocr_ext")
+
+
+def default_hooks(run: Run) -> list[Hook]:
+    """The hooks of every run."""
+    every = int(run.config.at("Global.print_batch_step"))
+    return [RunRecord(), TeacherCheck(), MetricsLog(every), ProgressBar(every)]
+
+
+def train(
+    config: Config,
+    *,
+    host_path: str | None = None,
+    old_dictionary: str | None = None,
+    hooks: Sequence[Hook] = (),
+) -> Outcome:
+    """Train as ``config`` says; ``hooks`` are told after the default ones.
+
+    Raises:
+        PPOCRExtError: the run cannot be built, or a hook refused to go on.
+    """
+    set_up_console()
+    host = open_host(host_path)
+    quiet_host(host.logger)
+    folder = Run.folder_of(config)
+    loggers = [logging.getLogger(OURS), host.logger]
+    if dist.get_rank() != 0:
+        loggers = []
+    with log_file(folder / "train.log", *loggers):
+        run = Run.build(config, "train", host_path=host_path, old_dictionary=old_dictionary)
+        _record(run)
+        loop = HostLoop(run, [*default_hooks(run), *hooks])
+        return loop.train()
+
+
+def _record(run: Run) -> None:
+    if dist.get_rank() != 0:
+        return
+    write_text(run.folder / "config.yml", run.config.to_yaml())
+    found = {mode: report.to_json() for mode, report in run.preflight.items()}
+    write_text(run.folder / "preflight.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n")

@@ -96,6 +96,9 @@ class Registry:
         chosen = known_options(component, options, f"{self.kind} {name}")
         taken = _parameters(component)
         supplied = {k: v for k, v in injected.items() if taken is None or k in taken}
+        lacking = _required(component) - chosen.keys() - supplied.keys()
+        if lacking:
+            raise ConfigError(f"{self.kind} {name}: {', '.join(sorted(lacking))} must be given.")
         return component(**{**chosen, **supplied})
 
 
@@ -105,6 +108,13 @@ def _parameters(component: Callable[..., Any]) -> set[str] | None:
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return None
     return {p.name for p in parameters if p.kind is not p.VAR_POSITIONAL}
+
+
+def _required(component: Callable[..., Any]) -> set[str]:
+    """Keyword names without which ``component`` cannot be called."""
+    parameters = inspect.signature(component).parameters.values()
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {p.name for p in parameters if p.kind in named and p.default is p.empty}
 
 
 def known_options(component: Callable[..., Any], options: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -1,0 +1,87 @@
+"""Cross entropy of decoders that give one character a position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import paddle
+import paddle.nn.functional as F
+
+from ppocr_ext.losses.base import Loss, Parts, Read, to_logits, with_total
+from ppocr_ext.losses.functional import smoothed_cross_entropy_rows, weighted_mean
+from ppocr_ext.losses.targets import PAD, head_batch, sequence_targets
+from ppocr_ext.registry import LOSSES
+
+SMOOTHING = 0.1
+# Paddle's own default: no class has it, so every position counts.
+_IGNORE_NOTHING = -100
+
+
+def sequence_cross_entropy(
+    logits: paddle.Tensor, targets: paddle.Tensor, smoothing: bool, ignore_index: int
+) -> paddle.Tensor:
+    """Mean cross entropy over the positions that count: a scalar.
+
+    With smoothing those are the positions that are no padding; without, those whose class is not
+    ``ignore_index`` (a negative one: all, padding too). This is PaddleOCR's rule. No position that counts: 0.
+
+    Args:
+        logits: float32 [B, N, C].
+        targets: int64 [B, N].
+        smoothing: give 0.9 to the character and spread 0.1 over the other classes.
+        ignore_index: class that does not count.
+    """
+    rows, classes = logits.reshape([-1, logits.shape[-1]]), targets.reshape([-1])
+    if smoothing:
+        losses = smoothed_cross_entropy_rows(rows, classes, SMOOTHING)
+        return weighted_mean(losses, classes != PAD)
+    ignored = ignore_index if ignore_index >= 0 else _IGNORE_NOTHING
+    return F.cross_entropy(rows, classes, ignore_index=ignored)
+
+
+@LOSSES.register()
+class CELoss(Loss):
+    """Cross entropy of a decoder: NRTR's by default, ViTSTR's (``with_all``), or ABINet's (a mapping).
+
+    ``predicts``: logits float32 [B, N, C]; or a mapping of name to logits or to a list of logits.
+    ``batch``: ``[image, label, length, …]``, label int64 [B, L] as ``<s> characters </s> padding``.
+
+    Kept for parity: without smoothing and with the default ``ignore_index`` padding counts as a character
+    of class 0.
+
+    Args:
+        smoothing: label smoothing of 0.1; padding does not count.
+        with_all: every entry of the label is a target, the first too (N = L).
+        ignore_index: class that does not count (without smoothing); negative: every class counts.
+    """
+
+    def __init__(self, smoothing: bool = False, with_all: bool = False, ignore_index: int = -1) -> None:
+        super().__init__()
+        self.smoothing = smoothing
+        self.with_all = with_all
+        self.ignore_index = ignore_index
+
+    def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
+        """``{"loss": scalar}``; for a mapping ``{NAME_loss: scalar, …, "loss": their sum}``."""
+        batch = head_batch(batch, "gtc", multi_head=False, where="CELoss")
+        if isinstance(predicts, Mapping):
+            return with_total(
+                {f"{name}_loss": self._every_entry(out, batch) for name, out in predicts.items()}
+            )
+        if self.with_all:
+            return {"loss": self._every_entry([predicts], batch)}
+        logits = to_logits(predicts, "CELoss: the prediction")
+        targets = sequence_targets(batch, logits.shape[1], "CELoss")
+        return {"loss": sequence_cross_entropy(logits, targets, self.smoothing, self.ignore_index)}
+
+    def _every_entry(self, outputs: Any, batch: Sequence[paddle.Tensor]) -> paddle.Tensor:
+        """Unsmoothed loss of logits [B, L, C], or of a list of them, against all of the label."""
+        several = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+        logits = paddle.concat([to_logits(output, "CELoss: the prediction") for output in several])
+        targets = paddle.concat([batch[1]] * len(several))
+        return sequence_cross_entropy(logits, targets, smoothing=False, ignore_index=self.ignore_index)
+
+    def reads(self) -> set[Read]:
+        """The decoder."""
+        return {(None, "gtc")}

@@ -1,0 +1,121 @@
+"""The formulas of the losses as pure functions on tensors; nothing here changes its arguments.
+
+Rows ``[N]`` are positions (frames or characters) of all lines of a batch, ``C`` is the number of classes.
+With thousands of classes every pass over ``[N, C]`` counts, and on CPU ``paddle.nn.functional.log_softmax``
+is a hundred times slower than ``softmax``: no formula here uses it, or makes a one-hot matrix.
+"""
+
+from __future__ import annotations
+
+import paddle
+import paddle.nn.functional as F
+
+# PaddleOCR adds this to a target distribution inside its logarithm.
+TARGET_EPSILON = 1e-10
+# PaddleOCR lowers the logit of the target class by this much to take it out of a softmax.
+TARGET_OFFSET = 1000.0
+# The smallest normal float32: keeps `0 * log(0)` at 0.
+TINY = 1.2e-38
+
+
+def weighted_mean(values: paddle.Tensor, weights: paddle.Tensor) -> paddle.Tensor:
+    """Mean of ``values`` by ``weights`` (same shape, not negative); 0 where all weights are 0."""
+    weights = weights.astype(values.dtype)
+    total = weights.sum()
+    return (values * weights).sum() / paddle.where(total > 0, total, paddle.ones_like(total))
+
+
+def log_sum_exp(logits: paddle.Tensor) -> paddle.Tensor:
+    """``log Σ_c exp(logits)``, ``[..., C] → [...]`` (``paddle.logsumexp`` takes twice the time on CPU)."""
+    peak = logits.detach().max(axis=-1, keepdim=True)
+    return (logits - peak).exp().sum(axis=-1).log() + peak.squeeze(-1)
+
+
+def pick(rows: paddle.Tensor, classes: paddle.Tensor) -> paddle.Tensor:
+    """``rows[n, classes[n]]``, ``[N, C], int64 [N] → [N]``."""
+    return rows[paddle.arange(rows.shape[0]), classes]
+
+
+def negative_entropy(probabilities: paddle.Tensor) -> paddle.Tensor:
+    """``Σ_c q log(q + 1e-10)``, ``[..., C] → [...]``: PaddleOCR's form, C·1e-10 too high at most."""
+    return (probabilities * (probabilities + TARGET_EPSILON).log()).sum(axis=-1)
+
+
+def kl_rows(student: paddle.Tensor, teacher: paddle.Tensor) -> paddle.Tensor:
+    """KL(teacher ‖ student) of logits, ``[..., C] → [...]``; gradients reach whichever of them has one."""
+    probabilities = F.softmax(teacher, axis=-1)
+    return negative_entropy(probabilities) + cross_entropy_rows(student, probabilities)
+
+
+def cross_entropy_rows(logits: paddle.Tensor, probabilities: paddle.Tensor) -> paddle.Tensor:
+    """``-Σ_c q log softmax(logits)``, ``[..., C] → [...]``, for ``probabilities`` that sum to 1.
+
+    Unlike ``paddle.nn.functional.cross_entropy`` it has a gradient for ``probabilities`` too, which mutual
+    learning needs.
+    """
+    return log_sum_exp(logits) - (probabilities * logits).sum(axis=-1)
+
+
+def smoothed_cross_entropy_rows(
+    logits: paddle.Tensor, classes: paddle.Tensor, smoothing: float
+) -> paddle.Tensor:
+    """Cross entropy, ``1 - smoothing`` on the class and the rest spread over the others, ``[N, C] → [N]``."""
+    others = logits.shape[-1] - 1
+    hard = F.cross_entropy(logits, classes, reduction="none")
+    normaliser = hard + pick(logits, classes)
+    all_classes = (others + 1) * normaliser - logits.sum(axis=-1)
+    share = smoothing / others
+    return (1.0 - smoothing - share) * hard + share * all_classes
+
+
+def dkd_rows(
+    student: paddle.Tensor, teacher: paddle.Tensor, classes: paddle.Tensor
+) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """The two parts of decoupled knowledge distillation (Zhao et al., CVPR 2022, equation 7), row by row.
+
+    Args:
+        student: float32 [N, C], logits already divided by the temperature.
+        teacher: float32 [N, C], likewise.
+        classes: int64 [N], the target class of each row.
+
+    Returns:
+        ``(tckd, nckd)``, both [N]: KL of (target, all others), and KL among the other classes.
+
+    PaddleOCR's numbers, but from the log-odds of the target class, so that a probability which float32 rounds
+    to 0 or 1 gives a finite loss where PaddleOCR's logarithm gives infinity.
+    """
+    student_odds, student_others = _without_target(student, classes)
+    teacher_odds, teacher_others = _without_target(teacher, classes)
+    others = F.softmax(teacher_others, axis=-1)
+    nckd = negative_entropy(others) + cross_entropy_rows(student_others, others)
+    hit, miss = F.sigmoid(teacher_odds), F.sigmoid(-teacher_odds)
+    tckd = (
+        hit * ((hit + TARGET_EPSILON).log() + F.softplus(-student_odds))
+        + miss * ((miss + TARGET_EPSILON).log() + F.softplus(student_odds))
+    )  # fmt: skip
+    return tckd, nckd
+
+
+def _without_target(logits: paddle.Tensor, classes: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """Log-odds of the target class against all others, and the logits without it (offset by -1000)."""
+    rows = paddle.stack([paddle.arange(logits.shape[0]), classes], axis=1)
+    others = paddle.scatter_nd_add(logits, rows, paddle.full([logits.shape[0]], -TARGET_OFFSET, logits.dtype))
+    return pick(logits, classes) - log_sum_exp(others), others
+
+
+def align_frames(frames: paddle.Tensor, count: int) -> paddle.Tensor:
+    """Linear interpolation along time, ``[B, T, C] → [B, count, C]``.
+
+    Frames are taken as equal slices of the line, compared centre to centre (``align_corners=False``).
+    Probabilities remain probabilities: each new frame is a weighted mean of two.
+    """
+    length = frames.shape[1]
+    if length == count:
+        return frames
+    position = (paddle.arange(count, dtype="float32") + 0.5) * (length / count) - 0.5
+    position = position.clip(0.0, float(length - 1))
+    left = position.floor()
+    share = (position - left).astype(frames.dtype).reshape([1, count, 1])
+    left = left.astype("int64")
+    right = (left + 1).clip(max=length - 1)
+    return frames.index_select(left, axis=1) * (1.0 - share) + frames.index_select(right, axis=1) * share

@@ -1,0 +1,179 @@
+"""Metrics: PaddleOCR's numbers, what is compared, and what happens when nothing was seen."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from ppocr_ext.errors import ConfigError, UnknownComponentError
+from ppocr_ext.metrics import build_metric
+from ppocr_ext.registry import METRICS
+
+Lines = tuple[list[tuple[str, float]], list[tuple[str, float]]]
+
+
+def lines(*pairs: tuple[str, str]) -> Lines:
+    """(read, truth) as a decoder gives them: (texts with confidence, labels with 1.0)."""
+    return [(read, 0.9) for read, _ in pairs], [(truth, 1.0) for _, truth in pairs]
+
+
+def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
+    row = list(range(len(second) + 1))
+    for i, a in enumerate(first, 1):
+        above, row[0] = row[0], i
+        for j, b in enumerate(second, 1):
+            above, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, above + (a != b))
+    return row[-1]
+
+
+BATCHES = [
+    lines(("abc", "abc"), ("", "xy"), ("12 34", "1234"), ("kitten", "sitting")),
+    lines(("未来", "末来"), ("", ""), ("abcd", "ab")),
+]
+
+
+def test_rec_metric_is_paddleocrs() -> None:
+    metric = build_metric({"name": "RecMetric"})
+    of_batches = [metric(batch, None) for batch in BATCHES]
+    pairs = [
+        (r.replace(" ", ""), t.replace(" ", "")) for b in BATCHES for (r, _), (t, _) in zip(*b, strict=True)
+    ]
+    right = sum(read == truth for read, truth in pairs)
+    distance = sum(edit_distance(r, t) / max(len(r), len(t), 1) for r, t in pairs)
+    expected = {"acc": right / (7 + 1e-5), "norm_edit_dis": 1 - distance / (7 + 1e-5)}
+    assert metric.get_metric() == pytest.approx(expected, rel=1e-12)
+    assert right == 3
+    assert of_batches[0]["acc"] == 2 / (4 + 1e-5)
+    assert metric.judged == 7
+
+
+def test_get_metric_starts_anew_and_nothing_seen_is_no_error() -> None:
+    metric = build_metric({"name": "RecMetric"})
+    metric(BATCHES[0])
+    metric.get_metric()
+    assert metric.get_metric() == {"acc": 0.0, "norm_edit_dis": 1.0}
+    assert metric.judged == 0
+    metric(BATCHES[0])
+    metric.reset()
+    metric(lines(("a", "a")))
+    assert metric.get_metric()["acc"] == 1 / (1 + 1e-5)
+    assert metric.judged == 1
+
+
+@pytest.mark.parametrize(("options", "read", "truth", "same"), [
+    ({}, "a b", "ab", True),
+    ({"ignore_space": False}, "a b", "ab", False),
+    ({}, "Ab-1", "ab1", False),
+    ({"is_filter": True}, "Ab-1", "ab1", True),
+    ({"is_filter": True}, "é未", "末", True),
+    ({"is_filter": True, "ignore_space": False}, "a b", "ab", True),
+])  # fmt: skip
+def test_what_is_compared(options: dict[str, Any], read: str, truth: str, same: bool) -> None:
+    assert (build_metric({"name": "RecMetric", **options})(lines((read, truth)))["acc"] > 0.5) == same
+
+
+def test_predictions_without_labels_are_no_silent_loss() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        build_metric({"name": "RecMetric"})(([("a", 1.0)], []))
+
+
+def distillation(**options: Any) -> Any:
+    return build_metric({"name": "DistillationMetric", "base_metric_name": "RecMetric", "main_indicator": "acc",
+                         "key": "Student", **options})  # fmt: skip
+
+
+def test_distillation_metric_names_and_numbers() -> None:
+    metric = distillation()
+    assert metric.main_indicator == "acc"
+    metric({"Student": BATCHES[0], "Teacher": BATCHES[1]}, None)
+    metric({"Student": BATCHES[1], "Teacher": BATCHES[1]}, None)
+    numbers = metric.get_metric()
+    assert set(numbers) == {"acc", "norm_edit_dis", "Teacher_acc", "Teacher_norm_edit_dis"}
+    assert numbers["acc"] == 3 / (7 + 1e-5)
+    assert numbers["Teacher_acc"] == 2 / (6 + 1e-5)
+    assert metric.judged == 7
+    metric({"Student": BATCHES[1]}, None)
+    assert metric.get_metric()["acc"] == 1 / (3 + 1e-5)
+
+
+def test_distillation_metric_of_nothing_seen() -> None:
+    metric = distillation()
+    metric.reset()
+    assert metric.get_metric() == {"acc": 0.0, "norm_edit_dis": 1.0}
+    assert metric.judged == 0
+    metric({"Student": BATCHES[0]})
+    metric.reset()
+    assert metric.get_metric()["acc"] == 0.0
+
+
+def test_options_reach_the_base_metric() -> None:
+    metric = distillation(ignore_space=False)
+    metric({"Student": lines(("a b", "ab"))})
+    assert metric.get_metric()["acc"] == 0.0
+    with pytest.raises(ConfigError, match="Did you mean 'ignore_space'"):
+        distillation(ignore_spaces=False)
+
+
+@pytest.mark.parametrize(("preds", "said"), [
+    ({"Teacher": BATCHES[0]}, "Metric.key is 'Student', but the decoder gives Teacher.*PostProcess.model_name"),
+    (BATCHES[0], "gives tuple. Use a Distillation… decoder"),
+])  # fmt: skip
+def test_predictions_that_do_not_fit_are_explained(preds: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        distillation()(preds)
+
+
+@pytest.mark.parametrize(("config", "said"), [
+    ({}, "Metric: `name` is missing. One of: DistillationMetric, RecMetric"),
+    ({"name": "DistillationMetric"}, "`key` is missing"),
+    ({"name": "RecMetric", "ignore_spaces": True}, "Did you mean 'ignore_space'"),
+])  # fmt: skip
+def test_what_cannot_work_is_explained(config: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        build_metric(config)
+
+
+@pytest.mark.parametrize("config", [
+    {"name": "RecMetrik"},
+    {"name": "DistillationMetric", "key": "Student", "base_metric_name": "RecMetrik"},
+])  # fmt: skip
+def test_unknown_metrics_list_the_choices(config: dict[str, Any]) -> None:
+    with pytest.raises(UnknownComponentError, match="'RecMetrik'. Did you mean 'RecMetric'"):
+        build_metric(config)
+
+
+def test_the_config_is_left_alone() -> None:
+    config = {
+        "name": "DistillationMetric",
+        "key": "Student",
+        "base_metric_name": "RecMetric",
+        "is_filter": True,
+    }
+    before = copy.deepcopy(config)
+    build_metric(config)
+    assert config == before
+    assert build_metric(MappingProxyType(config)).key == "Student"
+
+
+def test_a_base_metric_of_the_host_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counting:
+        def __init__(self, main_indicator: str = "count", **kwargs: Any) -> None:
+            self.count = 0
+
+        def __call__(self, pred_label: Any, *args: Any, **kwargs: Any) -> None:
+            self.count += len(pred_label[0])
+
+        def get_metric(self) -> dict[str, float]:
+            return {"count": self.count}
+
+        def reset(self) -> None:
+            self.count = 0
+
+    monkeypatch.setattr(METRICS, "_find_foreign", {"Counting": Counting}.get)
+    metric = distillation(base_metric_name="Counting", main_indicator="count")
+    metric({"Student": BATCHES[0], "Teacher": BATCHES[1]})
+    assert metric.get_metric() == {"count": 4, "Teacher_count": 3}

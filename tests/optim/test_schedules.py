@@ -1,0 +1,127 @@
+"""Learning rates step by step: PaddleOCR's numbers, and what a resumed run gets."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from parity import load_case
+
+from ppocr_ext.errors import ConfigError, UnknownComponentError
+from ppocr_ext.optim import build_lr_scheduler
+
+CASE = load_case("lr_schedules").info
+SCHEDULES = CASE["schedules"]
+
+
+def rates(scheduler: Any, count: int) -> list[float]:
+    seen = []
+    for _ in range(count):
+        seen.append(scheduler())
+        scheduler.step()
+    return seen
+
+
+# The parity file holds what `get_lr()` answers after each step. Where a schedule computes a rate from the one
+# in force, that is not the rate in force but the next use of the same factor; these are checked by their formula too.
+FROM_THE_ONE_BEFORE = {"Cosine_plain": 70, "TwoStepCosine": 1400}
+
+
+@pytest.mark.parametrize("name", sorted(SCHEDULES))
+def test_parity(name: str) -> None:
+    expected = SCHEDULES[name]["lr"]
+    config = SCHEDULES[name]["config"]
+    scheduler = build_lr_scheduler(config, CASE["epochs"], CASE["step_each_epoch"])
+    asked = []
+    for _ in expected:
+        asked.append(scheduler.get_lr())
+        scheduler.step()
+    assert asked == pytest.approx(expected, rel=1e-9, abs=1e-15)
+    in_force = rates(build_lr_scheduler(config, CASE["epochs"], CASE["step_each_epoch"]), len(expected))
+    if name in FROM_THE_ONE_BEFORE:
+        length = FROM_THE_ONE_BEFORE[name]
+        expected = [0.001 * (1 + math.cos(math.pi * at / length)) / 2 for at in range(len(expected))]
+    assert in_force == pytest.approx(expected, rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize("name", sorted(SCHEDULES))
+def test_the_config_is_left_alone(name: str) -> None:
+    config = SCHEDULES[name]["config"]
+    before = copy.deepcopy(config)
+    first = build_lr_scheduler(config, CASE["epochs"], CASE["step_each_epoch"])
+    assert config == before
+    unchangeable = {key: tuple(v) if isinstance(v, list) else v for key, v in config.items()}
+    second = build_lr_scheduler(MappingProxyType(unchangeable), CASE["epochs"], CASE["step_each_epoch"])
+    assert rates(first, 70) == rates(second, 70)
+
+
+@pytest.mark.parametrize("warmup_epoch", [0, 1])
+@pytest.mark.parametrize("name", sorted(set(SCHEDULES) - {"Const"}))  # a constant rate has no state
+def test_a_resumed_schedule_goes_on(name: str, warmup_epoch: int) -> None:
+    config = dict(SCHEDULES[name]["config"])
+    if name not in ("LinearWarmupCosine", "DecayLearningRate"):
+        config["warmup_epoch"] = warmup_epoch
+    whole, resumed = (build_lr_scheduler(config, CASE["epochs"], CASE["step_each_epoch"]) for _ in range(2))
+    rates(whole, 31)
+    resumed.set_state_dict(whole.state_dict())
+    assert rates(resumed, 20) == pytest.approx(rates(whole, 20), rel=1e-9, abs=1e-15)
+
+
+def test_a_constant_rate_is_a_float_and_the_default() -> None:
+    assert build_lr_scheduler({"learning_rate": 1}, 3, 7) == 1.0
+    assert isinstance(build_lr_scheduler({"name": "Const", "learning_rate": 1}, 3, 7), float)
+
+
+def test_cosine_ends_at_its_least_rate() -> None:
+    scheduler = build_lr_scheduler({"name": "Cosine", "learning_rate": 0.1, "eta_min": 0.02}, 2, 5)
+    assert rates(scheduler, 11)[-1] == pytest.approx(0.02)
+
+
+def test_one_cycle_of_three_phases_and_straight_lines() -> None:
+    config = {"name": "OneCycle", "max_lr": 0.25, "three_phase": True, "anneal_strategy": "linear"}
+    seen = rates(build_lr_scheduler(config, 10, 10), 100)
+    assert seen[0] == pytest.approx(0.01)
+    assert seen[29] == pytest.approx(0.25)
+    assert seen[58] == pytest.approx(0.01)
+    assert seen[99] == pytest.approx(1e-6)
+    assert seen[15] == pytest.approx(0.01 + 0.24 * 15 / 29)
+
+
+def test_two_step_cosine_past_its_first_cosine() -> None:
+    plain = rates(build_lr_scheduler({"name": "TwoStepCosine", "learning_rate": 1.0}, 300, 1), 260)
+    assert plain[100] == pytest.approx(0.5)
+    assert plain[200:] == [0.0] * 60
+    config = {"name": "TwoStepCosine", "learning_rate": 1.0, "warmup_epoch": 10}
+    warmed = rates(build_lr_scheduler(config, 300, 1), 260)
+    assert warmed[210] == pytest.approx(0.0)
+    assert warmed[211] == pytest.approx((1 + math.cos(math.pi * 201 / 300)) / 2)
+
+
+@pytest.mark.parametrize(("config", "said"), [
+    ({"name": "Cosine"}, r"Optimizer.lr \(Cosine\): .*learning_rate"),
+    ({"name": "Cosine", "learning_rate": "fast"}, r"Optimizer.lr \(Cosine\)"),
+    ({"name": "Const", "learning_rate": "fast"}, r"Optimizer.lr \(Const\)"),
+    ({"name": "Piecewise", "decay_epochs": [2, 4], "values": [0.1, 0.01]}, "one entry more than `decay_epochs`"),
+    ({"name": "CyclicalCosine", "learning_rate": 0.1, "cycle": 0}, "at least one step"),
+    ({"name": "OneCycle", "max_lr": 0.1, "anneal_strategy": "square"}, "anneal_strategy"),
+    ({"name": "Linear", "learning_rate": 0.0, "warmup_epoch": 1}, "must be greater than start_lr"),
+    ({"name": "Cosine", "learning_rate": 0.1, "warmup_epochs": 2}, "Did you mean 'warmup_epoch'"),
+])  # fmt: skip
+def test_what_cannot_work_is_explained(config: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        build_lr_scheduler(config, 10, 7)
+
+
+def test_an_unknown_schedule_lists_the_choices() -> None:
+    with pytest.raises(UnknownComponentError, match=r"'Cosin'. Did you mean 'Cosine'\?.*LinearWarmupCosine"):
+        build_lr_scheduler({"name": "Cosin", "learning_rate": 0.1}, 10, 7)
+
+
+def test_a_key_without_effect_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="ppocr_ext"):
+        build_lr_scheduler({"name": "DecayLearningRate", "learning_rate": 0.1, "end_lr": 0.01}, 10, 7)
+    assert "'end_lr' is not used" in caplog.text

@@ -75,8 +75,8 @@ def build_loader(
 ) -> Loaded:
     """The loader of ``Train`` or ``Eval``.
 
-    Lines that cannot be used are left out, counted and named; where there are some, the host reads
-    filtered copies of the label files from ``scratch``.
+    Lines that cannot be used are left out, counted and named: where there are some (or a byte order
+    mark, or carriage returns), the host reads copies of the label files from ``scratch``.
 
     Raises:
         DataError: no line can be used, or there is no full batch.
@@ -88,9 +88,8 @@ def build_loader(
         report.raise_if_nothing_usable()
         _LOG.info("%s data: %s", mode.lower(), report.summary())
         files = label_files_of(config, mode)
-        if report.rejected_count:
-            kept = report.write_usable(scratch / f"usable_{mode.lower()}")
-            host_config[mode]["dataset"]["label_file_list"] = [str(path) for path in kept]
+        kept = report.write_usable(scratch / f"usable_{mode.lower()}")
+        host_config[mode]["dataset"]["label_file_list"] = [str(path) for path in kept]
     loader = host.build_dataloader(host_config, mode, device, host.logger, seed)
     if len(loader) == 0:
         raise DataError(_no_batch(config, mode, len(loader.dataset)))

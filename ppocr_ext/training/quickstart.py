@@ -19,7 +19,6 @@ from ppocr_ext.data.atomic import write_text
 from ppocr_ext.data.captcha import CaptchaOptions
 from ppocr_ext.data.captcha_files import CaptchaFolder, make_captcha_folder
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.report.curves import draw_curves
 from ppocr_ext.resources import config_path
 from ppocr_ext.training.evaluate import evaluate, write_predictions
 from ppocr_ext.training.events import Outcome
@@ -89,6 +88,8 @@ def run_quickstart(
         _train_stage(stage, config, folder, host_path)
     for stage in STAGES:
         rows.append(_judge(stage, folder, settings, host_path))
+    from ppocr_ext.report.curves import draw_curves  # matplotlib takes a second to import
+
     draw_curves(
         {STAGES[stage]: folder / stage / "metrics.jsonl" for stage in STAGES},
         folder / "curves.png",

@@ -1,0 +1,225 @@
+"""What a look at the label files found, and copies of them with the usable lines only; no Paddle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ppocr_ext.data.atomic import atomic_writer
+from ppocr_ext.data.labels import read_label_file
+from ppocr_ext.errors import DataError
+
+REASONS: dict[str, str] = {  # reason -> what to do about it
+    "bad_format": "A line is a path, `dataset.delimiter` and the label, in UTF-8.",
+    "empty_label": "Lines without text cannot be trained on.",
+    "too_long": "Raise `Global.max_text_length`.",
+    "unknown_char": "Is `Global.character_dict_path` the dictionary of these labels? "
+    "`Global.unknown_char: drop_char` keeps such lines without the character.",
+    "missing_image": "Paths are relative to `dataset.data_dir`.",
+    "broken_image": "Make these images again, or convert them to PNG or JPEG.",
+    "outside_data_dir": "Set `Global.allow_outside_data_dir: true` if these paths are meant.",
+    "too_long_for_frames": "Wider images (`RecResizeImg.image_shape`) give more frames.",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An unusable line: where it stands, the reason (a key of ``REASONS``) and the particulars."""
+
+    file: Path
+    line: int
+    reason: str
+    detail: str
+
+
+@dataclass
+class FileFindings:
+    """The lines of one label file: how many there are, and one bit for each that can be used."""
+
+    path: Path
+    total: int = 0
+    usable: int = 0
+    altered: bool = False
+    _bits: bytearray = field(default_factory=bytearray, repr=False)
+
+    def add(self, usable: bool, altered: bool) -> None:
+        """Note the next line."""
+        byte, bit = divmod(self.total, 8)
+        if bit == 0:
+            self._bits.append(0)
+        if usable:
+            self._bits[byte] |= 1 << bit
+            self.usable += 1
+        self.altered |= altered
+        self.total += 1
+
+    def is_usable(self, number: int) -> bool:
+        """Whether line ``number`` (from 1) can be used."""
+        byte, bit = divmod(number - 1, 8)
+        return bool(self._bits[byte] >> bit & 1)
+
+    @property
+    def needs_copy(self) -> bool:
+        """Whether the host should read a copy: lines are left out, or line ends or a BOM taken off."""
+        return self.usable < self.total or self.altered
+
+
+@dataclass
+class Preflight:
+    """What was found in the label files of a train or eval set.
+
+    Attributes:
+        data_dir: folder of relative image paths.
+        reserved: places of ``max_text_length`` that marks of the second label take.
+        reserved_for: what takes them, for messages.
+        delimiter: of the label files.
+        ds_width: whether lines have width and height.
+        examples: unusable lines of a reason that are kept by name.
+        files: what was found in each label file.
+        counts: unusable lines by reason; exact.
+        rejected: the first ``examples`` unusable lines of each reason.
+        longest: characters of the longest label, usable or not.
+        longest_at: its file and line.
+    """
+
+    data_dir: Path
+    reserved: int = 0
+    reserved_for: str = ""
+    delimiter: str = "\t"
+    ds_width: bool = False
+    examples: int = 20
+    files: list[FileFindings] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    rejected: list[Finding] = field(default_factory=list)
+    longest: int = 0
+    longest_at: tuple[Path, int] | None = None
+
+    def begin_file(self, path: Path) -> FileFindings:
+        """Start the findings of the next label file."""
+        self.files.append(FileFindings(path))
+        return self.files[-1]
+
+    def reject(self, finding: Finding) -> None:
+        """Count an unusable line, and keep it by name while there is room."""
+        count = self.counts.get(finding.reason, 0) + 1
+        self.counts[finding.reason] = count
+        if count <= self.examples:
+            self.rejected.append(finding)
+
+    def note_longest(self, length: int, file: Path, line: int) -> None:
+        """Remember the longest label so far."""
+        self.longest, self.longest_at = length, (file, line)
+
+    @property
+    def total(self) -> int:
+        """Lines looked at."""
+        return sum(f.total for f in self.files)
+
+    @property
+    def usable(self) -> int:
+        """Lines that can be used."""
+        return sum(f.usable for f in self.files)
+
+    @property
+    def rejected_count(self) -> int:
+        """Lines that cannot be used."""
+        return self.total - self.usable
+
+    def summary(self) -> str:
+        """One sentence: how many lines can be used, how many are left out and why, and one by name."""
+        if self.rejected_count == 0:
+            return f"{self.total:,} lines, all usable"
+        first = self.rejected[0]
+        return (
+            f"{self.usable:,} of {self.total:,} lines usable; left out: {self._by_reason()} "
+            f"(first {first.file}:{first.line}: {first.detail})"
+        )
+
+    def raise_if_nothing_usable(self) -> None:
+        """Raise where not one line can be used.
+
+        Raises:
+            DataError: how many lines for which reason, an example of each, and what to change.
+        """
+        if self.usable:
+            return
+        names = ", ".join(str(f.path) for f in self.files)
+        firsts = [next(f for f in self.rejected if f.reason == reason) for reason in self._ordered()]
+        examples = "\n".join(
+            f"  {f.file}:{f.line}: {f.reason}: {f.detail}. {self._remedy(f.reason)}" for f in firsts
+        )
+        raise DataError(
+            f"No line of {names} can be used. Of {self.total:,}: {self._by_reason()}.\n{examples}"
+        )
+
+    def _remedy(self, reason: str) -> str:
+        if reason != "too_long" or self.longest_at is None:
+            return REASONS[reason]
+        marks = f" ({self.reserved} of them for {self.reserved_for})" if self.reserved else ""
+        file, line = self.longest_at
+        return (
+            f"The longest label has {self.longest} characters ({file}:{line}); "
+            f"`Global.max_text_length: {self.longest + self.reserved}`{marks} admits it."
+        )
+
+    def _ordered(self) -> list[str]:
+        return sorted(self.counts, key=lambda reason: -self.counts[reason])
+
+    def _by_reason(self) -> str:
+        return ", ".join(f"{self.counts[reason]:,} {reason}" for reason in self._ordered())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for ``preflight.json``: counts, the longest label, the unusable lines kept by name."""
+        where = (
+            None if self.longest_at is None else {"file": str(self.longest_at[0]), "line": self.longest_at[1]}
+        )
+        return {
+            "total": self.total,
+            "usable": self.usable,
+            "counts": {reason: self.counts[reason] for reason in self._ordered()},
+            "files": [{"path": str(f.path), "total": f.total, "usable": f.usable} for f in self.files],
+            "data_dir": str(self.data_dir),
+            "longest_label": {"characters": self.longest, "at": where},
+            "examples_per_reason": self.examples,
+            "rejected": [
+                {"file": str(f.file), "line": f.line, "reason": f.reason, "detail": f.detail}
+                for f in self.rejected
+            ],
+        }
+
+    def write_usable(self, folder: str | Path) -> list[Path]:
+        """Label files with the usable lines only; one for each source, as ``ratio_list`` counts on.
+
+        Where all lines of a file can be used as they stand it is returned itself; otherwise a copy in
+        ``folder``, without a byte order mark and with ``\\n`` line ends.
+
+        Raises:
+            DataError: a label file has changed since it was looked at.
+        """
+        width = len(str(len(self.files) - 1))
+        copies: Sequence[Path] = [
+            Path(folder) / f"{index:0{width}d}_{findings.path.name}"
+            for index, findings in enumerate(self.files)
+        ]
+        return [
+            self._copy(findings, copy) if findings.needs_copy else findings.path
+            for findings, copy in zip(self.files, copies, strict=True)
+        ]
+
+    def _copy(self, findings: FileFindings, copy: Path) -> Path:
+        count = 0
+        with atomic_writer(copy) as stream:
+            for line in read_label_file(findings.path, self.delimiter, ds_width=self.ds_width):
+                count += 1
+                if count > findings.total:
+                    break
+                if findings.is_usable(line.number):
+                    stream.write(line.content + b"\n")
+            if count != findings.total:
+                raise DataError(
+                    f"{findings.path} has changed while it was read: {findings.total} lines before, now "
+                    f"{'more' if count > findings.total else count}. Start again when it is complete."
+                )
+        return copy

@@ -1,0 +1,84 @@
+"""Which labels PaddleOCR's encoders take, as in ``ppocr/data/imaug/label_ops.py``; imports no Paddle."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.data.labels import LabelLine
+
+Gtc = Literal["nrtr", "sar"]
+UnknownChar = Literal["drop_line", "drop_char"]
+_MARKS = {"nrtr": "NRTR's <s> and </s>", "sar": "SAR's <BOS> and <EOS>"}
+
+
+class LabelRules:
+    """Judges the text of a line.
+
+    ``CTCLabelEncode`` takes labels of 1 to ``max_text_length`` characters, counted before those outside
+    the dictionary are removed. ``NRTRLabelEncode`` and ``SARLabelEncode`` ask besides that the
+    characters left are at most ``max_text_length - 2``: a start and an end mark take two places.
+
+    Args:
+        charset: the dictionary.
+        max_text_length: ``Global.max_text_length``.
+        gtc: the encoder of the second label, if there is one.
+        frames: T of the CTC output, if it is to be checked: a label needs a frame for each character
+            and one more between equal neighbours.
+        unknown_char: ``"drop_line"``, or ``"drop_char"``: the line is used without the character,
+            which the host's encoder removes.
+    """
+
+    def __init__(
+        self,
+        charset: Charset,
+        max_text_length: int,
+        gtc: Gtc | None = None,
+        frames: int | None = None,
+        unknown_char: UnknownChar = "drop_line",
+    ) -> None:
+        self.charset = charset
+        self.max_text_length = max_text_length
+        self.reserved = 0 if gtc is None else 2
+        self.reserved_for = "" if gtc is None else _MARKS[gtc]
+        self.frames = frames
+        self.drop_line = unknown_char == "drop_line"
+        self._known = frozenset(charset.characters)
+
+    def fault(self, line: LabelLine) -> tuple[str, str] | None:
+        """``(reason, detail)`` of the first thing wrong with the line's format or label, or None."""
+        if line.fault is not None:
+            return "bad_format", line.fault
+        label = line.label
+        if not label:
+            return "empty_label", f"nothing behind the delimiter for {line.images[0]}"
+        if len(label) > self.max_text_length:
+            return "too_long", self._too_long(len(label))
+        if self.charset.folds_case:
+            label = label.lower()
+        if not self._known.issuperset(label):
+            unknown = self.charset.unknown(label)
+            kept = "".join(c for c in label if c in self._known)
+            if self.drop_line or not kept:
+                return "unknown_char", self._unknown(line.label, unknown)
+            label = kept
+        if len(label) > self.max_text_length - self.reserved:
+            return "too_long", self._too_long(len(label))
+        return self._frames_fault(label) if self.frames is not None else None
+
+    def _frames_fault(self, label: str) -> tuple[str, str] | None:
+        repeats = sum(a == b for a, b in zip(label, label[1:], strict=False))
+        if len(label) + repeats <= (self.frames or 0):
+            return None
+        needed = f"{len(label)} characters with {repeats} repeats need {len(label) + repeats} frames"
+        return "too_long_for_frames", f"{needed}, CTC has {self.frames} (wider images give more)"
+
+    def _too_long(self, length: int) -> str:
+        reserved = f", less {self.reserved} for {self.reserved_for}" if self.reserved else ""
+        return f"{length} characters, max_text_length is {self.max_text_length}{reserved}"
+
+    def _unknown(self, label: str, unknown: list[str]) -> str:
+        named = ", ".join(f"{c!r} (U+{ord(c):04X})" for c in unknown[:5])
+        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+        hint = "; Global.use_space_char: true admits the space" if " " in unknown else ""
+        return f"{named}{more} of {label!r} not in {self.charset.name}{hint}"

@@ -1,0 +1,47 @@
+"""How a dataset of ours gets PaddleOCR's transforms without importing PaddleOCR.
+
+The host puts its ``create_operators`` here when it is opened; a dataset asks for the operators here.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ppocr_ext.errors import HostError
+
+Operator = Any  # a callable of one dict; some have attributes that a dataset reads
+Factory = Callable[[list[dict[str, Any]], dict[str, Any]], list[Operator]]
+_factory: Factory | None = None
+
+
+def set_factory(factory: Factory | None) -> None:
+    """Say what makes operators from ``dataset.transforms`` and ``Global``; None takes it back."""
+    global _factory
+    _factory = factory
+
+
+def create_operators(
+    transforms: Sequence[Mapping[str, Any]], global_config: Mapping[str, Any]
+) -> list[Operator]:
+    """Operators of a ``transforms`` list. PaddleOCR's factory writes into what it is given, so it gets copies.
+
+    Raises:
+        HostError: no host has been opened.
+    """
+    if _factory is None:
+        raise HostError(
+            "Transforms are PaddleOCR's: open the host before its datasets are built (open_host())."
+        )
+    return _factory(copy.deepcopy([dict(t) for t in transforms]), copy.deepcopy(dict(global_config)))
+
+
+def apply(data: dict[str, Any], operators: Sequence[Operator]) -> Any:
+    """What the operators make of ``data`` in turn; None as soon as one of them refuses it."""
+    result: Any = data
+    for operator in operators:
+        result = operator(result)
+        if result is None:
+            return None
+    return result

@@ -1,0 +1,86 @@
+"""Packaging of ppocr-ext; tool settings are in pyproject.toml."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from setuptools import find_namespace_packages, find_packages, setup
+
+ROOT = Path(__file__).resolve().parent
+
+
+def version() -> str:
+    """The version that ``ppocr_ext/__init__.py`` states, read without importing it."""
+    text = (ROOT / "ppocr_ext" / "__init__.py").read_text(encoding="utf-8")
+    found = re.search(r'^__version__ = "([^"]+)"$', text, re.MULTILINE)
+    if found is None:
+        raise RuntimeError("ppocr_ext/__init__.py states no __version__")
+    return found.group(1)
+
+
+def config_packages() -> list[str]:
+    """``configs/`` and its folders as data packages below ``ppocr_ext``, for ``ppocr_ext.resources``."""
+    folders = find_namespace_packages(str(ROOT / "configs"))
+    return ["ppocr_ext.configs", *(f"ppocr_ext.configs.{folder}" for folder in folders)]
+
+
+INSTALL_REQUIRES = [
+    # 2.9.1 pins numpy<2 and imgaug (which fails on numpy 2). From 3.0 on the wheel holds no `ppocr` and no
+    # `tools/program.py`: the training loop that we run in is in 2.10.0 only.
+    "paddleocr>=2.10,<3",
+    "numpy",
+    "pyyaml",
+    # paddleocr and albumentations bring opencv-contrib-python and opencv-python-headless too. All three
+    # write the folder `cv2`: harmless while their versions are equal, and `ppocr-ext doctor` says if not.
+    "opencv-python",
+    "pillow",
+    "tqdm",
+    "rapidfuzz",
+]
+
+# Paddle imports setuptools wherever it runs, but requires it on Python 3.12 only; an environment made by
+# uv, for one, has none.
+PADDLE_RUNTIME = ["setuptools"]
+
+# `make-dataset captcha` draws with the one, curves are drawn with the other.
+QUICKSTART = ["captcha", "matplotlib"]
+
+EXTRAS = {
+    # Paddle is an extra because its CPU and GPU builds install the same module and exclude each other.
+    "cpu": ["paddlepaddle>=3,<4", *PADDLE_RUNTIME],
+    # PyPI stops at 2.6.2. Builds 3.x for GPU are on Paddle's own index, which a requirement cannot name:
+    #   pip install paddlepaddle-gpu -i https://www.paddlepaddle.org.cn/packages/stable/cu126/
+    # Installed first, such a build satisfies this extra.
+    "gpu": ["paddlepaddle-gpu>=2.6.2,<4", *PADDLE_RUNTIME],
+    "quickstart": QUICKSTART,
+    "test": ["pytest>=8", *QUICKSTART],
+    "dev": ["pytest>=8", *QUICKSTART, "pytest-xdist", "ruff", "mypy", "types-PyYAML", "types-tqdm"],
+}
+
+setup(
+    name="ppocr-ext",
+    version=version(),
+    description="Distil and fine-tune PaddleOCR text recognisers from a plain pip install",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    python_requires=">=3.10,<3.13",
+    packages=[*find_packages(include=["ppocr_ext", "ppocr_ext.*"]), *config_packages()],
+    package_dir={"ppocr_ext": "ppocr_ext", "ppocr_ext.configs": "configs"},
+    package_data={"ppocr_ext": ["py.typed"], "": ["*.yml", "*.txt"]},
+    install_requires=INSTALL_REQUIRES,
+    extras_require=EXTRAS,
+    entry_points={"console_scripts": ["ppocr-ext = ppocr_ext.cli.main:main"]},
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering :: Image Recognition",
+        "Typing :: Typed",
+    ],
+)

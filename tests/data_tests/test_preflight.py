@@ -1,0 +1,255 @@
+"""Preflight: the same verdict as PaddleOCR's encoders and decoder, exact counts, usable copies."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+
+import cv2
+import numpy as np
+import pytest
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.data.preflight import check
+from ppocr_ext.errors import DataError
+from ppocr_ext.host.locate import locate_host
+
+DIGITS = Charset(tuple("0123456789"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with one good image, ``ok.png``."""
+    image = np.full((8, 24, 3), 200, np.uint8)
+    image[:, 5:9] = 3
+    for name in ("ok.png", "ok.jpg", "ok.bmp", "ok.webp", "ok.tiff"):
+        assert cv2.imwrite(str(tmp_path / name), image)
+    return tmp_path
+
+
+def write(folder, *lines, name="list.txt"):
+    file = folder / name
+    file.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    return file
+
+
+def reasons(result):
+    return [(f.line, f.reason) for f in result.rejected]
+
+
+def test_all_usable_reads_the_original(folder):
+    file = write(folder, "ok.png\t12", "ok.jpg\t3")
+    result = check(file, folder, DIGITS, 25)
+    assert (result.total, result.usable, result.rejected_count, result.counts) == (2, 2, 0, {})
+    assert result.write_usable(folder / "copies") == [file]
+    assert not (folder / "copies").exists()
+    assert "all usable" in result.summary()
+    result.raise_if_nothing_usable()
+
+
+def test_each_reason_with_its_line(folder):
+    (folder / "text.png").write_text("no image at all")
+    (folder / "empty.png").touch()
+    (folder / "cut.png").write_bytes((folder / "ok.png").read_bytes()[:-5])
+    file = write(
+        folder,
+        "ok.png\t1",
+        "ok.png 2",
+        "ok.png\t",
+        "ok.png\t123456",
+        "ok.png\t1x2",
+        "none.png\t1",
+        "text.png\t1",
+        "empty.png\t1",
+        "cut.png\t1",
+        "ok.png\t111",
+        ".\t1",
+    )
+    result = check([file], folder, DIGITS, 5, frames=4)
+    assert reasons(result) == [
+        (2, "bad_format"),
+        (3, "empty_label"),
+        (4, "too_long"),
+        (5, "unknown_char"),
+        (6, "missing_image"),
+        (7, "broken_image"),
+        (8, "broken_image"),
+        (9, "broken_image"),
+        (10, "too_long_for_frames"),  # 3 characters and 2 repeats need 5 frames
+        (11, "broken_image"),
+    ]
+    assert result.usable == 1
+    assert (result.longest, result.longest_at) == (6, (file, 4))
+    assert "'x' (U+0078)" in result.rejected[3].detail
+
+
+def test_every_image_of_a_list_has_to_be_there(folder):
+    file = write(folder, '["ok.png", "ok.jpg"]\t1', '["ok.png", "none.png"]\t1')
+    assert reasons(check(file, folder, DIGITS, 25)) == [(2, "missing_image")]
+
+
+@pytest.mark.parametrize("name", ["ok.png", "ok.jpg", "ok.bmp", "ok.webp", "ok.tiff"])
+@pytest.mark.parametrize("how", ["header", "decode"])
+def test_images_that_opencv_reads_are_good_and_halves_of_them_are_not(folder, name, how):
+    content = (folder / name).read_bytes()
+    (folder / "half").write_bytes(content[: len(content) // 2])
+    (folder / "longer").write_bytes(content + b"\0" * 20)  # what some cameras append
+    readable = cv2.imdecode(np.frombuffer(content + b"\0" * 20, np.uint8), 1) is not None
+    file = write(folder, f"{name}\t1", "half\t1", "longer\t1")
+    expected = [(2, "broken_image")] + ([] if readable else [(3, "broken_image")])
+    assert reasons(check(file, folder, DIGITS, 25, image_check=how)) == expected
+
+
+def test_damage_inside_an_image_needs_decoding(folder):
+    content = bytearray((folder / "ok.png").read_bytes())
+    at = content.index(b"IDAT")
+    content[at + 4 : at + 12] = b"\xff" * 8
+    (folder / "bad.png").write_bytes(content)
+    assert cv2.imdecode(np.frombuffer(bytes(content), np.uint8), 1) is None
+    file = write(folder, "bad.png\t1", "ok.png\t1")
+    assert reasons(check(file, folder, DIGITS, 25, image_check="decode")) == [(1, "broken_image")]
+
+
+def test_outside_data_dir(folder):
+    inside = folder / "in"
+    inside.mkdir()
+    (inside / "a.png").write_bytes((folder / "ok.png").read_bytes())
+    file = write(folder, "a.png\t1", "../ok.png\t1", f"{folder}/ok.png\t1", f"{inside}/a.png\t1")
+    result = check(file, inside, DIGITS, 25, allow_outside_data_dir=False)
+    assert reasons(result) == [(2, "outside_data_dir"), (3, "outside_data_dir")]
+    assert check(file, inside, DIGITS, 25).usable == 4
+
+
+def test_counts_are_exact_and_examples_bounded(folder):
+    file = write(folder, "ok.png\t1", *["ok.png\tx"] * 5000, *["ok.png\t"] * 3)
+    result = check(file, folder, DIGITS, 25, examples=4)
+    assert result.counts == {"unknown_char": 5000, "empty_label": 3}
+    assert len(result.rejected) == 7
+    assert result.rejected[0].line == 2
+    said = result.summary()
+    assert (
+        "1 of 5,004 lines usable" in said
+        and "5,000 unknown_char, 3 empty_label" in said
+        and f"{file}:2" in said
+    )
+
+
+def test_copies_keep_one_file_for_each_source(folder):
+    first = write(folder, "ok.png\t1", "ok.png\tx", "ok.jpg\t2\t24\t8", name="a.txt")
+    second = write(folder, "ok.png\t3", name="b.txt")
+    third = write(folder, "ok.png\tx", name="c.txt")
+    result = check([first, second, third], folder, DIGITS, 25)
+    copies = result.write_usable(folder / "copies")
+    assert [copy.read_text() for copy in copies] == ["ok.png\t1\nok.jpg\t2\t24\t8\n", "ok.png\t3\n", ""]
+    assert copies[1] == second
+    assert first.read_text().count("\n") == 3
+    assert result.write_usable(folder / "copies") == copies  # again, over the first ones
+
+
+def test_files_of_one_name_do_not_overwrite_each_other(folder):
+    files = []
+    for sub, label in (("x", "1"), ("y", "2")):
+        (folder / sub).mkdir()
+        files.append(write(folder / sub, f"ok.png\t{label}", "none.png\t1"))
+    copies = check(files, folder, DIGITS, 25).write_usable(folder / "copies")
+    assert [copy.read_text() for copy in copies] == ["ok.png\t1\n", "ok.png\t2\n"]
+
+
+def test_windows_line_ends_are_usable_and_copied_without(folder):
+    file = folder / "list.txt"
+    file.write_bytes(b"\xef\xbb\xbfok.png\t12\r\nok.jpg\t3\r\n")
+    result = check(file, folder, DIGITS, 2)
+    assert result.usable == 2
+    assert result.write_usable(folder / "copies")[0].read_bytes() == b"ok.png\t12\nok.jpg\t3\n"
+
+
+@pytest.mark.parametrize("change", ["ok.png\t1\nok.png\tx\nok.png\t1\n", "ok.png\t1\n"])
+def test_a_file_that_changed_meanwhile_is_refused(folder, change):
+    file = write(folder, "ok.png\t1", "ok.png\tx")
+    result = check(file, folder, DIGITS, 25)
+    file.write_text(change)
+    with pytest.raises(DataError, match="has changed"):
+        result.write_usable(folder / "copies")
+    assert list((folder / "copies").iterdir()) == []
+
+
+@pytest.mark.parametrize(("gtc", "admits"), [(None, 31), ("nrtr", 33), ("sar", 33)])
+def test_nothing_usable_says_why_and_what_would_do(folder, gtc, admits):
+    file = write(folder, *[f"ok.png\t{'1' * 31}"] * 3, "none.png\t1")
+    result = check(file, folder, DIGITS, 25, gtc=gtc)
+    with pytest.raises(DataError) as raised:
+        result.raise_if_nothing_usable()
+    said = str(raised.value)
+    for part in (
+        f"{file}",
+        "3 too_long, 1 missing_image",
+        "31 characters",
+        f"`Global.max_text_length: {admits}`",
+    ):
+        assert part in said
+    assert check(file, folder, DIGITS, admits, gtc=gtc).usable == 3
+
+
+def test_missing_and_empty_label_files(folder):
+    with pytest.raises(DataError, match="cannot be read"):
+        check(folder / "none.txt", folder, DIGITS, 25)
+    (folder / "empty.txt").touch()
+    with pytest.raises(DataError, match="is empty"):
+        check(folder / "empty.txt", folder, DIGITS, 25)
+    with pytest.raises(DataError, match="label_file_list"):
+        check([], folder, DIGITS, 25)
+
+
+def test_json_can_be_written(folder):
+    result = check(write(folder, "ok.png\t1", "ok.png\tx"), folder, DIGITS, 25)
+    read = json.loads(json.dumps(result.to_json()))
+    assert (read["total"], read["usable"], read["counts"]) == (2, 1, {"unknown_char": 1})
+    assert read["rejected"][0]["line"] == 2
+
+
+@pytest.fixture(scope="module")
+def encoders():
+    """PaddleOCR's own label encoders."""
+    root = str(locate_host().root)
+    if root not in sys.path:
+        sys.path.append(root)
+    from ppocr.data.imaug import label_ops
+
+    return label_ops
+
+
+@pytest.mark.parametrize("gtc", [None, "nrtr", "sar"])
+@pytest.mark.parametrize("unknown_char", ["drop_char", "drop_line"])
+@pytest.mark.parametrize("use_space", [False, True])
+def test_verdicts_are_those_of_paddleocrs_encoders(encoders, folder, gtc, unknown_char, use_space):
+    dictionary = folder / "dict.txt"
+    dictionary.write_text("a\nb\nc\n")
+    options = {"max_text_length": 6, "character_dict_path": str(dictionary), "use_space_char": use_space}
+    encode = {
+        None: lambda: encoders.CTCLabelEncode(**options),
+        "nrtr": lambda: encoders.MultiLabelEncode(gtc_encode="NRTRLabelEncode", **options),
+        "sar": lambda: encoders.MultiLabelEncode(gtc_encode=None, **options),
+    }[gtc]()
+    rng = random.Random(3)
+    labels = [""] + ["".join(rng.choices("abc #", k=rng.randint(1, 8))) for _ in range(150)]
+    file = write(folder, *(f"ok.png\t{label}" for label in labels))
+    charset = Charset.from_file(dictionary, use_space)
+    result = check(file, folder, charset, 6, gtc=gtc, unknown_char=unknown_char)
+    for number, label in enumerate(labels, start=1):
+        taken = encode({"label": label, "image": None}) is not None
+        if unknown_char == "drop_line":
+            taken = taken and not charset.unknown(label)
+        assert result.files[0].is_usable(number) == taken, label
+
+
+def test_default_characters_take_capitals(folder):
+    file = write(folder, "ok.png\tAbC", "ok.png\tA C")
+    assert reasons(check(file, folder, Charset.default(), 25)) == [(2, "unknown_char")]
+
+
+def test_paddle_is_not_imported():
+    code = "import sys, ppocr_ext.data.preflight; print('paddle' in sys.modules, 'cv2' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]

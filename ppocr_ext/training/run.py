@@ -83,7 +83,15 @@ class Run:
     @staticmethod
     def folder_of(config: Config) -> Path:
         """The run folder that ``config`` names."""
-        return Path(config.at("Global.save_model_dir", default=None) or DEFAULT_FOLDER)
+        folder = config.at("Global.save_model_dir", default=None)
+        if folder is None:
+            return Path(DEFAULT_FOLDER)
+        if not isinstance(folder, str):
+            raise ConfigError(
+                f"Global.save_model_dir: {folder!r} is not the name of a folder. (YAML reads off, on, yes, no and "
+                f"numbers as values: put quotes around such a name.)"
+            )
+        return Path(folder)
 
     @classmethod
     def build(

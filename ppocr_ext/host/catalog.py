@@ -1,0 +1,147 @@
+"""What a PaddleOCR checkout can build, read from its source without importing it.
+
+A checkout has some 60 backbones and losses, many of which need packages of their own. So the
+catalog reads names only, and one module is imported when a config names its component.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ppocr_ext.errors import HostError
+
+# Folder or file of each kind of component, below `ppocr/`.
+PLACES = {
+    "transform": "modeling/transforms",
+    "backbone": "modeling/backbones",
+    "neck": "modeling/necks",
+    "head": "modeling/heads",
+    "architecture": "modeling/architectures",
+    "loss": "losses",
+    "metric": "metrics",
+    "optimizer": "optimizer/optimizer.py",
+    "schedule": "optimizer/learning_rate.py",
+}
+TASK = "rec"  # PaddleOCR gives one name to different classes by `model_type`; ours is recognition
+_DEFINITION = re.compile(r"^(?:class|def) ([A-Za-z]\w*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a component is: module (dotted, under ``ppocr``) and its name there."""
+
+    module: str
+    attribute: str
+
+
+class Catalog:
+    """Names of the components in the checkout whose ``ppocr`` folder is ``package``."""
+
+    def __init__(self, package: Path) -> None:
+        self.package = package
+        self._exports: dict[str, dict[str, Source]] = {}
+
+    def names(self, kind: str) -> list[str]:
+        """Names that the host itself offers for ``kind``, sorted; empty for a kind that it lacks."""
+        return sorted(self._offered(kind))
+
+    def find(self, kind: str, name: str) -> Source | None:
+        """Where ``name`` is: as the host's builder imports it, else the one file that defines it."""
+        return self._offered(kind).get(name) or self._defined(kind, name)
+
+    def _offered(self, kind: str) -> dict[str, Source]:
+        if kind not in self._exports:
+            self._exports[kind] = self._read_offered(kind)
+        return self._exports[kind]
+
+    def _read_offered(self, kind: str) -> dict[str, Source]:
+        place = self._place(kind)
+        if place is None:
+            return {}
+        module = _dotted(place, self.package)
+        if place.is_file():
+            return {name: Source(module, name) for name in _definitions(place)}
+        init = place / "__init__.py"
+        return _exports(init, module) if init.is_file() else {}
+
+    def _defined(self, kind: str, name: str) -> Source | None:
+        place = self._place(kind)
+        if place is None or not place.is_dir():
+            return None
+        files = [file for file in sorted(place.glob("*.py")) if name in _definitions(file)]
+        files = [file for file in files if file.name.startswith(f"{TASK}_")] or files
+        # Two files that define one name hold private helpers (`ConvBNLayer`), not components.
+        return Source(_dotted(files[0], self.package), name) if len(files) == 1 else None
+
+    def _place(self, kind: str) -> Path | None:
+        relative = PLACES.get(kind)
+        if relative is None:
+            return None
+        place = self.package / relative
+        return place if place.exists() else None
+
+
+def _dotted(path: Path, package: Path) -> str:
+    return ".".join(["ppocr", *path.relative_to(package).with_suffix("").parts])
+
+
+def _definitions(file: Path) -> list[str]:
+    return _DEFINITION.findall(file.read_text(encoding="utf-8", errors="replace"))
+
+
+def _exports(init: Path, package: str) -> dict[str, Source]:
+    """Names imported from sibling modules in ``init``, also inside its builder function.
+
+    Where a name is imported several times, the import under ``model_type == "rec"`` wins;
+    imports for other model types alone are left out.
+    """
+    try:
+        tree = ast.parse(init.read_text(encoding="utf-8", errors="replace"))
+    except SyntaxError as reason:
+        raise HostError(f"{init} of the host cannot be read: {reason}") from reason
+    found: dict[str, Source] = {}
+    for_task: set[str] = set()
+    for node, model_types in _imports(tree.body, None):
+        if model_types is not None and TASK not in model_types:
+            continue
+        source_module = _absolute(node, package)
+        for alias in node.names:
+            name = alias.asname or alias.name
+            if model_types is not None and name not in for_task:
+                for_task.add(name)
+            elif name in found:
+                continue
+            found[name] = Source(source_module, alias.name)
+    return found
+
+
+def _absolute(node: ast.ImportFrom, package: str) -> str:
+    return f"{package}.{node.module}" if node.level == 1 else str(node.module)
+
+
+def _imports(
+    body: Iterable[ast.stmt], model_types: set[str] | None
+) -> Iterator[tuple[ast.ImportFrom, set[str] | None]]:
+    """Imports from the host's modules in ``body``, each with the model types that it is made for."""
+    for node in body:
+        if isinstance(node, ast.ImportFrom):
+            sibling = node.level == 1 and node.module is not None
+            if sibling or (node.level == 0 and str(node.module).startswith("ppocr.")):
+                yield node, model_types
+        elif isinstance(node, ast.If):
+            yield from _imports(node.body, _model_types(node.test) or model_types)
+            yield from _imports(node.orelse, model_types)
+        elif isinstance(node, (ast.FunctionDef, ast.Try)):
+            yield from _imports(node.body, model_types)
+
+
+def _model_types(test: ast.expr) -> set[str] | None:
+    """The strings that ``test`` compares ``model_type`` with; None if it is about something else."""
+    if not any(isinstance(node, ast.Name) and node.id == "model_type" for node in ast.walk(test)):
+        return None
+    constants = (node.value for node in ast.walk(test) if isinstance(node, ast.Constant))
+    return {value for value in constants if isinstance(value, str)}

@@ -1,0 +1,263 @@
+"""One face over PaddleOCR's loop, loaders and decoders, whichever form it comes in."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tqdm import tqdm
+
+from ppocr_ext.data.transforms import Operator, set_factory
+from ppocr_ext.errors import ConfigError, HostError
+from ppocr_ext.host.catalog import Catalog
+from ppocr_ext.host.complete import HostModules, import_from_host, import_host, missing_packages
+from ppocr_ext.host.locate import Location, locate_host
+from ppocr_ext.registry import BY_KIND, DATASETS
+
+_LOG = logging.getLogger("ppocr_ext")
+_BAR = partial(tqdm, disable=None)  # the host's bar over an evaluation: on a terminal only
+_OPEN: list[Host] = []  # at most one: `ppocr` and `tools` are global names of the process
+
+
+class Host:
+    """PaddleOCR, found and completed. Made by :func:`open_host`.
+
+    Attributes:
+        root: the folder that holds ``ppocr/`` and ``tools/``.
+        form: ``"wheel"`` or ``"checkout"``.
+        version: of the wheel or of the checkout's git history; None where neither says.
+        found_by: what named the host, in words.
+        grafted: packages of ``ppocr`` that the host lacks and that are ours.
+        logger: the host's own logger, ``"ppocr"``.
+    """
+
+    def __init__(self, location: Location, modules: HostModules) -> None:
+        self.root = location.root
+        self.form = location.form
+        self.version = location.version
+        self.found_by = location.found_by
+        self.grafted = missing_packages(location.root)
+        self.logger: logging.Logger = modules.logging.get_logger()
+        self._location = location
+        self._modules = modules
+        self._catalog = Catalog(location.root / "ppocr")
+
+    def build_dataloader(
+        self,
+        config: Mapping[str, Any],
+        mode: str,
+        device: Any,
+        logger: logging.Logger,
+        seed: int | None = None,
+    ) -> Any:
+        """A ``paddle.io.DataLoader`` over ``config[mode]``; ``config`` is not changed.
+
+        Datasets registered in ``ppocr_ext.registry.DATASETS`` come first, then the host's.
+
+        Raises:
+            UnknownComponentError: nobody has the dataset.
+            ConfigError: the loader's keys cannot be used.
+        """
+        plain = _plain(config)
+        name = plain[mode]["dataset"]["name"]
+        DATASETS.get(name)  # an unknown name is said here, with a list; the host would raise an assertion
+        if name in DATASETS:
+            from ppocr_ext.host.loaders import build_own_loader  # imports Paddle
+
+            return build_own_loader(plain, mode, device, logger, seed, self._modules.data)
+        try:
+            return self._modules.data.build_dataloader(plain, mode, device, logger, seed)
+        except AssertionError as reason:
+            raise ConfigError(f"{mode}: {reason}") from reason
+
+    def create_operators(
+        self, transforms: list[dict[str, Any]], global_config: dict[str, Any]
+    ) -> list[Operator]:
+        """The host's operators of a ``transforms`` list; what is given may be changed."""
+        operators: list[Operator] = self._modules.data.create_operators(transforms, global_config)
+        return operators
+
+    def build_post_process(
+        self, config: Mapping[str, Any], global_config: Mapping[str, Any]
+    ) -> Callable[..., Any]:
+        """The decoder that ``config`` (the ``PostProcess`` section) names; nothing given is changed.
+
+        Raises:
+            ConfigError: the host has no such decoder, or does not take these keys.
+        """
+        try:
+            decoder: Callable[..., Any] = self._modules.postprocess.build_post_process(
+                _plain(config), _plain(global_config)
+            )
+        except (AssertionError, NameError) as reason:
+            name = config.get("name")
+            raise ConfigError(f"PostProcess.name: the host has no decoder {name!r}: {reason}") from reason
+        return decoder
+
+    def train(self, *args: Any, replacements: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        """The host's training loop, ``program.train``, with module globals of it replaced while it runs.
+
+        Args:
+            args: as ``program.train`` takes them; the config comes first and is copied.
+            replacements: e.g. ``{"save_model": ours}``. What the loop of this host never had
+                (2.8 has no ``export``) is left out.
+            kwargs: those that this host's loop does not know are left out.
+
+        Raises:
+            HostError: the loop does not save through ``save_model``, so that ours could not replace it.
+        """
+        program = self._modules.program
+        config, *others = args
+        plain = _plain(config)
+        plain.setdefault("profiler_options", None)  # `preprocess` of the host's own script sets it
+        with replaced_globals(program, {"tqdm": _BAR, **(replacements or {})}):
+            program.train(plain, *others, **_accepted(program.train, kwargs))
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """The host's ``program.eval``: the metric's dict, with ``fps``. Leaves the model in train mode."""
+        program = self._modules.program
+        with replaced_globals(program, {"tqdm": _BAR}):
+            metric: dict[str, float] = program.eval(*args, **_accepted(program.eval, kwargs))
+        return metric
+
+    def component(self, kind: str, name: str) -> Callable[..., Any] | None:
+        """The host's own class (or builder function) ``name``, imported now; None if it has none.
+
+        Args:
+            kind: a key of ``ppocr_ext.registry.BY_KIND``.
+            name: as a config calls it.
+
+        Raises:
+            HostError: the host has it, but it cannot be imported.
+        """
+        if kind == "dataset":
+            return self._datasets().get(name)
+        source = self._catalog.find(kind, name)
+        if source is None:
+            return None
+        found: Callable[..., Any] = getattr(import_from_host(source.module, self._location), source.attribute)
+        return found
+
+    def component_names(self, kind: str) -> list[str]:
+        """Names of the host's own components of ``kind``, sorted."""
+        return sorted(self._datasets()) if kind == "dataset" else self._catalog.names(kind)
+
+    def dataset_class(self, name: str) -> type:
+        """The host's dataset ``name``, such as ``"SimpleDataSet"``.
+
+        Raises:
+            ConfigError: it has none; the message lists those it has.
+        """
+        datasets = self._datasets()
+        if name not in datasets:
+            raise ConfigError(f"The host has no dataset {name!r}. It has: {', '.join(sorted(datasets))}.")
+        return datasets[name]
+
+    def _datasets(self) -> dict[str, type]:
+        from paddle.io import Dataset
+
+        members = vars(self._modules.data).items()
+        return {
+            name: member
+            for name, member in members
+            if isinstance(member, type) and issubclass(member, Dataset) and member is not Dataset
+        }
+
+    def find_file(self, path: str | Path) -> Path | None:
+        """``path`` as seen from the current folder, else from the host's (``ppocr/utils/en_dict.txt``)."""
+        for candidate in (Path(path), self.root / path):
+            if candidate.is_file():
+                return candidate.resolve()
+        return None
+
+    def set_seed(self, seed: int) -> None:
+        """Seed Python's, numpy's and Paddle's generators as the host does."""
+        self._modules.utility.set_seed(seed)
+
+
+def open_host(path: str | Path | None = None) -> Host:
+    """Find PaddleOCR, complete it, import it; later calls give the same object.
+
+    Registries then fall back on the host for names that are not ours.
+
+    Args:
+        path: a checkout (or the wheel's folder); None: see :func:`ppocr_ext.host.locate.locate_host`.
+
+    Raises:
+        HostError: not found, not importable, or another one is open in this process already.
+        MissingPackageError: Paddle is missing.
+    """
+    if _OPEN and path is None:
+        return _OPEN[0]
+    location = locate_host(path)
+    if _OPEN:
+        if _OPEN[0].root == location.root:
+            return _OPEN[0]
+        raise HostError(
+            f"PaddleOCR at {_OPEN[0].root} is in use already; one process cannot use {location.root} as well."
+        )
+    host = Host(location, import_host(location))
+    _OPEN.append(host)
+    set_factory(host.create_operators)
+    for kind, registry in BY_KIND.items():
+        registry.set_fallback(_finder(host, kind), _lister(host, kind))
+    return host
+
+
+def _finder(host: Host, kind: str) -> Callable[[str], Callable[..., Any] | None]:
+    return lambda name: host.component(kind, name)
+
+
+def _lister(host: Host, kind: str) -> Callable[[], list[str]]:
+    return lambda: host.component_names(kind)
+
+
+@contextmanager
+def replaced_globals(module: ModuleType, replacements: Mapping[str, Any]) -> Iterator[None]:
+    """Replace globals of ``module`` for as long as the context lasts, whatever happens in it.
+
+    Names that ``module`` does not have are left out, but for ``save_model``: a loop that saves in
+    another way would write files that are not atomic, so it is an error.
+    """
+    names = vars(module)
+    if "save_model" in replacements and "save_model" not in names:
+        raise HostError(
+            f"The loop in {module.__file__} does not save through `save_model`, so its checkpoints "
+            f"cannot be written safely. Use another checkout, or the packaged host."
+        )
+    absent = [name for name in replacements if name not in names]
+    if absent:
+        _LOG.debug("%s has no %s; nothing to replace.", module.__name__, ", ".join(absent))
+    saved = {name: names[name] for name in replacements if name in names}
+    try:
+        for name in saved:
+            setattr(module, name, replacements[name])
+        yield
+    finally:
+        for name, original in saved.items():
+            setattr(module, name, original)
+
+
+def _accepted(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of ``kwargs`` that ``function`` takes: hosts differ in what their loop knows."""
+    parameters = inspect.signature(function).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return dict(kwargs)
+    unknown = [name for name in kwargs if name not in parameters]
+    if unknown:
+        _LOG.debug("%s of this host does not take %s.", function.__name__, ", ".join(unknown))
+    return {name: value for name, value in kwargs.items() if name in parameters}
+
+
+def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """``config`` as plain dicts and lists of its own: the host pops keys from what it gets."""
+    thaw = getattr(config, "thaw", None)
+    plain: dict[str, Any] = thaw() if thaw is not None else copy.deepcopy(dict(config))
+    return plain

@@ -1,0 +1,5 @@
+"""``ppocr.metrics`` for a host without one."""
+
+from ppocr_ext.metrics import build_metric
+
+__all__ = ["build_metric"]

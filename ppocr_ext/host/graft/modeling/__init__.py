@@ -1,0 +1,1 @@
+"""``ppocr.modeling`` for a host without one."""

@@ -1,0 +1,5 @@
+"""``ppocr.modeling.necks`` for a host without one."""
+
+from ppocr_ext.modeling import build_neck
+
+__all__ = ["build_neck"]

@@ -1,0 +1,5 @@
+"""``ppocr.modeling.transforms`` for a host without one."""
+
+from ppocr_ext.modeling import build_transform
+
+__all__ = ["build_transform"]

@@ -1,0 +1,33 @@
+"""Keep the noise of importing PaddleOCR and Paddle off the console; real problems still show."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# Said at each import, about things that a user of this package cannot need: Paddle's compiler cache for
+# custom operators, and AI Studio's encryption of models.
+_NO_CCACHE = "No ccache found"
+_NO_ENCRYPTION = "Skipping import of the encryption module"
+
+
+def _worth_saying(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(_NO_ENCRYPTION)
+
+
+@contextmanager
+def quiet_imports() -> Iterator[None]:
+    """Import Paddle and the host inside this context."""
+    # albumentations asks the network for its newest version at import.
+    os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
+    host_logger = logging.getLogger("ppocr")
+    host_logger.addFilter(_worth_saying)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=_NO_CCACHE)
+            yield
+    finally:
+        host_logger.removeFilter(_worth_saying)

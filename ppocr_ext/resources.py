@@ -1,0 +1,36 @@
+"""Files that come with the package: the configurations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ppocr_ext.errors import ConfigError
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def config_root() -> Path:
+    """The folder of shipped configurations.
+
+    It lies inside an installed package, and beside the package in a source tree (an editable
+    install runs from there).
+    """
+    installed = _PACKAGE / "configs"
+    return installed if installed.is_dir() else _PACKAGE.parent / "configs"
+
+
+def config_path(name: str) -> Path:
+    """The shipped file or folder ``name``, such as ``"quickstart/teacher.yml"``.
+
+    Raises:
+        ConfigError: there is none; the message lists those that are.
+    """
+    root = config_root()
+    path = (root / name).resolve()
+    if path.is_relative_to(root) and path.exists():
+        return path
+    shipped = sorted(str(file.relative_to(root)) for file in root.rglob("*.yml"))
+    raise ConfigError(
+        f"ppocr-ext ships no configuration {name!r}. It ships: {', '.join(shipped) or 'none'}. "
+        f"If a file is missing, install the package again: pip install --force-reinstall --no-deps ppocr-ext"
+    )

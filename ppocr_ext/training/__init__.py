@@ -1,0 +1,1 @@
+"""Training and evaluation inside the host's loop."""

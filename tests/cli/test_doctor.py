@@ -1,0 +1,154 @@
+"""What ``doctor`` says of an installation, whole and broken."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ppocr_ext.cli import checks, doctor
+from ppocr_ext.cli.checks import FAIL, NOTE, OK, Finding
+from ppocr_ext.cli.main import main
+
+
+def pretend_installed(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> None:
+    def version(name: str) -> str:
+        if name not in versions:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return versions[name]
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+
+
+def pretend_missing(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name in missing else find_spec(name, *rest)
+    )
+
+
+def pretend_failing(monkeypatch: pytest.MonkeyPatch, module: str, reason: Exception) -> None:
+    import_module = importlib.import_module
+
+    def fail(name: str, package: str | None = None) -> Any:
+        if name == module:
+            raise reason
+        return import_module(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", fail)
+
+
+def test_no_paddle(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_installed(monkeypatch, {})
+    pretend_missing(monkeypatch, "paddle")
+    assert checks.check_paddle() == [Finding(FAIL, "Paddle is not installed", "pip install 'ppocr-ext[cpu]'")]
+
+
+def test_both_builds_of_paddle(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_installed(monkeypatch, {"paddlepaddle": "3.3.1", "paddlepaddle-gpu": "2.6.2"})
+    (finding,) = checks.check_paddle()
+    assert finding.level == FAIL
+    assert "paddlepaddle 3.3.1 and paddlepaddle-gpu 2.6.2 are both installed" in finding.text
+    assert finding.mend.startswith("pip uninstall -y paddlepaddle paddlepaddle-gpu && pip install")
+
+
+def test_paddle_without_setuptools(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_failing(
+        monkeypatch, "paddle", ModuleNotFoundError("No module named 'setuptools'", name="setuptools")
+    )
+    (finding,) = checks.check_paddle()
+    assert (finding.level, finding.mend) == (FAIL, "pip install setuptools")
+
+
+def test_paddle_that_does_not_load_shows_the_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_failing(monkeypatch, "paddle", ImportError("libgomp.so.1: cannot open\nmore\nand more"))
+    (finding,) = checks.check_paddle()
+    assert finding.level == FAIL
+    assert finding.text.endswith("ImportError: libgomp.so.1: cannot open")
+
+
+def test_opencv_without_its_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_failing(monkeypatch, "cv2", ImportError("libGL.so.1: cannot open shared object file"))
+    failed = [finding for finding in checks.check_arrays() if finding.level == FAIL]
+    assert [finding.mend for finding in failed] == [
+        "pip install --force-reinstall --no-deps opencv-python-headless"
+    ]
+
+
+def test_opencv_packages_that_differ_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_installed(monkeypatch, {"opencv-python": "5.0.0.93", "opencv-contrib-python": "4.10.0.84"})
+    (finding,) = [finding for finding in checks.check_arrays() if finding.level == NOTE]
+    assert "opencv-python 5.0.0.93, opencv-contrib-python 4.10.0.84" in finding.text
+    assert finding.mend == "pip install -U opencv-python opencv-contrib-python"
+    pretend_installed(monkeypatch, {"opencv-python": "5.0.0.93", "opencv-contrib-python": "5.0.0.93"})
+    assert {finding.level for finding in checks.check_arrays()} == {OK}
+
+
+def test_captcha_is_only_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_missing(monkeypatch, "captcha")
+    noted = [finding for finding in checks.check_quickstart() if finding.level != OK]
+    assert [(finding.level, finding.mend) for finding in noted] == [
+        (NOTE, "pip install 'ppocr-ext[quickstart]'")
+    ]
+
+
+def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert checks.check_folder() == []
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    (finding,) = checks.check_folder()
+    assert finding.level == NOTE and str(tmp_path) in finding.text
+    assert "Global.save_model_dir" in finding.mend
+
+
+@pytest.mark.parametrize(
+    ("version", "level"), [((3, 9), FAIL), ((3, 10), OK), ((3, 12), OK), ((3, 13), FAIL)]
+)
+def test_python(monkeypatch: pytest.MonkeyPatch, version: tuple[int, int], level: str) -> None:
+    monkeypatch.setattr(sys, "version_info", (*version, 0, "final", 0))
+    assert [finding.level for finding in checks.check_python()] == [level]
+
+
+def test_a_host_that_is_not_there_is_exit_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["doctor", "--host", str(tmp_path / "nowhere")]) == 1
+    shown = capsys.readouterr().out
+    assert "FAIL  --host names" in shown and "nowhere, which is not a folder" in shown
+    assert "pip install 'paddleocr>=2.10,<3'" in shown
+    assert shown.endswith("Training cannot run: 1 thing to mend, see FAIL above.\n")
+
+
+def test_an_installation_that_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert "FAIL" not in shown
+    assert "PaddleOCR 2.10.0, wheel at" in shown
+    assert "ppocr.modeling           ours, the host has none" in shown
+    assert "ours        RepSVTR, SVTRv2" in shown
+    assert "the host's  KieDataset, LMDBDataSet" in shown
+    assert "ok    tiny SVTRv2: forward and backward in" in shown
+    assert shown.endswith("\nTraining can run.\n")
+
+
+def test_a_failing_step_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def step() -> tuple[float, float]:
+        raise RuntimeError("(PreconditionNotMet) no kernel\nlong trace")
+
+    monkeypatch.setattr(doctor, "training_step", step)
+    (finding,) = doctor.check_training_step()
+    assert finding == Finding(
+        FAIL, "RuntimeError: (PreconditionNotMet) no kernel", "ppocr-ext doctor --debug"
+    )
+    assert capsys.readouterr().err == ""
+    doctor.check_training_step(debug=True)
+    assert "in step" in capsys.readouterr().err
+    monkeypatch.setattr(doctor, "training_step", lambda: (0.1, float("nan")))
+    (finding,) = doctor.check_training_step()
+    assert finding.level == FAIL and "nan" in finding.text

@@ -1,0 +1,221 @@
+"""Choosing a command, its exit codes, and what a user sees of an error."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from ppocr_ext import __version__
+from ppocr_ext.cli import main as main_module
+from ppocr_ext.cli.main import COMMANDS, Command, main
+from ppocr_ext.cli.options import add_config_arguments, add_host_argument
+from ppocr_ext.errors import ConfigError, PPOCRExtError
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[argparse.Namespace], int]], None]:
+    """Make ``try-it`` a command that runs a given function."""
+
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        add_config_arguments(parser)
+        add_host_argument(parser)
+
+    def install(run: Callable[[argparse.Namespace], int]) -> None:
+        module = ModuleType("made_up_command")
+        vars(module).update(
+            NAME="try-it", HELP="try it", EPILOG="examples:\n  see", add_arguments=add_arguments
+        )
+        vars(module).update(run=run)
+        monkeypatch.setitem(sys.modules, "made_up_command", module)
+        monkeypatch.setitem(COMMANDS, "try-it", Command("made_up_command", "try it"))
+
+    return install
+
+
+def failing(error: BaseException) -> Callable[[argparse.Namespace], int]:
+    def run(args: argparse.Namespace) -> int:
+        raise error
+
+    return run
+
+
+def test_options_accumulate(command: Callable[..., None]) -> None:
+    seen: list[argparse.Namespace] = []
+
+    def run(args: argparse.Namespace) -> int:
+        seen.append(args)
+        return 1
+
+    command(run)
+    line = "try_it -c a.yml b.yml -o A.b=1 C=d=e -c c.yml -o F= --host DIR"
+    assert main(line.split()) == 1
+    (args,) = seen
+    assert args.config == ["a.yml", "b.yml", "c.yml"]
+    assert args.opt == ["A.b=1", "C=d=e", "F="]
+    assert args.host == "DIR"
+    assert args.debug is False
+    main(["try-it", "-c", "a.yml", "--debug"])
+    assert (seen[1].opt, seen[1].host, seen[1].debug) == ([], None, True)
+
+
+class VerdictError(PPOCRExtError):
+    exit_code = 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (ConfigError("config.yml: no key 'Globl'"), 2, "error: config.yml: no key 'Globl'\n"),
+        (VerdictError("not good enough"), 1, "error: not good enough\n"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (
+            ZeroDivisionError("by zero"),
+            2,
+            "error: internal error: ZeroDivisionError: by zero (run again with --debug to see where)\n",
+        ),
+        (
+            ModuleNotFoundError("No module named 'paddle'", name="paddle"),
+            2,
+            "error: Paddle is not installed. Install it: pip install 'ppocr-ext[cpu]'\n",
+        ),
+        (
+            ModuleNotFoundError("No module named 'captcha'", name="captcha.image"),
+            2,
+            "error: No module named 'captcha'. Install it: pip install 'ppocr-ext[quickstart]'\n",
+        ),
+        (
+            ModuleNotFoundError("No module named 'cv2'", name="cv2"),
+            2,
+            "error: No module named 'cv2'. Run `ppocr-ext doctor` to see what is missing and how to install it.\n",
+        ),
+    ],
+)
+def test_errors_are_sentences(
+    command: Callable[..., None],
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: int,
+    said: str,
+) -> None:
+    command(failing(error))
+    assert main(["try-it", "-c", "x"]) == code
+    assert capsys.readouterr().err == said
+
+
+def test_debug_shows_the_traceback(command: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+    command(failing(ConfigError("wrong")))
+    assert main(["try-it", "-c", "x", "--debug"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("Traceback") and "in run" in shown
+    assert shown.endswith("error: wrong\n")
+
+
+def test_a_commands_own_exit_passes_through(command: Callable[..., None]) -> None:
+    command(failing(SystemExit(7)))
+    with pytest.raises(SystemExit) as left:
+        main(["try-it", "-c", "x"])
+    assert left.value.code == 7
+
+
+def test_an_option_that_is_missing_or_unknown_is_a_usage_error(
+    command: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(lambda args: 0)
+    for line in (["try-it"], ["try-it", "-c", "x", "--nothing"]):
+        with pytest.raises(SystemExit) as left:
+            main(line)
+        assert left.value.code == 2
+        assert "usage: ppocr-ext try-it" in capsys.readouterr().err
+
+
+def test_an_unknown_command_is_met_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trian"]) == 2
+    shown = capsys.readouterr().err
+    assert "Did you mean 'train'?" in shown
+    assert "make-dataset" in shown
+
+
+@pytest.mark.parametrize(("line", "code"), [(["--help"], 0), (["-h"], 0), ([], 2)])
+def test_the_overview_lists_every_command(
+    capsys: pytest.CaptureFixture[str], line: list[str], code: int
+) -> None:
+    assert main(line) == code
+    shown = capsys.readouterr().out
+    for name, command in COMMANDS.items():
+        assert f"  {name}" in shown and command.summary in shown
+    assert "ppocr-ext train -c config.yml" in shown
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"ppocr-ext {__version__}\n"
+
+
+def test_the_help_of_a_command_ends_with_its_examples(
+    command: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(lambda args: 0)
+    with pytest.raises(SystemExit) as left:
+        main(["try-it", "--help"])
+    assert left.value.code == 0
+    shown = capsys.readouterr().out
+    assert "--debug" in shown and shown.endswith("examples:\n  see\n")
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_keeps_the_contract(name: str) -> None:
+    module = importlib.import_module(COMMANDS[name].module)
+    parser = main_module.build_parser(name, module)
+    assert name == module.NAME
+    assert module.HELP and parser.format_help().startswith(f"usage: ppocr-ext {name}")
+    assert callable(module.run)
+
+
+def test_help_imports_no_paddle() -> None:
+    code = (
+        "import sys\nfrom ppocr_ext.cli import main\n"
+        "import importlib\n"
+        "for name, command in main.COMMANDS.items():\n"
+        "    main.build_parser(name, importlib.import_module(command.module)).format_help()\n"
+        "assert 'paddle' not in sys.modules\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("script", sorted((REPOSITORY / "tools").glob("*.py")), ids=lambda path: path.stem)
+def test_the_scripts_are_the_commands(script: Path, tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, str(script), "--help"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(f"usage: ppocr-ext {script.stem.replace('_', '-')} ")
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    code = (
+        "import sys\nfrom ppocr_ext.cli import main\n"
+        "main._overview = lambda: 'line\\n' * 100_000\n"
+        "sys.exit(main.main(['--help']))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    assert process.stdout.readline() == "line\n"
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=30) == 141

@@ -1,0 +1,230 @@
+"""The paddleocr wheel as host: completed, and used through the façade."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_checkout import run_python
+
+from ppocr_ext.errors import ConfigError, UnknownComponentError
+from ppocr_ext.host import Host, open_host
+from ppocr_ext.registry import DATASETS
+
+LOG = logging.getLogger("test")
+
+
+@pytest.fixture(scope="module")
+def host() -> Host:
+    return open_host()
+
+
+def test_the_hosts_scripts_import_with_what_we_graft() -> None:
+    code = """
+import importlib, sys, warnings
+from ppocr_ext.host import open_host
+host = open_host()
+assert host.form == "wheel", host.form
+assert host.grafted == ["modeling", "losses", "optimizer", "metrics"], host.grafted
+for name in ("train", "eval", "export_model", "export_center", "infer_rec", "infer_det", "infer_cls"):
+    script = importlib.import_module(f"tools.{name}")
+    assert script.__file__ == str(host.root / "tools" / f"{name}.py"), script.__file__
+from ppocr.losses import build_loss
+from ppocr.metrics import build_metric
+from ppocr.modeling.architectures import apply_to_static, build_model
+from ppocr.modeling.backbones import build_backbone
+from ppocr.modeling.heads import build_head
+from ppocr.modeling.necks import build_neck
+from ppocr.modeling.transforms import build_transform
+from ppocr.optimizer import build_lr_scheduler, build_optimizer
+import ppocr_ext.losses, ppocr_ext.metrics, ppocr_ext.modeling, ppocr_ext.optim
+assert build_loss is ppocr_ext.losses.build_loss
+assert build_metric is ppocr_ext.metrics.build_metric
+assert build_optimizer is ppocr_ext.optim.build_optimizer
+assert build_lr_scheduler is ppocr_ext.optim.build_lr_scheduler
+for builder in (apply_to_static, build_model, build_backbone, build_head, build_neck, build_transform):
+    assert builder is getattr(ppocr_ext.modeling, builder.__name__), builder
+assert sys.modules["tools.train"].build_model is build_model
+print("done")
+"""
+    result = run_python(code)
+    assert result.stdout == "done\n", result.stderr
+    assert result.stderr == ""  # the console stays clean
+
+
+def test_a_paddleocr_imported_before_is_shared() -> None:
+    code = """
+import paddleocr
+from ppocr_ext.host import open_host
+host = open_host()
+import ppocr, tools.program
+assert paddleocr.paddleocr.ppocr is ppocr
+print(host.form)
+"""
+    result = run_python(code)
+    assert result.stdout.endswith("wheel\n"), result.stderr
+
+
+def test_what_the_wheel_has_and_has_not(host: Host) -> None:
+    assert host.component_names("backbone") == []
+    assert host.component("loss", "SARLoss") is None
+    assert {"SimpleDataSet", "MultiScaleDataSet", "LMDBDataSet"} <= set(host.component_names("dataset"))
+    assert host.dataset_class("SimpleDataSet").__module__ == "ppocr.data.simple_dataset"
+    assert DATASETS.get("LMDBDataSet") is host.dataset_class("LMDBDataSet")
+    with pytest.raises(ConfigError, match="no dataset 'Nothing'.*SimpleDataSet"):
+        host.dataset_class("Nothing")
+    assert host.logger.name == "ppocr"
+
+
+def test_decoders(host: Host, tmp_path: Path) -> None:
+    dictionary = tmp_path / "dict.txt"
+    dictionary.write_text("a\nb\n")
+    settings = {"character_dict_path": str(dictionary), "use_space_char": True}
+    decoder = host.build_post_process({"name": "CTCLabelDecode"}, settings)
+    assert decoder.character == ["blank", "a", "b", " "]  # type: ignore[attr-defined]
+    for unknown in ("Nothing", "DistillationNRTRLabelDecode", "DistillationSARLabelDecode"):
+        with pytest.raises(ConfigError, match=f"PostProcess.name: the host has no decoder '{unknown}'"):
+            host.build_post_process({"name": unknown}, settings)
+
+
+def test_a_file_of_the_host_is_found_from_anywhere(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    theirs = "ppocr/utils/ppocr_keys_v1.txt"
+    assert host.find_file(theirs) == host.root / theirs
+    (tmp_path / "ppocr" / "utils").mkdir(parents=True)
+    mine = tmp_path / theirs
+    mine.write_text("a\n")
+    assert host.find_file(theirs) == mine
+    assert host.find_file(mine) == mine
+
+
+def test_the_seed(host: Host) -> None:
+    import paddle
+
+    drawn = []
+    for _ in range(2):
+        host.set_seed(5)
+        drawn.append((np.random.rand(), paddle.rand([]).item()))
+    assert drawn[0] == drawn[1]
+
+
+def loader_config(name: str, **changes: Any) -> dict[str, Any]:
+    loader = {"batch_size_per_card": 2, "drop_last": False, "shuffle": False, "num_workers": 0, **changes}
+    return {
+        "Global": {"max_text_length": 25},
+        "Train": {"dataset": {"name": name, "size": 5}, "loader": loader},
+        "Eval": {"dataset": {"name": name, "size": 5}, "loader": loader},
+    }
+
+
+@pytest.fixture
+def counting_dataset() -> Iterator[str]:
+    """A dataset of ours, 0 to size - 1, registered as a plugin would; its name."""
+    from paddle.io import Dataset
+
+    class CountingDataSet(Dataset):
+        need_reset = False
+
+        def __init__(self, config: dict[str, Any], mode: str, logger: logging.Logger, seed: int) -> None:
+            super().__init__()
+            assert (mode, logger, seed) in (("Train", LOG, 3), ("Eval", LOG, 3))
+            self.size = config[mode]["dataset"].pop("size")  # as the host's own do
+
+        def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+            return np.full([1], index, dtype="int64"), index
+
+        def __len__(self) -> int:
+            return self.size
+
+    DATASETS.register("CountingDataSet")(CountingDataSet)
+    yield "CountingDataSet"
+    del DATASETS._own["CountingDataSet"]
+
+
+def test_a_loader_over_a_dataset_of_ours(host: Host, counting_dataset: str) -> None:
+    import paddle
+
+    config = loader_config(counting_dataset)
+    for mode in ("Train", "Eval"):
+        loader = host.build_dataloader(config, mode, paddle.CPUPlace(), LOG, 3)
+        assert [batch[0].flatten().tolist() for batch in loader] == [[0, 1], [2, 3], [4]]
+        assert loader.dataset.need_reset is False
+    assert config == loader_config(counting_dataset)  # what the dataset popped was a copy's
+    config = loader_config(counting_dataset, drop_last=True)
+    assert len(host.build_dataloader(config, "Eval", "cpu", LOG, 3)) == 2
+
+
+def test_the_train_loader_divides_batches_and_the_eval_loader_does_not(
+    host: Host, counting_dataset: str
+) -> None:
+    from paddle.io import BatchSampler, DistributedBatchSampler
+
+    config = loader_config(counting_dataset)
+    assert isinstance(
+        host.build_dataloader(config, "Train", "cpu", LOG, 3).batch_sampler, DistributedBatchSampler
+    )
+    assert type(host.build_dataloader(config, "Eval", "cpu", LOG, 3).batch_sampler) is BatchSampler
+
+
+def test_a_loader_of_ours_takes_the_hosts_sampler_and_collate_function(
+    host: Host, counting_dataset: str
+) -> None:
+    config = loader_config(counting_dataset, collate_fn="ListCollator")
+    config["Train"]["sampler"] = {"name": "BatchSampler", "batch_size": 4}
+    loader = host.build_dataloader(config, "Train", "cpu", LOG, 3)
+    assert [len(batch[0]) for batch in loader] == [4, 1]
+    assert type(loader.collate_fn).__name__ == "ListCollator"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c["Train"]["loader"].pop("shuffle"), r"Train\.loader lacks shuffle"),
+        (lambda c: c["Train"].update(sampler={"name": "Nothing"}), r"Train\.sampler\.name: .*'Nothing'"),
+        (
+            lambda c: c["Train"]["loader"].update(collate_fn="Nothing"),
+            r"Train\.loader\.collate_fn: .*'Nothing'",
+        ),
+    ],
+)
+def test_loader_keys_that_cannot_be_used(
+    host: Host, counting_dataset: str, change: Any, message: str
+) -> None:
+    config = loader_config(counting_dataset)
+    change(config)
+    with pytest.raises(ConfigError, match=message):
+        host.build_dataloader(config, "Train", "cpu", LOG, 3)
+
+
+def test_a_dataset_that_nobody_has(host: Host) -> None:
+    with pytest.raises(UnknownComponentError, match=r"Unknown dataset 'SimpelDataSet'.*'SimpleDataSet'"):
+        host.build_dataloader(loader_config("SimpelDataSet"), "Train", "cpu", LOG, 3)
+
+
+def test_a_loader_over_the_hosts_dataset(host: Host, tmp_path: Path) -> None:
+    import cv2
+
+    cv2.imwrite(str(tmp_path / "0.png"), np.full([32, 64, 3], 128, dtype="uint8"))
+    (tmp_path / "label.txt").write_text("0.png\tab\n" * 3)
+    config = loader_config("SimpleDataSet")
+    config["Eval"]["dataset"] = {
+        "name": "SimpleDataSet",
+        "data_dir": str(tmp_path),
+        "label_file_list": [str(tmp_path / "label.txt")],
+        "transforms": [
+            {"DecodeImage": {"img_mode": "BGR", "channel_first": False}},
+            {"RecResizeImg": {"image_shape": [3, 32, 64]}},
+            {"KeepKeys": {"keep_keys": ["image"]}},
+        ],
+    }
+    loader = host.build_dataloader(config, "Eval", "cpu", host.logger, 3)
+    assert [list(batch[0].shape) for batch in loader] == [[2, 3, 32, 64], [1, 3, 32, 64]]
+    assert config["Eval"]["dataset"]["transforms"][0] == {
+        "DecodeImage": {"img_mode": "BGR", "channel_first": False}
+    }

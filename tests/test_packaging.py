@@ -1,0 +1,123 @@
+"""What a built package holds."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ppocr_ext import __version__, resources
+from ppocr_ext.errors import ConfigError
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def setup_py(*arguments: str) -> str:
+    command = [sys.executable, "setup.py", "-q", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as it is installed from a wheel."""
+    folder = tmp_path_factory.mktemp("built")
+    setup_py("build_py", "--build-lib", str(folder))
+    return folder
+
+
+def test_name_and_version() -> None:
+    assert setup_py("--name", "--version").split() == ["ppocr-ext", __version__]
+
+
+def test_only_the_package_is_built(built: Path) -> None:
+    assert [path.name for path in built.iterdir()] == ["ppocr_ext"]
+    assert (built / "ppocr_ext" / "py.typed").is_file()
+
+
+def test_every_module_and_configuration_is_built(built: Path) -> None:
+    def files(root: Path, pattern: str) -> set[str]:
+        return {str(path.relative_to(root)) for path in root.rglob(pattern)}
+
+    assert files(built / "ppocr_ext", "*.py") == files(REPOSITORY / "ppocr_ext", "*.py")
+    configs = files(REPOSITORY / "configs", "*")
+    assert files(built / "ppocr_ext" / "configs", "*") == configs
+
+
+def test_an_installed_package_finds_its_configurations(built: Path, tmp_path: Path) -> None:
+    added = built / "ppocr_ext" / "configs" / "quickstart" / "added_by_a_test.yml"
+    added.parent.mkdir(parents=True, exist_ok=True)
+    added.write_text("Global: {}\n")
+    code = "from ppocr_ext.resources import config_path; print(config_path('quickstart/added_by_a_test.yml'))"
+    environment = {**os.environ, "PYTHONPATH": str(built)}
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    added.unlink()
+    assert result.stdout.strip() == str(added), result.stderr
+
+
+def test_a_source_tree_finds_its_configurations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "configs" / "quickstart").mkdir(parents=True)
+    shipped = tmp_path / "configs" / "quickstart" / "teacher.yml"
+    shipped.write_text("Global: {}\n")
+    monkeypatch.setattr(resources, "_PACKAGE", tmp_path / "ppocr_ext")
+    assert resources.config_path("quickstart/teacher.yml") == shipped
+    assert resources.config_path("quickstart") == shipped.parent
+    for name in ("quickstart/student.yml", "../configs_of_others", "/etc/passwd"):
+        with pytest.raises(ConfigError, match=r"quickstart/teacher\.yml"):
+            resources.config_path(name)
+
+
+def test_every_package_that_is_imported_is_required() -> None:
+    # Import name -> distribution, for those that setup.py names.
+    required = {
+        "captcha": "captcha",
+        "cv2": "opencv-python",
+        "matplotlib": "matplotlib",
+        "numpy": "numpy",
+        "paddle": "paddlepaddle",
+        "PIL": "pillow",
+        "rapidfuzz": "rapidfuzz",
+        "tqdm": "tqdm",
+        "yaml": "pyyaml",
+    }
+    text = (REPOSITORY / "setup.py").read_text(encoding="utf-8")
+    assert [name for name in required.values() if f'"{name}' not in text] == []
+    of_the_host = {"ppocr", "tools"}
+    known = {*required, *of_the_host, *sys.stdlib_module_names, "ppocr_ext"}
+    unknown = {
+        f"{file.relative_to(REPOSITORY)}: {name}"
+        for file in (REPOSITORY / "ppocr_ext").rglob("*.py")
+        for name in imported(file)
+        if name not in known
+    }
+    assert unknown == set()
+
+
+def imported(file: Path) -> set[str]:
+    """Top-level names of the absolute imports in ``file``."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+def test_only_the_host_folder_imports_the_host() -> None:
+    importers = {
+        str(file.relative_to(REPOSITORY))
+        for file in (REPOSITORY / "ppocr_ext").rglob("*.py")
+        if imported(file) & {"ppocr", "tools"}
+    }
+    assert {path for path in importers if not path.startswith("ppocr_ext/host/")} == set()
+
+
+def test_tools_is_no_package() -> None:
+    # `import tools.program` must find the host's: a folder without __init__.py gives way to a package.
+    assert not (REPOSITORY / "tools" / "__init__.py").exists()

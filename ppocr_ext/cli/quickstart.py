@@ -20,6 +20,7 @@ examples:
   ppocr-ext quickstart
   ppocr-ext quickstart --minutes 40              # longer, and better
   ppocr-ext quickstart --out elsewhere --seed 2
+  ppocr-ext quickstart --preset captcha/62classes --out captcha62    # an hour; [0-9a-zA-Z]
 
 Ctrl-C stops after the step in progress; the same command goes on where it was.
 """
@@ -28,17 +29,36 @@ Ctrl-C stops after the step in progress; the same command goes on where it was.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     add_host_argument(parser)
-    parser.add_argument("--out", metavar="DIR", default="quickstart", help="folder to work in (default: quickstart)")
     parser.add_argument(
-        "--minutes", type=float, default=15.0, help="about how long on two cores, in all (default: 15)"
+        "--out", metavar="DIR", default="quickstart", help="folder to work in (default: quickstart)"
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        help="about how long on two cores, in all (default: what the preset is made for, 15)",
+    )
+    parser.add_argument(
+        "--preset",
+        default="quickstart",
+        help="what to train: quickstart, captcha/32x128, captcha/32x96 or captcha/62classes, folders of configs with "
+        "teacher.yml, student.yml and distill.yml (default: quickstart)",
+    )
+    parser.add_argument(
+        "--stages",
+        nargs="+",
+        choices=("teacher", "student", "distilled"),
+        default=["teacher", "student", "distilled"],
+        help="what to train and judge (default: all three)",
     )
     parser.add_argument("--seed", type=int, default=1, help="of the images and of the training (default: 1)")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="to draw images (default: all cores)")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count() or 1, help="to draw images (default: all cores)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
-    if args.minutes <= 0:
+    if args.minutes is not None and args.minutes <= 0:
         raise ConfigError(f"--minutes {args.minutes:g}: give a number above 0.")
     from ppocr_ext.training.logs import set_up_console
     from ppocr_ext.training.quickstart import Settings, Stopped, run_quickstart, to_markdown
@@ -46,7 +66,8 @@ def run(args: argparse.Namespace) -> int:
     set_up_console()
     folder = Path(args.out)
     try:
-        rows = run_quickstart(folder, Settings(args.minutes, args.seed), args.processes, args.host)
+        settings = Settings(args.preset, args.minutes, args.seed)
+        rows = run_quickstart(folder, settings, args.processes, args.stages, args.host)
     except Stopped as stop:
         print("\nstopped and saved; the same command goes on from here")
         return 128 + stop.signal

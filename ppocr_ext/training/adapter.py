@@ -162,7 +162,9 @@ class HostLoop:
         run = self.run
         write_checkpoint(
             prefix,
-            trained_state(run.model, () if run.config.at("Global.save_teacher", default=False) else run.frozen),
+            trained_state(
+                run.model, () if run.config.at("Global.save_teacher", default=False) else run.frozen
+            ),
             run.optimizer,
             Progress(epoch, step, self.position.global_step, dict(self.best)),
             extra={

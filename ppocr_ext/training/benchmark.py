@@ -77,7 +77,8 @@ def measure_step(
     name, default_image = _SIZES[size]
     height, width = image or default_image
     charset = _charset(size)
-    config = with_class_counts(load([config_path(name)]), charset)
+    losses = load([config_path("svtrv2/distill.yml")]).at("Loss").thaw()  # those that PaddleOCR has too
+    config = with_class_counts(load([config_path(name)]).with_values({"Loss": losses}), charset)
     batch = _batch(config, charset, batch_size, height, width)
     steps = _our_steps(config, batch)
     if peer is not None:

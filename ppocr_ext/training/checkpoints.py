@@ -61,7 +61,11 @@ def prefix_of(path: str | Path) -> Path:
 def trained_state(model: Any, frozen: Iterable[str] = ()) -> dict[str, Any]:
     """What a checkpoint holds: the state of ``model`` without the sub-models named in ``frozen``."""
     prefixes = tuple(f"{name}." for name in frozen)
-    return {name: value for name, value in model.state_dict().items() if not prefixes or not name.startswith(prefixes)}
+    return {
+        name: value
+        for name, value in model.state_dict().items()
+        if not prefixes or not name.startswith(prefixes)
+    }
 
 
 def write_checkpoint(
@@ -88,16 +92,11 @@ def write_checkpoint(
         ".states": pickle.dumps(states, protocol=2),
     }
     temporary = {
-        ending: write_temporary(Path(f"{prefix}{ending}"), lambda s, c=content: _write(s, c))
-        for ending, content in contents.items()
+        ending: write_temporary(Path(f"{prefix}{ending}"), content) for ending, content in contents.items()
     }
     renames = {path.name: f"{prefix.name}{ending}" for ending, path in temporary.items()}
     write_text(Path(f"{prefix}{_JOURNAL}"), json.dumps(renames))
     finish_journal(prefix)
-
-
-def _write(stream: Any, content: bytes) -> None:
-    stream.write(content)
 
 
 def finish_journal(prefix: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import ppocr_ext.data.captcha_dataset  # noqa: F401 - registers CaptchaDataSet
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
+from ppocr_ext.data.label_rules import Gtc
 from ppocr_ext.data.preflight import Preflight, check
 from ppocr_ext.errors import DataError
 from ppocr_ext.host import Host
@@ -28,7 +29,7 @@ class Loaded:
     label_files: tuple[Path, ...]
 
 
-def label_kind(transforms: Any) -> str | None:
+def label_kind(transforms: Any) -> Gtc | None:
     """Which second label the transforms make: ``"nrtr"``, ``"sar"`` or None (CTC alone)."""
     for entry in transforms or ():
         name, options = next(iter(entry.items())) if isinstance(entry, Mapping) else (entry, None)

@@ -69,11 +69,12 @@ def _branches(reads: Iterable[tuple[str | None, str]]) -> dict[str | None, set[s
 
 
 def _refuse_unknown(branches: Mapping[str | None, set[str]], names: Iterable[str]) -> None:
-    unknown = [str(name) for name in branches if name not in names]
+    known = set(names)
+    unknown = [str(name) for name in branches if name not in known]
     if unknown:
         raise ConfigError(
             f"Loss: it reads the sub-model{'s' if len(unknown) > 1 else ''} {', '.join(unknown)}, but "
-            f"Architecture.Models has {', '.join(names)}. Correct model_name_list or model_name_pairs."
+            f"Architecture.Models has {', '.join(sorted(known))}. Correct model_name_list or model_name_pairs."
         )
 
 

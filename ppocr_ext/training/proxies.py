@@ -98,7 +98,8 @@ class LoaderProxy:
 
 
 def _begin_epoch(loader: Any, epoch: int, seed: int) -> None:
-    for part in (getattr(loader, "batch_sampler", None), loader.dataset):
+    parts: tuple[Any, ...] = (getattr(loader, "batch_sampler", None), loader.dataset)
+    for part in parts:
         if hasattr(part, "set_epoch"):
             part.set_epoch(epoch)
     random.seed(seed * 1_000_003 + epoch)

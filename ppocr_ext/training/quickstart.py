@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from ppocr_ext.training.run import Run
 from ppocr_ext.training.session import train
 
 _LOG = logging.getLogger("ppocr_ext")
-MINUTES = 15.0  # what the configs in configs/quickstart are made for, on two cores
 VALIDATION_IMAGES, TEST_IMAGES = 200, 1_000
 STAGES = {
     "teacher": "teacher",
@@ -37,9 +36,16 @@ STAGES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What a quickstart folder was made with; another call must agree, or name another folder."""
+    """What a quickstart folder was made with; another call must agree, or name another folder.
 
-    minutes: float = MINUTES
+    Attributes:
+        preset: folder of configs with ``teacher.yml``, ``student.yml`` and ``distill.yml``.
+        minutes: about how long all of it takes on two cores; None: what the preset is made for.
+        seed: of the images and of the training.
+    """
+
+    preset: str = "quickstart"
+    minutes: float | None = None
     seed: int = 1
 
 
@@ -72,9 +78,13 @@ class Stopped(Exception):  # noqa: N818 - a decision of the user's, not an error
 
 
 def run_quickstart(
-    folder: Path, settings: Settings, processes: int, host_path: str | None = None
+    folder: Path,
+    settings: Settings,
+    processes: int,
+    stages: Sequence[str] = tuple(STAGES),
+    host_path: str | None = None,
 ) -> list[Row]:
-    """Carry out what is left to do in ``folder``; the rows of the table.
+    """Carry out what is left to do of ``stages`` in ``folder``; the rows of the table.
 
     Raises:
         ConfigError: ``folder`` was made with other settings.
@@ -82,18 +92,15 @@ def run_quickstart(
     """
     _agree(folder, settings)
     _make_data(folder, settings, processes)
-    rows = []
-    for stage in STAGES:
-        config = stage_config(stage, folder, settings)
-        _train_stage(stage, config, folder, host_path)
-    for stage in STAGES:
-        rows.append(_judge(stage, folder, settings, host_path))
+    for stage in stages:
+        _train_stage(stage, stage_config(stage, folder, settings), folder, host_path)
+    rows = [_judge(stage, folder, settings, host_path) for stage in stages]
     from ppocr_ext.report.curves import draw_curves  # matplotlib takes a second to import
 
     draw_curves(
-        {STAGES[stage]: folder / stage / "metrics.jsonl" for stage in STAGES},
+        {STAGES[stage]: folder / stage / "metrics.jsonl" for stage in stages},
         folder / "curves.png",
-        title="Quickstart: CAPTCHAs of 4 to 6 digits",
+        title=f"{settings.preset}, seed {settings.seed}",
     )
     write_text(folder / "results.md", to_markdown(rows) + "\n")
     return rows
@@ -112,15 +119,17 @@ def _agree(folder: Path, settings: Settings) -> None:
 
 
 def _options(settings: Mapping[str, Any]) -> str:
-    return " ".join(f"--{name} {value:g}" for name, value in settings.items())
+    return " ".join(f"--{name} {value}" for name, value in settings.items() if value is not None)
 
 
 def _make_data(folder: Path, settings: Settings, processes: int) -> None:
     """Images to validate and to test on; those to train on are made as training asks for them."""
     _LOG.info("drawing %d CAPTCHAs to validate and to test on", VALIDATION_IMAGES + TEST_IMAGES)
-    wanted = CaptchaFolder(
-        CaptchaOptions(), train=0, val=VALIDATION_IMAGES + TEST_IMAGES, seed=settings.seed
+    drawn = load([config_path(f"{settings.preset}/teacher.yml")]).at("Train.dataset")
+    options = CaptchaOptions(
+        drawn["characters"], tuple(drawn["length"]), drawn["width"], drawn["height"], painter="library"
     )
+    wanted = CaptchaFolder(options, train=0, val=VALIDATION_IMAGES + TEST_IMAGES, seed=settings.seed)
     data = folder / "data"
     make_captcha_folder(data, wanted, processes)
     lines = (data / "val_list.txt").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -130,9 +139,11 @@ def _make_data(folder: Path, settings: Settings, processes: int) -> None:
 
 def stage_config(stage: str, folder: Path, settings: Settings) -> Config:
     """The config of a stage, with its paths in ``folder`` and its length scaled to ``minutes``."""
-    config = load([config_path(f"quickstart/{'distill' if stage == 'distilled' else stage}.yml")])
+    name = "distill" if stage == "distilled" else stage
+    config = load([config_path(f"{settings.preset}/{name}.yml")])
     data = folder / "data"
-    scale = settings.minutes / MINUTES
+    nominal = float(config.at("Quickstart.minutes"))
+    scale = (settings.minutes or nominal) / nominal
     epochs = max(1, round(config.at("Global.epoch_num") * scale))
     values: dict[str, Any] = {
         "Global.save_model_dir": str(folder / stage),
@@ -203,7 +214,8 @@ def to_markdown(rows: list[Row]) -> str:
         "|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {r.name} | {r.parameters / 1e6:.2f} M | {r.steps} | {r.minutes:.1f} | {r.accuracy:.1%} | {r.similarity:.4f} |"
+        f"| {r.name} | {r.parameters / 1e6:.2f} M | {r.steps} | {r.minutes:.1f} "
+        f"| {r.accuracy:.1%} | {r.similarity:.4f} |"
         for r in rows
     ]
     return "\n".join(lines)

@@ -11,9 +11,8 @@ import os
 import pickle
 import tempfile
 from collections import OrderedDict
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -108,14 +107,14 @@ def read_state(path: Path) -> dict[str, np.ndarray]:
     return state
 
 
-def write_temporary(path: Path, write: Callable[[BinaryIO], None]) -> Path:
+def write_temporary(path: Path, content: bytes) -> Path:
     """Write and sync a temporary file in the folder of ``path``; return where it lies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as stream:
-            write(stream)
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         temporary.chmod(0o644)

@@ -88,7 +88,7 @@ class LoaderProxy:
             self._loader = self._rebuild(epoch)
         _begin_epoch(self._loader, epoch, self._seed)
         first = True
-        for batch in _batches(self._loader, skip, self._length):
+        for batch in _batches(self._loader, skip):
             if not first:
                 self._on_boundary()
             first = False
@@ -106,20 +106,21 @@ def _begin_epoch(loader: Any, epoch: int, seed: int) -> None:
     np.random.seed((seed * 1_000_003 + epoch) % 2**32)
 
 
-def _batches(loader: Any, skip: int, length: int) -> Iterator[Any]:
-    """Batches of one epoch after the first ``skip``; at most ``length`` in all."""
-    if skip:
-        whole = loader.batch_sampler
-        loader.batch_sampler = SamplerFrom(whole, skip)
-        iterator = iter(loader)
+def _batches(loader: Any, skip: int) -> Iterator[Any]:
+    """Batches of one epoch after the first ``skip``.
+
+    The loader is read to its end: only then does Paddle end its worker processes.
+    """
+    if not skip:
+        yield from loader
+        return
+    whole = loader.batch_sampler
+    loader.batch_sampler = SamplerFrom(whole, skip)
+    try:
+        rest = iter(loader)
+    finally:
         loader.batch_sampler = whole
-    else:
-        iterator = iter(loader)
-    for _ in range(length - skip):
-        try:
-            yield next(iterator)
-        except StopIteration:
-            return
+    yield from rest
 
 
 class EmptyLoader:

@@ -22,7 +22,13 @@ TINY = {
         "head_list": [
             {
                 "CTCHead": {
-                    "Neck": {"name": "svtr", "dims": 16, "depth": 1, "hidden_dims": 16, "kernel_size": [1, 3]},
+                    "Neck": {
+                        "name": "svtr",
+                        "dims": 16,
+                        "depth": 1,
+                        "hidden_dims": 16,
+                        "kernel_size": [1, 3],
+                    },
                     "Head": {"fc_decay": 0.00001},
                 }
             },

@@ -1,3 +1,4 @@
+import multiprocessing
 import random
 
 import numpy as np
@@ -21,10 +22,10 @@ class Numbers(paddle.io.Dataset):
         return (np.array([index, random.randrange(10**6), np.random.randint(10**6)]),)
 
 
-def loader(batch_size=2, count=10):
+def loader(batch_size=2, count=10, workers=0):
     dataset = Numbers(count)
     sampler = paddle.io.DistributedBatchSampler(dataset, batch_size, num_replicas=1, rank=0, shuffle=True)
-    return paddle.io.DataLoader(dataset, batch_sampler=sampler, num_workers=0)
+    return paddle.io.DataLoader(dataset, batch_sampler=sampler, num_workers=workers)
 
 
 class Log(list):
@@ -98,6 +99,13 @@ def test_the_host_never_rebuilds_but_we_do():
     assert data.dataset.need_reset is False
     list(data), list(data), list(data)
     assert made == [2, 3]
+
+
+@pytest.mark.parametrize("skip", [0, 3])
+def test_an_epoch_leaves_no_worker_process_behind(skip):
+    before = set(multiprocessing.active_children())
+    assert len(list(proxy(Log(), skip=skip, workers=1))) == 5 - skip
+    assert set(multiprocessing.active_children()) <= before
 
 
 def test_a_stop_at_a_boundary_leaves_the_epoch():

@@ -87,7 +87,9 @@ def test_a_frozen_teacher_is_bit_identical_after_training(tiny):
         def on_end(self, outcome):
             digests["after"] = state_digest(self.run.sub_model("Teacher"))
             digests["student"] = state_digest(self.run.sub_model("Student"))
-            assert not any(layer.training for layer in self.run.sub_model("Teacher").sublayers(include_self=True))
+            assert not any(
+                layer.training for layer in self.run.sub_model("Teacher").sublayers(include_self=True)
+            )
 
     train(tiny("distill"), hooks=[Look()])
     assert digests["before"] == digests["after"] != digests["student"]
@@ -200,7 +202,9 @@ def test_unknown_model_and_missing_head_are_named(finished, tiny):
 
 def test_pretrained_of_a_teacher_is_loaded_from_a_single_models_checkpoint(tiny, tmp_path):
     train(tiny("student", **{"Global.save_model_dir": str(tmp_path / "teacher")}))
-    config = tiny("distill", **{"Architecture.Models.Teacher.pretrained": str(tmp_path / "teacher" / "latest")})
+    config = tiny(
+        "distill", **{"Architecture.Models.Teacher.pretrained": str(tmp_path / "teacher" / "latest")}
+    )
     run = Run.build(config, "train")
     saved = read_state(tmp_path / "teacher" / "latest.pdparams")
     for name, tensor in run.sub_model("Teacher").state_dict().items():

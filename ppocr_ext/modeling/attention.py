@@ -1,0 +1,90 @@
+"""Attention over heads that lie channel-major, so that no four-axis transpose is needed.
+
+Heads are ``[B, heads, head_dim, N]``: the tokens of a line are columns. Paddle makes a view of a
+transpose and copies it when it is read; for ``[B, N, heads, head_dim]`` to ``[B, heads, N, head_dim]``
+that copy costs more on a CPU than the products themselves, forward and backward. Swapping the last
+two of three axes is cheap, and the two matrix products take their operands transposed for free.
+"""
+
+from __future__ import annotations
+
+import paddle
+import paddle.nn.functional as F
+from paddle import Tensor
+
+# Scores kept at once without gradients on a CPU: 8 MiB of float32. Above that every product pays
+# for fresh memory pages; half the time of a full-size SVTRv2 stage went there.
+CPU_SCORES = 2**21
+
+
+def eager_on_cpu() -> bool:
+    """Whether operations run as they are called, on a CPU: where a detour can be the faster way."""
+    return paddle.in_dynamic_mode() and paddle.get_device() == "cpu"
+
+
+def split_heads(tokens: Tensor, parts: int, heads: int) -> list[Tensor]:
+    """Cut ``tokens`` [B, N, parts * C] into ``parts`` tensors [B, heads, C / heads, N]."""
+    columns = tokens.transpose([0, 2, 1])
+    pieces = columns.split(parts, axis=1) if parts > 1 else [columns]
+    head_dim = tokens.shape[-1] // (parts * heads)
+    return [piece.reshape([0, heads, head_dim, -1]) for piece in pieces]
+
+
+def merge_heads(heads: Tensor) -> Tensor:
+    """Lay ``heads`` [B, heads, head_dim, N] side by side again: [B, N, heads * head_dim]."""
+    return heads.reshape([0, heads.shape[1] * heads.shape[2], -1]).transpose([0, 2, 1])
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    dropout: float = 0.0,
+    training: bool = False,
+) -> Tensor:
+    """Scaled dot-product attention (Vaswani et al., 2017, equation 1).
+
+    Args:
+        query: [B, heads, head_dim, Nq], already multiplied by the scale, which is cheaper than
+            scaling the scores.
+        key: [B, heads, head_dim, Nk].
+        value: [B, heads, head_dim, Nk].
+        mask: added to the scores, [1, 1, Nq, Nk].
+        dropout: probability with which a weight of the attention is dropped.
+        training: whether ``dropout`` is active.
+
+    Returns:
+        [B, heads, head_dim, Nq].
+    """
+    lines = _lines_at_once(query, key)
+    if lines is None:
+        return _attend(query, key, value, mask, dropout, training)
+    rows = range(0, query.shape[0], lines)
+    return paddle.concat(
+        [
+            _attend(query[i : i + lines], key[i : i + lines], value[i : i + lines], mask, dropout, training)
+            for i in rows
+        ]
+    )
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, training: bool
+) -> Tensor:
+    scores = paddle.matmul(query, key, transpose_x=True)
+    if mask is not None:
+        scores = scores + mask.astype(scores.dtype)  # mixed precision makes the scores narrower
+    weights = F.softmax(scores, axis=-1)
+    if dropout > 0.0 and training:
+        weights = F.dropout(weights, dropout)
+    return paddle.matmul(value, weights, transpose_y=True)
+
+
+def _lines_at_once(query: Tensor, key: Tensor) -> int | None:
+    """How many lines of a batch to attend to at once; None for all of them."""
+    if not eager_on_cpu() or paddle.is_grad_enabled():
+        return None
+    scores_per_line = query.shape[1] * query.shape[-1] * key.shape[-1]
+    lines = max(1, CPU_SCORES // max(1, scores_per_line))
+    return lines if lines < query.shape[0] else None

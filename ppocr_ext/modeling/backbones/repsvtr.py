@@ -1,0 +1,218 @@
+"""RepSVTR, the small backbone of PaddleOCR's recognisers: RepViT (Wang et al., arXiv 2307.09283) for lines.
+
+Its depthwise branches and BatchNorms fold into single convolutions for inference.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import paddle
+import paddle.nn.functional as F
+from paddle import Tensor, nn
+from paddle.nn.initializer import Constant
+
+from ppocr_ext.modeling.layers import per_channel
+from ppocr_ext.registry import BACKBONES
+
+Stride = int | tuple[int, int]
+# channels, squeeze-and-excitation, stride of each block
+BLOCKS: tuple[tuple[int, bool, Stride], ...] = (
+    (96, True, 1),
+    (96, False, 1),
+    (96, False, 1),
+    (192, False, (2, 1)),
+    (192, True, 1),
+    (192, False, 1),
+    (192, True, 1),
+    (192, False, 1),
+    (192, True, 1),
+    (192, False, 1),
+    (384, False, (2, 1)),
+    (384, True, 1),
+    (384, False, 1),
+)
+
+
+class ConvNorm(nn.Layer):
+    """Convolution without bias and BatchNorm, named as in RepViT's checkpoints.
+
+    Args:
+        in_channels: channels that come in.
+        out_channels: channels that go out.
+        kernel_size: of the convolution; padded so that stride 1 keeps the size.
+        stride: of the convolution.
+        groups: of the convolution.
+        scale: first value of BatchNorm's weight; 0 makes a residual branch start as nothing.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int = 1,
+        stride: Stride = 1,
+        groups: int = 1,
+        scale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.c = nn.Conv2D(
+            in_channels, out_channels, kernel_size, stride, kernel_size // 2, groups=groups, bias_attr=False
+        )
+        self.bn = nn.BatchNorm2D(out_channels, weight_attr=paddle.ParamAttr(initializer=Constant(scale)))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, in_channels, H, W] to [B, out_channels, H', W']."""
+        return self.bn(self.c(images))
+
+    def fused(self) -> nn.Conv2D:
+        """One convolution with the numbers of both."""
+        factor, shift = _affine(self.bn)
+        return _convolution_like(self.c, self.c.weight * factor.reshape([-1, 1, 1, 1]), shift)
+
+
+class DepthwiseMixer(nn.Layer):
+    """BatchNorm of a 3×3 and a 1×1 depthwise convolution and the image itself, summed."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.conv = ConvNorm(dim, dim, 3, groups=dim)
+        # Holds the weights under their names; a depthwise 1×1 convolution is a factor and a shift
+        # per channel, which as such take a tenth of the time on a CPU.
+        self.conv1 = nn.Conv2D(dim, dim, 1, groups=dim)
+        self.bn = nn.BatchNorm2D(dim)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, dim, H, W] to the same shape."""
+        factor = per_channel(self.conv1.weight.reshape([-1]) + 1.0, images)
+        shift = per_channel(self.conv1.bias, images)
+        return self.bn(self.conv(images) + (images * factor + shift))
+
+    def fused(self) -> nn.Conv2D:
+        """One 3×3 depthwise convolution with the numbers of all."""
+        conv = self.conv.fused()
+        center = F.pad(self.conv1.weight + 1.0, [1, 1, 1, 1])
+        factor, shift = _affine(self.bn)
+        weight = (conv.weight + center) * factor.reshape([-1, 1, 1, 1])
+        return _convolution_like(self.conv.c, weight, (conv.bias + self.conv1.bias) * factor + shift)
+
+
+class SqueezeExcite(nn.Layer):
+    """Each channel times a gate drawn from the mean of all channels (Hu et al., 2018)."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Conv2D(dim, dim // 4, 1)
+        self.fc2 = nn.Conv2D(dim // 4, dim, 1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, dim, H, W] to the same shape."""
+        mean = F.adaptive_avg_pool2d(images, 1)  # its gradient is 20 times cheaper than that of mean()
+        return images * F.sigmoid(self.fc2(F.relu(self.fc1(mean))))
+
+
+class Residual(nn.Layer):
+    """``m`` of an image, added to it."""
+
+    def __init__(self, m: nn.Layer) -> None:
+        super().__init__()
+        self.m = m
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, C, H, W] to the same shape."""
+        return images + self.m(images)
+
+
+class RepBlock(nn.Layer):
+    """A depthwise mixer over places, then a residual MLP over channels."""
+
+    def __init__(self, in_channels: int, out_channels: int, squeeze: bool, stride: Stride) -> None:
+        super().__init__()
+        gate = SqueezeExcite(in_channels) if squeeze else nn.Identity()
+        if stride == 1:
+            self.token_mixer = nn.Sequential(DepthwiseMixer(in_channels), gate)
+        else:
+            self.token_mixer = nn.Sequential(
+                ConvNorm(in_channels, in_channels, 3, stride, groups=in_channels),
+                gate,
+                ConvNorm(in_channels, out_channels),
+            )
+        self.channel_mixer = Residual(
+            nn.Sequential(
+                ConvNorm(out_channels, 2 * out_channels),
+                nn.GELU(),
+                ConvNorm(2 * out_channels, out_channels, scale=0.0),
+            )
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, in_channels, H, W] to [B, out_channels, H', W]."""
+        return self.channel_mixer(self.token_mixer(images))
+
+
+@BACKBONES.register()
+class RepSVTR(nn.Layer):
+    """Convolutional backbone: 13 blocks of 96, 192 and 384 channels.
+
+    Args:
+        in_channels: channels of the image.
+    """
+
+    def __init__(self, in_channels: int = 3) -> None:
+        super().__init__()
+        channels = BLOCKS[0][0]
+        stem = nn.Sequential(
+            ConvNorm(in_channels, channels // 2, 3, 2), nn.GELU(), ConvNorm(channels // 2, channels, 3, 2)
+        )
+        layers: list[nn.Layer] = [stem]
+        for out_channels, squeeze, stride in BLOCKS:
+            layers.append(RepBlock(channels, out_channels, squeeze, stride))
+            channels = out_channels
+        self.features = nn.LayerList(layers)
+        self.out_channels = channels
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features of text lines: images [B, in_channels, H, W] to [B, 384, 1, W / 8]."""
+        for layer in self.features:
+            images = layer(images)
+        return F.avg_pool2d(images, [images.shape[2], 2])
+
+    @paddle.no_grad()
+    def reparameterize(self) -> RepSVTR:
+        """A copy in eval mode in which BatchNorms and parallel branches are folded into convolutions.
+
+        Outputs equal those of this network in eval mode to about 1e-5; this network stays as it is.
+        The copy has other parameter names, and is for inference: its BatchNorm statistics are gone.
+        """
+        network = copy.deepcopy(self)
+        _fuse_below(network)
+        network.eval()
+        return network
+
+
+def _fuse_below(layer: nn.Layer) -> None:
+    for name, child in list(layer.named_children()):
+        if isinstance(child, (ConvNorm, DepthwiseMixer)):
+            layer.add_sublayer(name, child.fused())  # under the same name, it takes the child's place
+        else:
+            _fuse_below(child)
+
+
+def _affine(norm: nn.BatchNorm2D) -> tuple[Tensor, Tensor]:
+    """The factor and shift [C] that BatchNorm applies in eval mode."""
+    factor = norm.weight / paddle.sqrt(norm._variance + norm._epsilon)
+    return factor, norm.bias - norm._mean * factor
+
+
+def _convolution_like(conv: nn.Conv2D, weight: Tensor, bias: Tensor) -> nn.Conv2D:
+    fused = nn.Conv2D(
+        conv._in_channels,
+        conv._out_channels,
+        conv._kernel_size,
+        conv._stride,
+        conv._padding,
+        groups=conv._groups,
+    )
+    fused.weight.set_value(weight)
+    fused.bias.set_value(bias)
+    return fused

@@ -1,0 +1,206 @@
+"""SVTRv2, the backbone of PaddleOCR's larger recognisers (Du et al., arXiv 2411.15858)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from paddle import Tensor, nn
+
+from ppocr_ext.errors import ModelError
+from ppocr_ext.modeling.backbones.svtrv2_layers import (
+    Block,
+    ConvMixer,
+    Feat2D,
+    LastStage,
+    OutPool,
+    PatchEmbedding,
+    Stage,
+    SubSample,
+)
+from ppocr_ext.modeling.layers import SelfAttention
+from ppocr_ext.registry import BACKBONES
+
+CONV, GLOBAL = "Conv", "Global"
+
+
+@BACKBONES.register()
+class SVTRv2(nn.Layer):
+    """Stages of convolution and attention blocks over the patches of a text line.
+
+    Keys, parameter names and numbers are PaddleOCR's. Deviations: ``drop_rate`` and
+    ``attn_drop_rate`` act (PaddleOCR reads and loses them), and a list of blocks that cannot run is
+    refused when the network is built.
+
+    Args:
+        in_channels: channels of the image.
+        dims: features of each stage.
+        depths: blocks of each stage.
+        num_heads: attention heads of each stage, which are also the groups of its convolutions.
+        mixer: for each stage, ``Conv`` or ``Global`` for each block. Conv comes before Global, within
+            a stage and from stage to stage, and a stage after one that ends in Conv begins with Conv.
+        sub_k: strides (height, width) from each stage to the next; the last is not used.
+        use_pos_embed: learned positions, for images up to ``max_sz`` (height, width).
+        max_sz: see ``use_pos_embed``.
+        kernel_size: of the convolution blocks.
+        padding: of the convolution blocks; must keep the size.
+        mlp_ratio: width of an MLP in multiples of the stage's features.
+        qkv_bias: whether query, key and value have a bias.
+        qk_scale: factor of the attention scores; ``head_dim ** -0.5`` by default.
+        drop_rate: dropout in MLPs and after attention.
+        attn_drop_rate: dropout of attention weights.
+        drop_path_rate: stochastic depth of the last block; earlier ones have proportionally less.
+        eps: of the blocks' LayerNorms.
+        last_stage: mean over the height and a linear layer to ``out_channels`` at the end.
+        out_channels: see ``last_stage``.
+        last_drop: dropout of ``last_stage``.
+        use_pool: mean over the height and two columns at the end: one frame for 8 pixels.
+        feat2d: give the last tokens as an image.
+        local_k: accepted for official configs; PaddleOCR does not use it either.
+        out_char_num: as ``local_k``.
+
+    Raises:
+        ModelError: the lists do not fit together, or such a network cannot run.
+    """
+
+    def __init__(
+        self,
+        in_channels: int = 3,
+        dims: Sequence[int] = (64, 128, 256),
+        depths: Sequence[int] = (3, 6, 3),
+        num_heads: Sequence[int] = (2, 4, 8),
+        mixer: Sequence[Sequence[str]] = ((CONV,) * 3, (CONV,) * 3 + (GLOBAL,) * 3, (GLOBAL,) * 3),
+        sub_k: Sequence[Sequence[int]] = ((1, 1), (2, 1), (1, 1)),
+        use_pos_embed: bool = False,
+        max_sz: Sequence[int] = (32, 128),
+        kernel_size: Sequence[int] = (5, 5),
+        padding: Sequence[int] = (2, 2),
+        mlp_ratio: float = 4,
+        qkv_bias: bool = True,
+        qk_scale: float | None = None,
+        drop_rate: float = 0.0,
+        attn_drop_rate: float = 0.0,
+        drop_path_rate: float = 0.1,
+        eps: float = 1e-6,
+        last_stage: bool = False,
+        out_channels: int = 192,
+        last_drop: float = 0.1,
+        use_pool: bool = False,
+        feat2d: bool = False,
+        local_k: Any = None,
+        out_char_num: int | None = None,
+    ) -> None:
+        super().__init__()
+        _check_lists(dims, depths, num_heads, mixer, sub_k)
+        _check_order(mixer)
+        _check_kernel(kernel_size, padding)
+        _check_end(mixer[-1][-1], last_stage, use_pool, feat2d)
+        grid = (max_sz[0] // 4, max_sz[1] // 4) if use_pos_embed else None
+        self.pope = PatchEmbedding(in_channels, dims[0], grid)
+
+        def block(stage: int, kind: str, drop_path: float) -> Block:
+            dim, heads = dims[stage], num_heads[stage]
+            layer = (
+                ConvMixer(dim, heads, kernel_size, padding)
+                if kind == CONV
+                else SelfAttention(dim, heads, qkv_bias, qk_scale, attn_drop_rate, drop_rate)
+            )
+            return Block(layer, dim, mlp_ratio, drop_rate, drop_path, eps)
+
+        drop_paths = iter(np.linspace(0, drop_path_rate, sum(depths)).tolist())
+        self.stages = nn.LayerList()
+        for i, kinds in enumerate(mixer):
+            blocks = [block(i, kind, next(drop_paths)) for kind in kinds]
+            down = SubSample(dims[i], dims[i + 1], sub_k[i]) if i + 1 < len(dims) else None
+            self.stages.append(Stage(blocks, down))
+        if last_stage:
+            self.stages.append(LastStage(dims[-1], out_channels, last_drop))
+        if use_pool:
+            self.stages.append(OutPool())
+        elif feat2d or mixer[-1][-1] == CONV:
+            self.stages.append(Feat2D())
+        self.out_channels = out_channels if last_stage else dims[-1]
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features of text lines.
+
+        Args:
+            images: [B, in_channels, H, W].
+
+        Returns:
+            [B, out_channels, 1, W / 8] with ``use_pool``; [B, W / 4, out_channels] with ``last_stage``
+            alone; [B, out_channels, H', W'] with ``feat2d`` or where the last block is Conv; else
+            [B, H' * W', out_channels].
+        """
+        tokens, size = self.pope(images)
+        for stage in self.stages:
+            tokens, size = stage(tokens, size)
+        return tokens
+
+
+def _check_lists(
+    dims: Sequence[int],
+    depths: Sequence[int],
+    num_heads: Sequence[int],
+    mixer: Sequence[Sequence[str]],
+    sub_k: Sequence[Sequence[int]],
+) -> None:
+    lengths = {
+        "dims": len(dims),
+        "depths": len(depths),
+        "num_heads": len(num_heads),
+        "mixer": len(mixer),
+        "sub_k": len(sub_k),
+    }
+    if len(set(lengths.values())) != 1 or not dims:
+        stated = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ModelError(f"SVTRv2: every list needs one entry a stage, but their lengths are: {stated}.")
+    for i, (dim, depth, heads, kinds) in enumerate(zip(dims, depths, num_heads, mixer, strict=True)):
+        if depth != len(kinds) or depth < 1:
+            raise ModelError(
+                f"SVTRv2: depths[{i}] is {depth} but mixer[{i}] names {len(kinds)} blocks; they must be "
+                f"equal and at least 1."
+            )
+        if dim % heads or dim % 2:
+            raise ModelError(
+                f"SVTRv2: dims[{i}] = {dim} must be even and a multiple of num_heads[{i}] = {heads}."
+            )
+
+
+def _check_order(mixer: Sequence[Sequence[str]]) -> None:
+    previous = CONV
+    for i, kinds in enumerate(mixer):
+        for j, kind in enumerate(kinds):
+            where = f"SVTRv2: mixer[{i}][{j}]"
+            if kind not in (CONV, GLOBAL):
+                raise ModelError(f"{where} is {kind!r}; use '{CONV}' or '{GLOBAL}'.")
+            if kind == CONV and previous == GLOBAL:
+                raise ModelError(
+                    f"{where} is a Conv block after a Global one. Put all Conv blocks first, in the stage "
+                    f"and over the stages."
+                )
+            if kind == GLOBAL and previous == CONV and i > 0 and j == 0:
+                raise ModelError(
+                    f"{where}: a stage that follows one ending in Conv must begin with Conv, since PaddleOCR "
+                    f"turns to Global only within a stage."
+                )
+            previous = kind
+
+
+def _check_kernel(kernel_size: Sequence[int], padding: Sequence[int]) -> None:
+    if any(size != 2 * pad + 1 for size, pad in zip(kernel_size, padding, strict=True)):
+        raise ModelError(
+            f"SVTRv2: kernel_size {list(kernel_size)} with padding {list(padding)} changes the size of the "
+            f"image; padding must be half the kernel size, rounded down, and the kernel odd."
+        )
+
+
+def _check_end(last: str, last_stage: bool, use_pool: bool, feat2d: bool) -> None:
+    asked = [
+        name for name, on in (("last_stage", last_stage), ("use_pool", use_pool), ("feat2d", feat2d)) if on
+    ]
+    if asked and last == CONV:
+        raise ModelError(f"SVTRv2: {asked[0]} needs a network whose last block is Global, not Conv.")
+    if use_pool and feat2d:
+        raise ModelError("SVTRv2: use_pool gives an image already; set feat2d: false.")

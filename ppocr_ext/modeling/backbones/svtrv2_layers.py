@@ -1,0 +1,195 @@
+"""Layers of SVTRv2. Tokens [B, H * W, C] run through all of them; a convolution sees them as an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import paddle
+import paddle.nn.functional as F
+from paddle import ParamAttr, Tensor, nn
+from paddle.nn.initializer import KaimingNormal, TruncatedNormal
+
+from ppocr_ext.errors import ModelError
+from ppocr_ext.modeling.layers import (
+    TRUNCATED_STD,
+    Conv2D,
+    ConvNorm,
+    DropPath,
+    Mlp,
+    Size,
+    linear,
+    to_images,
+    to_tokens,
+)
+
+
+class ConvMixer(Conv2D):
+    """Grouped convolution of a line's tokens, seen as an image."""
+
+    def __init__(self, dim: int, groups: int, kernel_size: Sequence[int], padding: Sequence[int]) -> None:
+        super().__init__(
+            dim,
+            dim,
+            tuple(kernel_size),
+            padding=tuple(padding),
+            groups=groups,
+            weight_attr=ParamAttr(initializer=KaimingNormal()),
+        )
+
+
+class Block(nn.Layer):
+    """A mixer and an MLP, each with a residual and a LayerNorm after it.
+
+    Args:
+        mixer: :class:`ConvMixer` or :class:`SelfAttention`.
+        dim: features of a token.
+        mlp_ratio: width of the MLP in multiples of ``dim``.
+        drop: dropout in the MLP.
+        drop_path: probability of skipping a branch.
+        eps: of the LayerNorms.
+    """
+
+    def __init__(
+        self, mixer: nn.Layer, dim: int, mlp_ratio: float, drop: float, drop_path: float, eps: float
+    ) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(dim, epsilon=eps)
+        self.mixer = mixer
+        self.norm2 = nn.LayerNorm(dim, epsilon=eps)
+        self.mlp = Mlp(dim, int(dim * mlp_ratio), F.gelu, drop)
+        self.drop_path = DropPath(drop_path)
+        self.mixes_images = isinstance(mixer, ConvMixer)
+
+    def forward(self, tokens: Tensor, size: Size) -> Tensor:
+        """[B, H * W, dim] to the same shape; ``size`` is (H, W)."""
+        mixed = to_tokens(self.mixer(to_images(tokens, size))) if self.mixes_images else self.mixer(tokens)
+        tokens = self.norm1(tokens + self.drop_path(mixed))
+        return self.norm2(tokens + self.drop_path(self.mlp(tokens)))
+
+
+class SubSample(nn.Layer):
+    """3×3 convolution with a stride and a LayerNorm, between two stages."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: Sequence[int]) -> None:
+        super().__init__()
+        self.conv = Conv2D(
+            in_channels,
+            out_channels,
+            3,
+            stride=tuple(stride),
+            padding=1,
+            weight_attr=ParamAttr(initializer=KaimingNormal()),
+        )
+        self.norm = nn.LayerNorm(out_channels)
+
+    def forward(self, tokens: Tensor, size: Size) -> tuple[Tensor, Size]:
+        """[B, H * W, in_channels] to [B, H' * W', out_channels] and (H', W')."""
+        images = self.conv(to_images(tokens, size))
+        return self.norm(to_tokens(images)), (images.shape[2], images.shape[3])
+
+
+class Stage(nn.Layer):
+    """Blocks of one width, then the convolution that leads to the next.
+
+    A stage that turns from Conv to Global leaves a number out where it turns: PaddleOCR keeps a
+    layer without weights there, and the names in checkpoints count it.
+    """
+
+    def __init__(self, blocks: Sequence[Block], downsample: SubSample | None) -> None:
+        super().__init__()
+        self.blocks = nn.LayerDict()
+        first = blocks[0].mixes_images
+        for index, block in enumerate(blocks):
+            skipped = 1 if first and not block.mixes_images else 0
+            self.blocks[str(index + skipped)] = block
+        self.downsample = downsample
+
+    def forward(self, tokens: Tensor, size: Size) -> tuple[Tensor, Size]:
+        """[B, H * W, C] and (H, W) to those of the next stage."""
+        for block in self.blocks.values():
+            tokens = block(tokens, size)
+        return (tokens, size) if self.downsample is None else self.downsample(tokens, size)
+
+
+class PositionEmbedding(nn.Layer):
+    """A learned value for every place of the patch grid, added to the patches.
+
+    Args:
+        dim: features.
+        grid: largest (rows, columns).
+    """
+
+    def __init__(self, dim: int, grid: Size) -> None:
+        super().__init__()
+        self.grid = grid
+        self.pos_embed = self.create_parameter(
+            [1, dim, *grid], default_initializer=TruncatedNormal(std=TRUNCATED_STD)
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Add the embedding to ``images`` [B, dim, H, W].
+
+        Raises:
+            ModelError: the image has more patches than ``max_sz`` allows for.
+        """
+        height, width = images.shape[2], images.shape[3]
+        if paddle.in_dynamic_mode() and (height > self.grid[0] or width > self.grid[1]):
+            raise ModelError(
+                f"SVTRv2 with use_pos_embed: the image gives {height}x{width} patches, max_sz allows "
+                f"{self.grid[0]}x{self.grid[1]}. Raise Backbone.max_sz or feed smaller images."
+            )
+        return images + self.pos_embed[:, :, :height, :width]
+
+
+class PatchEmbedding(nn.Layer):
+    """Two convolutions of stride 2: an image becomes a grid of patches, a quarter as high and wide."""
+
+    def __init__(self, in_channels: int, dim: int, grid: Size | None) -> None:
+        super().__init__()
+        self.patch_embed = nn.Sequential(
+            ConvNorm(in_channels, dim // 2, 3, stride=2, padding=1, bias=True, act=F.gelu),
+            ConvNorm(dim // 2, dim, 3, stride=2, padding=1, bias=True, act=F.gelu),
+        )
+        if grid is not None:
+            self.patch_embed.add_sublayer("2", PositionEmbedding(dim, grid))
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Size]:
+        """[B, in_channels, H, W] to tokens [B, H / 4 * W / 4, dim] and (H / 4, W / 4)."""
+        patches = self.patch_embed(images)
+        return to_tokens(patches), (patches.shape[2], patches.shape[3])
+
+
+class LastStage(nn.Layer):
+    """Mean over the height, a linear layer, Hardswish and dropout.
+
+    Dropout is of PaddleOCR's kind that scales by 1 - ``drop`` when evaluating.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, drop: float) -> None:
+        super().__init__()
+        self.last_conv = linear(in_channels, out_channels, bias=False)
+        self.drop = drop
+
+    def forward(self, tokens: Tensor, size: Size) -> tuple[Tensor, Size]:
+        """[B, H * W, in_channels] to [B, W, out_channels] and (1, W)."""
+        columns = tokens.reshape([0, size[0], size[1], tokens.shape[-1]]).mean(1)
+        features = F.hardswish(self.last_conv(columns))
+        features = F.dropout(features, self.drop, training=self.training, mode="downscale_in_infer")
+        return features, (1, size[1])
+
+
+class OutPool(nn.Layer):
+    """Mean over the whole height and every two columns."""
+
+    def forward(self, tokens: Tensor, size: Size) -> tuple[Tensor, Size]:
+        """[B, H * W, C] to [B, C, 1, W / 2] and (1, W / 2)."""
+        pooled = F.avg_pool2d(to_images(tokens, size), [size[0], 2])
+        return pooled, (1, pooled.shape[3])
+
+
+class Feat2D(nn.Layer):
+    """Tokens as an image."""
+
+    def forward(self, tokens: Tensor, size: Size) -> tuple[Tensor, Size]:
+        """[B, H * W, C] to [B, C, H, W]."""
+        return to_images(tokens, size), size

@@ -1,0 +1,155 @@
+"""A recogniser: transform, backbone, neck and head in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import paddle
+from paddle import Tensor, nn
+
+from ppocr_ext.errors import ModelError
+from ppocr_ext.modeling.components import build_backbone, build_head, build_neck, build_transform, plain
+from ppocr_ext.modeling.request import (
+    EVAL,
+    TRAIN,
+    HeadRequest,
+    call_head,
+    is_for_losses,
+    understands_requests,
+)
+from ppocr_ext.registry import ARCHITECTURES, known_options
+
+
+@ARCHITECTURES.register()
+class BaseModel(nn.Layer):
+    """What ``Architecture`` describes, or one entry of ``Architecture.Models``.
+
+    Args:
+        config: ``Transform``, ``Backbone``, ``Neck`` and ``Head`` (each may be absent or null),
+            ``in_channels`` of the image (3), ``return_all_feats``. It is not changed.
+
+    Attributes:
+        train_request: what is asked of the head in train mode.
+        eval_request: what is asked of the head in eval mode.
+        frozen: see :meth:`freeze`.
+
+    Raises:
+        ModelError: a part does not fit, such as a backbone without ``out_channels``.
+        ConfigError: a key is misspelt, or a component is unknown.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__()
+        parts = known_options(_model_keys, plain(config), "Architecture")
+        channels = parts.get("in_channels", 3)
+        self.transform = self.backbone = self.neck = self.head = None
+        model_type = parts.get("model_type", "rec")
+        if parts.get("Transform"):
+            self.transform = build_transform({**parts["Transform"], "in_channels": channels})
+            channels = _channels_of(self.transform, "Transform", parts)
+        if parts.get("Backbone"):
+            self.backbone = build_backbone({**parts["Backbone"], "in_channels": channels}, model_type)
+            channels = _channels_of(self.backbone, "Backbone", parts)
+        if parts.get("Neck"):
+            self.neck = build_neck({**parts["Neck"], "in_channels": channels})
+            channels = _channels_of(self.neck, "Neck", parts)
+        if parts.get("Head"):
+            self.head = build_head({**parts["Head"], "in_channels": channels})
+        self.return_all_feats = bool(parts.get("return_all_feats", False))
+        self.train_request: HeadRequest = TRAIN
+        self.eval_request: HeadRequest = EVAL
+        self.frozen = False
+
+    def freeze(self) -> None:
+        """From now on: no gradients, and eval mode whatever ``train()`` is called on it or around it."""
+        self.frozen = True
+        for parameter in self.parameters():
+            parameter.stop_gradient = True
+            parameter.trainable = False
+        self._hold_in_eval()
+
+    def train(self) -> None:
+        """Train mode, unless frozen."""
+        super().train()
+        if self.frozen:
+            self._hold_in_eval()
+
+    def _hold_in_eval(self) -> None:
+        # Not self.eval(): that also switches Paddle's tracer, which the other networks share.
+        for layer in self.sublayers(include_self=True):
+            layer.training = False
+
+    def forward(
+        self, x: Tensor, data: Sequence[Tensor] | None = None, request: HeadRequest | None = None
+    ) -> Any:
+        """Read text lines.
+
+        Args:
+            x: images [B, in_channels, H, W].
+            data: labels for heads that are given them, as PaddleOCR's loader has them after the image.
+            request: what is wanted; ``train_request`` in train mode and ``eval_request`` otherwise by
+                default. A frozen model gives what is asked for, but stays in eval mode.
+
+        Returns:
+            What the head gives. With ``return_all_feats``: ``{"backbone_out", "neck_out", "head_out"}``
+            for losses; otherwise ``{"head_out"}``, or the head's own dict.
+        """
+        if self.frozen:
+            if self.training:  # a wrapper's train() sets the flags without asking
+                self._hold_in_eval()
+            with paddle.no_grad():
+                return self._run(x, data, request or self.eval_request)
+        return self._run(x, data, request or (self.train_request if self.training else self.eval_request))
+
+    def _run(self, x: Any, data: Sequence[Tensor] | None, request: HeadRequest) -> Any:
+        features: dict[str, Any] = {}
+        last = "backbone_out"
+        if self.transform is not None:
+            x = self.transform(x)
+        if self.backbone is not None:
+            x = self.backbone(x)
+        features.update(x if isinstance(x, dict) else {last: x})
+        if self.neck is not None:
+            x = self.neck(x)
+            last = "neck_out"
+            features.update(x if isinstance(x, dict) else {last: x})
+        if self.head is not None:
+            x = call_head(self.head, x, data, request)
+            last = "head_out"
+            if not isinstance(x, dict) or "ctc_neck" in x or understands_requests(self.head):
+                features[last] = x
+                if isinstance(x, dict) and "ctc_neck" in x:
+                    features["neck_out"] = x["ctc_neck"]
+            else:  # the named outputs of a host's head, as PaddleOCR lays them out
+                features.update(x)
+        if not self.return_all_feats:
+            return x
+        if is_for_losses(request):
+            return features
+        return x if isinstance(x, dict) else {last: x}
+
+
+def _model_keys(
+    model_type: Any = None,
+    algorithm: Any = None,
+    in_channels: Any = None,
+    Transform: Any = None,  # noqa: N803
+    Backbone: Any = None,  # noqa: N803
+    Neck: Any = None,  # noqa: N803
+    Head: Any = None,  # noqa: N803
+    return_all_feats: Any = None,
+    name: Any = None,
+    freeze_params: Any = None,
+    pretrained: Any = None,
+) -> None:
+    """Keys of ``Architecture`` and of an entry of ``Architecture.Models``."""
+
+
+def _channels_of(layer: nn.Layer, part: str, parts: Mapping[str, Any]) -> Any:
+    if not hasattr(layer, "out_channels"):
+        raise ModelError(
+            f"{part} {parts[part].get('name')}: the layer has no attribute out_channels, so the next part "
+            f"cannot be built. Set it in the constructor of {type(layer).__name__}."
+        )
+    return layer.out_channels

@@ -1,0 +1,81 @@
+"""The CTC head: one character, or the blank, for each frame."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import paddle
+import paddle.nn.functional as F
+from paddle import ParamAttr, Tensor, nn
+
+from ppocr_ext.modeling.layers import Linear
+from ppocr_ext.modeling.request import HeadRequest, default_request
+from ppocr_ext.registry import HEADS
+
+
+@HEADS.register()
+class CTCHead(nn.Layer):
+    """Linear classifier of frames (Graves et al., 2006), optionally behind a narrower linear layer.
+
+    Args:
+        in_channels: features of a frame.
+        out_channels: classes, the blank (0) included.
+        fc_decay: L2 decay of its weights and biases, in place of the optimizer's.
+        mid_channels: width of a linear layer before the classifier; none by default.
+        return_feats: also give the classifier's input. PaddleOCR does so in train mode only.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        fc_decay: float = 0.0004,
+        mid_channels: int | None = None,
+        return_feats: bool = False,
+    ) -> None:
+        super().__init__()
+        if mid_channels is None:
+            self.fc = _classifier(in_channels, out_channels, fc_decay)
+        else:
+            self.fc1 = _classifier(in_channels, mid_channels, fc_decay)
+            self.fc2 = _classifier(mid_channels, out_channels, fc_decay)
+        self.out_channels = out_channels
+        self.mid_channels = mid_channels
+        self.return_feats = return_feats
+
+    def forward(
+        self,
+        frames: Tensor,
+        targets: Sequence[Tensor] | None = None,
+        request: HeadRequest | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Classify frames.
+
+        Args:
+            frames: [B, T, in_channels].
+            targets: not read.
+            request: only ``probabilities`` is read.
+
+        Returns:
+            Logits or probabilities [B, T, out_channels]; with ``return_feats`` the features
+            [B, T, D] that the classifier saw, before them.
+        """
+        request = request or default_request(self.training)
+        features = frames if self.mid_channels is None else self.fc1(frames)
+        scores = self.fc(features) if self.mid_channels is None else self.fc2(features)
+        if request.probabilities:
+            scores = F.softmax(scores, axis=-1)
+        return (features, scores) if self.return_feats else scores
+
+
+def _classifier(in_features: int, out_features: int, decay: float) -> Linear:
+    bound = 1.0 / math.sqrt(in_features)
+
+    def attr() -> ParamAttr:
+        return ParamAttr(
+            regularizer=paddle.regularizer.L2Decay(decay),
+            initializer=nn.initializer.Uniform(-bound, bound),
+        )
+
+    return Linear(in_features, out_features, weight_attr=attr(), bias_attr=attr())

@@ -1,0 +1,206 @@
+"""The head of PaddleOCR's recognisers since PP-OCRv3: CTC beside a branch that guides its training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import paddle
+import paddle.nn.functional as F
+from paddle import ParamAttr, Tensor, nn
+from paddle.nn.initializer import TruncatedNormal
+
+from ppocr_ext.errors import ModelError
+from ppocr_ext.modeling.heads.ctc import CTCHead
+from ppocr_ext.modeling.heads.nrtr import Transformer
+from ppocr_ext.modeling.layers import TRUNCATED_STD
+from ppocr_ext.modeling.necks import SequenceEncoder
+from ppocr_ext.modeling.request import HeadRequest, call_head, default_request
+from ppocr_ext.registry import HEADS, known_options
+
+POOL = (3, 2)  # rows and columns that `use_pool` takes the mean of
+POSITIONS = 80  # frames that `use_pos` has an embedding for
+HEAD_DIM = 32  # of the NRTR decoder's attention
+
+
+class ToMemory(nn.Layer):
+    """Columns [B, C, N] as frames for the decoder, brought to its width."""
+
+    def __init__(self, in_channels: int, dim: int) -> None:
+        super().__init__()
+        self.fc = nn.Linear(in_channels, dim, bias_attr=False)
+
+    def forward(self, columns: Tensor) -> Tensor:
+        """[B, in_channels, N] to [B, N, dim]."""
+        return self.fc(columns.transpose([0, 2, 1]))
+
+
+class AddPosition(nn.Layer):
+    """A learned value for each of the first frames, added to them."""
+
+    def __init__(self, dim: int, length: int) -> None:
+        super().__init__()
+        self.dec_pos_embed = self.create_parameter(
+            [1, length, dim], attr=ParamAttr(initializer=TruncatedNormal(std=TRUNCATED_STD))
+        )
+
+    def forward(self, frames: Tensor) -> Tensor:
+        """[B, N, dim] to the same shape.
+
+        Raises:
+            ModelError: there are more frames than positions.
+        """
+        length, count = self.dec_pos_embed.shape[1], frames.shape[1]
+        if paddle.in_dynamic_mode() and count > length:
+            raise ModelError(f"MultiHead with use_pos: {count} frames, but only {length} positions.")
+        return frames + self.dec_pos_embed[:, :count]
+
+
+@HEADS.register()
+class MultiHead(nn.Layer):
+    """A CTC branch and one that guides it in training: NRTR (``gtc``) or SAR (``sar``).
+
+    Args:
+        in_channels: channels of the backbone.
+        out_channels_list: classes for ``CTCLabelDecode``, ``NRTRLabelDecode``, ``SARLabelDecode``.
+        head_list: mappings of one key: ``CTCHead`` (with ``Neck`` and ``Head``), ``NRTRHead``
+            (``nrtr_dim``, ``num_decoder_layers``, ``max_text_length``), ``SARHead`` (from the host).
+        use_pool: the backbone gives tokens of three rows; take the mean of 3 rows and 2 columns.
+        use_pos: learned positions for the frames that the NRTR decoder sees.
+
+    Raises:
+        ModelError: a branch or its number of classes is missing.
+        UnknownComponentError: a branch is named that neither we nor the host have.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels_list: Mapping[str, int],
+        head_list: Sequence[Mapping[str, Any]],
+        use_pool: bool = False,
+        use_pos: bool = False,
+    ) -> None:
+        super().__init__()
+        self.in_channels = in_channels
+        self.use_pool = use_pool
+        built = []
+        for name, options in (item for entry in head_list for item in entry.items()):
+            built.append(self._add(name, options or {}, out_channels_list, use_pos))
+        if "ctc" not in built:
+            raise ModelError(f"MultiHead: head_list needs a CTCHead; it has {[*map(list, head_list)]}.")
+        self.branches = frozenset(built)
+
+    def _add(self, name: str, options: Mapping[str, Any], classes: Mapping[str, int], use_pos: bool) -> str:
+        where = f"MultiHead {name}"
+        if name == "CTCHead":
+            parts = known_options(_ctc_keys, options, where)
+            self._add_ctc(_class_count(classes, "CTCLabelDecode"), parts.get("Neck"), parts.get("Head"))
+            return "ctc"
+        if name == "NRTRHead":
+            count = _class_count(classes, "NRTRLabelDecode")
+            self._add_nrtr(count, use_pos, **known_options(_nrtr_keys, options, where))
+            return "gtc"
+        if name == "SARHead":
+            self.sar_head = HEADS.build(
+                name,
+                options,
+                in_channels=self.in_channels,
+                out_channels=_class_count(classes, "SARLabelDecode"),
+            )
+            return "sar"
+        HEADS.get(name)  # the error of an unknown name lists what there is
+        raise ModelError(f"MultiHead: {name} cannot be a branch; use CTCHead, NRTRHead or SARHead.")
+
+    def _add_ctc(self, classes: int, neck: Mapping[str, Any] | None, head: Mapping[str, Any] | None) -> None:
+        options = dict(neck or {"name": "reshape"})
+        self.ctc_encoder = SequenceEncoder(self.in_channels, options.pop("name"), **options)
+        chosen = known_options(CTCHead, head or {}, "MultiHead CTCHead.Head")
+        self.ctc_head = CTCHead(
+            **{**chosen, "in_channels": self.ctc_encoder.out_channels, "out_channels": classes}
+        )
+
+    def _add_nrtr(
+        self,
+        classes: int,
+        use_pos: bool,
+        nrtr_dim: int = 256,
+        num_decoder_layers: int = 4,
+        max_text_length: int = 25,
+    ) -> None:
+        layers: list[nn.Layer] = [nn.Flatten(2), ToMemory(self.in_channels, nrtr_dim)]
+        if use_pos:
+            layers.append(AddPosition(nrtr_dim, POSITIONS))
+        self.before_gtc = nn.Sequential(*layers)
+        self.gtc_head = Transformer(
+            d_model=nrtr_dim,
+            nhead=nrtr_dim // HEAD_DIM,
+            num_encoder_layers=-1,
+            beam_size=-1,
+            num_decoder_layers=num_decoder_layers,
+            max_len=max_text_length,
+            dim_feedforward=nrtr_dim * 4,
+            out_channels=classes,
+        )
+
+    def forward(
+        self,
+        features: Tensor,
+        targets: Sequence[Tensor] | None = None,
+        request: HeadRequest | None = None,
+    ) -> Any:
+        """Run the branches that are asked for.
+
+        Args:
+            features: [B, in_channels, 1, T], or tokens [B, N, in_channels] with ``use_pool``.
+            targets: [labels of CTC, labels of NRTR or SAR, lengths, …], as PaddleOCR's loader gives them.
+            request: what is wanted; by default everything in train mode, CTC probabilities otherwise.
+
+        Returns:
+            ``{"ctc", "ctc_neck" [B, T, D], "gtc", "sar"}``, as far as wanted and present, or the bare
+            output of the first wanted branch: see :class:`CTCHead` and :class:`Transformer`.
+
+        Raises:
+            ModelError: a bare output is wanted of branches that are not there.
+        """
+        request = request or default_request(self.training)
+        wanted = request.branches & self.branches
+        if not wanted and not request.as_dict:
+            raise ModelError(
+                f"MultiHead: asked for {sorted(request.branches)}, but it has {sorted(self.branches)}."
+            )
+        if self.use_pool:
+            features = self._pooled(features)
+        guide = None if targets is None else targets[1:]
+        out: dict[str, Any] = {}
+        if "ctc" in wanted:
+            frames = self.ctc_encoder(features)
+            out["ctc"] = self.ctc_head(frames, request=request)
+            if request.as_dict:
+                out["ctc_neck"] = frames
+        if "gtc" in wanted:
+            out["gtc"] = self.gtc_head(self.before_gtc(features), guide, request)
+        if "sar" in wanted:
+            out["sar"] = call_head(self.sar_head, features, guide, request)
+        return out if request.as_dict else next(iter(out.values()))
+
+    def _pooled(self, tokens: Tensor) -> Tensor:
+        images = tokens.reshape([0, POOL[0], -1, self.in_channels]).transpose([0, 3, 1, 2])
+        return F.avg_pool2d(images, POOL)
+
+
+def _ctc_keys(Neck: Any = None, Head: Any = None) -> None:  # noqa: N803
+    """Keys of a CTCHead in ``head_list``."""
+
+
+def _nrtr_keys(nrtr_dim: int = 256, num_decoder_layers: int = 4, max_text_length: int = 25) -> None:
+    """Keys of an NRTRHead in ``head_list``."""
+
+
+def _class_count(classes: Mapping[str, int], decoder: str) -> int:
+    if decoder not in classes:
+        raise ModelError(
+            f"MultiHead: out_channels_list lacks {decoder}; it has {sorted(classes)}. It follows from the "
+            f"dictionary: n classes with the blank for CTC, n + 2 for SAR, n + 3 for NRTR."
+        )
+    return int(classes[decoder])

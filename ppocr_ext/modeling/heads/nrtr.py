@@ -1,0 +1,169 @@
+"""The NRTR head (Sheng et al., arXiv 1806.00926): a Transformer decoder, character by character."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import paddle
+import paddle.nn.functional as F
+from paddle import ParamAttr, Tensor, nn
+from paddle.nn.initializer import XavierNormal
+
+from ppocr_ext.errors import ModelError
+from ppocr_ext.modeling.heads.nrtr_layers import (
+    Embeddings,
+    KeysValues,
+    PositionalEncoding,
+    TransformerBlock,
+    causal_mask,
+)
+from ppocr_ext.modeling.request import HeadRequest, default_request
+from ppocr_ext.registry import HEADS
+
+START_ID, END_ID = 2, 3  # <s> and </s> in PaddleOCR's NRTR dictionary
+
+
+@HEADS.register()
+class Transformer(nn.Layer):
+    """Transformer decoder over the frames of an image, with an optional encoder before it.
+
+    It is given the target when asked for ``gtc`` without ``decode`` (in train mode by default);
+    otherwise it decodes greedily.
+
+    Args:
+        d_model: features of a token.
+        nhead: attention heads.
+        num_encoder_layers: blocks of the encoder; 0 or less for none.
+        beam_size: 0 or less. Beam search is not provided.
+        num_decoder_layers: blocks of the decoder.
+        max_len: length of a decoded line, ``<s>`` included.
+        dim_feedforward: width of the MLPs.
+        attention_dropout_rate: of attention weights.
+        residual_dropout_rate: of everything that is added to a residual.
+        out_channels: classes of ``NRTRLabelDecode``; the projection has one row more, as PaddleOCR's.
+        scale_embedding: multiply embeddings by the root of ``d_model``.
+        in_channels: not used; a config gives it to every head.
+
+    Raises:
+        ModelError: ``d_model`` is not a multiple of ``nhead``, or a beam is asked for.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        beam_size: int = 0,
+        num_decoder_layers: int = 6,
+        max_len: int = 25,
+        dim_feedforward: int = 1024,
+        attention_dropout_rate: float = 0.0,
+        residual_dropout_rate: float = 0.1,
+        out_channels: int = 0,
+        scale_embedding: bool = True,
+        in_channels: int = 0,
+    ) -> None:
+        super().__init__()
+        if nhead < 1 or d_model % nhead:
+            raise ModelError(f"NRTR head: d_model = {d_model} must be a multiple of nhead = {nhead}.")
+        if beam_size > 0:
+            raise ModelError(f"NRTR head: beam_size = {beam_size}; only greedy decoding (-1) is provided.")
+        self.out_channels = out_channels + 1
+        self.max_len = max_len
+        self.embedding = Embeddings(d_model, self.out_channels, scale_embedding)
+        self.positional_encoding = PositionalEncoding(d_model, residual_dropout_rate)
+
+        def blocks(count: int, cross: bool) -> nn.LayerList:
+            rates = (attention_dropout_rate, residual_dropout_rate)
+            return nn.LayerList(
+                [TransformerBlock(d_model, nhead, dim_feedforward, *rates, cross) for _ in range(count)]
+            )
+
+        self.encoder = blocks(num_encoder_layers, cross=False) if num_encoder_layers > 0 else None
+        self.decoder = blocks(num_decoder_layers, cross=True)
+        self.tgt_word_prj = nn.Linear(
+            d_model, self.out_channels, weight_attr=ParamAttr(initializer=XavierNormal()), bias_attr=False
+        )
+
+    def forward(
+        self,
+        memory: Tensor,
+        targets: Sequence[Tensor] | None = None,
+        request: HeadRequest | None = None,
+    ) -> Tensor | list[Tensor]:
+        """Score the target, or decode.
+
+        Args:
+            memory: frames [B, T, d_model].
+            targets: ids int64 [B, L], beginning with ``<s>``, and lengths int64 [B] without specials.
+            request: what is wanted.
+
+        Returns:
+            Logits [B, longest + 1, out_channels] for the characters after ``<s>``; or what
+            :meth:`decode` gives.
+
+        Raises:
+            ModelError: the target is wanted and missing.
+        """
+        request = request or default_request(self.training)
+        memory = self._encoded(memory)
+        if request.decode or "gtc" not in request.branches:
+            return self.decode(memory)
+        if targets is None:
+            raise ModelError(
+                "NRTR head: the labels are needed to train and were not given. Call the model with "
+                "data=batch[1:]; Architecture.algorithm (SVTR_LCNet, NRTR, …) decides whether PaddleOCR does."
+            )
+        return self.score(memory, targets[0], targets[1])
+
+    def score(self, memory: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Logits of each next character of ``ids`` [B, L], as far as the longest line goes."""
+        ids = ids[:, : lengths.max() + 2][:, :-1]  # <s>, the longest line, </s>; the last predicts nothing
+        tokens = self.positional_encoding(self.embedding(ids))
+        mask = causal_mask(tokens.shape[1])
+        for block in self.decoder:
+            tokens, _ = block(tokens, mask, block.cross_attn.remember(memory))
+        return self.tgt_word_prj(tokens)
+
+    @paddle.no_grad()
+    def decode(self, memory: Tensor) -> list[Tensor]:
+        """The likeliest character at each step, until every line has come to its ``</s>``.
+
+        Keys and values of earlier characters are kept, so a step costs the same wherever it stands.
+
+        Args:
+            memory: frames [B, T, d_model], after the encoder if there is one.
+
+        Returns:
+            Ids int64 [B, L] that begin with ``<s>`` and probabilities float32 [B, L], L ≤ ``max_len``.
+            After its own ``</s>`` a line holds ``</s>`` with probability 1. PaddleOCR goes on decoding
+            such a line; up to there the sequences are the same.
+        """
+        lines = memory.shape[0]
+        frames = [block.cross_attn.remember(memory) for block in self.decoder]
+        past: list[KeysValues | None] = [None] * len(frames)
+        latest = paddle.full([lines, 1], START_ID, dtype="int64")
+        ended = paddle.zeros([lines, 1], dtype="bool")
+        ids, probabilities = [latest], [paddle.ones([lines, 1], dtype="float32")]
+        for place in range(self.max_len - 1):
+            tokens = self.positional_encoding(self.embedding(latest), place)
+            for i, block in enumerate(self.decoder):
+                tokens, past[i] = block(tokens, frames=frames[i], past=past[i])
+            scores = F.softmax(self.tgt_word_prj(tokens)[:, 0].astype("float32"), axis=-1)
+            best, latest = scores.max(axis=-1, keepdim=True), scores.argmax(axis=-1, keepdim=True)
+            latest = paddle.where(ended, paddle.full_like(latest, END_ID), latest)
+            best = paddle.where(ended, paddle.ones_like(best), best)
+            ended = latest == END_ID
+            if bool(ended.all()):
+                break
+            ids.append(latest)
+            probabilities.append(best)
+        return [paddle.concat(ids, axis=1), paddle.concat(probabilities, axis=1)]
+
+    def _encoded(self, memory: Tensor) -> Tensor:
+        if self.encoder is None:
+            return memory
+        memory = self.positional_encoding(memory)
+        for block in self.encoder:
+            memory, _ = block(memory)
+        return memory

@@ -1,0 +1,210 @@
+"""Small layers that several networks share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import paddle
+import paddle.nn.functional as F
+from paddle import ParamAttr, Tensor, nn
+from paddle.nn.initializer import KaimingUniform, TruncatedNormal
+
+from ppocr_ext.modeling.attention import attend, eager_on_cpu, merge_heads, split_heads
+
+Size = tuple[int, int]
+Activation = Callable[[Tensor], Tensor]
+TRUNCATED_STD = 0.02  # of all linear layers and position embeddings, as in ViT
+
+
+class Linear(nn.Linear):
+    """``paddle.nn.Linear`` whose bias is cheap to learn on a CPU; same names, same numbers.
+
+    There, Paddle's sum over all tokens for the gradient of a bias takes longer than the products
+    themselves. As the weights of one more input, which is always 1, it is part of them.
+    """
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[..., in_features] to [..., out_features]."""
+        inputs, outputs = self.weight.shape
+        # Narrower outputs or few tokens: copying the input or the weights costs more than it saves.
+        if self.bias is None or not eager_on_cpu() or inputs > min(outputs, tokens.size // inputs):
+            return F.linear(tokens, self.weight, self.bias)
+        one = paddle.ones([*tokens.shape[:-1], 1], tokens.dtype)
+        weights = paddle.concat([self.weight, self.bias.unsqueeze(0)], axis=0)
+        return F.linear(paddle.concat([tokens, one], axis=-1), weights)
+
+
+def linear(in_features: int, out_features: int, bias: bool = True) -> Linear:
+    """A linear layer with weights from a truncated normal (std 0.02) and a bias of zeros."""
+    attr = ParamAttr(initializer=TruncatedNormal(std=TRUNCATED_STD))
+    return Linear(in_features, out_features, weight_attr=attr, bias_attr=None if bias else False)
+
+
+def per_channel(values: Tensor, images: Tensor) -> Tensor:
+    """Shape ``values`` [C] so that they combine with ``images`` [B, C, H, W].
+
+    On a CPU the batch axis is spelt out: Paddle broadcasts [B, C, 1, 1] there about ten times
+    faster than [1, C, 1, 1].
+    """
+    shaped = values.astype(images.dtype).reshape([1, -1, 1, 1])
+    if not eager_on_cpu():
+        return shaped
+    return shaped.expand([images.shape[0], -1, -1, -1])
+
+
+class Conv2D(nn.Conv2D):
+    """``paddle.nn.Conv2D`` whose bias is added the fast way on a CPU; same names, same numbers."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Convolve ``images`` [B, C, H, W]."""
+        apart = self.bias is not None and eager_on_cpu()
+        features = F.conv2d(
+            images,
+            self.weight,
+            None if apart else self.bias,
+            stride=self._stride,
+            padding=self._padding,
+            dilation=self._dilation,
+            groups=self._groups,
+        )
+        return features + per_channel(self.bias, features) if apart else features
+
+
+class ConvNorm(nn.Layer):
+    """Convolution, BatchNorm, activation.
+
+    Args:
+        in_channels: channels that come in.
+        out_channels: channels that go out.
+        kernel_size: one number or (height, width).
+        stride: of the convolution.
+        padding: one number or (height, width).
+        bias: whether the convolution has one although BatchNorm follows.
+        act: activation.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Sequence[int] = 1,
+        stride: int = 1,
+        padding: int | Sequence[int] = 0,
+        bias: bool = False,
+        act: Activation = F.silu,
+    ) -> None:
+        super().__init__()
+        self.conv = Conv2D(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride=stride,
+            padding=padding,
+            weight_attr=ParamAttr(initializer=KaimingUniform()),
+            bias_attr=None if bias else False,
+        )
+        self.norm = nn.BatchNorm2D(out_channels)
+        self.act = act
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, in_channels, H, W] to [B, out_channels, H', W']."""
+        return self.act(self.norm(self.conv(images)))
+
+
+class Mlp(nn.Layer):
+    """Two linear layers with an activation between them and dropout after each.
+
+    Args:
+        dim: features in and out.
+        hidden: features between.
+        act: activation.
+        drop: dropout probability.
+        make_linear: builds a linear layer from (in, out), so that a network has its own initial weights.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        hidden: int,
+        act: Activation,
+        drop: float = 0.0,
+        make_linear: Callable[[int, int], nn.Linear] = linear,
+    ) -> None:
+        super().__init__()
+        self.fc1 = make_linear(dim, hidden)
+        self.fc2 = make_linear(hidden, dim)
+        self.act = act
+        self.drop = drop
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[B, N, dim] to [B, N, dim]."""
+        hidden = self._dropped(self.act(self.fc1(tokens)))
+        return self._dropped(self.fc2(hidden))
+
+    def _dropped(self, tokens: Tensor) -> Tensor:
+        return F.dropout(tokens, self.drop, training=self.training) if self.drop > 0.0 else tokens
+
+
+class DropPath(nn.Layer):
+    """Stochastic depth (Huang et al., 2016): in training a line skips the branch with probability ``p``.
+
+    What is kept is divided by 1 - ``p``, so that evaluation needs no scaling.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = float(p)
+
+    def forward(self, branch: Tensor) -> Tensor:
+        """Drop whole lines of ``branch`` [B, N, C]."""
+        if self.p == 0.0 or not self.training:
+            return branch
+        keep = 1.0 - self.p
+        drawn = paddle.rand([branch.shape[0], 1, 1])
+        return branch * ((drawn < keep).astype("float32") / keep).astype(branch.dtype)
+
+
+class SelfAttention(nn.Layer):
+    """Multi-head self-attention over all tokens of a line.
+
+    Args:
+        dim: features of a token.
+        num_heads: heads; must divide ``dim``.
+        qkv_bias: whether query, key and value have a bias.
+        scale: factor of the scores; ``head_dim ** -0.5`` by default.
+        attn_drop: dropout of the attention weights.
+        proj_drop: dropout of the output.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        qkv_bias: bool = True,
+        scale: float | None = None,
+        attn_drop: float = 0.0,
+        proj_drop: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.scale = scale or (dim // num_heads) ** -0.5
+        self.attn_drop, self.proj_drop = attn_drop, proj_drop
+        self.qkv = linear(dim, 3 * dim, bias=qkv_bias)
+        self.proj = linear(dim, dim)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[B, N, dim] to [B, N, dim]."""
+        query, key, value = split_heads(self.qkv(tokens), 3, self.num_heads)
+        mixed = attend(query * self.scale, key, value, dropout=self.attn_drop, training=self.training)
+        mixed = self.proj(merge_heads(mixed))
+        return F.dropout(mixed, self.proj_drop, training=self.training) if self.proj_drop > 0.0 else mixed
+
+
+def to_images(tokens: Tensor, size: Size) -> Tensor:
+    """[B, H * W, C] to [B, C, H, W]."""
+    return tokens.transpose([0, 2, 1]).reshape([0, tokens.shape[-1], size[0], size[1]])
+
+
+def to_tokens(images: Tensor) -> Tensor:
+    """[B, C, H, W] to [B, H * W, C]."""
+    return images.flatten(2).transpose([0, 2, 1])

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import foreign_parts
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+import pytest
+from parity import array, load_case, load_weights
+from small_networks import CLASSES, images, labels, recogniser
+
+from ppocr_ext.errors import ConfigError, ModelError, UnknownComponentError
+from ppocr_ext.modeling import TRAIN, BaseModel, HeadRequest, build_model
+
+GREEDY = HeadRequest(frozenset({"gtc"}), probabilities=True, decode=True, as_dict=False)
+END = 3
+
+
+@pytest.mark.parametrize("name", ["model_svtrv2_tiny", "model_repsvtr"])
+def test_names_and_numbers_are_paddleocrs(name: str) -> None:
+    case = load_case(name)
+    seed, reference = case.info["seed"], case.arrays
+    model = build_model(case.info["config"])
+    assert {k: list(v.shape) for k, v in model.state_dict().items()} == case.info["state_dict"]
+    load_weights(model, seed)
+    model.eval()
+    image = paddle.to_tensor(array("image", [3, 3, 48, 320], seed))
+    data = [paddle.to_tensor(reference[key]) for key in ("label_ctc", "label_gtc", "length")]
+
+    def close(out: paddle.Tensor, key: str) -> None:
+        expected = reference[key]
+        np.testing.assert_allclose(out.numpy(), expected, atol=max(1e-4, 1e-5 * np.abs(expected).max()))
+
+    close(model(image)["head_out"], "out_ctc_probs")
+    trained = model(image, data, TRAIN)
+    close(trained["head_out"]["gtc"], "out_gtc_logits")
+    close(trained["neck_out"], "out_ctc_neck")
+    # The reference's CTC head was in eval mode too: what is stored as logits are probabilities.
+    close(F.softmax(trained["head_out"]["ctc"], axis=-1), "out_ctc_logits")
+
+    ids, probabilities = model(image, None, GREEDY)["head_out"]
+    for row, expected in enumerate(reference["greedy_sequence"].tolist()):
+        length = expected.index(END) + 1 if END in expected else len(expected)
+        assert ids[row, :length].tolist() == expected[:length]
+        np.testing.assert_allclose(
+            probabilities[row, :length].numpy(), reference["greedy_probability"][row, :length], atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("all_feats", [True, False])
+def test_what_a_model_returns_in_each_mode(all_feats: bool) -> None:
+    model = build_model(recogniser(return_all_feats=all_feats))
+    trained = model(images(), labels())
+    if all_feats:
+        assert set(trained) == {"backbone_out", "neck_out", "head_out"}
+        assert trained["neck_out"] is trained["head_out"]["ctc_neck"]
+        trained = trained["head_out"]
+    assert set(trained) == {"ctc", "ctc_neck", "gtc"}
+    model.eval()
+    out = model(images())
+    probabilities = out["head_out"] if all_feats else out
+    assert probabilities.shape == [2, 8, CLASSES]
+    assert probabilities.sum(-1).numpy() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_run_may_replace_what_is_asked_in_each_mode() -> None:
+    model = build_model(recogniser())
+    model.train_request = HeadRequest(frozenset({"gtc"}))
+    assert set(model(images(), labels())["head_out"]) == {"gtc"}
+    model.eval()
+    model.eval_request = GREEDY
+    ids, _ = model(images())["head_out"]
+    assert ids.dtype == paddle.int64
+
+
+def test_a_neck_of_its_own_and_a_bare_ctc_head() -> None:
+    config = recogniser(
+        Neck={"name": "SequenceEncoder", "encoder_type": "reshape"},
+        Head={"name": "CTCHead", "out_channels": 7, "return_feats": True},
+    )
+    model = build_model(config)
+    out = model(images())
+    assert set(out) == {"backbone_out", "neck_out", "head_out"}
+    features, logits = out["head_out"]
+    assert (features.shape, logits.shape) == ([2, 8, 32], [2, 8, 7])
+    model.eval()
+    out = model(images())
+    assert set(out) == {"head_out"}
+    assert len(out["head_out"]) == 2
+
+
+def test_a_backbone_alone() -> None:
+    model = build_model(recogniser(Head=None))
+    assert set(model(images())) == {"backbone_out"}
+    model.eval()
+    assert model(images())["backbone_out"].shape == [2, 32, 1, 8]
+
+
+class Frozen(Mapping[str, Any]):
+    """An immutable view, as the config of a run is: nested mappings too, lists are tuples."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = MappingProxyType({key: freeze(value) for key, value in values.items()})
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __iter__(self) -> Any:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def freeze(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return Frozen(value)
+    return tuple(map(freeze, value)) if isinstance(value, list) else value
+
+
+def test_a_config_is_not_changed_and_may_be_immutable() -> None:
+    config = recogniser()
+    before = copy.deepcopy(config)
+    names = list(build_model(config).state_dict())
+    assert config == before
+    assert list(build_model(Frozen(config)).state_dict()) == names
+
+
+def test_the_same_seed_gives_the_same_weights() -> None:
+    states = []
+    for _ in range(2):
+        paddle.seed(11)
+        states.append(build_model(recogniser()).state_dict())
+    assert [name for name in states[0] if not bool((states[0][name] == states[1][name]).all())] == []
+
+
+def test_errors_name_the_culprit_and_both_sets() -> None:
+    with pytest.raises(
+        UnknownComponentError, match="'SVTRv3'.*Did you mean 'SVTRv2'.*RepSVTR.*From the host"
+    ):
+        build_model(recogniser(Backbone={"name": "SVTRv3"}))
+    with pytest.raises(ConfigError, match="'Backbones'.*'Backbone'"):
+        build_model(recogniser(Backbones={"name": "SVTRv2"}))
+    with pytest.raises(ConfigError, match="use_pools"):
+        build_model(recogniser(Backbone={**recogniser()["Backbone"], "use_pools": True}))
+    with pytest.raises(ModelError, match="backbone has no name"):
+        build_model(recogniser(Backbone={"dims": [1]}))
+    with pytest.raises(ModelError, match="ForeignWithoutChannels.*out_channels"):
+        build_model(recogniser(Backbone={"name": "ForeignWithoutChannels"}))
+    with pytest.raises(UnknownComponentError, match="'NoModel'"):
+        build_model({**recogniser(), "name": "NoModel"})
+
+
+def test_a_foreign_backbone_learns_under_our_head() -> None:
+    model = build_model(recogniser(Backbone={"name": "ForeignBackbone", "width": 24}))
+    assert isinstance(model.backbone, foreign_parts.ForeignBackbone)
+    out = model(images(), labels())
+    (out["head_out"]["ctc"].sum() + out["head_out"]["gtc"].sum()).backward()
+    assert model.backbone.conv.weight.grad is not None
+    model.eval()
+    assert model(images())["head_out"].shape == [2, 8, CLASSES]
+
+
+def test_a_foreign_head_is_called_as_paddleocr_calls_it() -> None:
+    model = build_model(recogniser(Head={"name": "ForeignHead", "out_channels": 5}))
+    data = labels()
+    out = model(images(), data)
+    assert set(out) == {"backbone_out", "char_logits"}
+    assert model.head.seen_targets is data
+    model.eval()
+    assert model(images())["head_out"].sum(-1).numpy() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_frozen_foreign_head_gives_what_losses_read_and_stays_in_eval() -> None:
+    model = BaseModel(recogniser(Head={"name": "ForeignHead", "out_channels": 5}))
+    model.freeze()
+    model.train()
+    before = {name: value.numpy().copy() for name, value in model.state_dict().items()}
+    first, second = (model(images(), labels(), TRAIN)["char_logits"] for _ in range(2))
+    assert float((first - second).abs().max()) == 0.0  # no dropout
+    assert first.stop_gradient
+    assert not any(layer.training for layer in model.sublayers(include_self=True))
+    assert all((value.numpy() == before[name]).all() for name, value in model.state_dict().items())
+
+
+def test_the_flag_of_a_foreign_head_is_put_back_when_it_fails() -> None:
+    model = BaseModel(recogniser(Head={"name": "ForeignHead"}))
+    model.eval()
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("broken head")
+
+    model.head.fc.register_forward_pre_hook(fail)
+    with pytest.raises(RuntimeError, match="broken head"):
+        model(images(), labels(), TRAIN)
+    assert not model.head.training

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import paddle
+import pytest
+from parity import load_case
+from small_networks import CLASSES, LONGEST, distillation, images, labels
+
+from ppocr_ext.errors import ConfigError, ModelError
+from ppocr_ext.modeling import DistillationModel, HeadRequest, build_model
+
+_HEAD = {
+    "name": "MultiHead",
+    "head_list": [
+        {
+            "CTCHead": {
+                "Neck": {
+                    "name": "svtr",
+                    "dims": 256,
+                    "depth": 2,
+                    "hidden_dims": 256,
+                    "kernel_size": [1, 3],
+                    "use_guide": True,
+                },
+                "Head": {"fc_decay": 1e-5},
+            }
+        },
+        {"NRTRHead": {"nrtr_dim": 384, "num_decoder_layers": 2, "max_text_length": 25}},
+    ],
+    "out_channels_list": {"CTCLabelDecode": 6625, "NRTRLabelDecode": 6628},
+}
+_TEACHER = {
+    "name": "SVTRv2",
+    "dims": [128, 256, 384],
+    "depths": [6, 6, 6],
+    "num_heads": [4, 8, 12],
+    "mixer": [["Conv"] * 6, ["Conv"] * 2 + ["Global"] * 4, ["Global"] * 6],
+    "local_k": [[5, 5], [5, 5], [-1, -1]],
+    "sub_k": [[2, 1], [2, 1], [-1, -1]],
+    "use_pool": True,
+}
+
+
+@pytest.fixture
+def model() -> DistillationModel:
+    paddle.seed(0)
+    return build_model(distillation())
+
+
+def snapshot(layer: paddle.nn.Layer) -> dict[str, Any]:
+    return {name: value.numpy().copy() for name, value in layer.state_dict().items()}
+
+
+def loss_of(out: dict[str, Any]) -> paddle.Tensor:
+    student, teacher = out["Student"]["head_out"], out["Teacher"]["head_out"]
+    return sum(((student[key] - teacher[key]) ** 2).mean() for key in ("ctc", "gtc"))
+
+
+def test_all_names_and_shapes_of_the_official_model() -> None:
+    common = {"model_type": "rec", "algorithm": "SVTR_LCNet", "Transform": None, "Head": _HEAD}
+    config = {
+        "name": "DistillationModel",
+        "algorithm": "Distillation",
+        "model_type": "rec",
+        "Models": {
+            "Teacher": {**common, "Backbone": _TEACHER, "freeze_params": True},
+            "Student": {**common, "Backbone": {"name": "RepSVTR"}},
+        },
+    }
+    before = copy.deepcopy(config)
+    state = {name: list(value.shape) for name, value in build_model(config).state_dict().items()}
+    expected = load_case("full_distillation_names").info["state_dict"]
+    assert len(expected) == 715
+    assert state == expected
+    assert config == before
+
+
+def test_a_frozen_teacher_does_not_change_and_still_teaches(model: DistillationModel) -> None:
+    teacher, student = snapshot(model.models["Teacher"]), snapshot(model.models["Student"])
+    optimizer = paddle.optimizer.AdamW(0.01, parameters=model.parameters(), weight_decay=0.1)
+    for _ in range(3):
+        model.train()
+        out = model(images(4), labels(4))
+        assert out["Teacher"]["head_out"]["ctc"].shape == [4, 8, CLASSES]
+        assert out["Teacher"]["head_out"]["ctc_neck"].shape == [4, 8, 16]
+        assert out["Teacher"]["head_out"]["gtc"].shape == [4, LONGEST + 1, CLASSES + 4]
+        assert out["Teacher"]["head_out"]["ctc"].stop_gradient
+        loss_of(out).backward()
+        assert all(p.grad is None for p in model.models["Teacher"].parameters())
+        assert any(p.grad is not None for p in model.models["Student"].parameters())
+        optimizer.step()
+        optimizer.clear_grad()
+    after = model.models["Teacher"].state_dict()
+    assert [name for name, value in teacher.items() if (after[name].numpy() != value).any()] == []
+    changed = model.models["Student"].state_dict()
+    assert sum((changed[name].numpy() != value).any() for name, value in student.items()) > 20
+
+
+def test_a_frozen_teacher_gives_the_same_logits_in_train_and_eval_mode(model: DistillationModel) -> None:
+    first, second = (model(images(), labels())["Teacher"]["head_out"]["ctc"] for _ in range(2))
+    assert float((first - second).abs().max()) == 0.0
+    model.eval()
+    probabilities = model(images())["Teacher"]["head_out"]
+    softmax = paddle.nn.functional.softmax(first, axis=-1)
+    assert softmax.numpy() == pytest.approx(probabilities.numpy(), abs=1e-6)
+
+
+def test_no_call_of_train_wakes_the_teacher(model: DistillationModel) -> None:
+    teacher = model.models["Teacher"]
+    model.train()
+    model.models["Teacher"].train()
+    assert not any(layer.training for layer in teacher.sublayers(include_self=True))
+    assert all(layer.training for layer in model.models["Student"].sublayers(include_self=True))
+    wrapper = paddle.nn.Sequential(model)
+    wrapper.train()  # sets the flag of every layer below it without calling train()
+    statistics = snapshot(teacher)
+    model(images(), labels())
+    assert not any(layer.training for layer in teacher.sublayers(include_self=True))
+    assert all((value.numpy() == statistics[name]).all() for name, value in teacher.state_dict().items())
+
+
+def test_only_the_named_models_run_in_eval_mode(model: DistillationModel) -> None:
+    model.eval()
+    assert set(model(images())) == {"Teacher", "Student"}
+    model.eval_models = ["Student"]
+    ran = []
+    model.models["Teacher"].backbone.register_forward_post_hook(lambda *_: ran.append("Teacher"))
+    out = model(images())
+    assert set(out) == {"Student"}
+    assert set(out["Student"]) == {"head_out"}
+    assert ran == []
+    model.train()
+    assert set(model(images(), labels())) == {"Teacher", "Student"}
+    with pytest.raises(ModelError, match="no sub-model Pupil; there are Teacher, Student"):
+        model.eval_models = ["Pupil"]
+    assert model.eval_models == ("Student",)
+
+
+def test_only_what_is_read_is_computed(model: DistillationModel) -> None:
+    model.require({"Teacher": {"gtc"}, "Student": {"ctc", "gtc"}})
+    ran = []
+    model.models["Teacher"].head.ctc_encoder.register_forward_post_hook(lambda *_: ran.append("ctc"))
+    out = model(images(), labels())
+    assert set(out["Teacher"]["head_out"]) == {"gtc"}
+    assert set(out["Student"]["head_out"]) == {"ctc", "ctc_neck", "gtc"}
+    assert ran == []
+    model.eval()
+    assert model(images())["Teacher"]["head_out"].shape == [2, 8, CLASSES]
+    with pytest.raises(ModelError, match="no sub-model Pupil"):
+        model.require({"Pupil": {"ctc"}})
+    with pytest.raises(ModelError, match=r"Student has no \['nrtr'\]"):
+        model.require({"Student": {"nrtr"}})
+
+
+def test_a_decoder_of_the_nrtr_branch_can_be_asked_for(model: DistillationModel) -> None:
+    model.eval()
+    model.eval_models = ("Student",)
+    model.models["Student"].eval_request = HeadRequest(frozenset({"gtc"}), True, True, False)
+    ids, probabilities = model(images())["Student"]["head_out"]
+    assert ids.shape == probabilities.shape
+
+
+def test_weights_to_start_from_are_noted_and_not_read(model: DistillationModel) -> None:
+    assert model.pretrained == {"Teacher": "weights/teacher"}
+    assert model.frozen == frozenset({"Teacher"})
+    assert model.model_name_list == ["Teacher", "Student"]
+
+
+def test_a_frozen_model_with_foreign_parts() -> None:
+    import foreign_parts  # noqa: F401  registers them
+
+    model = build_model(distillation(Backbone={"name": "ForeignBackbone"}, Head={"name": "ForeignHead"}))
+    first, second = (model(images(), labels())["Teacher"]["char_logits"] for _ in range(2))
+    assert float((first - second).abs().max()) == 0.0
+
+
+def test_a_copy_is_independent(model: DistillationModel) -> None:
+    twin = copy.deepcopy(model)
+    twin.models["Student"].head.ctc_head.fc.bias.set_value(paddle.full([CLASSES], 9.0))
+    assert float(model.models["Student"].head.ctc_head.fc.bias.max()) < 1.0
+    assert twin._sub_layers["Student"] is twin.models["Student"]
+
+
+def test_a_config_without_models_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="Architecture.Models"):
+        build_model({"name": "DistillationModel", "Models": {}})

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import paddle
+import pytest
+from paddle import nn
+from small_networks import CLASSES, LONGEST, labels, recogniser
+
+from ppocr_ext import registry
+from ppocr_ext.errors import ConfigError, ModelError, UnknownComponentError
+from ppocr_ext.modeling import EVAL, TRAIN, HeadRequest, build_head
+from ppocr_ext.modeling.heads import MultiHead
+
+
+def multi_head(**changes: Any) -> MultiHead:
+    return build_head({**recogniser()["Head"], "in_channels": 32, **changes})
+
+
+class HostSARHead(nn.Layer):
+    """Stands in for PaddleOCR's: tells train from eval mode by its own flag alone."""
+
+    def __init__(self, in_channels: int, out_channels: int, enc_dim: int = 8, **kwargs: Any) -> None:
+        super().__init__()
+        self.fc = nn.Linear(in_channels, out_channels)
+
+    def forward(self, x: paddle.Tensor, targets: Any = None) -> paddle.Tensor:
+        out = self.fc(x.squeeze(2).transpose([0, 2, 1]))
+        if not self.training:
+            return out
+        assert targets is not None
+        return out[:, : targets[0].shape[1]]
+
+
+@pytest.fixture
+def host_with_sar(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(registry.HEADS, "_find_foreign", {"SARHead": HostSARHead}.get)
+    monkeypatch.setattr(registry.HEADS, "_foreign_names", lambda: ["SARHead"])
+    return
+
+
+def test_train_mode_gives_every_branch_and_eval_mode_the_probabilities() -> None:
+    head = multi_head()
+    features = paddle.randn([2, 32, 1, 8])
+    out = head(features, labels())
+    assert list(out) == ["ctc", "ctc_neck", "gtc"]
+    assert out["ctc"].shape == [2, 8, CLASSES]
+    assert out["ctc_neck"].shape == [2, 8, 16]
+    assert out["gtc"].shape == [2, LONGEST + 1, CLASSES + 4]
+    head.eval()
+    probabilities = head(features)
+    assert probabilities.sum(-1).numpy() == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_request_decides_whatever_the_mode(training: bool) -> None:
+    head = multi_head()
+    head.train() if training else head.eval()
+    features = paddle.randn([2, 32, 1, 8])
+    assert set(head(features, labels(), TRAIN)) == {"ctc", "ctc_neck", "gtc"}
+    assert set(head(features, labels(), HeadRequest(frozenset({"gtc", "sar"})))) == {"gtc"}
+    assert head(features, None, EVAL).shape == [2, 8, CLASSES]
+    ids, probabilities = head(features, None, HeadRequest(frozenset({"gtc"}), decode=True, as_dict=False))
+    assert ids[:, 0].tolist() == [2, 2]
+    assert ids.shape == probabilities.shape
+    both = head(features, None, HeadRequest(frozenset({"ctc", "gtc"}), probabilities=True, decode=True))
+    assert set(both) == {"ctc", "ctc_neck", "gtc"}
+
+
+def test_branches_that_are_not_wanted_are_not_run() -> None:
+    head = multi_head()
+    ran = []
+    head.gtc_head.register_forward_post_hook(lambda *_: ran.append("gtc"))
+    head.ctc_encoder.register_forward_post_hook(lambda *_: ran.append("ctc"))
+    head(paddle.randn([2, 32, 1, 8]), labels(), HeadRequest(frozenset({"ctc"})))
+    assert ran == ["ctc"]
+
+
+def test_a_bare_output_of_nothing_is_an_error() -> None:
+    with pytest.raises(ModelError, match=r"asked for \['sar'\], but it has \['ctc', 'gtc'\]"):
+        multi_head()(paddle.randn([2, 32, 1, 8]), None, HeadRequest(frozenset({"sar"}), as_dict=False))
+
+
+def test_return_feats_of_the_ctc_branch_in_both_modes() -> None:
+    config = recogniser()["Head"]
+    config["head_list"][0]["CTCHead"]["Head"]["return_feats"] = True
+    head = build_head({**config, "in_channels": 32})
+    features = paddle.randn([2, 32, 1, 8])
+    frames, logits = head(features, labels())["ctc"]
+    assert (frames.shape, logits.shape) == ([2, 8, 16], [2, 8, CLASSES])
+    head.eval()
+    frames, probabilities = head(features)
+    assert frames.shape == [2, 8, 16]
+    assert probabilities.sum(-1).numpy() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_use_pos_adds_positions_that_learn() -> None:
+    head = multi_head(use_pos=True)
+    assert head.state_dict()["before_gtc.2.dec_pos_embed"].shape == [1, 80, 32]
+    head(paddle.randn([2, 32, 1, 8]), labels())["gtc"].sum().backward()
+    assert head.before_gtc[2].dec_pos_embed.grad is not None
+    with pytest.raises(ModelError, match="81 frames, but only 80 positions"):
+        head(paddle.randn([2, 32, 1, 81]), labels())
+
+
+def test_use_pool_takes_the_mean_of_three_rows_and_two_columns() -> None:
+    head = multi_head(
+        use_pool=True,
+        head_list=[{"CTCHead": {"Neck": {"name": "reshape"}}}, {"NRTRHead": {"nrtr_dim": 32}}],
+    )
+    tokens = paddle.randn([2, 3 * 8, 32])
+    frames = head(tokens, labels())["ctc_neck"].numpy()
+    expected = tokens.numpy().reshape(2, 3, 4, 2, 32).mean((1, 3))
+    assert frames == pytest.approx(expected, abs=1e-5)
+
+
+def test_sar_comes_from_the_host(host_with_sar: None) -> None:
+    config = recogniser()["Head"]
+    config["head_list"][1] = {"SARHead": {"enc_dim": 8, "max_text_length": 12}}
+    config["out_channels_list"]["SARLabelDecode"] = CLASSES + 2
+    head = build_head({**config, "in_channels": 32})
+    features, data = paddle.randn([2, 32, 1, 20]), labels()
+    assert head(features, data)["sar"].shape == [2, 12, CLASSES + 2]
+    head.eval()
+    assert set(head(features, data, TRAIN)) == {"ctc", "ctc_neck", "sar"}
+    assert head(features, data, TRAIN)["sar"].shape == [2, 12, CLASSES + 2]
+    assert not head.sar_head.training
+    assert head(features).shape == [2, 20, CLASSES]
+
+
+def test_without_a_host_sar_is_an_error_that_lists_both_sets() -> None:
+    heads = [*recogniser()["Head"]["head_list"], {"SARHead": {}}]
+    classes = {"CTCLabelDecode": 5, "NRTRLabelDecode": 8, "SARLabelDecode": 7}
+    with pytest.raises(UnknownComponentError, match=r"'SARHead'.*CTCHead, .*MultiHead.*From the host: none"):
+        multi_head(head_list=heads, out_channels_list=classes)
+
+
+def test_what_a_config_lacks_or_misspells_is_named() -> None:
+    heads = recogniser()["Head"]["head_list"]
+    with pytest.raises(ModelError, match="needs a CTCHead"):
+        multi_head(head_list=heads[1:])
+    with pytest.raises(ModelError, match="lacks NRTRLabelDecode"):
+        multi_head(out_channels_list={"CTCLabelDecode": 5})
+    with pytest.raises(ModelError, match="MultiHead cannot be a branch"):
+        multi_head(head_list=[*heads, {"MultiHead": {}}])
+    with pytest.raises(ConfigError, match="num_decoder_layer'.*num_decoder_layers"):
+        multi_head(head_list=[heads[0], {"NRTRHead": {"num_decoder_layer": 2}}])
+    wrong = copy.deepcopy(heads)
+    wrong[0]["CTCHead"]["Head"]["fc_decya"] = 1
+    with pytest.raises(ConfigError, match="fc_decya.*fc_decay"):
+        multi_head(head_list=wrong)

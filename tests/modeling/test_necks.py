@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from ppocr_ext.errors import ConfigError, ModelError
+from ppocr_ext.modeling import build_neck
+from ppocr_ext.modeling.necks import SequenceEncoder
+
+
+def test_reshape_gives_the_columns_as_frames() -> None:
+    neck = build_neck({"name": "SequenceEncoder", "encoder_type": "reshape", "in_channels": 5})
+    features = paddle.randn([2, 5, 1, 7])
+    assert neck.out_channels == 5
+    assert neck.state_dict() == {}
+    np.testing.assert_array_equal(neck(features).numpy(), features.numpy()[:, :, 0].transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("use_guide", [True, False])
+def test_use_guide_keeps_the_gradient_from_the_backbone(use_guide: bool) -> None:
+    neck = SequenceEncoder(16, "svtr", dims=8, depth=1, hidden_dims=16, use_guide=use_guide)
+    features = paddle.randn([2, 16, 1, 7])
+    features.stop_gradient = False
+    frames = neck(features)
+    assert frames.shape == [2, 7, 8]
+    frames.sum().backward()
+    assert (features.grad is None) is use_guide
+    assert neck.encoder.conv1.conv.weight.grad is not None
+
+
+def test_features_that_are_no_line_are_named() -> None:
+    with pytest.raises(ModelError, match=r"\[2, 5, 3, 7\].*use_pool"):
+        SequenceEncoder(5, "reshape")(paddle.randn([2, 5, 3, 7]))
+
+
+def test_unknown_encoders_and_misspelt_options_are_errors() -> None:
+    with pytest.raises(ModelError, match="'lstm' is not provided; use 'svtr' or 'reshape'"):
+        SequenceEncoder(16, "lstm")
+    with pytest.raises(ConfigError, match="hiden_dims.*hidden_dims"):
+        SequenceEncoder(16, "svtr", hiden_dims=16)
+    with pytest.raises(ModelError, match="hidden_dims = 12 must be a multiple"):
+        SequenceEncoder(16, "svtr", hidden_dims=12)

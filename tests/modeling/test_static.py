@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+from paddle.static import InputSpec
+from small_networks import images, labels, recogniser
+
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.modeling import apply_to_static, build_model
+
+LOGGER = logging.getLogger("ppocr_ext.test")
+
+
+def settings(**changes: Any) -> dict[str, Any]:
+    options = {"to_static": True, "d2s_train_image_shape": [3, 32, 64], "max_text_length": 12, **changes}
+    return {"Global": options, "Architecture": recogniser()}
+
+
+@pytest.mark.parametrize("backbone", ["SVTRv2", pytest.param("RepSVTR", marks=pytest.mark.e2e)])
+def test_an_exported_model_reads_any_number_and_width(backbone: str, tmp_path: Path) -> None:
+    config = recogniser(return_all_feats=False)
+    if backbone == "RepSVTR":
+        config["Backbone"] = {"name": backbone}
+    model = build_model(config)
+    model.eval()
+    spec = [InputSpec([None, 3, 32, None], "float32")]
+    paddle.jit.save(paddle.jit.to_static(model, input_spec=spec, full_graph=True), str(tmp_path / "model"))
+    loaded = paddle.jit.load(str(tmp_path / "model"))
+    for count, width in ((1, 64), (3, 96)):
+        picture = images(count, width=width)
+        np.testing.assert_allclose(loaded(picture).numpy(), model(picture).numpy(), atol=1e-5)
+
+
+def test_the_inputs_of_compiled_training_are_paddleocrs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(paddle.jit, "to_static", lambda model, input_spec: asked.extend(input_spec))
+    apply_to_static(build_model(recogniser()), settings(), LOGGER)
+    image, data = asked
+    assert (list(image.shape), image.dtype) == ([-1, 3, 32, 64], paddle.float32)
+    assert [list(spec.shape) for spec in data] == [[-1, 12], [-1, 12], [-1], [-1]]
+    assert [spec.dtype for spec in data] == [paddle.int64, paddle.int64, paddle.int64, paddle.float64]
+
+
+@pytest.mark.e2e
+def test_training_can_be_compiled() -> None:
+    config = recogniser()
+    config["Backbone"]["drop_path_rate"] = 0.0
+    config["Head"]["head_list"][0]["CTCHead"]["Neck"].update(drop_rate=0.0, attn_drop_rate=0.0)
+    model = build_model(config)
+    expected = model(images(), labels())["head_out"]
+    compiled = apply_to_static(model, settings(), LOGGER)
+    out = compiled(images(), labels())["head_out"]
+    np.testing.assert_allclose(out["ctc"].numpy(), expected["ctc"].numpy(), atol=1e-4)
+    assert out["gtc"].shape == expected["gtc"].shape
+    (out["ctc"].mean() + out["gtc"].mean()).backward()
+    assert model.backbone.pope.patch_embed[0].conv.weight.grad is not None
+
+
+def test_nothing_happens_unless_asked() -> None:
+    model = build_model(recogniser())
+    assert apply_to_static(model, settings(to_static=False), LOGGER) is model
+
+
+def test_what_is_missing_is_named() -> None:
+    model = build_model(recogniser())
+    config = settings()
+    del config["Global"]["d2s_train_image_shape"]
+    with pytest.raises(ConfigError, match="d2s_train_image_shape"):
+        apply_to_static(model, config, LOGGER)
+    config = settings()
+    config["Architecture"] = {
+        "algorithm": "Distillation",
+        "Models": {"Student": {**recogniser(), "algorithm": "CRNN"}},
+    }
+    with pytest.raises(ConfigError, match="'CRNN' is not supported"):
+        apply_to_static(model, config, LOGGER)

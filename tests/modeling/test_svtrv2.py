@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+from parity import array, load_case, load_weights
+from small_networks import images
+
+from ppocr_ext.errors import ConfigError, ModelError
+from ppocr_ext.modeling import build_backbone
+from ppocr_ext.modeling.backbones import SVTRv2
+
+OPTIONS: dict[str, Any] = {
+    "dims": [16, 32],
+    "depths": [1, 2],
+    "num_heads": [2, 2],
+    "mixer": [["Conv"], ["Conv", "Global"]],
+    "sub_k": [[2, 1], [-1, -1]],
+}
+
+
+def svtrv2(**changes: Any) -> SVTRv2:
+    return SVTRv2(**{**copy.deepcopy(OPTIONS), **changes})
+
+
+@pytest.mark.parametrize(
+    "name", ["backbone_svtrv2_tiny", "backbone_svtrv2_conv_only_first", "backbone_svtrv2_posembed_laststage"]
+)
+def test_names_and_numbers_are_paddleocrs(name: str) -> None:
+    case = load_case(name)
+    before = copy.deepcopy(case.info["config"])
+    network = build_backbone(case.info["config"], "rec")
+    assert case.info["config"] == before
+    assert {k: list(v.shape) for k, v in network.state_dict().items()} == case.info["state_dict"]
+    assert network.out_channels == case.info["out_channels"]
+    load_weights(network, case.info["seed"])
+    network.eval()
+    for key, reference in case.arrays.items():
+        height, width = map(int, key.removeprefix("out_").split("x"))
+        image = paddle.to_tensor(array("image", [2, 3, height, width], case.info["seed"]))
+        with_gradients = network(image)
+        with paddle.no_grad():
+            without = network(image)
+        np.testing.assert_allclose(with_gradients.numpy(), reference, atol=1e-4)
+        np.testing.assert_allclose(without.numpy(), reference, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"mixer": [["Global"], ["Conv", "Global"]]}, r"mixer\[1\]\[0\].*Conv block after a Global"),
+        ({"mixer": [["Conv"], ["Global", "Conv"]]}, r"mixer\[1\]\[0\].*must begin with Conv"),
+        ({"mixer": [["Conv"], ["Global", "Global"]]}, r"mixer\[1\]\[0\].*must begin with Conv"),
+        ({"mixer": [["Conv"], ["Conv", "Local"]]}, r"mixer\[1\]\[1\] is 'Local'"),
+        ({"dims": [16, 32, 64]}, "dims 3, depths 2"),
+        ({"sub_k": [[2, 1]]}, "sub_k 1"),
+        ({"num_heads": [2]}, "num_heads 1"),
+        ({"depths": [1, 3]}, r"depths\[1\] is 3 but mixer\[1\] names 2"),
+        ({"depths": [0, 2], "mixer": [[], ["Conv", "Global"]]}, r"depths\[0\]"),
+        ({"num_heads": [2, 3]}, r"dims\[1\] = 32"),
+        ({"mixer": [["Conv"], ["Conv", "Conv"]], "use_pool": True}, "use_pool needs .* Global"),
+        ({"mixer": [["Conv"], ["Conv", "Conv"]], "last_stage": True}, "last_stage needs .* Global"),
+        ({"mixer": [["Conv"], ["Conv", "Conv"]], "feat2d": True}, "feat2d needs .* Global"),
+        ({"use_pool": True, "feat2d": True}, "feat2d: false"),
+        ({"kernel_size": [7, 7]}, "kernel_size"),
+    ],
+)
+def test_a_network_that_cannot_run_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        svtrv2(**changes)
+
+
+def test_conv_after_global_in_one_stage_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"mixer\[1\]\[2\].*Conv block after a Global"):
+        svtrv2(depths=[1, 3], mixer=[["Conv"], ["Conv", "Global", "Conv"]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "shape"),
+    [
+        ({}, [2, 4 * 16, 32]),
+        ({"use_pool": True}, [2, 32, 1, 8]),
+        ({"feat2d": True}, [2, 32, 4, 16]),
+        ({"last_stage": True, "out_channels": 24}, [2, 16, 24]),
+        ({"last_stage": True, "out_channels": 24, "use_pool": True}, [2, 24, 1, 8]),
+        ({"mixer": [["Conv"], ["Conv", "Conv"]]}, [2, 32, 4, 16]),
+        ({"mixer": [["Global"], ["Global", "Global"]], "use_pool": True}, [2, 32, 1, 8]),
+        ({"kernel_size": [3, 7], "padding": [1, 3]}, [2, 64, 32]),
+    ],
+)
+def test_shapes_of_the_ends(changes: dict[str, Any], shape: list[int]) -> None:
+    network = svtrv2(**changes)
+    assert network(images()).shape == shape
+    assert network.out_channels in shape
+
+
+def test_all_global_blocks_keep_consecutive_numbers() -> None:
+    names = svtrv2(mixer=[["Global"], ["Global", "Global"]]).state_dict()
+    assert "stages.1.blocks.1.mixer.qkv.weight" in names
+
+
+def test_an_image_larger_than_the_positions_is_named() -> None:
+    network = svtrv2(use_pos_embed=True, max_sz=[32, 64])
+    assert network(images(width=32)).shape == [2, 32, 32]
+    with pytest.raises(ModelError, match="8x32 patches, max_sz allows 8x16"):
+        network(images(width=128))
+
+
+def test_keys_of_official_configs_pass_and_misspelt_ones_do_not() -> None:
+    official = {"name": "SVTRv2", **OPTIONS, "local_k": [[5, 5], [-1, -1]], "out_char_num": 25}
+    assert isinstance(build_backbone(official, "rec"), SVTRv2)
+    with pytest.raises(ConfigError, match="use_pol.*use_pool"):
+        build_backbone({**official, "use_pol": True}, "rec")
+
+
+@pytest.mark.parametrize("rate", ["drop_rate", "attn_drop_rate", "drop_path_rate"])
+def test_rates_act_in_train_mode_only(rate: str) -> None:
+    network = svtrv2(**{"drop_path_rate": 0.0, rate: 0.5})
+    for layer in network.sublayers():
+        if "BatchNorm" in type(layer).__name__:
+            layer.eval()
+    picture = images()
+    assert float((network(picture) - network(picture)).abs().max()) > 1e-4
+    network.eval()
+    assert float((network(picture) - network(picture)).abs().max()) == 0.0
+
+
+def test_initial_weights_follow_the_seed_and_the_declared_spread() -> None:
+    states = []
+    for _ in range(2):
+        paddle.seed(7)
+        states.append(svtrv2().state_dict())
+    assert all((states[0][name] == states[1][name]).all() for name in states[0])
+    linear = states[0]["stages.1.blocks.0.mlp.fc1.weight"].numpy()
+    assert linear.std() == pytest.approx(0.02, rel=0.1)
+    assert not states[0]["stages.1.blocks.0.mlp.fc1.bias"].numpy().any()
+    mixer = states[0]["stages.0.blocks.0.mixer.weight"].numpy()
+    assert mixer.std() == pytest.approx(np.sqrt(2 / (8 * 5 * 5)), rel=0.1)
+
+
+def test_runs_in_float64() -> None:
+    network = svtrv2(use_pool=True)
+    network.eval()
+    single = network(images())
+    network.to(dtype="float64")
+    double = network(images().astype("float64"))
+    assert double.dtype == paddle.float64
+    np.testing.assert_allclose(double.numpy(), single.numpy(), atol=1e-4)

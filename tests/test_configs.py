@@ -1,0 +1,50 @@
+"""Every shipped config builds, and those of a preset belong together."""
+
+import pytest
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.config import load, with_class_counts
+from ppocr_ext.losses import build_loss
+from ppocr_ext.metrics import build_metric
+from ppocr_ext.modeling import build_model
+from ppocr_ext.resources import config_root
+
+ROOT = config_root()
+NAMES = sorted(
+    str(path.relative_to(ROOT)) for path in ROOT.rglob("*.yml") if path.stem in ("teacher", "student", "distill")
+)
+PRESETS = sorted({name.rsplit("/", 1)[0] for name in NAMES})
+DIGITS = Charset(characters=tuple("0123456789"), use_space=False, path=None)
+
+
+def test_there_are_presets():
+    assert {"quickstart", "svtrv2", "captcha/32x128", "captcha/32x96", "captcha/62classes"} <= set(PRESETS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_config_builds(name):
+    config = with_class_counts(load([ROOT / name]), DIGITS)
+    model = build_model(config.at("Architecture").thaw())
+    loss = build_loss(config.at("Loss").thaw())
+    assert loss.reads()
+    assert build_metric(config.at("Metric").thaw()).main_indicator == "acc"
+    assert model.state_dict()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_distillation_is_of_the_presets_own_teacher_and_student(preset):
+    distill = load([ROOT / preset / "distill.yml"])
+    for name in ("Teacher", "Student"):
+        alone = load([ROOT / preset / f"{name.lower()}.yml"])
+        for part in ("Backbone", "Head"):
+            assert distill.at(f"Architecture.Models.{name}.{part}") == alone.at(f"Architecture.{part}")
+
+
+def parameters(preset, name):
+    config = with_class_counts(load([ROOT / preset / f"{name}.yml"]), DIGITS)
+    return sum(p.size for p in build_model(config.at("Architecture").thaw()).parameters())
+
+
+@pytest.mark.parametrize("preset", [p for p in PRESETS if p != "svtrv2"])
+def test_a_student_has_at_most_half_the_parameters_of_its_teacher(preset):
+    assert parameters(preset, "student") <= parameters(preset, "teacher") / 2

@@ -11,7 +11,9 @@ from ppocr_ext.resources import config_root
 
 ROOT = config_root()
 NAMES = sorted(
-    str(path.relative_to(ROOT)) for path in ROOT.rglob("*.yml") if path.stem in ("teacher", "student", "distill")
+    str(path.relative_to(ROOT))
+    for path in ROOT.rglob("*.yml")
+    if path.stem in ("teacher", "student", "distill")
 )
 PRESETS = sorted({name.rsplit("/", 1)[0] for name in NAMES})
 DIGITS = Charset(characters=tuple("0123456789"), use_space=False, path=None)

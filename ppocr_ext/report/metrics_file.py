@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ppocr_ext.errors import DataError
+from ppocr_ext.report.names import short_name
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -42,16 +43,17 @@ class Metrics:
         return _series(self.train, lambda line: line.get(key))
 
     def loss_series(self, part: str) -> Series:
-        """A part of the loss over the steps."""
-        return _series(self.train, lambda line: (line.get("losses") or {}).get(part))
+        """A part of the loss, by its short name, over the steps."""
+        return _series(self.train, lambda line: _part(line.get("losses") or {}, part))
 
     def eval_series(self, key: str) -> Series:
         """``key`` (``acc``, ``norm_edit_dis``) over the evaluations; empty if no line has it."""
         return _series(self.evals, lambda line: line.get(key))
 
     def loss_parts(self) -> list[str]:
-        """Names of the parts of the loss, in the order in which they appear."""
-        return list(dict.fromkeys(part for line in self.train for part in line.get("losses") or {}))
+        """Short names of the parts of the loss, in the order in which they appear."""
+        parts = (part for line in self.train for part in line.get("losses") or {})
+        return list(dict.fromkeys(short_name(part) for part in parts))
 
 
 def _series(lines: list[dict[str, Any]], value: Callable[[dict[str, Any]], Any]) -> Series:
@@ -103,3 +105,8 @@ def _parse(text: str) -> dict[str, Any] | None:
         isinstance(line, dict) and line.get("kind") in ("train", "eval") and isinstance(line.get("step"), int)
     )
     return line if known else None
+
+
+def _part(losses: Mapping[str, Any], part: str) -> Any:
+    """The loss whose short name is ``part``; None where there is none."""
+    return next((value for name, value in losses.items() if short_name(name) == part), None)

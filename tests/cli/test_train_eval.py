@@ -106,7 +106,9 @@ def test_ctrl_c_saves_and_the_run_goes_on(captchas, tmp_path):
 
 
 def test_a_fault_is_a_sentence_and_exit_2(captchas, tmp_path):
-    found = run("train", *options(captchas, tmp_path / "run"), "Global.character_dict_path=nowhere.txt", cwd=tmp_path)
+    found = run(
+        "train", *options(captchas, tmp_path / "run"), "Global.character_dict_path=nowhere.txt", cwd=tmp_path
+    )
     assert found.returncode == 2
     assert "nowhere.txt" in found.stderr
     assert "Traceback" not in found.stderr

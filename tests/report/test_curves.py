@@ -49,8 +49,8 @@ def test_series_have_steps_and_values(tmp_path):
         assert metrics.train_series("loss").values[0] == 4.0 and math.isnan(
             metrics.train_series("loss").values[1]
         )
-        assert metrics.loss_parts() == ["loss_ctc", "loss_nrtr"]
-        assert metrics.loss_series("loss_nrtr").values[0] == 1.0
+        assert metrics.loss_parts() == ["ctc", "nrtr"]
+        assert metrics.loss_series("nrtr").values[0] == 1.0
         assert (metrics.eval_series("acc").steps, metrics.eval_series("acc").values) == ([15], [0.5])
         assert not metrics.eval_series("never")
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ppocr_ext.report.names import short_name
 from ppocr_ext.training.events import StepDone
 
 
@@ -71,12 +72,6 @@ class Window:
 
 def _number(value: Any) -> float:
     return float(value.mean()) if hasattr(value, "mean") else float(value)
-
-
-def short_name(name: str) -> str:
-    """``loss_ctc_Student_0`` → ``ctc``, as a progress bar has room for."""
-    words = [w for w in name.split("_") if w not in ("loss", "Student") and not w.isdigit()]
-    return "_".join(words) or name
 
 
 def format_losses(losses: Mapping[str, float]) -> str:

@@ -49,13 +49,14 @@ def label_files_of(config: Config, mode: str) -> tuple[Path, ...]:
     return tuple(Path(f) for f in ((files,) if isinstance(files, str) else files))
 
 
-def _look_at_lines(config: Config, mode: str, charset: Charset) -> Preflight:
+def _look_at_lines(config: Config, mode: str, charset: Charset, frames: int | None) -> Preflight:
     dataset = config.at(f"{mode}.dataset")
     return check(
         label_files_of(config, mode),
         Path(dataset["data_dir"]),
         charset,
         int(config.at("Global.max_text_length", default=25)),
+        frames=frames,
         gtc=label_kind(dataset.get("transforms")),
         delimiter=dataset.get("delimiter", "\t"),
         ds_width=bool(dataset.get("ds_width", False)),
@@ -73,8 +74,9 @@ def build_loader(
     device: str,
     seed: int,
     scratch: Path,
+    frames: int | None = None,
 ) -> Loaded:
-    """The loader of ``Train`` or ``Eval``.
+    """The loader of ``Train`` or ``Eval``; ``frames`` is T of the CTC output, if known.
 
     Lines that cannot be used are left out, counted and named: where there are some (or a byte order
     mark, or carriage returns), the host reads copies of the label files from ``scratch``.
@@ -85,7 +87,7 @@ def build_loader(
     report = None
     files: tuple[Path, ...] = ()
     if config.at(f"{mode}.dataset.name") in _LABEL_FILE_DATASETS:
-        report = _look_at_lines(config, mode, charset)
+        report = _look_at_lines(config, mode, charset, frames)
         report.raise_if_nothing_usable()
         _LOG.info("%s data: %s", mode.lower(), report.summary())
         files = label_files_of(config, mode)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
-import importlib
 import logging
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,12 +29,21 @@ from ppocr_ext.training.checkpoints import (
 )
 from ppocr_ext.training.checkpoints import parameter_names as names_of_parameters
 from ppocr_ext.training.device import choose_device
+from ppocr_ext.training.frames import ctc_frames
 from ppocr_ext.training.loaders import Loaded, build_loader
 from ppocr_ext.training.model_setup import decoder_models, load_model_weights, narrow
+from ppocr_ext.training.prepare import (
+    clamp_eval_step,
+    complete,
+    data_parallel,
+    folder_of,
+    import_plugins,
+    read_old_charset,
+    scratch_folder,
+    seed_of,
+)
 
 _LOG = logging.getLogger("ppocr_ext")
-DEFAULT_SEED = 1024  # PaddleOCR's
-DEFAULT_FOLDER = "./output/run"
 
 
 @dataclass
@@ -80,19 +85,6 @@ class Run:
         """The sub-model called ``name``."""
         return getattr(getattr(self.model, "_layers", self.model), name)
 
-    @staticmethod
-    def folder_of(config: Config) -> Path:
-        """The run folder that ``config`` names."""
-        folder = config.at("Global.save_model_dir", default=None)
-        if folder is None:
-            return Path(DEFAULT_FOLDER)
-        if not isinstance(folder, str):
-            raise ConfigError(
-                f"Global.save_model_dir: {folder!r} is not the name of a folder. (YAML reads off, on, yes, no and "
-                f"numbers as values: put quotes around such a name.)"
-            )
-        return Path(folder)
-
     @classmethod
     def build(
         cls,
@@ -125,10 +117,10 @@ class _Builder:
         self.host = open_host(host_path)
         import_plugins(config)
         self.charset = resolve_charset(config, self.host.find_file)
-        self.old_charset = _old_charset(old_dictionary, config)
-        self.config = with_class_counts(_complete(config, self.charset), self.charset)
-        self.folder = Run.folder_of(self.config)
-        self.seed = int(self.config.at("Global.seed", default=DEFAULT_SEED) or DEFAULT_SEED)
+        self.old_charset = read_old_charset(old_dictionary, config)
+        self.config = with_class_counts(complete(config, self.charset), self.charset)
+        self.folder = folder_of(self.config)
+        self.seed = seed_of(self.config)
         self.host_config = self.config.thaw()
         self.host_config["Global"]["distributed"] = dist.get_world_size() > 1
         self.host_config.setdefault("profiler_options", None)
@@ -140,10 +132,12 @@ class _Builder:
         if self.host_config["Global"]["distributed"]:
             dist.init_parallel_env()
         self.host.set_seed(self.seed)
-        loaded = self._loaders(device)
+        model = build_model(self.config.at("Architecture").thaw())
+        if isinstance(model, DistillationModel):
+            model.eval_models = self._models_to_evaluate(model)
+        loaded = self._loaders(device, model)
         post_process = self.config.at("PostProcess").thaw()
         decoder = self.host.build_post_process(post_process, self.config.at("Global").thaw())
-        model = build_model(self.config.at("Architecture").thaw())
         run = Run(
             config=self.config,
             host_config=self.host_config,
@@ -161,8 +155,6 @@ class _Builder:
             preflight={mode: x.preflight for mode, x in loaded.items() if x.preflight is not None},
             label_files=tuple(path for x in loaded.values() for path in x.label_files),
         )
-        if isinstance(model, DistillationModel):
-            model.eval_models = self._models_to_evaluate(model)
         if self.role == "train":
             self._prepare_training(run)
         else:
@@ -179,9 +171,9 @@ class _Builder:
             )
         return names
 
-    def _loaders(self, device: str) -> dict[str, Loaded]:
+    def _loaders(self, device: str, model: Any) -> dict[str, Loaded]:
         modes = ["Train", "Eval"] if self.role == "train" else ["Eval"]
-        scratch = self.folder if self.role == "train" else _scratch_folder()
+        scratch = self.folder if self.role == "train" else scratch_folder()
         loaded = {}
         for mode in modes:
             if self.config.at(mode, default=None) is None:
@@ -190,7 +182,15 @@ class _Builder:
                 _LOG.warning("The config has no section Eval: no evaluation, and no best checkpoint.")
                 continue
             loaded[mode] = build_loader(
-                self.host, self.config, self.host_config, mode, self.charset, device, self.seed, scratch
+                self.host,
+                self.config,
+                self.host_config,
+                mode,
+                self.charset,
+                device,
+                self.seed,
+                scratch,
+                ctc_frames(model, self.config, mode),
             )
         return loaded
 
@@ -219,12 +219,13 @@ class _Builder:
         if checkpoint is not None:
             self._resume(run, checkpoint)
         if run.host_config["Global"]["distributed"]:
-            run.model = _data_parallel(run.model, config)
+            run.model = data_parallel(run.model, config)
         if getattr(run.train_loader.dataset, "need_reset", False):
             run.rebuild_train_loader = lambda epoch: self.host.build_dataloader(
                 run.host_config, "Train", run.device, self.host.logger, epoch
             )
-        _clamp_eval_step(run)
+        steps = int(config.at("Global.epoch_num")) * len(run.train_loader)
+        clamp_eval_step(run.host_config["Global"], steps)
 
     def _models_read(self, run: Run, reads: Any) -> tuple[str, ...]:
         trained = [n for n in getattr(run.model, "model_name_list", ()) if n not in run.frozen]
@@ -271,74 +272,3 @@ class _Builder:
             )
         if run.eval_loader is None:
             raise ConfigError("The config has no section Eval.")
-
-
-def _scratch_folder() -> Path:
-    """A folder for this process alone, removed when it ends."""
-    folder = tempfile.mkdtemp(prefix="ppocr_ext_")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
-
-
-def import_plugins(config: Config) -> None:
-    """Import ``Global.plugins``, modules that register their own components.
-
-    Raises:
-        ConfigError: a module cannot be found or fails.
-    """
-    for name in config.at("Global.plugins", default=()) or ():
-        try:
-            importlib.import_module(name)
-        except ImportError as fault:
-            raise ConfigError(
-                f"Global.plugins: {name!r} cannot be imported ({fault}). Give a module name that `python -c "
-                f"'import {name}'` accepts, from the folder you start in or with PYTHONPATH."
-            ) from fault
-
-
-def _old_charset(path: str | None, config: Config) -> Charset | None:
-    if path is None:
-        return None
-    space = bool(config.at("Global.use_space_char", default=False))
-    return Charset.from_file(path, space, lenient=True)  # its flaws are in the weights already
-
-
-def _complete(config: Config, charset: Charset) -> Config:
-    """Fill in what the host's loop insists on and PaddleOCR's train.py takes for granted."""
-    defaults = {
-        "Global.log_smooth_window": 20,
-        "Global.print_batch_step": 10,
-        "Global.save_epoch_step": 1_000_000,  # `latest` and `best_accuracy` alone
-        "Global.eval_batch_step": [0, 2000],
-        "Global.save_model_dir": DEFAULT_FOLDER,
-        "Global.epoch_num": 1,
-        "Global.use_space_char": False,  # the host's encoders and decoders have different defaults
-    }
-    missing = {path: value for path, value in defaults.items() if config.at(path, default=None) is None}
-    if charset.path is not None:
-        missing["Global.character_dict_path"] = str(charset.path)
-    return config.with_values(missing)
-
-
-def _data_parallel(model: Any, config: Config) -> Any:
-    import paddle
-
-    return paddle.DataParallel(
-        model, find_unused_parameters=bool(config.at("Global.find_unused_parameters", default=False))
-    )
-
-
-def _clamp_eval_step(run: Run) -> None:
-    """Bring ``eval_batch_step`` inside the run, so that a best checkpoint exists."""
-    value = run.host_config["Global"]["eval_batch_step"]
-    start, every = (value[0], value[1]) if isinstance(value, (list, tuple)) else (0, int(value))
-    total = int(run.config.at("Global.epoch_num")) * len(run.train_loader)
-    if start + every > total:
-        _LOG.warning(
-            "Global.eval_batch_step: the first evaluation would come at step %d, but the run has %d; it is set to %d.",
-            start + every,
-            total,
-            total,
-        )
-        start, every = 0, total
-    run.host_config["Global"]["eval_batch_step"] = [start, every]

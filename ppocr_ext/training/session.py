@@ -15,6 +15,7 @@ from ppocr_ext.training.adapter import HostLoop
 from ppocr_ext.training.events import Hook, Outcome
 from ppocr_ext.training.hooks import MetricsLog, ProgressBar, RunRecord, TeacherCheck
 from ppocr_ext.training.logs import OURS, log_file, quiet_host, set_up_console
+from ppocr_ext.training.prepare import folder_of
 from ppocr_ext.training.run import Run
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -41,7 +42,7 @@ def train(
     set_up_console()
     host = open_host(host_path)
     quiet_host(host.logger)
-    folder = Run.folder_of(config)
+    folder = folder_of(config)
     loggers = [logging.getLogger(OURS), host.logger]
     if dist.get_rank() != 0:
         loggers = []

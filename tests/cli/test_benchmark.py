@@ -1,0 +1,27 @@
+"""The benchmark as a command: ratios of one run, in a table."""
+
+import re
+
+import pytest
+
+from ppocr_ext.cli.main import main
+from ppocr_ext.errors import HostError
+from ppocr_ext.training.benchmark import StepCosts, measure_step
+
+
+def test_a_table_with_ratios_to_the_bare_sum(capsys):
+    assert main(["benchmark", "step", "--size", "tiny", "--batch", "2", "--rounds", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"tiny: batch 2, 32x128, 11 classes, \d+ threads", shown)
+    assert re.search(r"^\| bare sum \| \d+\.\d{3} \| \d+\.\d{3} \| 1\.00 \|$", shown, re.MULTILINE)
+    assert re.search(r"^\| ppocr_ext \| \d+\.\d{3} \| \d+\.\d{3} \| \d+\.\d\d \|$", shown, re.MULTILINE)
+
+
+def test_ratios_are_of_medians():
+    costs = StepCosts("", {"bare sum": [1.0, 2.0, 9.0], "ppocr_ext": [2.0, 3.0, 3.0]})
+    assert "| ppocr_ext | 3.000 | 2.000 | 1.50 |" in costs.to_markdown()
+
+
+def test_a_peer_that_is_no_checkout_is_named(tmp_path):
+    with pytest.raises(HostError, match="there is no ppocr/modeling"):
+        measure_step("tiny", 1, rounds=1, peer=str(tmp_path))

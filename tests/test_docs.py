@@ -1,0 +1,160 @@
+"""The guides say what is so: links, examples, commands, mirrors, and the list of components."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ppocr_ext.cli.main import COMMANDS, build_parser
+from ppocr_ext.config.node import Place
+from ppocr_ext.config.yaml_io import read_value
+from ppocr_ext.registry import BY_KIND
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("README*.md"), *DOCS.rglob("*.md")])
+ENGLISH = sorted(DOCS.glob("*.md"))
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} +(.+)$", re.MULTILINE)
+COMMAND = re.compile(r"(?:ppocr-ext|tools/(?P<script>\w+)\.py) +(?P<rest>.*)")
+ASSIGNMENT = re.compile(r"\+?[\w.]+=")
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def prose(page: Path) -> str:
+    """The page without its fenced blocks."""
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [body for kind, body in FENCE.findall(page.read_text(encoding="utf-8")) if kind == language]
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors of the headings, as GitHub makes them."""
+    headings = HEADING.findall(prose(page))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for target in LINK.findall(prose(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(target)
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_yaml_examples_are_read(page: Path) -> None:
+    for number, text in enumerate(blocks(page, "yaml"), start=1):
+        place = f"{name_of(page)}: yaml block {number}"
+        tree = read_value(text, Place(place, place))
+        assert tree.is_mapping, place
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """Words of every command line of ours in the page's shell blocks."""
+    for block in blocks(page, "bash"):
+        joined = block.replace("\\\n", " ")
+        for line in joined.splitlines():
+            for part in re.split(r"&&|\||;", line):
+                words = shlex.split(part, comments=True)
+                found = COMMAND.search(shlex.join(words)) if words else None
+                if found is None or words[0] in ("pip", "cd"):
+                    continue
+                name = [found["script"]] if found["script"] else []
+                yield [*name, *(word for word in shlex.split(found["rest"]) if word != "…")]
+
+
+class _Refusal(Exception):
+    """What argparse has to say against a command line."""
+
+
+def refuse(self: argparse.ArgumentParser, message: str) -> None:
+    raise _Refusal(f"{self.prog}: {message}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_are_ones_that_the_parsers_know(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(argparse.ArgumentParser, "error", refuse)
+    wrong = []
+    for words in commands(page):
+        name = words[0].replace("_", "-")
+        if name not in COMMANDS:
+            wrong.append(f"no command {name!r}: {shlex.join(words)}")
+            continue
+        parser = build_parser(name, importlib.import_module(COMMANDS[name].module))
+        try:
+            args = parser.parse_args(words[1:])
+        except _Refusal as reason:
+            wrong.append(f"{reason}: {shlex.join(words)}")
+            continue
+        wrong += [f"no assignment: {o}" for o in getattr(args, "opt", ()) if not ASSIGNMENT.match(o)]
+    assert wrong == []
+
+
+def test_commands_are_found_in_the_guides() -> None:
+    named = {words[0].replace("_", "-") for page in PAGES for words in commands(page)}
+    assert named >= {"train", "eval", "make-dataset", "quickstart", "doctor"}
+
+
+@pytest.mark.parametrize("page", ENGLISH, ids=name_of)
+def test_configs_that_commands_name_are_shipped(page: Path) -> None:
+    named = set(re.findall(r"\bconfigs/[\w/.-]+\.yml", page.read_text(encoding="utf-8")))
+    assert {name for name in named if not (ROOT / name).is_file()} == set()
+
+
+@pytest.mark.parametrize("page", ENGLISH, ids=name_of)
+def test_every_guide_has_its_chinese_mirror(page: Path) -> None:
+    mirror = DOCS / "zh" / page.name
+    if page.name == "results.md" and not mirror.exists():
+        pytest.skip("results.md has not been translated yet")
+    assert mirror.is_file(), f"docs/zh/{page.name} is missing"
+
+    def levels(text: str) -> list[int]:
+        return [len(match.group(0).split()[0]) for match in HEADING.finditer(text)]
+
+    assert levels(prose(mirror)) == levels(prose(page))
+
+
+def test_the_readme_has_its_chinese_mirror() -> None:
+    english, chinese = ROOT / "README.md", ROOT / "README.zh.md"
+    assert blocks(english, "bash")[0] == blocks(chinese, "bash")[0]
+    assert len(HEADING.findall(prose(english))) == len(HEADING.findall(prose(chinese)))
+
+
+@pytest.mark.parametrize("page", [DOCS / "reference.md", DOCS / "zh" / "reference.md"], ids=name_of)
+def test_the_reference_lists_every_component(page: Path) -> None:
+    for module in ("modeling", "losses", "optim", "metrics", "data.captcha_dataset"):
+        importlib.import_module(f"ppocr_ext.{module}")
+    text = page.read_text(encoding="utf-8")
+    ours = [
+        (kind, name)
+        for kind, registry in BY_KIND.items()
+        for name in registry.names()
+        if registry.get(name).__module__.startswith("ppocr_ext.")
+    ]
+    assert len(ours) > 30
+    assert [(kind, name) for kind, name in ours if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize("page", [DOCS / "reference.md", DOCS / "zh" / "reference.md"], ids=name_of)
+def test_the_reference_lists_every_command(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert [name for name in COMMANDS if f"`ppocr-ext {name}" not in text] == []

@@ -16,7 +16,7 @@ from ppocr_ext.errors import ConfigError, UnknownComponentError
 
 T = TypeVar("T")
 _LOG = logging.getLogger("ppocr_ext")
-NEAR_MATCH = 0.8  # difflib ratio from which an unknown key is taken for a misspelling
+NEAR_MATCH = 0.75  # difflib ratio from which an unknown key is taken for a misspelling
 
 
 class Registry:

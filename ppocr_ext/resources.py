@@ -34,3 +34,16 @@ def config_path(name: str) -> Path:
         f"ppocr-ext ships no configuration {name!r}. It ships: {', '.join(shipped) or 'none'}. "
         f"If a file is missing, install the package again: pip install --force-reinstall --no-deps ppocr-ext"
     )
+
+
+def find_config(path: str) -> Path:
+    """``path`` if it is there, else the shipped file of that name (``configs/svtrv2/distill.yml``).
+
+    An installed package has its configs in its own folder, not in the current one.
+    """
+    given = Path(path)
+    if not given.exists() and given.parts[:1] == ("configs",):
+        shipped = config_root().joinpath(*given.parts[1:])
+        if shipped.is_file():
+            return shipped
+    return given

@@ -8,6 +8,7 @@ from ppocr_ext.losses import build_loss
 from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import build_model
 from ppocr_ext.resources import config_root
+from ppocr_ext.training.checkpoints import count_parameters
 
 ROOT = config_root()
 NAMES = sorted(
@@ -44,7 +45,7 @@ def test_a_distillation_is_of_the_presets_own_teacher_and_student(preset):
 
 def parameters(preset, name):
     config = with_class_counts(load([ROOT / preset / f"{name}.yml"]), DIGITS)
-    return sum(p.size for p in build_model(config.at("Architecture").thaw()).parameters())
+    return count_parameters(build_model(config.at("Architecture").thaw()))
 
 
 @pytest.mark.parametrize("preset", [p for p in PRESETS if p != "svtrv2"])

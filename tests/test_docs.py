@@ -82,12 +82,12 @@ def commands(page: Path) -> Iterator[list[str]]:
                 yield [*name, *(word for word in shlex.split(found["rest"]) if word != "…")]
 
 
-class _Refusal(Exception):
+class RefusalError(Exception):
     """What argparse has to say against a command line."""
 
 
 def refuse(self: argparse.ArgumentParser, message: str) -> None:
-    raise _Refusal(f"{self.prog}: {message}")
+    raise RefusalError(f"{self.prog}: {message}")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -102,7 +102,7 @@ def test_commands_are_ones_that_the_parsers_know(page: Path, monkeypatch: pytest
         parser = build_parser(name, importlib.import_module(COMMANDS[name].module))
         try:
             args = parser.parse_args(words[1:])
-        except _Refusal as reason:
+        except RefusalError as reason:
             wrong.append(f"{reason}: {shlex.join(words)}")
             continue
         wrong += [f"no assignment: {o}" for o in getattr(args, "opt", ()) if not ASSIGNMENT.match(o)]

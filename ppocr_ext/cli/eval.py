@@ -38,15 +38,20 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     from ppocr_ext.config import load
     from ppocr_ext.host import open_host
-    from ppocr_ext.training.evaluate import evaluate, write_predictions
+    from ppocr_ext.resources import find_config
+    from ppocr_ext.training.evaluate import check_writable, evaluate, for_model, write_predictions
     from ppocr_ext.training.logs import quiet_host, set_up_console
     from ppocr_ext.training.run import Run
 
     set_up_console()
     quiet_host(open_host(args.host).logger)
-    config = load(args.config, args.opt)
+    config = load([find_config(path) for path in args.config], args.opt)
+    if args.model is not None:
+        config = for_model(config, args.model)
+    if args.save_predictions:
+        check_writable(Path(args.save_predictions))
     built = Run.build(config, "eval", host_path=args.host, old_dictionary=args.old_dict)
-    result = evaluate(built, args.model, args.head)
+    result = evaluate(built, args.head)
     for name, value in result.metrics.items():
         print(f"{name}: {value:.4f}" if name != "fps" else f"{name}: {value:.1f}")
     print(f"judged: {result.judged}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
 import importlib
 import os
 import signal
@@ -80,6 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGPIPE
     except ModuleNotFoundError as error:
         return _report(_missing(error), CANNOT, debug)
+    except OSError as error:
+        return _report(_refused_by_system(error), CANNOT, debug)
     except Exception as error:
         said = f"internal error: {type(error).__name__}: {error}"
         return _report(said if debug else f"{said} (run again with --debug to see where)", CANNOT, debug)
@@ -129,6 +132,19 @@ def _overview() -> str:
         f"commands:\n{commands}\n\n{_EXAMPLES}\n"
         f"options: --help, --version; every command takes --debug."
     )
+
+
+def _refused_by_system(error: OSError) -> str:
+    """What the system would not do: no space, no permission, a file where a folder should be."""
+    where = f"{error.filename}: " if error.filename else ""
+    remedy = {
+        errno.ENOSPC: "Free some space, or write elsewhere.",
+        errno.EACCES: "Choose a folder that you may write to.",
+        errno.EROFS: "Choose a folder that can be written to.",
+        errno.EEXIST: "Choose another name, or move that file away.",
+        errno.ENOTDIR: "Choose another name, or move that file away.",
+    }.get(error.errno or 0, "")
+    return f"{where}{error.strerror or error}. {remedy}".strip()
 
 
 def _missing(error: ModuleNotFoundError) -> str:

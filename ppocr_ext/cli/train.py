@@ -41,15 +41,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     from ppocr_ext.config import load
+    from ppocr_ext.resources import find_config
+    from ppocr_ext.training.prepare import folder_of
     from ppocr_ext.training.session import train
 
-    config = load(args.config, args.opt)
+    config = load([find_config(path) for path in args.config], args.opt)
     if args.profiler_options is not None:
         config = config.with_values({"profiler_options": args.profiler_options})
     outcome = train(config, host_path=args.host, old_dictionary=args.old_dict)
     if outcome.signal is not None:
-        _LOG.info("go on with: -o Global.checkpoints=%s/latest", config.at("Global.save_model_dir"))
+        _LOG.info("go on with: -o Global.checkpoints=%s", folder_of(config) / "latest")
         return 128 + outcome.signal
     if outcome.best:
         _LOG.info("best: %s", json.dumps({k: round(v, 4) for k, v in outcome.best.items()}))
+    folder = folder_of(config)
+    _LOG.info(
+        "judge it: ppocr-ext eval -c %s -o Global.checkpoints=%s", folder / "config.yml", folder / "latest"
+    )
     return 0

@@ -80,8 +80,14 @@ def check(
                     _note(result, findings, line, fault)
                 bar.update(sum(len(line.content) + 1 for line in chunk))
             if findings.total == 0:
-                raise DataError(f"{path}: the label file is empty. Each line is `path{delimiter!r}label`.")
+                raise DataError(
+                    f"{path}: the label file is empty. A line is a path, {_named(delimiter)}, a label."
+                )
     return result
+
+
+def _named(delimiter: str) -> str:
+    return "a tab" if delimiter == "\t" else repr(delimiter)
 
 
 def _note(result: Preflight, findings: FileFindings, line: LabelLine, fault: Fault | None) -> None:

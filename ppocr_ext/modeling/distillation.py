@@ -32,6 +32,7 @@ class DistillationModel(nn.Layer):
         model_name_list: their names; ``model_list``: themselves in that order, both as PaddleOCR's.
         frozen: names of the frozen ones.
         pretrained: path of the weights that each is to start from. They are not loaded here.
+        unread: names of those that need not run in train mode, since nothing reads them.
 
     Raises:
         ConfigError: ``Models`` is missing or empty.
@@ -55,6 +56,7 @@ class DistillationModel(nn.Layer):
         self.frozen: frozenset[str] = frozenset(frozen)
         self.model_name_list = list(self.models)
         self.model_list = list(self.models.values())
+        self.unread: frozenset[str] = frozenset()
         self._eval_models: tuple[str, ...] | None = None
 
     @property
@@ -102,7 +104,10 @@ class DistillationModel(nn.Layer):
             x: images [B, C, H, W].
             data: labels, as for :class:`BaseModel`.
         """
-        names = self.models if self.training or self._eval_models is None else self._eval_models
+        if self.training:
+            names: Iterable[str] = [name for name in self.models if name not in self.unread]
+        else:
+            names = self.models if self._eval_models is None else self._eval_models
         return {name: self._run(name, x, data) for name in names}
 
     def _run(self, name: str, x: Tensor, data: Sequence[Tensor] | None) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import paddle
 import paddle.distributed as dist
 
 from ppocr_ext.training.checkpoints import Progress, parameter_names, trained_state, write_checkpoint
@@ -58,7 +59,8 @@ class HostLoop:
         self.best: dict[str, float] = dict(start.best or {})
         self._indicator = run.metric.main_indicator
         self._stop: StopRun | None = None
-        self._evaluated: Mapping[str, float] = {}
+        self._refused_export = False
+        self._said_zero = False
 
     def request_stop(self, reason: str, signal: int | None = None) -> None:
         """Leave the loop at the next step boundary, after saving ``latest``."""
@@ -120,7 +122,7 @@ class HostLoop:
             amp.black_list,
             amp.white_list,
             amp.dtype,
-            replacements={"save_model": self._host_saves},
+            replacements={"save_model": self._host_saves, "export": self._host_exports},
         )
 
     def _step_done(self, lr: float) -> None:
@@ -129,6 +131,14 @@ class HostLoop:
         self._tell("on_step", StepDone(self.position, self._loss.losses, lr, self._loss.images))
 
     def _boundary(self) -> None:
+        """Stop here if asked to: on all ranks at the same step, or the others would wait for ever."""
+        # what this step draws (dropout, stochastic depth) depends on nothing before it: a resumed run repeats
+        paddle.seed((self.run.seed + dist.get_rank()) * 1_000_003 + self.position.global_step)
+        if dist.get_world_size() > 1:
+            asked = paddle.to_tensor([0 if self._stop is None else 1])
+            dist.all_reduce(asked, op=dist.ReduceOp.MAX)
+            if int(asked.item()) and self._stop is None:
+                self.request_stop("another process was asked to stop")
         if self._stop is not None:
             raise self._stop
 
@@ -147,11 +157,18 @@ class HostLoop:
     def _host_saves(self, *args: Any, **kwargs: Any) -> None:
         """Stands in for the host's ``save_model``: same names, written our way."""
         prefix = kwargs.get("prefix", "latest")
-        if prefix == "best_accuracy" and not self.best.get(self._indicator):
+        if prefix == "best_accuracy" and not self.best.get(self._indicator) and not self._said_zero:
+            self._said_zero = True
             _LOG.warning(
                 "the best %s so far is 0: see the predictions with `ppocr-ext eval`", self._indicator
             )
         self.save(prefix)
+
+    def _host_exports(self, *args: Any, **kwargs: Any) -> None:
+        """Stands in for the host's ``export`` (``Global.uniform_output_enabled``), which cannot export our models."""
+        if not self._refused_export:
+            _LOG.warning("Global.uniform_output_enabled: no inference model is exported during training.")
+        self._refused_export = True
 
     def save(self, name: str) -> Path:
         """Write the checkpoint ``name`` into the run folder (rank 0 only)."""
@@ -168,7 +185,9 @@ class HostLoop:
             run.optimizer,
             Progress(epoch, step, self.position.global_step, dict(self.best)),
             extra={
-                "parameter_names": parameter_names(run.model.named_parameters()),
+                "parameter_names": parameter_names(run.network.named_parameters()),
+                "frozen": run.frozen_digests,
+                "optimizer": str(run.config.at("Optimizer.name")),
                 "scaler": run.amp.state(),
                 "charset_digest": run.charset.digest,
             },

@@ -47,6 +47,22 @@ def _carry(
     return np.ascontiguousarray(np.moveaxis(result, 0, axis))
 
 
+def _class_parameter(name: str) -> tuple[str, int] | None:
+    """Kind of class index and axis that runs over the classes; None for any other parameter."""
+    return next(((kind, axis) for pattern, kind, axis in _CLASS_PARAMETERS if pattern.search(name)), None)
+
+
+def _with_the_files_space(fit: Fit, state: Mapping[str, Any], old: Charset) -> Charset:
+    """``old``, or it with or without the space, whichever has as many classes as the file."""
+    without = tuple(c for c in old.characters if c != " ") if old.use_space else (*old.characters, " ")
+    other = replace(old, characters=without, use_space=not old.use_space)
+    for name, value in fit.values.items():
+        found = _class_parameter(name) if name in state else None
+        if found is not None and value.shape[found[1]] == len(_symbols(other, found[0])):
+            return other
+    return old
+
+
 def carry_over(fit: Fit, state: Mapping[str, Any], old: Charset, new: Charset) -> Fit:
     """``fit`` with the class rows of the old dictionary brought into the new order.
 
@@ -55,12 +71,13 @@ def carry_over(fit: Fit, state: Mapping[str, Any], old: Charset, new: Charset) -
     Raises:
         WeightsError: the file's class count is not that of the old dictionary.
     """
+    old = _with_the_files_space(fit, state, old)
     matched, wrong = dict(fit.matched), dict(fit.wrong_shape)
     carried = 0
     for name, value in fit.values.items():
         if name not in state:
             continue
-        found = next(((kind, axis) for p, kind, axis in _CLASS_PARAMETERS if p.search(name)), None)
+        found = _class_parameter(name)
         if found is None:
             continue
         kind, axis = found
@@ -68,7 +85,7 @@ def carry_over(fit: Fit, state: Mapping[str, Any], old: Charset, new: Charset) -
         if value.shape[axis] != count:
             raise WeightsError(
                 f"{fit.source}: {name} has {value.shape[axis]} classes, but the old dictionary {old.path} makes "
-                f"{count}. Give the dictionary that these weights were trained with (and the same use_space_char)."
+                f"{count}. Give the dictionary that these weights were trained with."
             )
         matched[name] = _carry(value, state[name].numpy(), axis, kind, old, new)
         wrong.pop(name, None)

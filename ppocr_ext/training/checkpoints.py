@@ -7,17 +7,23 @@ first finishes what a journal left open. Killed at any moment, the last checkpoi
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import logging
 import pickle
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ppocr_ext.data.atomic import write_text
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.training.serialize import (
+    NAME_TABLE,
     read_plain_pickle,
     tensors_to_bytes,
     write_temporary,
@@ -106,7 +112,7 @@ def finish_journal(prefix: Path) -> None:
         return
     for temporary, final in json.loads(journal.read_text(encoding="utf-8")).items():
         written = journal.parent / temporary
-        if written.exists():
+        with contextlib.suppress(FileNotFoundError):  # another process has just done it
             written.replace(journal.parent / final)
     journal.unlink(missing_ok=True)
 
@@ -135,28 +141,79 @@ def read_progress(prefix: Path) -> tuple[Progress, dict[str, Any]]:
     return progress, states
 
 
+def charset_digest(prefix: Path) -> str | None:
+    """Digest of the dictionary that the checkpoint ``prefix`` was trained with; None where it does not say."""
+    file = Path(f"{prefix}.states")
+    states = read_plain_pickle(file) if file.is_file() else {}
+    return states.get("charset_digest") if isinstance(states, dict) else None
+
+
+def count_parameters(layer: Any, trained_only: bool = False) -> int:
+    """Numbers that ``layer`` learns; BatchNorm's running statistics, which Paddle counts too, left out."""
+    return sum(
+        int(np.prod(p.shape))
+        for name, p in layer.named_parameters()
+        if not name.endswith(("._mean", "._variance")) and not (trained_only and p.stop_gradient)
+    )
+
+
+def state_digest(layer: Any) -> str:
+    """SHA-256 over names and bytes of all parameters and buffers of ``layer``."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(layer.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
 def restore_optimizer(
-    optimizer: Any, prefix: Path, names: Mapping[str, str], saved: Mapping[str, str]
+    optimizer: Any, prefix: Path, names: Mapping[str, str], saved: Mapping[str, str] | None
 ) -> bool:
     """Load ``prefix.pdopt`` into ``optimizer``; False where there is none.
 
     Paddle keys optimizer state by the parameter's generated name (``linear_3.w_0``), which
-    depends on what else the process had built. ``saved`` and ``names`` give, by the name in the
-    model, the generated one at the time of saving and now; the keys are translated.
+    depends on what else the process had built. ``names`` and ``saved`` give, by the name in the
+    model, the generated one now and at the time of saving; the keys are translated. A checkpoint
+    of PaddleOCR's own does not have ``saved``: Paddle keeps the same table in its ``.pdparams``.
+
+    Raises:
+        WeightsError: the state is of another optimizer or of other parameters.
     """
     file = Path(f"{prefix}.pdopt")
     if not file.is_file():
         _LOG.warning("%s is not there: the optimizer starts afresh.", file)
         return False
+    before = saved or _names_in_parameters(prefix) or names
     state = read_plain_pickle(file)
-    state.pop("StructuredToParameterName@@", None)
-    translated = _translate(state, {saved[n]: names[n] for n in saved if n in names})
+    state.pop(NAME_TABLE, None)
+    translated = _translate(state, {before[n]: names[n] for n in before if n in names})
+    try:
+        with warnings.catch_warnings():
+            # LinearWarmup keeps an entry for the schedule inside it, of which Paddle then complains
+            warnings.filterwarnings("ignore", message=".*unused values in state_dict.*")
+            optimizer.set_state_dict(_to_tensors(translated))
+    except (AssertionError, KeyError, ValueError) as fault:
+        raise WeightsError(
+            f"{file} does not fit {type(optimizer).__name__} and its parameters ({fault}). A run goes on with the "
+            f"optimizer it began with; to start afresh from its weights, give them as Global.pretrained_model."
+        ) from fault
+    return True
+
+
+def _names_in_parameters(prefix: Path) -> dict[str, str]:
+    """Paddle's table of generated names in ``prefix.pdparams``; empty where there is none."""
+    content = read_plain_pickle(Path(f"{prefix}.pdparams"))
+    return dict(content.get(NAME_TABLE, {})) if isinstance(content, dict) else {}
+
+
+def _to_tensors(value: Any) -> Any:
     import paddle
 
-    optimizer.set_state_dict(
-        {k: paddle.to_tensor(v) if hasattr(v, "dtype") else v for k, v in translated.items()}
-    )
-    return True
+    if isinstance(value, np.ndarray):
+        return paddle.to_tensor(value)
+    if isinstance(value, dict) and "last_epoch" not in value:  # the schedule's state stays plain
+        return {key: _to_tensors(item) for key, item in value.items()}
+    return value
 
 
 def _translate(state: Mapping[str, Any], new_names: Mapping[str, str]) -> dict[str, Any]:

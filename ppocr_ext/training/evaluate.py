@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import logging
+import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ppocr_ext.config import Config
 from ppocr_ext.data.atomic import write_text
-from ppocr_ext.data.labels import read_label_file
-from ppocr_ext.errors import ConfigError
+from ppocr_ext.data.labels import parse_line
+from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.training.run import Run
 
@@ -82,97 +87,107 @@ class _GtcDecoder:
         output = predictions[self._model_name] if self._model_name is not None else predictions
         if isinstance(output, dict):
             output = output["head_out"]
-        decoded = (self._nrtr(output), self._ctc.decode(label))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Mean of empty slice")  # a line without a character
+            warnings.filterwarnings("ignore", message="invalid value encountered")
+            texts = self._nrtr(output)
+        decoded = (texts, self._ctc.decode(label))
         return {self._model_name: decoded} if self._model_name is not None else decoded
 
 
-def evaluate(run: Run, model_name: str | None = None, head: str = "ctc") -> Evaluation:
+def for_model(config: Config, name: str) -> Config:
+    """``config`` with the sub-model ``name`` decoded and judged, and no other.
+
+    Raises:
+        ConfigError: there is no such sub-model.
+    """
+    models = config.at("Architecture.Models", default=None)
+    if models is None:
+        raise ConfigError(f"--model {name}: this config has one model, without names. Leave --model out.")
+    if name not in models:
+        raise ConfigError(f"--model {name}: Architecture.Models has {', '.join(models)}.")
+    return config.with_values({"PostProcess.model_name": [name], "Metric.key": name})
+
+
+def evaluate(run: Run, head: str = "ctc") -> Evaluation:
     """Evaluate ``run`` (built with role ``"eval"``) through the host's own loop.
 
+    Of several sub-models that are decoded, predictions are those of the metric's ``key``.
+
     Args:
-        model_name: the sub-model to judge; by default the metric's ``key``.
+        run: built with role ``"eval"``; :func:`for_model` chooses the sub-model.
         head: ``"ctc"``, or ``"gtc"`` for the NRTR branch (greedy decoding).
 
     Raises:
-        ConfigError: there is no such sub-model or head.
+        ConfigError: there is no such head.
     """
-    name = _choose_model(run, model_name)
-    network = run.model if name is None else run.sub_model(name)
-    decoder, metric = run.decoder, run.metric
-    if name is not None:
-        run.model.eval_models = (name,)
-        decoder = _only(run, name)
-        metric.key = name
-    if head == "gtc":
-        decoder = _decode_gtc(run, network, name)
-    recorder = _Recorder(metric, name)
-    metrics = run.host.evaluate(
-        run.model, run.eval_loader, decoder, recorder, _model_type(run), extra_input=_extra_input(run)
-    )
+    name = run.metric.key if isinstance(run.model, DistillationModel) else None
+    recorder = _Recorder(run.metric, name)
+    model_type = run.config.at("Architecture.model_type", default=None)
+    with _reading(run, head, name) as decoder:
+        metrics = run.host.evaluate(run.model, run.eval_loader, decoder, recorder, model_type)
     predictions = [
         Prediction(image, label, text, confidence)
-        for image, (label, confidence, text) in zip(
-            _images(run, len(recorder.seen)), recorder.seen, strict=True
-        )
+        for image, (label, confidence, text) in zip(_images(run), recorder.seen, strict=False)
     ]
     report = run.preflight.get("Eval")
     left_out = report.rejected_count if report is not None else 0
-    return Evaluation(metrics, predictions, len(predictions), left_out)
+    return Evaluation(metrics, predictions, len(recorder.seen), left_out)
 
 
-def _choose_model(run: Run, asked: str | None) -> str | None:
-    if not isinstance(run.model, DistillationModel):
-        if asked is not None:
-            raise ConfigError(
-                f"--model {asked}: this config has one model, without names. Leave --model out."
-            )
-        return None
-    names = run.model.model_name_list
-    name = asked or run.config.at("Metric.key", default=None) or names[-1]
-    if name not in names:
-        raise ConfigError(f"--model {name}: Architecture.Models has {', '.join(names)}.")
-    return str(name)
-
-
-def _only(run: Run, name: str) -> Any:
-    options = {**run.config.at("PostProcess").thaw(), "model_name": [name]}
-    return run.host.build_post_process(options, run.config.at("Global").thaw())
-
-
-def _decode_gtc(run: Run, network: Any, name: str | None) -> _GtcDecoder:
-    if not hasattr(getattr(network, "head", None), "gtc_head") or isinstance(network.head.gtc_head, str):
+@contextmanager
+def _reading(run: Run, head: str, name: str | None) -> Iterator[Any]:
+    """The decoder of ``head``; the model gives what it reads for as long as the context lasts."""
+    if head == "ctc":
+        yield run.decoder
+        return
+    network = run.model if name is None else run.sub_model(name)
+    if isinstance(getattr(getattr(network, "head", None), "gtc_head", "sar"), str):
         raise ConfigError(f"--head gtc: {name or 'the model'} has no NRTR branch (NRTRHead in head_list).")
-    network.eval_request = replace(
-        network.eval_request, branches=frozenset({"gtc"}), decode=True, as_dict=False
-    )
+    request, models = network.eval_request, getattr(run.model, "eval_models", None)
+    network.eval_request = replace(request, branches=frozenset({"gtc"}), decode=True, as_dict=False)
+    if name is not None:
+        run.model.eval_models = (name,)
     options = run.config.at("Global").thaw()
-    return _GtcDecoder(
-        run.host.build_post_process({"name": "NRTRLabelDecode"}, options),
-        run.host.build_post_process({"name": "CTCLabelDecode"}, options),
-        name,
-    )
+    try:
+        yield _GtcDecoder(
+            run.host.build_post_process({"name": "NRTRLabelDecode"}, options),
+            run.host.build_post_process({"name": "CTCLabelDecode"}, options),
+            name,
+        )
+    finally:
+        network.eval_request = request
+        if name is not None:
+            run.model.eval_models = models
 
 
-def _model_type(run: Run) -> str | None:
-    return run.config.at("Architecture.model_type", default=None)
-
-
-def _extra_input(run: Run) -> bool:
-    """Labels are never fed in evaluation: our heads do not read them, and reading them would be cheating."""
-    return False
-
-
-def _images(run: Run, count: int) -> Iterator[str]:
-    """Image paths in the order of the data; empty ones where the dataset has no label file."""
-    files: Sequence[Path] = [
-        Path(p) for p in run.host_config["Eval"]["dataset"].get("label_file_list", ()) or ()
-    ]
-    if not files:
-        yield from ("" for _ in range(count))
+def _images(run: Run) -> Iterator[str]:
+    """Image paths in the order of the data; empty ones where the dataset has no label lines."""
+    dataset = run.eval_loader.dataset
+    lines = getattr(dataset, "data_lines", None)
+    if lines is None:
+        yield from itertools.repeat("")
         return
     delimiter = run.config.at("Eval.dataset.delimiter", default="\t")
-    for file in files:
-        yield from (line.images[0] for line in read_label_file(file, delimiter))
+    for index in dataset.data_idx_order_list:
+        line = parse_line(index + 1, lines[index], delimiter)
+        yield line.images[0]
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a path that cannot be written, before the evaluation and not after it.
+
+    Raises:
+        DataError: it is a folder, or its folder cannot be written to.
+    """
+    if path.is_dir():
+        raise DataError(f"{path} is a folder. Give the name of a file, such as {path / 'predictions.tsv'}.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent):
+            pass
+    except OSError as fault:
+        raise DataError(f"{path} cannot be written: {fault.strerror}.") from fault
 
 
 def write_predictions(path: Path, predictions: Sequence[Prediction]) -> None:

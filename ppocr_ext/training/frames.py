@@ -22,7 +22,12 @@ def image_shapes(config: Config, mode: str) -> list[tuple[int, int, int]]:
     if scales:
         if config.at(f"{mode}.dataset.ds_width", default=False):
             return []
-        return [(3, int(s[1]), int(s[0])) for s in scales if not isinstance(s, int)]
+        across, down = config.at(f"{mode}.sampler.divided_factor", default=(8, 16))
+        return [
+            (3, int(s[1]) // down * down, int(s[0]) // across * across)
+            for s in scales
+            if not isinstance(s, int)
+        ]
     for entry in config.at(f"{mode}.dataset.transforms", default=None) or ():
         name, options = next(iter(entry.items())) if isinstance(entry, Mapping) else (entry, None)
         shape = (options or {}).get("image_shape")

@@ -58,6 +58,8 @@ def _look_at_lines(config: Config, mode: str, charset: Charset, frames: int | No
         int(config.at("Global.max_text_length", default=25)),
         frames=frames,
         gtc=label_kind(dataset.get("transforms")),
+        unknown_char=config.at("Global.unknown_char", default="drop_line"),
+        allow_outside_data_dir=bool(config.at("Global.allow_outside_data_dir", default=False)),
         delimiter=dataset.get("delimiter", "\t"),
         ds_width=bool(dataset.get("ds_width", False)),
         # a bad image in evaluation would be replaced by its neighbour without a word

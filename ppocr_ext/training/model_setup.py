@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.modeling import DistillationModel
+from ppocr_ext.training.checkpoints import finish_journal, prefix_of
 from ppocr_ext.training.serialize import read_state
 from ppocr_ext.training.weights import fit_state, load_weights, parameter_file
 
@@ -50,6 +51,7 @@ def narrow(model: Any, reads: Reads | None, config: Config) -> None:
     if isinstance(model, DistillationModel):
         _refuse_unknown(branches, model.model_name_list)
         model.require({str(name): wanted for name, wanted in branches.items()})
+        model.unread = frozenset(name for name in model.frozen if name not in branches)
         for name in model.model_name_list:
             _freeze_unread(getattr(model, name), branches.get(name, set()))
     else:
@@ -96,7 +98,7 @@ def load_model_weights(
     checkpoint: Path | None,
     needed: tuple[str, ...] | None,
     old_charset: Charset | None = None,
-) -> bool:
+) -> set[str | None]:
     """Fill ``model`` from the checkpoint or ``Global.pretrained_model``, and sub-models from their own files.
 
     Args:
@@ -105,48 +107,63 @@ def load_model_weights(
         old_charset: the dictionary that the weights were trained with, if another.
 
     Returns:
-        Whether any file was loaded.
+        Names of the sub-models that got weights; ``{None}`` for a model without sub-models.
 
     Raises:
         WeightsError: see :func:`ppocr_ext.training.weights.load_weights`.
     """
-    path = checkpoint or config.at("Global.pretrained_model", default=None)
     options: dict[str, Any] = {
         "partial": bool(config.at("Global.pretrained_partial", default=False)),
         "charset": charset,
-        "old_charset": None if checkpoint is not None else old_charset,
+        "old_charset": old_charset,
     }
     if not isinstance(model, DistillationModel):
-        if path is None:
-            return False
+        path = checkpoint or config.at("Global.pretrained_model", default=None)
+        if not path:
+            return set()
         load_weights(model, path, prefer="Student.", **options)
-        return True
-    covered = _covered_models(model, path) if path else set()
-    if path:
-        others = tuple(f"{name}." for name in model.model_name_list if name not in covered)
-        load_weights(model, path, optional=others, **options)
+        return {None}
+    homes = sorted(model.model_name_list, key=lambda name: name in model.frozen)  # trained ones first
+    covered: set[str | None] = set()
+    # a checkpoint holds what was trained; a teacher that came with the first weights comes from there again
+    for path in dict.fromkeys((checkpoint, config.at("Global.pretrained_model", default=None))):
+        if not path or (path != checkpoint and checkpoint is not None and not _lacks(covered, model, needed)):
+            continue
+        found = _covered_models(model, path, homes) - covered
+        others = tuple(f"{name}." for name in model.model_name_list if name not in found)
+        if found:
+            load_weights(model, path, optional=others, homes=homes, **options)
+        elif path == checkpoint or checkpoint is None:
+            load_weights(model, path, homes=homes, **options)  # says what does not fit
+        covered |= found
     for name in model.model_name_list:
-        if name not in covered:
-            _load_sub_model(model, name, needed, {**options, "old_charset": old_charset})
-            covered |= {name} if model.pretrained.get(name) else set()
-    return bool(covered)
+        if name not in covered and _load_sub_model(model, name, needed, options):
+            covered.add(name)
+    return covered
 
 
-def _covered_models(model: DistillationModel, path: str | Path) -> set[str]:
+def _lacks(covered: set[str | None], model: DistillationModel, needed: tuple[str, ...] | None) -> bool:
+    """Whether a sub-model that must have weights has neither got them nor a file of its own."""
+    names = model.model_name_list if needed is None else needed
+    return any(name not in covered and not model.pretrained.get(name) for name in names)
+
+
+def _covered_models(model: DistillationModel, path: str | Path, homes: Sequence[str]) -> set[str | None]:
     """Sub-models of which the file at ``path`` has entries."""
     file = parameter_file(path)
+    finish_journal(prefix_of(file))
     shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
-    fit = fit_state(file, read_state(file), shapes)
+    fit = fit_state(file, read_state(file), shapes, homes=homes)
     present = {*fit.matched, *fit.wrong_shape}
     return {name for name in model.model_name_list if any(n.startswith(f"{name}.") for n in present)}
 
 
 def _load_sub_model(
     model: DistillationModel, name: str, needed: tuple[str, ...] | None, options: dict[str, Any]
-) -> None:
+) -> bool:
     path = model.pretrained.get(name)
     if needed is not None and name not in needed:
-        return
+        return False
     if path:
         try:
             load_weights(getattr(model, name), path, prefer=f"{name}.", **options)
@@ -159,3 +176,32 @@ def _load_sub_model(
             name,
             name,
         )
+    return bool(path)
+
+
+def require_weight_files(config: Config) -> None:
+    """Refuse a path of weights where nothing is, before label files are looked at.
+
+    Sub-models' own files are needed only where no file for the whole model is given.
+
+    Raises:
+        WeightsError: a file is missing.
+    """
+    whole = config.at("Global.checkpoints", default=None) or config.at(
+        "Global.pretrained_model", default=None
+    )
+    if whole:
+        paths = {"Global.checkpoints or Global.pretrained_model": whole}
+    else:
+        models = config.at("Architecture.Models", default=None) or {}
+        paths = {
+            f"Architecture.Models.{name}.pretrained": options.get("pretrained")
+            for name, options in models.items()
+            if options.get("pretrained")
+        }
+    for key, path in paths.items():
+        file = parameter_file(path)
+        if not file.is_file():
+            raise WeightsError(
+                f"{key}: there is no file {file}. Give the path of weights, with or without .pdparams."
+            )

@@ -6,6 +6,7 @@ import atexit
 import importlib
 import logging
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,16 @@ from ppocr_ext.errors import ConfigError
 _LOG = logging.getLogger("ppocr_ext")
 DEFAULT_SEED = 1024  # PaddleOCR's
 DEFAULT_FOLDER = "./output/run"
+_WHOLE_NUMBERS = {  # key → least value
+    "Global.epoch_num": 1,
+    "Global.print_batch_step": 1,
+    "Global.save_epoch_step": 1,
+    "Global.log_smooth_window": 1,
+    "Global.seed": 0,
+    "Global.max_text_length": 1,
+    "Train.loader.batch_size_per_card": 1,
+    "Eval.loader.batch_size_per_card": 1,
+}
 
 
 def seed_of(config: Config) -> int:
@@ -57,13 +68,16 @@ def import_plugins(config: Config) -> None:
     Raises:
         ConfigError: a module cannot be found or fails.
     """
-    for name in config.at("Global.plugins", default=()) or ():
+    names = config.at("Global.plugins", default=()) or ()
+    if names and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # as with `python -c`; a console script does not have it
+    for name in names:
         try:
             importlib.import_module(name)
-        except ImportError as fault:
+        except Exception as fault:  # whatever a user's module raises
             raise ConfigError(
-                f"Global.plugins: {name!r} cannot be imported ({fault}). Give a module name that `python -c "
-                f"'import {name}'` accepts, from the folder you start in or with PYTHONPATH."
+                f"Global.plugins: {name!r} cannot be imported ({type(fault).__name__}: {fault}). Give a module name "
+                f"that `python -c 'import {name}'` accepts in the folder you start in, or set PYTHONPATH."
             ) from fault
 
 
@@ -86,6 +100,15 @@ def complete(config: Config, charset: Charset) -> Config:
         "Global.epoch_num": 1,
         "Global.use_space_char": False,  # the host's encoders and decoders have different defaults
     }
+    for key, least in _WHOLE_NUMBERS.items():
+        value = config.at(key, default=None)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+            raise ConfigError(f"{key}: {value!r} is not a whole number of at least {least}.")
+    if config.at("Architecture.algorithm", default=None) is None:
+        raise ConfigError(
+            "Architecture.algorithm is missing; PaddleOCR's loop reads it. For a MultiHead recogniser it is "
+            "SVTR_LCNet, for several sub-models Distillation."
+        )
     missing = {path: value for path, value in defaults.items() if config.at(path, default=None) is None}
     if charset.path is not None:
         missing["Global.character_dict_path"] = str(charset.path)
@@ -102,7 +125,14 @@ def data_parallel(model: Any, config: Config) -> Any:
 def clamp_eval_step(global_config: dict[str, Any], total: int) -> None:
     """Bring ``eval_batch_step`` inside the run's ``total`` steps, so that a best checkpoint exists."""
     value = global_config["eval_batch_step"]
-    start, every = (value[0], value[1]) if isinstance(value, (list, tuple)) else (0, int(value))
+    pair = list(value) if isinstance(value, list | tuple) else [0, value]
+    if len(pair) != 2 or not all(isinstance(number, int) for number in pair):
+        raise ConfigError(
+            f"Global.eval_batch_step: {value!r} is neither a number of steps nor [first, every]."
+        )
+    start, every = pair
+    if every < 1:
+        raise ConfigError(f"Global.eval_batch_step: {value} evaluates every {every} steps. Give at least 1.")
     if start + every > total:
         _LOG.warning(
             "Global.eval_batch_step: the first evaluation would come at step %d, but the run has %d; it is set to %d.",

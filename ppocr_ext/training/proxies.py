@@ -7,11 +7,17 @@ does what the host asked and tells the loop (:mod:`ppocr_ext.training.adapter`) 
 
 from __future__ import annotations
 
+import ctypes
+import os
 import random
+import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+
+_PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 class SamplerFrom:
@@ -53,7 +59,7 @@ class LoaderProxy:
         first_epoch: epoch (from 1) that the next ``iter`` begins.
         skip: batches of that epoch that were done before.
         rebuild: makes the loader of another epoch, where the data are drawn anew each epoch.
-        on_boundary: called before each batch but an epoch's first, and after its last.
+        on_boundary: called before each batch.
         on_epoch: called after the last batch of an epoch.
     """
 
@@ -87,23 +93,37 @@ class LoaderProxy:
         if self._rebuild is not None and epoch > 1:
             self._loader = self._rebuild(epoch)
         _begin_epoch(self._loader, epoch, self._seed)
-        first = True
         for batch in _batches(self._loader, skip):
-            if not first:
-                self._on_boundary()
-            first = False
+            # not after an epoch's last batch: the host then saves what is due at the epoch's end
+            self._on_boundary()
             yield batch
-        self._on_boundary()
         self._on_epoch()
 
 
 def _begin_epoch(loader: Any, epoch: int, seed: int) -> None:
-    parts: tuple[Any, ...] = (getattr(loader, "batch_sampler", None), loader.dataset)
+    mixed = seed * 1_000_003 + epoch
+    sampler: Any = getattr(loader, "batch_sampler", None)
+    parts: tuple[Any, ...] = (sampler, loader.dataset)
     for part in parts:
         if hasattr(part, "set_epoch"):
             part.set_epoch(epoch)
-    random.seed(seed * 1_000_003 + epoch)
-    np.random.seed((seed * 1_000_003 + epoch) % 2**32)
+    if hasattr(sampler, "batchs_in_one_epoch_id"):
+        # PaddleOCR's MultiScaleSampler shuffles the order of the epoch before; a run that goes on has none
+        sampler.batchs_in_one_epoch_id = list(range(len(sampler.batchs_in_one_epoch_id)))
+        sampler.seed = mixed
+    loader.worker_init_fn = _leave_signals_to_the_run
+    random.seed(mixed)
+    np.random.seed(mixed % 2**32)
+
+
+def _leave_signals_to_the_run(worker: int) -> None:
+    """Ctrl-C and a scheduler's SIGTERM reach every process of a group; the run ends its workers itself.
+
+    A run that is killed outright cannot: the system then ends them.
+    """
+    os.setpgid(0, 0)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _batches(loader: Any, skip: int) -> Iterator[Any]:

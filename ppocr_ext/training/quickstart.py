@@ -19,9 +19,12 @@ from ppocr_ext.data.atomic import write_text
 from ppocr_ext.data.captcha import CaptchaOptions
 from ppocr_ext.data.captcha_files import CaptchaFolder, make_captcha_folder
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.resources import config_path
+from ppocr_ext.host import open_host
+from ppocr_ext.resources import config_path, config_root
+from ppocr_ext.training.checkpoints import count_parameters, finish_journal
 from ppocr_ext.training.evaluate import evaluate, write_predictions
 from ppocr_ext.training.events import Outcome
+from ppocr_ext.training.logs import quiet_host
 from ppocr_ext.training.run import Run
 from ppocr_ext.training.session import train
 
@@ -84,26 +87,46 @@ def run_quickstart(
     stages: Sequence[str] = tuple(STAGES),
     host_path: str | None = None,
 ) -> list[Row]:
-    """Carry out what is left to do of ``stages`` in ``folder``; the rows of the table.
+    """Carry out what is left to do of ``stages`` in ``folder``; the rows of all that is done there.
 
     Raises:
         ConfigError: ``folder`` was made with other settings.
         Stopped: a signal stopped a training run; call again to go on.
     """
+    check_preset(settings.preset)
+    host = open_host(host_path)
+    quiet_host(host.logger)
     _agree(folder, settings)
     _make_data(folder, settings, processes)
     for stage in stages:
         _train_stage(stage, stage_config(stage, folder, settings), folder, host_path)
-    rows = [_judge(stage, folder, settings, host_path) for stage in stages]
+    done = [stage for stage in STAGES if _status(folder / stage) == "finished"]
+    rows = [_judge(stage, folder, settings, host_path) for stage in done]
     from ppocr_ext.report.curves import draw_curves  # matplotlib takes a second to import
 
     draw_curves(
-        {STAGES[stage]: folder / stage / "metrics.jsonl" for stage in stages},
+        {STAGES[stage]: folder / stage / "metrics.jsonl" for stage in done},
         folder / "curves.png",
         title=f"{settings.preset}, seed {settings.seed}",
     )
     write_text(folder / "results.md", to_markdown(rows) + "\n")
     return rows
+
+
+def check_preset(name: str) -> None:
+    """Refuse a preset that is not shipped.
+
+    Raises:
+        ConfigError: the message lists those that are.
+    """
+    root = config_root()
+    presets = sorted(
+        str(path.parent.relative_to(root))
+        for path in root.rglob("teacher.yml")
+        if path.parent.name != "svtrv2"
+    )
+    if name not in presets:
+        raise ConfigError(f"--preset {name}: there is no such preset. There are: {', '.join(presets)}.")
 
 
 def _agree(folder: Path, settings: Settings) -> None:
@@ -124,14 +147,15 @@ def _options(settings: Mapping[str, Any]) -> str:
 
 def _make_data(folder: Path, settings: Settings, processes: int) -> None:
     """Images to validate and to test on; those to train on are made as training asks for them."""
-    _LOG.info("drawing %d CAPTCHAs to validate and to test on", VALIDATION_IMAGES + TEST_IMAGES)
     drawn = load([config_path(f"{settings.preset}/teacher.yml")]).at("Train.dataset")
     options = CaptchaOptions(
         drawn["characters"], tuple(drawn["length"]), drawn["width"], drawn["height"], painter="library"
     )
     wanted = CaptchaFolder(options, train=0, val=VALIDATION_IMAGES + TEST_IMAGES, seed=settings.seed)
     data = folder / "data"
-    make_captcha_folder(data, wanted, processes)
+    made = make_captcha_folder(data, wanted, processes)
+    if made.drawn:
+        _LOG.info("drew %d CAPTCHAs to validate and to test on", made.drawn)
     lines = (data / "val_list.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     write_text(data / "validation.txt", "".join(lines[:VALIDATION_IMAGES]))
     write_text(data / "test.txt", "".join(lines[VALIDATION_IMAGES:]))
@@ -145,11 +169,13 @@ def stage_config(stage: str, folder: Path, settings: Settings) -> Config:
     nominal = float(config.at("Quickstart.minutes"))
     scale = (settings.minutes or nominal) / nominal
     epochs = max(1, round(config.at("Global.epoch_num") * scale))
+    steps = epochs * (config.at("Train.dataset.size") // config.at("Train.loader.batch_size_per_card"))
     values: dict[str, Any] = {
         "Global.save_model_dir": str(folder / stage),
         "Global.character_dict_path": str(data / "dict.txt"),
         "Global.seed": settings.seed,
         "Global.epoch_num": epochs,
+        "Global.eval_batch_step": [0, max(1, min(config.at("Global.eval_batch_step")[1], steps))],
         "Optimizer.lr.warmup_epoch": config.at("Optimizer.lr.warmup_epoch") * scale,
         "Eval.dataset.data_dir": str(data),
         "Eval.dataset.label_file_list": [str(data / "validation.txt")],
@@ -164,9 +190,15 @@ def _train_stage(stage: str, config: Config, folder: Path, host_path: str | None
     if _status(run_folder) == "finished":
         _LOG.info("%s: finished before", STAGES[stage])
         return
+    finish_journal(run_folder / "latest")
     if (run_folder / "latest.pdparams").is_file():
         config = config.with_values({"Global.checkpoints": str(run_folder / "latest")})
     _LOG.info("\n== %s ==", STAGES[stage])
+    teacher = folder / "teacher" / "latest.pdparams"
+    if stage == "distilled" and not teacher.is_file():
+        raise ConfigError(
+            "The distillation needs the teacher: run it first, with --stages teacher distilled."
+        )
     outcome: Outcome = train(config, host_path=host_path)
     if outcome.signal is not None:
         raise Stopped(outcome.signal)
@@ -194,7 +226,7 @@ def _judge(stage: str, folder: Path, settings: Settings, host_path: str | None) 
     record = json.loads((folder / stage / "run.json").read_text(encoding="utf-8"))
     return Row(
         name=STAGES[stage],
-        parameters=sum(p.size for p in network.parameters()),
+        parameters=count_parameters(network),
         steps=int(record["global_step"]),
         minutes=_last_time(folder / stage / "metrics.jsonl") / 60,
         accuracy=correct / result.judged,

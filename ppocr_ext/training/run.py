@@ -16,22 +16,15 @@ from ppocr_ext.data.preflight import Preflight
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.host import Host, open_host
 from ppocr_ext.losses import build_loss
-from ppocr_ext.metrics import build_metric
+from ppocr_ext.metrics import DistillationMetric, RecMetric, build_metric
 from ppocr_ext.modeling import DistillationModel, build_model
 from ppocr_ext.optim import build_optimizer
 from ppocr_ext.training.amp import Amp, build_amp, decorate
-from ppocr_ext.training.checkpoints import (
-    Progress,
-    finish_journal,
-    prefix_of,
-    read_progress,
-    restore_optimizer,
-)
-from ppocr_ext.training.checkpoints import parameter_names as names_of_parameters
+from ppocr_ext.training.checkpoints import Progress, finish_journal, prefix_of, state_digest
 from ppocr_ext.training.device import choose_device
 from ppocr_ext.training.frames import ctc_frames
 from ppocr_ext.training.loaders import Loaded, build_loader
-from ppocr_ext.training.model_setup import decoder_models, load_model_weights, narrow
+from ppocr_ext.training.model_setup import decoder_models, load_model_weights, narrow, require_weight_files
 from ppocr_ext.training.prepare import (
     clamp_eval_step,
     complete,
@@ -42,8 +35,10 @@ from ppocr_ext.training.prepare import (
     scratch_folder,
     seed_of,
 )
+from ppocr_ext.training.resume import refuse_other_dictionary, resume
 
 _LOG = logging.getLogger("ppocr_ext")
+_INDICATORS = ("acc", "norm_edit_dis")
 
 
 @dataclass
@@ -55,7 +50,7 @@ class Run:
         host_config: the same as plain dicts, for the host, which pops from what it gets.
         folder: the run folder (``Global.save_model_dir``).
         start: where the run stands: the beginning, or a checkpoint's progress.
-        frozen: names of the sub-models that are not trained.
+        frozen: names of the sub-models that are not trained; ``frozen_digests``: of their states.
         preflight: what was found in the label files, by ``"Train"`` / ``"Eval"``.
     """
 
@@ -77,13 +72,19 @@ class Run:
     amp: Amp = field(default_factory=Amp)
     start: Progress = field(default_factory=Progress)
     frozen: frozenset[str] = frozenset()
+    frozen_digests: dict[str, str] = field(default_factory=dict)
     preflight: dict[str, Preflight] = field(default_factory=dict)
     label_files: tuple[Path, ...] = ()
     rebuild_train_loader: Callable[[int], Any] | None = None
 
     def sub_model(self, name: str) -> Any:
         """The sub-model called ``name``."""
-        return getattr(getattr(self.model, "_layers", self.model), name)
+        return getattr(self.network, name)
+
+    @property
+    def network(self) -> Any:
+        """The model without a data-parallel wrapper."""
+        return getattr(self.model, "_layers", self.model)
 
     @classmethod
     def build(
@@ -124,10 +125,13 @@ class _Builder:
         self.host_config = self.config.thaw()
         self.host_config["Global"]["distributed"] = dist.get_world_size() > 1
         self.host_config.setdefault("profiler_options", None)
-        if role == "eval" and self.host_config.get("Eval"):
-            self.host_config["Eval"]["loader"]["shuffle"] = False  # predictions are in the data's order
+        if role == "eval" and self.host_config.get("Eval"):  # every line is judged, in the data's order
+            self.host_config["Eval"]["loader"] |= {"shuffle": False, "drop_last": False}
 
     def build(self) -> Run:
+        checkpoint = self._checkpoint()
+        if self.role == "train":
+            require_weight_files(self.config)
         device = choose_device(self.config)
         if self.host_config["Global"]["distributed"]:
             dist.init_parallel_env()
@@ -148,7 +152,7 @@ class _Builder:
             charset=self.charset,
             decoder=decoder,
             model=model,
-            metric=build_metric(self.config.at("Metric").thaw()),
+            metric=self._metric(),
             train_loader=loaded["Train"].loader if "Train" in loaded else None,
             eval_loader=loaded["Eval"].loader if "Eval" in loaded else None,
             frozen=model.frozen if isinstance(model, DistillationModel) else frozenset(),
@@ -156,9 +160,9 @@ class _Builder:
             label_files=tuple(path for x in loaded.values() for path in x.label_files),
         )
         if self.role == "train":
-            self._prepare_training(run)
+            self._prepare_training(run, checkpoint)
         else:
-            self._load_for_eval(run)
+            self._load_for_eval(run, checkpoint)
         return run
 
     def _models_to_evaluate(self, model: DistillationModel) -> tuple[str, ...]:
@@ -169,7 +173,21 @@ class _Builder:
                 f"PostProcess.model_name: there is no sub-model {', '.join(unknown)}; Architecture.Models has "
                 f"{', '.join(model.model_name_list)}."
             )
+        key = self.config.at("Metric.key", default=None)
+        if names and key is not None and key not in names:
+            raise ConfigError(
+                f"Metric.key: {key} is not among the sub-models that PostProcess.model_name decodes "
+                f"({', '.join(names)}), so there would be no {self.config.at('Metric.main_indicator', default='acc')}."
+            )
         return names
+
+    def _metric(self) -> Any:
+        metric = build_metric(self.config.at("Metric").thaw())
+        if isinstance(metric, RecMetric | DistillationMetric) and metric.main_indicator not in _INDICATORS:
+            raise ConfigError(
+                f"Metric.main_indicator: {metric.main_indicator!r} is not among {', '.join(_INDICATORS)}."
+            )
+        return metric
 
     def _loaders(self, device: str, model: Any) -> dict[str, Loaded]:
         modes = ["Train", "Eval"] if self.role == "train" else ["Eval"]
@@ -194,12 +212,11 @@ class _Builder:
             )
         return loaded
 
-    def _prepare_training(self, run: Run) -> None:
+    def _prepare_training(self, run: Run, checkpoint: Path | None) -> None:
         config = self.config
         run.loss = build_loss(config.at("Loss").thaw())
         reads = run.loss.reads() if hasattr(run.loss, "reads") else None
         narrow(run.model, reads, config)
-        checkpoint = self._checkpoint()
         load_model_weights(
             run.model,
             config,
@@ -208,6 +225,7 @@ class _Builder:
             needed=None if reads is None else self._models_read(run, reads),
             old_charset=self.old_charset,
         )
+        run.frozen_digests = {name: state_digest(run.sub_model(name)) for name in sorted(run.frozen)}
         run.amp = build_amp(config)
         run.optimizer, run.schedule = build_optimizer(
             config.at("Optimizer").thaw(),
@@ -217,7 +235,7 @@ class _Builder:
         )
         run.model, run.optimizer = decorate(run.amp, run.model, run.optimizer)
         if checkpoint is not None:
-            self._resume(run, checkpoint)
+            resume(run, checkpoint)
         if run.host_config["Global"]["distributed"]:
             run.model = data_parallel(run.model, config)
         if getattr(run.train_loader.dataset, "need_reset", False):
@@ -235,40 +253,30 @@ class _Builder:
         path = self.config.at("Global.checkpoints", default=None)
         if not path:
             return None
+        if self.config.at("Global.pretrained_model", default=None):
+            _LOG.info("Global.checkpoints is given: what it holds goes before Global.pretrained_model")
         prefix = prefix_of(path)
         finish_journal(prefix)
+        refuse_other_dictionary(prefix, self.role, self.charset, self.old_charset)
         return prefix
 
-    def _resume(self, run: Run, prefix: Path) -> None:
-        run.start, extra = read_progress(prefix)
-        digest = extra.get("charset_digest")
-        if digest and digest != self.charset.digest:
-            raise WeightsError(
-                f"{prefix} was trained with another dictionary than {self.charset.path}. A run goes on with its own "
-                f"dictionary; to start from these weights with this one, give them as Global.pretrained_model and "
-                f"their dictionary with --old-dict."
-            )
-        now = names_of_parameters(run.model.named_parameters())
-        restore_optimizer(run.optimizer, prefix, now, extra.get("parameter_names", now))
-        run.amp.load(extra.get("scaler", {}))
-        steps = len(run.train_loader)
-        if run.start.step_in_epoch >= steps:
-            run.start = Progress(run.start.epoch + 1, 0, run.start.global_step, run.start.best)
-        _LOG.info("going on from %s: epoch %d, step %d", prefix, run.start.epoch + 1, run.start.global_step)
-
-    def _load_for_eval(self, run: Run) -> None:
+    def _load_for_eval(self, run: Run, checkpoint: Path | None) -> None:
+        names = getattr(run.model, "eval_models", None)
         found = load_model_weights(
             run.model,
             self.config,
             self.charset,
-            checkpoint=self._checkpoint(),
-            needed=getattr(run.model, "eval_models", None),
+            checkpoint=checkpoint,
+            needed=names,
             old_charset=self.old_charset,
         )
-        if not found:
+        lacking = [name for name in names or (None,) if name not in found]
+        if lacking:
+            whose = ", ".join(str(name) for name in lacking if name) or "the model"
             raise WeightsError(
-                "There are no weights to evaluate. Give a checkpoint, as in "
-                "-o Global.checkpoints=output/my_run/best_accuracy"
+                f"There are no weights of {whose} to evaluate. Give a checkpoint, as in -o Global.checkpoints="
+                f"output/my_run/best_accuracy (a checkpoint holds a frozen teacher only with Global.save_teacher; "
+                f"its own file is Architecture.Models.NAME.pretrained)."
             )
         if run.eval_loader is None:
             raise ConfigError("The config has no section Eval.")

@@ -56,6 +56,12 @@ def train(
 def _record(run: Run) -> None:
     if dist.get_rank() != 0:
         return
-    write_text(run.folder / "config.yml", run.config.to_yaml())
+    record = run.folder / "run.json"
+    if record.is_file() and not run.config.at("Global.checkpoints", default=None):
+        _LOG.warning("%s holds a run already: its checkpoints and records are overwritten.", run.folder)
+    config = run.config
+    if config.at("Global.checkpoints", default=None):  # where this run went on is in run.json
+        config = config.with_values({"Global.checkpoints": None})
+    write_text(run.folder / "config.yml", config.to_yaml())
     found = {mode: report.to_json() for mode, report in run.preflight.items()}
     write_text(run.folder / "preflight.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n")

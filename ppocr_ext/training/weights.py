@@ -7,7 +7,7 @@ missing or wrong-shape entry is an error, unless the user asks for a partial loa
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import paddle
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.training.carry_over import carry_over
+from ppocr_ext.training.checkpoints import charset_digest, finish_journal, prefix_of
 from ppocr_ext.training.serialize import read_state
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -53,7 +54,7 @@ class Fit:
 
     def summary(self) -> str:
         """One line for the log."""
-        parts = [f"{len(self.matched)} entries matched"]
+        parts = [f"{len(self.matched)} {'entry' if len(self.matched) == 1 else 'entries'} matched"]
         parts += [f"{len(self.missing)} missing"] if self.missing else []
         parts += [f"{len(self.wrong_shape)} of another shape"] if self.wrong_shape else []
         parts += [f"{len(self.unexpected)} unexpected"] if self.unexpected else []
@@ -109,12 +110,15 @@ def fit_state(
     loaded: Mapping[str, np.ndarray],
     shapes: Mapping[str, tuple[int, ...]],
     prefer: str = "",
+    homes: Sequence[str] = (),
 ) -> Fit:
     """Compare a file's entries with a model's shapes, under the reading of names that fits most.
 
-    ``prefer`` is a prefix (``"Student."``) to try before others of equal merit.
+    ``prefer`` is a prefix (``"Student."``) to try before others of equal merit; ``homes`` are
+    sub-models to put a file of one model into, the first choice first.
     """
     readings = _renamings(loaded, shapes)
+    readings[1:1] = [("", f"{name}.", f"{f'{name}.'!r} put before") for name in homes]
     if prefer:
         readings.insert(1, (prefer, "", f"{prefer!r} taken off"))
     best = max(
@@ -164,6 +168,7 @@ def load_weights(
     charset: Charset | None = None,
     old_charset: Charset | None = None,
     optional: tuple[str, ...] = (),
+    homes: Sequence[str] = (),
 ) -> Fit:
     """Load ``path`` into ``model`` and report what fitted.
 
@@ -176,15 +181,25 @@ def load_weights(
         old_charset: the file's dictionary; classifier and embedding rows are then carried over
             character by character.
         optional: prefixes of entries that may be missing (a teacher with a file of its own).
+        homes: sub-models, the first choice first, for a file of one model.
 
     Raises:
         WeightsError: the file cannot be read, nothing in it fits, or (unless ``partial``) an entry
             is missing or has another shape.
     """
     file = parameter_file(path)
+    finish_journal(prefix_of(file))
     state = model.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
-    fit = fit_state(file, read_state(file), shapes, prefer)
+    fit = fit_state(file, read_state(file), shapes, prefer, homes)
+    trained_with = charset_digest(prefix_of(file))
+    if charset is not None and trained_with == charset.digest:
+        old_charset = None  # these weights have the new dictionary already
+    elif charset is not None and trained_with is not None and old_charset is None and not fit.wrong_shape:
+        raise WeightsError(
+            f"{file} was trained with a dictionary of the same size that is not {charset.name}. Give it with "
+            f"--old-dict, and the characters are carried over."
+        )
     if old_charset is not None and charset is not None:
         fit = carry_over(fit, state, old_charset, charset)
     missing = [n for n in fit.missing if not n.startswith(optional)] if optional else fit.missing

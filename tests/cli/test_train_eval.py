@@ -132,3 +132,106 @@ def test_two_processes_train_together(captchas, tmp_path):
     assert launched.returncode == 0, launched.stdout + launched.stderr + logs
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (record["processes"], record["status"], record["global_step"]) == (2, "finished", 2)
+
+
+RANKS = """
+import os, sys
+from pathlib import Path
+import paddle.distributed as dist
+from ppocr_ext.config import load
+from ppocr_ext.training.checkpoints import state_digest
+from ppocr_ext.training.events import Hook
+from ppocr_ext.training.session import train
+
+
+class Report(Hook):
+    def on_start(self, run, position):
+        self.run = run
+
+    def on_step(self, step):
+        if step.position.global_step == 1 and dist.get_rank() == int(sys.argv[3]):
+            os.kill(os.getpid(), 15)  # one rank alone is told to stop
+
+    def on_end(self, outcome):
+        # BatchNorm's running statistics are of each rank's own images
+        trained = [p for p in self.run.network.parameters() if not p.stop_gradient]
+        text = outcome.status + " " + str(sum(float((p**2).sum()) for p in trained))
+        Path(sys.argv[2], f"rank{dist.get_rank()}").write_text(text)
+
+
+train(load([sys.argv[1]]), hooks=[Report()])
+"""
+
+
+@pytest.mark.parametrize("stopped", [-1, 1])
+def test_processes_hold_the_same_weights_and_stop_together(captchas, tmp_path, stopped):
+    from ppocr_ext.config import load
+
+    arguments = options(captchas, tmp_path / "run", epochs=2)
+    config = load([arguments[1]], [a for a in arguments[3:] if a != "-o"])
+    (tmp_path / "config.yml").write_text(config.to_yaml())
+    (tmp_path / "ranks.py").write_text(RANKS)
+    launched = subprocess.run(
+        [
+            *[sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2"],
+            *["--log_dir", str(tmp_path / "log")],
+            *[str(tmp_path / "ranks.py"), str(tmp_path / "config.yml"), str(tmp_path), str(stopped)],
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+    )
+    logs = "".join(p.read_text() for p in (tmp_path / "log").glob("workerlog.*"))
+    assert launched.returncode == 0, launched.stdout + launched.stderr + logs
+    said = [(tmp_path / f"rank{rank}").read_text().split() for rank in (0, 1)]
+    assert said[0] == said[1]
+    assert said[0][0] == ("finished" if stopped < 0 else "stopped")
+    assert (tmp_path / "run" / "latest.pdparams").is_file()
+
+
+def test_a_signal_to_the_whole_group_saves_too(captchas, tmp_path):
+    arguments = [*options(captchas, tmp_path / "run", epochs=50), "Train.loader.num_workers=1"]
+    process = subprocess.Popen(
+        command("train", *arguments), cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    log = tmp_path / "run" / "metrics.jsonl"
+    deadline = time.time() + 120
+    while not (log.is_file() and log.read_text().count("\n") >= 2) and time.time() < deadline:
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, output
+    assert (tmp_path / "run" / "latest.pdparams").is_file()
+    assert not alive(tmp_path)
+
+
+def test_a_run_that_is_killed_leaves_no_worker_behind(captchas, tmp_path):
+    arguments = [*options(captchas, tmp_path / "run", epochs=50), "Train.loader.num_workers=1"]
+    process = subprocess.Popen(command("train", *arguments), cwd=tmp_path, stdout=subprocess.DEVNULL)
+    log = tmp_path / "run" / "metrics.jsonl"
+    deadline = time.time() + 120
+    while not (log.is_file() and log.read_text().count("\n") >= 2) and time.time() < deadline:
+        time.sleep(0.1)
+    assert len(alive(tmp_path)) > 1
+    process.kill()
+    process.wait(timeout=60)
+    deadline = time.time() + 10
+    while alive(tmp_path) and time.time() < deadline:
+        time.sleep(0.1)
+    assert not alive(tmp_path)
+
+
+def alive(folder):
+    """Processes whose command line names ``folder``."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            command_line = (path / "cmdline").read_bytes()
+            zombie = ") Z " in (path / "stat").read_text()
+        except OSError:  # it has just ended
+            continue
+        if str(folder).encode() in command_line and not zombie:
+            found.append(path.name)
+    return found

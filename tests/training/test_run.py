@@ -8,7 +8,7 @@ import paddle
 import pytest
 
 from ppocr_ext.errors import ConfigError, DataError, WeightsError
-from ppocr_ext.training.evaluate import evaluate
+from ppocr_ext.training.evaluate import evaluate, for_model
 from ppocr_ext.training.events import Hook
 from ppocr_ext.training.hooks.teacher_check import state_digest
 from ppocr_ext.training.run import Run
@@ -71,9 +71,33 @@ def test_save_teacher_adds_the_teacher_and_both_kinds_load(tiny, tmp_path):
     folder = tmp_path / "run"
     state = read_state(folder / "latest.pdparams")
     assert {name.split(".")[0] for name in state} == {"Student", "Teacher"}
-    run = Run.build(tiny("distill", **{"Global.checkpoints": str(folder / "latest")}), "eval")
-    teacher = evaluate(run, "Teacher")
-    assert teacher.judged == 10
+    config = for_model(tiny("distill", **{"Global.checkpoints": str(folder / "latest")}), "Teacher")
+    run = Run.build(config, "eval")
+    for name, tensor in run.sub_model("Teacher").state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), state[f"Teacher.{name}"], err_msg=name)
+    assert evaluate(run).judged == 10
+
+
+def test_a_teacher_without_weights_is_not_judged(finished, tiny, tmp_path):
+    config = for_model(tiny("distill", **{"Global.checkpoints": str(finished / "latest")}), "Teacher")
+    with pytest.raises(WeightsError, match="no weights of Teacher to evaluate"):
+        Run.build(config, "eval")
+
+
+def test_a_teacher_is_judged_with_its_own_file(finished, tiny, tmp_path):
+    train(tiny("student", **{"Global.save_model_dir": str(tmp_path / "teacher")}))
+    values = {
+        "Global.checkpoints": str(finished / "latest"),
+        "Architecture.Models.Teacher.pretrained": str(tmp_path / "teacher" / "latest"),
+    }
+    run = Run.build(for_model(tiny("distill", **values), "Teacher"), "eval")
+    saved = read_state(tmp_path / "teacher" / "latest.pdparams")
+    for name, tensor in run.sub_model("Teacher").state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), saved[name], err_msg=name)
+    assert evaluate(run).judged == 10
+    # and the student is judged without the teacher's file
+    gone = {**values, "Architecture.Models.Teacher.pretrained": "no/where"}
+    assert evaluate(Run.build(tiny("distill", **gone), "eval")).judged == 10
 
 
 def test_a_frozen_teacher_is_bit_identical_after_training(tiny):
@@ -125,27 +149,10 @@ def test_a_stopped_run_goes_on_to_where_an_unbroken_one_ends(tiny, tmp_path):
     ours = read_state(tmp_path / "broken" / "latest.pdparams")
     theirs = read_state(tmp_path / "whole" / "latest.pdparams")
     assert ours.keys() == theirs.keys()
+    for name in theirs:  # dropout and stochastic depth included
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-5, atol=1e-6, err_msg=name)
     lines = [json.loads(t) for t in (tmp_path / "broken" / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if line["kind"] == "train"] == [1, 2, 3, 4, 5, 6]
-
-
-def test_without_dropout_the_resumed_run_is_the_unbroken_run(tiny, tmp_path):
-    still = {
-        "Architecture.Backbone.drop_path_rate": 0.0,
-        "Architecture.Head.head_list.CTCHead.Neck.drop_rate": 0.0,
-        "Architecture.Head.head_list.CTCHead.Neck.attn_drop_rate": 0.0,
-        "Loss.weight_2": 0.0,  # the NRTR decoder has dropout
-    }
-    whole = tiny("student", **still, **{"Global.save_model_dir": str(tmp_path / "whole")})
-    train(whole)
-    broken = tiny("student", **still, **{"Global.save_model_dir": str(tmp_path / "broken")})
-    train(broken, hooks=[StopAfter(4)])
-    train(broken.with_values({"Global.checkpoints": str(tmp_path / "broken" / "latest")}))
-    ours = read_state(tmp_path / "broken" / "latest.pdparams")
-    theirs = read_state(tmp_path / "whole" / "latest.pdparams")
-    for name in theirs:
-        if "gtc" not in name:
-            np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 def test_branches_that_no_loss_reads_are_neither_computed_nor_trained(tiny):
@@ -165,7 +172,8 @@ def test_branches_that_no_loss_reads_are_neither_computed_nor_trained(tiny):
 def test_eval_judges_each_head_and_records_what_was_read(finished, tiny, captchas):
     run = Run.build(tiny("distill", **{"Global.checkpoints": str(finished / "latest")}), "eval")
     ctc = evaluate(run)
-    gtc = evaluate(run, "Student", "gtc")
+    gtc = evaluate(run, "gtc")
+    assert [p.text for p in evaluate(run).predictions] == [p.text for p in ctc.predictions]
     lines = [line.split("\t") for line in (captchas / "val_list.txt").read_text().splitlines()]
     for result in (ctc, gtc):
         assert [(p.image, p.label) for p in result.predictions] == [tuple(line) for line in lines]
@@ -195,9 +203,214 @@ def test_eval_without_weights_says_how_to_give_them(tiny):
 
 
 def test_unknown_model_and_missing_head_are_named(finished, tiny):
-    run = Run.build(tiny("distill", **{"Global.checkpoints": str(finished / "latest")}), "eval")
+    config = tiny("distill", **{"Global.checkpoints": str(finished / "latest")})
     with pytest.raises(ConfigError, match="Teacher, Student"):
-        evaluate(run, "Nobody")
+        for_model(config, "Nobody")
+    with pytest.raises(ConfigError, match="without names"):
+        for_model(tiny("student"), "Student")
+    heads = config.thaw()["Architecture"]["Models"]["Student"]["Head"]["head_list"][:1]
+    folder = str(finished.parent / "plain")
+    plain = tiny(
+        "student",
+        **{
+            "Architecture.Head.head_list": heads,
+            "Loss.loss_config_list": [{"CTCLoss": {}}],
+            "Global.epoch_num": 1,
+            "Global.save_model_dir": folder,
+        },
+    )
+    train(plain)
+    run = Run.build(plain.with_values({"Global.checkpoints": f"{folder}/latest"}), "eval")
+    with pytest.raises(ConfigError, match="--head gtc: the model has no NRTR branch"):
+        evaluate(run, "gtc")
+
+
+def test_a_metric_of_a_sub_model_that_is_not_decoded_is_named(tiny):
+    with pytest.raises(ConfigError, match=r"Metric\.key: Teacher is not among"):
+        Run.build(tiny("distill", **{"Metric.key": "Teacher"}), "train")
+
+
+def test_a_checkpoint_of_another_dictionary_is_refused(finished, tiny, tmp_path):
+    (tmp_path / "reversed.txt").write_text("\n".join("9876543210") + "\n")
+    other = {
+        "Global.checkpoints": str(finished / "latest"),
+        "Global.character_dict_path": str(tmp_path / "reversed.txt"),
+    }
+    with pytest.raises(WeightsError, match="--old-dict"):
+        Run.build(tiny("distill", **other), "eval")
+    with pytest.raises(WeightsError, match=r"Global\.pretrained_model"):
+        Run.build(tiny("distill", **other), "train")
+    first = evaluate(
+        Run.build(tiny("distill", **{"Global.checkpoints": other["Global.checkpoints"]}), "eval")
+    )
+    old = str(tiny("distill").at("Global.character_dict_path"))
+    again = evaluate(Run.build(tiny("distill", **other), "eval", old_dictionary=old))
+    assert [p.text for p in again.predictions] == [p.text for p in first.predictions]
+
+
+def test_weights_that_have_the_new_dictionary_are_not_carried_over(tiny, tmp_path):
+    train(tiny("student", **{"Global.save_model_dir": str(tmp_path / "teacher")}))
+    (tmp_path / "reversed.txt").write_text("\n".join("9876543210") + "\n")
+    config = tiny(
+        "distill", **{"Architecture.Models.Teacher.pretrained": str(tmp_path / "teacher" / "latest")}
+    )
+    run = Run.build(config, "train", old_dictionary=str(tmp_path / "reversed.txt"))
+    saved = read_state(tmp_path / "teacher" / "latest.pdparams")
+    for name, tensor in run.sub_model("Teacher").state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), saved[name], err_msg=name)
+
+
+def test_a_resumed_distillation_has_the_teacher_that_it_began_with(tiny, tmp_path):
+    both = tiny("distill", **{"Global.save_teacher": True, "Global.save_model_dir": str(tmp_path / "both")})
+    train(both)
+    start = {
+        "Global.pretrained_model": str(tmp_path / "both" / "latest"),
+        "Global.save_model_dir": str(tmp_path / "run"),
+    }
+    train(tiny("distill", **start), hooks=[StopAfter(2)])
+    go_on = {**start, "Global.checkpoints": str(tmp_path / "run" / "latest")}
+    run = Run.build(tiny("distill", **go_on), "train")
+    saved = read_state(tmp_path / "both" / "latest.pdparams")
+    for name, tensor in run.sub_model("Teacher").state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), saved[f"Teacher.{name}"], err_msg=name)
+    train(tiny("student", **{"Global.save_model_dir": str(tmp_path / "other")}))
+    other = {**go_on, "Architecture.Models.Teacher.pretrained": str(tmp_path / "other" / "latest")}
+    del other["Global.pretrained_model"]
+    with pytest.raises(WeightsError, match="taught by another Teacher"):
+        Run.build(tiny("distill", **other), "train")
+
+
+def test_a_file_of_one_model_goes_to_the_model_that_is_trained(tiny, tmp_path):
+    train(tiny("student", **{"Global.save_model_dir": str(tmp_path / "one")}))
+    models = tiny("distill").thaw()["Architecture"]["Models"]
+    config = tiny(
+        "distill",
+        **{
+            "Architecture.Models": {"Assistant": models["Teacher"], **models},
+            "Global.pretrained_model": str(tmp_path / "one" / "latest"),
+        },
+    )
+    run = Run.build(config, "train")
+    saved = read_state(tmp_path / "one" / "latest.pdparams")
+    for name, tensor in run.sub_model("Student").state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), saved[name], err_msg=name)
+
+
+def test_a_frozen_model_that_nothing_reads_does_not_run(tiny):
+    config = tiny("distill")
+    losses = [loss for loss in config.thaw()["Loss"]["loss_config_list"] if "DistillationCTCLoss" in loss]
+    run = Run.build(config.with_values({"Loss.loss_config_list": losses}), "train")
+    batch = next(iter(run.train_loader))
+    run.model.train()
+    assert set(run.model(batch[0], data=batch[1:])) == {"Student"}
+
+
+def test_a_finished_run_given_more_epochs_follows_the_longer_schedule(tiny, tmp_path):
+    train(tiny("student", **{"Global.epoch_num": 1}))
+    run = Run.build(tiny("student", **{"Global.checkpoints": str(tmp_path / "run" / "latest")}), "train")
+    assert run.optimizer.get_lr() == pytest.approx(run.config.at("Optimizer.lr.learning_rate") / 2, rel=1e-3)
+
+
+def test_a_checkpoint_for_another_optimizer_is_a_sentence(tiny, tmp_path):
+    train(tiny("student", **{"Global.epoch_num": 1}))
+    config = tiny(
+        "student",
+        **{
+            "Global.checkpoints": str(tmp_path / "run" / "latest"),
+            "Optimizer": {"name": "Momentum", "momentum": 0.9, "lr": {"name": "Const", "learning_rate": 0.1}},
+        },
+    )
+    with pytest.raises(WeightsError, match="trained with AdamW, Optimizer.name is Momentum"):
+        Run.build(config, "train")
+
+
+def test_a_stop_at_an_epochs_last_step_keeps_what_is_due(tiny, tmp_path):
+    outcome = train(tiny("student", **{"Global.save_epoch_step": 1}), hooks=[StopAfter(3)])
+    assert outcome.status == "stopped"
+    assert (tmp_path / "run" / "iter_epoch_1.pdparams").is_file()
+    assert outcome.position.completed() == (1, 0)
+
+
+def test_multi_scale_training_goes_on_with_the_batches_it_would_have_seen(tiny, tmp_path):
+    def config(name):
+        built = tiny("student", **{"Global.save_model_dir": str(tmp_path / name), "Global.epoch_num": 3})
+        section = built.thaw()["Train"]
+        section["dataset"] |= {"name": "MultiScaleDataSet", "ds_width": False, "ext_op_transform_idx": 1}
+        section["dataset"]["transforms"] = [
+            t for t in section["dataset"]["transforms"] if "RecResizeImg" not in t
+        ]
+        section["sampler"] = {
+            "name": "MultiScaleSampler",
+            "scales": [[128, 32], [128, 48]],
+            "first_bs": 4,
+            "fix_bs": True,
+            "divided_factor": [8, 16],
+            "is_training": True,
+        }
+        return built.with_values({"Train": section})
+
+    class Labels(Hook):
+        """Which labels each step saw."""
+
+        def __init__(self):
+            self.seen = []
+
+        def on_start(self, run, position):
+            forward = run.loss.forward
+
+            def look(predicts, batch):
+                self.seen.append(batch[1].numpy().tolist())
+                return forward(predicts, batch)
+
+            run.loss.forward = look
+
+    whole, first, second = Labels(), Labels(), Labels()
+    train(config("whole"), hooks=[whole])
+    steps = len(whole.seen)
+    train(config("broken"), hooks=[first, StopAfter(steps // 3 + 2)])
+    train(
+        config("broken").with_values({"Global.checkpoints": str(tmp_path / "broken" / "latest")}),
+        hooks=[second],
+    )
+    assert first.seen + second.seen == whole.seen
+
+
+def test_eval_pairs_predictions_with_lines_that_a_ratio_drew(finished, tiny, captchas):
+    config = tiny(
+        "distill",
+        **{
+            "Global.checkpoints": str(finished / "latest"),
+            "Eval.dataset.ratio_list": [0.5],
+            "Eval.loader.drop_last": True,
+            "Eval.loader.batch_size_per_card": 4,
+        },
+    )
+    result = evaluate(Run.build(config, "eval"))
+    labels = dict(line.split("\t") for line in (captchas / "val_list.txt").read_text().splitlines())
+    assert len(result.predictions) == 5
+    assert all(labels[p.image] == p.label for p in result.predictions)
+
+
+def test_images_outside_the_data_dir_need_a_word(tiny, captchas, tmp_path):
+    lines = (captchas / "train_list.txt").read_text().splitlines()
+    (tmp_path / "absolute.txt").write_text("".join(f"{captchas}/{line}\n" for line in lines))
+    values = {
+        "Train.dataset.label_file_list": [str(tmp_path / "absolute.txt")],
+        "Train.dataset.data_dir": str(tmp_path),
+    }
+    with pytest.raises(DataError, match=r"Global\.allow_outside_data_dir: true"):
+        Run.build(tiny("student", **values), "train")
+    run = Run.build(tiny("student", **values, **{"Global.allow_outside_data_dir": True}), "train")
+    assert run.preflight["Train"].usable == 24
+
+
+def test_an_unknown_character_costs_the_line_or_itself(tiny, captchas, tmp_path):
+    first, *rest = (captchas / "train_list.txt").read_text().splitlines()
+    (tmp_path / "odd.txt").write_text("\n".join([f"{first}#", *rest]) + "\n")
+    values = {"Train.dataset.label_file_list": [str(tmp_path / "odd.txt")]}
+    assert Run.build(tiny("student", **values), "train").preflight["Train"].usable == 23
+    kept = Run.build(tiny("student", **values, **{"Global.unknown_char": "drop_char"}), "train")
+    assert kept.preflight["Train"].usable == 24
 
 
 def test_pretrained_of_a_teacher_is_loaded_from_a_single_models_checkpoint(tiny, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
 from pathlib import Path
@@ -16,6 +17,8 @@ from ppocr_ext.training.hooks.window import Window
 
 if TYPE_CHECKING:
     from ppocr_ext.training.run import Run
+
+_LOG = logging.getLogger("ppocr_ext")
 
 
 class MetricsLog(Hook):
@@ -99,5 +102,10 @@ def _lines_until(path: Path, step: int) -> list[dict[str, Any]]:
     """Lines of an earlier process up to ``step``; what came after is done again."""
     if not path.is_file() or step == 0:
         return []
-    lines = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines() if text.endswith("}")]
+    lines = []
+    for text in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:  # cut off when the process was killed
+            _LOG.warning("%s: a line that was cut off is left out", path)
     return [line for line in lines if line["step"] <= step]

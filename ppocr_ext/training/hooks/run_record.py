@@ -17,8 +17,8 @@ import paddle.distributed as dist
 
 from ppocr_ext import __version__
 from ppocr_ext.data.atomic import write_text
+from ppocr_ext.training.checkpoints import count_parameters
 from ppocr_ext.training.events import EvalDone, Hook, Outcome, Position
-from ppocr_ext.training.hooks.teacher_check import state_digest
 
 if TYPE_CHECKING:
     from ppocr_ext.training.run import Run
@@ -49,12 +49,13 @@ class RunRecord(Hook):
         if dist.get_rank() != 0:
             return
         self._path = run.folder / "run.json"
-        total = sum(int(np.prod(p.shape)) for p in run.model.parameters())
-        trained = sum(int(np.prod(p.shape)) for p in run.model.parameters() if not p.stop_gradient)
+        counts = {"all": count_parameters(run.network), "trained": count_parameters(run.network, True)}
         self._record = {
             "status": "running",
             "started": _now(),
+            "resumed_from": run.config.at("Global.checkpoints", default=None),
             "resumed_from_step": position.global_step,
+            "best": dict(run.start.best or {}),
             "command": self._command,
             "versions": {
                 "ppocr_ext": __version__,
@@ -67,14 +68,14 @@ class RunRecord(Hook):
             "device": str(run.device),
             "processes": dist.get_world_size(),
             "seed": run.seed,
-            "parameters": {"all": total, "trained": trained},
+            "parameters": counts,
             "dictionary": {
                 "path": str(run.charset.path) if run.charset.path else None,
                 "classes": run.charset.ctc_classes,
                 "digest": run.charset.digest,
             },
             "label_files": {str(path): file_digest(path) for path in run.label_files},
-            "frozen": {name: state_digest(run.sub_model(name)) for name in sorted(run.frozen)},
+            "frozen": run.frozen_digests,
         }
         self._write()
 

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ppocr_ext.errors import ModelError
+from ppocr_ext.training.checkpoints import state_digest
 from ppocr_ext.training.events import Hook, Outcome, Position
 
 if TYPE_CHECKING:
     from ppocr_ext.training.run import Run
 
 _LOG = logging.getLogger("ppocr_ext")
-
-
-def state_digest(layer: Any) -> str:
-    """SHA-256 over names and bytes of all parameters and buffers of ``layer``."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(layer.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.numpy().tobytes())
-    return digest.hexdigest()
 
 
 class TeacherCheck(Hook):
@@ -32,12 +23,10 @@ class TeacherCheck(Hook):
     """
 
     def __init__(self) -> None:
-        self._model: Any = None
         self.digests: dict[str, str] = {}
 
     def on_start(self, run: Run, position: Position) -> None:
-        self._model = run.model
-        self.digests = {name: state_digest(run.sub_model(name)) for name in sorted(run.frozen)}
+        self.digests = run.frozen_digests
         self._run = run
 
     def on_epoch_end(self, position: Position) -> None:

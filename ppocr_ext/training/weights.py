@@ -192,14 +192,7 @@ def load_weights(
     state = model.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
     fit = fit_state(file, read_state(file), shapes, prefer, homes)
-    trained_with = charset_digest(prefix_of(file))
-    if charset is not None and trained_with == charset.digest:
-        old_charset = None  # these weights have the new dictionary already
-    elif charset is not None and trained_with is not None and old_charset is None and not fit.wrong_shape:
-        raise WeightsError(
-            f"{file} was trained with a dictionary of the same size that is not {charset.name}. Give it with "
-            f"--old-dict, and the characters are carried over."
-        )
+    old_charset = _dictionary_to_carry_over(fit, charset, old_charset)
     if old_charset is not None and charset is not None:
         fit = carry_over(fit, state, old_charset, charset)
     missing = [n for n in fit.missing if not n.startswith(optional)] if optional else fit.missing
@@ -221,6 +214,23 @@ def load_weights(
     if fit.unexpected:
         _LOG.info("not used from the file: %s", _shorten(fit.unexpected))
     return fit
+
+
+def _dictionary_to_carry_over(fit: Fit, charset: Charset | None, old: Charset | None) -> Charset | None:
+    """The old dictionary, if the file's rows have to be carried over from it.
+
+    Raises:
+        WeightsError: the file says that its dictionary is another of the same size, and none was given.
+    """
+    trained_with = charset_digest(prefix_of(fit.source))
+    if charset is None or trained_with == charset.digest:
+        return None
+    if trained_with is not None and old is None and not fit.wrong_shape:
+        raise WeightsError(
+            f"{fit.source} was trained with a dictionary of the same size that is not {charset.name}. Give it with "
+            f"--old-dict, and the characters are carried over."
+        )
+    return old
 
 
 def _assign(state: Mapping[str, Any], values: Mapping[str, np.ndarray]) -> None:

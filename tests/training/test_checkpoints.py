@@ -5,6 +5,7 @@ import numpy as np
 import paddle
 import pytest
 
+from ppocr_ext.errors import WeightsError
 from ppocr_ext.training import checkpoints
 from ppocr_ext.training.checkpoints import (
     Progress,
@@ -121,3 +122,30 @@ def test_prefix_of_takes_any_of_the_three_endings_off():
     assert {str(prefix_of(f"run/best_accuracy{e}")) for e in ("", ".pdparams", ".pdopt", ".states")} == {
         "run/best_accuracy"
     }
+
+
+def test_a_checkpoint_of_paddleocr_resumes_by_the_names_in_its_weights(tmp_path):
+    layer, optimizer, schedule = trained(3)
+    paddle.save(layer.state_dict(), str(tmp_path / "latest.pdparams"))  # as PaddleOCR's save_model does
+    paddle.save(optimizer.state_dict(), str(tmp_path / "latest.pdopt"))
+    advance(layer, optimizer, schedule, 2)
+
+    paddle.nn.Linear(5, 5)  # shifts the names that Paddle generates
+    other, other_optimizer, other_schedule = trained(0, seed=9)
+    other.set_state_dict(
+        {k: paddle.to_tensor(v) for k, v in read_state(tmp_path / "latest.pdparams").items()}
+    )
+    assert restore_optimizer(
+        other_optimizer, tmp_path / "latest", parameter_names(other.named_parameters()), None
+    )
+    advance(other, other_optimizer, other_schedule, 2)
+    np.testing.assert_allclose(other.weight.numpy(), layer.weight.numpy(), rtol=1e-6)
+
+
+def test_optimizer_state_of_other_parameters_is_a_sentence(tmp_path):
+    _, optimizer, _ = trained(2)
+    paddle.save(optimizer.state_dict(), str(tmp_path / "latest.pdopt"))
+    other, other_optimizer, _ = trained(1)
+    names = parameter_names(other.named_parameters())
+    with pytest.raises(WeightsError, match=r"latest\.pdopt does not fit AdamW"):
+        restore_optimizer(other_optimizer, tmp_path / "latest", names, {n: f"gone_{n}" for n in names})

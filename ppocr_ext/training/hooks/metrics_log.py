@@ -74,7 +74,7 @@ class MetricsLog(Hook):
         self._write({"kind": "eval", **self._where(result.position), **result.metrics})
 
     def on_end(self, outcome: Outcome) -> None:
-        if self._window.steps:
+        if 2 * self._window.steps >= self._every:  # the mean of a few steps would be a spike in the curves
             self._write_window(outcome.position)
         if self._file is not None:
             self._file.close()

@@ -7,7 +7,6 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,7 +21,6 @@ from ppocr_ext.host.locate import Location, locate_host
 from ppocr_ext.registry import BY_KIND, DATASETS
 
 _LOG = logging.getLogger("ppocr_ext")
-_BAR = partial(tqdm, disable=None)  # the host's bar over an evaluation: on a terminal only
 _OPEN: list[Host] = []  # at most one: `ppocr` and `tools` are global names of the process
 
 
@@ -117,13 +115,13 @@ class Host:
         config, *others = args
         plain = _plain(config)
         plain.setdefault("profiler_options", None)  # `preprocess` of the host's own script sets it
-        with replaced_globals(program, {"tqdm": _BAR, **(replacements or {})}):
+        with replaced_globals(program, {"tqdm": _evaluation_bar, **(replacements or {})}):
             program.train(plain, *others, **_accepted(program.train, kwargs))
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """The host's ``program.eval``: the metric's dict, with ``fps``. Leaves the model in train mode."""
         program = self._modules.program
-        with replaced_globals(program, {"tqdm": _BAR}):
+        with replaced_globals(program, {"tqdm": _evaluation_bar}):
             metric: dict[str, float] = program.eval(*args, **_accepted(program.eval, kwargs))
         return metric
 
@@ -209,6 +207,11 @@ def open_host(path: str | Path | None = None) -> Host:
     for kind, registry in BY_KIND.items():
         registry.set_fallback(_finder(host, kind), _lister(host, kind))
     return host
+
+
+def _evaluation_bar(*args: Any, **kwargs: Any) -> tqdm:
+    """The host's bar over an evaluation: on a terminal only, and gone when it is done."""
+    return tqdm(*args, **{**kwargs, "disable": None, "leave": False})
 
 
 def _finder(host: Host, kind: str) -> Callable[[str], Callable[..., Any] | None]:

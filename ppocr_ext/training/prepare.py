@@ -109,6 +109,9 @@ def complete(config: Config, charset: Charset) -> Config:
             "Architecture.algorithm is missing; PaddleOCR's loop reads it. For a MultiHead recogniser it is "
             "SVTR_LCNet, for several sub-models Distillation."
         )
+    for key in ("use_sync_bn", "to_static"):
+        if config.at(f"Global.{key}", default=False):
+            _LOG.warning("Global.%s: training goes on without it; it is not supported yet.", key)
     missing = {path: value for path, value in defaults.items() if config.at(path, default=None) is None}
     if charset.path is not None:
         missing["Global.character_dict_path"] = str(charset.path)

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if args.profiler_options is not None:
         config = config.with_values({"profiler_options": args.profiler_options})
     outcome = train(config, host_path=args.host, old_dictionary=args.old_dict)
-    if outcome.signal is not None:
+    if outcome.status == "stopped" and outcome.signal is not None:
         _LOG.info("go on with: -o Global.checkpoints=%s", folder_of(config) / "latest")
         return 128 + outcome.signal
     if outcome.best:

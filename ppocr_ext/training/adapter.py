@@ -72,7 +72,7 @@ class HostLoop:
         try:
             with DeferredSignals(lambda number: self.request_stop(f"signal {number}", number)):
                 self._run_host()
-            outcome = self._outcome("finished")
+            outcome = self._outcome("finished", signal=None if self._stop is None else self._stop.signal)
         except StopRun as stop:
             self.save("latest")
             outcome = self._outcome("stopped", stop.reason, stop.signal)
@@ -187,6 +187,7 @@ class HostLoop:
             extra={
                 "parameter_names": parameter_names(run.network.named_parameters()),
                 "frozen": run.frozen_digests,
+                "total_steps": run.total_steps,
                 "optimizer": str(run.config.at("Optimizer.name")),
                 "scaler": run.amp.state(),
                 "charset_digest": run.charset.digest,

@@ -54,7 +54,7 @@ def _class_parameter(name: str) -> tuple[str, int] | None:
 
 def _with_the_files_space(fit: Fit, state: Mapping[str, Any], old: Charset) -> Charset:
     """``old``, or it with or without the space, whichever has as many classes as the file."""
-    without = tuple(c for c in old.characters if c != " ") if old.use_space else (*old.characters, " ")
+    without = old.characters[:-1] if old.use_space else (*old.characters, " ")  # the added space comes last
     other = replace(old, characters=without, use_space=not old.use_space)
     for name, value in fit.values.items():
         found = _class_parameter(name) if name in state else None

@@ -18,6 +18,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.data.atomic import write_text
 from ppocr_ext.data.labels import parse_line
 from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.training.run import Run
 
@@ -122,7 +123,7 @@ def evaluate(run: Run, head: str = "ctc") -> Evaluation:
         ConfigError: there is no such head.
     """
     name = run.metric.key if isinstance(run.model, DistillationModel) else None
-    recorder = _Recorder(run.metric, name)
+    recorder = _Recorder(build_metric(run.config.at("Metric").thaw()), name)
     model_type = run.config.at("Architecture.model_type", default=None)
     with _reading(run, head, name) as decoder:
         metrics = run.host.evaluate(run.model, run.eval_loader, decoder, recorder, model_type)

@@ -130,9 +130,9 @@ def load_model_weights(
         if not path or (path != checkpoint and checkpoint is not None and not _lacks(covered, model, needed)):
             continue
         found = _covered_models(model, path, homes) - covered
-        others = tuple(f"{name}." for name in model.model_name_list if name not in found)
         if found:
-            load_weights(model, path, optional=others, homes=homes, **options)
+            only = tuple(f"{name}." for name in model.model_name_list if name in found)
+            load_weights(model, path, only=only, homes=homes, **options)
         elif path == checkpoint or checkpoint is None:
             load_weights(model, path, homes=homes, **options)  # says what does not fit
         covered |= found
@@ -201,6 +201,7 @@ def require_weight_files(config: Config) -> None:
         }
     for key, path in paths.items():
         file = parameter_file(path)
+        finish_journal(prefix_of(file))
         if not file.is_file():
             raise WeightsError(
                 f"{key}: there is no file {file}. Give the path of weights, with or without .pdparams."

@@ -122,6 +122,7 @@ def _leave_signals_to_the_run(worker: int) -> None:
     A run that is killed outright cannot: the system then ends them.
     """
     os.setpgid(0, 0)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # or a warning printed from the background would stop it
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

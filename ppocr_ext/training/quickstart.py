@@ -194,6 +194,7 @@ def _train_stage(stage: str, config: Config, folder: Path, host_path: str | None
     if (run_folder / "latest.pdparams").is_file():
         config = config.with_values({"Global.checkpoints": str(run_folder / "latest")})
     _LOG.info("\n== %s ==", STAGES[stage])
+    finish_journal(folder / "teacher" / "latest")
     teacher = folder / "teacher" / "latest.pdparams"
     if stage == "distilled" and not teacher.is_file():
         raise ConfigError(

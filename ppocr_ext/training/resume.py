@@ -63,7 +63,8 @@ def resume(run: Run, prefix: Path) -> None:
     restore_optimizer(
         run.optimizer, prefix, parameter_names(run.network.named_parameters()), states.get("parameter_names")
     )
-    _recompute_rate(run.schedule)
+    if states.get("total_steps", run.total_steps) != run.total_steps:
+        _recompute_rate(run.schedule)
     run.amp.load(states.get("scaler", {}))
     if run.start.step_in_epoch >= len(run.train_loader):
         run.start = Progress(run.start.epoch + 1, 0, run.start.global_step, run.start.best)

@@ -82,6 +82,11 @@ class Run:
         return getattr(self.network, name)
 
     @property
+    def total_steps(self) -> int:
+        """Optimizer steps of the whole run."""
+        return int(self.config.at("Global.epoch_num")) * len(self.train_loader)
+
+    @property
     def network(self) -> Any:
         """The model without a data-parallel wrapper."""
         return getattr(self.model, "_layers", self.model)
@@ -208,7 +213,8 @@ class _Builder:
                 device,
                 self.seed,
                 scratch,
-                ctc_frames(model, self.config, mode),
+                # in evaluation such a label is one that the model reads wrong
+                ctc_frames(model, self.config, mode) if mode == "Train" else None,
             )
         return loaded
 
@@ -242,8 +248,7 @@ class _Builder:
             run.rebuild_train_loader = lambda epoch: self.host.build_dataloader(
                 run.host_config, "Train", run.device, self.host.logger, epoch
             )
-        steps = int(config.at("Global.epoch_num")) * len(run.train_loader)
-        clamp_eval_step(run.host_config["Global"], steps)
+        clamp_eval_step(run.host_config["Global"], run.total_steps)
 
     def _models_read(self, run: Run, reads: Any) -> tuple[str, ...]:
         trained = [n for n in getattr(run.model, "model_name_list", ()) if n not in run.frozen]

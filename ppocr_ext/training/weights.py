@@ -167,7 +167,7 @@ def load_weights(
     prefer: str = "",
     charset: Charset | None = None,
     old_charset: Charset | None = None,
-    optional: tuple[str, ...] = (),
+    only: tuple[str, ...] = (),
     homes: Sequence[str] = (),
 ) -> Fit:
     """Load ``path`` into ``model`` and report what fitted.
@@ -180,7 +180,7 @@ def load_weights(
         charset: the model's dictionary, to explain counts that differ.
         old_charset: the file's dictionary; classifier and embedding rows are then carried over
             character by character.
-        optional: prefixes of entries that may be missing (a teacher with a file of its own).
+        only: prefixes of the entries to load (``"Teacher."``); others stay as they are. Empty: all.
         homes: sub-models, the first choice first, for a file of one model.
 
     Raises:
@@ -195,8 +195,9 @@ def load_weights(
     old_charset = _dictionary_to_carry_over(fit, charset, old_charset)
     if old_charset is not None and charset is not None:
         fit = carry_over(fit, state, old_charset, charset)
-    missing = [n for n in fit.missing if not n.startswith(optional)] if optional else fit.missing
-    fit = replace(fit, missing=missing, class_note=_class_note(fit, charset))
+    if only:
+        fit = _restrict(fit, only)
+    fit = replace(fit, class_note=_class_note(fit, charset))
     if not fit.matched:
         raise WeightsError(
             f"{file}: none of its {len(fit.unexpected)} entries is of this architecture "
@@ -216,13 +217,27 @@ def load_weights(
     return fit
 
 
+def _restrict(fit: Fit, prefixes: tuple[str, ...]) -> Fit:
+    """``fit`` of the entries under ``prefixes`` alone."""
+    return replace(
+        fit,
+        matched={n: v for n, v in fit.matched.items() if n.startswith(prefixes)},
+        missing=[n for n in fit.missing if n.startswith(prefixes)],
+        wrong_shape={n: shapes for n, shapes in fit.wrong_shape.items() if n.startswith(prefixes)},
+    )
+
+
 def _dictionary_to_carry_over(fit: Fit, charset: Charset | None, old: Charset | None) -> Charset | None:
     """The old dictionary, if the file's rows have to be carried over from it.
 
     Raises:
         WeightsError: the file says that its dictionary is another of the same size, and none was given.
     """
-    trained_with = charset_digest(prefix_of(fit.source))
+    try:
+        trained_with = charset_digest(prefix_of(fit.source))
+    except WeightsError as fault:  # only the weights were asked for
+        _LOG.warning("%s", fault)
+        trained_with = None
     if charset is None or trained_with == charset.digest:
         return None
     if trained_with is not None and old is None and not fit.wrong_shape:

@@ -271,8 +271,14 @@ def test_a_resumed_distillation_has_the_teacher_that_it_began_with(tiny, tmp_pat
     go_on = {**start, "Global.checkpoints": str(tmp_path / "run" / "latest")}
     run = Run.build(tiny("distill", **go_on), "train")
     saved = read_state(tmp_path / "both" / "latest.pdparams")
+    stopped = read_state(tmp_path / "run" / "latest.pdparams")
+    assert not np.array_equal(
+        stopped["Student.head.ctc_head.fc.weight"], saved["Student.head.ctc_head.fc.weight"]
+    )
     for name, tensor in run.sub_model("Teacher").state_dict().items():
         np.testing.assert_array_equal(tensor.numpy(), saved[f"Teacher.{name}"], err_msg=name)
+    for name, tensor in run.sub_model("Student").state_dict().items():  # and the student is the checkpoint's
+        np.testing.assert_array_equal(tensor.numpy(), stopped[f"Student.{name}"], err_msg=name)
     train(tiny("student", **{"Global.save_model_dir": str(tmp_path / "other")}))
     other = {**go_on, "Architecture.Models.Teacher.pretrained": str(tmp_path / "other" / "latest")}
     del other["Global.pretrained_model"]
@@ -322,6 +328,43 @@ def test_a_checkpoint_for_another_optimizer_is_a_sentence(tiny, tmp_path):
     )
     with pytest.raises(WeightsError, match="trained with AdamW, Optimizer.name is Momentum"):
         Run.build(config, "train")
+
+
+def test_a_signal_in_the_last_step_is_remembered(tiny):
+    outcome = train(tiny("student"), hooks=[StopAfter(6)])
+    assert (outcome.status, outcome.signal) == ("finished", signal.SIGINT)
+
+
+def test_a_pretrained_file_whose_save_was_killed_is_finished_first(tiny, tmp_path):
+    folder = tmp_path / "teacher"
+    train(tiny("student", **{"Global.save_model_dir": str(folder), "Global.epoch_num": 1}))
+    renames = {f".{e}.tmp": f"latest.{e}" for e in ("pdparams", "pdopt", "states")}
+    for temporary, final in renames.items():
+        (folder / final).rename(folder / temporary)
+    (folder / "latest.journal").write_text(json.dumps(renames))
+    Run.build(tiny("distill", **{"Architecture.Models.Teacher.pretrained": str(folder / "latest")}), "train")
+    assert (folder / "latest.pdparams").is_file()
+
+
+def test_weights_load_although_the_progress_beside_them_is_damaged(tiny, tmp_path):
+    folder = tmp_path / "one"
+    train(tiny("student", **{"Global.save_model_dir": str(folder), "Global.epoch_num": 1}))
+    (folder / "latest.states").write_bytes(b"")
+    run = Run.build(tiny("student", **{"Global.pretrained_model": str(folder / "latest")}), "train")
+    saved = read_state(folder / "latest.pdparams")
+    np.testing.assert_array_equal(run.model.head.ctc_head.fc.bias.numpy(), saved["head.ctc_head.fc.bias"])
+
+
+def test_an_evaluation_judges_lines_that_do_not_fit_the_frames(finished, tiny):
+    narrow = tiny("student").thaw()["Eval"]["dataset"]["transforms"]
+    for entry in narrow:
+        if "RecResizeImg" in entry:
+            entry["RecResizeImg"]["image_shape"] = [3, 32, 32]
+    config = tiny(
+        "distill", **{"Global.checkpoints": str(finished / "latest"), "Eval.dataset.transforms": narrow}
+    )
+    result = evaluate(Run.build(config, "eval"))
+    assert (result.judged, result.left_out) == (10, 0)
 
 
 def test_a_stop_at_an_epochs_last_step_keeps_what_is_due(tiny, tmp_path):

@@ -82,7 +82,7 @@ def test_a_single_model_fills_a_sub_model(tmp_path):
             self.Teacher = Recogniser()
 
     source, pair = Recogniser(), Pair()
-    load_weights(pair, save(tmp_path, source.state_dict()), optional=("Teacher.",))
+    load_weights(pair, save(tmp_path, source.state_dict()), only=("Student.",))
     assert same(source, pair.Student)
 
 
@@ -161,6 +161,21 @@ def test_a_reordered_dictionary_of_the_same_size_is_carried_too(tmp_path):
     new = Charset(characters=tuple("ba"), use_space=False, path=None)
     source, target = Recogniser(old), Recogniser(new)
     load_weights(target, save(tmp_path, source.state_dict()), charset=new, old_charset=old)
+    np.testing.assert_array_equal(
+        target.head.ctc_head.fc.weight.numpy()[:, 1], source.head.ctc_head.fc.weight.numpy()[:, 2]
+    )
+
+
+@pytest.mark.parametrize("trained_with_space", [True, False])
+def test_whether_the_old_dictionary_had_the_space_is_found_out(tmp_path, trained_with_space):
+    lines = tuple("ab ")  # a dictionary may hold a space itself
+    trained = Charset(
+        characters=(*lines, " ") if trained_with_space else lines, use_space=trained_with_space, path=None
+    )
+    given = Charset(characters=(*lines, " "), use_space=True, path=None)
+    new = Charset(characters=tuple("ba"), use_space=False, path=None)
+    source, target = Recogniser(trained), Recogniser(new)
+    load_weights(target, save(tmp_path, source.state_dict()), charset=new, old_charset=given)
     np.testing.assert_array_equal(
         target.head.ctc_head.fc.weight.numpy()[:, 1], source.head.ctc_head.fc.weight.numpy()[:, 2]
     )

@@ -17,9 +17,8 @@ def tune_cpu() -> None:
     """Contiguous kernels, and freed memory kept for the next step.
 
     Since Paddle 3.0 slices, transposes and reshapes are strided views; on a CPU the gradients of such
-    views cost more than the copies they save (a small SVTRv2's training step: 0.74 s with them, 0.53 s
-    without). glibc returns large freed blocks to the system and faults every page in again a step
-    later; keeping them takes 3 to 10 % off a step.
+    views cost more than the copies they save. glibc returns large freed blocks to the system and faults every page in again a step
+    later.
     """
     if "FLAGS_use_stride_kernel" in paddle.base.core.globals():  # Paddle 2.6 has no strided views
         paddle.set_flags({"FLAGS_use_stride_kernel": False})

@@ -17,8 +17,8 @@ def tune_cpu() -> None:
     """Contiguous kernels, and freed memory kept for the next step.
 
     Since Paddle 3.0 slices, transposes and reshapes are strided views; on a CPU the gradients of such
-    views cost more than the copies they save. glibc returns large freed blocks to the system and faults every page in again a step
-    later.
+    views cost more than the copies they save. glibc returns large freed blocks to the system and faults
+    every page in again a step later.
     """
     if "FLAGS_use_stride_kernel" in paddle.base.core.globals():  # Paddle 2.6 has no strided views
         paddle.set_flags({"FLAGS_use_stride_kernel": False})

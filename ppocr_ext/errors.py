@@ -29,7 +29,13 @@ class UnknownComponentError(ConfigError):
 
 
 class ModelError(PPOCRExtError):
-    """A network cannot be built or run as its configuration asks."""
+    """A network cannot be built or run as its configuration asks.
+
+    Attributes:
+        sub_model: the entry of ``Architecture.Models`` that cannot be built, if it is one of them.
+    """
+
+    sub_model: str | None = None
 
 
 class DataError(PPOCRExtError):

@@ -15,6 +15,10 @@ from ppocr_ext.modeling.necks.sequence import SVTREncoder
 from ppocr_ext.registry import ARCHITECTURES, BACKBONES, HEADS, NECKS, TRANSFORMS, Registry, near_match
 
 _PARTS: dict[str, Registry] = {"Transform": TRANSFORMS, "Backbone": BACKBONES, "Neck": NECKS, "Head": HEADS}
+_EXAMPLES = {
+    "Backbone": "`Backbone: {name: SVTRv2, …}`",
+    "Head": "`Head: {name: MultiHead, head_list: […]}`",
+}
 _OF_SEVERAL = ("name", "model_type", "algorithm", "Models")
 _IN_A_CHECKOUT = {"encoder_type": ", or a checkout that has it (`--host DIR`)", "name": ""}
 _FITS = ("in_channels", "out_channels", "out_channels_list")  # known once the parts and the dictionary are
@@ -75,9 +79,12 @@ def _check_model(look: Look, path: Path) -> None:
         where = (*path, part)
         options = look.mapping(*where)
         if not options:
+            if part in _EXAMPLES and look.at(*where) in (None, {}) and _needs(look, path, part):
+                look.error(path, f"has no {part}. Give it one, such as {_EXAMPLES[part]}.", part)
             continue
         if options.get("name") is None:
-            look.error(where, f"name must be given: one of {', '.join(registry.names()) or 'the host’s'}.")
+            names = ", ".join(registry.names()) or "the host’s"
+            look.error(where, f"name must be given: one of {names}.", "name")
             continue
         component = look.component(registry, options["name"], (*where, "name"))
         if component is MultiHead:
@@ -88,8 +95,15 @@ def _check_model(look: Look, path: Path) -> None:
             look.keys(where, component, look.options(*where), injected=_FITS, extra=("name",))
 
 
+def _needs(look: Look, path: Path, part: str) -> bool:
+    """A sub-model may be without a head where losses read its features."""
+    return part == "Backbone" or path == ("Architecture",) or look.at(*path, "return_all_feats") is not True
+
+
 def _check_multi_head(look: Look, path: Path) -> None:
     look.keys(path, MultiHead, look.options(*path), injected=_FITS, extra=("name", "out_channels_list"))
+    if "head_list" in look.mapping(*path) and look.at(*path, "head_list") in (None, ()):
+        look.error((*path, "head_list"), "is empty; it lists the heads: `- CTCHead: {…}`, `- NRTRHead: {…}`.")
     found = []
     for name, where in look.listed(*path, "head_list"):
         found.append(name)

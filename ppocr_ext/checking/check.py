@@ -6,6 +6,7 @@ from ppocr_ext.checking.architecture import check_architecture
 from ppocr_ext.checking.data import check_data
 from ppocr_ext.checking.fault import Fault
 from ppocr_ext.checking.files import check_dictionary, check_files
+from ppocr_ext.checking.images import check_images
 from ppocr_ext.checking.labels import check_labels
 from ppocr_ext.checking.look import Look
 from ppocr_ext.checking.networks import check_networks
@@ -40,6 +41,7 @@ def check_config(config: Config, host: Host, role: str) -> list[Fault]:
     check_metric(look)
     for mode in look.modes:
         check_data(look, mode)
+    check_images(look)
     check_loaders(look)
     check_networks(look)
     check_labels(look)

@@ -36,7 +36,7 @@ def check_data(look: Look, mode: str) -> None:
             look.unknown_key((mode, str(key)), _SECTION)
     for part in ("dataset", "loader"):
         if section.get(part) is None:
-            look.error((mode,), f"{part} must be given.")
+            look.error((mode,), f"{part} must be given.", part)
     dataset = _check_dataset(look, mode)
     _check_transforms(look, mode)
     _check_loader(look, mode)
@@ -49,14 +49,15 @@ def _check_dataset(look: Look, mode: str) -> Callable[..., Any] | None:
     if not options:
         return None
     if options.get("name") is None:
-        look.error(path, f"name must be given, such as SimpleDataSet or {', '.join(DATASETS.names())}.")
+        said = f"name must be given, such as SimpleDataSet or {', '.join(DATASETS.names())}."
+        look.error(path, said, "name")
         return None
     dataset = look.component(DATASETS, options["name"], (*path, "name"))
     keys = None if dataset is None else dataset_keys(dataset)
     if keys is not None:
         look.compare(path, keys, options, extra=_ALWAYS)
         for key in sorted(_NEVER_EMPTY & keys.required & options.keys()):
-            if options[key] is None:
+            if options[key] in (None, ()):
                 look.error((*path, key), "is empty, but must be given.")
     return dataset
 
@@ -148,7 +149,7 @@ def _check_sampler(look: Look, mode: str, dataset: Callable[..., Any] | None) ->
         look.warning(path, "a sampler is used in Train alone.")
         return
     if name is None:
-        look.error(path, "name must be given, such as MultiScaleSampler.")
+        look.error(path, "name must be given, such as MultiScaleSampler.", "name")
         return
     sampler = look.part("sampler", "sampler", name, (*path, "name"))
     if sampler is None:

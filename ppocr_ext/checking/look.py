@@ -65,18 +65,19 @@ class Look:
                 continue
         return ""
 
-    def error(self, path: Path, message: str) -> None:
-        """The run cannot be, or would not be what the config says."""
-        self._add("error", path, message)
+    def error(self, path: Path, message: str, key: str = "") -> None:
+        """The run cannot be, or would not be what the config says; ``key`` of the path is where it says so."""
+        self._add("error", path, message, key)
 
     def warning(self, path: Path, message: str) -> None:
         """The run can be, but the config says something that has no effect or is doubtful."""
         self._add("warning", path, message)
 
-    def _add(self, level: Literal["error", "warning"], path: Path, message: str) -> None:
+    def _add(self, level: Literal["error", "warning"], path: Path, message: str, key: str = "") -> None:
         text = dotted(path)
         message = message.removeprefix(f"{text}: ") if text else message
-        self.faults.append(Fault(level, text, self.where(path), message))
+        place = self.where((*path, key) if key else path)
+        self.faults.append(Fault(level, text, place, message))
 
     def unknown_key(
         self,

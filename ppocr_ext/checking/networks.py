@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from ppocr_ext.checking.look import Look, Path
 from ppocr_ext.checking.signatures import keys_of
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.losses.multi import BRANCH_OF
-from ppocr_ext.registry import LOSSES
+from ppocr_ext.registry import LOSSES, near_match
 
 _BRANCH_HEAD = {"gtc": "NRTRHead", "sar": "SARHead", "ctc": "CTCHead"}
 _HEAD_OF_LOSS = {"DistillationCTCLoss": "ctc", "DistillationNRTRLoss": "gtc", "DistillationSARLoss": "sar"}
@@ -91,12 +91,10 @@ def _check_reader(look: Look, name: str, path: Path, networks: Mapping[str | Non
         look.error(path, f"{name} is for sub-models, but Architecture has no Models. {_FOR_ONE}")
     elif several:
         for model, where in _models_named(look, path, naming):
-            if model not in networks:
-                look.error(
-                    where, f"there is no sub-model {model!r}; Architecture.Models has {_names(networks)}."
-                )
-            else:
+            if model in networks:
                 _check_output(look, name, path, networks[model])
+            else:
+                _no_such_model(look, where, model)
     elif name == "MultiLoss":
         _check_branches(look, networks[None])
 
@@ -141,7 +139,7 @@ def _check_output(look: Look, loss: str, path: Path, network: Network) -> None:
         )
         return
     branch = _HEAD_OF_LOSS.get(loss) or str(options.get("dis_head"))
-    if multi and branch in _BRANCH_HEAD and _BRANCH_HEAD[branch] not in network.branches:
+    if multi and network.branches and branch in _BRANCH_HEAD and _BRANCH_HEAD[branch] not in network.branches:
         look.error(
             path,
             f"{loss} reads the {branch} branch, but the head_list of {network.name} has no {_BRANCH_HEAD[branch]}.",
@@ -155,6 +153,8 @@ def _check_branches(look: Look, network: Network) -> None:
             ("Loss", "name"), f"a MultiLoss reads a MultiHead, but Architecture.Head.name is {network.head}."
         )
         return
+    if not network.branches:
+        return  # said of the head_list
     for loss, path in look.listed_quietly("Loss", "loss_config_list"):
         head = _BRANCH_HEAD.get(BRANCH_OF.get(loss, ""))
         if head is not None and head not in network.branches:
@@ -216,17 +216,15 @@ def _check_decoded_models(look: Look, networks: Mapping[str | None, Network]) ->
         look.error(path, "it is a sub-model or a list of them, such as [Student].")
         return
     unknown = [name for name in names if name not in networks]
-    if unknown:
-        look.error(
-            path, f"there is no sub-model {', '.join(unknown)}; Architecture.Models has {_names(networks)}."
-        )
+    for name in unknown:
+        _no_such_model(look, path, name)
     key = look.at("Metric", "key")
-    if key is not None and key not in names:
+    if key is not None and key not in names and not unknown:
         indicator = look.at("Metric", "main_indicator", default="acc")
         look.error(
             ("Metric", "key"),
             f"{key} is not among the sub-models that PostProcess.model_name decodes ({', '.join(names)}), "
-            f"so there would be no {indicator}.",
+            f"so there would be no {indicator}.{_meant(str(key), names)}",
         )
     for network in (networks[name] for name in names if name in networks):
         _check_decoded_output(look, network)
@@ -261,6 +259,19 @@ def _check_length(look: Look, network: Network) -> None:
         f"{decoded} cuts lines off that Global.max_text_length: {longest} admits: the NRTR branch decodes <s> and up "
         f"to {decoded - 1} characters, labels have up to {longest - 2}. Set both to {longest}.",
     )
+
+
+def _no_such_model(look: Look, path: Path, name: str) -> None:
+    """Say it where ``Models`` has no such key; of one that has no head it is said there."""
+    models = [str(each) for each in look.mapping("Architecture", "Models")]
+    if name not in models:
+        there = f"Architecture.Models has {', '.join(models)}.{_meant(name, models)}"
+        look.error(path, f"there is no sub-model {name!r}; {there}")
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    near = near_match(name, known)
+    return f" Did you mean {near!r}?" if near else ""
 
 
 def _names(networks: Mapping[Any, Network]) -> str:

@@ -16,6 +16,7 @@ from ppocr_ext.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES
 INDICATORS = ("acc", "norm_edit_dis")
 _OF_OPTIMIZER = ("name", "lr", "regularizer", "weight_decay", "clip_norm", "clip_norm_global", "group_lr")
 _GIVEN_TO_OPTIMIZER = ("model", "learning_rate", "grad_clip")
+_RATES = ("learning_rate", "start_lr", "end_lr", "min_lr", "max_lr")
 _GIVEN_TO_SCHEDULE = ("epochs", "step_each_epoch", "last_epoch")
 _EXCLUDING = (("regularizer", "weight_decay"), ("clip_norm", "clip_norm_global"))
 
@@ -27,7 +28,7 @@ def check_loss(look: Look) -> None:
         return
     name = options.get("name")
     if name is None:
-        look.error(("Loss",), f"`name` is missing. One of: {', '.join(LOSSES.names())}.")
+        look.error(("Loss",), f"`name` is missing. One of: {', '.join(LOSSES.names())}.", "name")
         return
     component = look.component(LOSSES, name, ("Loss", "name"))
     if component is None:
@@ -36,7 +37,8 @@ def check_loss(look: Look) -> None:
     if component not in (CombinedLoss, MultiLoss):
         return
     if not look.at("Loss", "loss_config_list"):
-        look.error(("Loss",), f"loss_config_list must be given: what the {name} is made of.")
+        said = f"loss_config_list must be given: what the {name} is made of."
+        look.error(("Loss",), said, "loss_config_list")
     seen: list[str] = []
     for entry, path in look.listed("Loss", "loss_config_list"):
         if component is MultiLoss:
@@ -78,7 +80,7 @@ def check_optimizer(look: Look) -> None:
     name = options.get("name")
     component = None
     if name is None:
-        look.error(("Optimizer",), f"`name` is missing. One of: {', '.join(OPTIMIZERS.names())}.")
+        look.error(("Optimizer",), f"`name` is missing. One of: {', '.join(OPTIMIZERS.names())}.", "name")
     else:
         component = look.component(OPTIMIZERS, name, ("Optimizer", "name"))
     if component is not None:
@@ -104,7 +106,7 @@ def check_optimizer(look: Look) -> None:
 
 
 def _check_number(look: Look, path: Path) -> None:
-    """A finite number, or nothing."""
+    """A finite number that is not negative, or nothing."""
     value = look.at(*path)
     if isinstance(value, str) and is_number(value):
         look.kind(path, value, "number")
@@ -112,6 +114,8 @@ def _check_number(look: Look, path: Path) -> None:
         isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value)
     ):
         look.error(path, f"{shown(value)} is no number.")
+    elif isinstance(value, (int, float)) and value < 0:
+        look.error(path, f"{value!r} is negative. Give a number of at least 0.")
 
 
 def _check_regularizer(look: Look) -> None:
@@ -133,7 +137,8 @@ def _check_schedule(look: Look) -> None:
     options = look.mapping(*path)
     if not options:
         if look.at(*path) is None:
-            look.error(("Optimizer",), "`lr` is missing, such as `lr: {name: Cosine, learning_rate: 0.001}`.")
+            said = "`lr` is missing, such as `lr: {name: Cosine, learning_rate: 0.001}`."
+            look.error(("Optimizer",), said, "lr")
         return
     component = look.component(SCHEDULES, options.get("name") or "Const", (*path, "name"))
     if component is not None:
@@ -145,7 +150,11 @@ def _check_schedule(look: Look) -> None:
             extra=("name",),
             others=SCHEDULES,
         )
-        _check_number(look, (*path, "learning_rate"))
+        for key in _RATES:
+            _check_number(look, (*path, key))
+        values = options.get("values")  # of Piecewise
+        for index in range(len(values) if isinstance(values, tuple) else 0):
+            _check_number(look, (*path, "values", str(index)))
 
 
 def check_decoder(look: Look) -> None:
@@ -154,7 +163,7 @@ def check_decoder(look: Look) -> None:
     if not options:
         return
     if options.get("name") is None:
-        look.error(("PostProcess",), "`name` is missing, such as CTCLabelDecode.")
+        look.error(("PostProcess",), "`name` is missing, such as CTCLabelDecode.", "name")
         return
     component = look.part("decoder", "decoder", options["name"], ("PostProcess", "name"))
     if component is not None:
@@ -170,7 +179,7 @@ def check_metric(look: Look) -> None:
     if not options:
         return
     if options.get("name") is None:
-        look.error(("Metric",), f"`name` is missing. One of: {', '.join(METRICS.names())}.")
+        look.error(("Metric",), f"`name` is missing. One of: {', '.join(METRICS.names())}.", "name")
         return
     component = look.component(METRICS, options["name"], ("Metric", "name"))
     extra = {"name", "main_indicator"}
@@ -182,7 +191,8 @@ def check_metric(look: Look) -> None:
             return
         extra |= keys_of(base).named
         if options.get("key") is None:
-            look.error(("Metric",), "`key` is missing: the sub-model that decides, such as `key: Student`.")
+            said = "`key` is missing: the sub-model that decides, such as `key: Student`."
+            look.error(("Metric",), said, "key")
     if component is None:
         return
     look.keys(("Metric",), component, options, extra=extra)

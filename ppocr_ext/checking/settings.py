@@ -22,7 +22,9 @@ def check_sections(look: Look) -> None:
         if name not in SECTIONS:
             look.unknown_key((str(name),), SECTIONS)
     for name in NEEDED[look.role]:
-        if look.at(name) is None:
+        if name in look.config and look.at(name) is None:
+            look.error((name,), f"is empty, but `{look.role}` needs it.")
+        elif name not in look.config:
             look.error((), f"The config has no section {name}, which `{look.role}` needs.")
 
 

@@ -88,7 +88,8 @@ def read_file(path: Path) -> Node:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise ConfigError(f"{path}: the config cannot be read: {error.strerror or error}.") from error
+        hint = " Is that an option? Put -o before it." if "=" in str(path) else ""
+        raise ConfigError(f"{path}: the config cannot be read: {error.strerror or error}.{hint}") from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(

@@ -20,7 +20,7 @@ REASONS: dict[str, str] = {  # reason -> what to do about it
     "missing_image": "Paths are relative to `dataset.data_dir`.",
     "broken_image": "Make these images again, or convert them to PNG or JPEG.",
     "outside_data_dir": "If these paths are meant, set `Global.allow_outside_data_dir: true`.",
-    "too_long_for_frames": "Make `RecResizeImg.image_shape` wider, or take such labels out.",
+    "too_long_for_frames": "Make the images wider, or take such labels out.",
 }
 
 
@@ -93,6 +93,7 @@ class Preflight:
         longest: characters of the longest label, usable or not.
         longest_at: its file and line.
         unit: what is counted: ``"line"`` or ``"sample"`` (of an LMDB).
+        size_key: the key of the config that has the size of the images.
     """
 
     data_dir: Path
@@ -107,6 +108,7 @@ class Preflight:
     longest: int = 0
     longest_at: tuple[Path, int] | None = None
     unit: Literal["line", "sample"] = "line"
+    size_key: str = "RecResizeImg.image_shape"
 
     def begin_file(self, path: Path) -> FileFindings:
         """Start the findings of the next label file."""

@@ -10,12 +10,15 @@ from __future__ import annotations
 import codecs
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from ppocr_ext.data.atomic import atomic_writer
 from ppocr_ext.errors import DataError
+
+_SPACED = re.compile(r"\S*\.\w+ +\S")  # a file name, a space, and something more
 
 
 class LabelLine(NamedTuple):
@@ -52,7 +55,7 @@ def read_label_file(
         ds_width: each line must have its image's width and height (``dataset.ds_width``).
 
     Raises:
-        DataError: the file is missing or cannot be opened.
+        DataError: the file is missing, cannot be opened, or is UTF-16.
     """
     path = Path(path)
     try:
@@ -64,7 +67,19 @@ def read_label_file(
         ) from error
     with stream:
         for number, raw in enumerate(stream, start=1):
+            if number == 1:
+                refuse_utf16(path, raw)
             yield parse_line(number, raw, delimiter, ds_width)
+
+
+def refuse_utf16(path: Path, first: bytes) -> None:
+    """Say so where the first line of a label file starts with a byte order mark of UTF-16.
+
+    Raises:
+        DataError: it does.
+    """
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise DataError(f"{path}: the label file is UTF-16; save it as UTF-8.")
 
 
 def parse_line(number: int, raw: bytes, delimiter: str = "\t", ds_width: bool = False) -> LabelLine:
@@ -90,7 +105,8 @@ def _columns(content: bytes, delimiter: str, ds_width: bool) -> _Columns:
         return "blank line", (), "", ()
     name, *rest = text.split(delimiter)
     if not rest:
-        return f"no delimiter {delimiter!r} in {_short(text)}", (), "", ()
+        spaced = " (a space where the delimiter should be)" if _SPACED.match(text) else ""
+        return f"no delimiter {delimiter!r} in {_short(text)}{spaced}", (), "", ()
     images = _image_names(name)
     if images is None:
         return f"no image path in {_short(text)}", (), "", ()

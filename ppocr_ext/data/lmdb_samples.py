@@ -14,7 +14,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.data.file_names import named_by_content
 from ppocr_ext.data.images import content_fault
 from ppocr_ext.data.label_rules import LabelRules
-from ppocr_ext.data.labels import LabelLine, parse_line
+from ppocr_ext.data.labels import LabelLine, parse_line, refuse_utf16
 from ppocr_ext.errors import DataError
 
 ContentCheck = Literal["header", "decode", "none"]
@@ -167,6 +167,8 @@ def _lines(path: Path, delimiter: str, start: Position) -> Iterator[tuple[Path, 
             offset = start.offset
             for number, raw in enumerate(stream, start=start.line + 1):
                 offset += len(raw)
+                if number == 1:
+                    refuse_utf16(path, raw)
                 yield path, Position(start.file, offset, number), parse_line(number, raw, delimiter)
     except OSError as error:
         raise DataError(f"{path}: the label file cannot be read: {error.strerror or error}.") from error

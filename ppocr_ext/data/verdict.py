@@ -102,6 +102,8 @@ def remedy(report: Preflight, reason: str) -> str:
             f"{which} {report.units} are outside: if data_dir is right, this one key is the remedy: "
             f"-o Global.allow_outside_data_dir=true."
         )
+    if reason == "too_long_for_frames":
+        return f"Make `{report.size_key}` wider, or take such labels out."
     if reason != "too_long" or report.longest_at is None:
         return (_OF_SAMPLES if report.unit == "sample" else {}).get(reason, REASONS[reason])
     marks = f" ({report.reserved} of them for {report.reserved_for})" if report.reserved else ""

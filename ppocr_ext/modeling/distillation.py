@@ -46,7 +46,11 @@ class DistillationModel(nn.Layer):
         self.pretrained: dict[str, str] = {}
         frozen = []
         for name, options in plain(config["Models"]).items():
-            model = BaseModel(options)
+            try:
+                model = BaseModel(options)
+            except ModelError as error:
+                error.sub_model = str(name)
+                raise
             if options.get("pretrained"):
                 self.pretrained[name] = options["pretrained"]
             if options.get("freeze_params"):

@@ -42,6 +42,13 @@ def image_shapes(config: Config, mode: str) -> list[tuple[int, int, int]]:
     return []
 
 
+def size_key(config: Config, mode: str) -> str:
+    """The key that has the sizes of :func:`image_shapes`, for messages."""
+    if config.at(f"{mode}.sampler.scales", default=None):
+        return f"{mode}.sampler.scales"
+    return "RecResizeImg.image_shape"
+
+
 def ctc_frames(model: Any, config: Config, mode: str) -> int | None:
     """T of the CTC output for the images of ``mode``: the least of the sub-models that are decoded.
 

@@ -23,6 +23,7 @@ from ppocr_ext.data.watch import Watch
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.host import Host
 from ppocr_ext.training.datasets import watched_lines, watched_samples
+from ppocr_ext.training.frames import size_key
 from ppocr_ext.training.raising_loader import RaisingLoader
 from ppocr_ext.training.team import team
 
@@ -120,6 +121,7 @@ def look_at_data(
             said.append(f"{mode}: {error}")
             continue
         if report is not None:
+            report.size_key = size_key(config, mode)
             found[mode] = report
             if tolerance.admits(report.rejected_count, report.total):
                 _LOG.info("%s data: %s", mode.lower(), report.summary())

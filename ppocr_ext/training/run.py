@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +14,10 @@ import paddle.distributed as dist
 from ppocr_ext.charset import Charset
 from ppocr_ext.checking import check_config, report
 from ppocr_ext.config import Config, resolve_charset, with_class_counts
+from ppocr_ext.config.node import COMPUTED, dotted
 from ppocr_ext.data.preflight import Preflight
 from ppocr_ext.data.watch import Watch
-from ppocr_ext.errors import ConfigError, WeightsError
+from ppocr_ext.errors import ConfigError, ModelError, WeightsError
 from ppocr_ext.host import Host, open_host
 from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import DistillationModel, build_model
@@ -150,7 +152,7 @@ class _Builder:
         device = choose_device(self.config)
         processes = team()
         self.host.set_seed(self.seed)
-        model = build_model(self.config.at("Architecture").thaw())
+        model = _build_model(self.config)
         if isinstance(model, DistillationModel):
             model.eval_models = decoder_models(self.config) or ()
         config, host_config = self.config, self.host_config
@@ -223,3 +225,32 @@ class _Builder:
             )
         if run.eval_loader is None:
             raise ConfigError("The config has no section Eval.")
+
+
+def _build_model(config: Config) -> Any:
+    """The networks; an error of one of them starts with the place of what it is about.
+
+    Raises:
+        ModelError: the parts do not fit together.
+    """
+    try:
+        return build_model(config.at("Architecture").thaw())
+    except ModelError as error:
+        path = _spoken_of(config, error)
+        place = config.where(path)
+        said = "" if place == COMPUTED.text else f"{place}: "  # no place that a reader can go to
+        error.args = (f"{said}{dotted(path)}: {error}",)
+        raise
+
+
+def _spoken_of(config: Config, error: ModelError) -> tuple[str, ...]:
+    """The part that the error names, or the option in it that it names and `-o` has set; else the model."""
+    model = ("Architecture",) if error.sub_model is None else ("Architecture", "Models", error.sub_model)
+    words = set(re.findall(r"\w+", str(error)))
+    for part in ("Transform", "Backbone", "Neck", "Head"):
+        path = (*model, part)
+        options = config.at(path, default=None)
+        if isinstance(options, Config) and options.get("name") in words:
+            set_here = [key for key in options if key in words and config.origin((*path, key)) == "-o"]
+            return (*path, str(set_here[0])) if set_here else path
+    return model

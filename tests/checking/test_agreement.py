@@ -219,7 +219,7 @@ class TestSubModels:
             (
                 "PostProcess.model_name",
                 ["Studnet"],
-                "there is no sub-model Studnet; Architecture.Models has Teacher, Student.",
+                "there is no sub-model 'Studnet'; Architecture.Models has Teacher, Student. Did you mean 'Student'?",
             ),
             (
                 "PostProcess.name",

@@ -13,6 +13,7 @@ from official_facts import Check
 import ppocr_ext
 from ppocr_ext.checking.global_keys import GLOBAL_KEYS
 from ppocr_ext.config import Config
+from ppocr_ext.config.override import override
 
 WRONG = [
     ("Global.epoch_num", 2.5, "2.5 is not a whole number of at least 1."),
@@ -33,6 +34,13 @@ WRONG = [
     ("Optimizer.lr.learning_rate", "fast", "'fast' is no number."),
     ("Optimizer.lr.learning_rate", [0.1], "[0.1] is no number."),
     ("Optimizer.weight_decay", float("nan"), "nan is no number."),
+    ("Optimizer.weight_decay", [1], "[1] is no number."),
+    ("Optimizer.clip_norm_global", True, "True is no number."),
+    ("Optimizer.clip_norm_global", -1, "-1 is negative. Give a number of at least 0."),
+    ("Optimizer.lr.learning_rate", -0.001, "-0.001 is negative."),
+    ("Train.dataset.transforms", [], "is empty, but must be given."),
+    ("Architecture.Head.head_list", None, "is empty; it lists the heads: `- CTCHead: {…}`"),
+    ("Architecture", None, "is empty, but `train` needs it."),
     ("Global.amp_dtype", "fp16", "'fp16' is none of float16, bfloat16."),
     ("Global.unknown_char", "drop", "'drop' is none of drop_line, drop_char."),
     ("Global.pretrained_model", ["a"], "['a'] is no text."),
@@ -143,3 +151,54 @@ def test_a_value_of_any_form_anywhere_is_a_fault_and_no_crash(value: Any, two: C
     assert len(named) > 80
     for path in named:
         check(two.with_values({path: value}))
+
+
+def placed(config: Config, option: str) -> Config:
+    return Config.of(override(config._node, [option]))
+
+
+@pytest.mark.parametrize("part", ["Backbone", "Head"])
+@pytest.mark.parametrize("model", ["", ".Models.Student"])
+def test_a_model_without_backbone_or_head(
+    part: str, model: str, one: Config, two: Config, check: Check
+) -> None:
+    config = two.with_values({"Architecture.Models.Student.return_all_feats": False}) if model else one
+    option = f"-o Architecture{model}.{part}=null"
+    found = check(placed(config, option.removeprefix("-o ")))
+    assert found[0].startswith(
+        f"error: {option}: Architecture{model}: has no {part}. Give it one, such as `{part}:"
+    )
+    assert model or len(found) == 1
+    config = one.thaw()
+    del config["Architecture"][part]
+    assert [fault[:38] for fault in check(config)] == [f"error: Architecture: has no {part}. Give it"[:38]]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "Architecture.Head.head_list=null",
+        "Architecture.Head.name=null",
+        "Architecture=null",
+        "Loss.loss_config_list=null",
+        "Optimizer.lr=null",
+        "Train.loader=null",
+        "Metric.name=null",
+    ],
+)
+def test_an_option_that_takes_something_away_is_the_place(option: str, one: Config, check: Check) -> None:
+    (fault,) = check(placed(one, option))
+    assert fault.startswith(f"error: -o {option}: ")
+
+
+def test_a_sub_model_that_was_taken_away_is_the_one_fault(two: Config, check: Check) -> None:
+    (fault,) = check(placed(two, "Architecture.Models.Student=null"))
+    assert fault.startswith("error: -o Architecture.Models.Student=null: ")
+    (fault,) = check(placed(two, "Architecture.Models.Student.Head.head_list=null"))
+    assert fault.startswith("error: -o Architecture.Models.Student.Head.head_list=null: ")
+
+
+def test_a_schedules_own_rates_are_not_negative_either(one: Config, check: Check) -> None:
+    rates = {"name": "Piecewise", "decay_epochs": [3], "values": [0.1, -0.01]}
+    (fault,) = check(one.with_values({"Optimizer.lr": rates}))
+    assert fault.startswith("error: Optimizer.lr.values.1: -0.01 is negative.")

@@ -121,6 +121,10 @@ def test_aliases_that_explode_are_refused(read, link):
 def test_missing_file_and_folder(tmp_path):
     with pytest.raises(ConfigError, match=r"none\.yml: the config cannot be read: No such file"):
         load(tmp_path / "none.yml")
+    with pytest.raises(
+        ConfigError, match=r"^G\.a=3: .*No such file.*\. Is that an option\? Put -o before it\.$"
+    ):
+        load("G.a=3")
     with pytest.raises(ConfigError, match="cannot be read"):
         load([tmp_path])
     with pytest.raises(ConfigError, match="-c FILE"):

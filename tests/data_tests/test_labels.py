@@ -77,6 +77,22 @@ def test_missing_file_says_what_to_check(tmp_path):
         list(read_label_file(tmp_path / "none.txt"))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_file_in_utf_16_is_one_sentence(tmp_path, encoding):
+    file = tmp_path / "list.txt"
+    file.write_bytes("\ufeffa.jpg\tword\nb.jpg\tword\n".encode(encoding))
+    with pytest.raises(DataError, match=r"list\.txt: the label file is UTF-16; save it as UTF-8\."):
+        list(read_label_file(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "spaced"), [("a/b.jpg word", True), ("a b.jpg", False), ("a.jpg", False), ("words alone", False)]
+)
+def test_a_space_where_the_delimiter_should_be(text, spaced):
+    fault = parse_line(1, text.encode()).fault
+    assert fault.endswith(f"in {text!r}" + " (a space where the delimiter should be)" * spaced)
+
+
 def test_written_rows_read_back(tmp_path):
     rows = [("a b.jpg", "x,y"), ("c.jpg", " ")]
     assert write_label_file(tmp_path / "sub" / "list.txt", rows) == 2

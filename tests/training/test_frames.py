@@ -65,10 +65,17 @@ def test_labels_that_do_not_fit_the_frames_are_left_out(tiny, captchas):
     assert run.preflight["Train"].counts == {"too_long_for_frames": len(labels) - len(fitting)}
 
 
+def test_the_key_that_has_the_sizes_is_named(tiny):
+    sampler = {"name": "MultiScaleSampler", "scales": [[16, 32]], "first_bs": 4}
+    config = tiny("student", **{"Train.sampler": sampler, "Train.dataset.name": "MultiScaleDataSet"})
+    with pytest.raises(DataError, match="Make `Train.sampler.scales` wider, or take such labels out"):
+        Run.build(config.with_values({"Train.dataset.ds_width": False}), "train")
+
+
 def test_when_no_label_fits_the_message_says_so(tiny):
     narrow = tiny("student").thaw()["Train"]["dataset"]["transforms"]
     for entry in narrow:
         if "RecResizeImg" in entry:
             entry["RecResizeImg"]["image_shape"] = [3, 32, 16]
-    with pytest.raises(DataError, match="too_long_for_frames"):
+    with pytest.raises(DataError, match="Make `RecResizeImg.image_shape` wider, or"):
         Run.build(tiny("student", **{"Train.dataset.transforms": narrow}), "train")

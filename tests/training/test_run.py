@@ -7,7 +7,9 @@ import numpy as np
 import paddle
 import pytest
 
-from ppocr_ext.errors import ConfigError, DataError, WeightsError
+from ppocr_ext.config import Config, load
+from ppocr_ext.config.override import override
+from ppocr_ext.errors import ConfigError, DataError, ModelError, WeightsError
 from ppocr_ext.training.evaluate import evaluate, for_model
 from ppocr_ext.training.events import Hook
 from ppocr_ext.training.hooks.teacher_check import state_digest
@@ -129,10 +131,23 @@ def test_a_teacher_that_changes_is_noticed(tiny):
                 parameter = self.run.sub_model("Teacher").parameters()[0]
                 parameter.set_value(parameter + 1)
 
-    from ppocr_ext.errors import ModelError
-
     with pytest.raises(ModelError, match="Teacher is frozen"):
         train(tiny("distill"), hooks=[Meddle()])
+
+
+@pytest.mark.parametrize(("kind", "model"), [("student", ""), ("distill", ".Models.Student")])
+def test_an_error_of_a_part_starts_with_its_place(tiny, tmp_path, kind, model):
+    (tmp_path / "tiny.yml").write_text(tiny(kind).to_yaml())
+    config, backbone = load(tmp_path / "tiny.yml"), f"Architecture{model}.Backbone"
+    wrong = {f"{backbone}.name": "SVTRv2", f"{backbone}.dims": [7, 32, 96]}
+    with pytest.raises(ModelError) as found:
+        Run.build(config.with_values(wrong), "train")
+    assert "tiny.yml:" in config.where(backbone)
+    assert str(found.value).startswith(f"{config.where(backbone)}: {backbone}: SVTRv2: ")
+    given = [f"{path}={value}" for path, value in wrong.items()]
+    with pytest.raises(ModelError) as found:
+        Run.build(Config.of(override(config._node, given)), "train")
+    assert str(found.value).startswith(f"-o {backbone}.dims=[7, 32, 96]: {backbone}.dims: SVTRv2: ")
 
 
 def test_a_stopped_run_goes_on_to_where_an_unbroken_one_ends(tiny, tmp_path):

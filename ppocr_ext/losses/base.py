@@ -17,6 +17,7 @@ Parts = dict[str, paddle.Tensor]
 
 HEADS = ("ctc", "gtc", "sar")
 OUTPUTS = (*HEADS, "neck", "backbone")
+FEATURES = "features"  # what the CTC classifier sees; given only where a loss asks for it
 _HALF = (paddle.bfloat16, paddle.float16)
 
 
@@ -36,7 +37,7 @@ class Loss(nn.Layer, ABC):
         """The outputs that the loss reads, as (sub-model, output); None where it cannot be told.
 
         The sub-model is None for the only one; the output is one of ``ctc``, ``gtc``, ``sar``, ``neck``,
-        ``backbone``.
+        ``backbone``, ``features`` (what the CTC classifier sees).
         """
 
 

@@ -26,15 +26,18 @@ def config_packages() -> list[str]:
 
 
 INSTALL_REQUIRES = [
-    # 2.9.1 pins numpy<2 and imgaug (which fails on numpy 2). From 3.0 on the wheel holds no `ppocr` and no
-    # `tools/program.py`: the training loop that we run in is in 2.10.0 only.
-    "paddleocr>=2.10,<3",
+    # 2.9.1 and 2.10.0 hold the training loop that we run in; from 3.0 on the wheel holds no `ppocr` and no
+    # `tools/program.py`. 2.10.0 is what pip takes; 2.9.1 needs numpy<2 (it says so itself, and its imgaug fails
+    # on numpy 2).
+    "paddleocr>=2.9.1,<3",
     "numpy",
     "pyyaml",
     # paddleocr and albumentations bring opencv-contrib-python and opencv-python-headless too. All three
     # write the folder `cv2`: harmless while their versions are equal, and `ppocr-ext doctor` says if not.
     "opencv-python",
     "pillow",
+    "fonttools",
+    "lmdb",
     "tqdm",
     "rapidfuzz",
 ]
@@ -46,16 +49,32 @@ PADDLE_RUNTIME = ["setuptools"]
 # `make-dataset captcha` draws with the one, curves are drawn with the other.
 QUICKSTART = ["captcha", "matplotlib"]
 
+# Each of these watches a run; none is needed to train.
+WRITERS = {"tensorboard": ["tensorboardX"], "visualdl": ["visualdl"], "wandb": ["wandb"]}
+ALL_WRITERS = [package for packages in WRITERS.values() for package in packages]
+
 EXTRAS = {
     # Paddle is an extra because its CPU and GPU builds install the same module and exclude each other.
     "cpu": ["paddlepaddle>=3,<4", *PADDLE_RUNTIME],
-    # PyPI stops at 2.6.2. Builds 3.x for GPU are on Paddle's own index, which a requirement cannot name:
+    # PyPI stops at 2.6.2 (Python up to 3.12), so that is what this extra brings where no Paddle is. No numpy is
+    # pinned with it: 2.6.2 asks for >=1.13, and its CPU build runs our tests with numpy 1.26 and with 2.4.
+    # Builds 3.x for GPU are on Paddle's own index, which a requirement cannot name:
     #   pip install paddlepaddle-gpu -i https://www.paddlepaddle.org.cn/packages/stable/cu126/
-    # Installed first, such a build satisfies this extra.
+    # Installed first, such a build satisfies this extra, and is neither replaced nor given another numpy.
     "gpu": ["paddlepaddle-gpu>=2.6.2,<4", *PADDLE_RUNTIME],
     "quickstart": QUICKSTART,
-    "test": ["pytest>=8", *QUICKSTART],
-    "dev": ["pytest>=8", *QUICKSTART, "pytest-xdist", "ruff", "mypy", "types-PyYAML", "types-tqdm"],
+    **WRITERS,
+    "test": ["pytest>=8", *QUICKSTART, *ALL_WRITERS],
+    "dev": [
+        "pytest>=8",
+        *QUICKSTART,
+        *ALL_WRITERS,
+        "pytest-xdist",
+        "ruff",
+        "mypy",
+        "types-PyYAML",
+        "types-tqdm",
+    ],
 }
 
 setup(

@@ -40,5 +40,9 @@ class WeightsError(PPOCRExtError):
     """A checkpoint is missing, damaged, or does not fit the model."""
 
 
+class ProcessError(PPOCRExtError):
+    """Another process of a run on several processes has failed, so that this one cannot go on."""
+
+
 class MissingPackageError(PPOCRExtError):
     """An optional package is needed; the message gives the command that installs it."""

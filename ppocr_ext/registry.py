@@ -13,10 +13,24 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from ppocr_ext.errors import ConfigError, UnknownComponentError
+from ppocr_ext.paddleocr_names import FORMER_NAMES, PADDLEOCR_NAMES
 
 T = TypeVar("T")
 _LOG = logging.getLogger("ppocr_ext")
 NEAR_MATCH = 0.75  # difflib ratio from which an unknown key is taken for a misspelling
+_JUDGED: set[tuple[Callable[..., Any], str]] = set()  # components and keys of which all has been said
+
+
+def near_match(name: str, known: Iterable[str], cutoff: float = NEAR_MATCH) -> str | None:
+    """The known name that ``name`` is a misspelling of, in upper or lower case; None if it is near none."""
+    by_folded = {each.casefold(): each for each in sorted(known)}
+    near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=cutoff)
+    return by_folded[near[0]] if near else None
+
+
+def leave_out_in_silence(component: Callable[..., Any], key: str) -> None:
+    """Let ``component`` be built without its unknown option ``key``: what there is to say of it has been said."""
+    _JUDGED.add((component, key))
 
 
 class Registry:
@@ -75,10 +89,23 @@ class Registry:
             raise UnknownComponentError(self._unknown(name))
         return component
 
+    def of_host(self, name: str) -> Callable[..., Any] | None:
+        """The host's component ``name``, also where we have one by that name; None if it has none."""
+        return self._find_foreign(name)
+
     def _unknown(self, name: str) -> str:
         foreign = sorted(self._foreign_names())
-        near = difflib.get_close_matches(name, [*self._own, *foreign], n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        known_elsewhere = PADDLEOCR_NAMES.get(self.kind, frozenset())
+        if name in known_elsewhere:
+            lacking = "this checkout lacks" if foreign else "the installed package lacks"
+            return (
+                f"{name} is a {self.kind} of PaddleOCR's repository, which {lacking}: `--host DIR` names a "
+                f"checkout that has it."
+            )
+        near = FORMER_NAMES.get(name) or near_match(
+            name, [*self._own, *foreign, *known_elsewhere], cutoff=0.6
+        )
+        hint = f" Did you mean {near!r}?" if near else ""
         theirs = ", ".join(foreign) if foreign else "none"
         return (
             f"Unknown {self.kind} {name!r}.{hint} From ppocr_ext: {', '.join(self.names())}. "
@@ -134,9 +161,11 @@ def known_options(component: Callable[..., Any], options: Mapping[str, Any], whe
         if key in taken:
             chosen[key] = value
             continue
-        near = difflib.get_close_matches(key, taken, n=1, cutoff=NEAR_MATCH)
+        if (component, key) in _JUDGED:
+            continue
+        near = near_match(str(key), taken)
         if near:
-            raise ConfigError(f"{where}: unknown key {key!r}. Did you mean {near[0]!r}?")
+            raise ConfigError(f"{where}: unknown key {key!r}. Did you mean {near!r}?")
         _LOG.warning("%s: the key %r is not used and is left out.", where, key)
     return chosen
 

@@ -77,6 +77,8 @@ def test_every_package_that_is_imported_is_required() -> None:
     required = {
         "captcha": "captcha",
         "cv2": "opencv-python",
+        "fontTools": "fonttools",
+        "lmdb": "lmdb",
         "matplotlib": "matplotlib",
         "numpy": "numpy",
         "paddle": "paddlepaddle",

@@ -21,6 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     add_config_arguments(parser)
     add_host_argument(parser)
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="end (exit code 2) where a line of the data cannot be used, or the check of the configuration warns",
+    )
     parser.add_argument("--model", metavar="NAME", help="sub-model to judge (default: Metric.key)")
     parser.add_argument(
         "--head",
@@ -29,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="head to read: CTC, or the NRTR branch (default: ctc)",
     )
     parser.add_argument(
-        "--save-predictions", metavar="FILE", help="TSV with a header: image, label, prediction, confidence"
+        "--save-predictions",
+        metavar="FILE",
+        help="TSV with a header: image (in an LMDB: folder#12), label, prediction, confidence",
     )
     parser.add_argument("--old-dict", metavar="FILE", help="dictionary of the weights, where it differs")
 
@@ -45,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
 
     set_up_console()
     quiet_host(open_host(args.host).logger)
-    config = load([find_config(path) for path in args.config], args.opt)
+    strict = ["Global.strict=true"] if args.strict else []
+    config = load([find_config(path) for path in args.config], [*args.opt, *strict])
     if args.model is not None:
         config = for_model(config, args.model)
     if args.save_predictions:

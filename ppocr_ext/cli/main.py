@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import errno
 import importlib
 import os
 import signal
@@ -16,7 +15,9 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from ppocr_ext import __version__
+from ppocr_ext.cli.terminate import Terminated, termination_raises
 from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.sentences import DEBUG, sentence
 
 PROGRAM = "ppocr-ext"
 CANNOT = 2  # exit code: the job could not be done
@@ -36,9 +37,12 @@ COMMANDS = {
     ),
     "train": Command("ppocr_ext.cli.train", "train or distil a recogniser as a configuration says"),
     "eval": Command("ppocr_ext.cli.eval", "measure a trained recogniser"),
+    "config": Command("ppocr_ext.cli.config", "check a configuration, and show where each value comes from"),
+    "report": Command("ppocr_ext.cli.report", "draw one or several runs on one page"),
     "make-dataset": Command(
         "ppocr_ext.cli.make_dataset", "draw text lines with labels, dictionary and lists"
     ),
+    "make-lmdb": Command("ppocr_ext.cli.make_lmdb", "put label files and their images into one LMDB"),
     "benchmark": Command("ppocr_ext.cli.benchmark", "time a training step"),
     "doctor": Command(
         "ppocr_ext.cli.doctor", "say what is installed, and the command that mends what is not"
@@ -70,22 +74,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     for message in _NOISE:
         warnings.filterwarnings("ignore", message=message)
     try:
-        return _run(arguments)
-    except PPOCRExtError as error:
-        return _report(str(error), error.exit_code, debug)
+        with termination_raises():
+            return _run(arguments)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
+    except Terminated:
+        print("terminated", file=sys.stderr)
+        return 128 + signal.SIGTERM
     except BrokenPipeError:  # the reader of our output (`| head`) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except ModuleNotFoundError as error:
-        return _report(_missing(error), CANNOT, debug)
-    except OSError as error:
-        return _report(_refused_by_system(error), CANNOT, debug)
     except Exception as error:
-        said = f"internal error: {type(error).__name__}: {error}"
-        return _report(said if debug else f"{said} (run again with --debug to see where)", CANNOT, debug)
+        said = sentence(error)
+        if debug:
+            traceback.print_exc()
+            said = said.removesuffix(DEBUG).rstrip()
+        print(f"error: {_process()}{said}", file=sys.stderr)
+        return error.exit_code if isinstance(error, PPOCRExtError) else CANNOT
 
 
 def _run(arguments: list[str]) -> int:
@@ -123,6 +129,12 @@ def build_parser(name: str, module: ModuleType) -> argparse.ArgumentParser:
     return parser
 
 
+def _process() -> str:
+    """Which process speaks, where Paddle's launcher started several."""
+    count = os.environ.get("PADDLE_TRAINERS_NUM", "1")
+    return "" if count == "1" else f"process {os.environ.get('PADDLE_TRAINER_ID')} of {count}: "
+
+
 def _overview() -> str:
     width = max(map(len, COMMANDS))
     commands = "\n".join(f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items())
@@ -132,37 +144,6 @@ def _overview() -> str:
         f"commands:\n{commands}\n\n{_EXAMPLES}\n"
         f"options: --help, --version; every command takes --debug."
     )
-
-
-def _refused_by_system(error: OSError) -> str:
-    """What the system would not do: no space, no permission, a file where a folder should be."""
-    where = f"{error.filename}: " if error.filename else ""
-    remedy = {
-        errno.ENOSPC: "Free some space, or write elsewhere.",
-        errno.EACCES: "Choose a folder that you may write to.",
-        errno.EROFS: "Choose a folder that can be written to.",
-        errno.EEXIST: "Choose another name, or move that file away.",
-        errno.ENOTDIR: "Choose another name, or move that file away.",
-    }.get(error.errno or 0, "")
-    return f"{where}{error.strerror or error}. {remedy}".strip()
-
-
-def _missing(error: ModuleNotFoundError) -> str:
-    from ppocr_ext.host.complete import INSTALL_PADDLE
-
-    package = (error.name or "").partition(".")[0]
-    if package == "paddle":
-        return f"Paddle is not installed. Install it: {INSTALL_PADDLE}"
-    if package in ("captcha", "matplotlib"):
-        return f"{error}. Install it: pip install 'ppocr-ext[quickstart]'"
-    return f"{error}. Run `{PROGRAM} doctor` to see what is missing and how to install it."
-
-
-def _report(message: str, code: int, debug: bool) -> int:
-    if debug:
-        traceback.print_exc()
-    print(f"error: {message}", file=sys.stderr)
-    return code
 
 
 if __name__ == "__main__":

@@ -73,5 +73,6 @@ def run(args: argparse.Namespace) -> int:
         return 128 + stop.signal
     print()
     print(to_markdown(rows))
-    print(f"\ncurves: {folder / 'curves.png'}\npredictions: {folder}/*/predictions.tsv")
+    print(f"\nreport: {folder / 'report.html'}\ncurves: {folder / 'curves.png'}")
+    print(f"predictions: {folder}/*/predictions.tsv")
     return 0

@@ -19,8 +19,8 @@ examples:
   ppocr-ext train -c my.yml -o Global.pretrained_model=old/best_accuracy --old-dict old_dict.txt
 
 The run folder (Global.save_model_dir) holds config.yml, run.json, train.log, metrics.jsonl,
-preflight.json and the checkpoints latest.*, best_accuracy.*, iter_epoch_N.*. Ctrl-C stops after
-the step in progress and leaves `latest` to go on from.
+preflight.json, samples.json, report.html and the checkpoints latest.*, best_accuracy.*,
+iter_epoch_N.*. Ctrl-C stops after the step in progress and leaves `latest` to go on from.
 """
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -29,6 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     add_config_arguments(parser)
     add_host_argument(parser)
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="end (exit code 2) where a line of the data cannot be used, or the check of the configuration warns",
+    )
     parser.add_argument(
         "--old-dict",
         metavar="FILE",
@@ -45,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.training.prepare import folder_of
     from ppocr_ext.training.session import train
 
-    config = load([find_config(path) for path in args.config], args.opt)
+    strict = ["Global.strict=true"] if args.strict else []
+    config = load([find_config(path) for path in args.config], [*args.opt, *strict])
     if args.profiler_options is not None:
         config = config.with_values({"profiler_options": args.profiler_options})
     outcome = train(config, host_path=args.host, old_dictionary=args.old_dict)

@@ -68,17 +68,32 @@ def with_class_counts(config: Config, charset: Charset) -> Config:
             numbers and the dictionary. Or a MultiHead has no ``head_list``.
     """
     counts = dict(_counts(config, charset))
-    for path, expected in counts.items():
-        found = config.at(path, None)
-        if found is not None and (found != expected or isinstance(found, bool)):
-            raise ConfigError(
-                f"{config.where(path)}: {dotted(path)} is {found!r}, but {expected} fits {charset.name} "
-                f"({len(charset.characters)} characters). Remove the key, to have it filled in, or name the "
-                f"dictionary that the number belongs to in Global.character_dict_path (and use_space_char)."
-            )
+    for path, message in _wrong(counts, config, charset):
+        raise ConfigError(f"{config.where(path)}: {dotted(path)} {message}")
     return config.with_values(
         {path: value for path, value in counts.items() if config.at(path, None) is None}
     )
+
+
+def wrong_counts(config: Config, charset: Charset) -> list[tuple[_Path, str]]:
+    """Numbers of the config that do not fit the dictionary: path and what is wrong, the path left out.
+
+    Raises:
+        ConfigError: a MultiHead has no ``head_list``.
+    """
+    return list(_wrong(dict(_counts(config, charset)), config, charset))
+
+
+def _wrong(counts: Mapping[_Path, int], config: Config, charset: Charset) -> Iterator[tuple[_Path, str]]:
+    for path, expected in counts.items():
+        found = config.at(path, None)
+        if found is not None and (found != expected or isinstance(found, bool)):
+            yield (
+                path,
+                f"is {found!r}, but {expected} fits {charset.name} ({len(charset.characters)} characters). Remove the "
+                f"key, to have it filled in, or name the dictionary that the number belongs to in "
+                f"Global.character_dict_path (and use_space_char).",
+            )
 
 
 def _counts(config: Config, charset: Charset) -> Iterator[tuple[_Path, int]]:
@@ -147,7 +162,8 @@ def _single_count(head: str, decoder: str, charset: Charset) -> int | None:
 def _ignore_index_paths(config: Config) -> Iterator[_Path]:
     if config.at("Loss.name", None) in _SAR_LOSSES:
         yield "Loss", "ignore_index"
-    for index, item in enumerate(config.at("Loss.loss_config_list", None) or ()):
+    listed = config.at("Loss.loss_config_list", None)
+    for index, item in enumerate(listed if isinstance(listed, tuple) else ()):
         for name in item if isinstance(item, Mapping) else ():
             if name in _SAR_LOSSES:
                 yield "Loss", "loss_config_list", str(index), name, "ignore_index"
@@ -179,13 +195,11 @@ def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> 
         return Charset.default()
     path = find_file(str(name))
     if path is None:
-        places = (
-            ""
-            if Path(str(name)).is_absolute()
-            else f", neither in {Path.cwd()} nor in PaddleOCR's own folder"
-        )
+        given = Path(str(name))
+        places = "" if given.is_absolute() else f", neither in {Path.cwd()} nor in PaddleOCR's own folder"
+        fault = "is a folder" if given.is_dir() else f"is not there{places}"
         raise CharsetError(
-            f"{config.where('Global.character_dict_path')}: the dictionary {name} is not there{places}. "
+            f"{config.where('Global.character_dict_path')}: the dictionary {name} {fault}. "
             f"Set Global.character_dict_path to a text file with one character a line."
         )
     return Charset.from_file(path, use_space)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.config import yaml_io
+from ppocr_ext.config.annotate import annotated
 from ppocr_ext.config.edit import assign
 from ppocr_ext.config.merge import merge
 from ppocr_ext.config.node import (
@@ -118,9 +119,12 @@ class Config(Mapping[Any, Any]):
             root = assign(root, split(path), from_plain(value, Place(origin, origin)))
         return Config.of(root)
 
-    def to_yaml(self) -> str:
-        """YAML that any safe loader reads back equal: keys in their order, no anchors, no tags."""
-        return yaml_io.dump(self.thaw())
+    def to_yaml(self, *, origins: bool = False) -> str:
+        """YAML that any safe loader reads back equal: keys in their order, no anchors, no tags.
+
+        With ``origins`` each line ends with the place that its value comes from: ``# my.yml:12``.
+        """
+        return annotated(self._node) if origins else yaml_io.dump(self.thaw())
 
 
 def _view(node: Node) -> Any:

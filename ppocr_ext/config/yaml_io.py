@@ -49,9 +49,33 @@ _Dumper.add_representer(list, _represent_list)
 _Dumper.add_representer(str, _represent_str)
 
 
+class _LineDumper(_Dumper):
+    """Lists and mappings in brackets, whatever they hold."""
+
+
+_LineDumper.add_representer(
+    list, lambda dumper, items: dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=True)
+)
+
+
 def dump(plain: Any) -> str:
     """YAML text of plain dicts, lists and scalars: keys in their order, no anchors, no tags of Python's."""
     return yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+def dump_line(value: Any) -> str:
+    """A scalar, or a list or mapping in brackets, as YAML on one line that may stand behind ``key:`` or ``-``."""
+    quoted = isinstance(value, str) and any(mark in value for mark in "\n\r")
+    text = yaml.dump(
+        [value],
+        Dumper=_LineDumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=float("inf"),
+        default_flow_style=True,
+        default_style='"' if quoted else None,
+    )
+    return text.rstrip("\n")[1:-1]
 
 
 def read_file(path: Path) -> Node:

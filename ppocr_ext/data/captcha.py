@@ -6,44 +6,21 @@ make no difference to an image.
 
 from __future__ import annotations
 
-import hashlib
-import random
 import threading
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from ppocr_ext.data.draws import Draws
+from ppocr_ext.data.file_names import named_by_content
 from ppocr_ext.errors import DataError, MissingPackageError
 
-T = TypeVar("T")
 PainterName = Literal["library", "fast"]
 LIBRARY_FONT_SIZES = (42, 50, 56)
 _NO_CHARACTER = "\U0010ffff"  # a code point that no font has, to see what a font draws for those it lacks
 _MOST = 50  # characters of a CAPTCHA; far fewer can be read
-
-
-class Draws:
-    """Random draws of one image, with the three calls that the library makes on ``secrets``."""
-
-    def __init__(self, seed: int, stream: str, index: int) -> None:
-        key = hashlib.blake2b(f"{seed}/{stream}/{index}".encode(), digest_size=16).digest()
-        self.random = random.Random(int.from_bytes(key, "big")).random
-
-    def randbelow(self, bound: int) -> int:
-        """An integer from 0 to ``bound - 1``."""
-        return int(self.random() * bound)
-
-    def randbits(self, bits: int) -> int:
-        """An integer of at most ``bits`` bits."""
-        return int(self.random() * (1 << bits))
-
-    def choice(self, options: Sequence[T]) -> T:
-        """One of ``options``."""
-        return options[int(self.random() * len(options))]
 
 
 class Painter(Protocol):
@@ -79,13 +56,10 @@ class CaptchaOptions:
 
     def to_json(self) -> dict[str, Any]:
         """The options as plain values; fonts by name and content, so that they are comparable between machines."""
-        fonts = [
-            f"{Path(f).name} sha256:{hashlib.sha256(Path(f).read_bytes()).hexdigest()}" for f in self.fonts
-        ]
         return {
             **asdict(self),
             "length": list(self.length),
-            "fonts": fonts,
+            "fonts": [named_by_content(font) for font in self.fonts],
             "font_sizes": list(self.font_sizes),
         }
 
@@ -165,6 +139,10 @@ class CaptchaSource:
         draws = Draws(self.seed, stream, index)
         text = self._text(draws)
         return text, self._painter.paint(text, draws)
+
+    def font(self, split: str, index: int) -> tuple[str, int]:
+        """A font file, and the number of the font in it, that has the characters of an image."""
+        return (self.options.fonts or library_fonts())[0], 0
 
     def _text(self, draws: Draws) -> str:
         shortest, longest = self.options.length

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Mapping
 from typing import Any, TypeGuard
@@ -52,6 +53,11 @@ class CaptchaDataSet(Dataset):
     """
 
     need_reset = False
+
+    @classmethod
+    def known_keys(cls) -> tuple[str, ...]:
+        """Keys of ``dataset`` that are read, for the checks of a config."""
+        return (*_HOST_KEYS, *(name for name in inspect.signature(_options).parameters if name != "where"))
 
     def __init__(
         self,

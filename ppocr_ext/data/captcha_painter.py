@@ -19,7 +19,8 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from ppocr_ext.data.captcha import CaptchaOptions, Draws, captcha_library, library_fonts
+from ppocr_ext.data.captcha import CaptchaOptions, captcha_library, library_fonts
+from ppocr_ext.data.draws import Draws
 
 Color = tuple[int, int, int]
 _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13  # Pillow's SMOOTH filter

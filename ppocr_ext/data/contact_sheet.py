@@ -4,36 +4,79 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
-
-from ppocr_ext.data.captcha import library_fonts
 
 _GAP = 12
 _CAPTION = 15  # font size, pixels
 _WIDTH = 1000
 
 
-def contact_sheet(pictures: Sequence[tuple[str, np.ndarray]], font: str | None = None) -> bytes:
+class Picture(NamedTuple):
+    """An image (uint8 [h, w, 3], blue-green-red), its label, and the font to write the label with.
+
+    A font is a file and the number of the font in it.
+    """
+
+    label: str
+    image: np.ndarray
+    font: tuple[str, int]
+
+
+class _Cell(NamedTuple):
+    image: Image.Image
+    label: str
+    font: ImageFont.FreeTypeFont
+    width: int
+    height: int
+
+
+def contact_sheet(pictures: Sequence[Picture]) -> bytes:
     """A PNG of all pictures in rows, with their labels under them.
 
+    An image that is wider than the sheet is shown smaller.
+
     Args:
-        pictures: label and image (uint8 [h, w, 3], blue-green-red), at least one.
-        font: TrueType file for the labels.
+        pictures: at least one.
     """
-    type_face = ImageFont.truetype(font or library_fonts()[0], _CAPTION)
-    cell_width = max(image.shape[1] for _, image in pictures) + _GAP
-    cell_height = max(image.shape[0] for _, image in pictures) + _GAP + 2 * _CAPTION
-    columns = max(1, min(len(pictures), (_WIDTH - _GAP) // cell_width))
-    rows = -(-len(pictures) // columns)
-    sheet = Image.new("RGB", (columns * cell_width + _GAP, rows * cell_height + _GAP), "white")
+    rows = _rows([_cell(picture) for picture in pictures])
+    width = max(sum(cell.width for cell in row) for row in rows) + _GAP
+    height = sum(max(cell.height for cell in row) for row in rows) + _GAP
+    sheet = Image.new("RGB", (width, height), "white")
     draw = ImageDraw.Draw(sheet)
-    for number, (label, image) in enumerate(pictures):
-        row, column = divmod(number, columns)
-        left, top = _GAP + column * cell_width, _GAP + row * cell_height
-        sheet.paste(Image.fromarray(np.ascontiguousarray(image[:, :, ::-1])), (left, top))
-        draw.text((left, top + image.shape[0] + 2), label, fill="black", font=type_face)
+    top = _GAP
+    for row in rows:
+        left = _GAP
+        for cell in row:
+            sheet.paste(cell.image, (left, top))
+            draw.text((left, top + cell.image.height + 2), cell.label, fill="black", font=cell.font)
+            left += cell.width
+        top += max(cell.height for cell in row)
     stream = io.BytesIO()
-    sheet.save(stream, "PNG")
+    sheet.save(stream, "PNG", optimize=True)
     return stream.getvalue()
+
+
+def _cell(picture: Picture) -> _Cell:
+    image = Image.fromarray(np.ascontiguousarray(picture.image[:, :, ::-1]))
+    room = _WIDTH - 2 * _GAP
+    if image.width > room:
+        image = image.resize((room, max(1, round(image.height * room / image.width))))
+    path, index = picture.font
+    font = ImageFont.truetype(path, _CAPTION, index=index)
+    width = max(image.width, min(room, int(font.getlength(picture.label)) + 1))
+    return _Cell(image, picture.label, font, width + _GAP, image.height + _GAP + 2 * _CAPTION)
+
+
+def _rows(cells: list[_Cell]) -> list[list[_Cell]]:
+    rows: list[list[_Cell]] = [[]]
+    used = 0
+    for cell in cells:
+        if rows[-1] and used + cell.width > _WIDTH - _GAP:
+            rows.append([])
+            used = 0
+        rows[-1].append(cell)
+        used += cell.width
+    return rows

@@ -1,11 +1,11 @@
-"""What a look at the label files found, and copies of them with the usable lines only; no Paddle."""
+"""What a look at the data found, and copies of label files with the usable lines only; no Paddle."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ppocr_ext.data.atomic import atomic_writer
 from ppocr_ext.data.labels import read_label_file
@@ -19,14 +19,17 @@ REASONS: dict[str, str] = {  # reason -> what to do about it
     "`Global.unknown_char: drop_char` keeps such lines without the character.",
     "missing_image": "Paths are relative to `dataset.data_dir`.",
     "broken_image": "Make these images again, or convert them to PNG or JPEG.",
-    "outside_data_dir": "Set `Global.allow_outside_data_dir: true` if these paths are meant.",
-    "too_long_for_frames": "Wider images (`RecResizeImg.image_shape`) give more frames.",
+    "outside_data_dir": "If these paths are meant, set `Global.allow_outside_data_dir: true`.",
+    "too_long_for_frames": "Make `RecResizeImg.image_shape` wider, or take such labels out.",
 }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """An unusable line: where it stands, the reason (a key of ``REASONS``) and the particulars."""
+    """An unusable line: where it stands, the reason (a key of ``REASONS``) and the particulars.
+
+    In an LMDB ``file`` is its folder and ``line`` the index of the sample.
+    """
 
     file: Path
     line: int
@@ -36,7 +39,7 @@ class Finding:
 
 @dataclass
 class FileFindings:
-    """The lines of one label file: how many there are, and one bit for each that can be used."""
+    """The lines of one label file (samples of one LMDB), and one bit for each that can be used."""
 
     path: Path
     total: int = 0
@@ -60,6 +63,13 @@ class FileFindings:
         byte, bit = divmod(number - 1, 8)
         return bool(self._bits[byte] >> bit & 1)
 
+    def usable_array(self) -> Any:
+        """Whether each line can be used: bool [total]."""
+        import numpy as np
+
+        bits = np.unpackbits(np.frombuffer(self._bits, np.uint8), count=self.total, bitorder="little")
+        return bits.astype(bool)
+
     @property
     def needs_copy(self) -> bool:
         """Whether the host should read a copy: lines are left out, or line ends or a BOM taken off."""
@@ -68,7 +78,7 @@ class FileFindings:
 
 @dataclass
 class Preflight:
-    """What was found in the label files of a train or eval set.
+    """What was found in the label files or the LMDBs of a train or eval set.
 
     Attributes:
         data_dir: folder of relative image paths.
@@ -82,6 +92,7 @@ class Preflight:
         rejected: the first ``examples`` unusable lines of each reason.
         longest: characters of the longest label, usable or not.
         longest_at: its file and line.
+        unit: what is counted: ``"line"`` or ``"sample"`` (of an LMDB).
     """
 
     data_dir: Path
@@ -95,6 +106,7 @@ class Preflight:
     rejected: list[Finding] = field(default_factory=list)
     longest: int = 0
     longest_at: tuple[Path, int] | None = None
+    unit: Literal["line", "sample"] = "line"
 
     def begin_file(self, path: Path) -> FileFindings:
         """Start the findings of the next label file."""
@@ -127,48 +139,32 @@ class Preflight:
         """Lines that cannot be used."""
         return self.total - self.usable
 
+    @property
+    def units(self) -> str:
+        """What is counted, in the plural."""
+        return f"{self.unit}s"
+
+    def place(self, file: Path, number: int) -> str:
+        """How messages name a line (``list.txt:3``) or a sample (``folder#3``)."""
+        return f"{file}{':' if self.unit == 'line' else '#'}{number}"
+
     def summary(self) -> str:
         """One sentence: how many lines can be used, how many are left out and why, and one by name."""
         if self.rejected_count == 0:
-            return f"{self.total:,} lines, all usable"
+            return f"{self.total:,} {self.units}, all usable"
         first = self.rejected[0]
         return (
-            f"{self.usable:,} of {self.total:,} lines usable; left out: {self._by_reason()} "
-            f"(first {first.file}:{first.line}: {first.detail})"
+            f"{self.usable:,} of {self.total:,} {self.units} usable; left out: {self.by_reason()} "
+            f"(first {self.place(first.file, first.line)}: {first.detail})"
         )
 
-    def raise_if_nothing_usable(self) -> None:
-        """Raise where not one line can be used.
-
-        Raises:
-            DataError: how many lines for which reason, an example of each, and what to change.
-        """
-        if self.usable:
-            return
-        names = ", ".join(str(f.path) for f in self.files)
-        firsts = [next(f for f in self.rejected if f.reason == reason) for reason in self._ordered()]
-        examples = "\n".join(
-            f"  {f.file}:{f.line}: {f.reason}: {f.detail}. {self._remedy(f.reason)}" for f in firsts
-        )
-        raise DataError(
-            f"No line of {names} can be used. Of {self.total:,}: {self._by_reason()}.\n{examples}"
-        )
-
-    def _remedy(self, reason: str) -> str:
-        if reason != "too_long" or self.longest_at is None:
-            return REASONS[reason]
-        marks = f" ({self.reserved} of them for {self.reserved_for})" if self.reserved else ""
-        file, line = self.longest_at
-        return (
-            f"The longest label has {self.longest} characters ({file}:{line}); "
-            f"`Global.max_text_length: {self.longest + self.reserved}`{marks} admits it."
-        )
-
-    def _ordered(self) -> list[str]:
+    def reasons(self) -> list[str]:
+        """Reasons that were found, the most frequent first."""
         return sorted(self.counts, key=lambda reason: -self.counts[reason])
 
-    def _by_reason(self) -> str:
-        return ", ".join(f"{self.counts[reason]:,} {reason}" for reason in self._ordered())
+    def by_reason(self) -> str:
+        """``3 too_long, 1 missing_image``."""
+        return ", ".join(f"{self.counts[reason]:,} {reason}" for reason in self.reasons())
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for ``preflight.json``: counts, the longest label, the unusable lines kept by name."""
@@ -178,7 +174,7 @@ class Preflight:
         return {
             "total": self.total,
             "usable": self.usable,
-            "counts": {reason: self.counts[reason] for reason in self._ordered()},
+            "counts": {reason: self.counts[reason] for reason in self.reasons()},
             "files": [{"path": str(f.path), "total": f.total, "usable": f.usable} for f in self.files],
             "data_dir": str(self.data_dir),
             "longest_label": {"characters": self.longest, "at": where},

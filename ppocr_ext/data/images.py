@@ -1,4 +1,4 @@
-"""Whether a file is an image that OpenCV, which PaddleOCR reads with, can decode; imports no Paddle."""
+"""Whether a file, or bytes, are an image that OpenCV (with which PaddleOCR reads) can decode; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -66,6 +66,23 @@ def image_fault(path: str, check: ImageCheck) -> tuple[str, str] | None:
     if content is None or _decodes(content):
         return None
     return "broken_image", f"{path} ({size} bytes) is truncated, or no image that OpenCV reads"
+
+
+def content_fault(content: bytes, name: str, check: ImageCheck) -> tuple[str, str] | None:
+    """Why ``content`` cannot be used as an image: ``("broken_image", detail)``; None where it can.
+
+    Args:
+        content: a whole encoded image.
+        name: how the detail calls it.
+        check: see :func:`image_fault`.
+    """
+    if not content:
+        return "broken_image", f"{name} is empty"
+    if check == "header" and looks_whole(content[:_HEAD], content[-_TAIL:], len(content)):
+        return None
+    if _decodes(content):
+        return None
+    return "broken_image", f"{name} ({len(content)} bytes) is truncated, or no image that OpenCV reads"
 
 
 def _read_all(handle: int, size: int) -> bytes:

@@ -51,7 +51,7 @@ class LabelRules:
             return "bad_format", line.fault
         label = line.label
         if not label:
-            return "empty_label", f"nothing behind the delimiter for {line.images[0]}"
+            return "empty_label", f"{line.images[0]} has no text"
         if len(label) > self.max_text_length:
             return "too_long", self._too_long(len(label))
         if self.charset.folds_case:

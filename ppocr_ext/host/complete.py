@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ppocr_ext.errors import HostError, MissingPackageError, PPOCRExtError
-from ppocr_ext.host.locate import Location
+from ppocr_ext.host.locate import INSTALL_WHEEL, Location
 from ppocr_ext.host.quiet import quiet_imports
 
 GRAFT = Path(__file__).resolve().parent / "graft"
@@ -127,15 +127,15 @@ def explain(reason: BaseException, module: str, location: Location) -> str:
     """Why ``module`` of the host cannot be imported, and the command that mends it."""
     said = (str(reason).splitlines() or ["no reason given"])[0]
     what = f"{module} of PaddleOCR at {location.root} cannot be imported: {type(reason).__name__}: {said}"
-    return f"{what.rstrip('.')}. {_remedy(reason)}"
+    return f"{what.rstrip('.')}. {_remedy(reason, location)}"
 
 
-def _remedy(reason: BaseException) -> str:
+def _remedy(reason: BaseException, location: Location) -> str:
     if _comes_from_imgaug(reason):
-        return (
-            f"This host uses imgaug, which works with numpy 1 only: {IMGAUG_ON_NUMPY_1}. "
-            f"The packaged host needs neither: leave out --host and PADDLEOCR_HOME."
-        )
+        packaged = f"PaddleOCR 2.10 needs neither: {INSTALL_WHEEL}"
+        if location.form == "checkout":
+            packaged = "The packaged PaddleOCR 2.10 needs neither: leave out --host and PADDLEOCR_HOME."
+        return f"This host uses imgaug, which works with numpy 1 only: {IMGAUG_ON_NUMPY_1}. {packaged}"
     missing = reason.name if isinstance(reason, ModuleNotFoundError) and reason.name else None
     if missing is None:
         return "Run again with --debug to see where."

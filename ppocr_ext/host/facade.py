@@ -18,6 +18,8 @@ from ppocr_ext.errors import ConfigError, HostError
 from ppocr_ext.host.catalog import Catalog
 from ppocr_ext.host.complete import HostModules, import_from_host, import_host, missing_packages
 from ppocr_ext.host.locate import Location, locate_host
+from ppocr_ext.host.parts import PART_KINDS, parts
+from ppocr_ext.host.quiet import quiet_signals
 from ppocr_ext.registry import BY_KIND, DATASETS
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -54,10 +56,12 @@ class Host:
         device: Any,
         logger: logging.Logger,
         seed: int | None = None,
+        dataset_class: type | None = None,
     ) -> Any:
         """A ``paddle.io.DataLoader`` over ``config[mode]``; ``config`` is not changed.
 
         Datasets registered in ``ppocr_ext.registry.DATASETS`` come first, then the host's.
+        ``dataset_class`` stands in for the host's dataset that the config names.
 
         Raises:
             UnknownComponentError: nobody has the dataset.
@@ -70,8 +74,10 @@ class Host:
             from ppocr_ext.host.loaders import build_own_loader  # imports Paddle
 
             return build_own_loader(plain, mode, device, logger, seed, self._modules.data)
+        stand_in = {} if dataset_class is None else {name: dataset_class}
         try:
-            return self._modules.data.build_dataloader(plain, mode, device, logger, seed)
+            with replaced_globals(self._modules.data, stand_in):
+                return self._modules.data.build_dataloader(plain, mode, device, logger, seed)
         except AssertionError as reason:
             raise ConfigError(f"{mode}: {reason}") from reason
 
@@ -129,7 +135,7 @@ class Host:
         """The host's own class (or builder function) ``name``, imported now; None if it has none.
 
         Args:
-            kind: a key of ``ppocr_ext.registry.BY_KIND``.
+            kind: a key of ``ppocr_ext.registry.BY_KIND``, or one of ``PART_KINDS`` (``"operator"``, …).
             name: as a config calls it.
 
         Raises:
@@ -137,6 +143,8 @@ class Host:
         """
         if kind == "dataset":
             return self._datasets().get(name)
+        if kind in PART_KINDS:
+            return parts(self._modules, kind).get(name)
         source = self._catalog.find(kind, name)
         if source is None:
             return None
@@ -145,6 +153,8 @@ class Host:
 
     def component_names(self, kind: str) -> list[str]:
         """Names of the host's own components of ``kind``, sorted."""
+        if kind in PART_KINDS:
+            return sorted(parts(self._modules, kind))
         return sorted(self._datasets()) if kind == "dataset" else self._catalog.names(kind)
 
     def dataset_class(self, name: str) -> type:
@@ -202,6 +212,7 @@ def open_host(path: str | Path | None = None) -> Host:
             f"PaddleOCR at {_OPEN[0].root} is in use already; one process cannot use {location.root} as well."
         )
     host = Host(location, import_host(location))
+    quiet_signals()
     _OPEN.append(host)
     set_factory(host.create_operators)
     for kind, registry in BY_KIND.items():

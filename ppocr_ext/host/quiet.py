@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,3 +34,20 @@ def quiet_imports() -> Iterator[None]:
             yield
     finally:
         host_logger.removeFilter(_worth_saying)
+
+
+def quiet_signals() -> None:
+    """Take signals back from Paddle, which prints a C++ traceback where a process is told to end.
+
+    For use once the host, and Paddle with it, is imported. Handlers of Python are as they were before.
+    """
+    paddle = sys.modules.get("paddle")
+    if paddle is None:
+        return
+    if threading.current_thread() is not threading.main_thread():
+        return
+    paddle.disable_signal_handler()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        handler = signal.getsignal(number)
+        if handler is not None:  # None: it is no handler of Python's
+            signal.signal(number, handler)

@@ -2,7 +2,7 @@
 
 Rows ``[N]`` are positions (frames or characters) of all lines of a batch, ``C`` is the number of classes.
 With thousands of classes every pass over ``[N, C]`` counts, and on CPU ``paddle.nn.functional.log_softmax``
-is a hundred times slower than ``softmax``: no formula here uses it, or makes a one-hot matrix.
+is far slower than ``softmax``: no formula here uses it, or makes a one-hot matrix.
 """
 
 from __future__ import annotations

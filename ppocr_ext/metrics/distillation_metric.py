@@ -79,6 +79,10 @@ class DistillationMetric:
         self.judged = getattr(self._metrics.get(self.key), "judged", 0)
         return numbers
 
+    def normalised(self, text: str) -> str:
+        """The part of ``text`` that is compared; all of it where the base metric does not say."""
+        return str(self._unseen.normalised(text)) if hasattr(self._unseen, "normalised") else text
+
     def reset(self) -> None:
         """Forget all lines."""
         for metric in self._metrics.values():

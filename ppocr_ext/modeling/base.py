@@ -41,7 +41,7 @@ class BaseModel(nn.Layer):
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
-        parts = known_options(_model_keys, plain(config), "Architecture")
+        parts = known_options(model_keys, plain(config), "Architecture")
         channels = parts.get("in_channels", 3)
         self.transform = self.backbone = self.neck = self.head = None
         model_type = parts.get("model_type", "rec")
@@ -95,12 +95,15 @@ class BaseModel(nn.Layer):
             What the head gives. With ``return_all_feats``: ``{"backbone_out", "neck_out", "head_out"}``
             for losses; otherwise ``{"head_out"}``, or the head's own dict.
         """
-        if self.frozen:
-            if self.training:  # a wrapper's train() sets the flags without asking
-                self._hold_in_eval()
-            with paddle.no_grad():
-                return self._run(x, data, request or self.eval_request)
-        return self._run(x, data, request or (self.train_request if self.training else self.eval_request))
+        # One return at the end: what Paddle 2.6 compiles cannot leave from inside a branch's `with`.
+        if self.frozen and self.training:  # a wrapper's train() sets the flags without asking
+            self._hold_in_eval()
+        run = self._run_frozen if self.frozen else self._run
+        return run(x, data, request or (self.train_request if self.training else self.eval_request))
+
+    def _run_frozen(self, x: Any, data: Sequence[Tensor] | None, request: HeadRequest) -> Any:
+        with paddle.no_grad():
+            return self._run(x, data, request)
 
     def _run(self, x: Any, data: Sequence[Tensor] | None, request: HeadRequest) -> Any:
         features: dict[str, Any] = {}
@@ -130,7 +133,7 @@ class BaseModel(nn.Layer):
         return x if isinstance(x, dict) else {last: x}
 
 
-def _model_keys(
+def model_keys(
     model_type: Any = None,
     algorithm: Any = None,
     in_channels: Any = None,

@@ -8,6 +8,7 @@ from typing import Any
 from paddle import nn
 
 from ppocr_ext.errors import ModelError
+from ppocr_ext.modeling.necks.sequence import ENCODERS
 from ppocr_ext.registry import BACKBONES, HEADS, NECKS, TRANSFORMS, Registry
 
 
@@ -34,7 +35,16 @@ def build_backbone(config: Mapping[str, Any], model_type: str = "rec") -> nn.Lay
 
 
 def build_neck(config: Mapping[str, Any]) -> nn.Layer:
-    """The neck: ``name`` and its options, ``in_channels`` among them."""
+    """The neck: ``name`` and its options, ``in_channels`` among them.
+
+    A ``SequenceEncoder`` with an encoder that ours lacks (``rnn``) is the host's, if it has one.
+    """
+    if config.get("name") == "SequenceEncoder" and config.get("encoder_type") not in ENCODERS:
+        theirs = NECKS.of_host("SequenceEncoder")
+        if theirs is not None:
+            options = plain(config)
+            del options["name"]
+            return theirs(**options)
     return _build(NECKS, config)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -58,6 +58,7 @@ class DistillationModel(nn.Layer):
         self.model_list = list(self.models.values())
         self.unread: frozenset[str] = frozenset()
         self._eval_models: tuple[str, ...] | None = None
+        self._callers: dict[str, Callable[..., Any]] = {}  # not sublayers: names in state_dict stay
 
     @property
     def eval_models(self) -> tuple[str, ...] | None:
@@ -91,6 +92,15 @@ class DistillationModel(nn.Layer):
             model = self.models[name]
             model.train_request = replace(model.train_request, branches=chosen)
 
+    def run_through(self, name: str, caller: Callable[..., Any]) -> None:
+        """Call the sub-model ``name`` through ``caller``, a wrapper around it, such as for data parallel.
+
+        Raises:
+            ModelError: there is no such sub-model.
+        """
+        self._check_names((name,), "run_through")
+        self._callers[name] = caller
+
     def train(self) -> None:
         """Train mode, except for the frozen sub-models."""
         super().train()
@@ -111,7 +121,7 @@ class DistillationModel(nn.Layer):
         return {name: self._run(name, x, data) for name in names}
 
     def _run(self, name: str, x: Tensor, data: Sequence[Tensor] | None) -> Any:
-        layer = self._sub_layers[name]  # may be a wrapper for data parallel around self.models[name]
+        layer = self._callers.get(name, self.models[name])
         if self.training and name in self.frozen:
             return layer(x, data, self.models[name].train_request)
         return layer(x, data)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from paddle import Tensor, nn
@@ -46,7 +47,12 @@ def is_for_losses(request: HeadRequest) -> bool:
 
 def understands_requests(head: nn.Layer) -> bool:
     """Whether ``head.forward`` takes a ``request``; one from the host or a plugin does not."""
-    return "request" in inspect.signature(head.forward).parameters
+    return _takes_request(type(head).forward)
+
+
+@cache  # asked in every step, and Paddle 2.6 cannot compile what `inspect` does
+def _takes_request(forward: Callable[..., Any]) -> bool:
+    return "request" in inspect.signature(forward).parameters
 
 
 def call_head(

@@ -50,6 +50,8 @@ def apply_to_static(model: nn.Layer, config: Mapping[str, Any], logger: logging.
             f"Global.to_static: algorithm {algorithm!r} is not supported; use one of {known}, or set "
             f"Global.to_static: false."
         )
-    model = paddle.jit.to_static(model, input_spec=specs)
+    # The whole network as one graph, as for export: quicker to compile, and the bytecode translator that Paddle
+    # takes otherwise does not get through this in 2.6.
+    model = paddle.jit.to_static(model, input_spec=specs, full_graph=True)
     logger.info("Compiled for training with the inputs %s", specs)
     return model

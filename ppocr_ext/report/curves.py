@@ -16,14 +16,13 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from ppocr_ext.data.atomic import atomic_writer
 from ppocr_ext.errors import DataError
 from ppocr_ext.report.metrics_file import Metrics, Series, read_metrics
+from ppocr_ext.report.panels import SMOOTH_FROM, Panel, best_point, panels_of, smoothed
 
 # Okabe and Ito's colours, which people with colour blindness tell apart; black and yellow left out.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _DASHES = ("-", "--", ":", "-.")  # for runs beyond the colours
 _GREY = "#666666"
-_SMOOTH_FROM = 40  # points from which a curve is drawn smoothed, over its own points
 _DPI = 130
-_MOST_PARTS = 6  # parts of the loss that have a panel of their own
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def draw_curves(runs: Mapping[str, str | Path], out: str | Path, title: str = ""
         _Run(name, read_metrics(path), _COLORS[i % len(_COLORS)], _DASHES[i // len(_COLORS) % len(_DASHES)])
         for i, (name, path) in enumerate(runs.items())
     ]
-    panels = _panels(drawn)
+    panels = panels_of([run.metrics for run in drawn])
     if not panels:
         named = ", ".join(str(path) for path in runs.values()) or "no run"
         raise DataError(f"There is nothing to draw in {named}: no step has been logged yet.")
@@ -66,35 +65,7 @@ def draw_curves(runs: Mapping[str, str | Path], out: str | Path, title: str = ""
     return out
 
 
-@dataclass(frozen=True)
-class _Panel:
-    """A plot: its title, the curve of each run (some may be empty), and how its axis is drawn."""
-
-    title: str
-    series: Sequence[Series]
-    style: str = "plain"  # "accuracy", "loss", "lr"
-
-
-def _panels(runs: Sequence[_Run]) -> list[_Panel]:
-    def of(title: str, style: str, series: list[Series]) -> list[_Panel]:
-        return [_Panel(title, series, style)] if any(series) else []
-
-    parts = list(dict.fromkeys(part for run in runs for part in run.metrics.loss_parts()))
-    panels = [
-        *of("accuracy, held out", "accuracy", [run.metrics.eval_series("acc") for run in runs]),
-        *of("1 − edit distance", "accuracy", [run.metrics.eval_series("norm_edit_dis") for run in runs]),
-        *of("loss", "loss", [run.metrics.train_series("loss") for run in runs]),
-    ]
-    # A run with one part has it as its loss already.
-    if len(parts) > 1:
-        for part in parts[:_MOST_PARTS]:
-            panels += of(part, "loss", [run.metrics.loss_series(part) for run in runs])
-    panels += of("learning rate", "lr", [run.metrics.train_series("lr") for run in runs])
-    panels += of("images/s", "plain", [run.metrics.train_series("ips") for run in runs])
-    return panels
-
-
-def _figure(runs: Sequence[_Run], panels: Sequence[_Panel], title: str) -> Figure:
+def _figure(runs: Sequence[_Run], panels: Sequence[Panel], title: str) -> Figure:
     columns = _columns(len(panels))
     rows = math.ceil(len(panels) / columns)
     figure = Figure(figsize=(4.3 * columns, 3.0 * rows + 0.8), layout="constrained")
@@ -122,19 +93,11 @@ def _columns(panels: int) -> int:
 
 
 def _legend(run: _Run) -> str:
-    best = _best(run.metrics.eval_series("acc"))
+    best = best_point(run.metrics.eval_series("acc"))
     return f"{run.name} (best {best[1]:.1%} at step {best[0]:,})" if best else run.name
 
 
-def _best(series: Series) -> tuple[int, float] | None:
-    """Step and value of the greatest number, the first of equals; None where there is none."""
-    finite = [
-        (step, value) for step, value in zip(series.steps, series.values, strict=True) if math.isfinite(value)
-    ]
-    return max(finite, key=lambda point: point[1], default=None)
-
-
-def _draw_panel(axes: Axes, runs: Sequence[_Run], panel: _Panel) -> None:
+def _draw_panel(axes: Axes, runs: Sequence[_Run], panel: Panel) -> None:
     axes.set_title(panel.title, fontsize=11, loc="left")
     for behind, (run, series) in enumerate(zip(runs[::-1], panel.series[::-1], strict=True)):
         # schedules are often the same: the curves behind are wider, so that all are seen
@@ -148,27 +111,17 @@ def _draw_series(axes: Axes, run: _Run, series: Series, style: str, width: float
     line: dict[str, Any] = {"color": run.color, "linestyle": run.dash, "linewidth": width}
     if style == "accuracy":
         axes.plot(series.steps, series.values, marker="o", markersize=3, **line)
-        best = _best(series)
+        best = best_point(series)
         if best:
             axes.plot(*best, marker="o", markersize=7, markerfacecolor="white", markeredgewidth=1.8, **line)
-    elif style == "lr" or len(series.steps) < _SMOOTH_FROM:
+    elif style == "lr" or len(series.steps) < SMOOTH_FROM:
         axes.plot(series.steps, series.values, **line)
     else:
         axes.plot(series.steps, series.values, color=run.color, linewidth=0.7, alpha=0.35)
-        axes.plot(series.steps, _smoothed(series.values, len(series.values) // 20), **line)
+        axes.plot(series.steps, smoothed(series.values, len(series.values) // 20), **line)
 
 
-def _smoothed(values: Sequence[float], reach: int) -> list[float]:
-    """Mean of the finite neighbours at most ``reach`` to either side; NaN stays NaN."""
-    smooth = []
-    for index, value in enumerate(values):
-        near = min(reach, index, len(values) - 1 - index)  # even to both sides, so that the ends do not lag
-        window = [v for v in values[index - near : index + near + 1] if math.isfinite(v)]
-        smooth.append(sum(window) / len(window) if math.isfinite(value) else math.nan)
-    return smooth
-
-
-def _style_axes(axes: Axes, panel: _Panel) -> None:
+def _style_axes(axes: Axes, panel: Panel) -> None:
     axes.grid(True, color="#dddddd", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -179,7 +132,7 @@ def _style_axes(axes: Axes, panel: _Panel) -> None:
     if panel.style == "accuracy":
         axes.set_ylim(-0.02, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    elif panel.style == "loss" and _spans_decades(panel):
+    elif panel.style == "loss" and panel.spans_decades():
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_minor_locator(NullLocator())
@@ -187,9 +140,3 @@ def _style_axes(axes: Axes, panel: _Panel) -> None:
     elif panel.style != "loss":
         axes.set_ylim(0, 1.1 * axes.dataLim.y1 or 1)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-
-
-def _spans_decades(panel: _Panel) -> bool:
-    """Whether a logarithmic axis shows more: all values positive, the largest 20 times the smallest."""
-    values = [v for series in panel.series for v in series.values if math.isfinite(v)]
-    return min(values) > 0 and max(values) / min(values) >= 20

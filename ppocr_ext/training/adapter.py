@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import paddle
 import paddle.distributed as dist
 
+from ppocr_ext.training.amp import full_precision
 from ppocr_ext.training.checkpoints import Progress, parameter_names, trained_state, write_checkpoint
 from ppocr_ext.training.events import EvalDone, Hook, Outcome, Position, StepDone
+from ppocr_ext.training.profiling import run_is_profiled
 from ppocr_ext.training.proxies import (
     EmptyLoader,
     EvalListener,
+    EvalLoader,
     LoaderProxy,
     LossProxy,
     OptimizerProxy,
@@ -27,6 +31,7 @@ from ppocr_ext.training.proxies import (
 )
 from ppocr_ext.training.run import Run
 from ppocr_ext.training.signals import DeferredSignals
+from ppocr_ext.training.team import team
 
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -61,6 +66,7 @@ class HostLoop:
         self._stop: StopRun | None = None
         self._refused_export = False
         self._said_zero = False
+        self._saved_early = False
 
     def request_stop(self, reason: str, signal: int | None = None) -> None:
         """Leave the loop at the next step boundary, after saving ``latest``."""
@@ -69,18 +75,28 @@ class HostLoop:
     def train(self) -> Outcome:
         """Run to the end, or to a stop; the outcome says which."""
         self._tell("on_start", self.run, self.position)
+        # until all is saved: whoever sends a signal may send it again
+        with DeferredSignals(lambda number: self.request_stop(f"signal {number}", number)):
+            try:
+                outcome = self._to_the_end()
+            except BaseException as fault:
+                self._tell_end(self._outcome("failed", f"{type(fault).__name__}: {fault}"))
+                raise
+            self._tell_end(outcome)
+        return outcome
+
+    def _to_the_end(self) -> Outcome:
         try:
-            with DeferredSignals(lambda number: self.request_stop(f"signal {number}", number)):
-                self._run_host()
-            outcome = self._outcome("finished", signal=None if self._stop is None else self._stop.signal)
+            self._run_host()
         except StopRun as stop:
             self.save("latest")
-            outcome = self._outcome("stopped", stop.reason, stop.signal)
-        except BaseException as fault:
-            self._tell("on_end", self._outcome("failed", f"{type(fault).__name__}: {fault}"))
-            raise
-        self._tell("on_end", outcome)
-        return outcome
+            return self._outcome("stopped", stop.reason, stop.signal)
+        except SystemExit as leave:
+            if leave.code or not run_is_profiled(self.run.config):
+                raise
+            self.save("latest")
+            return self._outcome("stopped", "the profiler has seen its batches")
+        return self._outcome("finished", signal=None if self._stop is None else self._stop.signal)
 
     def _outcome(self, status: str, reason: str = "", signal: int | None = None) -> Outcome:
         return Outcome(status, self.position, dict(self.best), reason, signal)
@@ -91,7 +107,8 @@ class HostLoop:
         self._optimizer = OptimizerProxy(run.optimizer, self._step_done)
         loader = LoaderProxy(
             run.train_loader,
-            seed=run.seed + dist.get_rank(),
+            seed=run.seed,
+            rank=dist.get_rank(),
             first_epoch=self.position.epoch + 1,
             skip=self.position.step_in_epoch,
             rebuild=run.rebuild_train_loader,
@@ -105,7 +122,7 @@ class HostLoop:
         run.host.train(
             run.host_config,
             loader,
-            run.eval_loader if run.eval_loader is not None else EmptyLoader(),
+            EmptyLoader() if run.eval_loader is None else EvalLoader(run.eval_loader, self._evaluating),
             run.device,
             run.model,
             self._loss,
@@ -128,19 +145,26 @@ class HostLoop:
     def _step_done(self, lr: float) -> None:
         self.position.step_in_epoch += 1
         self.position.global_step += 1
-        self._tell("on_step", StepDone(self.position, self._loss.losses, lr, self._loss.images))
+        images = self._loss.images * dist.get_world_size()
+        self._tell("on_step", StepDone(self.position, self._loss.losses, lr, images))
 
     def _boundary(self) -> None:
-        """Stop here if asked to: on all ranks at the same step, or the others would wait for ever."""
+        """Stop here if asked to: on all ranks at the same step, or the others would wait for ever.
+
+        The others wait here while process 0 evaluates or saves.
+        """
         # what this step draws (dropout, stochastic depth) depends on nothing before it: a resumed run repeats
         paddle.seed((self.run.seed + dist.get_rank()) * 1_000_003 + self.position.global_step)
-        if dist.get_world_size() > 1:
-            asked = paddle.to_tensor([0 if self._stop is None else 1])
-            dist.all_reduce(asked, op=dist.ReduceOp.MAX)
-            if int(asked.item()) and self._stop is None:
-                self.request_stop("another process was asked to stop")
+        if team().any(self._stop is not None) and self._stop is None:
+            self.request_stop("another process was asked to stop")
         if self._stop is not None:
             raise self._stop
+
+    def _evaluating(self) -> None:
+        """Save at once if asked to stop: Paddle's launcher waits for 30 seconds, which an evaluation may outlast."""
+        if self._stop is not None and not self._saved_early:
+            self._saved_early = True
+            self.save("latest")
 
     def _epoch_done(self) -> None:
         self.position.epoch, self.position.step_in_epoch = self.position.epoch + 1, 0
@@ -177,11 +201,10 @@ class HostLoop:
             return prefix
         epoch, step = self.position.completed()
         run = self.run
+        left_out = () if run.config.at("Global.save_teacher", default=False) else run.frozen
         write_checkpoint(
             prefix,
-            trained_state(
-                run.model, () if run.config.at("Global.save_teacher", default=False) else run.frozen
-            ),
+            full_precision(trained_state(run.model, left_out), run.optimizer),
             run.optimizer,
             Progress(epoch, step, self.position.global_step, dict(self.best)),
             extra={
@@ -199,3 +222,9 @@ class HostLoop:
     def _tell(self, event: str, *args: Any) -> None:
         for hook in self.hooks:
             getattr(hook, event)(*args)
+
+    def _tell_end(self, outcome: Outcome) -> None:
+        """Tell every hook, in order, whatever another one raises: each may have something to close."""
+        with ExitStack() as ends:
+            for hook in reversed(self.hooks):
+                ends.callback(hook.on_end, outcome)

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import paddle
 
 from ppocr_ext.config import Config
+from ppocr_ext.errors import ConfigError
 
 _LOG = logging.getLogger("ppocr_ext")
+_LEVELS = ("O0", "OD", "O1", "O2")
+_DTYPES = ("float16", "bfloat16")
+_HALF = (paddle.float16, paddle.bfloat16)
+_CUDA_FLAGS = {  # PaddleOCR's
+    "FLAGS_cudnn_batchnorm_spatial_persistent": 1,
+    "FLAGS_gemm_use_half_precision_compute_type": 0,
+}
 
 
 @dataclass
 class Amp:
-    """Scaler and settings that the host's loop takes; ``scaler`` is None without AMP."""
+    """Scaler and settings that the host's loop takes; ``scaler`` is None without mixed precision."""
 
     scaler: Any = None
     level: str = "O2"
@@ -24,7 +33,7 @@ class Amp:
     white_list: list[str] = field(default_factory=list)
 
     def state(self) -> dict[str, Any]:
-        """Plain state of the scaler for a checkpoint; empty without AMP."""
+        """Plain state of the scaler for a checkpoint; empty without one."""
         if self.scaler is None:
             return {}
         return {k: v.tolist() if hasattr(v, "tolist") else v for k, v in self.scaler.state_dict().items()}
@@ -36,31 +45,101 @@ class Amp:
 
 
 def build_amp(config: Config) -> Amp:
-    """The AMP settings of ``config``; Paddle's AMP does nothing on a CPU, which is said once."""
-    use = bool(config.at("Global.use_amp", default=False))
+    """The settings of ``config``. On a CPU, where Paddle's mixed precision does nothing, it is left out with a word.
+
+    Raises:
+        ConfigError: an unknown level or type, a scale that is no positive number, or lists of operators
+            that cannot be used.
+    """
     amp = Amp(
-        level=str(config.at("Global.amp_level", default="O2")),
-        dtype=str(config.at("Global.amp_dtype", default="float16")),
-        black_list=list(config.at("Global.amp_custom_black_list", default=()) or ()),
-        white_list=list(config.at("Global.amp_custom_white_list", default=()) or ()),
+        level=_one_of(config, "Global.amp_level", _LEVELS, "O2"),
+        dtype=_one_of(config, "Global.amp_dtype", _DTYPES, "float16"),
+        black_list=_operators(config, "Global.amp_custom_black_list"),
+        white_list=_operators(config, "Global.amp_custom_white_list"),
     )
-    if not use:
+    both = sorted(set(amp.black_list) & set(amp.white_list))
+    if both:
+        raise ConfigError(
+            f"Global.amp_custom_black_list and Global.amp_custom_white_list both name {', '.join(both)}. Leave each "
+            f"operator in one of them."
+        )
+    scale = config.at("Global.scale_loss", default=1.0)
+    if isinstance(scale, bool) or not isinstance(scale, int | float) or not scale > 0:
+        raise ConfigError(f"Global.scale_loss: {scale!r} is not a number greater than 0.")
+    if not config.at("Global.use_amp", default=False):
         return amp
-    if paddle.get_device() == "cpu":
+    if not works_here():
         _LOG.warning(
             "Global.use_amp: Paddle's mixed precision does nothing on a CPU; training is in float32."
         )
+        return amp
+    if paddle.is_compiled_with_cuda():
+        paddle.set_flags(_CUDA_FLAGS)
     amp.scaler = paddle.amp.GradScaler(
-        init_loss_scaling=float(config.at("Global.scale_loss", default=1.0)),
+        init_loss_scaling=float(scale),
         use_dynamic_loss_scaling=bool(config.at("Global.use_dynamic_loss_scaling", default=False)),
     )
     return amp
 
 
+def works_here() -> bool:
+    """Whether Paddle has mixed precision on the device in use."""
+    return bool(paddle.get_device() != "cpu")
+
+
 def decorate(amp: Amp, model: Any, optimizer: Any) -> tuple[Any, Any]:
-    """Model and optimizer cast for level O2, with master weights; unchanged otherwise."""
-    if amp.scaler is None or amp.level != "O2":
+    """Model and optimizer prepared for ``amp``: cast for level O2, with master weights; outputs always float32.
+
+    Frozen sub-models are cast as well. Names of parameters stay as they are.
+    """
+    if amp.scaler is None:
         return model, optimizer
-    return paddle.amp.decorate(
-        models=model, optimizers=optimizer, level="O2", master_weight=True, dtype=amp.dtype
-    )
+    if amp.level == "O2":
+        model, optimizer = paddle.amp.decorate(
+            models=model, optimizers=optimizer, level="O2", master_weight=True, dtype=amp.dtype
+        )
+    model.register_forward_post_hook(lambda layer, inputs, outputs: in_float32(outputs))
+    return model, optimizer
+
+
+def in_float32(outputs: Any) -> Any:
+    """``outputs`` with 16-bit floats as float32, in tuples too, which PaddleOCR's loop passes over.
+
+    Losses would add up in 16 bits, and decoders would read bfloat16 as whole numbers.
+    """
+    if isinstance(outputs, paddle.Tensor):
+        return outputs.astype("float32") if outputs.dtype in _HALF else outputs
+    if isinstance(outputs, Mapping):
+        return {name: in_float32(value) for name, value in outputs.items()}
+    if isinstance(outputs, list | tuple):
+        return type(outputs)(in_float32(value) for value in outputs)
+    return outputs
+
+
+def full_precision(state: Mapping[str, Any], optimizer: Any) -> dict[str, Any]:
+    """``state`` in float32, as a checkpoint holds it: master weights where the optimizer keeps them.
+
+    PaddleOCR saves level O2 in 16 bits; bfloat16 then comes back from the file as whole numbers.
+    """
+    masters = getattr(optimizer, "_master_weights", None) or {}
+    full = {}
+    for name, value in state.items():
+        if isinstance(value, paddle.Tensor) and value.dtype in _HALF:
+            value = masters.get(value.name, value).astype("float32")
+        full[name] = value
+    return full
+
+
+def _one_of(config: Config, key: str, choices: tuple[str, ...], default: str) -> str:
+    value = config.at(key, default=None)
+    value = default if value is None else value
+    if value not in choices:
+        raise ConfigError(f"{key}: {value!r} is not among {', '.join(choices)}.")
+    return str(value)
+
+
+def _operators(config: Config, key: str) -> list[str]:
+    value = config.at(key, default=None) or ()
+    if isinstance(value, str) or not all(isinstance(name, str) for name in value):
+        raise ConfigError(f"{key}: {value!r} is not a list of operators' names, such as [softmax, exp].")
+    return list(value)

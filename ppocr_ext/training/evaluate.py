@@ -16,10 +16,10 @@ from typing import Any
 
 from ppocr_ext.config import Config
 from ppocr_ext.data.atomic import write_text
-from ppocr_ext.data.labels import parse_line
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import DistillationModel
+from ppocr_ext.training.datasets import image_names
 from ppocr_ext.training.run import Run
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -31,7 +31,7 @@ class Prediction:
     """What was read on one image.
 
     Attributes:
-        image: path as in the label file; empty where the dataset has no label file.
+        image: path as in the label file, ``folder#12`` for a sample of an LMDB, else empty.
         label: the true text.
         text: the text that was read.
         confidence: mean probability of the characters read, 0 where none was.
@@ -127,9 +127,12 @@ def evaluate(run: Run, head: str = "ctc") -> Evaluation:
     model_type = run.config.at("Architecture.model_type", default=None)
     with _reading(run, head, name) as decoder:
         metrics = run.host.evaluate(run.model, run.eval_loader, decoder, recorder, model_type)
+    delimiter = run.config.at("Eval.dataset.delimiter", default="\t")
+    # a dataset without names gives empty ones
+    names = itertools.chain(image_names(run.eval_loader.dataset, delimiter), itertools.repeat(""))
     predictions = [
         Prediction(image, label, text, confidence)
-        for image, (label, confidence, text) in zip(_images(run), recorder.seen, strict=False)
+        for image, (label, confidence, text) in zip(names, recorder.seen, strict=False)
     ]
     report = run.preflight.get("Eval")
     left_out = report.rejected_count if report is not None else 0
@@ -160,19 +163,6 @@ def _reading(run: Run, head: str, name: str | None) -> Iterator[Any]:
         network.eval_request = request
         if name is not None:
             run.model.eval_models = models
-
-
-def _images(run: Run) -> Iterator[str]:
-    """Image paths in the order of the data; empty ones where the dataset has no label lines."""
-    dataset = run.eval_loader.dataset
-    lines = getattr(dataset, "data_lines", None)
-    if lines is None:
-        yield from itertools.repeat("")
-        return
-    delimiter = run.config.at("Eval.dataset.delimiter", default="\t")
-    for index in dataset.data_idx_order_list:
-        line = parse_line(index + 1, lines[index], delimiter)
-        yield line.images[0]
 
 
 def check_writable(path: Path) -> None:

@@ -51,9 +51,10 @@ class StepDone:
     """One optimizer step.
 
     Attributes:
-        losses: the loss dict as the loss returned it: scalar tensors by name, ``loss`` their sum.
+        losses: the loss dict as the loss returned it: scalar tensors by name, ``loss`` their sum. Of several
+            processes, that of this one's batch.
         lr: learning rate of this step.
-        images: images in the batch.
+        images: images in the batches of all processes.
     """
 
     position: Position

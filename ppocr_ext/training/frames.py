@@ -11,6 +11,7 @@ from typing import Any
 import paddle
 
 from ppocr_ext.config import Config
+from ppocr_ext.errors import ConfigError
 
 _CTC_DECODERS = ("CTCLabelDecode", "DistillationCTCLabelDecode")
 _RESIZING = ("RecResizeImg", "CTCRecResizeImg")
@@ -32,6 +33,11 @@ def image_shapes(config: Config, mode: str) -> list[tuple[int, int, int]]:
         name, options = next(iter(entry.items())) if isinstance(entry, Mapping) else (entry, None)
         shape = (options or {}).get("image_shape")
         if name in _RESIZING and shape is not None:
+            if len(shape) != 3:
+                raise ConfigError(
+                    f"{mode}.dataset.transforms.{name}.image_shape: {list(shape)} is not [channels, height, width], "
+                    f"such as [3, 48, 320]."
+                )
             return [(int(shape[0]), int(shape[1]), int(shape[2]))]
     return []
 

@@ -1,30 +1,49 @@
-"""A run's loaders: label files looked at once, then the host's datasets and samplers."""
+"""A run's loaders: the data looked at once, then the host's datasets and samplers over what can be used."""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ppocr_ext.data.captcha_dataset  # noqa: F401 - registers CaptchaDataSet
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
+from ppocr_ext.data.atomic import write_text
 from ppocr_ext.data.label_rules import Gtc
+from ppocr_ext.data.lmdb_preflight import check_lmdb
 from ppocr_ext.data.preflight import Preflight, check
-from ppocr_ext.errors import DataError
+from ppocr_ext.data.verdict import MAX_UNUSABLE, Tolerance, refusals
+from ppocr_ext.data.watch import Watch
+from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.host import Host
+from ppocr_ext.training.datasets import watched_lines, watched_samples
+from ppocr_ext.training.raising_loader import RaisingLoader
+from ppocr_ext.training.team import team
 
 _LOG = logging.getLogger("ppocr_ext")
-_LABEL_FILE_DATASETS = ("SimpleDataSet", "MultiScaleDataSet", "TextRecDataset", "MSTextRecDataset")
+_OF_LABEL_FILES = ("SimpleDataSet", "MultiScaleDataSet", "TextRecDataset", "MSTextRecDataset")
+_OF_LMDB = ("LMDBDataSet",)
+_UNKNOWN_CHAR = ("drop_line", "drop_char")
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A loader, and what preflight said of its label files (None where it has none)."""
+    """A loader, how to build it again (for another seed), and what it reads.
+
+    Attributes:
+        loader: a ``paddle.io.DataLoader``.
+        rebuild: the same with the seed that is given.
+        preflight: what was found in the data; None where nothing is looked at.
+        label_files: as the config names them; empty where the dataset has none.
+    """
 
     loader: Any
+    rebuild: Callable[[int], Any]
     preflight: Preflight | None
     label_files: tuple[Path, ...]
 
@@ -49,22 +68,101 @@ def label_files_of(config: Config, mode: str) -> tuple[Path, ...]:
     return tuple(Path(f) for f in ((files,) if isinstance(files, str) else files))
 
 
-def _look_at_lines(config: Config, mode: str, charset: Charset, frames: int | None) -> Preflight:
+def tolerance_of(config: Config) -> Tolerance:
+    """``Global.max_unusable`` and ``Global.strict``.
+
+    Raises:
+        ConfigError: the first is no share from 0 to 1, or the second no truth value.
+    """
+    share = config.at("Global.max_unusable", default=None)
+    share = MAX_UNUSABLE if share is None else share
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise ConfigError(f"Global.max_unusable: {share!r} is no share from 0 to 1, such as 0.1.")
+    return Tolerance(float(share), _truth(config, "Global.strict"))
+
+
+def _truth(config: Config, key: str) -> bool:
+    value = config.at(key, default=None)
+    if value is not None and not isinstance(value, bool):
+        raise ConfigError(f"{key}: {value!r} is neither true nor false.")
+    return bool(value)
+
+
+def look_at_data(
+    config: Config, charset: Charset, frames: Mapping[str, int | None], record: Path | None = None
+) -> dict[str, Preflight]:
+    """What preflight finds in the data of each mode; a mode whose dataset it does not know is left out.
+
+    Args:
+        config: the configuration.
+        charset: its dictionary.
+        frames: for each mode that is to be looked at (``"Train"``, ``"Eval"``), T of the CTC output; None
+            where it is not known or not to be judged.
+        record: the ``preflight.json`` to write, also where the data are refused.
+
+    Raises:
+        DataError: label files or LMDBs cannot be read, or more lines are unusable than
+            ``Global.max_unusable`` and ``Global.strict`` admit. The message covers all modes.
+        ConfigError: a key of these checks has no meaning.
+    """
+    tolerance = tolerance_of(config)
+    found: dict[str, Preflight] = {}
+    said: list[str] = []
+    for mode, count in frames.items():
+        try:
+            report = _look(config, mode, charset, count)
+        except DataError as error:
+            said.append(f"{mode}: {error}")
+            continue
+        if report is not None:
+            found[mode] = report
+            if tolerance.admits(report.rejected_count, report.total):
+                _LOG.info("%s data: %s", mode.lower(), report.summary())
+    if record is not None and found:
+        content = {mode: report.to_json() for mode, report in found.items()}
+        write_text(record, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    refused = refusals(found, tolerance)
+    if refused and record is not None:
+        refused.append(f"{record} names the first {found[next(iter(found))].examples} of each reason.")
+    if said or refused:
+        raise DataError("\n".join(said + refused))
+    return found
+
+
+def _look(config: Config, mode: str, charset: Charset, frames: int | None) -> Preflight | None:
     dataset = config.at(f"{mode}.dataset")
+    name = dataset.get("name")
+    if name not in (*_OF_LABEL_FILES, *_OF_LMDB):
+        return None
+    if dataset.get("data_dir") is None:
+        raise DataError(f"{mode}.dataset.data_dir is missing: {_data_dir_is(name)}.")
+    unknown_char = config.at("Global.unknown_char", default=None) or "drop_line"
+    if unknown_char not in _UNKNOWN_CHAR:
+        raise ConfigError(f"Global.unknown_char: {unknown_char!r} is not among {', '.join(_UNKNOWN_CHAR)}.")
+    rules: dict[str, Any] = {
+        "gtc": label_kind(dataset.get("transforms")),
+        "frames": frames,
+        "unknown_char": unknown_char,
+        # a bad image in evaluation would make its result wrong
+        "image_check": "decode" if mode == "Eval" else "header",
+    }
+    length = int(config.at("Global.max_text_length", default=25))
+    if name in _OF_LMDB:
+        return check_lmdb(dataset["data_dir"], charset, length, **rules)
     return check(
         label_files_of(config, mode),
         Path(dataset["data_dir"]),
         charset,
-        int(config.at("Global.max_text_length", default=25)),
-        frames=frames,
-        gtc=label_kind(dataset.get("transforms")),
-        unknown_char=config.at("Global.unknown_char", default="drop_line"),
-        allow_outside_data_dir=bool(config.at("Global.allow_outside_data_dir", default=False)),
+        length,
+        allow_outside_data_dir=_truth(config, "Global.allow_outside_data_dir"),
         delimiter=dataset.get("delimiter", "\t"),
         ds_width=bool(dataset.get("ds_width", False)),
-        # a bad image in evaluation would be replaced by its neighbour without a word
-        image_check="decode" if mode == "Eval" else "header",
+        **rules,
     )
+
+
+def _data_dir_is(name: str) -> str:
+    return "the folder of the LMDB" if name in _OF_LMDB else "the folder that image paths start from"
 
 
 def build_loader(
@@ -72,33 +170,44 @@ def build_loader(
     config: Config,
     host_config: dict[str, Any],
     mode: str,
-    charset: Charset,
+    report: Preflight | None,
     device: str,
     seed: int,
     scratch: Path,
-    frames: int | None = None,
 ) -> Loaded:
-    """The loader of ``Train`` or ``Eval``; ``frames`` is T of the CTC output, if known.
+    """The loader of ``Train`` or ``Eval`` over the lines that ``report`` found usable.
 
-    Lines that cannot be used are left out, counted and named: where there are some (or a byte order
-    mark, or carriage returns), the host reads copies of the label files from ``scratch``.
+    Where label files have unusable lines (or a byte order mark, or carriage returns), the host reads
+    copies of them from ``scratch``, which ``host_config`` then names.
 
     Raises:
-        DataError: no line can be used, or there is no full batch.
+        DataError: there is no full batch.
     """
-    report = None
-    files: tuple[Path, ...] = ()
-    if config.at(f"{mode}.dataset.name") in _LABEL_FILE_DATASETS:
-        report = _look_at_lines(config, mode, charset, frames)
-        report.raise_if_nothing_usable()
-        _LOG.info("%s data: %s", mode.lower(), report.summary())
-        files = label_files_of(config, mode)
-        kept = report.write_usable(scratch / f"usable_{mode.lower()}")
-        host_config[mode]["dataset"]["label_file_list"] = [str(path) for path in kept]
-    loader = host.build_dataloader(host_config, mode, device, host.logger, seed)
+    files = label_files_of(config, mode)
+    dataset = None
+    if report is not None:
+        name = str(config.at(f"{mode}.dataset.name"))
+        watch = Watch(mode, report.total, report.rejected_count, tolerance_of(config))
+        if name in _OF_LMDB:
+            dataset = watched_samples(host.dataset_class(name), watch, report.files)
+            _drop_ratio(host_config[mode]["dataset"], mode)
+        else:
+            dataset = watched_lines(host.dataset_class(name), watch, files, report.delimiter)
+            kept = team().once_a_machine(
+                f"copies {mode}", partial(report.write_usable, scratch / f"usable_{mode.lower()}")
+            )
+            host_config[mode]["dataset"]["label_file_list"] = [str(path) for path in kept]
+    make = partial(host.build_dataloader, host_config, mode, device, host.logger, dataset_class=dataset)
+    loader = RaisingLoader.of(make(seed=seed))
     if len(loader) == 0:
         raise DataError(_no_batch(config, mode, len(loader.dataset)))
-    return Loaded(loader, report, files)
+    return Loaded(loader, lambda other: RaisingLoader.of(make(seed=other)), report, files)
+
+
+def _drop_ratio(dataset: dict[str, Any], mode: str) -> None:
+    """PaddleOCR's LMDBDataSet draws no share of the data: it only shuffles anew for ``ratio_list``."""
+    if dataset.pop("ratio_list", None) is not None:
+        _LOG.warning("%s.dataset.ratio_list: LMDBDataSet reads all samples; the key has no effect.", mode)
 
 
 def _no_batch(config: Config, mode: str, lines: int) -> str:

@@ -12,9 +12,8 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.modeling import DistillationModel
-from ppocr_ext.training.checkpoints import finish_journal, prefix_of
 from ppocr_ext.training.serialize import read_state
-from ppocr_ext.training.weights import fit_state, load_weights, parameter_file
+from ppocr_ext.training.weights import find_parameters, fit_state, load_weights
 
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -51,9 +50,10 @@ def narrow(model: Any, reads: Reads | None, config: Config) -> None:
     if isinstance(model, DistillationModel):
         _refuse_unknown(branches, model.model_name_list)
         model.require({str(name): wanted for name, wanted in branches.items()})
-        model.unread = frozenset(name for name in model.frozen if name not in branches)
+        model.unread = frozenset(name for name in model.model_name_list if name not in branches)
         for name in model.model_name_list:
             _freeze_unread(getattr(model, name), branches.get(name, set()))
+        _leave_out_untaught(model)
     else:
         wanted = branches.get(None, set())
         if hasattr(model, "train_request"):
@@ -88,6 +88,14 @@ def _freeze_unread(model: Any, wanted: set[str]) -> None:
         for layer in layers:
             for parameter in getattr(head, layer).parameters() if hasattr(head, layer) else ():
                 parameter.stop_gradient = True
+
+
+def _leave_out_untaught(model: DistillationModel) -> None:
+    """Stop training sub-models that no loss reads; such a parameter never gets a gradient."""
+    for name in sorted(model.unread - model.frozen):
+        _LOG.warning("Loss: no loss reads the sub-model %s, so it is not trained.", name)
+        for parameter in getattr(model, name).parameters():
+            parameter.stop_gradient = True
 
 
 def load_model_weights(
@@ -150,8 +158,7 @@ def _lacks(covered: set[str | None], model: DistillationModel, needed: tuple[str
 
 def _covered_models(model: DistillationModel, path: str | Path, homes: Sequence[str]) -> set[str | None]:
     """Sub-models of which the file at ``path`` has entries."""
-    file = parameter_file(path)
-    finish_journal(prefix_of(file))
+    file = find_parameters(path)
     shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
     fit = fit_state(file, read_state(file), shapes, homes=homes)
     present = {*fit.matched, *fit.wrong_shape}
@@ -179,30 +186,29 @@ def _load_sub_model(
     return bool(path)
 
 
-def require_weight_files(config: Config) -> None:
-    """Refuse a path of weights where nothing is, before label files are looked at.
+def require_weight_files(config: Config, *, sub_models: bool = True) -> None:
+    """Refuse a path of weights where nothing is, before the data are looked at.
 
-    Sub-models' own files are needed only where no file for the whole model is given.
+    Args:
+        config: the configuration.
+        sub_models: look at sub-models' own files too, which are needed where no file for the whole model
+            is given.
 
     Raises:
         WeightsError: a file is missing.
     """
-    whole = config.at("Global.checkpoints", default=None) or config.at(
-        "Global.pretrained_model", default=None
-    )
-    if whole:
-        paths = {"Global.checkpoints or Global.pretrained_model": whole}
-    else:
+    paths = {key: config.at(key, default=None) for key in ("Global.checkpoints", "Global.pretrained_model")}
+    if paths["Global.checkpoints"]:
+        del paths["Global.pretrained_model"]
+    elif sub_models and not paths["Global.pretrained_model"]:
         models = config.at("Architecture.Models", default=None) or {}
         paths = {
             f"Architecture.Models.{name}.pretrained": options.get("pretrained")
             for name, options in models.items()
-            if options.get("pretrained")
         }
     for key, path in paths.items():
-        file = parameter_file(path)
-        finish_journal(prefix_of(file))
-        if not file.is_file():
-            raise WeightsError(
-                f"{key}: there is no file {file}. Give the path of weights, with or without .pdparams."
-            )
+        if path:
+            try:
+                find_parameters(path)
+            except WeightsError as fault:
+                raise WeightsError(f"{key}: {fault}") from fault

@@ -11,8 +11,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import paddle
-
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
@@ -20,16 +18,6 @@ from ppocr_ext.errors import ConfigError
 _LOG = logging.getLogger("ppocr_ext")
 DEFAULT_SEED = 1024  # PaddleOCR's
 DEFAULT_FOLDER = "./output/run"
-_WHOLE_NUMBERS = {  # key → least value
-    "Global.epoch_num": 1,
-    "Global.print_batch_step": 1,
-    "Global.save_epoch_step": 1,
-    "Global.log_smooth_window": 1,
-    "Global.seed": 0,
-    "Global.max_text_length": 1,
-    "Train.loader.batch_size_per_card": 1,
-    "Eval.loader.batch_size_per_card": 1,
-}
 
 
 def seed_of(config: Config) -> int:
@@ -100,33 +88,40 @@ def complete(config: Config, charset: Charset) -> Config:
         "Global.epoch_num": 1,
         "Global.use_space_char": False,  # the host's encoders and decoders have different defaults
     }
-    for key, least in _WHOLE_NUMBERS.items():
-        value = config.at(key, default=None)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-            raise ConfigError(f"{key}: {value!r} is not a whole number of at least {least}.")
-    if config.at("Architecture.algorithm", default=None) is None:
-        raise ConfigError(
-            "Architecture.algorithm is missing; PaddleOCR's loop reads it. For a MultiHead recogniser it is "
-            "SVTR_LCNet, for several sub-models Distillation."
-        )
-    for key in ("use_sync_bn", "to_static"):
-        if config.at(f"Global.{key}", default=False):
-            _LOG.warning("Global.%s: training goes on without it; it is not supported yet.", key)
     missing = {path: value for path, value in defaults.items() if config.at(path, default=None) is None}
     if charset.path is not None:
         missing["Global.character_dict_path"] = str(charset.path)
     return config.with_values(missing)
 
 
-def data_parallel(model: Any, config: Config) -> Any:
-    """``model`` for several processes; names in its ``state_dict`` stay as they are."""
-    return paddle.DataParallel(
-        model, find_unused_parameters=bool(config.at("Global.find_unused_parameters", default=False))
-    )
+def clamp_eval_step(global_config: dict[str, Any], steps_per_epoch: int) -> None:
+    """Say when to evaluate in steps alone, and inside the run, so that a best checkpoint exists.
+
+    Args:
+        global_config: ``Global``, changed in place: ``eval_batch_epoch``, which goes before
+            ``eval_batch_step`` and which not every host knows, is turned into steps.
+        steps_per_epoch: batches of an epoch.
+
+    Raises:
+        ConfigError: ``eval_batch_step`` is neither a number of steps nor [first, every].
+    """
+    total = int(global_config["epoch_num"]) * steps_per_epoch
+    epochs = global_config.pop("eval_batch_epoch", None)
+    key = "eval_batch_step" if epochs is None else "eval_batch_epoch"
+    start, every = _eval_steps(global_config) if epochs is None else (0, epochs * steps_per_epoch)
+    if start + every > total:
+        _LOG.warning(
+            "Global.%s: the first evaluation would come at step %d, but the run has %d; it is set to %d.",
+            key,
+            start + every,
+            total,
+            total,
+        )
+        start, every = 0, total
+    global_config["eval_batch_step"] = [start, every]
 
 
-def clamp_eval_step(global_config: dict[str, Any], total: int) -> None:
-    """Bring ``eval_batch_step`` inside the run's ``total`` steps, so that a best checkpoint exists."""
+def _eval_steps(global_config: dict[str, Any]) -> tuple[int, int]:
     value = global_config["eval_batch_step"]
     pair = list(value) if isinstance(value, list | tuple) else [0, value]
     if len(pair) != 2 or not all(isinstance(number, int) for number in pair):
@@ -136,12 +131,4 @@ def clamp_eval_step(global_config: dict[str, Any], total: int) -> None:
     start, every = pair
     if every < 1:
         raise ConfigError(f"Global.eval_batch_step: {value} evaluates every {every} steps. Give at least 1.")
-    if start + every > total:
-        _LOG.warning(
-            "Global.eval_batch_step: the first evaluation would come at step %d, but the run has %d; it is set to %d.",
-            start + every,
-            total,
-            total,
-        )
-        start, every = 0, total
-    global_config["eval_batch_step"] = [start, every]
+    return start, every

@@ -8,6 +8,7 @@ does what the host asked and tells the loop (:mod:`ppocr_ext.training.adapter`) 
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import random
 import signal
@@ -17,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
+_LOG = logging.getLogger("ppocr_ext")
 _PR_SET_PDEATHSIG = 1  # of Linux's prctl
+_MANY = 20  # steps in a row without effect: no longer the search for a scale
 
 
 class SamplerFrom:
@@ -53,9 +56,12 @@ class LoaderProxy:
     (seed, epoch), so that a run that was interrupted sees the data that it would have seen. Each
     ``next`` is a step boundary: ``on_boundary`` may save, or raise to stop the run.
 
+    All processes draw the same order of batches; what else they draw (augmentation) differs.
+
     Args:
         loader: the real loader.
-        seed: the run's seed on this rank.
+        seed: the run's seed.
+        rank: number of this process.
         first_epoch: epoch (from 1) that the next ``iter`` begins.
         skip: batches of that epoch that were done before.
         rebuild: makes the loader of another epoch, where the data are drawn anew each epoch.
@@ -73,9 +79,11 @@ class LoaderProxy:
         rebuild: Callable[[int], Any] | None,
         on_boundary: Callable[[], None],
         on_epoch: Callable[[], None],
+        rank: int = 0,
     ) -> None:
         self._loader = loader
         self._seed = seed
+        self._rank = rank
         self._epoch = first_epoch
         self._skip = skip
         self._rebuild = rebuild
@@ -90,30 +98,39 @@ class LoaderProxy:
     def __iter__(self) -> Iterator[Any]:
         epoch, skip = self._epoch, self._skip
         self._epoch, self._skip = epoch + 1, 0
+        common = _mixed(self._seed, epoch)
         if self._rebuild is not None and epoch > 1:
+            random.seed(common)  # PaddleOCR's MultiScaleSampler draws when it is built
             self._loader = self._rebuild(epoch)
-        _begin_epoch(self._loader, epoch, self._seed)
-        for batch in _batches(self._loader, skip):
+        order = _begin_epoch(self._loader, epoch, common)
+        own = _mixed(self._seed + self._rank, epoch)
+        random.seed(own)
+        np.random.seed(own % 2**32)
+        for batch in _batches(self._loader, order, skip):
             # not after an epoch's last batch: the host then saves what is due at the epoch's end
             self._on_boundary()
             yield batch
         self._on_epoch()
 
 
-def _begin_epoch(loader: Any, epoch: int, seed: int) -> None:
-    mixed = seed * 1_000_003 + epoch
+def _mixed(seed: int, epoch: int) -> int:
+    return seed * 1_000_003 + epoch
+
+
+def _begin_epoch(loader: Any, epoch: int, seed: int) -> Any:
+    """Prepare ``loader`` for ``epoch``; its batch sampler, or the list of batches that it drew."""
     sampler: Any = getattr(loader, "batch_sampler", None)
     parts: tuple[Any, ...] = (sampler, loader.dataset)
     for part in parts:
         if hasattr(part, "set_epoch"):
             part.set_epoch(epoch)
+    loader.worker_init_fn = _leave_signals_to_the_run
     if hasattr(sampler, "batchs_in_one_epoch_id"):
         # PaddleOCR's MultiScaleSampler shuffles the order of the epoch before; a run that goes on has none
         sampler.batchs_in_one_epoch_id = list(range(len(sampler.batchs_in_one_epoch_id)))
-        sampler.seed = mixed
-    loader.worker_init_fn = _leave_signals_to_the_run
-    random.seed(mixed)
-    np.random.seed(mixed % 2**32)
+        sampler.seed = seed
+        return SamplerFrom(list(sampler), 0)  # drawn now, since it seeds the generator that augmentation uses
+    return sampler
 
 
 def _leave_signals_to_the_run(worker: int) -> None:
@@ -127,21 +144,40 @@ def _leave_signals_to_the_run(worker: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _batches(loader: Any, skip: int) -> Iterator[Any]:
-    """Batches of one epoch after the first ``skip``.
+def _batches(loader: Any, order: Any, skip: int) -> Iterator[Any]:
+    """Batches of one epoch in ``order`` after the first ``skip``.
 
     The loader is read to its end: only then does Paddle end its worker processes.
     """
-    if not skip:
+    whole = loader.batch_sampler
+    if order is whole and not skip:
         yield from loader
         return
-    whole = loader.batch_sampler
-    loader.batch_sampler = SamplerFrom(whole, skip)
+    loader.batch_sampler = SamplerFrom(order, skip)
     try:
         rest = iter(loader)
     finally:
         loader.batch_sampler = whole
     yield from rest
+
+
+class EvalLoader:
+    """The valid loader as the host sees it; ``on_batch`` is called before each batch."""
+
+    def __init__(self, loader: Any, on_batch: Callable[[], None]) -> None:
+        self._loader = loader
+        self._on_batch = on_batch
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._loader:
+            self._on_batch()
+            yield batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
 
 
 class EmptyLoader:
@@ -189,14 +225,40 @@ class OptimizerProxy:
 
 
 class ScalerProxy:
-    """The AMP scaler as the host calls it: hands Paddle's the real optimizer."""
+    """The AMP scaler as the host calls it: hands Paddle's the real optimizer, and counts overflows.
+
+    Attributes:
+        skipped: steps that changed no weights, since their gradients overflowed.
+        skipped_in_a_row: those of them since the last step that did.
+    """
 
     def __init__(self, scaler: Any) -> None:
         self.real = scaler
+        self.skipped = self.skipped_in_a_row = 0
 
     def minimize(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Unscale and step, with the optimizer behind the proxy."""
-        return self.real.minimize(getattr(optimizer, "real", optimizer), *args, **kwargs)
+        result = self.real.minimize(getattr(optimizer, "real", optimizer), *args, **kwargs)
+        if bool(getattr(self.real, "_found_inf", False)):
+            self.skipped += 1
+            self.skipped_in_a_row += 1
+            self._say()
+        else:
+            self.skipped_in_a_row = 0
+        return result
+
+    def _say(self) -> None:
+        if self.skipped == 1:
+            _LOG.info(
+                "mixed precision: the gradients of this step overflowed, so it changed no weights. With a loss "
+                "scale that adapts (Global.use_dynamic_loss_scaling) this happens now and then."
+            )
+        if self.skipped_in_a_row % _MANY == 0:
+            _LOG.warning(
+                "mixed precision: the gradients of %d steps in a row overflowed; nothing is learned. Lower "
+                "Global.scale_loss, set Global.use_dynamic_loss_scaling: true, or use Global.amp_dtype: bfloat16.",
+                self.skipped_in_a_row,
+            )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)

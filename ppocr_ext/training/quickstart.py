@@ -20,6 +20,7 @@ from ppocr_ext.data.captcha import CaptchaOptions
 from ppocr_ext.data.captcha_files import CaptchaFolder, make_captcha_folder
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.host import open_host
+from ppocr_ext.report.page import REPORT_FILE, write_report
 from ppocr_ext.resources import config_path, config_root
 from ppocr_ext.training.checkpoints import count_parameters, finish_journal
 from ppocr_ext.training.evaluate import evaluate, write_predictions
@@ -104,11 +105,13 @@ def run_quickstart(
     rows = [_judge(stage, folder, settings, host_path) for stage in done]
     from ppocr_ext.report.curves import draw_curves  # matplotlib takes a second to import
 
+    title = f"{settings.preset}, seed {settings.seed}"
     draw_curves(
         {STAGES[stage]: folder / stage / "metrics.jsonl" for stage in done},
         folder / "curves.png",
-        title=f"{settings.preset}, seed {settings.seed}",
+        title=title,
     )
+    write_report([folder / stage for stage in done], folder / REPORT_FILE, title)
     write_text(folder / "results.md", to_markdown(rows) + "\n")
     return rows
 

@@ -11,34 +11,24 @@ from typing import Any
 import paddle.distributed as dist
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.checking import check_config, report
 from ppocr_ext.config import Config, resolve_charset, with_class_counts
 from ppocr_ext.data.preflight import Preflight
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.host import Host, open_host
-from ppocr_ext.losses import build_loss
-from ppocr_ext.metrics import DistillationMetric, RecMetric, build_metric
+from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import DistillationModel, build_model
-from ppocr_ext.optim import build_optimizer
-from ppocr_ext.training.amp import Amp, build_amp, decorate
-from ppocr_ext.training.checkpoints import Progress, finish_journal, prefix_of, state_digest
+from ppocr_ext.training.amp import Amp
+from ppocr_ext.training.checkpoints import Progress, finish_journal, prefix_of
 from ppocr_ext.training.device import choose_device
-from ppocr_ext.training.frames import ctc_frames
-from ppocr_ext.training.loaders import Loaded, build_loader
-from ppocr_ext.training.model_setup import decoder_models, load_model_weights, narrow, require_weight_files
-from ppocr_ext.training.prepare import (
-    clamp_eval_step,
-    complete,
-    data_parallel,
-    folder_of,
-    import_plugins,
-    read_old_charset,
-    scratch_folder,
-    seed_of,
-)
-from ppocr_ext.training.resume import refuse_other_dictionary, resume
+from ppocr_ext.training.model_setup import decoder_models, load_model_weights, require_weight_files
+from ppocr_ext.training.prepare import complete, folder_of, import_plugins, read_old_charset, seed_of
+from ppocr_ext.training.resume import refuse_other_dictionary
+from ppocr_ext.training.run_data import open_data
+from ppocr_ext.training.team import team
+from ppocr_ext.training.train_setup import prepare_training
 
 _LOG = logging.getLogger("ppocr_ext")
-_INDICATORS = ("acc", "norm_edit_dis")
 
 
 @dataclass
@@ -122,6 +112,7 @@ class _Builder:
         self.role = role
         self.host = open_host(host_path)
         import_plugins(config)
+        report(check_config(config, self.host, role), strict=bool(config.at("Global.strict", default=False)))
         self.charset = resolve_charset(config, self.host.find_file)
         self.old_charset = read_old_charset(old_dictionary, config)
         self.config = with_class_counts(complete(config, self.charset), self.charset)
@@ -135,16 +126,26 @@ class _Builder:
 
     def build(self) -> Run:
         checkpoint = self._checkpoint()
-        if self.role == "train":
-            require_weight_files(self.config)
+        require_weight_files(self.config, sub_models=self.role == "train")
         device = choose_device(self.config)
-        if self.host_config["Global"]["distributed"]:
-            dist.init_parallel_env()
+        processes = team()
         self.host.set_seed(self.seed)
         model = build_model(self.config.at("Architecture").thaw())
         if isinstance(model, DistillationModel):
-            model.eval_models = self._models_to_evaluate(model)
-        loaded = self._loaders(device, model)
+            model.eval_models = decoder_models(self.config) or ()
+        config, host_config = self.config, self.host_config
+        loaded = open_data(
+            self.host,
+            config,
+            host_config,
+            self.role,
+            self.charset,
+            device,
+            model,
+            self.folder,
+            self.seed,
+            processes,
+        )
         post_process = self.config.at("PostProcess").thaw()
         decoder = self.host.build_post_process(post_process, self.config.at("Global").thaw())
         run = Run(
@@ -157,7 +158,7 @@ class _Builder:
             charset=self.charset,
             decoder=decoder,
             model=model,
-            metric=self._metric(),
+            metric=build_metric(self.config.at("Metric").thaw()),
             train_loader=loaded["Train"].loader if "Train" in loaded else None,
             eval_loader=loaded["Eval"].loader if "Eval" in loaded else None,
             frozen=model.frozen if isinstance(model, DistillationModel) else frozenset(),
@@ -165,94 +166,10 @@ class _Builder:
             label_files=tuple(path for x in loaded.values() for path in x.label_files),
         )
         if self.role == "train":
-            self._prepare_training(run, checkpoint)
+            prepare_training(run, checkpoint, self.old_charset, loaded["Train"].rebuild, processes)
         else:
             self._load_for_eval(run, checkpoint)
         return run
-
-    def _models_to_evaluate(self, model: DistillationModel) -> tuple[str, ...]:
-        names = decoder_models(self.config) or ()
-        unknown = [name for name in names if name not in model.model_name_list]
-        if unknown:
-            raise ConfigError(
-                f"PostProcess.model_name: there is no sub-model {', '.join(unknown)}; Architecture.Models has "
-                f"{', '.join(model.model_name_list)}."
-            )
-        key = self.config.at("Metric.key", default=None)
-        if names and key is not None and key not in names:
-            raise ConfigError(
-                f"Metric.key: {key} is not among the sub-models that PostProcess.model_name decodes "
-                f"({', '.join(names)}), so there would be no {self.config.at('Metric.main_indicator', default='acc')}."
-            )
-        return names
-
-    def _metric(self) -> Any:
-        metric = build_metric(self.config.at("Metric").thaw())
-        if isinstance(metric, RecMetric | DistillationMetric) and metric.main_indicator not in _INDICATORS:
-            raise ConfigError(
-                f"Metric.main_indicator: {metric.main_indicator!r} is not among {', '.join(_INDICATORS)}."
-            )
-        return metric
-
-    def _loaders(self, device: str, model: Any) -> dict[str, Loaded]:
-        modes = ["Train", "Eval"] if self.role == "train" else ["Eval"]
-        scratch = self.folder if self.role == "train" else scratch_folder()
-        loaded = {}
-        for mode in modes:
-            if self.config.at(mode, default=None) is None:
-                if mode == "Train" or self.role == "eval":
-                    raise ConfigError(f"The config has no section {mode}, which `{self.role}` needs.")
-                _LOG.warning("The config has no section Eval: no evaluation, and no best checkpoint.")
-                continue
-            loaded[mode] = build_loader(
-                self.host,
-                self.config,
-                self.host_config,
-                mode,
-                self.charset,
-                device,
-                self.seed,
-                scratch,
-                # in evaluation such a label is one that the model reads wrong
-                ctc_frames(model, self.config, mode) if mode == "Train" else None,
-            )
-        return loaded
-
-    def _prepare_training(self, run: Run, checkpoint: Path | None) -> None:
-        config = self.config
-        run.loss = build_loss(config.at("Loss").thaw())
-        reads = run.loss.reads() if hasattr(run.loss, "reads") else None
-        narrow(run.model, reads, config)
-        load_model_weights(
-            run.model,
-            config,
-            self.charset,
-            checkpoint=checkpoint,
-            needed=None if reads is None else self._models_read(run, reads),
-            old_charset=self.old_charset,
-        )
-        run.frozen_digests = {name: state_digest(run.sub_model(name)) for name in sorted(run.frozen)}
-        run.amp = build_amp(config)
-        run.optimizer, run.schedule = build_optimizer(
-            config.at("Optimizer").thaw(),
-            epochs=int(config.at("Global.epoch_num")),
-            step_each_epoch=len(run.train_loader),
-            model=run.model,
-        )
-        run.model, run.optimizer = decorate(run.amp, run.model, run.optimizer)
-        if checkpoint is not None:
-            resume(run, checkpoint)
-        if run.host_config["Global"]["distributed"]:
-            run.model = data_parallel(run.model, config)
-        if getattr(run.train_loader.dataset, "need_reset", False):
-            run.rebuild_train_loader = lambda epoch: self.host.build_dataloader(
-                run.host_config, "Train", run.device, self.host.logger, epoch
-            )
-        clamp_eval_step(run.host_config["Global"], run.total_steps)
-
-    def _models_read(self, run: Run, reads: Any) -> tuple[str, ...]:
-        trained = [n for n in getattr(run.model, "model_name_list", ()) if n not in run.frozen]
-        return tuple(dict.fromkeys([*(name for name, _ in reads if name), *trained]))
 
     def _checkpoint(self) -> Path | None:
         path = self.config.at("Global.checkpoints", default=None)

@@ -48,7 +48,10 @@ def read_state(path: Path) -> dict[str, np.ndarray]:
     """
     content = read_plain_pickle(path)
     if not isinstance(content, dict):
-        raise WeightsError(f"{path} holds a {type(content).__name__}, not weights by name.")
+        raise WeightsError(
+            f"{path} holds a {type(content).__name__}, not weights by name. Give what "
+            f"`paddle.save(model.state_dict(), path)` wrote."
+        )
     state: dict[str, np.ndarray] = {}
     for name, value in content.items():
         if name == NAME_TABLE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import paddle.distributed as dist
 
@@ -13,10 +14,12 @@ from ppocr_ext.data.atomic import write_text
 from ppocr_ext.host import open_host
 from ppocr_ext.training.adapter import HostLoop
 from ppocr_ext.training.events import Hook, Outcome
-from ppocr_ext.training.hooks import MetricsLog, ProgressBar, RunRecord, TeacherCheck
+from ppocr_ext.training.hooks import MetricsLog, ProgressBar, ReportHook, RunRecord, Samples, TeacherCheck
+from ppocr_ext.training.hooks.writers import require_packages, writers_for
 from ppocr_ext.training.logs import OURS, log_file, quiet_host, set_up_console
 from ppocr_ext.training.prepare import folder_of
 from ppocr_ext.training.run import Run
+from ppocr_ext.training.team import failing_together
 
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -24,7 +27,15 @@ _LOG = logging.getLogger("ppocr_ext")
 def default_hooks(run: Run) -> list[Hook]:
     """The hooks of every run."""
     every = int(run.config.at("Global.print_batch_step"))
-    return [RunRecord(), TeacherCheck(), MetricsLog(every), ProgressBar(every)]
+    hooks: list[Hook] = [
+        MetricsLog(every, writers_for(run.config)),  # first: a writer that cannot be opened ends the run
+        RunRecord(),
+        TeacherCheck(),
+        ProgressBar(every),
+    ]
+    if run.config.at("Global.report", default=True):
+        hooks += [Samples(), ReportHook()]
+    return hooks
 
 
 def train(
@@ -40,13 +51,13 @@ def train(
         PPOCRExtError: the run cannot be built, or a hook refused to go on.
     """
     set_up_console()
+    require_packages(config)
     host = open_host(host_path)
     quiet_host(host.logger)
     folder = folder_of(config)
     loggers = [logging.getLogger(OURS), host.logger]
-    if dist.get_rank() != 0:
-        loggers = []
-    with log_file(folder / "train.log", *loggers):
+    first = dist.get_rank() == 0  # the others' lines go where the launcher writes what they print
+    with failing_together(), log_file(folder / "train.log", *loggers) if first else nullcontext():
         run = Run.build(config, "train", host_path=host_path, old_dictionary=old_dictionary)
         _record(run)
         loop = HostLoop(run, [*default_hooks(run), *hooks])

@@ -16,6 +16,7 @@ import numpy as np
 import paddle
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.checkpoint_names import parameter_file, why_missing
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.training.carry_over import carry_over
 from ppocr_ext.training.checkpoints import charset_digest, finish_journal, prefix_of
@@ -84,10 +85,17 @@ def _shorten(names: Iterable[str], separator: str = ", ") -> str:
     return shown if len(every) <= _SHOWN else f"{shown}{separator}and {len(every) - _SHOWN} more"
 
 
-def parameter_file(path: str | Path) -> Path:
-    """``path`` with the ending ``.pdparams``, which PaddleOCR's configs leave out."""
-    text = str(path)
-    return Path(text if text.endswith(".pdparams") else f"{text}.pdparams")
+def find_parameters(path: str | Path) -> Path:
+    """The file of weights that ``path`` names; a save that was killed there is finished first.
+
+    Raises:
+        WeightsError: there is none; the message names the checkpoints that lie there instead.
+    """
+    file = parameter_file(path)
+    finish_journal(prefix_of(file))
+    if not file.is_file():
+        raise WeightsError(why_missing(path))
+    return file
 
 
 def _renamings(loaded: Iterable[str], model: Iterable[str]) -> list[tuple[str, str, str]]:
@@ -187,8 +195,7 @@ def load_weights(
         WeightsError: the file cannot be read, nothing in it fits, or (unless ``partial``) an entry
             is missing or has another shape.
     """
-    file = parameter_file(path)
-    finish_journal(prefix_of(file))
+    file = find_parameters(path)
     state = model.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
     fit = fit_state(file, read_state(file), shapes, prefer, homes)
@@ -201,7 +208,8 @@ def load_weights(
     if not fit.matched:
         raise WeightsError(
             f"{file}: none of its {len(fit.unexpected)} entries is of this architecture "
-            f"(file: {_shorten(fit.unexpected or fit.wrong_shape)}; model: {_shorten(shapes)})."
+            f"(file: {_shorten(fit.unexpected or fit.wrong_shape)}; model: {_shorten(shapes)}). Give weights "
+            f"of the model that the configuration describes, or the configuration that they were trained with."
         )
     if fit.faults() and not partial:
         raise WeightsError(

@@ -137,6 +137,7 @@ def test_two_processes_train_together(captchas, tmp_path):
 RANKS = """
 import os, sys
 from pathlib import Path
+import ppocr_ext  # before Paddle, whose zlib of 2.6 must not come first
 import paddle.distributed as dist
 from ppocr_ext.config import load
 from ppocr_ext.training.checkpoints import state_digest

@@ -10,7 +10,8 @@ import captcha.image
 import numpy as np
 import pytest
 
-from ppocr_ext.data.captcha import CaptchaOptions, CaptchaSource, Draws
+from ppocr_ext.data.captcha import CaptchaOptions, CaptchaSource
+from ppocr_ext.data.draws import Draws
 from ppocr_ext.errors import DataError
 
 FAST = CaptchaOptions()

@@ -13,6 +13,7 @@ import pytest
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.preflight import check
+from ppocr_ext.data.verdict import Tolerance, refusals
 from ppocr_ext.errors import DataError
 from ppocr_ext.host.locate import locate_host
 
@@ -46,7 +47,7 @@ def test_all_usable_reads_the_original(folder):
     assert result.write_usable(folder / "copies") == [file]
     assert not (folder / "copies").exists()
     assert "all usable" in result.summary()
-    result.raise_if_nothing_usable()
+    assert refusals({"Train": result}, Tolerance(0, strict=True)) == []
 
 
 def test_each_reason_with_its_line(folder):
@@ -179,9 +180,7 @@ def test_a_file_that_changed_meanwhile_is_refused(folder, change):
 def test_nothing_usable_says_why_and_what_would_do(folder, gtc, admits):
     file = write(folder, *[f"ok.png\t{'1' * 31}"] * 3, "none.png\t1")
     result = check(file, folder, DIGITS, 25, gtc=gtc)
-    with pytest.raises(DataError) as raised:
-        result.raise_if_nothing_usable()
-    said = str(raised.value)
+    (said,) = refusals({"Train": result}, Tolerance(1.0))
     for part in (
         f"{file}",
         "3 too_long, 1 missing_image",
@@ -253,3 +252,33 @@ def test_paddle_is_not_imported():
     code = "import sys, ppocr_ext.data.preflight; print('paddle' in sys.modules, 'cv2' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "share", "strict", "refused"),
+    [(1, 0.1, False, False), (2, 0.1, False, True), (2, 0.2, False, False), (9, 1.0, False, False)]
+    + [(10, 1.0, False, True), (1, 1.0, True, True), (0, 0.0, True, False), (0, 0.0, False, False)],
+)
+def test_how_much_is_admitted(folder, bad, share, strict, refused):
+    file = write(folder, *["ok.png\tx"] * bad, *["ok.png\t1"] * (10 - bad))
+    result = check(file, folder, DIGITS, 25)
+    said = refusals({"Train": result}, Tolerance(share, strict))
+    assert bool(said) == refused
+    if refused:
+        assert f"{file}:1" in said[0]
+    if refused and not strict and bad < 10:
+        assert said[-1].endswith(f"-o Global.max_unusable={bad / 10:g}.")
+
+
+def test_the_share_that_is_proposed_admits(folder):
+    file = write(folder, *["ok.png\tx"] * 7, *["ok.png\t1"] * 14)
+    result = check(file, folder, DIGITS, 25)
+    proposed = float(refusals({"Train": result}, Tolerance(0.1))[-1].rpartition("=")[2].rstrip("."))
+    assert refusals({"Train": result}, Tolerance(proposed)) == []
+
+
+def test_strict_names_every_line_up_to_a_number(folder):
+    file = write(folder, "ok.png\t1", *["ok.png\tx"] * 25)
+    said, _ = refusals({"Eval": check(file, folder, DIGITS, 25, examples=40)}, Tolerance(strict=True))
+    assert all(f"{file}:{number}: unknown_char" in said for number in range(2, 22))
+    assert said.endswith("… and 5 more")

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_checkout import run_python, write_checkout
+from fake_checkout import FILES, run_python, write_checkout
+
+# A host that imports imgaug, and an imgaug that does what the real one does on numpy 2.
+IMGAUG = {
+    "ppocr/data/__init__.py": "import imgaug\n",
+    "first/imgaug/__init__.py": "raise AttributeError('`np.sctypes` was removed in NumPy 2.0.')\n",
+}
+TRAINING_PACKAGES = ("ppocr/modeling/", "ppocr/losses/", "ppocr/optimizer/", "ppocr/metrics/")
 
 REPORT_ERROR = """
 from ppocr_ext.errors import PPOCRExtError
@@ -137,12 +144,14 @@ def test_another_tools_imported_before_is_an_error_that_names_it(tmp_path: Path)
             id="the first missing one is named",
         ),
         pytest.param(
-            {
-                "ppocr/data/__init__.py": "import imgaug\n",
-                "imgaug/__init__.py": "raise AttributeError('`np.sctypes` was removed in NumPy 2.0.')\n",
-            },
+            IMGAUG,
             ["np.sctypes", "'numpy<2'", "leave out --host and PADDLEOCR_HOME"],
             id="imgaug on numpy 2",
+        ),
+        pytest.param(
+            {**IMGAUG, **dict.fromkeys(name for name in FILES if name.startswith(TRAINING_PACKAGES))},
+            ["np.sctypes", "'numpy<2'", "PaddleOCR 2.10 needs neither: pip install 'paddleocr>=2.10,<3'"],
+            id="imgaug on numpy 2, in a wheel",
         ),
         pytest.param(
             {"ppocr/utils/save_load.py": None},
@@ -164,7 +173,8 @@ def test_another_tools_imported_before_is_an_error_that_names_it(tmp_path: Path)
 def test_a_host_that_cannot_be_imported_is_explained(
     tmp_path: Path, changes: dict[str, str | None], expected: list[str]
 ) -> None:
-    result = run_python(REPORT_ERROR, home=write_checkout(tmp_path, changes))
+    home = write_checkout(tmp_path, changes)
+    result = run_python(REPORT_ERROR, home=home, first_on_path=home / "first")
     assert result.stdout.startswith("HostError "), result.stderr
     for words in expected:
         assert words in result.stdout

@@ -7,6 +7,7 @@ import pytest
 from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.modeling import build_neck
 from ppocr_ext.modeling.necks import SequenceEncoder
+from ppocr_ext.registry import NECKS
 
 
 def test_reshape_gives_the_columns_as_frames() -> None:
@@ -41,3 +42,20 @@ def test_unknown_encoders_and_misspelt_options_are_errors() -> None:
         SequenceEncoder(16, "svtr", hiden_dims=16)
     with pytest.raises(ModelError, match="hidden_dims = 12 must be a multiple"):
         SequenceEncoder(16, "svtr", hidden_dims=12)
+
+
+def test_an_encoder_that_ours_lacks_is_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Theirs:
+        def __init__(self, in_channels: int, encoder_type: str, hidden_size: int) -> None:
+            self.options = (in_channels, encoder_type, hidden_size)
+
+    def host(name: str) -> type | None:
+        return Theirs if name == "SequenceEncoder" else None
+
+    monkeypatch.setattr(NECKS, "_find_foreign", host)
+    lstm = {"name": "SequenceEncoder", "encoder_type": "rnn", "in_channels": 5, "hidden_size": 7}
+    assert build_neck(lstm).options == (5, "rnn", 7)
+    assert isinstance(build_neck({**lstm, "encoder_type": "reshape"}), SequenceEncoder)
+    monkeypatch.setattr(NECKS, "_find_foreign", lambda name: None)
+    with pytest.raises(ModelError, match="'rnn' is not provided.*--host DIR"):
+        build_neck(lstm)

@@ -38,7 +38,9 @@ def test_an_exported_model_reads_any_number_and_width(backbone: str, tmp_path: P
 
 def test_the_inputs_of_compiled_training_are_paddleocrs(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(paddle.jit, "to_static", lambda model, input_spec: asked.extend(input_spec))
+    monkeypatch.setattr(
+        paddle.jit, "to_static", lambda model, input_spec, full_graph: asked.extend(input_spec)
+    )
     apply_to_static(build_model(recogniser()), settings(), LOGGER)
     image, data = asked
     assert (list(image.shape), image.dtype) == ([-1, 3, 32, 64], paddle.float32)

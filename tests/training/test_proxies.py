@@ -67,6 +67,44 @@ def test_each_epoch_has_another_order_and_the_same_one_in_every_run():
     assert epochs[0] != epochs[1]
 
 
+class Scales(paddle.io.BatchSampler):
+    """As PaddleOCR's MultiScaleSampler: shuffles its batches with a seed of its own, on the global generator."""
+
+    def __init__(self, batches=5):
+        self.batchs_in_one_epoch_id = list(range(batches))
+        self.seed = None
+
+    def __iter__(self):
+        random.seed(self.seed)
+        random.shuffle(self.batchs_in_one_epoch_id)
+        return iter([[2 * i, 2 * i + 1] for i in self.batchs_in_one_epoch_id])
+
+    def __len__(self):
+        return len(self.batchs_in_one_epoch_id)
+
+
+def test_all_processes_see_the_same_scales_and_draw_other_numbers():
+    seen = []
+    for rank in (0, 1):
+        log = Log()
+        scaled = paddle.io.DataLoader(Numbers(), batch_sampler=Scales())
+        data = LoaderProxy(
+            scaled,
+            seed=7,
+            rank=rank,
+            first_epoch=1,
+            skip=1,
+            rebuild=None,
+            on_boundary=log.boundary,
+            on_epoch=log.epoch,
+        )
+        seen.append(np.concatenate([batch[0].numpy() for batch in data]))
+    first, second = seen
+    assert len(first) == 8  # one batch was done before
+    np.testing.assert_array_equal(first[:, 0], second[:, 0])
+    assert not (first[:, 1:] == second[:, 1:]).any()
+
+
 def test_a_resumed_run_sees_the_batches_it_would_have_seen():
     whole = proxy(Log())
     list(whole)

@@ -107,7 +107,7 @@ class SqueezeExcite(nn.Layer):
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, dim, H, W] to the same shape."""
-        mean = F.adaptive_avg_pool2d(images, 1)  # its gradient is 20 times cheaper than that of mean()
+        mean = F.adaptive_avg_pool2d(images, 1)  # its gradient costs less on a CPU than that of mean()
         return images * F.sigmoid(self.fc2(F.relu(self.fc1(mean))))
 
 

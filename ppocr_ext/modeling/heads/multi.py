@@ -94,12 +94,12 @@ class MultiHead(nn.Layer):
     def _add(self, name: str, options: Mapping[str, Any], classes: Mapping[str, int], use_pos: bool) -> str:
         where = f"MultiHead {name}"
         if name == "CTCHead":
-            parts = known_options(_ctc_keys, options, where)
+            parts = known_options(ctc_branch_keys, options, where)
             self._add_ctc(_class_count(classes, "CTCLabelDecode"), parts.get("Neck"), parts.get("Head"))
             return "ctc"
         if name == "NRTRHead":
             count = _class_count(classes, "NRTRLabelDecode")
-            self._add_nrtr(count, use_pos, **known_options(_nrtr_keys, options, where))
+            self._add_nrtr(count, use_pos, **known_options(nrtr_branch_keys, options, where))
             return "gtc"
         if name == "SARHead":
             self.sar_head = HEADS.build(
@@ -189,11 +189,11 @@ class MultiHead(nn.Layer):
         return F.avg_pool2d(images, POOL)
 
 
-def _ctc_keys(Neck: Any = None, Head: Any = None) -> None:  # noqa: N803
+def ctc_branch_keys(Neck: Any = None, Head: Any = None) -> None:  # noqa: N803
     """Keys of a CTCHead in ``head_list``."""
 
 
-def _nrtr_keys(nrtr_dim: int = 256, num_decoder_layers: int = 4, max_text_length: int = 25) -> None:
+def nrtr_branch_keys(nrtr_dim: int = 256, num_decoder_layers: int = 4, max_text_length: int = 25) -> None:
     """Keys of an NRTRHead in ``head_list``."""
 
 

@@ -125,13 +125,17 @@ class SVTREncoder(nn.Layer):
         return self.conv1x1(self.conv4(paddle.concat([shortcut, mixed], axis=1)))
 
 
+ENCODERS = ("svtr", "reshape")  # PaddleOCR has others by this neck's name: `rnn`, `fc`, `cascadernn`, …
+
+
 @NECKS.register()
 class SequenceEncoder(nn.Layer):
     """Features of a line of height 1 as frames, after an optional encoder.
 
     Args:
         in_channels: channels of the backbone.
-        encoder_type: ``reshape`` (frames as they are) or ``svtr`` (:class:`SVTREncoder`).
+        encoder_type: ``reshape`` (frames as they are) or ``svtr`` (:class:`SVTREncoder`). With another,
+            :func:`ppocr_ext.modeling.build_neck` builds the host's neck of this name.
         **options: those of the encoder.
 
     Raises:
@@ -148,7 +152,10 @@ class SequenceEncoder(nn.Layer):
             self.encoder = SVTREncoder(in_channels, **known_options(SVTREncoder, options, "neck svtr"))
             self.out_channels = self.encoder.out_channels
         elif encoder_type != "reshape":
-            raise ModelError(f"Neck: encoder {encoder_type!r} is not provided; use 'svtr' or 'reshape'.")
+            raise ModelError(
+                f"Neck: encoder {encoder_type!r} is not provided; use 'svtr' or 'reshape', or name a PaddleOCR "
+                f"checkout, which has others, with `--host DIR`."
+            )
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, in_channels, 1, T] to frames [B, T, out_channels].

@@ -1,4 +1,4 @@
-"""``metrics.jsonl``: one line per window of steps and per evaluation; the source of all curves."""
+"""``metrics.jsonl``: one line per window of steps and per evaluation; the source of all curves and writers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -14,6 +15,7 @@ import paddle.distributed as dist
 from ppocr_ext.data.atomic import write_text
 from ppocr_ext.training.events import EvalDone, Hook, Outcome, Position, StepDone
 from ppocr_ext.training.hooks.window import Window
+from ppocr_ext.training.hooks.writers.base import Numbers, Writer
 
 if TYPE_CHECKING:
     from ppocr_ext.training.run import Run
@@ -27,14 +29,18 @@ class MetricsLog(Hook):
     A train line: ``{"kind": "train", "epoch", "step", "time", "lr", "loss", "losses": {…}, "ips"}``;
     losses are means over the window. An eval line: ``{"kind": "eval", "epoch", "step", "time",
     "acc", "norm_edit_dis", …}``. ``time`` is seconds of training so far. A number that is not
-    finite is written as ``null``.
+    finite is written as ``null``. Writers are handed every line, so that there is one place that counts.
 
     Args:
         every: steps in a window (``Global.print_batch_step``).
+        writers: opened, handed the lines, and closed.
     """
 
-    def __init__(self, every: int) -> None:
+    def __init__(self, every: int, writers: Sequence[Writer] = ()) -> None:
         self._every = max(1, every)
+        self._writers = tuple(writers)
+        self._open_writers: list[Writer] = []
+        self._numbers = Numbers("acc")
         self._window = Window()
         self._file: TextIO | None = None
         self._before = 0.0  # seconds of training before this process
@@ -46,10 +52,23 @@ class MetricsLog(Hook):
         path = run.folder / "metrics.jsonl"
         kept = _lines_until(path, position.global_step)
         self._before = kept[-1]["time"] if kept else 0.0
+        self._open_all(run, kept)  # one that cannot be opened leaves the record of an earlier run as it is
         write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
         self._file = path.open("a", encoding="utf-8")
         self._began = time.perf_counter()
         self._window = Window()
+
+    def _open_all(self, run: Run, kept: Sequence[Mapping[str, Any]]) -> None:
+        self._numbers = Numbers(run.metric.main_indicator)
+        now = time.time()
+        for writer in self._writers:
+            writer.open(run.folder, run.config)
+            self._open_writers.append(writer)
+        for line in kept:
+            self._hand_on(line, now - self._before + line["time"])
+        before = (run.start.best or {}).get(run.metric.main_indicator)
+        if before is not None and not math.isnan(float(before)):
+            self._numbers.best = max(float(before), self._numbers.best or 0.0)
 
     def on_step(self, step: StepDone) -> None:
         self._window.add(step)
@@ -79,6 +98,8 @@ class MetricsLog(Hook):
         if self._file is not None:
             self._file.close()
             self._file = None
+        while self._open_writers:
+            self._open_writers.pop().close(outcome)
 
     def _where(self, position: Position) -> dict[str, Any]:
         elapsed = self._before + time.perf_counter() - self._began
@@ -86,8 +107,16 @@ class MetricsLog(Hook):
 
     def _write(self, line: dict[str, Any]) -> None:
         if self._file is not None:
-            self._file.write(json.dumps(_finite(line)) + "\n")
+            finite = _finite(line)
+            self._file.write(json.dumps(finite) + "\n")
             self._file.flush()
+            self._hand_on(finite, time.time())
+
+    def _hand_on(self, line: Mapping[str, Any], when: float) -> None:
+        if self._open_writers:
+            numbers = self._numbers.of(line)
+            for writer in self._open_writers:
+                writer.write(numbers, line["step"], when)
 
 
 def _finite(value: Any) -> Any:

@@ -26,7 +26,8 @@ class TeacherCheck(Hook):
         self.digests: dict[str, str] = {}
 
     def on_start(self, run: Run, position: Position) -> None:
-        self.digests = run.frozen_digests
+        # not those that `run` has: mixed precision may have cast the weights since
+        self.digests = {name: state_digest(run.sub_model(name)) for name in sorted(run.frozen)}
         self._run = run
 
     def on_epoch_end(self, position: Position) -> None:

@@ -1,0 +1,48 @@
+"""All checks of a config, in the order of what a reader would correct first."""
+
+from __future__ import annotations
+
+from ppocr_ext.checking.architecture import check_architecture
+from ppocr_ext.checking.data import check_data
+from ppocr_ext.checking.fault import Fault
+from ppocr_ext.checking.files import check_dictionary, check_files
+from ppocr_ext.checking.labels import check_labels
+from ppocr_ext.checking.look import Look
+from ppocr_ext.checking.networks import check_networks
+from ppocr_ext.checking.objective import check_decoder, check_loss, check_metric, check_optimizer
+from ppocr_ext.checking.settings import check_global, check_loaders, check_sections
+from ppocr_ext.config import Config
+from ppocr_ext.host import Host
+
+
+def check_config(config: Config, host: Host, role: str) -> list[Fault]:
+    """Everything that is wrong with a config, before anything heavy is built.
+
+    Nothing is changed, and no model is built. Components are those of the registries (import
+    ``Global.plugins`` before) and of the host.
+
+    Args:
+        config: as loaded, with overlays and overrides.
+        host: opened.
+        role: ``"train"`` or ``"eval"``: sections and files that the other alone needs are not looked for.
+
+    Returns:
+        The faults, each once, in the order of the config's sections.
+    """
+    look = Look(config, host, role)
+    check_sections(look)
+    check_global(look)
+    check_architecture(look)
+    if role == "train":
+        check_loss(look)
+        check_optimizer(look)
+    check_decoder(look)
+    check_metric(look)
+    for mode in look.modes:
+        check_data(look, mode)
+    check_loaders(look)
+    check_networks(look)
+    check_labels(look)
+    check_dictionary(look)
+    check_files(look)
+    return list(dict.fromkeys(look.faults))

@@ -1,0 +1,108 @@
+"""Files and folders that the config names and the role needs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.checking.look import Look
+from ppocr_ext.checkpoint_names import why_missing
+from ppocr_ext.config import resolve_charset
+from ppocr_ext.config.class_counts import wrong_counts
+from ppocr_ext.errors import CharsetError, ConfigError
+
+_LOG = logging.getLogger("ppocr_ext")
+_DICTIONARY = ("Global", "character_dict_path")
+
+
+def check_dictionary(look: Look) -> None:
+    """The dictionary, and the class counts that the config has already."""
+    try:
+        with _unlogged():
+            charset = resolve_charset(look.config, look.host.find_file)
+    except CharsetError as fault:
+        look.error(_DICTIONARY, str(fault).removeprefix(f"{look.where(_DICTIONARY)}: "))
+        return
+    except ConfigError:
+        return  # use_space_char is neither true nor false, which is said of the keys of Global
+    _check_counts(look, charset)
+
+
+def _check_counts(look: Look, charset: Charset) -> None:
+    try:
+        with _unlogged():
+            wrong = wrong_counts(look.config, charset)
+    except ConfigError:
+        return  # a head_list that is no list of heads, which is said of the architecture
+    for path, message in wrong:
+        look.error(path, message)
+
+
+def check_files(look: Look) -> None:
+    """Label files, data folders and weights."""
+    for mode in look.modes:
+        _check_data_files(look, mode)
+    for path, name in _weights(look):
+        if not isinstance(name, str):
+            look.error(path, f"{name!r} is no path of weights.")
+        elif not _is_there(name):
+            look.error(
+                path,
+                why_missing(name),
+            )
+
+
+def _check_data_files(look: Look, mode: str) -> None:
+    path = (mode, "dataset", "label_file_list")
+    listed = look.at(*path)
+    names = (listed,) if isinstance(listed, str) else listed
+    if isinstance(names, tuple):
+        for index, name in enumerate(names):
+            if isinstance(name, str) and not Path(name).is_file():
+                where = path if isinstance(listed, str) else (*path, str(index))
+                look.error(where, f"there is no file {name} (from {Path.cwd()}).")
+    elif names is not None:
+        look.error(path, f"{names!r} is no list of label files.")
+    folder = look.at(mode, "dataset", "data_dir")
+    if isinstance(folder, str) and not Path(folder).is_dir():
+        look.error((mode, "dataset", "data_dir"), f"there is no folder {folder} (from {Path.cwd()}).")
+
+
+def _weights(look: Look) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Paths of weights that are going to be read: a whole model's, or else those of sub-models."""
+    for key in ("checkpoints", "pretrained_model"):
+        name = look.at("Global", key)
+        if name:
+            yield ("Global", key), name
+            return
+    models = look.at("Architecture", "Models")
+    if look.role != "train" or not isinstance(models, Mapping):
+        return
+    for model in models:
+        path = ("Architecture", "Models", str(model), "pretrained")
+        name = look.at(*path)
+        if name:
+            yield path, name
+
+
+def _is_there(name: str) -> bool:
+    """The file is there, or a checkpoint that was left while it was being written, which is finished on loading."""
+    prefix = name.removesuffix(".pdparams")
+    return Path(f"{prefix}.pdparams").is_file() or Path(f"{prefix}.journal").is_file()
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Without what is logged on the way: building the run says it."""
+
+    def silent(record: logging.LogRecord) -> bool:
+        return False
+
+    _LOG.addFilter(silent)
+    try:
+        yield
+    finally:
+        _LOG.removeFilter(silent)

@@ -1,0 +1,239 @@
+"""A look at one config: where things stand, what is found, and the question that every key is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ppocr_ext.checking.fault import Fault
+from ppocr_ext.checking.signatures import Keys, keys_of
+from ppocr_ext.config import Config
+from ppocr_ext.config.node import dotted
+from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
+from ppocr_ext.host import Host
+from ppocr_ext.registry import Registry, leave_out_in_silence, near_match
+
+Path = tuple[str, ...]
+_LISTED = 20  # names that a message lists; the host has about a hundred transforms
+_TRUTHS = ("true", "false", "yes", "no", "on", "off")
+
+
+@dataclass
+class Look:
+    """The config that is looked at, and the faults found so far.
+
+    Attributes:
+        config: as it was loaded.
+        host: opened; components of ours are registered, those of plugins too.
+        role: ``"train"`` or ``"eval"``: what the config is to be used for.
+    """
+
+    config: Config
+    host: Host
+    role: str
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The data sections that the role needs."""
+        return ("Train", "Eval") if self.role == "train" else ("Eval",)
+
+    def at(self, *path: str, default: Any = None) -> Any:
+        """The value at a path; ``default`` where there is none."""
+        try:
+            return self.config.at(path, default)
+        except ConfigError:  # a key stands twice in a list; whoever reads that list says so
+            return default
+
+    def mapping(self, *path: str) -> Mapping[Any, Any]:
+        """The mapping at a path; empty where there is none, with a fault where something else stands there."""
+        found = self.at(*path)
+        if found is None:
+            return {}
+        if not isinstance(found, Mapping):
+            self.error(path, f"{found!r} stands where a mapping of keys belongs.")
+            return {}
+        return found
+
+    def where(self, path: Path) -> str:
+        """The place where the value at ``path``, or the nearest one above it, was written."""
+        for end in range(len(path), 0, -1):
+            try:
+                return self.config.where(path[:end])
+            except ConfigError:
+                continue
+        return ""
+
+    def error(self, path: Path, message: str) -> None:
+        """The run cannot be, or would not be what the config says."""
+        self._add("error", path, message)
+
+    def warning(self, path: Path, message: str) -> None:
+        """The run can be, but the config says something that has no effect or is doubtful."""
+        self._add("warning", path, message)
+
+    def _add(self, level: Literal["error", "warning"], path: Path, message: str) -> None:
+        text = dotted(path)
+        message = message.removeprefix(f"{text}: ") if text else message
+        self.faults.append(Fault(level, text, self.where(path), message))
+
+    def unknown_key(
+        self,
+        path: Path,
+        known: Collection[str],
+        component: Callable[..., Any] | None = None,
+        is_open: bool = False,
+    ) -> None:
+        """Say what there is to say of a key that is not among the ``known`` ones.
+
+        A misspelling is an error, and so is what was set with ``-o`` and nothing reads; ``-o +…`` silences
+        both. Anything else is a warning, since PaddleOCR's configs carry keys that nothing reads.
+
+        Args:
+            path: of the key.
+            known: the keys that are read there.
+            component: what takes the keys, so that building it does not say the same again.
+            is_open: it may read other keys too.
+        """
+        key, place = path[-1], self.where(path)
+        if component is not None:
+            leave_out_in_silence(component, key)
+        if place.startswith("-o +"):
+            return
+        near = near_match(key, known)
+        if near:
+            self.error(path, f"unknown key. Did you mean {near!r}?")
+        elif is_open:
+            return
+        elif place.startswith("-o "):
+            self.error(
+                path,
+                f"nothing reads this key.{_nearest(key, known)} `-o +{dotted(path)}=…` sets it all the same.",
+            )
+        else:
+            self.warning(path, "the key is not used.")
+
+    def component(self, registry: Registry, name: Any, path: Path) -> Callable[..., Any] | None:
+        """The component that ``path`` names, or None with a fault."""
+        if not isinstance(name, str):
+            self.error(
+                path,
+                f"{registry.kind} names are words, not {name!r}. There are: {', '.join(registry.names())}.",
+            )
+            return None
+        try:
+            return registry.get(name)
+        except (UnknownComponentError, HostError) as fault:
+            self.error(path, str(fault))
+            return None
+
+    def part(self, kind: str, label: str, name: Any, path: Path) -> Callable[..., Any] | None:
+        """The host's ``operator``, ``sampler``, ``decoder`` or ``collate_fn`` that ``path`` names, or None."""
+        found = self.host.component(kind, name) if isinstance(name, str) else None
+        if found is None:
+            names = self.host.component_names(kind)
+            near = near_match(str(name), names, cutoff=0.6)
+            listed = f" It has: {', '.join(names)}." if len(names) <= _LISTED else ""
+            there = f" Did you mean {near!r}?" if near else listed
+            self.error(path, f"the host has no {label} {name!r}.{there}")
+        return found
+
+    def keys(
+        self,
+        path: Path,
+        component: Callable[..., Any],
+        options: Mapping[Any, Any],
+        injected: Iterable[str] = (),
+        extra: Iterable[str] = (),
+    ) -> None:
+        """Compare ``options`` with what ``component`` takes.
+
+        Args:
+            path: of the options.
+            component: whose constructor is asked.
+            options: as the config has them.
+            injected: what the program itself supplies.
+            extra: keys of the section that are read before the component is built (``name``, ``weight``, …).
+        """
+        self.compare(path, keys_of(component), options, component, injected, extra)
+
+    def compare(
+        self,
+        path: Path,
+        keys: Keys,
+        options: Mapping[Any, Any],
+        component: Callable[..., Any] | None = None,
+        injected: Iterable[str] = (),
+        extra: Iterable[str] = (),
+    ) -> None:
+        """As :meth:`keys`, for keys that are known already."""
+        supplied, kinds = frozenset(injected), dict(keys.kinds)
+        known = (keys.named - supplied) | frozenset(extra)
+        for key, value in options.items():
+            if key in keys.named or key in known:
+                self.kind((*path, str(key)), value, kinds.get(str(key)))
+            else:
+                self.unknown_key((*path, str(key)), known, component, keys.open)
+        lacking = sorted(keys.required - supplied - set(options))
+        if lacking:
+            self.error(path, f"{', '.join(lacking)} must be given.")
+
+    def kind(self, path: Path, value: Any, kind: str | None) -> None:
+        """Refuse a number or truth value that was written as text."""
+        if not isinstance(value, str):
+            return
+        if kind == "number" and _is_number(value):
+            self.error(path, f"{value!r} is text. Write the number without quotes.")
+        elif kind == "truth" and value.strip().lower() in _TRUTHS:
+            self.error(path, f"{value!r} is text. Write true or false, without quotes.")
+
+    def options(self, *path: str) -> Mapping[Any, Any]:
+        """The options of a named component: the mapping at ``path`` without its ``name``."""
+        return {key: value for key, value in self.mapping(*path).items() if key != "name"}
+
+    def listed(self, *path: str) -> Iterator[tuple[str, Path]]:
+        """Names and paths of the items of a list of single-key mappings, ``- NAME: {options}``.
+
+        The path goes by name, as one would write it after ``-o``; by index where a name stands twice.
+        An item of another form is a fault.
+        """
+        entries = self.at(*path)
+        if isinstance(entries, tuple):
+            for index, entry in enumerate(entries):
+                if not isinstance(entry, Mapping) or len(entry) != 1:
+                    self.error((*path, str(index)), f"an item is `- NAME: {{options}}`, not {_shown(entry)}.")
+        elif entries is not None:
+            self.error(path, f"{_shown(entries)} stands where a list of `- NAME: {{options}}` belongs.")
+        yield from self.listed_quietly(*path)
+
+    def listed_quietly(self, *path: str) -> Iterator[tuple[str, Path]]:
+        """As :meth:`listed`, without faults: for what has been looked at before."""
+        entries = self.at(*path)
+        if not isinstance(entries, tuple):
+            return
+        names = [str(next(iter(e))) if isinstance(e, Mapping) and len(e) == 1 else None for e in entries]
+        for index, name in enumerate(names):
+            if name is None:
+                continue
+            if names.count(name) == 1:
+                yield name, (*path, name)
+            else:
+                yield name, (*path, str(index), name)
+
+
+def _nearest(key: str, known: Iterable[str]) -> str:
+    near = near_match(key, known, cutoff=0.5)
+    return f" The nearest that is read is {near!r}." if near else ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    return repr(value.thaw() if isinstance(value, Config) else value)

@@ -1,0 +1,101 @@
+"""``ppocr-ext config``: what a run would be, where each value comes from, and what is wrong with it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+from ppocr_ext.cli.options import add_config_arguments, add_host_argument
+
+if TYPE_CHECKING:
+    from ppocr_ext.charset import Charset
+    from ppocr_ext.checking import Fault
+    from ppocr_ext.config import Config
+    from ppocr_ext.host import Host
+
+NAME = "config"
+HELP = "check a configuration, and show where each value comes from"
+EPILOG = """\
+examples:
+  ppocr-ext config -c my.yml --check                            what is wrong, and nothing else
+  ppocr-ext config -c my.yml -o Global.epoch_num=5 > whole.yml  one file that needs none of the others
+  ppocr-ext config -c my.yml --role eval --check                what an evaluation needs
+
+Without --check the resolved configuration goes to the standard output: bases, overlays and options laid over
+one another, defaults and class counts filled in. Each line ends with where its value was written: `my.yml:12`,
+`-o`, or `computed`. Faults go to the standard error. Nothing is built and nothing is written.
+
+exit code: 0 no errors (with --strict: no warnings either), 2 otherwise.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    add_config_arguments(parser)
+    add_host_argument(parser)
+    parser.add_argument("--check", action="store_true", help="print the faults, or `no faults`, and no YAML")
+    parser.add_argument(
+        "--role",
+        choices=("train", "eval"),
+        default="train",
+        help="what the config is for: `eval` needs neither Train nor its files (default: train)",
+    )
+    parser.add_argument("--strict", action="store_true", help="warnings count as errors")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; the exit code."""
+    from ppocr_ext.checking import check_config
+    from ppocr_ext.config import load
+    from ppocr_ext.host import open_host
+    from ppocr_ext.resources import find_config
+    from ppocr_ext.training.logs import quiet_host
+    from ppocr_ext.training.prepare import import_plugins
+
+    config = load([find_config(path) for path in args.config], args.opt)
+    host = open_host(args.host)
+    quiet_host(host.logger)
+    import_plugins(config)
+    faults = check_config(config, host, args.role)
+    if not args.check:
+        sys.stdout.write(_resolved(config, host).to_yaml(origins=True))
+        sys.stdout.flush()
+    strict = args.strict or config.at("Global.strict", default=False) is True
+    _print(faults, strict, sys.stdout if args.check else sys.stderr)
+    return 2 if any(strict or fault.level == "error" for fault in faults) else 0
+
+
+def _resolved(config: Config, host: Host) -> Config:
+    """The config as a run would have it; without what depends on a dictionary that cannot be used."""
+    from ppocr_ext.charset import Charset
+    from ppocr_ext.config import with_class_counts
+    from ppocr_ext.errors import ConfigError
+    from ppocr_ext.training.prepare import complete
+
+    charset = _charset(config, host)
+    if charset is None:
+        return complete(config, Charset.default())
+    whole = complete(config, charset)
+    try:
+        return with_class_counts(whole, charset)
+    except ConfigError:  # among the faults: a number that fits another dictionary
+        return whole
+
+
+def _charset(config: Config, host: Host) -> Charset | None:
+    from ppocr_ext.config import resolve_charset
+    from ppocr_ext.errors import CharsetError, ConfigError
+
+    try:
+        return resolve_charset(config, host.find_file)
+    except (CharsetError, ConfigError):  # among the faults
+        return None
+
+
+def _print(faults: list[Fault], strict: bool, stream: TextIO) -> None:
+    for fault in faults:
+        level = "error" if strict else fault.level
+        print(f"{level}: {fault}", file=stream)
+    if not faults:
+        print("no faults", file=stream)

@@ -1,0 +1,111 @@
+"""How much unusable data a run puts up with, and what it says when there is more; imports no Paddle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ppocr_ext.data.findings import REASONS, Finding, Preflight
+
+MAX_UNUSABLE = 0.1
+_NAMED = 20  # lines that a strict refusal names before it only counts
+_OF_SAMPLES = {  # what is said in place of REASONS where the data are LMDBs
+    "bad_format": "A sample has a label-%09d in UTF-8.",
+    "missing_image": "A sample has an image-%09d: make the LMDB again.",
+}
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What is admitted: a share of unusable lines, or none at all.
+
+    Attributes:
+        max_unusable: ``Global.max_unusable``, 0 to 1, of the lines of ``Train`` and of those of ``Eval``.
+        strict: ``Global.strict``: not one line may be unusable.
+    """
+
+    max_unusable: float = MAX_UNUSABLE
+    strict: bool = False
+
+    def admits(self, unusable: int, total: int) -> bool:
+        """Whether a run goes on without ``unusable`` of ``total`` lines."""
+        if self.strict:
+            return unusable == 0
+        return unusable < total and unusable <= self.max_unusable * total
+
+    @property
+    def limit(self) -> str:
+        """What is admitted, as messages say it where there is more."""
+        if self.strict:
+            return "Global.strict: true admits none"
+        return f"Global.max_unusable: {self.max_unusable:g} admits fewer"
+
+
+def refusals(found: Mapping[str, Preflight], tolerance: Tolerance) -> list[str]:
+    """What is to be said against going on, a paragraph each; empty where nothing is.
+
+    Args:
+        found: what preflight found, by ``"Train"`` / ``"Eval"``.
+        tolerance: how much is admitted.
+    """
+    refused = {
+        mode: report
+        for mode, report in found.items()
+        if not tolerance.admits(report.rejected_count, report.total)
+    }
+    said = [_refusal(mode, report, tolerance) for mode, report in refused.items()]
+    if said and tolerance.strict:
+        said.append("Mend them or take them out, or go on without --strict (Global.strict: true).")
+    elif said and all(report.usable for report in refused.values()):
+        share = max(report.rejected_count / report.total for report in refused.values())
+        said.append(f"Mend them, or go on without them: -o Global.max_unusable={_at_least(share):g}.")
+    return said
+
+
+def _at_least(share: float) -> float:
+    """``share`` with two digits behind the point, rounded up."""
+    return math.ceil(round(share * 100, 6)) / 100
+
+
+def _refusal(mode: str, report: Preflight, tolerance: Tolerance) -> str:
+    counts = f"{report.rejected_count:,} of {report.total:,} {report.units}"
+    if not report.usable:
+        where = ", ".join(str(f.path) for f in report.files)
+        said = f"{mode}: no {report.unit} of {where} can be used. Of {report.total:,}: {report.by_reason()}."
+    else:
+        said = f"{mode}: {counts} cannot be used: {report.by_reason()}. {tolerance.limit}."
+    examples = _every(report) if tolerance.strict and report.usable else _one_of_each(report)
+    return "\n".join([said, *(f"  {line}" for line in examples)])
+
+
+def _one_of_each(report: Preflight) -> list[str]:
+    firsts = [next(f for f in report.rejected if f.reason == reason) for reason in report.reasons()]
+    return [f"{_named(report, finding)}. {remedy(report, finding.reason)}" for finding in firsts]
+
+
+def _every(report: Preflight) -> list[str]:
+    lines = [_named(report, finding) for finding in report.rejected[:_NAMED]]
+    more = report.rejected_count - len(lines)
+    return [*lines, f"… and {more:,} more"] if more else lines
+
+
+def _named(report: Preflight, finding: Finding) -> str:
+    return f"{report.place(finding.file, finding.line)}: {finding.reason}: {finding.detail}"
+
+
+def remedy(report: Preflight, reason: str) -> str:
+    """What to do about ``reason``, with the numbers that this data needs."""
+    if reason == "outside_data_dir" and 2 * report.counts[reason] >= report.total:
+        which = "All" if report.counts[reason] == report.total else "Most"
+        return (
+            f"{which} {report.units} are outside: if data_dir is right, this one key is the remedy: "
+            f"-o Global.allow_outside_data_dir=true."
+        )
+    if reason != "too_long" or report.longest_at is None:
+        return (_OF_SAMPLES if report.unit == "sample" else {}).get(reason, REASONS[reason])
+    marks = f" ({report.reserved} of them for {report.reserved_for})" if report.reserved else ""
+    return (
+        f"The longest label has {report.longest} characters ({report.place(*report.longest_at)}); "
+        f"`Global.max_text_length: {report.longest + report.reserved}`{marks} admits it."
+    )

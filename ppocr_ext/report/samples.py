@@ -1,0 +1,152 @@
+"""Samples of what a run read: those it left itself, and those of a predictions file."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from ppocr_ext.report.selection import KEPT, Selection
+from ppocr_ext.report.text import number
+
+SAMPLES_FILE = "samples.json"
+_HEADER = ["image", "label", "prediction", "confidence"]
+_LONG = 5  # width of an image by its height, from which on a line is long
+_PNG = re.compile(r"iVBORw0KGgo[A-Za-z0-9+/]{32,}={0,2}")  # base64 that begins as that of a PNG does
+_MOST_BYTES = 20 << 20  # of an image file
+_WIDTH, _HEIGHT = 480, 96  # pixels of a picture made from an image file, at most
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A line that was judged.
+
+    Attributes:
+        confidence: 0 to 1, or None where it is not known.
+        png: the image as base64, empty where there is none.
+        image: path of the image, empty where it is not known.
+    """
+
+    label: str
+    text: str
+    confidence: float | None
+    right: bool
+    png: str = ""
+    image: str = ""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the image is that of a long line, which needs room to be legible."""
+        header = base64.b64decode(self.png[:32])  # of a PNG: width and height in the bytes from 16 on
+        width, height = int.from_bytes(header[16:20], "big"), int.from_bytes(header[20:24], "big")
+        return width > _LONG * height > 0
+
+    def itself(self) -> Sample:
+        """This sample."""
+        return self
+
+
+@dataclass(frozen=True)
+class SampleSet:
+    """Some lines of one evaluation, mistakes first.
+
+    Attributes:
+        source: where they come from, in words.
+        judged: lines of the evaluation; ``wrong``: mistakes among them.
+    """
+
+    source: str
+    judged: int
+    wrong: int
+    samples: list[Sample]
+
+
+def read_samples(folder: Path) -> SampleSet | None:
+    """The samples that the last evaluation of a run left; None where there are none.
+
+    Raises:
+        ValueError: the file is not one of ours.
+    """
+    file = folder / SAMPLES_FILE
+    if not file.is_file():
+        return None
+    written = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(written, dict) or not isinstance(written.get("samples"), list):
+        raise ValueError("it has no list of samples")
+    samples = [_sample(entry) for entry in written["samples"] if isinstance(entry, dict)]
+    source = f"last evaluation, step {int(number(written.get('step')) or 0):,}"
+    judged, wrong = (int(number(written.get(key)) or 0) for key in ("judged", "wrong"))
+    return SampleSet(source, judged, wrong, samples[:KEPT])
+
+
+def _sample(entry: Mapping[str, Any]) -> Sample:
+    png = str(entry.get("png", ""))
+    return Sample(
+        str(entry.get("label", "")),
+        str(entry.get("text", "")),
+        number(entry.get("confidence")),
+        bool(entry.get("right")),
+        png if _PNG.fullmatch(png) else "",
+    )
+
+
+def read_predictions(folder: Path, data_dir: Path | None) -> list[SampleSet]:
+    """Samples of the files in ``folder`` that ``eval --save-predictions`` wrote.
+
+    Args:
+        folder: of the run.
+        data_dir: where relative image paths begin; None: pictures are left out.
+    """
+    sets = []
+    for file in sorted(folder.glob("*.tsv")):
+        with file.open(encoding="utf-8", errors="replace", newline="") as stream:
+            rows = csv.reader(stream, delimiter="\t")
+            if next(rows, None) == _HEADER:
+                sets.append(_chosen(file.name, (row for row in rows if len(row) == len(_HEADER)), data_dir))
+    return [found for found in sets if found.judged]
+
+
+def _chosen(name: str, rows: Iterable[list[str]], data_dir: Path | None) -> SampleSet:
+    """The surest mistakes and the least sure of what is right, as a run's own samples are."""
+    selection: Selection[Sample] = Selection()
+    for image, label, text, confidence in rows:
+        sample = Sample(label, text, _float(confidence), label == text, image=image)
+        selection.add(sample.right, sample.confidence or 0.0, sample.itself)
+    shown = [replace(sample, png=_picture(sample.image, data_dir)) for sample in selection.chosen()]
+    return SampleSet(name, selection.judged, selection.wrong, shown)
+
+
+def _float(text: str) -> float | None:
+    try:
+        return number(float(text))
+    except ValueError:
+        return None
+
+
+def _picture(image: str, data_dir: Path | None) -> str:
+    """The image as base64 of a PNG, made smaller where it is large; empty where it cannot be read."""
+    if not image or data_dir is None:
+        return ""
+    try:
+        content = (data_dir / image).read_bytes()
+    except (OSError, ValueError):  # moved away since, or no name of a file
+        return ""
+    if not 0 < len(content) <= _MOST_BYTES:
+        return ""
+    pixels = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
+    if pixels is None:
+        return ""
+    height, width = pixels.shape[:2]
+    scale = min(1.0, _WIDTH / width, _HEIGHT / height)
+    if scale < 1:
+        size = (max(1, round(width * scale)), max(1, round(height * scale)))
+        pixels = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+    return base64.b64encode(bytes(cv2.imencode(".png", pixels)[1])).decode("ascii")

@@ -1,0 +1,113 @@
+"""Compiled training (``Global.to_static``): Paddle turns the forward pass of each model into a graph."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import paddle
+from paddle import Tensor, nn
+
+from ppocr_ext.config import Config
+from ppocr_ext.errors import ModelError, PPOCRExtError
+from ppocr_ext.modeling import BaseModel, DistillationModel
+
+_LOG = logging.getLogger("ppocr_ext")
+
+
+class _Twice(nn.Layer):
+    """Gives one tensor under two names, as models that return all features do, and what comes of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(2, 2)
+        self.second = nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        frames = self.first(x)
+        return {"scores": self.second(frames), "frames": frames, "again": frames}
+
+
+def gradients_are_right() -> bool:
+    """Whether this Paddle trains a compiled network of which an output has two names; Paddle 2.6 adds it twice."""
+    layer = _Twice()
+    paddle.jit.to_static(layer, full_graph=True)(paddle.ones([1, 2]))["scores"].sum().backward()
+    return bool(paddle.allclose(layer.first.bias.grad, layer.second.weight.sum(axis=1)))
+
+
+class _CompiledForward:
+    """``forward`` of a model: compiled where it trains or teaches, as it is where it is evaluated.
+
+    A graph is made for each shape of a batch when it is first seen. Which branches it computes is fixed
+    then: what the head is asked for must not change later.
+    """
+
+    def __init__(self, name: str, model: BaseModel) -> None:
+        self._name = name
+        self._model = model
+        self._dynamic = model.forward
+        self._static = paddle.jit.to_static(model.forward, full_graph=True)
+        self._shapes: set[tuple[int, ...]] = set()
+
+    def __call__(self, x: Any, data: Sequence[Any] | None = None, request: Any = None) -> Any:
+        if not self._model.training and request is None:  # only a frozen model that teaches is given one
+            return self._dynamic(x, data)
+        shape = tuple(x.shape)
+        if shape in self._shapes:
+            return self._static(x, data, request)
+        _LOG.info("compiling %s for images %s", self._name, list(shape))
+        try:
+            output = self._static(x, data, request)
+        except PPOCRExtError as fault:  # ours, behind lines of Paddle's about transformed code
+            raise type(fault)(_last_line(fault).removeprefix(f"{_full_name(fault)}: ")) from fault
+        except Exception as fault:  # whatever Paddle's compiler makes of a part that it cannot compile
+            raise ModelError(
+                f"Global.to_static: {self._name} cannot be compiled ({type(fault).__name__}: {_last_line(fault)}). "
+                f"Set -o Global.to_static=false."
+            ) from fault
+        self._shapes.add(shape)
+        return output
+
+
+def compile_model(model: Any, config: Config) -> Any:
+    """``model`` with its forward pass compiled if ``Global.to_static`` is true; of several models, each by itself.
+
+    Names in its ``state_dict`` stay as they are. PaddleOCR's ``Global.d2s_train_image_shape`` is not needed.
+
+    Raises:
+        ModelError: this Paddle cannot train what it compiles, the model is neither a BaseModel nor a
+            DistillationModel, or (at the first step) cannot be compiled.
+    """
+    if not config.at("Global.to_static", default=False):
+        return model
+    if not gradients_are_right():
+        raise ModelError(
+            f"Global.to_static: Paddle {paddle.__version__} computes wrong gradients of networks that it compiles. "
+            f"Install Paddle 3, or set -o Global.to_static=false."
+        )
+    if isinstance(model, DistillationModel):
+        for name, sub_model in model.models.items():
+            object.__setattr__(sub_model, "forward", _CompiledForward(name, sub_model))
+    elif isinstance(model, BaseModel):
+        object.__setattr__(model, "forward", _CompiledForward("the model", model))
+    else:
+        raise ModelError(
+            f"Global.to_static: {type(model).__name__} cannot be compiled, only models that Architecture builds of "
+            f"backbone, neck and head. Set -o Global.to_static=false."
+        )
+    if config.at("Train.dataset.ds_width", default=False):
+        _LOG.warning(
+            "Global.to_static: with Train.dataset.ds_width images have many widths, and each shape of a batch is "
+            "compiled; that may take longer than it saves."
+        )
+    return model
+
+
+def _full_name(fault: Exception) -> str:
+    return f"{type(fault).__module__}.{type(fault).__name__}"
+
+
+def _last_line(fault: Exception) -> str:
+    lines = [line.strip() for line in str(fault).splitlines() if line.strip()]
+    return lines[-1] if lines else "no reason given"

@@ -1,0 +1,100 @@
+"""Files that a role needs, and how all faults are said at once."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from official_facts import Check
+
+from ppocr_ext.checking import Fault, report
+from ppocr_ext.config import Config
+from ppocr_ext.errors import ConfigError
+
+
+def test_files_that_are_not_there_are_all_named(two: Config, check: Check) -> None:
+    found = check(
+        two.with_values(
+            {
+                "Train.dataset.label_file_list": ["/no/train.txt"],
+                "Train.dataset.data_dir": "/no/data",
+                "Eval.dataset.label_file_list": "/no/val.txt",
+                "Architecture.Models.Teacher.pretrained": "/no/teacher",
+                "Global.character_dict_path": "/no/dict.txt",
+            }
+        )
+    )
+    assert len(found) == 5
+    assert found[0].startswith("error: Global.character_dict_path: the dictionary /no/dict.txt is not there.")
+    assert found[1].startswith("error: Train.dataset.label_file_list.0: there is no file /no/train.txt")
+    assert found[2].startswith("error: Train.dataset.data_dir: there is no folder /no/data")
+    assert found[3].startswith("error: Eval.dataset.label_file_list: there is no file /no/val.txt")
+    assert found[4].startswith(
+        "error: Architecture.Models.Teacher.pretrained: there is no file /no/teacher.pdparams."
+    )
+
+
+def test_an_evaluation_needs_its_own_files_alone(two: Config, check: Check) -> None:
+    values = {
+        "Train.dataset.label_file_list": ["/no/x"],
+        "Architecture.Models.Teacher.pretrained": "/no/teacher",
+    }
+    assert check(two.with_values(values), "eval") == []
+    (fault,) = check(two.with_values({**values, "Global.checkpoints": "/no/best"}), "eval")
+    assert fault.startswith(
+        "error: Global.checkpoints: there is no file /no/best.pdparams. Give the path of weights"
+    )
+
+
+def test_a_whole_models_weights_go_before_those_of_sub_models(two: Config, data: Path, check: Check) -> None:
+    values = {
+        "Global.pretrained_model": str(data / "teacher"),
+        "Architecture.Models.Teacher.pretrained": "/no/teacher",
+    }
+    assert check(two.with_values(values)) == []
+
+
+def test_a_checkpoint_that_was_being_written_is_there(two: Config, tmp_path: Path, check: Check) -> None:
+    (tmp_path / "latest.journal").write_text("{}")
+    assert check(two.with_values({"Global.checkpoints": str(tmp_path / "latest")})) == []
+
+
+def test_a_flawed_dictionary_and_a_count_of_another_one(one: Config, tmp_path: Path, check: Check) -> None:
+    path = "Architecture.Head.out_channels_list"
+    (fault,) = check(one.with_values({path: {"CTCLabelDecode": 97}}))
+    assert fault.startswith(f"error: {path}.CTCLabelDecode: is 97, but 5 fits ")
+    (tmp_path / "dict.txt").write_text("a\na\n")
+    (fault,) = check(one.with_values({"Global.character_dict_path": str(tmp_path / "dict.txt")}))
+    assert (
+        fault.startswith("error: Global.character_dict_path: ")
+        and "line 2: 'a' again, first on line 1" in fault
+    )
+
+
+def fault(level: str, path: str, where: str = "my.yml:3") -> Fault:
+    return Fault(level, path, where, "is wrong.")  # type: ignore[arg-type]
+
+
+def test_one_fault_is_its_sentence() -> None:
+    with pytest.raises(ConfigError) as caught:
+        report([fault("error", "Global.x")])
+    assert str(caught.value) == "my.yml:3: Global.x: is wrong."
+
+
+def test_several_faults_are_listed_and_counted_once_each() -> None:
+    with pytest.raises(ConfigError) as caught:
+        report([fault("error", "Global.x"), fault("error", "Global.x"), fault("error", "Loss", "computed")])
+    assert str(caught.value) == "the config has 2 faults:\n  my.yml:3: Global.x: is wrong.\n  Loss: is wrong."
+
+
+def test_warnings_are_logged_and_under_strict_they_are_errors(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("ppocr_ext"), "propagate", True)
+    with caplog.at_level(logging.WARNING, logger="ppocr_ext"):
+        report([fault("warning", "Global.x"), fault("warning", "Global.x")])
+    assert [record.getMessage() for record in caplog.records] == ["my.yml:3: Global.x: is wrong."]
+    with pytest.raises(ConfigError, match="Global.x"):
+        report([fault("warning", "Global.x")], strict=True)
+    report([], strict=True)

@@ -1,0 +1,772 @@
+"""Bad inputs, in groups: how each is made, and how it is called in English and Chinese."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from error_bench import Bench, Harmful, pickled
+
+Arrange = Callable[[Bench], list[str]]
+ERROR = r"error: .*\Z"
+NEAREST = r"error: .*?Did you mean '\w+'\?"  # what else there is depends on the host
+
+
+@dataclass(frozen=True)
+class Case:
+    """A bad input.
+
+    Attributes:
+        name: of the test.
+        what: what is wrong, by language.
+        arrange: makes it so, and gives the command line.
+        code: the exit code.
+        shows: pattern of the message in what the command said.
+        names: what the message has to name: the place and the remedy.
+        unforeseen: the message may say ``internal error``.
+    """
+
+    name: str
+    what: dict[str, str]
+    arrange: Arrange
+    code: int = 2
+    shows: str = ERROR
+    names: tuple[str, ...] = ()
+    unforeseen: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases under one heading."""
+
+    title: dict[str, str]
+    cases: tuple[Case, ...]
+
+
+def case(name: str, en: str, zh: str, arrange: Arrange, *names: str, **options: object) -> Case:
+    return Case(name, {"en": en, "zh": zh}, arrange, names=names, **options)  # type: ignore[arg-type]
+
+
+def group(en: str, zh: str, *cases: Case) -> Group:
+    return Group({"en": en, "zh": zh}, cases)
+
+
+def train(*options: str, flags: tuple[str, ...] = ()) -> list[str]:
+    return ["train", "-c", "config.yml", *flags, *(["-o", *options] if options else [])]
+
+
+def judge(*options: str, checkpoint: str = "trained/latest") -> list[str]:
+    return ["eval", "-c", "config.yml", "-o", f"Global.checkpoints={checkpoint}", *options]
+
+
+def given(*options: str) -> Arrange:
+    """Training with ``options`` and nothing else that is bad."""
+    return lambda bench: train(*options)
+
+
+def with_line(number: int, line: str, *options: str, flags: tuple[str, ...] = ()) -> Arrange:
+    def arrange(bench: Bench) -> list[str]:
+        bench.change_line(number, line)
+        return train(*options, flags=flags)
+
+    return arrange
+
+
+def with_lines(change: Callable[[str], str], *options: str) -> Arrange:
+    def arrange(bench: Bench) -> list[str]:
+        bench.change_lines(change)
+        return train(*options)
+
+    return arrange
+
+
+def with_file(name: str, text: str | bytes, *options: str) -> Arrange:
+    def arrange(bench: Bench) -> list[str]:
+        bench.write(name, text)
+        return train(*options)
+
+    return arrange
+
+
+def label(text: str) -> Callable[[str], str]:
+    return lambda line: f"{line.split(chr(9))[0]}\t{text}"
+
+
+# Configuration
+
+
+def broken_yaml(bench: Bench) -> list[str]:
+    bench.write("broken.yml", "Global:\n  epoch_num: [1, 2\n  seed: 3\n")
+    return ["train", "-c", "broken.yml"]
+
+
+def hostile_yaml(bench: Bench) -> list[str]:
+    bench.write("hostile.yml", "Global:\n  epoch_num: !!python/object/apply:os.system [ls]\n")
+    return ["train", "-c", "hostile.yml"]
+
+
+def no_gpu(built: bool) -> Arrange:
+    def arrange(bench: Bench) -> list[str]:
+        import paddle
+
+        bench.patch.setattr(paddle, "is_compiled_with_cuda", lambda: built)
+        bench.patch.setattr(paddle.device.cuda, "device_count", lambda: 0)
+        bench.patch.setattr(paddle, "__version__", "3.x")
+        return train("Global.use_gpu=true")
+
+    return arrange
+
+
+CONFIGURATION = group(
+    "Configuration",
+    "配置",
+    case("no-command", "A command that is not there", "没有这个命令", lambda b: ["tran"], "train"),
+    case(
+        "no-config",
+        "A configuration that is not there",
+        "配置文件不存在",
+        lambda b: ["train", "-c", "none.yml"],
+        "none.yml",
+    ),
+    case("broken-yaml", "Broken YAML", "YAML 语法错误", broken_yaml, "broken.yml:3"),
+    case("hostile-yaml", "YAML that builds Python objects", "会构造 Python 对象的 YAML", hostile_yaml, ":2"),
+    case(
+        "no-equals",
+        "`-o` without `=`",
+        "`-o` 缺少 `=`",
+        lambda b: train("Global.epoch_num"),
+        "Global.epoch_num",
+    ),
+    case(
+        "misspelt-section",
+        "A misspelt section",
+        "节名拼写错误",
+        lambda b: train("Globl.epoch_num=1"),
+        "Global",
+    ),
+    case(
+        "misspelt-key",
+        "A misspelt key of `Global`",
+        "`Global` 的键拼写错误",
+        given("Global.max_text_lenght=8"),
+        "max_text_length",
+    ),
+    case(
+        "misspelt-component-key",
+        "A misspelt key of a component",
+        "组件的键拼写错误",
+        given("Optimizer.wieght_decay=0.1"),
+        "weight_decay",
+    ),
+    case(
+        "unknown-backbone",
+        "An unknown backbone",
+        "未知的骨干网络",
+        given("Architecture.Backbone.name=SVTRv3"),
+        "Did you mean 'SVTRv2'?",
+        shows=NEAREST,
+    ),
+    case(
+        "unknown-decoder",
+        "An unknown decoder",
+        "未知的解码器",
+        given("PostProcess.name=CTCLabelDecoder"),
+        "Did you mean 'CTCLabelDecode'?",
+    ),
+    case(
+        "unknown-transform",
+        "An unknown transform",
+        "未知的数据变换",
+        given("Train.dataset.transforms.0=!replace {DecodeImgae: {}}"),
+        "DecodeImage",
+    ),
+    case(
+        "unknown-dataset",
+        "An unknown dataset",
+        "未知的数据集",
+        given("Train.dataset.name=SimpleDataset"),
+        "Did you mean 'SimpleDataSet'?",
+        shows=NEAREST,
+    ),
+    case(
+        "max-unusable",
+        "`max_unusable` that is no share",
+        "`max_unusable` 不是 0 到 1 的比例",
+        given("Global.max_unusable=10"),
+        "Global.max_unusable",
+    ),
+    case(
+        "unknown-char",
+        "`unknown_char` with another word",
+        "`unknown_char` 取了别的值",
+        given("Global.unknown_char=drop"),
+        "drop_line, drop_char",
+    ),
+    case(
+        "not-built-for-gpu",
+        "`use_gpu: true` with Paddle for the CPU",
+        "CPU 版 Paddle 却设了 `use_gpu: true`",
+        no_gpu(built=False),
+        "Global.use_gpu=false",
+    ),
+    case(
+        "no-gpu",
+        "`use_gpu: true` without a GPU",
+        "没有 GPU 却设了 `use_gpu: true`",
+        no_gpu(built=True),
+        "Global.use_gpu=false",
+    ),
+    case(
+        "late-evaluation",
+        "`eval_batch_step` beyond the end of the run",
+        "`eval_batch_step` 超出整个训练",
+        given("Global.eval_batch_step=[0,1000]"),
+        "it is set to 3",
+        code=0,
+        shows=r"warning: Global.eval_batch_step.*?$",
+    ),
+)
+
+
+# Data
+
+
+def far_label(bench: Bench) -> list[str]:
+    bench.change_lines(label("12345678901"), "data/train.txt")
+    return train()
+
+
+def both_bad(bench: Bench) -> list[str]:
+    bench.change_lines(label("12x4"), "data/val.txt")
+    for number in (3, 5, 7):
+        bench.change_line(number, f"gone{number}.png\t1234")
+    return train()
+
+
+def outside(bench: Bench) -> list[str]:
+    bench.change_lines(lambda line: f"../data/{line}")
+    (bench.folder / "images").mkdir()
+    return train("Train.dataset.data_dir=images")
+
+
+def broken_image(cut: int, *options: str, **where: str) -> Arrange:
+    def arrange(bench: Bench) -> list[str]:
+        file = bench.folder / "data" / "train04.png"
+        file.write_bytes(file.read_bytes()[:cut])
+        return train(*options)
+
+    return arrange
+
+
+def damaged_inside(bench: Bench, name: str = "train04.png") -> None:
+    """An image whose head and end are in order."""
+    file = bench.folder / "data" / name
+    content = bytearray(file.read_bytes())
+    at = content.index(b"IDAT")
+    content[at + 4 : at + 12] = b"\xff" * 8
+    file.write_bytes(content)
+
+
+def damaged(bench: Bench) -> list[str]:
+    damaged_inside(bench)
+    return train()
+
+
+def damaged_strict(bench: Bench) -> list[str]:
+    damaged_inside(bench)
+    return train(flags=("--strict",))
+
+
+def damaged_many(bench: Bench) -> list[str]:
+    for number in (2, 4, 6):
+        damaged_inside(bench, f"train{number:02d}.png")
+    return train()
+
+
+DATA = group(
+    "Label files and images",
+    "标注文件与图像",
+    case(
+        "no-label-file",
+        "A label file that is not there",
+        "标注文件不存在",
+        given("Train.dataset.label_file_list=[data/none.txt]"),
+        "data/none.txt",
+        "label_file_list",
+    ),
+    case(
+        "empty-label-file",
+        "An empty label file",
+        "标注文件是空的",
+        with_file("data/train.txt", ""),
+        "data/train.txt",
+    ),
+    case(
+        "one-bad-line",
+        "One line of 24 that cannot be used",
+        "24 行中有一行用不了",
+        with_line(3, "train02.png\t12 4"),
+        "data/train.txt:3",
+        code=0,
+        shows=r"train data: .*?$",
+    ),
+    case(
+        "too-many",
+        "Too many lines that cannot be used, in `Train` and in `Eval`",
+        "`Train` 和 `Eval` 中用不了的行都太多",
+        both_bad,
+        "data/train.txt:3",
+        "data/val.txt:1",
+    ),
+    case(
+        "more-than-admitted",
+        "More than `max_unusable`",
+        "超过 `max_unusable`",
+        with_line(3, "train02.png", "Global.max_unusable=0.01"),
+        "-o Global.max_unusable=0.05",
+    ),
+    case(
+        "strict",
+        "One line that cannot be used, with `--strict`",
+        "加了 `--strict`，有一行用不了",
+        with_line(3, "train02.png\t", flags=("--strict",)),
+        "data/train.txt:3",
+    ),
+    case(
+        "too-long",
+        "Labels that are all too long",
+        "所有标注都太长",
+        far_label,
+        "Global.max_text_length: 13",
+    ),
+    case(
+        "outside",
+        "Images outside `data_dir`",
+        "图像在 `data_dir` 之外",
+        outside,
+        "-o Global.allow_outside_data_dir=true",
+    ),
+    case(
+        "dot-dot",
+        "One image path with `..`",
+        "一行的图像路径含 `..`",
+        with_line(3, "../secret.png\t1234"),
+        "data/train.txt:3",
+        "outside",
+        code=0,
+        shows=r"train data: .*?$",
+    ),
+    case(
+        "missing-image",
+        "An image that is not there",
+        "图像不存在",
+        with_line(5, "gone.png\t1234"),
+        "data/train.txt:5",
+        code=0,
+        shows=r"train data: .*?$",
+    ),
+    case(
+        "truncated-image",
+        "An image that is cut short, or none",
+        "图像被截断，或不是图像",
+        broken_image(300),
+        "data/train.txt:5",
+        code=0,
+        shows=r"train data: .*?$",
+    ),
+    case(
+        "damaged-image",
+        "An image that is damaged inside: found when it is loaded",
+        "图像内部损坏：加载时才发现",
+        damaged,
+        "data/train.txt:5",
+        code=0,
+        shows=r"warning: Train: .*?$",
+    ),
+    case(
+        "damaged-images",
+        "The same, more often than `max_unusable` admits",
+        "同上，次数超过 `max_unusable`",
+        damaged_many,
+        "data/train.txt:",
+        "Global.max_unusable",
+    ),
+    case(
+        "damaged-strict",
+        "The same with `--strict`",
+        "同上，加了 `--strict`",
+        damaged_strict,
+        "data/train.txt:5",
+        "Global.strict",
+    ),
+    case(
+        "transform-fails",
+        "A key that no transform makes",
+        "没有变换产生的键",
+        given(
+            "Train.dataset.transforms.KeepKeys.keep_keys=[image, label_ctc, label_gtc, length, ratio]",
+            "Global.max_unusable=1",
+            "Global.eval_batch_step=[0,100]",
+        ),
+        "Train.dataset.transforms",
+        shows=r"error: .*?'ratio'",
+    ),
+    case(
+        "no-batch",
+        "Fewer lines than a batch, with `drop_last`",
+        "行数不足一个批次，且 `drop_last` 为真",
+        given("Train.loader.batch_size_per_card=100"),
+        "Train.loader.drop_last=false",
+    ),
+)
+
+
+# LMDB
+
+
+def lmdb_with(count: int = 24, **changes: bytes | None) -> Arrange:
+    return lambda bench: train(*bench.lmdb(count=count, **changes))
+
+
+def no_lmdb(bench: Bench) -> list[str]:
+    return train("Train.dataset.name=LMDBDataSet")
+
+
+def no_data(bench: Bench) -> list[str]:
+    bench.write("lmdb/data.mdb", "text")
+    return train("Train.dataset.name=LMDBDataSet", "Train.dataset.data_dir=lmdb")
+
+
+LMDB = group(
+    "LMDB",
+    "LMDB",
+    case(
+        "lmdb-missing",
+        "A folder that is not there",
+        "文件夹不存在",
+        given("Train.dataset.name=LMDBDataSet", "Train.dataset.data_dir=none"),
+        "none",
+    ),
+    case("no-lmdb", "A folder that is no LMDB", "文件夹不是 LMDB", no_lmdb, "data", "make-lmdb"),
+    case("lmdb-text", "A `data.mdb` that is none", "`data.mdb` 不是 LMDB 文件", no_data, "lmdb"),
+    case(
+        "lmdb-no-count", "No `num-samples`", "没有 `num-samples`", lmdb_with(num_samples=None), "num-samples"
+    ),
+    case(
+        "lmdb-high-count", "`num-samples` too high", "`num-samples` 过大", lmdb_with(num_samples=b"30"), "30"
+    ),
+    case("lmdb-low-count", "`num-samples` too low", "`num-samples` 过小", lmdb_with(num_samples=b"20"), "20"),
+    case(
+        "lmdb-bad-sample",
+        "A sample that cannot be used",
+        "有一个样本用不了",
+        lmdb_with(label_000000003=b"12x4"),
+        "lmdb#3",
+        code=0,
+        shows=r"train data: .*?$",
+    ),
+    case(
+        "lmdb-no-image",
+        "Samples without images",
+        "样本没有图像",
+        lmdb_with(**{f"image_{number:09d}": None for number in range(1, 25)}),
+        "lmdb#1",
+    ),
+)
+
+
+# Dictionaries
+
+
+def folder_as_dictionary(bench: Bench) -> list[str]:
+    return train("Global.character_dict_path=data")
+
+
+DICTIONARY = group(
+    "Dictionaries",
+    "字典",
+    case(
+        "no-dictionary",
+        "A dictionary that is not there",
+        "字典不存在",
+        given("Global.character_dict_path=none.txt"),
+        "none.txt",
+        "Global.character_dict_path",
+    ),
+    case(
+        "folder-as-dictionary",
+        "A folder in its place",
+        "把文件夹当作字典",
+        folder_as_dictionary,
+        "folder",
+    ),
+    case("empty-dictionary", "An empty one", "空字典", with_file("dict.txt", "\n"), "dict.txt"),
+    case(
+        "flawed-dictionary",
+        "Blank and repeated lines",
+        "空行和重复的行",
+        with_file("dict.txt", "0\n1\n\n2\n1\n"),
+        "line 3",
+        "line 5",
+    ),
+    case(
+        "dictionary-encoding",
+        "One that is not UTF-8",
+        "不是 UTF-8",
+        with_file("dict.txt", "0\n1\n简\n".encode("gbk")),
+        "dict.txt:3",
+    ),
+    case(
+        "class-count",
+        "A class count of another dictionary",
+        "类别数属于另一个字典",
+        given("Architecture.Head.out_channels_list={CTCLabelDecode: 97}"),
+        "97",
+        "11",
+    ),
+)
+
+
+# Weights
+
+
+def other_weights(name: str, content: bytes, *options: str) -> Arrange:
+    def arrange(bench: Bench) -> list[str]:
+        bench.write(f"{name}.pdparams", content)
+        return train(f"Global.pretrained_model={name}", *options)
+
+    return arrange
+
+
+def cut_checkpoint(bench: Bench) -> list[str]:
+    file = bench.folder / "trained" / "latest.pdparams"
+    file.write_bytes(file.read_bytes()[:1000])
+    return train("Global.checkpoints=trained/latest", "Global.epoch_num=2")
+
+
+def other_architecture(bench: Bench) -> list[str]:
+    import numpy as np
+
+    bench.write("other.pdparams", pickled({"conv1.weight": np.zeros(3, np.float32)}))
+    return train("Global.pretrained_model=other")
+
+
+def other_width(bench: Bench) -> list[str]:
+    return train("Global.pretrained_model=trained/latest", "Architecture.Backbone.dims=[8, 16, 32]")
+
+
+def larger_dictionary(bench: Bench) -> list[str]:
+    bench.write("larger.txt", "\n".join("0123456789abc") + "\n")
+    return train("Global.pretrained_model=trained/latest", "Global.character_dict_path=larger.txt")
+
+
+def reordered_dictionary(bench: Bench) -> list[str]:
+    bench.write("reordered.txt", "\n".join("9876543210") + "\n")
+    return judge("Global.character_dict_path=reordered.txt")
+
+
+WEIGHTS = group(
+    "Weights and checkpoints",
+    "权重与检查点",
+    case(
+        "no-checkpoint",
+        "A checkpoint that is not there",
+        "检查点不存在",
+        given("Global.checkpoints=trained/last"),
+        "trained/latest",
+    ),
+    case(
+        "folder-as-checkpoint",
+        "A run folder in its place",
+        "把运行文件夹当作检查点",
+        given("Global.checkpoints=trained"),
+        "trained/latest",
+    ),
+    case("cut-checkpoint", "A truncated one", "检查点被截断", cut_checkpoint, "trained/latest.pdparams"),
+    case(
+        "hostile-checkpoint",
+        "A pickle that would run code",
+        "会执行代码的 pickle",
+        other_weights("hostile", pickled({"weight": Harmful()})),
+        "system",
+    ),
+    case(
+        "no-weights",
+        "A pickle that holds something else",
+        "内容不是权重的 pickle",
+        other_weights("list", pickled([1, 2])),
+        "list.pdparams",
+    ),
+    case("other-architecture", "Another architecture", "另一种结构", other_architecture, "other.pdparams"),
+    case("other-width", "Another width", "另一种宽度", other_width, "Global.pretrained_partial"),
+    case(
+        "larger-dictionary",
+        "Weights of a dictionary of another size",
+        "权重的字典大小不同",
+        larger_dictionary,
+        "--old-dict",
+    ),
+    case(
+        "reordered-dictionary",
+        "An evaluation with a dictionary of the same size in another order",
+        "评估时字典大小相同而顺序不同",
+        reordered_dictionary,
+        "--old-dict",
+    ),
+    case(
+        "nothing-left",
+        "A finished run that is to go on",
+        "继续一个已完成的训练",
+        given("Global.checkpoints=trained/latest"),
+        "Global.epoch_num",
+    ),
+    case(
+        "eval-without-weights",
+        "An evaluation without weights",
+        "评估时没有权重",
+        lambda bench: ["eval", "-c", "config.yml"],
+        "-o Global.checkpoints=",
+    ),
+)
+
+
+# While it runs
+
+_OWN_DATA = """
+import os
+import numpy as np
+from paddle.io import Dataset
+from ppocr_ext.registry import DATASETS
+
+@DATASETS.register("{name}")
+class Own(Dataset):
+    need_reset = False
+
+    def __init__(self, config, mode, logger, seed=None):
+        super().__init__()
+
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, index):
+        ctc, gtc = np.zeros(8, np.int64), np.zeros(8, np.int64)
+        ctc[:2], gtc[:4] = 1, (2, 4, 4, 3)
+        {code}
+        return np.zeros((3, 32, 128), np.float32), ctc, gtc, np.int64(2), np.float32(1)
+"""
+
+
+def own_data(name: str, code: str, *options: str) -> Arrange:
+    """A dataset of the user's own, which does ``code``."""
+
+    def arrange(bench: Bench) -> list[str]:
+        plugin = bench.plugin(f"{name}_module", _OWN_DATA.format(name=name, code=code))
+        return train(plugin, f"Train.dataset.name={name}", *options)
+
+    return arrange
+
+
+def disk_full(bench: Bench) -> list[str]:
+    from ppocr_ext.training import checkpoints
+
+    def refuse(path: Path, content: bytes) -> Path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    bench.patch.setattr(checkpoints, "write_temporary", refuse)
+    return train()
+
+
+def not_allowed(bench: Bench) -> list[str]:
+    real = Path.mkdir
+
+    def refuse(path: Path, *args: object, **kwargs: object) -> None:
+        if path.name == "locked":  # permissions do not hold for root
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        real(path, *args, **kwargs)  # type: ignore[arg-type]
+
+    bench.patch.setattr(Path, "mkdir", refuse)
+    return train("Global.save_model_dir=locked")
+
+
+RUNNING = group(
+    "While it runs",
+    "运行之中",
+    case(
+        "class-beyond",
+        "A label class that the head does not have",
+        "标签类别超出分类头",
+        own_data("BeyondData", "ctc[1] = 30"),
+        "30",
+    ),
+    case(
+        "paddle",
+        "An error of Paddle in the middle of training",
+        "训练途中 Paddle 报错",
+        own_data(
+            "PaddleData",
+            'raise ValueError("(InvalidArgument) The shapes [8, 32] and [16] do not fit.\\n'
+            '  [Hint: Expected a == b.] (at /paddle/x.cc:1)")',
+        ),
+        "--debug",
+    ),
+    case(
+        "memory",
+        "Not enough memory",
+        "内存不足",
+        own_data("LargeData", "raise MemoryError()"),
+        "batch_size_per_card",
+    ),
+    case(
+        "unforeseen",
+        "An error in code of your own",
+        "自己的代码出错",
+        own_data("FaultyData", "{}['width']"),
+        "--debug",
+        unforeseen=True,
+    ),
+    case("disk-full", "No space left", "磁盘已满", disk_full, "output", "Free some space"),
+    case(
+        "not-allowed",
+        "A run folder that may not be written",
+        "没有写运行文件夹的权限",
+        not_allowed,
+        "locked",
+    ),
+    case(
+        "file-as-folder",
+        "A file in the place of the run folder",
+        "运行文件夹的位置上是一个文件",
+        given("Global.save_model_dir=dict.txt"),
+        "dict.txt",
+    ),
+    case(
+        "sigterm",
+        "SIGTERM while it trains",
+        "训练中收到 SIGTERM",
+        own_data("TerminatedData", "os.kill(os.getpid(), 15) if index == 9 else None", "Eval=!remove"),
+        "-o Global.checkpoints=output/latest",
+        code=143,
+        shows=r"go on with: .*?$",
+    ),
+    case(
+        "ctrl-c",
+        "Ctrl-C before it trains",
+        "训练开始前按下 Ctrl-C",
+        lambda bench: train(bench.plugin("interrupting", "import os; os.kill(os.getpid(), 2)")),
+        code=130,
+        shows="interrupted",
+    ),
+    case(
+        "sigterm-early",
+        "SIGTERM before it trains",
+        "训练开始前收到 SIGTERM",
+        lambda bench: train(bench.plugin("terminating", "import os; os.kill(os.getpid(), 15)")),
+        code=143,
+        shows="terminated",
+    ),
+)
+
+GROUPS = (CONFIGURATION, DATA, LMDB, DICTIONARY, WEIGHTS, RUNNING)

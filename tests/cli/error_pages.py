@@ -1,0 +1,73 @@
+"""docs/errors.md from the cases and what the program said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from error_cases import Group
+
+INTRO = {
+    "en": """# Bad input
+
+One rule: a line of the data that cannot be used is left out, counted, and named with its file and line; the run goes
+on. It ends with exit code 2 where nothing can be used, where more than `Global.max_unusable` (0.1: a tenth) of the
+lines of `Train` or of `Eval` cannot be used, or, with `--strict`, where one line cannot.
+[Data](data.md#what-is-left-out) has the reasons and their remedies.
+
+Everything else that cannot be done is said before training begins, as one sentence with the remedy.
+
+| exit code | means |
+|---|---|
+| 0 | done |
+| 1 | the tool worked, and its verdict is bad |
+| 2 | the job could not be done |
+| 128 + n | signal n: 130 after Ctrl-C, 143 after SIGTERM. A run that was training has saved `latest` |
+
+Where an error is not foreseen, the sentence says so; `--debug` shows where it was raised.
+
+Each message below was written by the program: `pytest tests/cli/test_errors.py` provokes them all and compares.
+""",
+    "zh": """# 错误的输入
+
+一条规则：用不了的数据行被剔除、计数，并连同文件名和行号报告出来，训练继续。出现以下情况时以退出码 2 结束：
+没有一行可用；`Train` 或 `Eval` 中用不了的行超过 `Global.max_unusable`（默认 0.1，即十分之一）；
+或者加了 `--strict` 而有任何一行用不了。原因和补救办法见[数据](data.md#哪些行会被剔除)。
+
+其他做不了的事情都在训练开始前用一句话说明，并给出补救办法。
+
+| 退出码 | 含义 |
+|---|---|
+| 0 | 完成 |
+| 1 | 工具正常运行，结论是不合格 |
+| 2 | 任务无法完成 |
+| 128 + n | 信号 n：Ctrl-C 之后为 130，SIGTERM 之后为 143。正在训练时会先保存 `latest` |
+
+没有预料到的错误，句子里会这样说明；`--debug` 显示它在哪里发生。
+
+下面的每条消息都由程序写出：`pytest tests/cli/test_errors.py` 会逐一触发并比较。
+""",
+}
+HEAD = {"en": "| input | message | exit code |", "zh": "| 输入 | 消息 | 退出码 |"}
+
+
+def render(groups: Sequence[Group], messages: Mapping[str, str], language: str) -> str:
+    """The page in ``language``, ``"en"`` or ``"zh"``."""
+    parts = [INTRO[language]]
+    for group in groups:
+        rows = [
+            f"| {case.what[language]} | {_cell(messages[case.name])} | {case.code} |" for case in group.cases
+        ]
+        parts.append(
+            "\n".join([f"## {group.title[language]}", "", HEAD[language], "|---|---|---|", *rows, ""])
+        )
+    return "\n".join(parts)
+
+
+def _cell(message: str) -> str:
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return "<br>".join(_code(line.replace("|", "\\|")) for line in lines)
+
+
+def _code(line: str) -> str:
+    """``line`` as code, also where it has backticks of its own."""
+    return f"`` {line} ``" if "`" in line else f"`{line}`"

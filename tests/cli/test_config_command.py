@@ -1,0 +1,98 @@
+"""``ppocr-ext config``: the resolved config on one stream, what is wrong with it on the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ppocr_ext.cli.main import main
+from ppocr_ext.config import load
+from ppocr_ext.resources import config_path
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """The quickstart's student with the files that it names: ``my.yml``."""
+    (tmp_path / "dict.txt").write_text("\n".join("0123456789") + "\n")
+    (tmp_path / "val.txt").write_text("")
+    own = {
+        "_BASE_": str(config_path("quickstart/student.yml")),
+        "Global": {"character_dict_path": str(tmp_path / "dict.txt")},
+        "Eval": {"dataset": {"data_dir": str(tmp_path), "label_file_list": [str(tmp_path / "val.txt")]}},
+    }
+    (tmp_path / "my.yml").write_text(yaml.safe_dump(own))
+    return tmp_path
+
+
+def run(*words: str | Path) -> int:
+    return main(["config", *map(str, words)])
+
+
+def test_the_yaml_is_whole_and_says_where_each_value_is_from(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("-c", files / "my.yml", "-o", "Global.epoch_num=3") == 0
+    told = capsys.readouterr()
+    assert told.err == "no faults\n"
+    lines = {line.partition("#")[0].strip(): line.partition("# ")[2] for line in told.out.splitlines()}
+    assert lines["epoch_num: 3"] == "-o"
+    assert lines["save_epoch_step: 1000000"] == lines["CTCLabelDecode: 11"] == "computed"
+    assert lines["print_batch_step: 25"].endswith("base.yml:10")
+    again = files / "again.yml"
+    again.write_text(told.out)
+    whole = load([again])
+    assert whole.at("Architecture.Head.out_channels_list.NRTRLabelDecode") == 14
+    original = load([files / "my.yml"])
+    assert all(
+        whole.at(path) == original.at(path) for path in ("Train", "Eval", "Loss", "Optimizer", "Metric")
+    )
+    assert run("-c", again, "--check", "--strict") == 0
+
+
+def test_check_prints_the_faults_alone(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("-c", files / "my.yml", "--check") == 0
+    assert capsys.readouterr() == ("no faults\n", "")
+    assert (
+        run("-c", files / "my.yml", "-o", "Global.epohc_num=3", "Eval.dataset.data_dir=/no/data", "--check")
+        == 2
+    )
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == (
+        "error: -o Global.epohc_num=3: Global.epohc_num: unknown key. Did you mean 'epoch_num'?"
+    )
+    assert "there is no folder /no/data" in out.splitlines()[1]
+    assert err == ""
+
+
+def test_a_warning_is_an_error_under_strict(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "over.yml").write_text("Architecture: {Backbone: {zzz: 1}}\n")
+    both = ("-c", files / "my.yml", files / "over.yml", "--check")
+    said = f"{files / 'over.yml'}:1: Architecture.Backbone.zzz: the key is not used.\n"
+    assert run(*both) == 0
+    assert capsys.readouterr().out == f"warning: {said}"
+    assert run(*both, "--strict") == run(*both, "-o", "Global.strict=true") == 2
+    assert capsys.readouterr().out == f"error: {said}" * 2
+
+
+def test_the_role_says_what_is_needed(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    option = "Train.loader.batch_size_per_card=0"
+    assert run("-c", files / "my.yml", "-o", option, "--check") == 2
+    assert run("-c", files / "my.yml", "-o", option, "--check", "--role", "eval") == 0
+    assert "no faults" in capsys.readouterr().out
+
+
+def test_what_can_be_shown_is_shown_without_a_dictionary(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (files / "dict.txt").unlink()
+    assert run("-c", files / "my.yml") == 2
+    out, err = capsys.readouterr()
+    assert "out_channels_list" not in out and "epoch_num: 21" in out
+    assert err.startswith("error: ") and "the dictionary" in err and len(err.splitlines()) == 1
+
+
+def test_a_file_that_is_not_there_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("-c", "/no/such.yml") == 2
+    assert capsys.readouterr().err.startswith("error: /no/such.yml: ")

@@ -1,0 +1,89 @@
+"""``make-lmdb``: what it prints and refuses."""
+
+from __future__ import annotations
+
+import cv2
+import lmdb
+import numpy as np
+import pytest
+
+from ppocr_ext.cli.main import main
+from ppocr_ext.config.node import Place
+from ppocr_ext.config.yaml_io import read_value
+
+
+@pytest.fixture
+def lists(tmp_path):
+    for number in range(4):
+        cv2.imwrite(str(tmp_path / f"{number}.png"), np.full((8, 16, 3), 40 * number, np.uint8))
+    (tmp_path / "a.txt").write_text("0.png|zero\n1.png|one\n")
+    (tmp_path / "b.txt").write_text("2.png|two\n3.png|three\n")
+    return tmp_path
+
+
+def make(folder, out, *options, names=("a.txt", "b.txt")):
+    files = [str(folder / name) for name in names]
+    return main(
+        [
+            "make-lmdb",
+            "--label-files",
+            *files,
+            "--data-dir",
+            str(folder),
+            "--out",
+            str(out),
+            "--delimiter",
+            "|",
+            *options,
+        ]
+    )
+
+
+def test_it_says_what_it_made_and_how_to_train_from_it(lists, capsys):
+    out = lists / "sets" / "lmdb"
+    assert make(lists, out) == 0
+    said = capsys.readouterr().out
+    assert "4 images" in said and "images/s" in said and "4 samples" in said
+    snippet = said.partition("label files):\n")[2]
+    section = read_value(snippet, Place("printed", "printed"))
+    assert section.is_mapping and f"data_dir: {out}" in snippet
+    assert make(lists, out) == 0
+    assert "nothing to do" in capsys.readouterr().out
+
+
+def test_lines_left_out_are_named(lists, capsys):
+    (lists / "dict.txt").write_text("".join(f"{c}\n" for c in "zeronth"))
+    assert make(lists, lists / "lmdb", "--dict", str(lists / "dict.txt"), "--max-unusable", "0.5") == 0
+    said = capsys.readouterr().out
+    assert "left out 1 of 4 lines: 1 unknown_char" in said and "b.txt:1: unknown_char: 'w'" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--max-text-length", "3"), "2 of 4 lines cannot be used: 2 too_long"),
+        (("--delimiter", ";"), "4 of 4 lines cannot be used: 4 bad_format"),
+        (("--data-dir", "/no/such"), "no folder /no/such"),
+        (("--map-size", "0"), "--map-size 0"),
+        (("--max-unusable", "7"), "--max-unusable 7"),
+        (("--dict", "/no/dict.txt"), "/no/dict.txt"),
+    ],
+)
+def test_what_cannot_be_made_is_said_and_nobody_takes_it_for_made(lists, capsys, options, said):
+    assert make(lists, lists / "lmdb", *options) == 2
+    assert said in capsys.readouterr().err
+    if (lists / "lmdb").exists():
+        with lmdb.open(str(lists / "lmdb"), readonly=True) as environment, environment.begin() as transaction:
+            assert transaction.get(b"num-samples") is None
+
+
+def test_a_place_that_cannot_be_written_is_a_sentence(lists, capsys):
+    assert make(lists, "/proc/no/lmdb") == 2
+    assert "/proc/no" in capsys.readouterr().err
+
+
+def test_help_teaches(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["make-lmdb", "--help"])
+    assert left.value.code == 0
+    assert "ppocr-ext make-lmdb --label-files" in capsys.readouterr().out

@@ -1,0 +1,87 @@
+"""A tiny distillation on a handful of CAPTCHAs: everything a run has, in seconds. Fixtures for several folders."""
+
+import pytest
+
+from ppocr_ext.config import load
+from ppocr_ext.data.captcha import CaptchaOptions
+from ppocr_ext.data.captcha_files import CaptchaFolder, make_captcha_folder
+from ppocr_ext.resources import config_path
+
+TINY = {
+    "Backbone": {
+        "name": "SVTRv2",
+        "dims": [8, 16, 16],
+        "depths": [1, 2, 1],
+        "num_heads": [1, 1, 1],
+        "mixer": [["Conv"], ["Conv", "Global"], ["Global"]],
+        "sub_k": [[4, 1], [2, 1], [-1, -1]],
+        "use_pool": True,
+    },
+    "Head": {
+        "name": "MultiHead",
+        "head_list": [
+            {
+                "CTCHead": {
+                    "Neck": {
+                        "name": "svtr",
+                        "dims": 16,
+                        "depth": 1,
+                        "hidden_dims": 16,
+                        "kernel_size": [1, 3],
+                    },
+                    "Head": {"fc_decay": 0.00001},
+                }
+            },
+            {"NRTRHead": {"nrtr_dim": 32, "num_decoder_layers": 1, "max_text_length": 8}},
+        ],
+    },
+}
+
+
+@pytest.fixture(scope="session")
+def captchas(tmp_path_factory):
+    """24 images to train on, 10 to judge."""
+    folder = tmp_path_factory.mktemp("captchas")
+    make_captcha_folder(folder, CaptchaFolder(CaptchaOptions(), train=24, val=10, seed=3))
+    return folder
+
+
+def tiny_config(captchas, folder, kind="distill", **values):
+    """Config of a tiny distillation (``distill``) or of one model (``student``), to be saved in ``folder/run``."""
+    config = load([config_path(f"quickstart/{kind}.yml")])
+    changes = {
+        "Global.save_model_dir": str(folder / "run"),
+        "Global.character_dict_path": str(captchas / "dict.txt"),
+        "Global.epoch_num": 2,
+        "Global.print_batch_step": 1,
+        "Global.eval_batch_step": [0, 3],
+        "Optimizer.lr.warmup_epoch": 0,
+        "Train.dataset": {
+            "name": "SimpleDataSet",
+            "data_dir": str(captchas),
+            "label_file_list": [str(captchas / "train_list.txt")],
+            "transforms": config.thaw()["Train"]["dataset"]["transforms"],
+        },
+        "Train.loader.batch_size_per_card": 8,
+        "Train.loader.num_workers": 0,
+        "Train.loader.shuffle": True,
+        "Eval.dataset.data_dir": str(captchas),
+        "Eval.dataset.label_file_list": [str(captchas / "val_list.txt")],
+    }
+    if kind == "distill":
+        changes["Architecture.Models.Teacher.pretrained"] = None
+        for name in ("Teacher", "Student"):
+            changes |= {f"Architecture.Models.{name}.{part}": value for part, value in TINY.items()}
+    else:
+        changes |= {f"Architecture.{part}": value for part, value in TINY.items()}
+    return config.with_values(changes).with_values(values)
+
+
+@pytest.fixture
+def tiny(captchas, tmp_path):
+    """``tiny("distill", **values)``: `tiny_config` on the images of the session, below the test's own folder."""
+
+    def build(kind="distill", **values):
+        return tiny_config(captchas, tmp_path, kind, **values)
+
+    return build

@@ -9,6 +9,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
+from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError, ModelError
 
 # (sub-model or None for the only one, one of OUTPUTS)
@@ -39,6 +40,17 @@ class Loss(nn.Layer, ABC):
         The sub-model is None for the only one; the output is one of ``ctc``, ``gtc``, ``sar``, ``neck``,
         ``backbone``, ``features`` (what the CTC classifier sees).
         """
+
+    def prepare(self, charset: Charset, feature_sizes: Mapping[str | None, int]) -> None:
+        """Learn what the loss works on, before the first step and before its state is loaded.
+
+        Args:
+            charset: the dictionary.
+            feature_sizes: for each sub-model (None: the only one) whose features are read, how many there are.
+        """
+        for child in self.children():
+            if isinstance(child, Loss):
+                child.prepare(charset, feature_sizes)
 
 
 def with_total(parts: Parts) -> Parts:

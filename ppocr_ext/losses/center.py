@@ -86,17 +86,14 @@ class CenterLoss(Loss):
         self._neighbours: paddle.Tensor | None = None
         self.register_buffer("steps", paddle.zeros([], dtype="int64"))
 
-    def prepare(self, charset: Charset, feat_dim: int) -> None:
+    def prepare(self, charset: Charset, feature_sizes: Mapping[str | None, int]) -> None:
         """Make the centers for a dictionary and a head, so that their state can be loaded before the first step.
-
-        Args:
-            charset: the dictionary.
-            feat_dim: features that the head's classifier sees.
 
         Raises:
             DataError: the file of centers is of another dictionary or feature size.
             ConfigError: ``num_classes`` or ``feat_dim`` is given and wrong.
         """
+        feat_dim = feature_sizes[None]
         for key, given, found in (
             ("num_classes", self._classes, charset.ctc_classes),
             ("feat_dim", self._feat_dim, feat_dim),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import paddle
@@ -58,10 +58,10 @@ class DistillationCenterLoss(Loss):
             )  # fmt: skip
             self.losses[model] = self.add_sublayer(model, loss)
 
-    def prepare(self, charset: Charset, feat_dims: dict[str, int]) -> None:
+    def prepare(self, charset: Charset, feature_sizes: Mapping[str | None, int]) -> None:
         """Make the centers of each sub-model; see :meth:`CenterLoss.prepare`."""
         for model, loss in self.losses.items():
-            loss.prepare(charset, feat_dims[model])
+            loss.prepare(charset, {None: feature_sizes[model]})
 
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
         """``{NAME_MODEL_INDEX: scalar, …, "loss": their sum}``."""

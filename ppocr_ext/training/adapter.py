@@ -19,6 +19,7 @@ import paddle.distributed as dist
 from ppocr_ext.training.amp import full_precision
 from ppocr_ext.training.checkpoints import Progress, parameter_names, trained_state, write_checkpoint
 from ppocr_ext.training.events import EvalDone, Hook, Outcome, Position, StepDone
+from ppocr_ext.training.loss_setup import loss_state
 from ppocr_ext.training.profiling import run_is_profiled
 from ppocr_ext.training.proxies import (
     EmptyLoader,
@@ -213,6 +214,7 @@ class HostLoop:
                 "total_steps": run.total_steps,
                 "optimizer": str(run.config.at("Optimizer.name")),
                 "scaler": run.amp.state(),
+                "loss": loss_state(run.loss),
                 "charset_digest": run.charset.digest,
             },
         )

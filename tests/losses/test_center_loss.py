@@ -265,9 +265,9 @@ def test_centers_of_another_dictionary_are_refused(tmp_path: Path) -> None:
     charset = Charset(tuple("abc"))
     table_of(np.zeros([4, 5]), charset_digest="0123", charset="other.txt", classes=9).save(tmp_path / "c.npz")
     with pytest.raises(DataError, match="another dictionary.*other.txt, 9 classes"):
-        CenterLoss(center_file_path=str(tmp_path / "c.npz")).prepare(charset, 5)
+        CenterLoss(center_file_path=str(tmp_path / "c.npz")).prepare(charset, {None: 5})
 
 
 def test_given_sizes_must_be_the_model_s(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="feat_dim is 96, but the model has 5"):
-        CenterLoss(update="ema", feat_dim=96).prepare(Charset(tuple("abc")), 5)
+        CenterLoss(update="ema", feat_dim=96).prepare(Charset(tuple("abc")), {None: 5})

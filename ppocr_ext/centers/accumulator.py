@@ -26,6 +26,7 @@ class CenterAccumulator:
         self.sums = np.zeros((classes, feat_dim), np.float64)
         self.counts = np.zeros(classes, np.int64)
         self.squares = np.zeros(classes, np.float64)
+        self.lines = self.correct = 0  # kept beside the sums for a pass that goes on
 
     def add(self, features: np.ndarray, class_ids: np.ndarray) -> None:
         """Add N frames.
@@ -81,7 +82,7 @@ class CenterAccumulator:
                 sums=self.sums,
                 counts=self.counts,
                 squares=self.squares,
-                done=np.array(done),
+                done=np.array([done, self.lines, self.correct]),
                 identity=np.array(identity),
             )
 
@@ -102,4 +103,5 @@ class CenterAccumulator:
                 f"--resume out, to start again."
             )
         self.sums, self.counts, self.squares = found["sums"], found["counts"], found["squares"]
-        return int(found["done"])
+        done, self.lines, self.correct = (int(number) for number in found["done"])
+        return done

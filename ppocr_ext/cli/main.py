@@ -37,6 +37,9 @@ COMMANDS = {
     ),
     "train": Command("ppocr_ext.cli.train", "train or distil a recogniser as a configuration says"),
     "eval": Command("ppocr_ext.cli.eval", "measure a trained recogniser"),
+    "export-center": Command(
+        "ppocr_ext.cli.export_center", "write one feature center for each character, for center loss"
+    ),
     "config": Command("ppocr_ext.cli.config", "check a configuration, and show where each value comes from"),
     "report": Command("ppocr_ext.cli.report", "draw one or several runs on one page"),
     "make-dataset": Command(

@@ -40,6 +40,9 @@ COMMANDS = {
     "export-center": Command(
         "ppocr_ext.cli.export_center", "write one feature center for each character, for center loss"
     ),
+    "confusions": Command(
+        "ppocr_ext.cli.confusions", "say which characters are taken for which, before and after"
+    ),
     "config": Command("ppocr_ext.cli.config", "check a configuration, and show where each value comes from"),
     "report": Command("ppocr_ext.cli.report", "draw one or several runs on one page"),
     "make-dataset": Command(

@@ -9,7 +9,9 @@ from __future__ import annotations
 import difflib
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from ppocr_ext.errors import ConfigError, UnknownComponentError
@@ -18,19 +20,37 @@ from ppocr_ext.paddleocr_names import FORMER_NAMES, PADDLEOCR_NAMES
 T = TypeVar("T")
 _LOG = logging.getLogger("ppocr_ext")
 NEAR_MATCH = 0.75  # difflib ratio from which an unknown key is taken for a misspelling
-_JUDGED: set[tuple[Callable[..., Any], str]] = set()  # components and keys of which all has been said
+Said = set[tuple[Callable[..., Any], str]]  # components and keys of which all has been said
+_SAID: ContextVar[Said | None] = ContextVar("said", default=None)
 
 
 def near_match(name: str, known: Iterable[str], cutoff: float = NEAR_MATCH) -> str | None:
     """The known name that ``name`` is a misspelling of, in upper or lower case; None if it is near none."""
     by_folded = {each.casefold(): each for each in sorted(known)}
-    near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=cutoff)
+    near = difflib.get_close_matches(str(name).casefold(), by_folded, n=1, cutoff=cutoff)
     return by_folded[near[0]] if near else None
 
 
+@contextmanager
+def said_once(before: Said | None = None) -> Iterator[Said]:
+    """While the context lasts, what is said of an unknown key is not said again by who builds the component.
+
+    Args:
+        before: what an earlier context gave, for what is built later of the same config.
+    """
+    said: Said = set() if before is None else before
+    token = _SAID.set(said)
+    try:
+        yield said
+    finally:
+        _SAID.reset(token)
+
+
 def leave_out_in_silence(component: Callable[..., Any], key: str) -> None:
-    """Let ``component`` be built without its unknown option ``key``: what there is to say of it has been said."""
-    _JUDGED.add((component, key))
+    """Let ``component`` be built without its unknown option ``key``, within :func:`said_once`."""
+    said = _SAID.get()
+    if said is not None:
+        said.add((component, key))
 
 
 class Registry:
@@ -161,7 +181,7 @@ def known_options(component: Callable[..., Any], options: Mapping[str, Any], whe
         if key in taken:
             chosen[key] = value
             continue
-        if (component, key) in _JUDGED:
+        if (component, key) in (_SAID.get() or ()):
             continue
         near = near_match(str(key), taken)
         if near:

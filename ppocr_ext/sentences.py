@@ -57,6 +57,13 @@ def sentence(error: BaseException) -> str:
     return f"{_unforeseen(kind or type(error).__name__, said)} {DEBUG}"
 
 
+def record_of(error: BaseException) -> str:
+    """What ended a run, for a record: as :func:`sentence`, without the option that shows more."""
+    if not isinstance(error, Exception):  # told to end
+        return type(error).__name__
+    return sentence(error).removesuffix(DEBUG).rstrip()
+
+
 def _unforeseen(kind: str, said: str) -> str:
     if said == WORKER_ENDED:
         return said
@@ -85,7 +92,8 @@ def _without_traceback(said: str) -> tuple[str, str]:
 
 def _refused_by_system(error: OSError) -> str:
     """What the system would not do: no space, no permission, a file where a folder should be."""
-    where = f"{error.filename}: " if error.filename else ""
+    named = error.filename2 or error.filename  # of a rename the name that is wanted, not the temporary one
+    where = f"{named}: " if named else ""
     return f"{where}{error.strerror or error}. {_BY_THE_SYSTEM.get(error.errno or 0, '')}".strip()
 
 

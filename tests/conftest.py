@@ -7,15 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ppocr_ext import registry
-
 sys.path.insert(0, str(Path(__file__).parent))
-
-
-@pytest.fixture(autouse=True)
-def _nothing_judged_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one config's check has said of a key is no reason to be silent about it in the next test."""
-    monkeypatch.setattr(registry, "_JUDGED", set())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

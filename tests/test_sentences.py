@@ -51,6 +51,10 @@ def from_worker(error: Exception) -> Exception:
             ),
             f"Paddle cannot go on: UnavailableError: The device is lost. {DEBUG}",
         ),
+        (
+            IsADirectoryError(21, "Is a directory", "out/.page.html.7.tmp", None, "out/page.html"),
+            "out/page.html: Is a directory. It is a folder: name a file.",
+        ),
         (RuntimeError(WORKER_ENDED), f"{WORKER_ENDED} {DEBUG}"),
     ],
 )

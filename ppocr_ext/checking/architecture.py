@@ -16,6 +16,7 @@ from ppocr_ext.registry import ARCHITECTURES, BACKBONES, HEADS, NECKS, TRANSFORM
 
 _PARTS: dict[str, Registry] = {"Transform": TRANSFORMS, "Backbone": BACKBONES, "Neck": NECKS, "Head": HEADS}
 _OF_SEVERAL = ("name", "model_type", "algorithm", "Models")
+_IN_A_CHECKOUT = {"encoder_type": ", or a checkout that has it (`--host DIR`)", "name": ""}
 _FITS = ("in_channels", "out_channels", "out_channels_list")  # known once the parts and the dictionary are
 
 
@@ -53,7 +54,7 @@ def _check_sub_models(look: Look, options: Mapping[Any, Any]) -> None:
         near = near_match(str(name), [str(other) for other in models if other != name])
         hint = f" Did you mean {near!r}?" if near else ""
         place = look.where(path)
-        if place.startswith("-o ") and not place.startswith("-o +"):
+        if place.startswith(f"-o {'.'.join(path)}."):  # a whole one (`…{name}={{…}}`) is no misspelling
             look.error(path, f"the files have no such sub-model.{hint} `-o +{'.'.join(path)}…=…` makes one.")
         elif not any(look.mapping(*path).get(part) for part in _PARTS):
             look.error(path, f"the sub-model has none of {', '.join(_PARTS)}.{hint}")
@@ -124,7 +125,10 @@ def _check_encoder(look: Look, path: Path, key: str, extra: tuple[str, ...] = ()
     elif encoder is None:
         look.error(path, f"{key} must be given: svtr or reshape.")
     elif key != "encoder_type" or NECKS.of_host("SequenceEncoder") is None:  # build_neck asks the host too
-        look.error((*path, key), f"the encoder {encoder!r} is not provided; use 'svtr' or 'reshape'.")
+        look.error(
+            (*path, key),
+            f"the encoder {encoder!r} is not provided; use 'svtr' or 'reshape'{_IN_A_CHECKOUT[key]}.",
+        )
 
 
 def _no_options() -> None:

@@ -11,10 +11,13 @@ from typing import Any
 import ppocr_ext.data.captcha_dataset  # noqa: F401 - registers CaptchaDataSet
 from ppocr_ext.checking.look import Look
 from ppocr_ext.checking.signatures import Keys
+from ppocr_ext.config import Config
+from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.registry import DATASETS
 
 _SECTION = ("dataset", "loader", "sampler")
 _ALWAYS = ("name", "transforms")
+_NEVER_EMPTY = frozenset({"data_dir", "label_file_list", "transforms"})
 _LOADER_REQUIRED = frozenset({"batch_size_per_card", "drop_last", "shuffle", "num_workers"})
 _LOADER = Keys(_LOADER_REQUIRED | {"use_shared_memory", "collate_fn"}, _LOADER_REQUIRED, open=False)
 # How PaddleOCR's datasets read their section: `dataset_config["x"]`, `.get("x", …)`, `.pop("x")`.
@@ -49,11 +52,22 @@ def _check_dataset(look: Look, mode: str) -> Callable[..., Any] | None:
         look.error(path, f"name must be given, such as SimpleDataSet or {', '.join(DATASETS.names())}.")
         return None
     dataset = look.component(DATASETS, options["name"], (*path, "name"))
-    if dataset is not None:
-        keys = dataset_keys(dataset)
-        if keys is not None:
-            look.compare(path, keys, options, extra=_ALWAYS)
+    keys = None if dataset is None else dataset_keys(dataset)
+    if keys is not None:
+        look.compare(path, keys, options, extra=_ALWAYS)
+        for key in sorted(_NEVER_EMPTY & keys.required & options.keys()):
+            if options[key] is None:
+                look.error((*path, key), "is empty, but must be given.")
     return dataset
+
+
+def reads_key(config: Config, mode: str, key: str) -> bool:
+    """Whether the dataset of ``mode`` reads ``key`` of its section; so does one of which that cannot be told."""
+    try:
+        keys = dataset_keys(DATASETS.get(str(config.at(f"{mode}.dataset.name"))))
+    except PPOCRExtError:  # there is no such dataset, which is said elsewhere
+        return True
+    return keys is None or key in keys.named
 
 
 @cache

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checking.look import Look
+from ppocr_ext.checking.data import reads_key
+from ppocr_ext.checking.look import Look, shown
 from ppocr_ext.checkpoint_names import why_missing
 from ppocr_ext.config import resolve_charset
 from ppocr_ext.config.class_counts import wrong_counts
@@ -46,18 +47,15 @@ def check_files(look: Look) -> None:
     for mode in look.modes:
         _check_data_files(look, mode)
     for path, name in _weights(look):
-        if not isinstance(name, str):
-            look.error(path, f"{name!r} is no path of weights.")
-        elif not _is_there(name):
-            look.error(
-                path,
-                why_missing(name),
-            )
+        if isinstance(name, str) and not _is_there(name):
+            look.error(path, why_missing(name))
+        elif not isinstance(name, str) and path[0] != "Global":  # of Global it is said there
+            look.error(path, f"{shown(name)} is no path of weights.")
 
 
 def _check_data_files(look: Look, mode: str) -> None:
     path = (mode, "dataset", "label_file_list")
-    listed = look.at(*path)
+    listed = look.at(*path) if reads_key(look.config, mode, "label_file_list") else None
     names = (listed,) if isinstance(listed, str) else listed
     if isinstance(names, tuple):
         for index, name in enumerate(names):
@@ -65,10 +63,13 @@ def _check_data_files(look: Look, mode: str) -> None:
                 where = path if isinstance(listed, str) else (*path, str(index))
                 look.error(where, f"there is no file {name} (from {Path.cwd()}).")
     elif names is not None:
-        look.error(path, f"{names!r} is no list of label files.")
-    folder = look.at(mode, "dataset", "data_dir")
+        look.error(path, f"{shown(names)} is no list of label files.")
+    path = (mode, "dataset", "data_dir")
+    folder = look.at(*path) if reads_key(look.config, mode, "data_dir") else None
     if isinstance(folder, str) and not Path(folder).is_dir():
-        look.error((mode, "dataset", "data_dir"), f"there is no folder {folder} (from {Path.cwd()}).")
+        look.error(path, f"there is no folder {folder} (from {Path.cwd()}).")
+    elif folder is not None and not isinstance(folder, (str, tuple)):
+        look.error(path, f"{shown(folder)} is not the name of a folder.")
 
 
 def _weights(look: Look) -> Iterator[tuple[tuple[str, ...], object]]:

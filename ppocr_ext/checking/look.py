@@ -16,7 +16,7 @@ from ppocr_ext.registry import Registry, leave_out_in_silence, near_match
 
 Path = tuple[str, ...]
 _LISTED = 20  # names that a message lists; the host has about a hundred transforms
-_TRUTHS = ("true", "false", "yes", "no", "on", "off")
+TRUTHS = ("true", "false", "yes", "no", "on", "off")
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Look:
         if found is None:
             return {}
         if not isinstance(found, Mapping):
-            self.error(path, f"{found!r} stands where a mapping of keys belongs.")
+            self.error(path, f"{shown(found)} stands where a mapping of keys belongs.")
             return {}
         return found
 
@@ -146,6 +146,7 @@ class Look:
         options: Mapping[Any, Any],
         injected: Iterable[str] = (),
         extra: Iterable[str] = (),
+        others: Registry | None = None,
     ) -> None:
         """Compare ``options`` with what ``component`` takes.
 
@@ -155,8 +156,11 @@ class Look:
             options: as the config has them.
             injected: what the program itself supplies.
             extra: keys of the section that are read before the component is built (``name``, ``weight``, …).
+            others: components that one may have changed from: their keys are unused, and no misspellings.
         """
-        self.compare(path, keys_of(component), options, component, injected, extra)
+        rivals = [] if others is None else [others.get(name) for name in others.names()]
+        elsewhere = {key for rival in rivals for key in keys_of(rival).named}
+        self.compare(path, keys_of(component), options, component, injected, extra, elsewhere)
 
     def compare(
         self,
@@ -166,15 +170,16 @@ class Look:
         component: Callable[..., Any] | None = None,
         injected: Iterable[str] = (),
         extra: Iterable[str] = (),
+        elsewhere: Collection[str] = (),
     ) -> None:
-        """As :meth:`keys`, for keys that are known already."""
+        """As :meth:`keys`, for keys that are known already; ``elsewhere``: those of other components."""
         supplied, kinds = frozenset(injected), dict(keys.kinds)
         known = (keys.named - supplied) | frozenset(extra)
         for key, value in options.items():
             if key in keys.named or key in known:
                 self.kind((*path, str(key)), value, kinds.get(str(key)))
             else:
-                self.unknown_key((*path, str(key)), known, component, keys.open)
+                self.unknown_key((*path, str(key)), () if key in elsewhere else known, component, keys.open)
         lacking = sorted(keys.required - supplied - set(options))
         if lacking:
             self.error(path, f"{', '.join(lacking)} must be given.")
@@ -183,9 +188,9 @@ class Look:
         """Refuse a number or truth value that was written as text."""
         if not isinstance(value, str):
             return
-        if kind == "number" and _is_number(value):
+        if kind == "number" and is_number(value):
             self.error(path, f"{value!r} is text. Write the number without quotes.")
-        elif kind == "truth" and value.strip().lower() in _TRUTHS:
+        elif kind == "truth" and value.strip().lower() in TRUTHS:
             self.error(path, f"{value!r} is text. Write true or false, without quotes.")
 
     def options(self, *path: str) -> Mapping[Any, Any]:
@@ -202,9 +207,9 @@ class Look:
         if isinstance(entries, tuple):
             for index, entry in enumerate(entries):
                 if not isinstance(entry, Mapping) or len(entry) != 1:
-                    self.error((*path, str(index)), f"an item is `- NAME: {{options}}`, not {_shown(entry)}.")
+                    self.error((*path, str(index)), f"an item is `- NAME: {{options}}`, not {shown(entry)}.")
         elif entries is not None:
-            self.error(path, f"{_shown(entries)} stands where a list of `- NAME: {{options}}` belongs.")
+            self.error(path, f"{shown(entries)} stands where a list of `- NAME: {{options}}` belongs.")
         yield from self.listed_quietly(*path)
 
     def listed_quietly(self, *path: str) -> Iterator[tuple[str, Path]]:
@@ -227,7 +232,8 @@ def _nearest(key: str, known: Iterable[str]) -> str:
     return f" The nearest that is read is {near!r}." if near else ""
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a text is that of a number."""
     try:
         float(text)
     except ValueError:
@@ -235,5 +241,12 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _shown(value: Any) -> str:
-    return repr(value.thaw() if isinstance(value, Config) else value)
+def shown(value: Any) -> str:
+    """A value of the config as one would write it: lists as lists."""
+    return repr(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value.thaw() if isinstance(value, Config) else value

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ppocr_ext.optim  # noqa: F401 - registers optimizers and schedules
-from ppocr_ext.checking.look import Look, Path
+from ppocr_ext.checking.look import Look, Path, is_number, shown
 from ppocr_ext.checking.signatures import keys_of
 from ppocr_ext.losses import CombinedLoss, MultiLoss
 from ppocr_ext.losses.multi import BRANCH_OF
@@ -81,7 +82,14 @@ def check_optimizer(look: Look) -> None:
     else:
         component = look.component(OPTIMIZERS, name, ("Optimizer", "name"))
     if component is not None:
-        look.keys(("Optimizer",), component, options, injected=_GIVEN_TO_OPTIMIZER, extra=_OF_OPTIMIZER)
+        look.keys(
+            ("Optimizer",),
+            component,
+            options,
+            injected=_GIVEN_TO_OPTIMIZER,
+            extra=_OF_OPTIMIZER,
+            others=OPTIMIZERS,
+        )
     for one, other in _EXCLUDING:
         if options.get(one) is not None and options.get(other) is not None:
             look.error(("Optimizer", one), f"`{one}` and `{other}` exclude each other. Keep one of them.")
@@ -90,9 +98,20 @@ def check_optimizer(look: Look) -> None:
             ("Optimizer", "group_lr"), "a rate of its own for some parameters is not supported. Take it out."
         )
     for key in ("clip_norm", "clip_norm_global", "weight_decay"):
-        look.kind(("Optimizer", key), options.get(key), "number")
+        _check_number(look, ("Optimizer", key))
     _check_regularizer(look)
     _check_schedule(look)
+
+
+def _check_number(look: Look, path: Path) -> None:
+    """A finite number, or nothing."""
+    value = look.at(*path)
+    if isinstance(value, str) and is_number(value):
+        look.kind(path, value, "number")
+    elif value is not None and (
+        isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value)
+    ):
+        look.error(path, f"{shown(value)} is no number.")
 
 
 def _check_regularizer(look: Look) -> None:
@@ -118,7 +137,15 @@ def _check_schedule(look: Look) -> None:
         return
     component = look.component(SCHEDULES, options.get("name") or "Const", (*path, "name"))
     if component is not None:
-        look.keys(path, component, look.options(*path), injected=_GIVEN_TO_SCHEDULE, extra=("name",))
+        look.keys(
+            path,
+            component,
+            look.options(*path),
+            injected=_GIVEN_TO_SCHEDULE,
+            extra=("name",),
+            others=SCHEDULES,
+        )
+        _check_number(look, (*path, "learning_rate"))
 
 
 def check_decoder(look: Look) -> None:

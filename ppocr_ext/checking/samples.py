@@ -11,6 +11,8 @@ from typing import Any
 
 from ppocr_ext.checking.data import source_of
 from ppocr_ext.checking.look import Look, Path
+from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.registry import DATASETS
 
 _FROM_LABEL_FILES = frozenset({"img_path", "label", "image", "ext_data", "filename"})
 # Keys of a sample before its transforms; of other datasets they are not known.
@@ -74,7 +76,7 @@ class _Walk:
         self.kept: tuple[str, ...] | None = None
 
     def step(self, name: str, options: Mapping[Any, Any], last: bool) -> None:
-        if last and self.dataset in _RESIZING_DATASETS:
+        if last and (self.dataset in _RESIZING_DATASETS or self._dataset_resizes()):
             self.made_by["valid_ratio"] = self.dataset
         if name == KEEP:
             self._keep(options, last)
@@ -86,6 +88,15 @@ class _Walk:
             if made is None:
                 self.known = False
             self.made_by.update(dict.fromkeys(made or (), name))
+
+    def _dataset_resizes(self) -> bool:
+        """Whether a dataset of somebody else's speaks of the key that resizing makes."""
+        if self.dataset in _MADE_BY_DATASET:
+            return False
+        try:
+            return "valid_ratio" in source_of(DATASETS.get(self.dataset))
+        except PPOCRExtError:  # said of its name
+            return True
 
     def _encode_both(self, options: Mapping[Any, Any]) -> None:
         """MultiLabelEncode gives a new sample, with nothing of the old one but the image."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from ppocr_ext.checking.global_keys import GLOBAL_KEYS, NEEDED, SECTIONS, GlobalKey
-from ppocr_ext.checking.look import Look, Path
+from ppocr_ext.checking.look import TRUTHS, Look, Path, is_number, shown
 
 _LOADER_NUMBERS = {"batch_size_per_card": 1, "num_workers": 0}  # key → least value
 _LOADER_TRUTHS = ("shuffle", "drop_last", "use_shared_memory")
-_PRECISION_LEVELS = ("O0", "OD", "O1", "O2")
+_CHOICES = {
+    "amp_level": ("O0", "OD", "O1", "O2"),
+    "amp_dtype": ("float16", "bfloat16"),
+    "unknown_char": ("drop_line", "drop_char"),
+}
 
 
 def check_sections(look: Look) -> None:
@@ -34,9 +38,10 @@ def check_global(look: Look) -> None:
     share = look.at("Global", "max_unusable")
     if isinstance(share, (int, float)) and not 0 <= share <= 1:
         look.error(("Global", "max_unusable"), f"{share!r} is no share; give a number from 0 to 1.")
-    level = look.at("Global", "amp_level")
-    if isinstance(level, str) and level not in _PRECISION_LEVELS:
-        look.error(("Global", "amp_level"), f"{level!r} is none of {', '.join(_PRECISION_LEVELS)}.")
+    for name, choices in _CHOICES.items():
+        chosen = look.at("Global", name)
+        if isinstance(chosen, str) and chosen not in choices:
+            look.error(("Global", name), f"{chosen!r} is none of {', '.join(choices)}.")
 
 
 def check_loaders(look: Look) -> None:
@@ -54,7 +59,7 @@ def _check_value(look: Look, path: Path, value: Any, key: GlobalKey) -> None:
     elif key.kind == "truth":
         _truth(look, path, value)
     elif key.kind == "number" and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        look.error(path, f"{value!r} is no number.{_unquote(value)}")
+        look.error(path, f"{shown(value)} is no number.{_unquote(value)}")
     elif key.kind == "text" and not isinstance(value, str) and path[-1] == "save_model_dir":
         look.error(
             path,
@@ -62,23 +67,26 @@ def _check_value(look: Look, path: Path, value: Any, key: GlobalKey) -> None:
             f"quotes around such a name.)",
         )
     elif key.kind == "text" and not isinstance(value, str):
-        look.error(path, f"{value!r} is no text. Put quotes around it.")
+        look.error(
+            path, f"{shown(value)} is no text.{'' if isinstance(value, tuple) else ' Put quotes around it.'}"
+        )
     elif key.kind == "list" and not isinstance(value, tuple):
         look.error(path, f"{value!r} is no list. Write [{value}].")
 
 
 def _whole(look: Look, path: Path, value: Any, least: int) -> None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-        look.error(path, f"{value!r} is not a whole number of at least {least}.{_unquote(value)}")
+        look.error(path, f"{shown(value)} is not a whole number of at least {least}.{_unquote(value)}")
 
 
 def _truth(look: Look, path: Path, value: Any) -> None:
     if value is not None and not isinstance(value, bool):
-        look.error(path, f"{value!r} is neither true nor false.{_unquote(value)}")
+        look.error(path, f"{shown(value)} is neither true nor false.{_unquote(value)}")
 
 
 def _unquote(value: Any) -> str:
-    return " Write it without quotes." if isinstance(value, str) else ""
+    fits = isinstance(value, str) and (is_number(value) or value.strip().lower() in TRUTHS)
+    return " Write it without quotes." if fits else ""
 
 
 def _check_eval_step(look: Look) -> None:

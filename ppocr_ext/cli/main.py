@@ -77,6 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
+    os.environ.setdefault(
+        "OPENCV_LOG_LEVEL", "ERROR"
+    )  # what it warns of, a broken image, is said with its name
     for message in _NOISE:
         warnings.filterwarnings("ignore", message=message)
     try:
@@ -92,12 +95,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except Exception as error:
+        if _was_interrupted(error):
+            print("interrupted", file=sys.stderr)
+            return 128 + signal.SIGINT
         said = sentence(error)
         if debug:
             traceback.print_exc()
             said = said.removesuffix(DEBUG).rstrip()
         print(f"error: {_process()}{said}", file=sys.stderr)
         return error.exit_code if isinstance(error, PPOCRExtError) else CANNOT
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is at the root of ``error``: a package that is being imported turns it into an ImportError."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _run(arguments: list[str]) -> int:

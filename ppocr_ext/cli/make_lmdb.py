@@ -26,6 +26,7 @@ it is complete, the LMDB has no num-samples, and nobody reads it. A DIR that hol
 exit codes: 0 the LMDB is complete; 2 it could not be made, or too many lines cannot be used
 """
 _GB = 1 << 30
+_MOST_GB = 100_000  # more than LMDB finds addresses for
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,8 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Make the LMDB; the exit code."""
-    if not args.map_size > 0:
-        raise DataError(f"--map-size {args.map_size:g}: give gigabytes, more than 0.")
+    if not 0 < args.map_size <= _MOST_GB:
+        raise DataError(f"--map-size {args.map_size:g}: give gigabytes, more than 0, at most {_MOST_GB:,}.")
+    if not args.delimiter:
+        raise DataError("--delimiter is empty. Give what stands between path and label.")
+    if args.max_text_length is not None and args.max_text_length < 1:
+        raise DataError(f"--max-text-length {args.max_text_length}: give at least 1, or leave it out.")
     if not 0 <= args.max_unusable <= 1:
         raise DataError(f"--max-unusable {args.max_unusable:g} is no share. Give 0 to 1.")
     wanted = LmdbInput(

@@ -55,13 +55,12 @@ def run(args: argparse.Namespace) -> int:
     if args.profiler_options is not None:
         config = config.with_values({"profiler_options": args.profiler_options})
     outcome = train(config, host_path=args.host, old_dictionary=args.old_dict)
-    if outcome.status == "stopped" and outcome.signal is not None:
-        _LOG.info("go on with: -o Global.checkpoints=%s", folder_of(config) / "latest")
-        return 128 + outcome.signal
+    folder = folder_of(config)
+    if outcome.status == "stopped":
+        _LOG.info("go on with: -o Global.checkpoints=%s", folder / "latest")
+        return 0 if outcome.signal is None else 128 + outcome.signal
     if outcome.best:
         _LOG.info("best: %s", json.dumps({k: round(v, 4) for k, v in outcome.best.items()}))
-    folder = folder_of(config)
-    _LOG.info(
-        "judge it: ppocr-ext eval -c %s -o Global.checkpoints=%s", folder / "config.yml", folder / "latest"
-    )
+    name = "best_accuracy" if (folder / "best_accuracy.pdparams").is_file() else "latest"
+    _LOG.info("judge it: ppocr-ext eval -c %s -o Global.checkpoints=%s", folder / "config.yml", folder / name)
     return 0

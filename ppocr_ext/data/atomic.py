@@ -33,8 +33,12 @@ def atomic_writer(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
                 stream.flush()
                 os.fsync(stream.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as fault:
         temporary.unlink(missing_ok=True)
+        if isinstance(fault, OSError) and fault.filename in (None, str(temporary)):
+            fault.filename = str(
+                path
+            )  # what is full, or may not be written, is named by the file that was wanted
         raise
 
 

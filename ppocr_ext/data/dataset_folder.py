@@ -255,4 +255,4 @@ def _write_samples(out: Path, wanted: DatasetFolder, source: Source) -> None:
 
 def default_processes() -> int:
     """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

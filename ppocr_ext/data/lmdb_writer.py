@@ -29,6 +29,13 @@ _EXAMPLES = 5  # unusable lines of each reason that are kept by name
 _HOPELESS = 1000  # lines without a single sample after which nothing else is expected
 _FIRST_MAP = 1 << 30  # bytes
 _MOST_SAMPLES = 999_999_999  # that nine digits can number
+_ADVICE = {  # where this command has other words than a config
+    "bad_format": "A line is a path, --delimiter and the label, in UTF-8.",
+    "too_long": "Raise --max-text-length.",
+    "unknown_char": "Is --dict the dictionary of these labels?",
+    "missing_image": "Paths are relative to --data-dir.",
+    "outside_data_dir": "",
+}
 _REMEDY = "Give another --out, or delete that folder first."
 
 
@@ -161,16 +168,14 @@ def _judge(state: LmdbState, wanted: LmdbInput, max_unusable: float) -> None:
         raise DataError(
             f"{', '.join(map(str, wanted.label_files))}: no line. A line is a path, a tab, a label."
         )
-    if Tolerance(max_unusable).admits(state.left_out, state.lines):
+    # without a sample the rest of the lines may not have been looked at, and there is nothing to read
+    if state.samples and Tolerance(max_unusable).admits(state.left_out, state.lines):
         return
     listed = "\n".join(f"  {line}" for line in state.named())
     share = state.left_out / state.lines
     if not state.samples:
         reason = max(state.unusable, key=lambda key: state.unusable[key])
-        advice = "" if reason == "outside_data_dir" else f" {REASONS[reason]}"
-        advice = advice.replace("`dataset.data_dir`", "--data-dir").replace(
-            "`dataset.delimiter`", "--delimiter"
-        )
+        advice = f" {_ADVICE.get(reason, REASONS[reason])}".rstrip()
     else:
         admitting = f"--max-unusable {_up(share):g}"
         advice = f" Mend them, delete --out and make it anew, or complete it without them: {admitting}."

@@ -61,15 +61,16 @@ class Watch:
             DataError: in ``Eval``; or there are more than the tolerance admits.
         """
         with self._count.get_lock():
-            if not self._is_new(key):
-                return
-            self._count.value += 1
+            new = self._is_new(key)
+            self._count.value += new
             count = self._count.value
         if self._mode != "Train":
             raise DataError(
                 f"{self._mode}: {place()}: {reason}. An evaluation replaces no line by another: mend this one, or "
                 f"take it out."
             )
+        if not new:
+            return
         together = self._before + count
         if not self._tolerance.admits(together, self._total):
             raise DataError(
@@ -80,6 +81,13 @@ class Watch:
             _LOG.warning("%s: %s: %s; the next one is used in its place.", self._mode, place(), reason)
         elif str(count).strip("0") == "1":
             _LOG.warning("%s: %d have failed when they were loaded.", self._mode, count)
+
+    def summary(self) -> str:
+        """One sentence on the lines of ``Train`` that have failed so far; empty where none has."""
+        if self._mode != "Train" or not self.count:
+            return ""
+        lines = "1 line" if self.count == 1 else f"{self.count:,} lines"
+        return f"{self._mode}: {lines} could not be loaded; others were used in their place."
 
     def _is_new(self, key: bytes) -> bool:
         byte, bit = divmod(zlib.crc32(key) % (8 * len(self._seen)), 8)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import cv2
+
+from ppocr_ext.errors import DataError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -26,14 +30,30 @@ def mapped(
         worker: sent to each process once, so it must be possible to pickle it.
         tasks: small; sent one by one.
         processes: no more are started than there are tasks.
+
+    Raises:
+        DataError: a process was killed.
     """
     if min(processes, len(tasks)) == 1:
         yield map(worker, tasks)
         return
-    # spawned, not forked: the caller may have threads (Paddle, OpenCV), which a fork does not survive
+    # spawned, not forked: the caller may have threads (Paddle, OpenCV), which a fork does not survive; and no
+    # multiprocessing.Pool, which waits for ever for a process that was killed
     context = multiprocessing.get_context("spawn")
-    with context.Pool(min(processes, len(tasks)), _start_worker, (worker,)) as pool:
-        yield pool.imap(_do, tasks)
+    pool = ProcessPoolExecutor(min(processes, len(tasks)), context, _start_worker, (worker,))
+    try:
+        yield pool.map(_do, tasks)
+    except BrokenProcessPool as error:
+        raise DataError(
+            "A process that does a part of the work has ended: killed, perhaps for want of memory. Start again with "
+            "fewer processes; what is done is kept."
+        ) from error
+    except BaseException:
+        for process in tuple((pool._processes or {}).values()):
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _start_worker(worker: Callable[[Any], Any]) -> None:

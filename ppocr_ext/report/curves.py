@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +61,8 @@ def draw_curves(runs: Mapping[str, str | Path], out: str | Path, title: str = ""
     figure = _figure(drawn, panels, title)
     FigureCanvasAgg(figure)
     out = Path(out)
-    with atomic_writer(out) as stream:
+    with atomic_writer(out) as stream, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # a name in a script that matplotlib's font lacks
         figure.savefig(stream, format="png", dpi=_DPI)
     return out
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.report.names import short_name
+from ppocr_ext.report.text import number
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -59,9 +60,9 @@ class Metrics:
 def _series(lines: list[dict[str, Any]], value: Callable[[dict[str, Any]], Any]) -> Series:
     series = Series()
     for line in lines:
-        number = value(line)
+        found = number(value(line))
         series.steps.append(line["step"])
-        series.values.append(float(number) if isinstance(number, int | float) else math.nan)
+        series.values.append(math.nan if found is None else found)
     return series if any(not math.isnan(v) for v in series.values) else Series()
 
 
@@ -77,22 +78,22 @@ def read_metrics(path: str | Path) -> Metrics:
     path = Path(path)
     file = path / METRICS_FILE if path.is_dir() else path
     try:
-        texts = file.read_text(encoding="utf-8").split("\n")
+        texts = file.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError as error:
         raise DataError(
             f"{file} cannot be read: {error.strerror}. A run writes it into its folder (Global.save_model_dir)."
         ) from error
     metrics = Metrics()
-    last = max((number for number, text in enumerate(texts) if text.strip()), default=-1)
-    for number, text in enumerate(texts[: last + 1]):
+    last = max((index for index, text in enumerate(texts) if text.strip()), default=-1)
+    for index, text in enumerate(texts[: last + 1]):
         line = _parse(text)
         if line is not None:
             kept = metrics.train if line["kind"] == "train" else metrics.evals
             while kept and kept[-1]["step"] >= line["step"]:
                 kept.pop()
             kept.append(line)
-        elif text.strip() and number != last:
-            raise DataError(f"{file}:{number + 1}: no line of a {METRICS_FILE}: {text[:80]!r}.")
+        elif text.strip() and index != last:
+            raise DataError(f"{file}:{index + 1}: no line of a {METRICS_FILE}: {text[:80]!r}.")
     return metrics
 
 

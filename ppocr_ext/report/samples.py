@@ -107,10 +107,15 @@ def read_predictions(folder: Path, data_dir: Path | None) -> list[SampleSet]:
     """
     sets = []
     for file in sorted(folder.glob("*.tsv")):
-        with file.open(encoding="utf-8", errors="replace", newline="") as stream:
-            rows = csv.reader(stream, delimiter="\t")
-            if next(rows, None) == _HEADER:
-                sets.append(_chosen(file.name, (row for row in rows if len(row) == len(_HEADER)), data_dir))
+        try:
+            with file.open(encoding="utf-8", errors="replace", newline="") as stream:
+                rows = csv.reader(stream, delimiter="\t")
+                if next(rows, None) == _HEADER:
+                    sets.append(
+                        _chosen(file.name, (row for row in rows if len(row) == len(_HEADER)), data_dir)
+                    )
+        except (OSError, csv.Error):  # a table of something else, whatever its first line says
+            continue
     return [found for found in sets if found.judged]
 
 
@@ -136,10 +141,11 @@ def picture(image: str, data_dir: Path | None) -> str:
     if not image or data_dir is None:
         return ""
     try:
-        content = (data_dir / image).read_bytes()
+        path = data_dir / image
+        if not path.is_file() or not 0 < path.stat().st_size <= _MOST_BYTES:
+            return ""
+        content = path.read_bytes()
     except (OSError, ValueError):  # moved away since, or no name of a file
-        return ""
-    if not 0 < len(content) <= _MOST_BYTES:
         return ""
     pixels = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
     if pixels is None:

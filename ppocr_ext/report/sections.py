@@ -16,6 +16,8 @@ from ppocr_ext.report.text import duration, esc, number, percent, plain, similar
 
 _MOST_LINES = 40  # unusable lines named
 _LONGEST = 300  # characters of a value or a label that are shown
+_LONGEST_LINE = 1000  # characters of what is said of an unusable line
+_MOST_EVALUATIONS = 500  # in a table
 
 
 def curves(runs: Sequence[RunData]) -> str:
@@ -98,22 +100,27 @@ def _evaluations(run: RunData) -> str:
     others = list(dict.fromkeys(key for line in run.metrics.evals for key in line if key not in known))
     others = [key for key in others if not key.endswith("_epoch")]
     names = ["step", "epoch", "time", "accuracy", "1 − NED", *others]
+    best_step = None if best is None else best[0]
+    late = run.metrics.evals[-_MOST_EVALUATIONS:]
+    shown = [line for line in run.metrics.evals[:-_MOST_EVALUATIONS] if line["step"] == best_step] + late
     rows = [
         [plain(line["step"]), plain(line.get("epoch")), duration(line.get("time"))]
         + [percent(line.get("acc")), similarity(line.get("norm_edit_dis"))]
         + [_metric(key, line.get(key)) for key in others]
-        for line in run.metrics.evals
+        for line in shown
     ]
     head = "".join(f"<th>{esc(name)}</th>" for name in names)
     body = "".join(
-        ('<tr class="top">' if best is not None and line["step"] == best[0] else "<tr>")
+        ('<tr class="top">' if line["step"] == best_step else "<tr>")
         + "".join(f"<td>{cell}</td>" for cell in row)
         + "</tr>"
-        for line, row in zip(run.metrics.evals, rows, strict=True)
+        for line, row in zip(shown, rows, strict=True)
     )
     name = INDICATOR_NAMES.get(run.indicator, run.indicator)
+    count = len(run.metrics.evals)
+    part = f"; the last {len(late)} of {count:,}, and the best" if count > len(late) else ""
     return (
-        f'<p class="soft small">marked: best {esc(name)}</p>'
+        f'<p class="soft small">marked: best {esc(name)}{part}</p>'
         f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
     )
 
@@ -151,12 +158,15 @@ def _found(run: RunData, index: int, mode: str, found: dict[str, Any]) -> str:
 
 
 def _left_out(run: RunData, mode: str, found: dict[str, Any]) -> str:
-    lines = [line for line in found.get("rejected") or () if isinstance(line, dict)][:_MOST_LINES]
+    rejected = found.get("rejected")
+    lines = [line for line in rejected if isinstance(line, dict)] if isinstance(rejected, list) else []
     if not lines:
         return ""
-    text = "\n".join(
-        f"{line.get('file')}:{line.get('line')}: {line.get('reason')}: {line.get('detail')}" for line in lines
+    named = (
+        f"{line.get('file')}:{line.get('line')}: {line.get('reason')}: {line.get('detail')}"
+        for line in lines[:_MOST_LINES]
     )
+    text = "\n".join(line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…" for line in named)
     return f"<details><summary>{esc(run.name)}, {esc(mode)}: lines left out</summary><pre>{esc(text)}</pre></details>"
 
 

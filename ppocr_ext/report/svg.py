@@ -163,8 +163,9 @@ def _thinned(steps: Sequence[int], values: Sequence[float]) -> list[tuple[int, f
 def _marks(series: Series, name: str, x: _Scale, y: _Scale, show: Callable[[float], str]) -> str:
     """A dot for each evaluation, which says its numbers when pointed at; the best is larger."""
     best = best_point(series)
+    points = sorted({*_thinned(series.steps, series.values), *((best,) if best else ())})
     dots = []
-    for step, value in zip(series.steps, series.values, strict=True):
+    for step, value in points:
         if not math.isfinite(value):
             continue
         kind, radius = ("best", 5.5) if (step, value) == best else ("dot", 2.6)

@@ -18,9 +18,13 @@ def esc(value: Any) -> str:
 
 def number(value: Any) -> float | None:
     """``value`` if it is a finite number, else None: files say all kinds of things."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        given = float(value)
+    except OverflowError:  # of an integer with hundreds of digits
+        return None
+    return given if math.isfinite(given) else None
 
 
 def percent(value: Any) -> str:

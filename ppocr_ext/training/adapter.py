@@ -16,6 +16,7 @@ from typing import Any
 import paddle
 import paddle.distributed as dist
 
+from ppocr_ext.sentences import record_of, sentence
 from ppocr_ext.training.amp import full_precision
 from ppocr_ext.training.checkpoints import Progress, parameter_names, trained_state, write_checkpoint
 from ppocr_ext.training.events import EvalDone, Hook, Outcome, Position, StepDone
@@ -81,7 +82,10 @@ class HostLoop:
             try:
                 outcome = self._to_the_end()
             except BaseException as fault:
-                self._tell_end(self._outcome("failed", f"{type(fault).__name__}: {fault}"))
+                try:
+                    self._tell_end(self._outcome("failed", record_of(fault)))
+                except Exception as second:  # of a hook; the run failed by the first
+                    _LOG.warning("at the end of the run: %s", sentence(second))
                 raise
             self._tell_end(outcome)
         return outcome
@@ -202,10 +206,9 @@ class HostLoop:
             return prefix
         epoch, step = self.position.completed()
         run = self.run
-        left_out = () if run.config.at("Global.save_teacher", default=False) else run.frozen
         write_checkpoint(
             prefix,
-            full_precision(trained_state(run.model, left_out), run.optimizer),
+            full_precision(trained_state(run.model, run.left_out), run.optimizer, run.kept),
             run.optimizer,
             Progress(epoch, step, self.position.global_step, dict(self.best)),
             extra={

@@ -24,9 +24,14 @@ _CUDA_FLAGS = {  # PaddleOCR's
 
 @dataclass
 class Amp:
-    """Scaler and settings that the host's loop takes; ``scaler`` is None without mixed precision."""
+    """Scaler and settings that the host's loop takes; ``scaler`` is None without mixed precision.
+
+    Attributes:
+        adapts: whether the scale of the loss does (``Global.use_dynamic_loss_scaling``).
+    """
 
     scaler: Any = None
+    adapts: bool = False
     level: str = "O2"
     dtype: str = "float16"
     black_list: list[str] = field(default_factory=list)
@@ -39,8 +44,11 @@ class Amp:
         return {k: v.tolist() if hasattr(v, "tolist") else v for k, v in self.scaler.state_dict().items()}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on with the scale that a checkpoint kept."""
-        if self.scaler is not None and state:
+        """Go on with the scale that a checkpoint kept, where it adapted and still does.
+
+        A fixed scale is what the config now says.
+        """
+        if self.scaler is not None and self.adapts and state.get("use_dynamic_loss_scaling"):
             self.scaler.load_state_dict(state)
 
 
@@ -75,10 +83,8 @@ def build_amp(config: Config) -> Amp:
         return amp
     if paddle.is_compiled_with_cuda():
         paddle.set_flags(_CUDA_FLAGS)
-    amp.scaler = paddle.amp.GradScaler(
-        init_loss_scaling=float(scale),
-        use_dynamic_loss_scaling=bool(config.at("Global.use_dynamic_loss_scaling", default=False)),
-    )
+    amp.adapts = bool(config.at("Global.use_dynamic_loss_scaling", default=False))
+    amp.scaler = paddle.amp.GradScaler(init_loss_scaling=float(scale), use_dynamic_loss_scaling=amp.adapts)
     return amp
 
 
@@ -116,16 +122,33 @@ def in_float32(outputs: Any) -> Any:
     return outputs
 
 
-def full_precision(state: Mapping[str, Any], optimizer: Any) -> dict[str, Any]:
+def untrained(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Copies, off the device, of what no optimizer has masters of: to be taken before :func:`decorate` casts it."""
+    return {name: value.numpy().copy() for name, value in state.items() if value.stop_gradient}
+
+
+def full_precision(
+    state: Mapping[str, Any], optimizer: Any, kept: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """``state`` in float32, as a checkpoint holds it: master weights where the optimizer keeps them.
 
     PaddleOCR saves level O2 in 16 bits; bfloat16 then comes back from the file as whole numbers.
+
+    Args:
+        state: of the model.
+        optimizer: with masters, or without.
+        kept: what :func:`untrained` gave.
     """
     masters = getattr(optimizer, "_master_weights", None) or {}
+    exact = kept or {}
     full = {}
     for name, value in state.items():
         if isinstance(value, paddle.Tensor) and value.dtype in _HALF:
-            value = masters.get(value.name, value).astype("float32")
+            if value.name in masters:
+                value = masters[value.name]
+            elif name in exact:
+                value = paddle.to_tensor(exact[name], place=paddle.CPUPlace())
+            value = value.astype("float32")
         full[name] = value
     return full
 

@@ -25,6 +25,7 @@ from ppocr_ext.errors import WeightsError
 from ppocr_ext.training.serialize import (
     NAME_TABLE,
     read_plain_pickle,
+    read_state,
     tensors_to_bytes,
     write_temporary,
 )
@@ -179,6 +180,8 @@ def restore_optimizer(
     Raises:
         WeightsError: the state is of another optimizer or of other parameters.
     """
+    from ppocr_ext.training.master_weights import fit_masters  # imports Paddle
+
     file = Path(f"{prefix}.pdopt")
     if not file.is_file():
         _LOG.warning("%s is not there: the optimizer starts afresh.", file)
@@ -187,6 +190,7 @@ def restore_optimizer(
     state = read_plain_pickle(file)
     state.pop(NAME_TABLE, None)
     translated = _translate(state, {before[n]: names[n] for n in before if n in names})
+    translated = fit_masters(translated, _trained_by(optimizer), lambda: _float32(prefix, names))
     try:
         with warnings.catch_warnings():
             # LinearWarmup keeps an entry for the schedule inside it, of which Paddle then complains
@@ -206,27 +210,53 @@ def _names_in_parameters(prefix: Path) -> dict[str, str]:
     return dict(content.get(NAME_TABLE, {})) if isinstance(content, dict) else {}
 
 
+def _trained_by(optimizer: Any) -> list[Any]:
+    """What ``optimizer`` trains, which may be in groups."""
+    groups = (each["params"] if isinstance(each, dict) else [each] for each in optimizer._parameter_list)
+    return [parameter for group in groups for parameter in group]
+
+
+def _float32(prefix: Path, names: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """The weights of ``prefix`` by their generated names now, as far as they are float32."""
+    file = Path(f"{prefix}.pdparams")
+    weights = read_state(file) if file.is_file() else {}
+    return {names[n]: value for n, value in weights.items() if n in names and value.dtype == np.float32}
+
+
 def _to_tensors(value: Any) -> Any:
     import paddle
 
     if isinstance(value, np.ndarray):
         return paddle.to_tensor(value)
+    if _is_named(value):
+        tensor = paddle.to_tensor(value[1])
+        tensor.name = value[0]  # by a master weight's name its moments are found
+        return tensor
     if isinstance(value, dict) and "last_epoch" not in value:  # the schedule's state stays plain
         return {key: _to_tensors(item) for key, item in value.items()}
     return value
+
+
+def _is_named(value: Any) -> bool:
+    """Whether ``value`` is a tensor of a nested state, such as one with master weights: Paddle keeps its name."""
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], np.ndarray)
 
 
 def _translate(state: Mapping[str, Any], new_names: Mapping[str, str]) -> dict[str, Any]:
     if all(old == new for old, new in new_names.items()):
         return dict(state)
     longest_first = sorted(new_names, key=len, reverse=True)  # linear_1.w_0 is a prefix of linear_1.w_01…
-    translated: dict[str, Any] = {}
-    for key, value in state.items():
-        if key == "master_weights":
-            translated[key] = {new_names.get(k, k): v for k, v in value.items()}
-            continue
+
+    def renamed(key: str) -> str:
         owner = next((old for old in longest_first if key.startswith(old + "_")), None)
-        translated[key if owner is None else new_names[owner] + key[len(owner) :]] = value
+        return key if owner is None else new_names[owner] + key[len(owner) :]
+
+    translated = {renamed(key): value for key, value in state.items() if key != "master_weights"}
+    if "master_weights" in state:
+        translated["master_weights"] = {
+            new_names.get(owner, owner): (renamed(value[0]), value[1]) if _is_named(value) else value
+            for owner, value in state["master_weights"].items()
+        }
     return translated
 
 

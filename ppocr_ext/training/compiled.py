@@ -62,6 +62,8 @@ class _CompiledForward:
         except PPOCRExtError as fault:  # ours, behind lines of Paddle's about transformed code
             raise type(fault)(_last_line(fault).removeprefix(f"{_full_name(fault)}: ")) from fault
         except Exception as fault:  # whatever Paddle's compiler makes of a part that it cannot compile
+            if isinstance(fault, MemoryError) or "ResourceExhausted" in str(fault):
+                raise
             raise ModelError(
                 f"Global.to_static: {self._name} cannot be compiled ({type(fault).__name__}: {_last_line(fault)}). "
                 f"Set -o Global.to_static=false."

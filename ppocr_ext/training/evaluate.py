@@ -19,6 +19,7 @@ from ppocr_ext.data.atomic import write_text
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import DistillationModel
+from ppocr_ext.registry import said_once
 from ppocr_ext.training.datasets import image_names
 from ppocr_ext.training.run import Run
 
@@ -123,7 +124,9 @@ def evaluate(run: Run, head: str = "ctc") -> Evaluation:
         ConfigError: there is no such head.
     """
     name = run.metric.key if isinstance(run.model, DistillationModel) else None
-    recorder = _Recorder(build_metric(run.config.at("Metric").thaw()), name)
+    with said_once(run.said):
+        metric = build_metric(run.config.at("Metric").thaw())
+    recorder = _Recorder(metric, name)
     model_type = run.config.at("Architecture.model_type", default=None)
     with _reading(run, head, name) as decoder:
         metrics = run.host.evaluate(run.model, run.eval_loader, decoder, recorder, model_type)

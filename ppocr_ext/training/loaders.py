@@ -12,6 +12,7 @@ from typing import Any
 
 import ppocr_ext.data.captcha_dataset  # noqa: F401 - registers CaptchaDataSet
 from ppocr_ext.charset import Charset
+from ppocr_ext.checking.data import reads_key
 from ppocr_ext.config import Config
 from ppocr_ext.data.atomic import write_text
 from ppocr_ext.data.label_rules import Gtc
@@ -39,12 +40,14 @@ class Loaded:
         loader: a ``paddle.io.DataLoader``.
         rebuild: the same with the seed that is given.
         preflight: what was found in the data; None where nothing is looked at.
+        watch: counts lines that fail when they are loaded; None where nothing is looked at.
         label_files: as the config names them; empty where the dataset has none.
     """
 
     loader: Any
     rebuild: Callable[[int], Any]
     preflight: Preflight | None
+    watch: Watch | None
     label_files: tuple[Path, ...]
 
 
@@ -63,7 +66,9 @@ def label_kind(transforms: Any) -> Gtc | None:
 
 
 def label_files_of(config: Config, mode: str) -> tuple[Path, ...]:
-    """Label files of ``Train`` or ``Eval``; empty where the dataset has none."""
+    """Label files of ``Train`` or ``Eval``; empty where the dataset has none, or reads none."""
+    if not reads_key(config, mode, "label_file_list"):
+        return ()
     files = config.at(f"{mode}.dataset.label_file_list", default=None) or ()
     return tuple(Path(f) for f in ((files,) if isinstance(files, str) else files))
 
@@ -184,7 +189,7 @@ def build_loader(
         DataError: there is no full batch.
     """
     files = label_files_of(config, mode)
-    dataset = None
+    dataset = watch = None
     if report is not None:
         name = str(config.at(f"{mode}.dataset.name"))
         watch = Watch(mode, report.total, report.rejected_count, tolerance_of(config))
@@ -201,7 +206,7 @@ def build_loader(
     loader = RaisingLoader.of(make(seed=seed))
     if len(loader) == 0:
         raise DataError(_no_batch(config, mode, len(loader.dataset)))
-    return Loaded(loader, lambda other: RaisingLoader.of(make(seed=other)), report, files)
+    return Loaded(loader, lambda other: RaisingLoader.of(make(seed=other)), report, watch, files)
 
 
 def _drop_ratio(dataset: dict[str, Any], mode: str) -> None:

@@ -58,7 +58,9 @@ def freeze_untouched(model: Any, loss: Callable[..., Mapping[str, Any]], batch: 
         Names of the parameters that are no longer trained.
     """
     named = [(name, p) for name, p in model.named_parameters() if not p.stop_gradient]
-    before = {name: buffer.numpy() for name, buffer in model.named_buffers()}
+    # BatchNorm's statistics are parameters to Paddle, and no buffers
+    statistics = [p for p in model.parameters() if p.stop_gradient] + list(model.buffers())
+    before = [tensor.clone() for tensor in statistics]
     model.train()
     loss(model(batch[0], data=batch[1:]), batch)["loss"].backward()
     touched = paddle.to_tensor([int(p.grad is not None) for _, p in named])
@@ -69,8 +71,8 @@ def freeze_untouched(model: Any, loss: Callable[..., Mapping[str, Any]], batch: 
         if not used:
             parameter.stop_gradient = True
             untouched.append(name)
-    for name, buffer in model.named_buffers():
-        buffer.set_value(before[name])
+    for tensor, value in zip(statistics, before, strict=True):
+        tensor.set_value(value)
     if untouched:
         _LOG.warning(
             "the loss gives no gradient to %d of %d parameters (%s%s): they are not trained",

@@ -14,10 +14,12 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.checking import check_config, report
 from ppocr_ext.config import Config, resolve_charset, with_class_counts
 from ppocr_ext.data.preflight import Preflight
+from ppocr_ext.data.watch import Watch
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.host import Host, open_host
 from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import DistillationModel, build_model
+from ppocr_ext.registry import Said, said_once
 from ppocr_ext.training.amp import Amp
 from ppocr_ext.training.checkpoints import Progress, finish_journal, prefix_of
 from ppocr_ext.training.device import choose_device
@@ -41,7 +43,10 @@ class Run:
         folder: the run folder (``Global.save_model_dir``).
         start: where the run stands: the beginning, or a checkpoint's progress.
         frozen: names of the sub-models that are not trained; ``frozen_digests``: of their states.
+        kept: float32 copies of what mixed precision casts and a checkpoint holds, without being trained.
         preflight: what was found in the label files, by ``"Train"`` / ``"Eval"``.
+        watches: they count lines that fail when they are loaded, by ``"Train"`` / ``"Eval"``.
+        said: unknown keys of which the checks have said all.
     """
 
     config: Config
@@ -63,9 +68,17 @@ class Run:
     start: Progress = field(default_factory=Progress)
     frozen: frozenset[str] = frozenset()
     frozen_digests: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
     preflight: dict[str, Preflight] = field(default_factory=dict)
+    watches: dict[str, Watch] = field(default_factory=dict)
+    said: Said = field(default_factory=set)
     label_files: tuple[Path, ...] = ()
     rebuild_train_loader: Callable[[int], Any] | None = None
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Sub-models that a checkpoint does not hold."""
+        return frozenset() if self.config.at("Global.save_teacher", default=False) else self.frozen
 
     def sub_model(self, name: str) -> Any:
         """The sub-model called ``name``."""
@@ -103,7 +116,10 @@ class Run:
         Raises:
             PPOCRExtError: something cannot be built; the message says what to change.
         """
-        return _Builder(config, role, host_path, old_dictionary, weights_of).build()
+        with said_once() as said:
+            run = _Builder(config, role, host_path, old_dictionary, weights_of).build()
+        run.said = said
+        return run
 
 
 class _Builder:
@@ -123,7 +139,11 @@ class _Builder:
         self.weights_of = weights_of
         self.host = open_host(host_path)
         import_plugins(config)
-        report(check_config(config, self.host, role), strict=bool(config.at("Global.strict", default=False)))
+        faults = check_config(config, self.host, role)
+        strict = bool(config.at("Global.strict", default=False))
+        if dist.get_rank() != 0 and not strict:  # process 0 warns for all
+            faults = [fault for fault in faults if fault.level == "error"]
+        report(faults, strict=strict)
         self.charset = resolve_charset(config, self.host.find_file)
         self.old_charset = read_old_charset(old_dictionary, config)
         self.config = with_class_counts(complete(config, self.charset), self.charset)
@@ -174,6 +194,7 @@ class _Builder:
             eval_loader=loaded["Eval"].loader if "Eval" in loaded else None,
             frozen=model.frozen if isinstance(model, DistillationModel) else frozenset(),
             preflight={mode: x.preflight for mode, x in loaded.items() if x.preflight is not None},
+            watches={mode: x.watch for mode, x in loaded.items() if x.watch is not None},
             label_files=tuple(path for x in loaded.values() for path in x.label_files),
         )
         if self.role == "train":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from collections.abc import Sequence
@@ -61,7 +62,12 @@ def train(
         run = Run.build(config, "train", host_path=host_path, old_dictionary=old_dictionary)
         _record(run)
         loop = HostLoop(run, [*default_hooks(run), *hooks])
-        return loop.train()
+        try:
+            return loop.train()
+        except OSError as fault:
+            if fault.errno == errno.ENOSPC and fault.filename is None:
+                fault.filename = str(folder)  # a stream that was being written does not say where it goes
+            raise
 
 
 def _record(run: Run) -> None:

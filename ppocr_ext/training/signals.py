@@ -47,7 +47,8 @@ class DeferredSignals:
 
     def _restore(self) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            if handler is not None:  # None: it was no handler of Python's
+                signal.signal(number, handler)
         self._before = {}
 
     def __exit__(

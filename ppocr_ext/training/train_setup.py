@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ppocr_ext.charset import Charset
 from ppocr_ext.losses import build_loss
 from ppocr_ext.optim import build_optimizer
-from ppocr_ext.training.amp import build_amp, decorate
-from ppocr_ext.training.checkpoints import state_digest
+from ppocr_ext.training.amp import build_amp, decorate, untrained
+from ppocr_ext.training.checkpoints import state_digest, trained_state
 from ppocr_ext.training.compiled import compile_model
 from ppocr_ext.training.loss_setup import prepare_loss
 from ppocr_ext.training.model_setup import load_model_weights, narrow
@@ -85,6 +85,8 @@ def _add_optimizer(run: Run) -> None:
         step_each_epoch=len(run.train_loader),
         model=run.model,
     )
+    if run.amp.scaler is not None and run.amp.level == "O2":
+        run.kept = untrained(trained_state(run.model, run.left_out))
     run.model, run.optimizer = decorate(run.amp, run.model, run.optimizer)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,23 @@ from ppocr_ext.host import Host, open_host
 @pytest.fixture(scope="session")
 def host() -> Host:
     return open_host()
+
+
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Warnings of ours, whatever another test has made of the loggers."""
+    said: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("ppocr_ext")
+    monkeypatch.setattr(logger, "handlers", [handler])
+    monkeypatch.setattr(logger, "propagate", False)
+    monkeypatch.setattr(logger, "disabled", False)
+    monkeypatch.setattr(logging.root.manager, "disable", 0)
+    before = logger.level
+    logger.setLevel(logging.WARNING)  # which also forgets what the logger knew to be enabled
+    yield said
+    logger.setLevel(before)
 
 
 @pytest.fixture

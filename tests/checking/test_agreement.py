@@ -10,10 +10,21 @@ from official_facts import KEEP, RESIZE, Check
 
 from ppocr_ext.config import Config
 from ppocr_ext.config.override import override
+from ppocr_ext.registry import DATASETS
 
 TRANSFORMS = "Train.dataset.transforms"
 HEADS = "Architecture.Head.head_list"
 STUDENT = "Architecture.Models.Student"
+
+
+class Plain:
+    def __init__(self, config: Any, mode: str, logger: Any, seed: Any) -> None:
+        self.ds_width = False
+
+
+class Resizing(Plain):
+    def resized(self, data: dict[str, Any]) -> None:
+        data["valid_ratio"] = 1.0
 
 
 def only(faults: list[str]) -> str:
@@ -113,6 +124,15 @@ class TestSizes:
         assert "MultiScaleDataSet takes its image sizes from a sampler, and Train has none" in only(
             check(plain)
         )
+
+    def test_a_dataset_of_somebody_elses_may_resize(self, one: Config, check: Check) -> None:
+        for name, resizes in (("Resizing", True), ("Plain", False)):
+            DATASETS.register(name)(Resizing if resizes else Plain)
+            try:
+                found = check(one.with_values({"Train.dataset.name": name}))
+            finally:
+                del DATASETS._own[name]
+            assert any("no transform makes 'valid_ratio'" in fault for fault in found) is not resizes
 
     def test_captchas_are_of_one_size(self, one: Config, check: Check) -> None:
         dataset = {"name": "CaptchaDataSet", "size": 8, "characters": "012"}

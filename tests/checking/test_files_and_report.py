@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -33,6 +32,17 @@ def test_files_that_are_not_there_are_all_named(two: Config, check: Check) -> No
     assert found[4].startswith(
         "error: Architecture.Models.Teacher.pretrained: there is no file /no/teacher.pdparams."
     )
+
+
+def test_files_that_the_dataset_does_not_read_are_not_looked_for(one: Config, check: Check) -> None:
+    path = "Train.dataset"
+    dataset = {"name": "LMDBDataSet", "label_file_list": ["/no/train.txt"], "ds_width": None}
+    found = check(one.with_values({f"{path}.{key}": value for key, value in dataset.items()}))
+    assert f"warning: {path}.label_file_list: the key is not used." in found
+    assert not any("/no/train.txt" in fault for fault in found)
+    found = check(one.with_values({path: {"name": "CaptchaDataSet", "size": 1, "data_dir": "/no"}}))
+    assert f"warning: {path}.data_dir: the key is not used." in found
+    assert not any("there is no folder" in fault for fault in found)
 
 
 def test_an_evaluation_needs_its_own_files_alone(two: Config, check: Check) -> None:
@@ -88,13 +98,9 @@ def test_several_faults_are_listed_and_counted_once_each() -> None:
     assert str(caught.value) == "the config has 2 faults:\n  my.yml:3: Global.x: is wrong.\n  Loss: is wrong."
 
 
-def test_warnings_are_logged_and_under_strict_they_are_errors(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logging.getLogger("ppocr_ext"), "propagate", True)
-    with caplog.at_level(logging.WARNING, logger="ppocr_ext"):
-        report([fault("warning", "Global.x"), fault("warning", "Global.x")])
-    assert [record.getMessage() for record in caplog.records] == ["my.yml:3: Global.x: is wrong."]
+def test_warnings_are_logged_and_under_strict_they_are_errors(warned: list[str]) -> None:
+    report([fault("warning", "Global.x"), fault("warning", "Global.x")])
+    assert warned == ["my.yml:3: Global.x: is wrong."]
     with pytest.raises(ConfigError, match="Global.x"):
         report([fault("warning", "Global.x")], strict=True)
     report([], strict=True)

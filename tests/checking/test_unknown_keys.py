@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ from official_facts import Check
 from ppocr_ext.checking import report
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.override import override
+from ppocr_ext.errors import ConfigError
 from ppocr_ext.host import Host
 from ppocr_ext.losses import build_loss
-from ppocr_ext.registry import BACKBONES, OPTIMIZERS
+from ppocr_ext.registry import BACKBONES, OPTIMIZERS, said_once
 
 HEADS = "Architecture.Head.head_list"
 MISSPELT = [
@@ -115,6 +116,11 @@ def test_what_only_a_checkout_has_is_said_to_be_there(
     assert any(said in fault for fault in check(one.with_values({path: name})))
 
 
+def test_an_encoder_that_only_a_checkout_has_says_so(one: Config, check: Check) -> None:
+    found = check(one.with_values({"Architecture.Neck": {"name": "SequenceEncoder", "encoder_type": "rnn"}}))
+    assert any("use 'svtr' or 'reshape', or a checkout that has it (`--host DIR`)." in f for f in found)
+
+
 def test_a_name_that_paddleocr_gave_up_names_its_successor(one: Config, check: Check) -> None:
     found = check(one.with_values({"Architecture.Backbone": {"name": "repvit_svtr"}}))
     assert "Did you mean 'RepSVTR'?" in found[0]
@@ -130,6 +136,12 @@ def test_other_unknown_keys_are_warnings(one: Config, check: Check) -> None:
     }
     found = check(one.with_values(values))
     assert sorted(found) == sorted(f"warning: {path}: the key is not used." for path in values)
+
+
+def test_keys_of_the_optimizer_before_are_no_misspellings(one: Config, check: Check) -> None:
+    found = check(one.with_values({"Optimizer.name": "Adam", "Optimizer.lr.name": "Const"}))
+    unused = ("no_weight_decay_name", "one_dim_param_no_weight_decay")
+    assert found == [f"warning: Optimizer.{key}: the key is not used." for key in unused]
 
 
 def test_a_misspelt_section_is_an_error(one: Config, check: Check) -> None:
@@ -150,6 +162,13 @@ def test_an_option_that_nothing_reads_is_an_error_and_a_plus_forces_it(one: Conf
         "all the same.",
     ]
     assert check(with_options(one, "+Global.foo.bar=1", "+Global.epohc_num=3", "+Train.loader.zzz=1")) == []
+
+
+def test_an_option_may_give_a_whole_sub_model(two: Config, check: Check) -> None:
+    student = json.dumps(two.at("Architecture.Models.Student").thaw())
+    assert check(with_options(two, f"Architecture.Models.Student=!replace {student}")) == []
+    found = check(with_options(two, "Architecture.Models.Studnet.freeze_params=true"))
+    assert any("the files have no such sub-model. Did you mean 'Student'?" in fault for fault in found)
 
 
 def test_a_key_that_an_option_sets_in_a_file_s_unknown_one_is_an_error(one: Config, check: Check) -> None:
@@ -197,14 +216,22 @@ def test_a_class_of_paddles_own_that_a_plugin_registers(one: Config, check: Chec
 
 
 def test_what_was_warned_of_is_not_said_again_when_the_component_is_built(
-    host: Host, one: Config, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    host: Host, one: Config, warned: list[str]
 ) -> None:
     from ppocr_ext.checking import check_config
 
-    monkeypatch.setattr(logging.getLogger("ppocr_ext"), "propagate", True)
     config = one.with_values({"Loss": {"name": "CTCLoss", "zzz": 1}})
-    with caplog.at_level(logging.WARNING, logger="ppocr_ext"):
+    with said_once():
         faults = [fault for fault in check_config(config, host, "train") if "zzz" in fault.path]
         report(faults + faults)
         build_loss(config.at("Loss").thaw())
-    assert [record.getMessage() for record in caplog.records] == ["Loss.zzz: the key is not used."]
+    assert warned == ["Loss.zzz: the key is not used."]
+
+
+def test_what_was_said_of_one_config_says_nothing_of_another(host: Host, one: Config) -> None:
+    from ppocr_ext.checking import check_config
+
+    with said_once():
+        check_config(one.with_values({"Loss": {"name": "CTCLoss", "use_focal_los": True}}), host, "train")
+    with said_once(), pytest.raises(ConfigError, match="Did you mean 'use_focal_loss'"):
+        build_loss({"name": "CTCLoss", "use_focal_los": True})

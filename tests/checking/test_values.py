@@ -30,6 +30,16 @@ WRONG = [
     ("Global.eval_batch_step", [0, 0], "[0, 0] evaluates every 0 steps from 0 on."),
     ("Optimizer.lr.learning_rate", "1e-3", "'1e-3' is text. Write the number without quotes."),
     ("Optimizer.weight_decay", "0.05", "'0.05' is text. Write the number without quotes."),
+    ("Optimizer.lr.learning_rate", "fast", "'fast' is no number."),
+    ("Optimizer.lr.learning_rate", [0.1], "[0.1] is no number."),
+    ("Optimizer.weight_decay", float("nan"), "nan is no number."),
+    ("Global.amp_dtype", "fp16", "'fp16' is none of float16, bfloat16."),
+    ("Global.unknown_char", "drop", "'drop' is none of drop_line, drop_char."),
+    ("Global.pretrained_model", ["a"], "['a'] is no text."),
+    ("Train.dataset.transforms", None, "is empty, but must be given."),
+    ("Train.dataset.label_file_list", None, "is empty, but must be given."),
+    ("Train.dataset.label_file_list", {"a": 1}, "{'a': 1} is no list of label files."),
+    ("Train.dataset.data_dir", 3, "3 is not the name of a folder."),
     ("Architecture.Backbone.use_pool", "true", "'true' is text. Write true or false, without quotes."),
     ("Train.loader.batch_size_per_card", 0, "0 is not a whole number of at least 1."),
     ("Train.loader.shuffle", "false", "'false' is neither true nor false. Write it without quotes."),
@@ -49,6 +59,14 @@ def test_a_value_of_the_wrong_kind_is_named(
 ) -> None:
     (fault,) = check(one.with_values({path: value}))
     assert fault.startswith(f"error: {path}: ") and said in fault
+
+
+def test_only_what_would_do_without_quotes_is_said_to(one: Config, check: Check) -> None:
+    found = check(one.with_values({"Global.use_gpu": "flase", "Global.epoch_num": "two"}))
+    assert sorted(found) == [
+        "error: Global.epoch_num: 'two' is not a whole number of at least 1.",
+        "error: Global.use_gpu: 'flase' is neither true nor false.",
+    ]
 
 
 LACKING = [

@@ -197,6 +197,13 @@ def test_without_a_single_sample_the_next_run_begins_anew(images, tmp_path):
     assert make_lmdb(tmp_path / "out", job).state.samples == 3000
 
 
+def test_lines_that_were_not_looked_at_are_not_taken_for_unusable(images, tmp_path):
+    (tmp_path / "g.txt").write_text("gone.png\tx\n" * 3000 + "1.png\tx\n")
+    with pytest.raises(DataError, match="missing_image"):
+        make_lmdb(tmp_path / "out", wanted(images, tmp_path / "g.txt"), max_unusable=1)
+    assert b"num-samples" not in stored(tmp_path / "out")
+
+
 def test_other_label_files_and_foreign_folders_are_refused(images, tmp_path):
     make_lmdb(tmp_path / "out", wanted(images))
     (tmp_path / "list.txt").write_text("1.png\tother\n")

@@ -68,6 +68,7 @@ def test_a_failure_is_named_once_and_the_next_sample_taken(dataset, messages):
     data, watch = dataset({4, 5})
     assert [data[4], data[4], data[6], data[33]] == [6, 6, 6, 34]
     assert watch.count == 3
+    assert watch.summary() == "Train: 3 lines could not be loaded; others were used in their place."
     assert messages == [
         "Train: list:4: Decode refuses it; the next one is used in its place.",
         "Train: list:5: Decode refuses it; the next one is used in its place.",
@@ -92,8 +93,9 @@ def test_strict_admits_none(dataset):
 
 def test_an_evaluation_replaces_nothing(dataset):
     data, _ = dataset({4}, mode="Eval")
-    with pytest.raises(DataError, match="Eval: list:4: Decode refuses it"):
-        data[4]
+    for _ in range(2):  # nor in a second one over the same data
+        with pytest.raises(DataError, match="Eval: list:4: Decode refuses it"):
+            data[4]
 
 
 def test_where_all_fail_there_is_an_end(dataset):

@@ -171,6 +171,17 @@ def test_broken_records_cost_only_what_they_would_have_said(tmp_path, broken):
     assert "95.0%" in Page(write_report([folder], tmp_path / "page.html")).text
 
 
+@pytest.mark.parametrize(
+    "broken", [b"\xff\xfe\x00", b'{"kind": "train", "step": 1, "loss": 1' + b"0" * 400 + b"}\n"]
+)
+def test_broken_metrics_and_tables_are_no_error_of_the_program(tmp_path, broken):
+    folder = make_run(tmp_path / "run")
+    (folder / "metrics.jsonl").write_bytes(broken)
+    (folder / "preflight.json").write_text('{"Train": {"total": 3, "rejected": 5}}')
+    (folder / "x.tsv").write_text("image\tlabel\tprediction\tconfidence\na\t" + "b" * 200_000 + "\tc\t1\n")
+    assert "last evaluation, step 300" in Page(write_report([folder], tmp_path / "page.html")).text
+
+
 def test_a_run_that_has_only_begun_or_went_wrong_at_once(tmp_path):
     folder = make_run(tmp_path / "run", status="failed", reason="OSError: no space")
     (folder / "metrics.jsonl").write_text("")
@@ -242,6 +253,26 @@ def test_a_long_run_stays_a_small_page(tmp_path):
     )
     faint = points(next(p for p in svg.iter("path") if p.get("class") == "faint"))
     assert max(y for _, y in faint) - min(y for _, y in faint) > 100  # the spread of the values is kept
+
+
+def test_many_evaluations_and_long_details_stay_a_small_page(tmp_path):
+    folder = make_run(tmp_path / "run")
+    lines = ({"kind": "eval", "step": s, "acc": 0.9 if s == 7 else 0.5} for s in range(1, 5001))
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rejected = [{"file": "a.txt", "line": 1, "reason": "bad_format", "detail": "x" * 100_000}] * 40
+    (folder / "preflight.json").write_text(json.dumps({"Train": {"total": 40, "rejected": rejected}}))
+    out = write_report([folder], tmp_path / "page.html")
+    assert out.stat().st_size < 250_000
+    page = Page(out)
+    assert "the last 500 of 5,000, and the best" in page.text
+    assert [value for _, name, value in page.attributes if (name, value) == ("class", "top")] == ["top"]
+    assert ("circle", "class", "best") in page.attributes
+
+
+def test_an_image_that_is_no_file_is_left_out(tmp_path):
+    folder = make_run(tmp_path / "run")
+    (folder / "p.tsv").write_text("image\tlabel\tprediction\tconfidence\n/dev/zero\t1\t2\t0.5\n")
+    assert "/dev/zero" in Page(write_report([folder], tmp_path / "page.html")).text
 
 
 def test_predictions_in_the_run_folder_are_shown_with_their_images(tmp_path):

@@ -45,7 +45,7 @@ class FakeScaler:
         optimizer.minimize(scaled)
 
     def state_dict(self):
-        return {"scale": np.array([self.factor], "float32")}
+        return {"scale": np.array([self.factor], "float32"), "use_dynamic_loss_scaling": self.dynamic}
 
     def load_state_dict(self, state):
         self.factor = float(state["scale"][0])
@@ -138,12 +138,21 @@ def test_a_step_that_overflows_changes_no_weights_and_is_counted(tiny, tmp_path,
 
 def test_a_resumed_run_has_the_scale_it_had(tiny, tmp_path, fake, monkeypatch):
     monkeypatch.setattr(paddle.amp.GradScaler, "overflows", (2,))
-    train(tiny("student", **SCALED, **{"Global.epoch_num": 1}))
-    assert read_plain_pickle(tmp_path / "run" / "latest.states")["scaler"] == {"scale": [512.0]}
-    run = Run.build(
-        tiny("student", **SCALED, **{"Global.checkpoints": str(tmp_path / "run" / "latest")}), "train"
-    )
+    adapting = {**SCALED, "Global.use_dynamic_loss_scaling": True}
+    train(tiny("student", **adapting, **{"Global.epoch_num": 1}))
+    kept = read_plain_pickle(tmp_path / "run" / "latest.states")["scaler"]
+    assert kept == {"scale": [512.0], "use_dynamic_loss_scaling": True}
+    goes_on = {"Global.checkpoints": str(tmp_path / "run" / "latest")}
+    run = Run.build(tiny("student", **adapting, **goes_on), "train")
     assert run.amp.scaler.factor == 512.0
+    fixed = {**SCALED, "Global.scale_loss": 8.0}
+    assert Run.build(tiny("student", **fixed, **goes_on), "train").amp.scaler.factor == 8.0
+
+
+def test_a_scale_that_was_fixed_can_adapt_when_the_run_goes_on():
+    scaler = FakeScaler(64.0, True)
+    amp.Amp(scaler=scaler, adapts=True).load({"scale": [1.0], "use_dynamic_loss_scaling": False})
+    assert (scaler.factor, scaler.dynamic) == (64.0, True)
 
 
 def test_level_type_and_lists_reach_paddle(tiny, fake):
@@ -198,6 +207,21 @@ def test_a_checkpoint_holds_float32_and_the_weights_that_the_optimizer_keeps():
     assert {value.dtype for value in full.values()} == {paddle.float32}
     np.testing.assert_array_equal(full["weight"].numpy(), exact["weight"])
     np.testing.assert_allclose(full["bias"].numpy(), exact["bias"], rtol=1e-2)
+
+
+def test_a_teacher_that_is_cast_and_saved_goes_on_as_the_one_it_was(tiny, tmp_path, fake, monkeypatch):
+    def decorate(models, optimizers, **options):
+        for parameter in models.Teacher.parameters():  # as 16 bits would leave it
+            if parameter.ndim > 1:
+                parameter.set_value(parameter.astype("bfloat16").astype("float32"))
+        return models, optimizers
+
+    monkeypatch.setattr(paddle.amp, "decorate", decorate)
+    monkeypatch.setattr(amp, "_HALF", (paddle.float32,))  # so that what was cast is known by its type
+    options = {"Global.use_amp": True, "Global.epoch_num": 1, "Global.save_teacher": True}
+    train(tiny("distill", **options))
+    goes_on = {**options, "Global.epoch_num": 2, "Global.checkpoints": str(tmp_path / "run" / "latest")}
+    assert train(tiny("distill", **goes_on)).status == "finished"
 
 
 def test_a_cpu_trains_in_float32_and_says_so(tiny, tmp_path):

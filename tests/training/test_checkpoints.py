@@ -149,3 +149,70 @@ def test_optimizer_state_of_other_parameters_is_a_sentence(tmp_path):
     names = parameter_names(other.named_parameters())
     with pytest.raises(WeightsError, match=r"latest\.pdopt does not fit AdamW"):
         restore_optimizer(other_optimizer, tmp_path / "latest", names, {n: f"gone_{n}" for n in names})
+
+
+def in_16_bits(layer):
+    """An optimizer over ``layer``, which is cast; a CPU has no step for it."""
+    layer.bfloat16()
+    schedule = paddle.optimizer.lr.CosineAnnealingDecay(0.1, 50)
+    return paddle.optimizer.AdamW(schedule, parameters=layer.parameters(), multi_precision=True)
+
+
+def first_step(optimizer):
+    """Make or take up masters and moments, as the first step does."""
+    block = paddle.static.default_main_program().global_block()
+    optimizer._create_accumulators(block, optimizer._parameter_list)
+
+
+def moments(optimizer, layer):
+    """First moments by the weight's name in the model."""
+    kept = optimizer._accumulators["moment1"]
+    masters = optimizer._master_weights
+    return {
+        name: kept[masters[p.name].name if p.name in masters else p.name].numpy()
+        for name, p in layer.named_parameters()
+    }
+
+
+def test_master_weights_and_their_moments_come_back_under_other_names(tmp_path):
+    layer = paddle.nn.Linear(3, 2)
+    exact = {name: p.numpy().copy() for name, p in layer.named_parameters()}
+    optimizer = in_16_bits(layer)
+    first_step(optimizer)
+    for name, p in layer.named_parameters():
+        optimizer._master_weights[p.name].set_value(paddle.to_tensor(exact[name]))
+    for value in optimizer._accumulators["moment1"].values():
+        value.set_value(paddle.full_like(value, 0.25))
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, Progress(0, 3, 3))
+    saved = parameter_names(layer.named_parameters())
+
+    paddle.nn.Linear(5, 5)  # shifts the names that Paddle generates
+    other = paddle.nn.Linear(3, 2)
+    other_optimizer = in_16_bits(other)
+    restore_optimizer(other_optimizer, tmp_path / "latest", parameter_names(other.named_parameters()), saved)
+    first_step(other_optimizer)
+    for name, p in other.named_parameters():
+        np.testing.assert_array_equal(other_optimizer._master_weights[p.name].numpy(), exact[name])
+        assert (moments(other_optimizer, other)[name] == 0.25).all()
+
+
+def test_a_run_without_16_bits_goes_on_with_them_and_the_other_way_round(tmp_path):
+    layer, optimizer, _ = trained(3)
+    write_checkpoint(tmp_path / "full", layer.state_dict(), optimizer, Progress(0, 3, 3))
+    saved = parameter_names(layer.named_parameters())
+    exact, known = {n: p.numpy().copy() for n, p in layer.named_parameters()}, moments(optimizer, layer)
+
+    half = paddle.nn.Linear(3, 2)
+    half_optimizer = in_16_bits(half)
+    names = parameter_names(half.named_parameters())
+    restore_optimizer(half_optimizer, tmp_path / "full", names, saved)
+    first_step(half_optimizer)
+    for name, p in half.named_parameters():
+        np.testing.assert_array_equal(half_optimizer._master_weights[p.name].numpy(), exact[name])
+        np.testing.assert_array_equal(moments(half_optimizer, half)[name], known[name])
+    write_checkpoint(tmp_path / "half", layer.state_dict(), half_optimizer, Progress(0, 3, 3))
+
+    back, back_optimizer, _ = trained(0, seed=9)
+    restore_optimizer(back_optimizer, tmp_path / "half", parameter_names(back.named_parameters()), names)
+    advance(back, back_optimizer, back_optimizer._learning_rate, 1)
+    assert not back_optimizer._master_weights

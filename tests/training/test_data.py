@@ -1,16 +1,23 @@
 """Data in a run: LMDBs without their bad samples, and exceptions of a dataset that reach the run."""
 
+import json
+from pathlib import Path
+
 import lmdb
 import numpy as np
 import pytest
 from paddle.io import DataLoader, Dataset
 
 from ppocr_ext.errors import DataError
+from ppocr_ext.host import open_host
+from ppocr_ext.training import run as run_module
 from ppocr_ext.training.adapter import HostLoop
 from ppocr_ext.training.evaluate import evaluate
 from ppocr_ext.training.events import Hook
+from ppocr_ext.training.loaders import label_files_of
 from ppocr_ext.training.raising_loader import RaisingLoader
 from ppocr_ext.training.run import Run
+from ppocr_ext.training.session import train
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +55,14 @@ def on_lmdb(tiny, lmdbs, **values):
     )
 
 
+def test_label_files_that_the_dataset_does_not_read_are_none_of_the_run(tiny, lmdbs):
+    open_host()
+    config = on_lmdb(tiny, lmdbs, **{"Train.dataset.label_file_list": ["gone.txt"]})
+    assert label_files_of(config, "Train") == ()
+    named = config.with_values({"Train.dataset.name": "SimpleDataSet"})
+    assert label_files_of(named, "Train") == (Path("gone.txt"),)
+
+
 class Losses(Hook):
     def __init__(self):
         self.seen = []
@@ -72,6 +87,53 @@ def test_an_lmdb_is_trained_on_and_judged_without_its_bad_samples(tiny, lmdbs, c
     labels = [line.split("\t")[1] for line in (captchas / "val_list.txt").read_text().splitlines()]
     assert [p.image for p in result.predictions] == [f"{lmdbs}/val#{n}" for n in range(1, 11)]
     assert [p.label for p in result.predictions] == labels
+
+
+def test_a_run_says_how_many_lines_could_not_be_loaded(tiny, captchas, tmp_path):
+    lines = (captchas / "train_list.txt").read_text().splitlines()
+    content = bytearray((captchas / lines[0].split("\t")[0]).read_bytes())
+    content[60:-60] = bytes(len(content) - 120)  # head and tail are those of an image
+    (tmp_path / "broken.png").write_bytes(content)
+    lines[0] = f"{tmp_path}/broken.png\t1234"
+    (tmp_path / "list.txt").write_text("\n".join(lines) + "\n")
+    values = {
+        "Train.dataset.label_file_list": [str(tmp_path / "list.txt")],
+        "Global.allow_outside_data_dir": True,
+        "Global.report": False,
+    }
+    train(tiny("student", **values))
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["failed_to_load"] == {"Train": 1, "Eval": 0}
+    said = (tmp_path / "run" / "train.log").read_text()
+    assert said.count("Train: 1 line could not be loaded") == 1
+
+
+def test_what_ended_a_run_stands_in_its_record_as_a_sentence(tiny, tmp_path):
+    class Fails(Hook):
+        def on_step(self, step):
+            raise RuntimeError(
+                "DataLoader worker(0) caught DataError with message:\nTraceback (most recent call last):\n"
+                '  File "x.py", line 3, in y\nppocr_ext.errors.DataError: the image is broken'
+            )
+
+        def on_end(self, outcome):
+            raise OSError("a hook that stumbles at the end")
+
+    with pytest.raises(RuntimeError, match="the image is broken"):
+        train(tiny("student", **{"Global.report": False}), hooks=[Fails()])
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (record["status"], record["reason"]) == ("failed", "the image is broken")
+
+
+def test_warnings_of_the_checks_come_from_process_0_alone(tiny, monkeypatch):
+    said = []
+    monkeypatch.setattr(run_module, "report", lambda faults, strict: said.append([str(f) for f in faults]))
+    config = tiny("student", **{"Loss.zzz": 1})
+    for rank in (0, 1):
+        monkeypatch.setattr(run_module.dist, "get_rank", lambda rank=rank: rank)
+        run_module._Builder(config, "train", None, None)
+    assert len(said[0]) == 1 and "Loss.zzz: the key is not used." in said[0][0]
+    assert said[1] == []
 
 
 def test_an_lmdb_gives_what_the_label_file_gives(tiny, lmdbs, captchas):

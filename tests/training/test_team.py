@@ -6,10 +6,12 @@ import sys
 import threading
 import time
 
+import numpy as np
+import paddle
 import pytest
 
 from ppocr_ext.errors import DataError, ProcessError
-from ppocr_ext.training import run_data
+from ppocr_ext.training import parallel, run_data
 from ppocr_ext.training import team as module
 from ppocr_ext.training.team import Team
 
@@ -140,9 +142,7 @@ def test_a_failure_ends_the_waiting_of_the_others_with_its_words(two):
 
     _, fault = together(fail, first.meet)
     assert isinstance(fault, ProcessError)
-    assert "Process 1 of 2 (its messages: /logs/workerlog.1) has failed: DataError: the disk is full" in str(
-        fault
-    )
+    assert "Process 1 of 2 (its messages: /logs/workerlog.1) has failed: the disk is full" in str(fault)
     # a collective that broke because of it is not this process's own failure
     with pytest.raises(ProcessError, match="the disk is full"):
         first.failed(RuntimeError("gloo: connection closed by peer"))
@@ -174,3 +174,35 @@ def test_a_process_that_is_done_is_not_missed(two, monkeypatch):
     second.done()
     first.failed(RuntimeError("of its own"))  # tells the others, and blames nobody
     assert first._store.counts["ppocr_ext/failures"] == 1
+
+
+def test_the_trial_of_a_loss_leaves_no_trace(monkeypatch):
+    class Net(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.used, self.unused = (
+                paddle.nn.BatchNorm1D(3),
+                paddle.nn.Linear(3, 2),
+                paddle.nn.Linear(3, 2),
+            )
+
+        def forward(self, x, data=None):
+            return self.used(self.norm(x))
+
+    monkeypatch.setattr(parallel.dist, "all_reduce", lambda tensor, op: None)
+    model = Net()
+    before = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
+    batch = [paddle.rand([4, 3]) + 5]
+    untouched = parallel.freeze_untouched(model, lambda found, batch: {"loss": found.sum()}, batch)
+    assert untouched == ["unused.weight", "unused.bias"]
+    for name, tensor in model.state_dict().items():  # BatchNorm's statistics too
+        np.testing.assert_array_equal(tensor.numpy(), before[name], err_msg=name)
+
+
+def test_a_result_that_went_with_its_process_is_that_process_s_failure(two, monkeypatch, tmp_path):
+    first, second = two
+    monkeypatch.setattr(module, "_BLAME_WITHIN", 0.1)
+    first._publish("work/0/look/1", str(tmp_path / "gone.pickle"))
+    first.failed(DataError("no usable line"))
+    with pytest.raises(ProcessError, match="has failed: no usable line"):
+        second.once_a_machine("look", lambda: None)

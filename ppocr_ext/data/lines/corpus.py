@@ -126,9 +126,12 @@ class CorpusDrawer:
         allowed = re.compile(f"[{space}{re.escape(''.join(sorted(self._allowed)))}]+")
         for file in range(len(self._texts.files)):
             for offset, line in self._files.lines(file, "lines of the corpus"):
+                before = 0  # characters of the line that ``offset`` is behind: a file may be a single line
                 for run in allowed.finditer(line):
                     for start, stop in self._drawable_parts(line, run.start(), run.end()):
-                        self._parts.add(file, offset, line, start, stop)
+                        offset += len(line[before:start].encode())
+                        before = start
+                        self._parts.add(file, offset, line[start:stop])
 
     def _drawable_parts(self, line: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Parts of a run that one font draws, long enough and not too long, without space at their ends."""
@@ -192,14 +195,13 @@ class _Parts:
         """File, first byte and bytes of a part."""
         return self._files[number], self._starts[number], self._sizes[number]
 
-    def add(self, file: int, offset: int, line: str, start: int, stop: int) -> None:
-        """Note the characters ``start`` to ``stop`` of a line that begins at byte ``offset``."""
-        text = line[start:stop]
+    def add(self, file: int, offset: int, text: str) -> None:
+        """Note a part that begins at byte ``offset``."""
         for character in self.places.keys() & set(text):
             if len(self.places[character]) < _OCCURRENCES:
                 self.places[character].append(len(self))
         self._files.append(file)
-        self._starts.append(offset + (len(line[:start].encode()) if start else 0))
+        self._starts.append(offset)
         self._sizes.append(len(text.encode()))
         self.characters.update(text)
 

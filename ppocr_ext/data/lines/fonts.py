@@ -116,6 +116,10 @@ def _ends(shares: list[float], count: int) -> list[int]:
     return ends
 
 
+def _to_install(place: str) -> str:
+    return f"; pip install {place}" if place in PACKAGES else ""
+
+
 def _files(place: str) -> list[Path]:
     path = Path(place)
     if path.is_file():
@@ -129,7 +133,7 @@ def _files(place: str) -> list[Path]:
     if folder is None:
         raise DataError(
             f"{place} is neither a font file, nor a folder, nor an installed package that has fonts. "
-            f"Packages with fonts: {', '.join(PACKAGES)}."
+            f"Packages with fonts: {', '.join(PACKAGES)}{_to_install(place)}."
         )
     patterns = PACKAGES.get(place, ("*",))
     found = [

@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -93,13 +94,15 @@ class MetricsLog(Hook):
         self._write({"kind": "eval", **self._where(result.position), **result.metrics})
 
     def on_end(self, outcome: Outcome) -> None:
-        if 2 * self._window.steps >= self._every:  # the mean of a few steps would be a spike in the curves
-            self._write_window(outcome.position)
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        while self._open_writers:
-            self._open_writers.pop().close(outcome)
+        with ExitStack() as ends:  # all of them, whatever one raises
+            for writer in self._open_writers:
+                ends.callback(writer.close, outcome)
+            if self._file is not None:
+                ends.callback(self._file.close)
+            # the mean of a few steps would be a spike in the curves
+            if 2 * self._window.steps >= self._every:
+                self._write_window(outcome.position)
+        self._file, self._open_writers = None, []
 
     def _where(self, position: Position) -> dict[str, Any]:
         elapsed = self._before + time.perf_counter() - self._began

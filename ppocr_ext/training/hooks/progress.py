@@ -35,9 +35,12 @@ class ProgressBar(Hook):
         self._window = Window()
         self._rate = 0.0  # seconds a step, smoothed, for the time left
         self._last = 0.0
+        self._best = 0.0
 
     def on_start(self, run: Run, position: Position) -> None:
         self._active = dist.get_rank() == 0
+        self._indicator = run.metric.main_indicator
+        self._best = float((run.start.best or {}).get(self._indicator, 0.0))
         self._window = Window()
         self._last = time.perf_counter()
         if not self._active:
@@ -82,10 +85,17 @@ class ProgressBar(Hook):
             for name, value in result.metrics.items()
             if name != "fps" and "_epoch" not in name
         )
-        mark = "  (best so far)" if result.is_best else ""
+        mark = "  (best so far)" if self._is_better(result) else ""
         _LOG.info("eval at step %d: %s%s", result.position.global_step, shown, mark)
         self._last = time.perf_counter()
         self._window.leave_out_pause()
+
+    def _is_better(self, result: EvalDone) -> bool:
+        """Better than any before; the host's `best_accuracy` is also replaced by one as good."""
+        now = float(result.metrics.get(self._indicator, 0.0))
+        better = now > self._best
+        self._best = max(self._best, now)
+        return better
 
     def on_end(self, outcome: Outcome) -> None:
         if self._bar is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import logging
 import platform
 import sys
 from pathlib import Path
@@ -17,11 +18,14 @@ import paddle.distributed as dist
 
 from ppocr_ext import __version__
 from ppocr_ext.data.atomic import write_text
+from ppocr_ext.data.watch import Watch
 from ppocr_ext.training.checkpoints import count_parameters
 from ppocr_ext.training.events import EvalDone, Hook, Outcome, Position
 
 if TYPE_CHECKING:
     from ppocr_ext.training.run import Run
+
+_LOG = logging.getLogger("ppocr_ext")
 
 
 def file_digest(path: Path) -> str:
@@ -44,6 +48,7 @@ class RunRecord(Hook):
         self._command = sys.argv if command is None else command
         self._path: Path | None = None
         self._record: dict[str, Any] = {}
+        self._watches: dict[str, Watch] = {}
 
     def on_start(self, run: Run, position: Position) -> None:
         if dist.get_rank() != 0:
@@ -77,6 +82,7 @@ class RunRecord(Hook):
             "label_files": {str(path): file_digest(path) for path in run.label_files},
             "frozen": run.frozen_digests,
         }
+        self._watches = run.watches
         self._write()
 
     def on_eval(self, result: EvalDone) -> None:
@@ -93,8 +99,11 @@ class RunRecord(Hook):
             "step_in_epoch": step,
             "global_step": outcome.position.global_step,
             "best": dict(outcome.best),
+            "failed_to_load": {mode: watch.count for mode, watch in self._watches.items()},
         }
         self._write()
+        for summary in filter(None, (watch.summary() for watch in self._watches.values())):
+            _LOG.warning("%s", summary)
 
     def _write(self) -> None:
         if self._path is not None:

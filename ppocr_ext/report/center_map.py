@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib import font_manager
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patheffects import Normal, Stroke
 
 from ppocr_ext.centers.summary import Pair
 from ppocr_ext.data.center_table import CenterTable
@@ -41,12 +42,14 @@ def draw_center_map(path: Path, table: CenterTable, pairs: Sequence[Pair], title
     figure = Figure(figsize=(9, 9), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
+    pairs = pairs[: max(3, len(rows) // 2)]  # of a few characters every pair is near
     for pair in pairs:
         ends = np.stack([place[pair.first], place[pair.second]])
         axes.plot(ends[:, 0], ends[:, 1], color="#d55e00", linewidth=1, alpha=0.6, zorder=1)
     in_pairs = {name for pair in pairs for name in (pair.first, pair.second)}
     shown = [*in_pairs, *(name for name in names if name not in in_pairs)][:_MOST]
-    axes.scatter(flat[:, 0], flat[:, 1], s=6, color="#9aa5b1", zorder=2)
+    unnamed = [row for row, name in enumerate(names) if name not in set(shown)]
+    axes.scatter(flat[unnamed, 0], flat[unnamed, 1], s=6, color="#9aa5b1", zorder=2)
     font = font_for(shown)
     for name in shown:
         label = name if font is not None or name.isascii() else f"{ord(name[0]):04X}"
@@ -59,6 +62,7 @@ def draw_center_map(path: Path, table: CenterTable, pairs: Sequence[Pair], title
             ha="center",
             va="center",
             zorder=3,
+            path_effects=[Stroke(linewidth=3, foreground="white"), Normal()],
         )
     axes.set_title(title, loc="left")
     axes.set_xlabel("first principal component")

@@ -56,7 +56,7 @@ def _check_branch_loss(look: Look, name: str, path: Path, seen: list[str]) -> No
         look.error(path, f"{name} is listed twice.")
     component = look.component(LOSSES, name, path)
     if component is not None:
-        look.keys(path, component, look.mapping(*path))
+        look.keys(path, component, look.mapping(*path), extra=("weight",) if name == "CenterLoss" else ())
 
 
 def _check_weighted_loss(look: Look, name: str, path: Path) -> None:

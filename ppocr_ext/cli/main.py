@@ -37,6 +37,12 @@ COMMANDS = {
     ),
     "train": Command("ppocr_ext.cli.train", "train or distil a recogniser as a configuration says"),
     "eval": Command("ppocr_ext.cli.eval", "measure a trained recogniser"),
+    "export-center": Command(
+        "ppocr_ext.cli.export_center", "write one feature center for each character, for center loss"
+    ),
+    "confusions": Command(
+        "ppocr_ext.cli.confusions", "say which characters are taken for which, before and after"
+    ),
     "config": Command("ppocr_ext.cli.config", "check a configuration, and show where each value comes from"),
     "report": Command("ppocr_ext.cli.report", "draw one or several runs on one page"),
     "make-dataset": Command(

@@ -9,6 +9,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
+from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError, ModelError
 
 # (sub-model or None for the only one, one of OUTPUTS)
@@ -17,6 +18,7 @@ Parts = dict[str, paddle.Tensor]
 
 HEADS = ("ctc", "gtc", "sar")
 OUTPUTS = (*HEADS, "neck", "backbone")
+FEATURES = "features"  # what the CTC classifier sees; given only where a loss asks for it
 _HALF = (paddle.bfloat16, paddle.float16)
 
 
@@ -36,8 +38,19 @@ class Loss(nn.Layer, ABC):
         """The outputs that the loss reads, as (sub-model, output); None where it cannot be told.
 
         The sub-model is None for the only one; the output is one of ``ctc``, ``gtc``, ``sar``, ``neck``,
-        ``backbone``.
+        ``backbone``, ``features`` (what the CTC classifier sees).
         """
+
+    def prepare(self, charset: Charset, feature_sizes: Mapping[str | None, int]) -> None:
+        """Learn what the loss works on, before the first step and before its state is loaded.
+
+        Args:
+            charset: the dictionary.
+            feature_sizes: for each sub-model (None: the only one) whose features are read, how many there are.
+        """
+        for child in self.children():
+            if isinstance(child, Loss):
+                child.prepare(charset, feature_sizes)
 
 
 def with_total(parts: Parts) -> Parts:

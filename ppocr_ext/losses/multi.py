@@ -8,18 +8,20 @@ from typing import Any
 import paddle
 
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.losses.base import Loss, Parts, Read, number, with_total
+from ppocr_ext.losses.base import FEATURES, Loss, Parts, Read, number, with_total
 from ppocr_ext.losses.building import listed_losses
 from ppocr_ext.losses.targets import head_batch
 from ppocr_ext.registry import LOSSES
 
 # Which entry of the MultiHead's output a loss is for.
-BRANCH_OF = {"CTCLoss": "ctc", "NRTRLoss": "gtc", "SARLoss": "sar"}
+BRANCH_OF = {"CTCLoss": "ctc", "CenterLoss": "ctc", "NRTRLoss": "gtc", "SARLoss": "sar"}
 
 
 @LOSSES.register()
 class MultiLoss(Loss):
     """``weight_1 · CTCLoss + weight_2 · NRTRLoss`` (or SARLoss, from a PaddleOCR checkout) of one model.
+
+    A CenterLoss may stand beside them, with a ``weight`` of its own.
 
     ``predicts``: ``{"ctc": …, "gtc": …}`` of a MultiHead.
     ``batch``: ``[image, label_ctc, label_gtc, length, valid_ratio]``.
@@ -48,8 +50,11 @@ class MultiLoss(Loss):
                 raise ConfigError(f"MultiLoss: {name} is none of {', '.join(BRANCH_OF)}.")
             if name in self.losses:
                 raise ConfigError(f"MultiLoss: {name} is listed twice.")
+            weight = weights[0] if name == "CTCLoss" else weights[1]
+            if name == "CenterLoss":
+                weight = number(options.pop("weight", 1.0), "MultiLoss: weight of CenterLoss")
             self.losses[name] = LOSSES.build(name, options)
-            self.weights[name] = weights[0] if name == "CTCLoss" else weights[1]
+            self.weights[name] = weight
             self.add_sublayer(name, self.losses[name])
 
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
@@ -68,5 +73,6 @@ class MultiLoss(Loss):
         return with_total(parts)
 
     def reads(self) -> set[Read]:
-        """The branches of its losses."""
-        return {(None, BRANCH_OF[name]) for name in self.losses}
+        """The branches of its losses, and what else those read."""
+        own = set().union(*(loss.reads() or set() for loss in self.losses.values() if hasattr(loss, "reads")))
+        return {(None, BRANCH_OF[name]) for name in self.losses} | {r for r in own if r[1] == FEATURES}

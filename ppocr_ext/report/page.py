@@ -49,11 +49,16 @@ def _title(runs: Sequence[RunData]) -> str:
 
 def render(runs: Sequence[RunData], title: str) -> str:
     """The page as HTML."""
-    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
     body = "\n".join(
         section(runs) for section in (summary, curves, predictions, evaluations, data, configuration)
     )
+    return page(title, count, body)
+
+
+def page(title: str, subtitle: str, body: str) -> str:
+    """A page of ours around ``body``, which is HTML already."""
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -65,7 +70,7 @@ def render(runs: Sequence[RunData], title: str) -> str:
 </head>
 <body><main>
 <h1>{esc(title)}</h1>
-<p class="sub">{count} · written {now}</p>
+<p class="sub">{esc(subtitle)} · written {now}</p>
 {body}
 <footer>ppocr-ext {__version__}</footer>
 </main></body>

@@ -125,7 +125,7 @@ def _chosen(name: str, rows: Iterable[list[str]], data_dir: Path | None) -> Samp
     for image, label, text, confidence in rows:
         sample = Sample(label, text, _float(confidence), label == text, image=image)
         selection.add(sample.right, sample.confidence or 0.0, sample.itself)
-    shown = [replace(sample, png=_picture(sample.image, data_dir)) for sample in selection.chosen()]
+    shown = [replace(sample, png=picture(sample.image, data_dir)) for sample in selection.chosen()]
     return SampleSet(name, selection.judged, selection.wrong, shown)
 
 
@@ -136,7 +136,7 @@ def _float(text: str) -> float | None:
         return None
 
 
-def _picture(image: str, data_dir: Path | None) -> str:
+def picture(image: str, data_dir: Path | None) -> str:
     """The image as base64 of a PNG, made smaller where it is large; empty where it cannot be read."""
     if not image or data_dir is None:
         return ""

@@ -48,7 +48,7 @@ def predictions(runs: Sequence[RunData]) -> str:
 def _sample_set(found: SampleSet, unfolded: bool) -> str:
     right = found.judged - found.wrong
     share = percent(right / found.judged) if found.judged else "–"
-    cells = "".join(_sample(sample) for sample in found.samples)
+    cells = "".join(sample_card(sample) for sample in found.samples)
     long = any(sample.is_long for sample in found.samples)
     return (
         f"<details{' open' if unfolded else ''}><summary>{esc(found.source)}: {right:,} of {found.judged:,} right "
@@ -57,7 +57,8 @@ def _sample_set(found: SampleSet, unfolded: bool) -> str:
     )
 
 
-def _sample(sample: Sample) -> str:
+def sample_card(sample: Sample) -> str:
+    """A line that was read: image, label and reading with what differs marked, confidence."""
     label, text = _marked(sample.label[:_LONGEST], sample.text[:_LONGEST])
     alt = esc(sample.image or "image")
     image = f'<img alt="{alt}" src="data:image/png;base64,{sample.png}">' if sample.png else ""

@@ -20,6 +20,7 @@ from ppocr_ext.sentences import record_of, sentence
 from ppocr_ext.training.amp import full_precision
 from ppocr_ext.training.checkpoints import Progress, parameter_names, trained_state, write_checkpoint
 from ppocr_ext.training.events import EvalDone, Hook, Outcome, Position, StepDone
+from ppocr_ext.training.loss_setup import loss_state
 from ppocr_ext.training.profiling import run_is_profiled
 from ppocr_ext.training.proxies import (
     EmptyLoader,
@@ -216,6 +217,7 @@ class HostLoop:
                 "total_steps": run.total_steps,
                 "optimizer": str(run.config.at("Optimizer.name")),
                 "scaler": run.amp.state(),
+                "loss": loss_state(run.loss),
                 "charset_digest": run.charset.digest,
             },
         )

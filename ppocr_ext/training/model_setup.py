@@ -106,6 +106,7 @@ def load_model_weights(
     checkpoint: Path | None,
     needed: tuple[str, ...] | None,
     old_charset: Charset | None = None,
+    prefer: str = "Student",
 ) -> set[str | None]:
     """Fill ``model`` from the checkpoint or ``Global.pretrained_model``, and sub-models from their own files.
 
@@ -113,6 +114,7 @@ def load_model_weights(
         checkpoint: prefix of the checkpoint to go on from, if any; goes before ``pretrained_model``.
         needed: sub-models that must have weights; others may lack them. None: all.
         old_charset: the dictionary that the weights were trained with, if another.
+        prefer: of a file with several sub-models, the one whose weights a single model takes.
 
     Returns:
         Names of the sub-models that got weights; ``{None}`` for a model without sub-models.
@@ -129,7 +131,7 @@ def load_model_weights(
         path = checkpoint or config.at("Global.pretrained_model", default=None)
         if not path:
             return set()
-        load_weights(model, path, prefer="Student.", **options)
+        load_weights(model, path, prefer=f"{prefer}.", **options)
         return {None}
     homes = sorted(model.model_name_list, key=lambda name: name in model.frozen)  # trained ones first
     covered: set[str | None] = set()

@@ -17,6 +17,7 @@ from ppocr_ext.training.checkpoints import (
     read_progress,
     restore_optimizer,
 )
+from ppocr_ext.training.loss_setup import restore_loss
 
 if TYPE_CHECKING:
     from ppocr_ext.training.run import Run
@@ -66,6 +67,7 @@ def resume(run: Run, prefix: Path) -> None:
     if states.get("total_steps", run.total_steps) != run.total_steps:
         _recompute_rate(run.schedule)
     run.amp.load(states.get("scaler", {}))
+    restore_loss(run.loss, states.get("loss", {}), prefix)
     if run.start.step_in_epoch >= len(run.train_loader):
         run.start = Progress(run.start.epoch + 1, 0, run.start.global_step, run.start.best)
     _LOG.info("going on from %s: epoch %d, step %d", prefix, run.start.epoch + 1, run.start.global_step)

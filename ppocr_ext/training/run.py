@@ -104,6 +104,7 @@ class Run:
         *,
         host_path: str | None = None,
         old_dictionary: str | None = None,
+        weights_of: str = "Student",
     ) -> Run:
         """Build what ``role`` (``"train"`` or ``"eval"``) needs from a config.
 
@@ -111,12 +112,14 @@ class Run:
             config: as loaded, with overlays and overrides.
             host_path: a PaddleOCR checkout, or None to look for a host.
             old_dictionary: dictionary of the weights, where it differs from the config's.
+            weights_of: for ``"eval"`` of a single model, the sub-model whose weights it takes from a file that has
+                several.
 
         Raises:
             PPOCRExtError: something cannot be built; the message says what to change.
         """
         with said_once() as said:
-            run = _Builder(config, role, host_path, old_dictionary).build()
+            run = _Builder(config, role, host_path, old_dictionary, weights_of).build()
         run.said = said
         return run
 
@@ -124,10 +127,18 @@ class Run:
 class _Builder:
     """The steps of :meth:`Run.build`, in order."""
 
-    def __init__(self, config: Config, role: str, host_path: str | None, old_dictionary: str | None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        role: str,
+        host_path: str | None,
+        old_dictionary: str | None,
+        weights_of: str,
+    ) -> None:
         if role not in ("train", "eval"):
             raise ValueError(f"no such role: {role!r}")
         self.role = role
+        self.weights_of = weights_of
         self.host = open_host(host_path)
         import_plugins(config)
         faults = check_config(config, self.host, role)
@@ -214,6 +225,7 @@ class _Builder:
             checkpoint=checkpoint,
             needed=names,
             old_charset=self.old_charset,
+            prefer=self.weights_of,
         )
         lacking = [name for name in names or (None,) if name not in found]
         if lacking:

@@ -32,15 +32,16 @@ def open_data(
 ) -> dict[str, Loaded]:
     """Loaders of ``Train`` and ``Eval``, as far as ``role`` and this process need them.
 
-    One process of each machine looks at the data, since their files may differ; process 0 alone evaluates,
-    and alone writes into the run folder. Copies of label files that the others need lie in a temporary folder.
+    One process of each machine looks at the data, since their files may differ; in training process 0 alone
+    evaluates, and alone writes into the run folder. Copies of label files that the others need lie in a
+    temporary folder.
 
     Raises:
         ConfigError: a section is missing.
         DataError: data that cannot be used, or that differ between machines.
     """
     first = processes.rank == 0
-    modes = [mode for mode in _modes(config, role) if first or mode == "Train"]
+    modes = [mode for mode in _modes(config, role) if first or mode == "Train" or role == "eval"]
     # in evaluation a label that does not fit the frames is one that the model reads wrong
     frames = {mode: ctc_frames(model, config, mode) if mode == "Train" else None for mode in modes}
     record = folder / "preflight.json" if role == "train" and first else None

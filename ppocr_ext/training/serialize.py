@@ -1,57 +1,22 @@
 """Read checkpoint files without running code from them; the bytes that a checkpoint is written as.
 
-``.pdparams``, ``.pdopt`` and ``.states`` are pickles. The reader here admits arrays and plain
-containers only; anything else in the file is refused by name before it is called.
+``.pdparams``, ``.pdopt`` and ``.states`` are pickles, read by :mod:`ppocr_ext.data.plain_pickle`.
 """
 
 from __future__ import annotations
 
 import io
 import os
-import pickle
 import tempfile
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ppocr_ext.data.plain_pickle import PlainPickleError, load_plain_pickle
 from ppocr_ext.errors import WeightsError
 
 NAME_TABLE = "StructuredToParameterName@@"  # what paddle.save adds beside the tensors
-
-
-def _encode_latin1(text: str, encoding: str) -> bytes:
-    """Stand-in for ``_codecs.encode``, by which old pickles carry bytes."""
-    return text.encode(encoding)
-
-
-_NUMPY_MODULES = ("numpy", "numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric")
-_RECONSTRUCT = np.empty(0).__reduce__()[0]
-_SCALAR = np.float32(0).__reduce__()[0]
-_ADMITTED: dict[tuple[str, str], Any] = {
-    ("collections", "OrderedDict"): OrderedDict,
-    ("builtins", "tuple"): tuple,
-    ("builtins", "list"): list,
-    ("builtins", "dict"): dict,
-    ("builtins", "set"): set,
-    ("__builtin__", "tuple"): tuple,
-    ("__builtin__", "set"): set,
-    ("_codecs", "encode"): _encode_latin1,
-}
-for _module in _NUMPY_MODULES:
-    _ADMITTED[_module, "ndarray"] = np.ndarray
-    _ADMITTED[_module, "dtype"] = np.dtype
-    _ADMITTED[_module, "_reconstruct"] = _RECONSTRUCT
-    _ADMITTED[_module, "scalar"] = _SCALAR
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        try:
-            return _ADMITTED[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it wants to call {module}.{name}") from None
 
 
 def read_plain_pickle(path: Path) -> Any:
@@ -65,17 +30,8 @@ def read_plain_pickle(path: Path) -> Any:
             f"There is no file {path}. Give the path of a checkpoint, with or without its ending."
         )
     try:
-        with path.open("rb") as stream:
-            return _PlainUnpickler(stream, encoding="latin1").load()
-    except (
-        pickle.UnpicklingError,
-        EOFError,
-        ValueError,
-        KeyError,
-        IndexError,
-        AttributeError,
-        TypeError,
-    ) as fault:
+        return load_plain_pickle(path)
+    except PlainPickleError as fault:
         raise WeightsError(
             f"{path} ({path.stat().st_size} bytes) is no checkpoint that can be read: {fault}. It is truncated, "
             f"or not what paddle.save writes. Use another checkpoint of the run."

@@ -12,6 +12,7 @@ from ppocr_ext.optim import build_optimizer
 from ppocr_ext.training.amp import build_amp, decorate, untrained
 from ppocr_ext.training.checkpoints import state_digest, trained_state
 from ppocr_ext.training.compiled import compile_model
+from ppocr_ext.training.loss_setup import prepare_loss
 from ppocr_ext.training.model_setup import load_model_weights, narrow
 from ppocr_ext.training.parallel import (
     data_parallel,
@@ -59,6 +60,7 @@ def prepare_training(
         needed=None if reads is None else _models_read(run, reads),
         old_charset=old_charset,
     )
+    prepare_loss(run.loss, reads, run.model, run.charset)
     run.frozen_digests = {name: state_digest(run.sub_model(name)) for name in sorted(run.frozen)}
     run.model = share_batch_norm(run.model, config)
     if processes.size > 1 and not says_what_it_reads(run.model, reads):

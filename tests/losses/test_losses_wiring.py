@@ -170,7 +170,7 @@ def test_reads(name: str, options: dict[str, Any], expected: set[tuple[str | Non
      "weight of CTCLoss must be a number, but is 'much'"),
     ({"name": "CombinedLoss", "loss_config_list": [{"CTCLoss": {}, "NRTRLoss": {}}]}, r"\[0\] must be one loss"),
     ({"name": "CombinedLoss", "loss_config_list": [{"CTCLoss": 1.0}]}, "options of CTCLoss must be a mapping"),
-    ({"name": "MultiLoss", "loss_config_list": [{"CELoss": None}]}, "CELoss is none of CTCLoss, NRTRLoss, SARLoss"),
+    ({"name": "MultiLoss", "loss_config_list": [{"CELoss": None}]}, "CELoss is none of CTCLoss, Cent"),
     ({"name": "MultiLoss", "loss_config_list": [{"CTCLoss": None}, {"CTCLoss": None}]}, "CTCLoss is listed twice"),
     ({"name": "MultiLoss", "loss_config_list": [{"CTCLoss": None}], "weight_1": None}, "weight_1 must be a number"),
     ({"name": "NRTRLoss", "smoothing": False, "ignore_index": -1}, "ignore_index is -1"),

@@ -1,0 +1,1 @@
+"""Feature centers of characters: added up, exported, compared."""

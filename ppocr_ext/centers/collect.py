@@ -1,0 +1,319 @@
+"""Run a recogniser over a list of lines and add its features up by character."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.distributed as dist
+from tqdm import tqdm
+
+from ppocr_ext import __version__
+from ppocr_ext.centers.accumulator import CenterAccumulator
+from ppocr_ext.centers.frames import BLANK, Frames, classes_of_frames
+from ppocr_ext.config import Config
+from ppocr_ext.data.center_table import CenterTable
+from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.modeling.features import FeatureTap, classifier_of, ctc_head_of
+from ppocr_ext.training.checkpoints import state_digest
+from ppocr_ext.training.run import Run
+
+_LOG = logging.getLogger("ppocr_ext")
+_SAVE_EVERY = 30.0  # seconds between two copies of what was added up so far
+_ONE_SIZE = {"MultiScaleDataSet": "SimpleDataSet", "MSTextRecDataset": "TextRecDataset"}
+_OF_TRAINING = ("ratio_list", "ds_width", "ext_op_transform_idx", "ext_data_num")
+
+
+@dataclass
+class Collected:
+    """What a pass over the lines came to, over all processes.
+
+    Attributes:
+        sums: features by class.
+        lines: lines that were read; ``correct``: of them read correctly.
+        seconds: of this process, with what it had to wait for data.
+    """
+
+    sums: CenterAccumulator
+    lines: int = 0
+    correct: int = 0
+    seconds: float = 0.0
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of lines read correctly; 0 without lines."""
+        return self.correct / self.lines if self.lines else 0.0
+
+
+def config_of_model(config: Config, name: str | None, split: str) -> tuple[Config, str | None]:
+    """A config of one recogniser and of the lines to run it on, made from a training config.
+
+    Args:
+        config: of one model, or of a distillation.
+        name: the sub-model; None: the one that ``Metric.key`` names, or ``Student``.
+        split: ``train``: the lines of ``Train`` through the transforms of ``Eval``; ``eval``: those of ``Eval``.
+
+    Returns:
+        The config, and the sub-model's name (None for a config of one model).
+
+    Raises:
+        ConfigError: there is no such sub-model, or no such section.
+    """
+    values: dict[str, Any] = {}
+    models = config.at("Architecture.Models", default=None)
+    if models is None:
+        if name is not None:
+            raise ConfigError(f"--model {name}: this config has one model, without names. Leave --model out.")
+    else:
+        name = name or str(config.at("Metric.key", default="Student"))
+        if name not in models:
+            raise ConfigError(f"--model {name}: Architecture.Models has {', '.join(models)}.")
+        values |= _architecture(config, name)
+    if split == "train":
+        values["Eval"] = _training_lines(config)
+    return config.with_values(values), name
+
+
+def _architecture(config: Config, name: str) -> dict[str, Any]:
+    model = config.at(f"Architecture.Models.{name}").thaw()
+    own = model.pop("pretrained", None)
+    frozen = model.pop("freeze_params", False)
+    values: dict[str, Any] = {
+        "Architecture": {"model_type": "rec", **model},
+        "PostProcess": {"name": "CTCLabelDecode"},
+        "Metric": {"name": "RecMetric", "main_indicator": "acc"},
+    }
+    if own and (frozen or not _given_weights(config)):
+        values |= {"Global.pretrained_model": own, "Global.checkpoints": None}  # a checkpoint leaves it out
+    return values
+
+
+def _given_weights(config: Config) -> bool:
+    return any(config.at(f"Global.{key}", default=None) for key in ("checkpoints", "pretrained_model"))
+
+
+def _training_lines(config: Config) -> dict[str, Any]:
+    for mode in ("Train", "Eval"):
+        if config.at(mode, default=None) is None:
+            raise ConfigError(
+                f"The config has no section {mode}: lines of Train go through the transforms of Eval."
+            )
+    section: dict[str, Any] = config.at("Eval").thaw()
+    dataset = {k: v for k, v in config.at("Train.dataset").thaw().items() if k not in _OF_TRAINING}
+    dataset["name"] = _ONE_SIZE.get(dataset["name"], dataset["name"])
+    dataset["transforms"] = section["dataset"].get("transforms")
+    return {**section, "dataset": dataset}
+
+
+def label_places(config: Config) -> tuple[int, int]:
+    """Where in a batch the CTC label and its length stand, by ``KeepKeys`` of ``Eval``.
+
+    Raises:
+        ConfigError: they are not kept.
+    """
+    for entry in config.at("Eval.dataset.transforms", default=()) or ():
+        if isinstance(entry, Mapping) and "KeepKeys" in entry:
+            kept = list(entry["KeepKeys"]["keep_keys"])
+            label = next((key for key in ("label_ctc", "label") if key in kept), None)
+            if label is not None and "length" in kept:
+                return kept.index(label), kept.index("length")
+    raise ConfigError(
+        "Eval.dataset.transforms: KeepKeys has to keep label_ctc (or label) and length, from which it is known what "
+        "a line says."
+    )
+
+
+class _Share:
+    """A batch sampler that gives every ``size``-th batch from ``rank`` on, after the first ``skip`` of them."""
+
+    def __init__(self, sampler: Any, rank: int, size: int, skip: int) -> None:
+        self._batches = list(sampler)[rank::size][skip:]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._batches)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+
+@dataclass(frozen=True)
+class CollectOptions:
+    """How centers are collected; see ``ppocr-ext export-center --help``.
+
+    Attributes:
+        frames: which frames count.
+        all_lines: with ``argmax``, lines read wrongly count too.
+        limit: lines at most; None for all.
+        partial: file of what was added up so far; it is removed at the end.
+        resume: go on from that file.
+    """
+
+    frames: Frames = "argmax"
+    all_lines: bool = False
+    limit: int | None = None
+    partial: Path | None = None
+    resume: bool = False
+
+
+def collect(run: Run, options: CollectOptions) -> Collected:
+    """One pass over the lines of ``run.eval_loader``; each process takes a share of the batches.
+
+    Raises:
+        DataError: a partial file belongs to something else.
+        ModelError: the model has no CTC head.
+    """
+    classifier = classifier_of(ctc_head_of(run.model))
+    result = Collected(CenterAccumulator(run.charset.ctc_classes, int(classifier.weight.shape[0])))
+    identity = _identity(run, options)
+    partial = None if options.partial is None else _of_rank(options.partial)
+    done = 0
+    if options.resume and partial is not None and partial.is_file():
+        done = result.sums.load(partial, identity)
+        result.lines, result.correct = result.sums.lines, result.sums.correct
+        _LOG.info("going on after %d batches of %s", done, partial)
+    _pass(run, options, result, partial, done, identity)
+    _add_processes(result)
+    if partial is not None:
+        partial.unlink(missing_ok=True)
+    return result
+
+
+def _pass(
+    run: Run, options: CollectOptions, result: Collected, partial: Path | None, done: int, identity: str
+) -> None:
+    loader, (label, length) = run.eval_loader, label_places(run.config)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    loader.batch_sampler = _Share(_limited(loader.batch_sampler, options.limit), rank, size, done)
+    began = saved = time.perf_counter()
+    run.model.eval()
+    bar = tqdm(
+        loader, total=len(loader.batch_sampler), desc="centers", unit="batch", disable=None, leave=False
+    )
+    try:
+        with FeatureTap(run.model) as tap, paddle.no_grad():
+            for batch in bar:
+                run.model(batch[0])
+                _add(result, tap, batch[label], batch[length], options)
+                done += 1
+                if partial is not None and time.perf_counter() - saved > _SAVE_EVERY:
+                    _save(result, partial, done, identity)
+                    saved = time.perf_counter()
+    except KeyboardInterrupt:
+        if partial is not None:
+            _save(result, partial, done, identity)
+            _LOG.info("go on with --resume (%s)", partial)
+        raise
+    result.seconds = time.perf_counter() - began
+
+
+def _limited(sampler: Any, limit: int | None) -> Iterator[list[int]]:
+    left = limit
+    for batch in sampler:
+        indices = list(batch) if left is None else list(batch)[:left]
+        if indices:
+            yield indices
+        if left is not None:
+            left -= len(indices)
+            if left <= 0:
+                return
+
+
+def _add(result: Collected, tap: FeatureTap, labels: Any, lengths: Any, options: CollectOptions) -> None:
+    classes, correct = classes_of_frames(tap.logits, labels, lengths, options.frames, options.all_lines)
+    features = tap.features.astype("float32").numpy()
+    result.sums.add(features.reshape([-1, features.shape[-1]]), classes.reshape(-1))
+    result.lines += len(correct)
+    result.correct += int(correct.sum())
+
+
+def _save(result: Collected, partial: Path, done: int, identity: str) -> None:
+    result.sums.lines, result.sums.correct = result.lines, result.correct
+    result.sums.save(partial, done, identity)
+
+
+def _of_rank(path: Path) -> Path:
+    return path if dist.get_world_size() == 1 else path.with_name(f"{path.name}.{dist.get_rank()}")
+
+
+def _add_processes(result: Collected) -> None:
+    if dist.get_world_size() == 1:
+        return
+    sums = result.sums
+    sums.sums = _summed(sums.sums)
+    sums.squares = _summed(sums.squares)
+    sums.counts = _summed(sums.counts)
+    result.lines, result.correct = (int(n) for n in _summed(np.array([result.lines, result.correct])))
+
+
+def _summed(values: np.ndarray) -> np.ndarray:
+    tensor = paddle.to_tensor(values)
+    dist.all_reduce(tensor)
+    return np.asarray(tensor.numpy())
+
+
+def _identity(run: Run, options: CollectOptions) -> str:
+    """What a partial file belongs to: weights, dictionary, lines and the way of taking frames."""
+    parts = {
+        "model": state_digest(run.model),
+        "charset": run.charset.digest,
+        "lines": [str(path) for path in run.label_files],
+        "count": len(run.eval_loader.dataset),
+        "batch": run.config.at("Eval.loader.batch_size_per_card"),
+        "frames": options.frames,
+        "all_lines": options.all_lines,
+        "limit": options.limit,
+        "processes": dist.get_world_size(),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def require_frames(result: Collected, options: CollectOptions) -> None:
+    """Refuse a pass from which no center but the blank's comes.
+
+    Raises:
+        DataError: no line was read correctly, or none had frames.
+    """
+    if result.sums.counts[1:].any():
+        return
+    if options.frames == "argmax" and not options.all_lines and not result.correct:
+        raise DataError(
+            f"Not one of {result.lines:,} lines is read correctly (accuracy 0 %), so no character has frames. Is this "
+            f"the trained checkpoint? `--frames aligned` takes the frames that the labels say, also of lines read "
+            f"wrongly."
+        )
+    raise DataError(
+        f"No frame of {result.lines:,} lines is of a character: the model gives nothing but blanks."
+    )
+
+
+def table_of(result: Collected, run: Run, meta: Mapping[str, Any]) -> CenterTable:
+    """The centers of a pass, with what they were made of in ``meta``."""
+    present = result.sums.present
+    symbols = run.charset.ctc_symbols
+    return CenterTable(
+        class_ids=present.astype(np.int64),
+        characters=tuple(symbols[c] for c in present),
+        centers=result.sums.centers().astype(np.float32),
+        counts=result.sums.counts[present],
+        spread=result.sums.spread(),
+        meta={
+            "blank": BLANK,
+            "charset": run.charset.name,
+            "charset_digest": run.charset.digest,
+            "classes": run.charset.ctc_classes,
+            "model_digest": state_digest(run.model),
+            "lines": result.lines,
+            "accuracy": result.accuracy,
+            "versions": {"ppocr_ext": __version__, "paddle": paddle.__version__, "numpy": np.__version__},
+            **meta,
+        },
+    )

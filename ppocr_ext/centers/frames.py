@@ -1,0 +1,66 @@
+"""Which frames of a batch count for which center."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import paddle
+
+from ppocr_ext.losses.alignment import forced_alignment
+
+Frames = Literal["argmax", "aligned"]
+BLANK = 0
+LEFT_OUT = -1
+
+
+def read_correctly(best: np.ndarray, labels: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Whether the greedy CTC reading of each line is its label.
+
+    Args:
+        best: int [B, T], the most probable class of each frame.
+        labels: int [B, L], class ids, padded with anything behind ``lengths``.
+        lengths: int [B].
+
+    Returns:
+        bool [B].
+    """
+    changed = np.ones(best.shape, bool)
+    changed[:, 1:] = best[:, 1:] != best[:, :-1]
+    read = changed & (best != BLANK)
+    place = np.cumsum(read, axis=1) - 1  # of each character read, in its line
+    fits = read & (place < lengths[:, None])
+    if not labels.shape[1]:
+        return np.asarray(~read.any(axis=1))
+    wanted = np.take_along_axis(labels, place.clip(0, labels.shape[1] - 1), axis=1)
+    wrong = read & (~fits | (best != wanted))
+    return np.asarray((read.sum(axis=1) == lengths) & ~wrong.any(axis=1))
+
+
+def classes_of_frames(
+    logits: paddle.Tensor,
+    labels: paddle.Tensor,
+    lengths: paddle.Tensor,
+    frames: Frames = "argmax",
+    all_lines: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Class of each frame, and which lines are read correctly.
+
+    Args:
+        logits: [B, T, C] of the CTC head.
+        labels: int [B, L], class ids, padded behind ``lengths``.
+        lengths: int [B].
+        frames: ``argmax``: the most probable class of a frame, in lines read correctly (PaddleOCR's definition);
+            ``aligned``: the class that CTC forced alignment of the label gives it, in all lines that fit.
+        all_lines: with ``argmax``, lines read wrongly count too.
+
+    Returns:
+        int64 [B, T], ``-1`` for a frame that does not count; bool [B].
+    """
+    best = logits.argmax(axis=-1).numpy()
+    correct = read_correctly(best, labels.numpy(), lengths.numpy().reshape(-1))
+    if frames == "aligned":
+        return forced_alignment(logits, labels, lengths).numpy(), correct
+    if not all_lines:
+        best = np.where(correct[:, None], best, LEFT_OUT)
+    return best, correct

@@ -1,0 +1,91 @@
+"""Which character each CTC frame stands for, given the label: forced alignment."""
+
+from __future__ import annotations
+
+import paddle
+
+_IMPOSSIBLE = -1e30  # a path that does not exist; finite, so that sums of it stay comparable
+UNALIGNED = -1
+
+
+def forced_alignment(
+    scores: paddle.Tensor, labels: paddle.Tensor, lengths: paddle.Tensor, blank: int = 0
+) -> paddle.Tensor:
+    """The most probable CTC path that reads ``labels`` (Viterbi on the trellis of Graves et al., 2006).
+
+    Of paths equally probable, the one that stays longest in its state. A loop over T on ``[B, 2L + 1]``; no
+    tensor of C is made beside ``scores``, and no gradient goes through.
+
+    Args:
+        scores: [B, T, C], logits or log probabilities: a frame's normaliser is the same for all paths.
+        labels: int [B, L], class ids, padded with anything behind ``lengths``.
+        lengths: int [B], characters of each label.
+        blank: class id of the blank.
+
+    Returns:
+        int64 [B, T]: class of each frame, the blank included; ``-1`` throughout a line whose label needs more
+        than T frames.
+    """
+    with paddle.no_grad():
+        states = _states(labels.astype("int64"), blank)
+        lengths = lengths.astype("int64").reshape([-1])
+        batch, frames = scores.shape[0], scores.shape[1]
+        index = states.unsqueeze(1).expand([batch, frames, states.shape[1]])
+        emitted = paddle.take_along_axis(scores.detach().astype("float32"), index, axis=2)
+        best, moves = _forward(emitted, states, blank)
+        last = _last_state(best, lengths)
+        path = _trace_back(moves, last)
+        classes = paddle.take_along_axis(states, path, axis=1)
+        reached = paddle.take_along_axis(best, last, axis=1) > _IMPOSSIBLE / 2
+        return paddle.where(reached.expand_as(classes), classes, paddle.full_like(classes, UNALIGNED))
+
+
+def _states(labels: paddle.Tensor, blank: int) -> paddle.Tensor:
+    """int64 [B, S = 2L + 1]: blank, first character, blank, …, last character, blank."""
+    batch, length = labels.shape
+    blanks = paddle.full([batch, length, 1], blank, dtype="int64")
+    pairs = paddle.concat([blanks, labels.unsqueeze(2)], axis=2).reshape([batch, 2 * length])
+    return paddle.concat(
+        [pairs, blanks[:, :1, 0] if length else paddle.full([batch, 1], blank, "int64")], axis=1
+    )
+
+
+def _forward(
+    emitted: paddle.Tensor, states: paddle.Tensor, blank: int
+) -> tuple[paddle.Tensor, list[paddle.Tensor]]:
+    """Best score of a path that ends in each state [B, S], and the step (0, 1, 2) into each state at each frame."""
+    batch, frames, count = emitted.shape
+    wall = paddle.full([batch, 2], _IMPOSSIBLE, dtype="float32")
+    before = paddle.concat([paddle.full([batch, 2], blank, dtype="int64"), states], axis=1)[:, :count]
+    # a blank may be left out between two different characters
+    may_skip = (states != blank).logical_and(states != before)
+    skip_cost = paddle.where(
+        may_skip, paddle.zeros_like(emitted[:, 0]), paddle.full_like(emitted[:, 0], _IMPOSSIBLE)
+    )
+    best = emitted[:, 0, :2]  # a path begins on the first blank or on the first character
+    if count > 2:
+        best = paddle.concat([best, paddle.full([batch, count - 2], _IMPOSSIBLE, dtype="float32")], axis=1)
+    moves: list[paddle.Tensor] = []
+    for frame in range(1, frames):
+        padded = paddle.concat([wall, best], axis=1)
+        candidates = paddle.stack([best, padded[:, 1 : 1 + count], padded[:, :count] + skip_cost], axis=0)
+        moves.append(candidates.argmax(axis=0))
+        best = (candidates.max(axis=0) + emitted[:, frame]).clip(min=_IMPOSSIBLE)
+    return best, moves
+
+
+def _last_state(best: paddle.Tensor, lengths: paddle.Tensor) -> paddle.Tensor:
+    """int64 [B, 1]: the blank behind the last character, or that character, whichever is more probable."""
+    final = (2 * lengths).unsqueeze(1)
+    before = (final - 1).clip(min=0)
+    on_blank = paddle.take_along_axis(best, final, axis=1)
+    on_character = paddle.take_along_axis(best, before, axis=1)
+    return paddle.where(on_character > on_blank, before, final)
+
+
+def _trace_back(moves: list[paddle.Tensor], last: paddle.Tensor) -> paddle.Tensor:
+    """int64 [B, T]: the state at each frame of the path that ends in ``last``."""
+    path = [last]
+    for move in reversed(moves):
+        path.append(path[-1] - paddle.take_along_axis(move, path[-1], axis=1))
+    return paddle.concat(path[::-1], axis=1)

@@ -1,0 +1,237 @@
+"""Center loss: pulls the features of a character's frames to one center (Wen et al., ECCV 2016)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import paddle
+import paddle.nn.functional as F
+from paddle.autograd import PyLayer
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.data.center_table import CenterTable, read_centers
+from ppocr_ext.errors import ConfigError, ModelError
+from ppocr_ext.losses.alignment import UNALIGNED, forced_alignment
+from ppocr_ext.losses.base import FEATURES, Loss, Parts, Read, number, one_of, to_tensor
+from ppocr_ext.losses.center_bank import CenterBank
+from ppocr_ext.losses.functional import weighted_mean
+from ppocr_ext.losses.targets import head_batch
+from ppocr_ext.registry import LOSSES
+
+BLANK = 0
+_LABELS = ("argmax", "aligned")
+_UPDATES = ("frozen", "ema")
+_REFRESH = 100  # steps after which look-alikes are looked for again, where centers move
+
+
+@LOSSES.register()
+class CenterLoss(Loss):
+    """Mean squared distance of each frame's feature to the center of its class.
+
+    ``predicts``: ``(features [B, T, D], logits [B, T, C])`` of a CTC head with ``return_feats``, or a MultiHead's
+    outputs, of which ``ctc`` is read. The defaults are PaddleOCR's loss; it computes a dense float64 ``[B·T, C]``,
+    here only the distances that count are computed, in O(B·T·D).
+
+    Args:
+        num_classes: C; by itself that of the head.
+        feat_dim: D; by itself that of the features.
+        center_file_path: centers to start from, ``.npz`` of ``export-center`` or PaddleOCR's ``.pkl``.
+        labels: what class a frame has: ``argmax``, the most probable one (PaddleOCR's: a frame read wrongly is
+            pulled to the wrong center), or ``aligned``, by CTC forced alignment of the true label.
+        blank: whether frames of the blank count.
+        update: ``frozen`` centers stay; ``ema`` moves them towards the mean feature of each batch's frames, the
+            same on all processes. A class without a center is left out (frozen), or starts at its mean (ema).
+        momentum: of ``ema``: what remains of a center at each step.
+        margin: adds ``max(0, d(f, c) - d(f, n) + margin)``, n being the center nearest to the frame among the
+            look-alikes of its character; in units of squared distance. 0: no such term.
+        look_alikes: how many nearest centers are a character's look-alikes.
+        warmup_steps: the loss grows from 0 to its weight over as many steps.
+
+    Raises:
+        ConfigError: an option cannot be used, or frozen centers come from nowhere.
+        DataError: the centers cannot be read, or are of another dictionary or feature size.
+    """
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        feat_dim: int | None = None,
+        center_file_path: str | None = None,
+        labels: str = "argmax",
+        blank: bool = True,
+        update: str = "frozen",
+        momentum: float = 0.99,
+        margin: float = 0.0,
+        look_alikes: int = 3,
+        warmup_steps: int = 0,
+    ) -> None:
+        super().__init__()
+        self.labels = one_of(labels, _LABELS, "CenterLoss: labels")
+        self.blank = blank
+        self.update = one_of(update, _UPDATES, "CenterLoss: update")
+        self.margin = number(margin, "CenterLoss: margin", least=0.0)
+        self.look_alikes = int(number(look_alikes, "CenterLoss: look_alikes", least=1))
+        self.warmup_steps = int(number(warmup_steps, "CenterLoss: warmup_steps", least=0))
+        self.momentum = number(momentum, "CenterLoss: momentum", least=0.0)
+        self.center_file_path = center_file_path
+        self.table: CenterTable | None = read_centers(center_file_path) if center_file_path else None
+        if self.table is None and self.update == "frozen":
+            raise ConfigError(
+                "CenterLoss: frozen centers need a file. Write one with `ppocr-ext export-center` and give it as "
+                "center_file_path, or set `update: ema` to let centers form during training."
+            )
+        self._classes, self._feat_dim = num_classes, feat_dim
+        self.bank: CenterBank | None = None
+        self._neighbours: paddle.Tensor | None = None
+        self.register_buffer("steps", paddle.zeros([], dtype="int64"))
+
+    def prepare(self, charset: Charset, feature_sizes: Mapping[str | None, int]) -> None:
+        """Make the centers for a dictionary and a head, so that their state can be loaded before the first step.
+
+        Raises:
+            DataError: the file of centers is of another dictionary or feature size.
+            ConfigError: ``num_classes`` or ``feat_dim`` is given and wrong.
+        """
+        feat_dim = feature_sizes[None]
+        for key, given, found in (
+            ("num_classes", self._classes, charset.ctc_classes),
+            ("feat_dim", self._feat_dim, feat_dim),
+        ):
+            if given is not None and given != found:
+                raise ConfigError(
+                    f"CenterLoss: {key} is {given}, but the model has {found}. Leave {key} out."
+                )
+        if self.table is not None:
+            self.table.check_fits(charset, str(self.center_file_path))
+        self._make_bank(charset.ctc_classes, feat_dim)
+
+    def _make_bank(self, classes: int, feat_dim: int) -> CenterBank:
+        self.bank = CenterBank(classes, feat_dim)
+        if self.table is not None:
+            self.bank.fill(self.table, str(self.center_file_path))
+        return self.bank
+
+    def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
+        """``{"loss_center": scalar, "loss": the same}``, 0 where no frame counts."""
+        multi_head = isinstance(predicts, Mapping)
+        features, logits = _features_and_logits(predicts)
+        lines, frames, feat_dim = features.shape
+        bank = self.bank or self._make_bank(logits.shape[-1], feat_dim)
+        class_ids = self._class_ids(logits, batch, multi_head)
+        rows = features.reshape([lines * frames, feat_dim])
+        if self.update == "ema":
+            used = self._used(class_ids, None)
+            chosen, ids = _select(rows.detach(), class_ids, used)
+            means, counts = bank.means(chosen, ids)
+            bank.start(means, counts)
+        rows, class_ids = _select(rows, class_ids, self._used(class_ids, bank.known))
+        loss = self._distance(rows, class_ids, bank)
+        if self.update == "ema":
+            bank.move(means, counts, self.momentum)
+        return {"loss_center": loss, "loss": loss}
+
+    def _class_ids(
+        self, logits: paddle.Tensor, batch: Sequence[paddle.Tensor], multi_head: bool
+    ) -> paddle.Tensor:
+        """int64 [B·T]: class of each frame; -1 where the label does not fit the frames."""
+        if self.labels == "argmax":
+            return logits.argmax(axis=-1).flatten()
+        _, label, length, *_ = head_batch(batch, "ctc", multi_head, "CenterLoss")
+        return forced_alignment(logits, label, length).flatten()
+
+    def _used(self, class_ids: paddle.Tensor, known: paddle.Tensor | None) -> paddle.Tensor:
+        """bool [N]: frames that count."""
+        used = class_ids > (UNALIGNED if self.blank else BLANK)
+        if known is None:
+            return used
+        return used.logical_and(known.index_select(class_ids.clip(min=0)))
+
+    def _distance(self, rows: paddle.Tensor, class_ids: paddle.Tensor, bank: CenterBank) -> paddle.Tensor:
+        if rows.shape[0] == 0:
+            return rows.sum()  # 0, and still a part of the graph
+        loss = _SquaredDistance.apply(rows, bank.centers, class_ids) / rows.shape[0]
+        if self.margin:
+            loss = loss + self._margin_term(rows, class_ids, bank)
+        return loss * self._warmth()
+
+    def _margin_term(self, rows: paddle.Tensor, class_ids: paddle.Tensor, bank: CenterBank) -> paddle.Tensor:
+        if self._neighbours is None or (self.update == "ema" and int(self.steps) % _REFRESH == 0):
+            self._neighbours = bank.nearest(self.look_alikes)
+        rows, class_ids = _select(rows, class_ids, class_ids != BLANK)
+        rivals = _nearest_rival(rows.detach(), self._neighbours.index_select(class_ids), bank.centers)
+        own, rival = bank.centers.index_select(class_ids), bank.centers.index_select(rivals)
+        # d(f, c) - d(f, n) is linear in f
+        difference = (own * own - rival * rival).sum(axis=1) - 2.0 * (rows * (own - rival)).sum(axis=1)
+        hinge = F.relu(difference + self.margin)
+        return weighted_mean(hinge, (rivals != class_ids).astype("float32"))
+
+    def _warmth(self) -> float:
+        """Factor of the loss at this step, from 0 to 1; counts the step."""
+        if not self.warmup_steps and not self.margin:
+            return 1.0
+        step = int(self.steps)
+        self.steps.set_value(paddle.to_tensor(step + 1, dtype="int64"))
+        return min(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0
+
+    def reads(self) -> set[Read]:
+        """The CTC head, with its features."""
+        return {(None, "ctc"), (None, FEATURES)}
+
+
+class _SquaredDistance(PyLayer):
+    """Sum of squared distances of rows [M, D] to the centers [C, D] of their classes [M].
+
+    One buffer of M·D in the forward pass and one in the backward pass, where the plain formula has five.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, rows: paddle.Tensor, centers: paddle.Tensor, class_ids: paddle.Tensor
+    ) -> paddle.Tensor:
+        offset = centers.index_select(class_ids).subtract_(rows)
+        ctx.save_for_backward(offset)
+        flat = offset.flatten()
+        return paddle.dot(flat, flat)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
+        (offset,) = ctx.saved_tensor()
+        return offset * (-2.0 * gradient)
+
+
+def _features_and_logits(predicts: Any) -> tuple[paddle.Tensor, paddle.Tensor]:
+    output = predicts.get("ctc") if isinstance(predicts, Mapping) else predicts
+    if not isinstance(output, tuple | list) or len(output) != 2:
+        raise ConfigError(
+            "CenterLoss reads the features of a CTC head, but the head gives none. Set `return_feats: true` under "
+            "CTCHead.Head (of a single CTCHead: under Head)."
+        )
+    features, logits = (to_tensor(part, "CenterLoss: the prediction") for part in output)
+    if features.ndim != 3 or logits.ndim != 3 or features.shape[:2] != logits.shape[:2]:
+        raise ModelError(
+            f"CenterLoss: features {list(features.shape)} and logits {list(logits.shape)} should both be "
+            f"[batch, frames, …]."
+        )
+    return features, logits
+
+
+def _select(
+    rows: paddle.Tensor, class_ids: paddle.Tensor, used: paddle.Tensor
+) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """The rows that count, and their classes; no copy where all do."""
+    if bool(used.all()):
+        return rows, class_ids
+    index = paddle.nonzero(used).flatten()
+    return rows.index_select(index), class_ids.index_select(index)
+
+
+@paddle.no_grad()
+def _nearest_rival(rows: paddle.Tensor, candidates: paddle.Tensor, centers: paddle.Tensor) -> paddle.Tensor:
+    """int64 [M]: of the K candidate classes [M, K] the one whose center is nearest to the row."""
+    distances = [
+        (rows - centers.index_select(candidates[:, k])).square().sum(axis=1)
+        for k in range(candidates.shape[1])
+    ]
+    best = paddle.stack(distances, axis=1).argmin(axis=1, keepdim=True)
+    return paddle.take_along_axis(candidates, best, axis=1).flatten()

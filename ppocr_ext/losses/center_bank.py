@@ -1,0 +1,111 @@
+"""The centers of a center loss: which classes have one, and how they move."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import paddle.distributed as dist
+from paddle import nn
+
+from ppocr_ext.data.center_table import CenterTable
+from ppocr_ext.errors import DataError
+
+_BLOCK = 512  # centers whose distances to all others are held at a time
+
+
+class CenterBank(nn.Layer):
+    """One center for each class, as buffers: they are saved, resumed and never trained by gradients.
+
+    Args:
+        classes: C, CTC classes with the blank.
+        feat_dim: D, features of a frame.
+
+    Attributes:
+        centers: float32 [C, D].
+        known: bool [C], which classes have a center.
+    """
+
+    centers: paddle.Tensor
+    known: paddle.Tensor
+
+    def __init__(self, classes: int, feat_dim: int) -> None:
+        super().__init__()
+        self.register_buffer("centers", paddle.zeros([classes, feat_dim], dtype="float32"))
+        self.register_buffer("known", paddle.zeros([classes], dtype="bool"))
+
+    def fill(self, table: CenterTable, where: str) -> None:
+        """Take over the centers of a file.
+
+        Raises:
+            DataError: its features or classes are not those of the model.
+        """
+        classes, feat_dim = self.centers.shape
+        if len(table.class_ids) and table.feat_dim != feat_dim:
+            raise DataError(
+                f"{where} has centers of {table.feat_dim} features, but the CTC head's classifier sees {feat_dim}. "
+                f"Export the centers again from this model."
+            )
+        if len(table.class_ids) and int(table.class_ids[-1]) >= classes:
+            raise DataError(
+                f"{where} has a center of class {int(table.class_ids[-1])}, but the head has {classes} classes. "
+                f"Export the centers again with this dictionary."
+            )
+        centers = np.zeros([classes, feat_dim], np.float32)
+        known = np.zeros([classes], bool)
+        centers[table.class_ids] = table.centers
+        known[table.class_ids] = True
+        self.centers.set_value(centers)
+        self.known.set_value(known)
+
+    @paddle.no_grad()
+    def means(self, features: paddle.Tensor, class_ids: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Mean feature [C, D] of each class and its frames [C], over the batches of all processes.
+
+        Args:
+            features: float32 [M, D]; a row that is not finite is left out.
+            class_ids: int64 [M].
+        """
+        classes, feat_dim = self.centers.shape
+        finite = paddle.isfinite(features.sum(axis=1))
+        features = paddle.where(finite.unsqueeze(1), features, paddle.zeros_like(features))
+        sums = paddle.zeros([classes, feat_dim], "float32").index_add(class_ids, 0, features)
+        counts = paddle.zeros([classes], "float32").index_add(class_ids, 0, finite.astype("float32"))
+        if dist.get_world_size() > 1:
+            dist.all_reduce(sums)
+            dist.all_reduce(counts)
+        return sums / counts.clip(min=1.0).unsqueeze(1), counts
+
+    @paddle.no_grad()
+    def start(self, means: paddle.Tensor, counts: paddle.Tensor) -> None:
+        """Classes that have frames but no center get their mean as center."""
+        new = (counts > 0).logical_and(self.known.logical_not())
+        self.centers.set_value(paddle.where(new.unsqueeze(1), means, self.centers))
+        self.known.set_value(self.known.logical_or(new))
+
+    @paddle.no_grad()
+    def move(self, means: paddle.Tensor, counts: paddle.Tensor, momentum: float) -> None:
+        """``c ← momentum · c + (1 - momentum) · mean`` for classes that have frames."""
+        moved = self.centers * momentum + means * (1.0 - momentum)
+        self.centers.set_value(paddle.where((counts > 0).unsqueeze(1), moved, self.centers))
+
+    @paddle.no_grad()
+    def nearest(self, count: int) -> paddle.Tensor:
+        """int64 [C, count]: the other known classes with the nearest centers; a class itself where there are fewer."""
+        classes = self.centers.shape[0]
+        own = paddle.arange(classes, dtype="int64")
+        ids = paddle.nonzero(self.known).flatten()
+        count = min(count, max(0, ids.shape[0] - 1))
+        if count == 0:
+            return own.unsqueeze(1)
+        rows = self.centers.index_select(ids)
+        norms = rows.square().sum(axis=1)
+        table = own.unsqueeze(1).tile([1, count])
+        found = []
+        for begin in range(0, ids.shape[0], _BLOCK):
+            block = rows[begin : begin + _BLOCK]
+            distances = norms.unsqueeze(0) - 2.0 * paddle.matmul(block, rows, transpose_y=True)
+            itself = paddle.arange(begin, begin + block.shape[0], dtype="int64").unsqueeze(1)
+            distances = paddle.put_along_axis(distances, itself, float("inf"), axis=1)
+            found.append(distances.topk(count, axis=1, largest=False)[1])
+        neighbours = ids.index_select(paddle.concat(found).flatten()).reshape([-1, count])
+        return paddle.scatter(table, ids, neighbours)

@@ -1,0 +1,82 @@
+"""What the classifier of a CTC head sees, of any head: ours, or a PaddleOCR checkout's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import paddle
+from paddle import nn
+
+from ppocr_ext.errors import ModelError
+
+_HEAD = "CTCHead"
+_CLASSIFIERS = ("fc2", "fc")  # with `mid_channels` the second of two, else the only one
+
+
+def ctc_head_of(network: nn.Layer) -> nn.Layer:
+    """The one CTC head in ``network``, which may be it.
+
+    Raises:
+        ModelError: there is none, or there are several (as in a model of sub-models).
+    """
+    heads = {
+        path: layer
+        for path, layer in network.named_sublayers(include_self=True)
+        if type(layer).__name__ == _HEAD and any(hasattr(layer, name) for name in _CLASSIFIERS)
+    }
+    if len(heads) == 1:
+        return next(iter(heads.values()))
+    if not heads:
+        raise ModelError(
+            f"{type(network).__name__} has no CTC head, so there are no frames with features. Centers need a "
+            f"CTCHead, alone or in a MultiHead."
+        )
+    raise ModelError(f"There are {len(heads)} CTC heads ({', '.join(heads)}). Name one sub-model.")
+
+
+def classifier_of(head: nn.Layer) -> nn.Layer:
+    """The layer of a CTC head that gives the logits; its input are the features."""
+    return next(getattr(head, name) for name in _CLASSIFIERS if hasattr(head, name))
+
+
+class FeatureTap:
+    """Features and logits of a network's CTC head, taken at its last linear layer by a forward hook.
+
+    The head is not touched, and gives what it would give; train or eval mode makes no difference::
+
+        with FeatureTap(model) as tap, paddle.no_grad():
+            model(images)
+            tap.features, tap.logits
+
+    Args:
+        network: a CTC head, or a network that has exactly one.
+
+    Attributes:
+        features: of the last forward pass, [B, T, D].
+        logits: of the last forward pass, [B, T, C], before any softmax.
+
+    Raises:
+        ModelError: the network has no CTC head, or several.
+    """
+
+    features: paddle.Tensor
+    logits: paddle.Tensor
+
+    def __init__(self, network: nn.Layer) -> None:
+        self._classifier = classifier_of(ctc_head_of(network))
+        self._handle: Any = None
+
+    def __enter__(self) -> FeatureTap:
+        self._handle = self._classifier.register_forward_post_hook(self._keep)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._handle.remove()
+
+    def __getattr__(self, name: str) -> paddle.Tensor:
+        if name in ("features", "logits"):
+            raise ModelError(f"FeatureTap: no {name} yet; run the network inside the context first.")
+        raise AttributeError(name)
+
+    def _keep(self, layer: nn.Layer, inputs: tuple[paddle.Tensor, ...], output: paddle.Tensor) -> None:
+        self.features, self.logits = inputs[0], output

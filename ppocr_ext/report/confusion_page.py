@@ -1,0 +1,120 @@
+"""One HTML page of what a recogniser confuses: worst pairs with their lines, before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ppocr_ext.data.predictions import Read
+from ppocr_ext.report.confusion import Rate
+from ppocr_ext.report.confusion_report import Comparison, Reading
+from ppocr_ext.report.page import page
+from ppocr_ext.report.samples import Sample, picture
+from ppocr_ext.report.sections import sample_card
+from ppocr_ext.report.text import esc, percent, plain
+
+_MOST_PAIRS = 60  # rows of the table
+_PAIRS_WITH_LINES = 12
+_LINES_OF_A_PAIR = 6
+
+
+def render(comparison: Comparison, title: str, data_dir: Path | None = None) -> str:
+    """The page as HTML.
+
+    Args:
+        comparison: what to show.
+        title: over the page.
+        data_dir: where relative image paths begin; None: lines are shown without their images.
+    """
+    body = (
+        _figures(comparison)
+        + _pairs(comparison)
+        + _lines(comparison.after, data_dir)
+        + _characters(comparison)
+    )
+    return page(title, f"{comparison.after.confusions.lines:,} lines", body)
+
+
+def _figures(comparison: Comparison) -> str:
+    after, before = comparison.after, comparison.before
+    cells = [
+        _figure("accuracy", after.accuracy, None if before is None else before.accuracy),
+        _figure("look-alike error", after.look_alikes, None if before is None else before.look_alikes),
+    ]
+    if comparison.general is not None:
+        cells.append(_figure("accuracy, general list", comparison.general, comparison.general_before))
+    if comparison.lines_changed is not None:
+        changed = comparison.lines_changed
+        cells.append(
+            f"<div><b>+{changed.only_after:,} −{changed.only_before:,}</b><span>lines that became right, wrong "
+            f"(McNemar p = {changed.p_value:.2g})</span></div>"
+        )
+    return f'<div class="card"><div class="figures">{"".join(cells)}</div></div>'
+
+
+def _figure(name: str, now: Rate, then: Rate | None) -> str:
+    low, high = now.interval
+    was = "" if then is None else f", before {percent(then.value)}"
+    of = f"95 %: {percent(low)} to {percent(high)}{was}" if now.total else "none"
+    return f"<div><b>{percent(now.value)}</b><span>{esc(name)} ({of})</span></div>"
+
+
+def _pairs(comparison: Comparison) -> str:
+    after, before = comparison.after.confusions, comparison.before
+    rows = []
+    for a, b, count in after.substitutions()[:_MOST_PAIRS]:
+        score = after.characters[a]
+        was = "" if before is None else f"<td>{plain(before.confusions.pairs[a, b])}</td>"
+        same = "yes" if any(a in group and b in group for group in comparison.groups) else ""
+        rows.append(
+            f"<tr><td>{esc(a)}</td><td>{esc(b)}</td><td>{plain(count)}</td>{was}<td>{plain(score.count)}</td>"
+            f"<td>{percent(count / score.count)}</td><td>{same}</td></tr>"
+        )
+    if not rows:
+        return "<h2>Confusions</h2><p>No character was taken for another.</p>"
+    then = "" if before is None else "<th>before</th>"
+    head = (
+        f"<tr><th>character</th><th>read as</th><th>times</th>{then}<th>of</th><th>share</th>"
+        f"<th>look-alikes</th></tr>"
+    )
+    return f'<h2>Confusions</h2><div class="card scroll"><table>{head}{"".join(rows)}</table></div>'
+
+
+def _lines(reading: Reading, data_dir: Path | None) -> str:
+    parts = []
+    for a, b, count in reading.confusions.substitutions()[:_PAIRS_WITH_LINES]:
+        indices = reading.confusions.examples[a, b][:_LINES_OF_A_PAIR]
+        cards = "".join(sample_card(_sample(reading.lines, index, data_dir)) for index in indices)
+        parts.append(
+            f'<div class="card" style="margin-bottom:14px"><h3>{esc(a)} read as {esc(b)}, {plain(count)} times</h3>'
+            f'<div class="samples">{cards}</div></div>'
+        )
+    return f"<h2>Their lines</h2>{''.join(parts)}" if parts else ""
+
+
+def _sample(lines: Sequence[Read], index: int, data_dir: Path | None) -> Sample:
+    line = lines[index]
+    return Sample(
+        line.label, line.text, line.confidence, line.right, picture(line.image, data_dir), image=line.image
+    )
+
+
+def _characters(comparison: Comparison) -> str:
+    before = None if comparison.before is None else comparison.before.confusions.characters
+    scores = [
+        (n, s) for n, s in comparison.after.confusions.characters.items() if s.count and s.correct < s.count
+    ]
+    rows = []
+    for name, score in sorted(scores, key=lambda item: (item[1].recall, -item[1].count)):
+        was = "" if before is None else f"<td>{percent(before[name].recall) if name in before else '–'}</td>"
+        rows.append(
+            f"<tr><td>{esc(name)}</td><td>{plain(score.count)}</td><td>{percent(score.recall)}</td>{was}"
+            f"<td>{percent(score.precision)}</td></tr>"
+        )
+    if not rows:
+        return ""
+    then = "" if before is None else "<th>recall before</th>"
+    head = f"<tr><th>character</th><th>occurs</th><th>recall</th>{then}<th>precision</th></tr>"
+    return (
+        f'<h2>Characters read worst</h2><div class="card scroll"><table>{head}{"".join(rows)}</table></div>'
+    )

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ppocr_ext.centers.accumulator import CenterAccumulator
+from ppocr_ext.errors import DataError
+
+
+def frames(seed: int, count: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(3.0, 2.0, size=[count, 4]).astype(np.float32), rng.integers(-1, 6, size=count)
+
+
+def test_means_counts_and_spread_are_those_of_plain_loops() -> None:
+    added = CenterAccumulator(7, 4)
+    features, ids = frames(0)
+    added.add(features[:90], ids[:90])
+    added.add(features[90:], ids[90:])
+    assert added.present.tolist() == [0, 1, 2, 3, 4, 5]
+    for row, c in enumerate(added.present):
+        own = features[ids == c].astype(np.float64)
+        assert added.counts[c] == len(own)
+        np.testing.assert_allclose(added.centers()[row], own.mean(axis=0), rtol=1e-12)
+        expected = ((own - own.mean(axis=0)) ** 2).sum(axis=1).mean()
+        assert added.spread()[row] == pytest.approx(expected, rel=1e-9)
+
+
+def test_parts_add_up_to_the_whole() -> None:
+    whole, first, second = (CenterAccumulator(7, 4) for _ in range(3))
+    features, ids = frames(1)
+    whole.add(features, ids)
+    first.add(features[::2], ids[::2])
+    second.add(features[1::2], ids[1::2])
+    first.merge(second)
+    assert (first.counts == whole.counts).all()
+    np.testing.assert_allclose(first.centers(), whole.centers(), rtol=1e-12)
+    np.testing.assert_allclose(first.spread(), whole.spread(), rtol=1e-9)
+
+
+def test_no_frame_changes_nothing() -> None:
+    added = CenterAccumulator(3, 2)
+    added.add(np.ones([2, 2], np.float32), np.array([-1, -1]))
+    assert added.present.size == 0
+    assert added.centers().shape == (0, 2)
+
+
+def test_a_partial_file_goes_on(tmp_path: Path) -> None:
+    features, ids = frames(2)
+    first = CenterAccumulator(7, 4)
+    first.add(features[:100], ids[:100])
+    first.save(tmp_path / "partial.npz", 25, "model a")
+    again = CenterAccumulator(7, 4)
+    assert again.load(tmp_path / "partial.npz", "model a") == 25
+    again.add(features[100:], ids[100:])
+    whole = CenterAccumulator(7, 4)
+    whole.add(features, ids)
+    np.testing.assert_allclose(again.centers(), whole.centers(), rtol=1e-12)
+
+
+def test_a_partial_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    CenterAccumulator(7, 4).save(tmp_path / "partial.npz", 25, "model a")
+    with pytest.raises(DataError, match="another model"):
+        CenterAccumulator(7, 4).load(tmp_path / "partial.npz", "model b")
+    (tmp_path / "partial.npz").write_bytes(b"PK\x03\x04 cut")
+    with pytest.raises(DataError, match="Delete it"):
+        CenterAccumulator(7, 4).load(tmp_path / "partial.npz", "model a")

@@ -1,0 +1,176 @@
+"""Centers of a tiny trained run: against a plain loop, in parts, and of each sub-model."""
+
+import json
+
+import numpy as np
+import paddle
+import pytest
+from tiny_runs import captchas, tiny, tiny_config  # noqa: F401
+
+from ppocr_ext.centers.collect import (
+    CollectOptions,
+    collect,
+    config_of_model,
+    label_places,
+    require_frames,
+    table_of,
+)
+from ppocr_ext.cli.main import main
+from ppocr_ext.data.center_table import read_centers
+from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.modeling.features import FeatureTap
+from ppocr_ext.training.run import Run
+from ppocr_ext.training.session import train
+
+
+@pytest.fixture(scope="module")
+def trained(captchas, tmp_path_factory):  # noqa: F811
+    folder = tmp_path_factory.mktemp("trained")
+    config = tiny_config(captchas, folder)
+    train(config)
+    return config.with_values({"Global.checkpoints": str(folder / "run" / "latest")})
+
+
+def built(config, name="Student", split="train"):
+    single, found = config_of_model(config, name, split)
+    return Run.build(single, "eval", weights_of=found or "Student")
+
+
+def plain_loop(run, all_lines):
+    """As PaddleOCR's `update_center`: frame by frame, the mean updated by each."""
+    label, length = label_places(run.config)
+    sums: dict[int, np.ndarray] = {}
+    counts: dict[int, int] = {}
+    run.model.eval()
+    with FeatureTap(run.model) as tap, paddle.no_grad():
+        for batch in run.eval_loader:
+            probabilities = run.model(batch[0])["head_out"].numpy()
+            features = tap.features.numpy()
+            for line, best in enumerate(probabilities.argmax(-1)):
+                read = [c for t, c in enumerate(best) if c and (t == 0 or c != best[t - 1])]
+                if not all_lines and read != batch[label][line, : int(batch[length][line])].tolist():
+                    continue
+                for t, c in enumerate(best.tolist()):
+                    sums[c] = sums.get(c, 0.0) + features[line, t].astype(np.float64)
+                    counts[c] = counts.get(c, 0) + 1
+    return {c: sums[c] / counts[c] for c in sums}, counts
+
+
+def test_centers_are_those_of_a_plain_loop(trained):
+    run = built(trained)
+    expected, counts = plain_loop(run, all_lines=True)
+    table = table_of(collect(run, CollectOptions(all_lines=True)), run, {})
+    assert table.class_ids.tolist() == sorted(expected)
+    assert dict(zip(table.class_ids.tolist(), table.counts.tolist(), strict=True)) == counts
+    for c, center in zip(table.class_ids.tolist(), table.centers, strict=True):
+        np.testing.assert_allclose(center, expected[c], rtol=1e-5, atol=1e-6)
+    assert table.characters[0] == "blank"
+    assert table.meta["charset_digest"] == run.charset.digest
+
+
+def test_the_model_is_unchanged_and_two_passes_are_equal(trained):
+    run = built(trained)
+    before = {name: value.numpy() for name, value in run.model.state_dict().items()}
+    first = collect(run, CollectOptions(frames="aligned"))
+    again = collect(built(trained), CollectOptions(frames="aligned"))
+    np.testing.assert_array_equal(first.sums.sums, again.sums.sums)
+    for name, value in run.model.state_dict().items():
+        np.testing.assert_array_equal(value.numpy(), before[name])
+    assert first.lines == 24
+
+
+def test_aligned_frames_are_of_the_labels_alone(trained, captchas):  # noqa: F811
+    run = built(trained)
+    table = table_of(collect(run, CollectOptions(frames="aligned")), run, {})
+    labels = [line.split("\t")[1] for line in (captchas / "train_list.txt").read_text().splitlines()]
+    assert set(table.characters[1:]) == set("".join(labels))
+    assert table.counts.sum() == 24 * 16  # each frame of each line
+
+
+def test_only_the_named_sub_model_is_built_and_no_branch_but_ctc_runs(trained):
+    run = built(trained, "Student")
+    assert not hasattr(run.model, "Teacher")
+    called = []
+    run.model.head.gtc_head.register_forward_post_hook(lambda *_: called.append(1))
+    collect(run, CollectOptions(all_lines=True))
+    assert not called
+
+
+def test_an_interrupted_pass_goes_on(trained, tmp_path, monkeypatch):
+    from ppocr_ext.centers import collect as module
+
+    options = CollectOptions(all_lines=True, partial=tmp_path / "partial.npz", resume=True)
+    config = trained.with_values({"Eval.loader.batch_size_per_card": 5})
+    whole = collect(built(config), CollectOptions(all_lines=True))
+    real, calls = module._add, []
+
+    def interrupted(*args):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        real(*args)
+
+    monkeypatch.setattr(module, "_add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        collect(built(config), options)
+    monkeypatch.undo()
+    result = collect(built(config), options)
+    assert (result.lines, result.correct) == (whole.lines, whole.correct)
+    assert (result.sums.counts == whole.sums.counts).all()
+    np.testing.assert_allclose(result.sums.sums, whole.sums.sums, rtol=1e-9)
+    assert not (tmp_path / "partial.npz").exists()
+
+
+def test_limit_counts_lines(trained):
+    config = trained.with_values({"Eval.loader.batch_size_per_card": 5})
+    assert collect(built(config), CollectOptions(limit=12, all_lines=True)).lines == 12
+
+
+def test_shares_of_two_processes_add_up(trained, monkeypatch):
+    config = trained.with_values({"Eval.loader.batch_size_per_card": 5})
+    whole = collect(built(config), CollectOptions(all_lines=True))
+    parts = []
+    for rank in (0, 1):
+        run = built(config)
+        with monkeypatch.context() as patch:
+            patch.setattr("ppocr_ext.centers.collect.dist.get_rank", lambda rank=rank: rank)
+            patch.setattr("ppocr_ext.centers.collect.dist.get_world_size", lambda: 2)
+            patch.setattr("ppocr_ext.centers.collect._add_processes", lambda result: None)
+            parts.append(collect(run, CollectOptions(all_lines=True)))
+    assert [part.lines for part in parts] == [14, 10]  # batches 1, 3, 5 and 2, 4
+    parts[0].sums.merge(parts[1].sums)
+    assert (parts[0].sums.counts == whole.sums.counts).all()
+    np.testing.assert_allclose(parts[0].sums.sums, whole.sums.sums, rtol=1e-9, atol=1e-9)
+
+
+def test_the_command_writes_centers_map_summary_and_pickle(trained, tmp_path, capsys):
+    (tmp_path / "config.yml").write_text(trained.to_yaml())
+    out = tmp_path / "out" / "centers.npz"
+    code = main(
+        ["export-center", "-c", str(tmp_path / "config.yml"), "--frames", "aligned"]
+        + ["--output", str(out), "--pkl", str(tmp_path / "train_center.pkl")]
+    )
+    said = capsys.readouterr().out
+    assert code == 0, said
+    table = read_centers(out)
+    assert table.feat_dim == 16
+    assert (tmp_path / "out" / "centers.png").read_bytes()[:4] == b"\x89PNG"
+    summary = json.loads((tmp_path / "out" / "centers.json").read_text())
+    assert summary["centers"] == len(table.class_ids)
+    assert summary["nearest_pairs"]
+    np.testing.assert_array_equal(read_centers(tmp_path / "train_center.pkl").centers, table.centers)
+    assert "characters with a center: 10 of 10" in said
+
+
+def test_no_line_read_correctly_says_what_to_do(trained):
+    run = built(trained)
+    result = collect(run, CollectOptions())
+    result.correct = 0
+    result.sums.counts[1:] = 0
+    with pytest.raises(DataError, match="Not one of 24 lines is read correctly.*--frames aligned"):
+        require_frames(result, CollectOptions())
+
+
+def test_an_unknown_sub_model_is_named(trained):
+    with pytest.raises(ConfigError, match="--model Pupil: Architecture.Models has Teacher, Student"):
+        config_of_model(trained, "Pupil", "train")

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from ppocr_ext.cli.main import main
+from ppocr_ext.training.evaluate import Prediction, write_predictions
+
+LABELS = ["未来", "末日", "土地", "O0", "来日"]
+BEFORE = ["末来", "末日", "士地", "OO", "来日"]
+AFTER = ["未来", "末日", "士地", "O0", "来曰"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    for name, texts in (("before", BEFORE), ("after", AFTER)):
+        rows = [
+            Prediction(f"{i}.png", lab, t, 0.9) for i, (lab, t) in enumerate(zip(LABELS, texts, strict=True))
+        ]
+        write_predictions(tmp_path / f"{name}.tsv", rows)
+    for i in range(5):
+        cv2.imwrite(str(tmp_path / f"{i}.png"), np.full([20, 60, 3], 40 * i, np.uint8))
+    return tmp_path
+
+
+def run(files: Path, *more: str) -> int:
+    return main(["confusions", str(files / "after.tsv"), "--out", str(files / "out"), *more])
+
+
+def test_before_and_after(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = run(files, "--before", str(files / "before.tsv"), "--data-dir", str(files))
+    said = capsys.readouterr().out
+    assert code == 0, said
+    found = json.loads((files / "out.json").read_text())
+    assert found["after"]["accuracy"]["value"] == pytest.approx(3 / 5)
+    assert found["before"]["accuracy"]["value"] == pytest.approx(2 / 5)
+    assert found["lines"] == {"only_before_correct": 1, "only_after_correct": 2, "mcnemar_p": 1.0}
+    pairs = (files / "out_pairs.tsv").read_text().splitlines()
+    assert pairs == [
+        "character\tread_as\tcount\tbefore",
+        "土\t士\t1\t1",
+        "日\t曰\t1\t0",
+        "0\tO\t0\t1",
+        "未\t末\t0\t1",
+    ]
+    assert "2 became right, 1 became wrong" in said
+    page = (files / "out.html").read_text()
+    assert page.count("data:image/png;base64,") == 2
+    assert "土 read as 士" in page
+    characters = (files / "out_characters.tsv").read_text().splitlines()
+    assert characters[1].startswith("土\t1\t0\t0\t\t0.0000")
+
+
+def test_look_alike_error_of_groups_of_one_s_own(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "groups.txt").write_text("土士\n日目\n", encoding="utf-8")
+    (files / "dict.txt").write_text("日\n目\n", encoding="utf-8")
+    run(files, "--groups", str(files / "groups.txt"))
+    found = json.loads((files / "out.json").read_text())["after"]["look_alike_error"]
+    assert (found["value"], found["of"]) == (pytest.approx(1 / 3), 3)  # 土 as 士; 日 as 曰 is of no group
+    run(files, "--groups", str(files / "groups.txt"), "--dict", str(files / "dict.txt"))
+    found = json.loads((files / "out.json").read_text())["after"]["look_alike_error"]
+    assert (found["value"], found["of"]) == (0.0, 2)
+
+
+def test_the_gate_on_a_general_list(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    general = ["--general", str(files / "before.tsv"), "--general-before", str(files / "after.tsv")]
+    assert run(files, *general, "--max-drop", "0.1") == 1
+    assert "fallen by 20.00%, more than 10.00%" in capsys.readouterr().out
+    assert run(files, *general, "--max-drop", "0.25") == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--max-drop", "0.1"], "--max-drop compares"),
+        (["--before", "none.tsv"], "none.tsv cannot be read"),
+        (["--groups", "none.txt"], "none.txt: the groups"),
+    ],
+)
+def test_what_cannot_be_done(
+    files: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
+) -> None:
+    assert run(files, *more) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,66 @@
+"""Forced alignment against all paths, tried one by one."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import paddle
+import pytest
+
+from ppocr_ext.losses.alignment import forced_alignment
+
+
+def best_path(scores: np.ndarray, label: list[int]) -> list[int]:
+    """The most probable path that reads ``label``, of all there are; -1 throughout if there is none."""
+    frames = len(scores)
+    best, found = -np.inf, [-1] * frames
+    for path in itertools.product(sorted({0, *label}), repeat=frames):
+        read = [c for c, _ in itertools.groupby(path) if c]
+        score = sum(float(scores[t, c]) for t, c in enumerate(path))
+        if read == label and score > best:
+            best, found = score, list(path)
+    return found
+
+
+@pytest.mark.parametrize("frames", [1, 2, 3, 5, 6])
+@pytest.mark.parametrize("longest", [1, 2, 3])
+def test_equals_the_best_of_all_paths(frames: int, longest: int) -> None:
+    rng = np.random.default_rng(frames * 10 + longest)
+    scores = rng.normal(size=[8, frames, 4]).astype("float32")
+    labels = rng.integers(1, 4, size=[8, longest])  # repeated neighbours among them
+    lengths = rng.integers(0, longest + 1, size=8)
+    found = forced_alignment(*map(paddle.to_tensor, (scores, labels, lengths))).numpy()
+    for line in range(8):
+        assert found[line].tolist() == best_path(scores[line], labels[line, : lengths[line]].tolist())
+
+
+def test_a_label_that_does_not_fit_has_no_path() -> None:
+    found = forced_alignment(
+        paddle.zeros([3, 3, 5]),
+        paddle.to_tensor([[1, 1, 0], [1, 2, 3], [1, 2, 3]]),
+        paddle.to_tensor([2, 3, 2]),
+    ).numpy()
+    assert (found[0] >= 0).all()  # 1, blank, 1: just fits
+    assert found[1].tolist() == [1, 2, 3]
+    found = forced_alignment(
+        paddle.zeros([1, 2, 5]), paddle.to_tensor([[1, 1]]), paddle.to_tensor([2])
+    ).numpy()
+    assert found.tolist() == [[-1, -1]]
+
+
+def test_scores_may_be_logits_or_log_probabilities() -> None:
+    paddle.seed(0)
+    logits = paddle.randn([4, 9, 7]) * 3
+    labels, lengths = paddle.randint(1, 7, [4, 3]), paddle.to_tensor([3, 2, 1, 3])
+    normalised = paddle.nn.functional.log_softmax(logits, axis=-1)
+    assert (
+        forced_alignment(logits, labels, lengths).numpy()
+        == forced_alignment(normalised, labels, lengths).numpy()
+    ).all()
+
+
+def test_no_gradient_goes_through() -> None:
+    logits = paddle.randn([2, 4, 5])
+    logits.stop_gradient = False
+    assert forced_alignment(logits, paddle.ones([2, 1], "int64"), paddle.ones([2], "int64")).stop_gradient

@@ -1,0 +1,273 @@
+"""Center loss against PaddleOCR's numbers, against the dense formula, and where frames or centers are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+from parity import array, load_case
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.data.center_table import CenterTable
+from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.losses import build_loss
+from ppocr_ext.losses.center import CenterLoss
+
+CASE = load_case("losses_single")
+SEED = CASE.info["seed"]
+CLASSES, DIM = 37, 16
+
+
+def table_of(centers: np.ndarray, ids: list[int] | None = None, **meta: object) -> CenterTable:
+    ids = list(range(len(centers))) if ids is None else ids
+    return CenterTable(
+        np.array(ids, np.int64),
+        tuple(f"c{i}" for i in ids),
+        centers.astype(np.float32),
+        np.ones(len(ids), np.int64),
+        np.zeros(len(ids)),
+        meta,
+    )
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "centers.npz"
+    table_of(array("centers", [CLASSES, DIM], SEED)).save(path)
+    return str(path)
+
+
+def reference_inputs() -> tuple[paddle.Tensor, paddle.Tensor]:
+    features = paddle.to_tensor(array("features", [4, 40, DIM], SEED), stop_gradient=False)
+    return features, paddle.to_tensor(array("student_ctc", [4, 40, CLASSES], SEED, 2.0))
+
+
+def random_inputs(seed: int = 0, frames: int = 12, classes: int = 6) -> tuple[paddle.Tensor, paddle.Tensor]:
+    rng = np.random.default_rng(seed)
+    features = paddle.to_tensor(rng.normal(size=[3, frames, 5]).astype("float32"), stop_gradient=False)
+    return features, paddle.to_tensor(rng.normal(size=[3, frames, classes]).astype("float32"))
+
+
+def labels_of(*texts: list[int]) -> list[paddle.Tensor]:
+    width = max(map(len, texts))
+    label = [text + [0] * (width - len(text)) for text in texts]
+    return [
+        paddle.zeros([len(texts), 3, 8, 8]),
+        paddle.to_tensor(label, dtype="int64").reshape([len(texts), width]),
+        paddle.to_tensor([len(text) for text in texts], dtype="int64"),
+    ]
+
+
+def test_value_and_gradient_are_paddleocr_s(file: str) -> None:
+    features, logits = reference_inputs()
+    values = CenterLoss(num_classes=CLASSES, feat_dim=DIM, center_file_path=file)((features, logits), [])
+    values["loss_center"].backward()
+
+    assert float(values["loss_center"]) == pytest.approx(CASE.info["center_loss"], rel=1e-5)
+    np.testing.assert_allclose(features.grad.numpy(), CASE.arrays["center_grad"], rtol=1e-5, atol=1e-8)
+
+
+def test_the_dense_formula_gives_the_same(tmp_path: Path) -> None:
+    features, logits = random_inputs()
+    centers = np.random.default_rng(1).normal(size=[6, 5])
+    table_of(centers).save(tmp_path / "c.npz")
+    value = CenterLoss(center_file_path=str(tmp_path / "c.npz"))((features, logits), [])["loss"]
+
+    total = 0.0
+    for line in range(3):
+        for frame in range(12):
+            c = int(logits.numpy()[line, frame].argmax())
+            offset = features.numpy()[line, frame].astype(np.float64) - centers[c].astype(np.float32)
+            total += float((offset**2).sum())
+    assert float(value) == pytest.approx(total / 36, rel=1e-5)
+
+
+def test_a_class_without_center_is_left_out_when_frozen(tmp_path: Path) -> None:
+    features, logits = random_inputs()
+    best = logits.numpy().argmax(-1).ravel()
+    table_of(np.zeros([2, 5]), ids=[1, 3]).save(tmp_path / "c.npz")
+    value = CenterLoss(center_file_path=str(tmp_path / "c.npz"))((features, logits), [])["loss"]
+    rows = features.numpy().reshape(-1, 5)[np.isin(best, [1, 3])]
+    assert float(value) == pytest.approx(float((rows**2).sum(1).mean()), rel=1e-5)
+
+
+def test_no_frame_that_counts_gives_zero_with_a_gradient(tmp_path: Path) -> None:
+    features, logits = random_inputs()
+    table_of(np.zeros([1, 5]), ids=[5]).save(tmp_path / "c.npz")
+    never = paddle.concat([logits[:, :, :5], paddle.full([3, 12, 1], -100.0)], axis=2)
+    value = CenterLoss(center_file_path=str(tmp_path / "c.npz"))((features, never), [])["loss"]
+    value.backward()
+    assert float(value) == 0.0
+    assert not features.grad.numpy().any()
+
+
+def test_blank_frames_can_be_left_out(tmp_path: Path) -> None:
+    features, logits = random_inputs()
+    table_of(np.zeros([6, 5])).save(tmp_path / "c.npz")
+    value = CenterLoss(center_file_path=str(tmp_path / "c.npz"), blank=False)((features, logits), [])["loss"]
+    rows = features.numpy().reshape(-1, 5)[logits.numpy().argmax(-1).ravel() != 0]
+    assert float(value) == pytest.approx(float((rows**2).sum(1).mean()), rel=1e-5)
+
+
+def test_aligned_frames_are_pulled_to_the_label_and_not_to_the_prediction(tmp_path: Path) -> None:
+    features = paddle.to_tensor(np.ones([1, 3, 5], np.float32), stop_gradient=False)
+    logits = np.zeros([1, 3, 6], np.float32)
+    logits[0, :, 4] = 5.0  # the network reads 4 everywhere
+    logits[0, 1, 2] = 4.0  # the label is 2, most probable in the middle
+    centers = np.zeros([6, 5])
+    centers[4] = 100.0
+    table_of(centers).save(tmp_path / "c.npz")
+    loss = CenterLoss(center_file_path=str(tmp_path / "c.npz"), labels="aligned", blank=False)
+    assert float(loss((features, paddle.to_tensor(logits)), labels_of([2]))["loss"]) == pytest.approx(5.0)
+
+
+def test_aligned_leaves_a_label_out_that_does_not_fit(tmp_path: Path) -> None:
+    features, logits = random_inputs(frames=3)
+    table_of(np.zeros([6, 5])).save(tmp_path / "c.npz")
+    loss = CenterLoss(center_file_path=str(tmp_path / "c.npz"), labels="aligned")
+    value = loss((features, logits), labels_of([1, 1, 1], [2], [3]))["loss"]
+    assert float(value) == pytest.approx(float((features.numpy()[1:] ** 2).sum(-1).mean()), rel=1e-5)
+
+
+def test_ema_starts_at_the_mean_and_then_moves() -> None:
+    logits = np.full([1, 2, 3], -9.0, np.float32)
+    logits[0, :, 1] = 9.0
+    loss = CenterLoss(update="ema", momentum=0.75)
+    first = paddle.to_tensor(np.array([[[1.0, 1.0], [3.0, 3.0]]], np.float32))
+    assert float(loss((first, paddle.to_tensor(logits)), [])["loss"]) == pytest.approx(
+        2.0
+    )  # to the mean, (2, 2)
+    second = paddle.to_tensor(np.array([[[6.0, 6.0], [6.0, 6.0]]], np.float32))
+    assert float(loss((second, paddle.to_tensor(logits)), [])["loss"]) == pytest.approx(32.0)
+    np.testing.assert_allclose(loss.bank.centers.numpy()[1], [3.0, 3.0])
+    assert loss.bank.known.numpy().tolist() == [False, True, False]
+
+
+def test_ema_ignores_rows_that_are_not_finite() -> None:
+    logits = np.zeros([1, 2, 3], np.float32)
+    logits[0, :, 1] = 9.0
+    loss = CenterLoss(update="ema")
+    loss(
+        (paddle.to_tensor(np.array([[[np.inf, 0.0], [2.0, 2.0]]], np.float32)), paddle.to_tensor(logits)), []
+    )
+    np.testing.assert_allclose(loss.bank.centers.numpy()[1], [2.0, 2.0])
+
+
+def test_state_is_saved_and_comes_back() -> None:
+    features, logits = random_inputs()
+    loss = CenterLoss(update="ema", warmup_steps=10)
+    loss((features, logits), [])
+    state = {name: value.numpy() for name, value in loss.state_dict().items()}
+    other = CenterLoss(update="ema", warmup_steps=10)
+    other._make_bank(6, 5)
+    other.set_state_dict(state)
+    again = random_inputs(seed=3)
+    assert float(loss(again, [])["loss"]) == float(other(again, [])["loss"]) > 0.0
+
+
+def test_warmup_grows_linearly(tmp_path: Path) -> None:
+    features, logits = random_inputs()
+    table_of(np.zeros([6, 5])).save(tmp_path / "c.npz")
+    full = float(CenterLoss(center_file_path=str(tmp_path / "c.npz"))((features, logits), [])["loss"])
+    loss = CenterLoss(center_file_path=str(tmp_path / "c.npz"), warmup_steps=4)
+    values = [float(loss((features, logits), [])["loss"]) / full for _ in range(6)]
+    assert values == pytest.approx([0.0, 0.25, 0.5, 0.75, 1.0, 1.0])
+
+
+def test_margin_pushes_away_from_the_nearest_look_alike(tmp_path: Path) -> None:
+    centers = np.array([[50.0, 0.0], [0.0, 0.0], [2.0, 0.0], [9.0, 0.0]])
+    table_of(centers).save(tmp_path / "c.npz")
+    features = paddle.to_tensor(np.array([[[0.5, 0.0]]], np.float32), stop_gradient=False)
+    logits = np.zeros([1, 1, 4], np.float32)
+    logits[0, 0, 1] = 9.0
+    loss = CenterLoss(center_file_path=str(tmp_path / "c.npz"), margin=5.0, look_alikes=2)
+    value = loss((features, paddle.to_tensor(logits)), [])["loss"]
+    value.backward()
+    # 0.25 to its own center, 2.25 to class 2: 0.25 - 2.25 + 5 = 3 beside the distance itself
+    assert float(value) == pytest.approx(0.25 + 3.0)
+    np.testing.assert_allclose(features.grad.numpy()[0, 0], [1.0 + 1.0 + 3.0, 0.0])
+
+
+def test_a_multihead_s_outputs_and_the_distillation_form(tmp_path: Path) -> None:
+    features, logits = random_inputs()
+    table_of(np.zeros([6, 5])).save(tmp_path / "c.npz")
+    options = {"center_file_path": str(tmp_path / "c.npz")}
+    alone = float(CenterLoss(**options)((features, logits), [])["loss"])
+    head = {"ctc": (features, logits), "gtc": logits}
+    assert float(CenterLoss(**options)(head, [])["loss"]) == pytest.approx(alone)
+    distillation = build_loss(
+        {
+            "name": "CombinedLoss",
+            "loss_config_list": [
+                {
+                    "DistillationCenterLoss": {
+                        "weight": 0.5,
+                        "model_name_list": ["Student"],
+                        "key": "head_out",
+                        "multi_head": True,
+                        **options,
+                    }
+                }
+            ],
+        }
+    )
+    batch = [
+        *labels_of([1], [2], [3])[:2],
+        paddle.zeros([3, 4], "int64"),
+        paddle.ones([3], "int64"),
+        paddle.ones([3]),
+    ]
+    values = distillation({"Student": {"head_out": head}}, batch)
+    assert float(values["loss"]) == pytest.approx(alone / 2)
+    assert distillation.reads() == {("Student", "ctc"), ("Student", "features")}
+
+
+def test_in_a_multiloss(tmp_path: Path) -> None:
+    features, logits = random_inputs()
+    table_of(np.zeros([6, 5])).save(tmp_path / "c.npz")
+    options = {"center_file_path": str(tmp_path / "c.npz")}
+    alone = float(CenterLoss(**options)((features, logits), [])["loss"])
+    loss = build_loss(
+        {
+            "name": "MultiLoss",
+            "loss_config_list": [{"CTCLoss": None}, {"CenterLoss": {"weight": 0.1, **options}}],
+        }
+    )
+    batch = [
+        *labels_of([1], [2], [3])[:2],
+        paddle.zeros([3, 4], "int64"),
+        paddle.ones([3], "int64"),
+        paddle.ones([3]),
+    ]
+    values = loss({"ctc": (features, logits)}, batch)
+    assert float(values["CenterLoss"]) == pytest.approx(alone / 10)
+    assert float(values["loss"]) == pytest.approx(float(values["CTCLoss"]) + alone / 10)
+
+
+def test_frozen_without_a_file_says_what_to_do() -> None:
+    with pytest.raises(ConfigError, match="export-center.*update: ema"):
+        CenterLoss()
+
+
+def test_a_head_without_features_says_what_to_set(file: str) -> None:
+    with pytest.raises(ConfigError, match="return_feats: true"):
+        CenterLoss(center_file_path=file)(paddle.zeros([2, 3, CLASSES]), [])
+
+
+def test_centers_of_another_feature_size_are_refused(file: str) -> None:
+    with pytest.raises(DataError, match="16 features, but the CTC head's classifier sees 5"):
+        CenterLoss(center_file_path=file)(random_inputs(), [])
+
+
+def test_centers_of_another_dictionary_are_refused(tmp_path: Path) -> None:
+    charset = Charset(tuple("abc"))
+    table_of(np.zeros([4, 5]), charset_digest="0123", charset="other.txt", classes=9).save(tmp_path / "c.npz")
+    with pytest.raises(DataError, match="another dictionary.*other.txt, 9 classes"):
+        CenterLoss(center_file_path=str(tmp_path / "c.npz")).prepare(charset, {None: 5})
+
+
+def test_given_sizes_must_be_the_model_s(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="feat_dim is 96, but the model has 5"):
+        CenterLoss(update="ema", feat_dim=96).prepare(Charset(tuple("abc")), {None: 5})

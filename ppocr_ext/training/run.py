@@ -133,7 +133,7 @@ class _Builder:
         role: str,
         host_path: str | None,
         old_dictionary: str | None,
-        weights_of: str,
+        weights_of: str = "Student",
     ) -> None:
         if role not in ("train", "eval"):
             raise ValueError(f"no such role: {role!r}")

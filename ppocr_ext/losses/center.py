@@ -125,8 +125,12 @@ class CenterLoss(Loss):
             chosen, ids = _select(rows.detach(), class_ids, used)
             means, counts = bank.means(chosen, ids)
             bank.start(means, counts)
-        rows, class_ids = _select(rows, class_ids, self._used(class_ids, bank.known))
-        loss = self._distance(rows, class_ids, bank)
+        used = self._used(class_ids, bank.known)
+        # where no frame counts: 0, and still a part of the graph
+        loss = rows.clip(0.0, 0.0).sum()
+        if bool(used.any()):
+            loss = self._distance(*_select(rows, class_ids, used), bank)
+        loss = loss * self._warmth()
         if self.update == "ema":
             bank.move(means, counts, self.momentum)
         return {"loss_center": loss, "loss": loss}
@@ -145,20 +149,22 @@ class CenterLoss(Loss):
         used = class_ids > (UNALIGNED if self.blank else BLANK)
         if known is None:
             return used
-        return used.logical_and(known.index_select(class_ids.clip(min=0)))
+        known = known.astype("int32")  # Paddle 2.6 selects no truth values
+        return used.logical_and(known.index_select(class_ids.clip(min=0)) > 0)
 
     def _distance(self, rows: paddle.Tensor, class_ids: paddle.Tensor, bank: CenterBank) -> paddle.Tensor:
-        if rows.shape[0] == 0:
-            return rows.sum()  # 0, and still a part of the graph
         loss = _SquaredDistance.apply(rows, bank.centers, class_ids) / rows.shape[0]
         if self.margin:
             loss = loss + self._margin_term(rows, class_ids, bank)
-        return loss * self._warmth()
+        return loss
 
     def _margin_term(self, rows: paddle.Tensor, class_ids: paddle.Tensor, bank: CenterBank) -> paddle.Tensor:
         if self._neighbours is None or (self.update == "ema" and int(self.steps) % _REFRESH == 0):
             self._neighbours = bank.nearest(self.look_alikes)
-        rows, class_ids = _select(rows, class_ids, class_ids != BLANK)
+        characters = class_ids != BLANK
+        if not bool(characters.any()):
+            return paddle.zeros([])
+        rows, class_ids = _select(rows, class_ids, characters)
         rivals = _nearest_rival(rows.detach(), self._neighbours.index_select(class_ids), bank.centers)
         own, rival = bank.centers.index_select(class_ids), bank.centers.index_select(rivals)
         # d(f, c) - d(f, n) is linear in f
@@ -222,6 +228,8 @@ def _select(
     """The rows that count, and their classes; no copy where all do."""
     if bool(used.all()):
         return rows, class_ids
+    if not bool(used.any()):  # Paddle 2.6 selects no empty set
+        return rows[:0], class_ids[:0]
     index = paddle.nonzero(used).flatten()
     return rows.index_select(index), class_ids.index_select(index)
 

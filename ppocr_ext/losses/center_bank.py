@@ -66,14 +66,23 @@ class CenterBank(nn.Layer):
             class_ids: int64 [M].
         """
         classes, feat_dim = self.centers.shape
-        finite = paddle.isfinite(features.sum(axis=1))
-        features = paddle.where(finite.unsqueeze(1), features, paddle.zeros_like(features))
-        sums = paddle.zeros([classes, feat_dim], "float32").index_add(class_ids, 0, features)
-        counts = paddle.zeros([classes], "float32").index_add(class_ids, 0, finite.astype("float32"))
+        sums = paddle.zeros([classes, feat_dim], "float32")
+        counts = paddle.zeros([classes], "float32")
+        if features.shape[0]:
+            sums, counts = self._added(sums, counts, features, class_ids)
         if dist.get_world_size() > 1:
             dist.all_reduce(sums)
             dist.all_reduce(counts)
         return sums / counts.clip(min=1.0).unsqueeze(1), counts
+
+    @staticmethod
+    def _added(
+        sums: paddle.Tensor, counts: paddle.Tensor, features: paddle.Tensor, class_ids: paddle.Tensor
+    ) -> tuple[paddle.Tensor, paddle.Tensor]:
+        finite = paddle.isfinite(features.sum(axis=1))
+        features = paddle.where(finite.unsqueeze(1), features, paddle.zeros_like(features))
+        sums = sums.index_add(class_ids, 0, features)
+        return sums, counts.index_add(class_ids, 0, finite.astype("float32"))
 
     @paddle.no_grad()
     def start(self, means: paddle.Tensor, counts: paddle.Tensor) -> None:

@@ -4,6 +4,7 @@ import pickle
 import numpy as np
 import paddle
 import pytest
+from paddle.base.layer_helper import LayerHelper
 
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.training import checkpoints
@@ -161,6 +162,7 @@ def in_16_bits(layer):
 def first_step(optimizer):
     """Make or take up masters and moments, as the first step does."""
     block = paddle.static.default_main_program().global_block()
+    optimizer.helper = LayerHelper(type(optimizer).__name__)  # as Paddle 2.6 does in a step
     optimizer._create_accumulators(block, optimizer._parameter_list)
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import cv2
 import numpy as np
 
+from ppocr_ext.data.predictions import HEADER
 from ppocr_ext.report.selection import KEPT, Selection
 from ppocr_ext.report.text import number
 
 SAMPLES_FILE = "samples.json"
-_HEADER = ["image", "label", "prediction", "confidence"]
 _LONG = 5  # width of an image by its height, from which on a line is long
 _PNG = re.compile(r"iVBORw0KGgo[A-Za-z0-9+/]{32,}={0,2}")  # base64 that begins as that of a PNG does
 _MOST_BYTES = 20 << 20  # of an image file
@@ -110,9 +110,9 @@ def read_predictions(folder: Path, data_dir: Path | None) -> list[SampleSet]:
         try:
             with file.open(encoding="utf-8", errors="replace", newline="") as stream:
                 rows = csv.reader(stream, delimiter="\t")
-                if next(rows, None) == _HEADER:
+                if next(rows, None) == HEADER:
                     sets.append(
-                        _chosen(file.name, (row for row in rows if len(row) == len(_HEADER)), data_dir)
+                        _chosen(file.name, (row for row in rows if len(row) == len(HEADER)), data_dir)
                     )
         except (OSError, csv.Error):  # a table of something else, whatever its first line says
             continue

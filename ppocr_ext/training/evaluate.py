@@ -16,6 +16,7 @@ from typing import Any
 
 from ppocr_ext.config import Config
 from ppocr_ext.data.atomic import write_text
+from ppocr_ext.data.predictions import HEADER
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import DistillationModel
@@ -188,7 +189,7 @@ def write_predictions(path: Path, predictions: Sequence[Prediction]) -> None:
     """Write a TSV with a header: image, label, prediction, confidence."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_MINIMAL)
-    writer.writerow(["image", "label", "prediction", "confidence"])
+    writer.writerow(HEADER)
     for p in predictions:
         writer.writerow([p.image, p.label, p.text, f"{p.confidence:.4f}"])
     write_text(path, buffer.getvalue())

@@ -27,6 +27,7 @@ def host() -> Host:
     return found
 
 
+@pytest.mark.e2e
 def test_the_hosts_scripts_import_with_what_we_graft() -> None:
     code = """
 import importlib, sys, warnings
@@ -60,6 +61,7 @@ print("done")
     assert result.stderr == ""  # the console stays clean
 
 
+@pytest.mark.e2e
 def test_a_paddleocr_imported_before_is_shared() -> None:
     # ppocr_ext comes first because of Paddle 2.6's zlib: see ppocr_ext/__init__.py.
     code = """

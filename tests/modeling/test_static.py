@@ -21,7 +21,8 @@ def settings(**changes: Any) -> dict[str, Any]:
     return {"Global": options, "Architecture": recogniser()}
 
 
-@pytest.mark.parametrize("backbone", ["SVTRv2", pytest.param("RepSVTR", marks=pytest.mark.e2e)])
+@pytest.mark.e2e
+@pytest.mark.parametrize("backbone", ["SVTRv2", "RepSVTR"])
 def test_an_exported_model_reads_any_number_and_width(backbone: str, tmp_path: Path) -> None:
     config = recogniser(return_all_feats=False)
     if backbone == "RepSVTR":

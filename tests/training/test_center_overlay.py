@@ -8,6 +8,7 @@ from ppocr_ext.resources import config_path
 from ppocr_ext.training.session import train
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("kind", ["student", "distill"])
 def test_export_and_fine_tune_as_the_overlay_says(tiny, tmp_path, capsys, kind):
     config = tiny(kind, **{"Global.save_teacher": True, "Global.report": False})

@@ -390,6 +390,7 @@ def test_a_stop_at_an_epochs_last_step_keeps_what_is_due(tiny, tmp_path):
     assert outcome.position.completed() == (1, 0)
 
 
+@pytest.mark.e2e
 def test_multi_scale_training_goes_on_with_the_batches_it_would_have_seen(tiny, tmp_path):
     def config(name):
         built = tiny("student", **{"Global.save_model_dir": str(tmp_path / name), "Global.epoch_num": 3})

@@ -125,6 +125,7 @@ def same(found, folder):
     return all(math.isclose(value, wanted[key], rel_tol=1e-6, abs_tol=1e-12) for key, value in found)
 
 
+@pytest.mark.e2e
 def test_all_three_hold_metrics_jsonl_after_a_stop_and_a_resume(tiny, tmp_path, offline):
     folder = tmp_path / "run"
     config = tiny("student", **ALL)

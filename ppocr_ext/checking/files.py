@@ -46,6 +46,13 @@ def check_files(look: Look) -> None:
     """Label files, data folders and weights."""
     for mode in look.modes:
         _check_data_files(look, mode)
+    for _, path in look.listed_quietly("Loss", "loss_config_list") if look.role == "train" else ():
+        centers = look.at(*path, "center_file_path")
+        if isinstance(centers, str) and not Path(centers).is_file():
+            look.error(
+                (*path, "center_file_path"),
+                f"there is no file {centers}. `ppocr-ext export-center` writes it.",
+            )
     for path, name in _weights(look):
         if isinstance(name, str) and not _is_there(name):
             look.error(path, why_missing(name))

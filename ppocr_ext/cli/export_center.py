@@ -62,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     import paddle.distributed as dist
 
-    from ppocr_ext.centers.collect import CollectOptions, collect, config_of_model, require_frames
+    from ppocr_ext.centers.collect import CollectOptions, collect, require_frames
+    from ppocr_ext.centers.single_model import config_of_model
     from ppocr_ext.config import load
     from ppocr_ext.host import open_host
     from ppocr_ext.resources import find_config

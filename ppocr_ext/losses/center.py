@@ -74,6 +74,8 @@ class CenterLoss(Loss):
         self.look_alikes = int(number(look_alikes, "CenterLoss: look_alikes", least=1))
         self.warmup_steps = int(number(warmup_steps, "CenterLoss: warmup_steps", least=0))
         self.momentum = number(momentum, "CenterLoss: momentum", least=0.0)
+        if self.momentum > 1.0:
+            raise ConfigError(f"CenterLoss: momentum must be at most 1, but is {self.momentum:g}.")
         self.center_file_path = center_file_path
         self.table: CenterTable | None = read_centers(center_file_path) if center_file_path else None
         if self.table is None and self.update == "frozen":

@@ -99,10 +99,12 @@ class CenterBank(nn.Layer):
 
     @paddle.no_grad()
     def nearest(self, count: int) -> paddle.Tensor:
-        """int64 [C, count]: the other known classes with the nearest centers; a class itself where there are fewer."""
+        """int64 [C, count]: other characters with the nearest centers; a class itself where there are fewer."""
         classes = self.centers.shape[0]
         own = paddle.arange(classes, dtype="int64")
-        ids = paddle.nonzero(self.known).flatten()
+        known = self.known.clone()
+        known[0] = False  # the blank is no look-alike
+        ids = paddle.nonzero(known).flatten()
         count = min(count, max(0, ids.shape[0] - 1))
         if count == 0:
             return own.unsqueeze(1)

@@ -10,11 +10,10 @@ from tiny_runs import captchas, tiny, tiny_config  # noqa: F401
 from ppocr_ext.centers.collect import (
     CollectOptions,
     collect,
-    config_of_model,
-    label_places,
     require_frames,
     table_of,
 )
+from ppocr_ext.centers.single_model import config_of_model, label_places
 from ppocr_ext.cli.main import main
 from ppocr_ext.data.center_table import read_centers
 from ppocr_ext.errors import ConfigError, DataError

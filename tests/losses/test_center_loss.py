@@ -271,3 +271,15 @@ def test_centers_of_another_dictionary_are_refused(tmp_path: Path) -> None:
 def test_given_sizes_must_be_the_model_s(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="feat_dim is 96, but the model has 5"):
         CenterLoss(update="ema", feat_dim=96).prepare(Charset(tuple("abc")), {None: 5})
+
+
+def test_the_blank_is_no_look_alike(tmp_path: Path) -> None:
+    table_of(np.array([[0.1, 0.0], [0.0, 0.0], [5.0, 0.0]])).save(tmp_path / "c.npz")
+    loss = CenterLoss(center_file_path=str(tmp_path / "c.npz"))
+    bank = loss._make_bank(3, 2)
+    assert bank.nearest(2).numpy()[1:].tolist() == [[2], [1]]
+
+
+def test_momentum_beyond_1_is_refused() -> None:
+    with pytest.raises(ConfigError, match="momentum must be at most 1"):
+        CenterLoss(update="ema", momentum=2.0)

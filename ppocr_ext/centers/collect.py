@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +25,9 @@ from ppocr_ext.data.center_table import CenterTable
 from ppocr_ext.errors import DataError
 from ppocr_ext.modeling.features import FeatureTap, classifier_of, ctc_head_of
 from ppocr_ext.training.checkpoints import state_digest
+from ppocr_ext.training.proxies import leave_signals_to_the_run
 from ppocr_ext.training.run import Run
+from ppocr_ext.training.signals import DeferredSignals
 
 _LOG = logging.getLogger("ppocr_ext")
 _SAVE_EVERY = 30.0  # seconds between two copies of what was added up so far
@@ -112,25 +115,27 @@ def _pass(
     loader, (label, length) = run.eval_loader, label_places(run.config)
     rank, size = dist.get_rank(), dist.get_world_size()
     loader.batch_sampler = _Share(_limited(loader.batch_sampler, options.limit), rank, size, done)
+    loader.worker_init_fn = leave_signals_to_the_run
     began = saved = time.perf_counter()
     run.model.eval()
     bar = tqdm(
         loader, total=len(loader.batch_sampler), desc="centers", unit="batch", disable=None, leave=False
     )
-    try:
-        with FeatureTap(run.model) as tap, paddle.no_grad():
-            for batch in bar:
-                run.model(batch[0])
-                _add(result, tap, batch[label], batch[length], options)
-                done += 1
-                if partial is not None and time.perf_counter() - saved > _SAVE_EVERY:
-                    _save(result, partial, done, identity)
-                    saved = time.perf_counter()
-    except KeyboardInterrupt:
+    asked: list[int] = []  # signals: a batch that was added is counted, or it would be added again
+    with FeatureTap(run.model) as tap, paddle.no_grad(), DeferredSignals(asked.append):
+        for batch in bar:
+            run.model(batch[0])
+            _add(result, tap, batch[label], batch[length], options)
+            done += 1
+            if partial is not None and (asked or time.perf_counter() - saved > _SAVE_EVERY):
+                _save(result, partial, done, identity)
+                saved = time.perf_counter()
+            if asked:
+                break
+    if asked:
         if partial is not None:
-            _save(result, partial, done, identity)
             _LOG.info("go on with --resume (%s)", partial)
-        raise
+        signal.raise_signal(asked[0])
     result.seconds = time.perf_counter() - began
 
 

@@ -124,7 +124,7 @@ def _begin_epoch(loader: Any, epoch: int, seed: int) -> Any:
     for part in parts:
         if hasattr(part, "set_epoch"):
             part.set_epoch(epoch)
-    loader.worker_init_fn = _leave_signals_to_the_run
+    loader.worker_init_fn = leave_signals_to_the_run
     if hasattr(sampler, "batchs_in_one_epoch_id"):
         # PaddleOCR's MultiScaleSampler shuffles the order of the epoch before; a run that goes on has none
         sampler.batchs_in_one_epoch_id = list(range(len(sampler.batchs_in_one_epoch_id)))
@@ -133,7 +133,7 @@ def _begin_epoch(loader: Any, epoch: int, seed: int) -> Any:
     return sampler
 
 
-def _leave_signals_to_the_run(worker: int) -> None:
+def leave_signals_to_the_run(worker: int) -> None:
     """Ctrl-C and a scheduler's SIGTERM reach every process of a group; the run ends its workers itself.
 
     A run that is killed outright cannot: the system then ends them.

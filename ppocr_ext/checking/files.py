@@ -9,11 +9,12 @@ from pathlib import Path
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checking.data import reads_key
-from ppocr_ext.checking.look import Look, shown
+from ppocr_ext.checking.look import Look, is_number, shown
 from ppocr_ext.checkpoint_names import why_missing
 from ppocr_ext.config import resolve_charset
 from ppocr_ext.config.class_counts import wrong_counts
-from ppocr_ext.errors import CharsetError, ConfigError
+from ppocr_ext.data.look_alikes import SHIPPED, read_groups
+from ppocr_ext.errors import CharsetError, ConfigError, DataError
 
 _LOG = logging.getLogger("ppocr_ext")
 _DICTIONARY = ("Global", "character_dict_path")
@@ -53,11 +54,28 @@ def check_files(look: Look) -> None:
                 (*path, "center_file_path"),
                 f"there is no file {centers}. `ppocr-ext export-center` writes it.",
             )
+        _check_groups(look, (*path, "look_alikes"))
     for path, name in _weights(look):
         if isinstance(name, str) and not _is_there(name):
             look.error(path, why_missing(name))
         elif not isinstance(name, str) and path[0] != "Global":  # of Global it is said there
             look.error(path, f"{shown(name)} is no path of weights.")
+
+
+def _check_groups(look: Look, path: tuple[str, ...]) -> None:
+    """Look-alike characters: a number, or groups; text that is a number is refused with the other keys."""
+    value = look.at(*path)
+    if value is None or (isinstance(value, str) and is_number(value)):
+        return
+    if isinstance(value, str):
+        try:
+            read_groups(value)
+        except DataError as fault:
+            look.error(path, str(fault))
+    elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        look.error(
+            path, f"{shown(value)} is neither a number of at least 1, nor `{SHIPPED}`, nor a file of groups."
+        )
 
 
 def _check_data_files(look: Look, mode: str) -> None:

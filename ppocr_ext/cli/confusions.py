@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.atomic import write_text
+from ppocr_ext.data.atomic import check_writable, write_text
 from ppocr_ext.data.look_alikes import read_groups, within
 from ppocr_ext.data.predictions import pair_up, read_predictions
 from ppocr_ext.errors import DataError
@@ -26,6 +26,9 @@ second list on which the fine-tuning must not forget: with --max-drop a greater 
 Written: OUT.html (one page with the lines), OUT.json, OUT_pairs.tsv, OUT_characters.tsv.
 exit codes: 0 done; 1 the general list has fallen by more than --max-drop; 2 it could not be done
 """
+
+
+_ROUNDING = 1e-12  # of the difference of two shares
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,22 +59,19 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.report import confusion_report as report
     from ppocr_ext.report.confusion_page import render
 
-    if args.max_drop is not None and not (args.general and args.general_before):
-        raise DataError("--max-drop compares --general with --general-before: give both.")
+    _check_options(args)
     after = read_predictions(args.predictions)
     before = None if args.before is None else read_predictions(args.before)
     if before is not None:
         pair_up(before, after, (str(args.before), str(args.predictions)))
     groups = read_groups(args.groups)
     if args.dict is not None:
-        groups = within(groups, Charset.from_file(args.dict, lenient=True).characters)
-    comparison = report.compare(
-        after,
-        groups,
-        before,
-        None if args.general is None else read_predictions(args.general),
-        None if args.general_before is None else read_predictions(args.general_before),
-    )
+        groups = _within_dictionary(groups, args.dict)
+    general = None if args.general is None else read_predictions(args.general)
+    general_before = None if args.general_before is None else read_predictions(args.general_before)
+    if general is not None and general_before is not None:
+        pair_up(general_before, general, (str(args.general_before), str(args.general)))
+    comparison = report.compare(after, groups, before, general, general_before)
     written = {
         args.out.with_name(f"{args.out.name}.html"): render(comparison, args.title, args.data_dir),
         args.out.with_name(f"{args.out.name}.json"): report.to_json(comparison),
@@ -85,8 +85,28 @@ def run(args: argparse.Namespace) -> int:
     return _verdict(comparison.drop, args.max_drop)
 
 
+def _check_options(args: argparse.Namespace) -> None:
+    if args.max_drop is not None and not (args.general and args.general_before):
+        raise DataError("--max-drop compares --general with --general-before: give both.")
+    if args.general_before and not args.general:
+        raise DataError("--general-before is compared with --general: give both.")
+    if args.max_drop is not None and not 0 <= args.max_drop <= 1:
+        raise DataError(f"--max-drop {args.max_drop:g} is no share. Give 0.002, for example.")
+    check_writable(args.out.with_name(f"{args.out.name}.html"))
+
+
+def _within_dictionary(groups: tuple[str, ...], dictionary: Path) -> tuple[str, ...]:
+    kept = within(groups, Charset.from_file(dictionary, lenient=True).characters)
+    if not kept:
+        raise DataError(
+            f"No group of look-alikes has two characters of {dictionary}. Give groups of its characters with --groups, "
+            f"such as `ppocr-ext lookalikes` finds."
+        )
+    return kept
+
+
 def _verdict(drop: float | None, most: float | None) -> int:
-    if drop is None or most is None or drop <= most:
+    if drop is None or most is None or drop <= most + _ROUNDING:
         return 0
     print(f"forgotten: the accuracy on the general list has fallen by {drop:.2%}, more than {most:.2%}")
     return 1

@@ -44,9 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     from ppocr_ext.config import load
+    from ppocr_ext.data.atomic import check_writable
     from ppocr_ext.host import open_host
     from ppocr_ext.resources import find_config
-    from ppocr_ext.training.evaluate import check_writable, evaluate, for_model, write_predictions
+    from ppocr_ext.training.evaluate import evaluate, for_model, write_predictions
     from ppocr_ext.training.logs import quiet_host, set_up_console
     from ppocr_ext.training.run import Run
 

@@ -43,13 +43,18 @@ COMMANDS = {
     "confusions": Command(
         "ppocr_ext.cli.confusions", "say which characters are taken for which, before and after"
     ),
+    "lookalikes": Command(
+        "ppocr_ext.cli.lookalikes", "find characters that look alike, from their glyphs in fonts"
+    ),
     "config": Command("ppocr_ext.cli.config", "check a configuration, and show where each value comes from"),
     "report": Command("ppocr_ext.cli.report", "draw one or several runs on one page"),
     "make-dataset": Command(
         "ppocr_ext.cli.make_dataset", "draw text lines with labels, dictionary and lists"
     ),
     "make-lmdb": Command("ppocr_ext.cli.make_lmdb", "put label files and their images into one LMDB"),
-    "benchmark": Command("ppocr_ext.cli.benchmark", "time a training step"),
+    "benchmark": Command(
+        "ppocr_ext.cli.benchmark", "measure a training step, center loss, the export of centers"
+    ),
     "doctor": Command(
         "ppocr_ext.cli.doctor", "say what is installed, and the command that mends what is not"
     ),

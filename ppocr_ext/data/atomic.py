@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from ppocr_ext.errors import DataError
 
 
 @contextmanager
@@ -46,3 +49,19 @@ def write_text(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8, atomically, with ``\\n`` line ends as they are."""
     with atomic_writer(path) as stream:
         stream.write(text.encode("utf-8"))
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a path that cannot be written, before the work and not after it.
+
+    Raises:
+        DataError: it is a folder, or its folder cannot be written to.
+    """
+    if path.is_dir():
+        raise DataError(f"{path} is a folder. Give the name of a file.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent):
+            pass
+    except OSError as fault:
+        raise DataError(f"{path} cannot be written: {fault.strerror}.") from fault

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ppocr_ext.errors import DataError
 
-SHIPPED = Path(__file__).with_name("look_alikes.txt")
+SHIPPED = "shipped"  # the name of the list that comes with this package
+_SHIPPED_FILE = Path(__file__).with_name("look_alikes.txt")
 
 
 def read_groups(path: str | Path | None = None) -> tuple[str, ...]:
     """Groups of look-alikes, such as ``("未末", "O0o")``.
 
     Args:
-        path: a text file, UTF-8, a group a line without spaces, ``#`` before a comment; None: the shipped list of
-            CJK characters, Latin letters, digits and punctuation.
+        path: a text file, UTF-8, a group a line without spaces, ``#`` before a comment; None or ``shipped``: the
+            list that comes with this package, of CJK characters, Latin letters, digits and punctuation.
 
     Raises:
         DataError: the file cannot be read, or a line is no group.
     """
-    path = Path(path) if path is not None else SHIPPED
+    path = _SHIPPED_FILE if path in (None, SHIPPED) else Path(path)
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as fault:
         raise DataError(
-            f"{path}: the groups of look-alikes cannot be read ({fault}). Give a text file in UTF-8 with a group a "
-            f"line, such as 未末."
+            f"{path}: the groups of look-alikes cannot be read ({getattr(fault, 'strerror', None) or fault}). Give a "
+            f"text file in UTF-8 with a group a line, such as 未末; `ppocr-ext lookalikes` makes one."
         ) from fault
     groups: dict[str, None] = {}
     for number, line in enumerate(lines, start=1):
@@ -46,3 +47,12 @@ def within(groups: Iterable[str], characters: Iterable[str]) -> tuple[str, ...]:
     known = set(characters)
     kept = ("".join(c for c in group if c in known) for group in groups)
     return tuple(dict.fromkeys(group for group in kept if len(group) > 1))
+
+
+def rivals_of(groups: Sequence[str]) -> Mapping[str, set[str]]:
+    """The look-alikes of each character: the others of its groups."""
+    rivals: dict[str, set[str]] = {}
+    for group in groups:
+        for character in group:
+            rivals.setdefault(character, set()).update(set(group) - {character})
+    return rivals

@@ -31,7 +31,11 @@ def forced_alignment(
         lengths = lengths.astype("int64").reshape([-1])
         batch, frames = scores.shape[0], scores.shape[1]
         index = states.unsqueeze(1).expand([batch, frames, states.shape[1]])
-        emitted = paddle.take_along_axis(scores.detach().astype("float32"), index, axis=2)
+        scores = scores.detach()
+        if scores.dtype != paddle.float32:
+            scores = scores.astype("float32")
+        # to broadcast would be to copy the scores, whose shape is right already
+        emitted = paddle.take_along_axis(scores, index, axis=2, broadcast=False)
         best, moves = _forward(emitted, states, blank)
         last = _last_state(best, lengths)
         path = _trace_back(moves, last)

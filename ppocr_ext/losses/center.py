@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import paddle
-import paddle.nn.functional as F
 from paddle.autograd import PyLayer
 
 from ppocr_ext.charset import Charset
@@ -15,14 +14,14 @@ from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.losses.alignment import UNALIGNED, forced_alignment
 from ppocr_ext.losses.base import FEATURES, Loss, Parts, Read, number, one_of, to_tensor
 from ppocr_ext.losses.center_bank import CenterBank
-from ppocr_ext.losses.functional import weighted_mean
+from ppocr_ext.losses.center_margin import CenterMargin
+from ppocr_ext.losses.functional import best_classes
 from ppocr_ext.losses.targets import head_batch
 from ppocr_ext.registry import LOSSES
 
 BLANK = 0
 _LABELS = ("argmax", "aligned")
 _UPDATES = ("frozen", "ema")
-_REFRESH = 100  # steps after which look-alikes are looked for again, where centers move
 
 
 @LOSSES.register()
@@ -45,7 +44,8 @@ class CenterLoss(Loss):
         momentum: of ``ema``: what remains of a center at each step.
         margin: adds ``max(0, d(f, c) - d(f, n) + margin)``, n being the center nearest to the frame among the
             look-alikes of its character; in units of squared distance. 0: no such term.
-        look_alikes: how many nearest centers are a character's look-alikes.
+        look_alikes: of a character: how many nearest centers; or a file of groups, a group a line; or ``shipped``,
+            the groups that come with this package. A character that is in no group has no such term.
         warmup_steps: the loss grows from 0 to its weight over as many steps.
 
     Raises:
@@ -63,7 +63,7 @@ class CenterLoss(Loss):
         update: str = "frozen",
         momentum: float = 0.99,
         margin: float = 0.0,
-        look_alikes: int = 3,
+        look_alikes: int | str = 3,
         warmup_steps: int = 0,
     ) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class CenterLoss(Loss):
         self.blank = blank
         self.update = one_of(update, _UPDATES, "CenterLoss: update")
         self.margin = number(margin, "CenterLoss: margin", least=0.0)
-        self.look_alikes = int(number(look_alikes, "CenterLoss: look_alikes", least=1))
+        self._margin_term = CenterMargin(self.margin, look_alikes, "CenterLoss")
         self.warmup_steps = int(number(warmup_steps, "CenterLoss: warmup_steps", least=0))
         self.momentum = number(momentum, "CenterLoss: momentum", least=0.0)
         if self.momentum > 1.0:
@@ -85,14 +85,14 @@ class CenterLoss(Loss):
             )
         self._classes, self._feat_dim = num_classes, feat_dim
         self.bank: CenterBank | None = None
-        self._neighbours: paddle.Tensor | None = None
         self.register_buffer("steps", paddle.zeros([], dtype="int64"))
 
     def prepare(self, charset: Charset, feature_sizes: Mapping[str | None, int]) -> None:
         """Make the centers for a dictionary and a head, so that their state can be loaded before the first step.
 
         Raises:
-            DataError: the file of centers is of another dictionary or feature size.
+            DataError: the file of centers is of another dictionary or feature size, or no group of look-alikes has
+                two characters of the dictionary.
             ConfigError: ``num_classes`` or ``feat_dim`` is given and wrong.
         """
         feat_dim = feature_sizes[None]
@@ -106,7 +106,8 @@ class CenterLoss(Loss):
                 )
         if self.table is not None:
             self.table.check_fits(charset, str(self.center_file_path))
-        self._make_bank(charset.ctc_classes, feat_dim)
+        bank = self._make_bank(charset.ctc_classes, feat_dim)
+        self._margin_term.prepare(charset, bank if self.update == "frozen" else None)
 
     def _make_bank(self, classes: int, feat_dim: int) -> CenterBank:
         self.bank = CenterBank(classes, feat_dim)
@@ -129,9 +130,8 @@ class CenterLoss(Loss):
             bank.start(means, counts)
         used = self._used(class_ids, bank.known)
         # where no frame counts: 0, and still a part of the graph
-        loss = rows.clip(0.0, 0.0).sum()
-        if bool(used.any()):
-            loss = self._distance(*_select(rows, class_ids, used), bank)
+        some = bool(used.any())
+        loss = self._distance(*_select(rows, class_ids, used), bank) if some else rows.clip(0.0, 0.0).sum()
         loss = loss * self._warmth()
         if self.update == "ema":
             bank.move(means, counts, self.momentum)
@@ -142,7 +142,7 @@ class CenterLoss(Loss):
     ) -> paddle.Tensor:
         """int64 [B·T]: class of each frame; -1 where the label does not fit the frames."""
         if self.labels == "argmax":
-            return logits.argmax(axis=-1).flatten()
+            return best_classes(logits).flatten()
         _, label, length, *_ = head_batch(batch, "ctc", multi_head, "CenterLoss")
         return forced_alignment(logits, label, length).flatten()
 
@@ -157,22 +157,9 @@ class CenterLoss(Loss):
     def _distance(self, rows: paddle.Tensor, class_ids: paddle.Tensor, bank: CenterBank) -> paddle.Tensor:
         loss = _SquaredDistance.apply(rows, bank.centers, class_ids) / rows.shape[0]
         if self.margin:
-            loss = loss + self._margin_term(rows, class_ids, bank)
+            step = int(self.steps) if self.update == "ema" else None
+            loss = loss + self._margin_term(rows, class_ids, bank, step)
         return loss
-
-    def _margin_term(self, rows: paddle.Tensor, class_ids: paddle.Tensor, bank: CenterBank) -> paddle.Tensor:
-        if self._neighbours is None or (self.update == "ema" and int(self.steps) % _REFRESH == 0):
-            self._neighbours = bank.nearest(self.look_alikes)
-        characters = class_ids != BLANK
-        if not bool(characters.any()):
-            return paddle.zeros([])
-        rows, class_ids = _select(rows, class_ids, characters)
-        rivals = _nearest_rival(rows.detach(), self._neighbours.index_select(class_ids), bank.centers)
-        own, rival = bank.centers.index_select(class_ids), bank.centers.index_select(rivals)
-        # d(f, c) - d(f, n) is linear in f
-        difference = (own * own - rival * rival).sum(axis=1) - 2.0 * (rows * (own - rival)).sum(axis=1)
-        hinge = F.relu(difference + self.margin)
-        return weighted_mean(hinge, (rivals != class_ids).astype("float32"))
 
     def _warmth(self) -> float:
         """Factor of the loss at this step, from 0 to 1; counts the step."""
@@ -199,8 +186,8 @@ class _SquaredDistance(PyLayer):
     ) -> paddle.Tensor:
         offset = centers.index_select(class_ids).subtract_(rows)
         ctx.save_for_backward(offset)
-        flat = offset.flatten()
-        return paddle.dot(flat, flat)
+        # row by row: one float32 sum over all M·D would be wrong in its third digit
+        return paddle.dot(offset, offset).sum()
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
@@ -234,14 +221,3 @@ def _select(
         return rows[:0], class_ids[:0]
     index = paddle.nonzero(used).flatten()
     return rows.index_select(index), class_ids.index_select(index)
-
-
-@paddle.no_grad()
-def _nearest_rival(rows: paddle.Tensor, candidates: paddle.Tensor, centers: paddle.Tensor) -> paddle.Tensor:
-    """int64 [M]: of the K candidate classes [M, K] the one whose center is nearest to the row."""
-    distances = [
-        (rows - centers.index_select(candidates[:, k])).square().sum(axis=1)
-        for k in range(candidates.shape[1])
-    ]
-    best = paddle.stack(distances, axis=1).argmin(axis=1, keepdim=True)
-    return paddle.take_along_axis(candidates, best, axis=1).flatten()

@@ -42,7 +42,7 @@ class DistillationCenterLoss(Loss):
         update: str = "frozen",
         momentum: float = 0.99,
         margin: float = 0.0,
-        look_alikes: int = 3,
+        look_alikes: int | str = 3,
         warmup_steps: int = 0,
     ) -> None:
         super().__init__()

@@ -7,6 +7,7 @@ is far slower than ``softmax``: no formula here uses it, or makes a one-hot matr
 
 from __future__ import annotations
 
+import numpy as np
 import paddle
 import paddle.nn.functional as F
 
@@ -29,6 +30,33 @@ def log_sum_exp(logits: paddle.Tensor) -> paddle.Tensor:
     """``log Σ_c exp(logits)``, ``[..., C] → [...]`` (``paddle.logsumexp`` takes twice the time on CPU)."""
     peak = logits.detach().max(axis=-1, keepdim=True)
     return (logits - peak).exp().sum(axis=-1).log() + peak.squeeze(-1)
+
+
+def best_classes(logits: paddle.Tensor) -> paddle.Tensor:
+    """int64 [...]: the class of the highest logit, ``[..., C] → [...]``; the first of equal ones.
+
+    On a CPU numpy goes over the same memory: Paddle's own argmax takes five times as long there.
+    """
+    logits = logits.detach()
+    if logits.place.is_cpu_place() and logits.dtype == paddle.float32 and 0 not in logits.shape:
+        return paddle.to_tensor(np.asarray(_SharedMemory(logits.contiguous())).argmax(axis=-1))
+    return logits.argmax(axis=-1)
+
+
+class _SharedMemory:
+    """A contiguous float32 tensor on the CPU, as numpy reads it without a copy.
+
+    Not by DLPack: Paddle 2.6 forgets strides there, and numpy's argmax copies an array that may not be written.
+    """
+
+    def __init__(self, tensor: paddle.Tensor) -> None:
+        self._tensor = tensor
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": tuple(tensor.shape),
+            "typestr": np.dtype(np.float32).str,
+            "data": (tensor.data_ptr(), False),
+        }
 
 
 def pick(rows: paddle.Tensor, classes: paddle.Tensor) -> paddle.Tensor:

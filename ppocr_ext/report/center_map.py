@@ -14,6 +14,7 @@ from matplotlib.patheffects import Normal, Stroke
 from ppocr_ext.centers.summary import Pair
 from ppocr_ext.data.center_table import CenterTable
 
+_PLACEHOLDERS = "Last Resort"  # matplotlib's font with a box for every code point there is
 _MOST = 400  # characters that are written out; of more, those of the pairs come first
 
 
@@ -78,7 +79,11 @@ def font_for(characters: Sequence[str]) -> font_manager.FontProperties | None:
     own = font_manager.FontProperties(family="DejaVu Sans")
     if wanted <= _drawn_by(font_manager.findfont(own)):
         return own
-    candidates = [entry.fname for entry in font_manager.fontManager.ttflist if entry.style == "normal"]
+    candidates = [
+        entry.fname
+        for entry in font_manager.fontManager.ttflist
+        if entry.style == "normal" and not entry.name.startswith(_PLACEHOLDERS)
+    ]
     for file in dict.fromkeys([*candidates, *_of_packages()]):
         if wanted <= _drawn_by(file):
             return font_manager.FontProperties(fname=file)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rapidfuzz.distance import Levenshtein
+
+from ppocr_ext.data.look_alikes import rivals_of
 
 NOTHING = ""  # the other side of an insertion or a deletion
 
@@ -148,32 +150,31 @@ def look_alike_errors(lines: Iterable[tuple[str, str]], groups: Sequence[str]) -
         lines: (label, prediction) of each line.
         groups: look-alikes, such as ``["未末", "O0"]``; a character may be in several.
     """
+    confused = look_alikes_confused(lines, groups)
+    return Rate(sum(confused), len(confused))
+
+
+def look_alikes_confused(lines: Iterable[tuple[str, str]], groups: Sequence[str]) -> list[bool]:
+    """For each character of the labels that is in a group, in order, whether another one of it was read.
+
+    Of two readings of the same lines the lists have the same length, entry by entry of the same character.
+    """
     rivals = rivals_of(groups)
-    wrong = total = 0
-    for label, prediction in lines:
-        for character, reading in align(label, prediction):
-            if character in rivals:
-                total += 1
-                wrong += reading in rivals[character]
-    return Rate(wrong, total)
-
-
-def rivals_of(groups: Sequence[str]) -> Mapping[str, set[str]]:
-    """The look-alikes of each character: the others of its groups."""
-    rivals: dict[str, set[str]] = {}
-    for group in groups:
-        for character in group:
-            rivals.setdefault(character, set()).update(set(group) - {character})
-    return rivals
+    return [
+        reading in rivals[character]
+        for label, prediction in lines
+        for character, reading in align(label, prediction)
+        if character in rivals
+    ]
 
 
 @dataclass(frozen=True)
 class McNemar:
-    """Whether two readings of the same lines differ in more than chance (McNemar, 1947; exact).
+    """Whether two readings of the same lines, or characters, differ in more than chance (McNemar, 1947; exact).
 
     Attributes:
-        only_before: lines read correctly before and wrongly after.
-        only_after: lines read wrongly before and correctly after.
+        only_before: how many were right before and are wrong after.
+        only_after: how many were wrong before and are right after.
     """
 
     only_before: int
@@ -194,10 +195,10 @@ def _log_choose(n: int, k: int) -> float:
 
 
 def mcnemar(before: Sequence[bool], after: Sequence[bool]) -> McNemar:
-    """Compare which lines were read correctly before and after.
+    """Compare what was right before and after.
 
     Raises:
-        ValueError: they are not of the same lines.
+        ValueError: they are not of the same length.
     """
     pairs = list(zip(before, after, strict=True))
     return McNemar(sum(b and not a for b, a in pairs), sum(a and not b for b, a in pairs))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import unicodedata
 from pathlib import Path
 
 from ppocr_ext.data.predictions import Read
 from ppocr_ext.report.confusion import Rate
-from ppocr_ext.report.confusion_report import Comparison, Reading
+from ppocr_ext.report.confusion_report import Comparison
 from ppocr_ext.report.page import page
 from ppocr_ext.report.samples import Sample, picture
 from ppocr_ext.report.sections import sample_card
@@ -26,12 +26,7 @@ def render(comparison: Comparison, title: str, data_dir: Path | None = None) -> 
         title: over the page.
         data_dir: where relative image paths begin; None: lines are shown without their images.
     """
-    body = (
-        _figures(comparison)
-        + _pairs(comparison)
-        + _lines(comparison.after, data_dir)
-        + _characters(comparison)
-    )
+    body = _figures(comparison) + _pairs(comparison) + _lines(comparison, data_dir) + _characters(comparison)
     return page(title, f"{comparison.after.confusions.lines:,} lines", body)
 
 
@@ -43,12 +38,15 @@ def _figures(comparison: Comparison) -> str:
     ]
     if comparison.general is not None:
         cells.append(_figure("accuracy, general list", comparison.general, comparison.general_before))
-    if comparison.lines_changed is not None:
-        changed = comparison.lines_changed
-        cells.append(
-            f"<div><b>+{changed.only_after:,} −{changed.only_before:,}</b><span>lines that became right, wrong "
-            f"(McNemar p = {changed.p_value:.2g})</span></div>"
-        )
+    for what, changed in (
+        ("lines", comparison.lines_changed),
+        ("look-alikes", comparison.look_alikes_changed),
+    ):
+        if changed is not None:
+            cells.append(
+                f"<div><b>+{changed.only_after:,} −{changed.only_before:,}</b><span>{what} that became right, wrong "
+                f"(McNemar p = {changed.p_value:.2g})</span></div>"
+            )
     return f'<div class="card"><div class="figures">{"".join(cells)}</div></div>'
 
 
@@ -67,35 +65,52 @@ def _pairs(comparison: Comparison) -> str:
         was = "" if before is None else f"<td>{plain(before.confusions.pairs[a, b])}</td>"
         same = "yes" if any(a in group and b in group for group in comparison.groups) else ""
         rows.append(
-            f"<tr><td>{esc(a)}</td><td>{esc(b)}</td><td>{plain(count)}</td>{was}<td>{plain(score.count)}</td>"
+            f"<tr><td>{_pair(a, b)}</td><td>{plain(count)}</td>{was}<td>{plain(score.count)}</td>"
             f"<td>{percent(count / score.count)}</td><td>{same}</td></tr>"
         )
     if not rows:
         return "<h2>Confusions</h2><p>No character was taken for another.</p>"
     then = "" if before is None else "<th>before</th>"
     head = (
-        f"<tr><th>character</th><th>read as</th><th>times</th>{then}<th>of</th><th>share</th>"
+        f"<tr><th>character → read as</th><th>times</th>{then}<th>of</th><th>share</th>"
         f"<th>look-alikes</th></tr>"
     )
     return f'<h2>Confusions</h2><div class="card scroll"><table>{head}{"".join(rows)}</table></div>'
 
 
-def _lines(reading: Reading, data_dir: Path | None) -> str:
+def _pair(a: str, b: str) -> str:
+    """Both characters, with their names where the pointer rests: a font may draw them alike."""
+    names = " → ".join(f"{unicodedata.name(c, 'no name')} (U+{ord(c):04X})" for c in (a, b))
+    return f'<span class="glyphs" title="{esc(names)}">{esc(a)} → {esc(b)}</span>'
+
+
+def _lines(comparison: Comparison, data_dir: Path | None) -> str:
     parts = []
+    reading = comparison.after
+    before = None if comparison.before is None else comparison.before.lines
     for a, b, count in reading.confusions.substitutions()[:_PAIRS_WITH_LINES]:
+        times = "once" if count == 1 else f"{plain(count)} times"
         indices = reading.confusions.examples[a, b][:_LINES_OF_A_PAIR]
-        cards = "".join(sample_card(_sample(reading.lines, index, data_dir)) for index in indices)
+        cards = "".join(
+            sample_card(_sample(reading.lines[i], None if before is None else before[i], data_dir))
+            for i in indices
+        )
         parts.append(
-            f'<div class="card" style="margin-bottom:14px"><h3>{esc(a)} read as {esc(b)}, {plain(count)} times</h3>'
+            f'<div class="card" style="margin-bottom:14px"><h3>{_pair(a, b)}, {times}</h3>'
             f'<div class="samples">{cards}</div></div>'
         )
     return f"<h2>Their lines</h2>{''.join(parts)}" if parts else ""
 
 
-def _sample(lines: Sequence[Read], index: int, data_dir: Path | None) -> Sample:
-    line = lines[index]
+def _sample(line: Read, before: Read | None, data_dir: Path | None) -> Sample:
     return Sample(
-        line.label, line.text, line.confidence, line.right, picture(line.image, data_dir), image=line.image
+        line.label,
+        line.text,
+        line.confidence,
+        line.right,
+        picture(line.image, data_dir),
+        image=line.image,
+        before=None if before is None else before.text,
     )
 
 
@@ -108,7 +123,7 @@ def _characters(comparison: Comparison) -> str:
     for name, score in sorted(scores, key=lambda item: (item[1].recall, -item[1].count)):
         was = "" if before is None else f"<td>{percent(before[name].recall) if name in before else '–'}</td>"
         rows.append(
-            f"<tr><td>{esc(name)}</td><td>{plain(score.count)}</td><td>{percent(score.recall)}</td>{was}"
+            f'<tr><td class="glyphs">{esc(name)}</td><td>{plain(score.count)}</td><td>{percent(score.recall)}</td>{was}'
             f"<td>{percent(score.precision)}</td></tr>"
         )
     if not rows:

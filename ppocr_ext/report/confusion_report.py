@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from ppocr_ext.data.predictions import Read
-from ppocr_ext.report.confusion import Confusions, McNemar, Rate, count_confusions, look_alike_errors, mcnemar
+from ppocr_ext.report.confusion import (
+    Confusions,
+    McNemar,
+    Rate,
+    count_confusions,
+    look_alike_errors,
+    look_alikes_confused,
+    mcnemar,
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,7 @@ class Comparison:
         after: the reading that is judged.
         before: an earlier one; None where there is none.
         lines_changed: McNemar's test on lines read correctly; None without ``before``.
+        look_alikes_changed: the same on characters of the groups, right being not taken for another one of a group.
         general: accuracy on a second list, after; ``general_before``: before.
     """
 
@@ -46,6 +55,7 @@ class Comparison:
     groups: Sequence[str]
     before: Reading | None = None
     lines_changed: McNemar | None = None
+    look_alikes_changed: McNemar | None = None
     general: Rate | None = None
     general_before: Rate | None = None
 
@@ -71,11 +81,19 @@ def compare(
     general_before: Sequence[Read] | None = None,
 ) -> Comparison:
     """Compare readings; ``before`` must be of the lines of ``after``, in their order."""
-    earlier = None if before is None else reading(before, groups)
-    changed = None if before is None else mcnemar([x.right for x in before], [x.right for x in after])
     return Comparison(
-        reading(after, groups), groups, earlier, changed, _accuracy(general), _accuracy(general_before)
+        reading(after, groups),
+        groups,
+        None if before is None else reading(before, groups),
+        None if before is None else mcnemar([x.right for x in before], [x.right for x in after]),
+        None if before is None else mcnemar(_not_confused(before, groups), _not_confused(after, groups)),
+        _accuracy(general),
+        _accuracy(general_before),
     )
+
+
+def _not_confused(lines: Sequence[Read], groups: Sequence[str]) -> list[bool]:
+    return [not wrong for wrong in look_alikes_confused([(x.label, x.text) for x in lines], groups)]
 
 
 def _accuracy(lines: Sequence[Read] | None) -> Rate | None:
@@ -113,14 +131,18 @@ def _share(value: float) -> str:
 def to_json(comparison: Comparison) -> str:
     """The comparison's numbers."""
     content: dict[str, Any] = {"after": _numbers(comparison.after), "groups": list(comparison.groups)}
-    if comparison.before is not None and comparison.lines_changed is not None:
-        changed = comparison.lines_changed
+    if comparison.before is not None:
         content["before"] = _numbers(comparison.before)
-        content["lines"] = {
-            "only_before_correct": changed.only_before,
-            "only_after_correct": changed.only_after,
-            "mcnemar_p": changed.p_value,
-        }
+    for name, changed in (
+        ("lines", comparison.lines_changed),
+        ("look_alikes", comparison.look_alikes_changed),
+    ):
+        if changed is not None:
+            content[name] = {
+                "only_before_correct": changed.only_before,
+                "only_after_correct": changed.only_after,
+                "mcnemar_p": changed.p_value,
+            }
     for name, rate in (("general", comparison.general), ("general_before", comparison.general_before)):
         if rate is not None:
             content[name] = _rate(rate)
@@ -138,7 +160,7 @@ def _numbers(found: Reading) -> dict[str, Any]:
 
 
 def _rate(rate: Rate) -> dict[str, Any]:
-    return {"value": rate.value, "of": rate.total, "interval_95": list(rate.interval)}
+    return {"value": rate.value if rate.total else None, "of": rate.total, "interval_95": list(rate.interval)}
 
 
 def to_text(comparison: Comparison) -> str:
@@ -148,12 +170,15 @@ def to_text(comparison: Comparison) -> str:
         _row("accuracy", after.accuracy, None if before is None else before.accuracy),
         _row("look-alike error", after.look_alikes, None if before is None else before.look_alikes),
     ]
-    if comparison.lines_changed is not None:
-        changed = comparison.lines_changed
-        lines.append(
-            f"lines: {changed.only_after:,} became right, {changed.only_before:,} became wrong "
-            f"(McNemar p = {changed.p_value:.3g})"
-        )
+    for name, changed in (
+        ("lines", comparison.lines_changed),
+        ("look-alikes", comparison.look_alikes_changed),
+    ):
+        if changed is not None:
+            lines.append(
+                f"{name}: {changed.only_after:,} became right, {changed.only_before:,} became wrong "
+                f"(McNemar p = {changed.p_value:.3g})"
+            )
     if comparison.general is not None:
         lines.append(_row("accuracy, general list", comparison.general, comparison.general_before))
     worst = after.confusions.substitutions()[:10]

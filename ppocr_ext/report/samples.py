@@ -33,6 +33,7 @@ class Sample:
         confidence: 0 to 1, or None where it is not known.
         png: the image as base64, empty where there is none.
         image: path of the image, empty where it is not known.
+        before: how the line was read before; None where that is not asked.
     """
 
     label: str
@@ -41,6 +42,7 @@ class Sample:
     right: bool
     png: str = ""
     image: str = ""
+    before: str | None = None
 
     @property
     def is_long(self) -> bool:

@@ -63,9 +63,11 @@ def sample_card(sample: Sample) -> str:
     alt = esc(sample.image or "image")
     image = f'<img alt="{alt}" src="data:image/png;base64,{sample.png}">' if sample.png else ""
     name = f"<dt>image</dt><dd>{esc(sample.image)}</dd>" if sample.image and not image else ""
+    before = "" if sample.before is None else _marked(sample.label[:_LONGEST], sample.before[:_LONGEST])[1]
+    then = "" if sample.before is None else f"<dt>before</dt><dd>{before or '<i>nothing</i>'}</dd>"
     return (
         f'<div class="sample {"right" if sample.right else "wrong"}">{image}<div><dl>{name}'
-        f"<dt>label</dt><dd>{label}</dd><dt>read</dt><dd>{text or '<i>nothing</i>'}</dd>"
+        f"<dt>label</dt><dd>{label}</dd><dt>read</dt><dd>{text or '<i>nothing</i>'}</dd>{then}"
         f'<dt>sure</dt><dd class="sure">{percent(sample.confidence)}</dd></dl></div></div>'
     )
 

@@ -68,6 +68,7 @@ ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 .sample dd{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"Noto Sans Mono CJK SC",monospace;
 white-space:pre-wrap;unicode-bidi:isolate}
 .sample .sure{font-family:inherit}
+.glyphs{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"Noto Sans Mono CJK SC",monospace;font-size:16px}
 .wrong{border-left:3px solid var(--bad)}.right{border-left:3px solid var(--good)}
 ins,del{text-decoration:none;font-weight:700;border-radius:3px}
 ins{background:var(--bad-bg);color:var(--bad)}del{background:var(--warn-bg);color:var(--warn)}

@@ -6,7 +6,6 @@ import csv
 import io
 import itertools
 import logging
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from typing import Any
 from ppocr_ext.config import Config
 from ppocr_ext.data.atomic import write_text
 from ppocr_ext.data.predictions import HEADER
-from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.errors import ConfigError
 from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.registry import said_once
@@ -167,22 +166,6 @@ def _reading(run: Run, head: str, name: str | None) -> Iterator[Any]:
         network.eval_request = request
         if name is not None:
             run.model.eval_models = models
-
-
-def check_writable(path: Path) -> None:
-    """Refuse a path that cannot be written, before the evaluation and not after it.
-
-    Raises:
-        DataError: it is a folder, or its folder cannot be written to.
-    """
-    if path.is_dir():
-        raise DataError(f"{path} is a folder. Give the name of a file, such as {path / 'predictions.tsv'}.")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent):
-            pass
-    except OSError as fault:
-        raise DataError(f"{path} cannot be written: {fault.strerror}.") from fault
 
 
 def write_predictions(path: Path, predictions: Sequence[Prediction]) -> None:

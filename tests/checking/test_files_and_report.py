@@ -45,6 +45,29 @@ def test_files_that_the_dataset_does_not_read_are_not_looked_for(one: Config, ch
     assert not any("there is no folder" in fault for fault in found)
 
 
+def test_groups_of_look_alikes_are_read(one: Config, data: Path, tmp_path: Path, check: Check) -> None:
+    (tmp_path / "one.txt").write_text("未\n", encoding="utf-8")
+    (tmp_path / "centers.npz").write_bytes(b"")
+    path = "Loss.loss_config_list.CenterLoss.look_alikes"
+
+    def faults(look_alikes: object) -> list[str]:
+        center = {"center_file_path": str(tmp_path / "centers.npz"), "look_alikes": look_alikes}
+        loss = {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": None}, {"CenterLoss": center}]}
+        return [fault for fault in check(one.with_values({"Loss": loss})) if "look_alikes" in fault]
+
+    assert faults(3) == faults("shipped") == []
+    (missing,) = faults("/no/groups.txt")
+    assert missing.startswith(
+        f"error: {path}: /no/groups.txt: the groups of look-alikes cannot be read (No such"
+    )
+    (single,) = faults(str(tmp_path / "one.txt"))
+    assert single.startswith(f"error: {path}: ") and "one.txt:1: '未' is no group" in single
+    for value in (0, 2.5, True, ["未末"]):
+        (other,) = faults(value)
+        assert "is neither a number of at least 1, nor `shipped`, nor a file of groups" in other
+    assert faults("3") == [f"error: {path}: '3' is text. Write the number without quotes."]
+
+
 def test_an_evaluation_needs_its_own_files_alone(two: Config, check: Check) -> None:
     values = {
         "Train.dataset.label_file_list": ["/no/x"],

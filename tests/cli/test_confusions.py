@@ -47,10 +47,13 @@ def test_before_and_after(files: Path, capsys: pytest.CaptureFixture[str]) -> No
         "0\tO\t0\t1",
         "未\t末\t0\t1",
     ]
-    assert "2 became right, 1 became wrong" in said
+    assert found["look_alikes"] == {"only_before_correct": 1, "only_after_correct": 2, "mcnemar_p": 1.0}
+    assert "\nlines: 2 became right, 1 became wrong" in said
+    assert "\nlook-alikes: 2 became right, 1 became wrong" in said
     page = (files / "out.html").read_text()
     assert page.count("data:image/png;base64,") == 2
-    assert "土 read as 士" in page
+    assert "土 → 士</span>, once" in page and "CJK UNIFIED IDEOGRAPH-571F (U+571F) → " in page
+    assert "<dt>before</dt><dd>来日</dd>" in page  # 日 was read, before 曰 was
     characters = (files / "out_characters.tsv").read_text().splitlines()
     assert characters[1].startswith("土\t1\t0\t0\t\t0.0000")
 
@@ -77,6 +80,8 @@ def test_the_gate_on_a_general_list(files: Path, capsys: pytest.CaptureFixture[s
     ("more", "said"),
     [
         (["--max-drop", "0.1"], "--max-drop compares"),
+        (["--general-before", "after.tsv"], "--general-before is compared with --general"),
+        (["--general", "x", "--general-before", "x", "--max-drop", "2"], "--max-drop 2 is no share"),
         (["--before", "none.tsv"], "none.tsv cannot be read"),
         (["--groups", "none.txt"], "none.txt: the groups"),
     ],
@@ -86,3 +91,34 @@ def test_what_cannot_be_done(
 ) -> None:
     assert run(files, *more) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_fall_of_exactly_the_share_is_allowed(files: Path) -> None:
+    assert 4 / 5 - 3 / 5 > 0.2  # as floats have it
+    earlier = [
+        Prediction(f"{i}.png", lab, text, 0.9)
+        for i, (lab, text) in enumerate(zip(LABELS, [*LABELS[:4], "来曰"], strict=True))
+    ]
+    write_predictions(files / "earlier.tsv", earlier)
+    general = ["--general", str(files / "after.tsv"), "--general-before", str(files / "earlier.tsv")]
+    assert run(files, *general, "--max-drop", "0.2") == 0
+    assert run(files, *general, "--max-drop", "0.1999") == 1
+
+
+def test_general_lists_must_be_the_same(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_predictions(files / "other.tsv", [Prediction("0.png", "x", "x", 0.9)] * 5)
+    general = ["--general", str(files / "after.tsv"), "--general-before", str(files / "other.tsv")]
+    assert run(files, *general) == 2
+    assert "other.tsv and " in (said := capsys.readouterr().err) and "differ at line 2" in said
+
+
+def test_groups_of_other_characters_are_refused(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "dict.txt").write_text("我\n你\n", encoding="utf-8")
+    assert run(files, "--dict", str(files / "dict.txt")) == 2
+    assert "No group of look-alikes has two characters of" in capsys.readouterr().err
+
+
+def test_a_share_of_nothing_is_null(files: Path) -> None:
+    (files / "groups.txt").write_text("xy\n", encoding="utf-8")
+    assert run(files, "--groups", str(files / "groups.txt")) == 0
+    assert json.loads((files / "out.json").read_text())["after"]["look_alike_error"]["value"] is None

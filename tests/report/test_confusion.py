@@ -5,13 +5,13 @@ from collections import Counter
 
 import pytest
 
+from ppocr_ext.data.look_alikes import rivals_of
 from ppocr_ext.report.confusion import (
     Rate,
     align,
     count_confusions,
     look_alike_errors,
     mcnemar,
-    rivals_of,
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 import unicodedata
@@ -41,7 +42,7 @@ class Coverage:
         self.characters = tuple(dict.fromkeys(character for character in characters if character != " "))
         simple = [character for character in self.characters if not needs_shaping(character)]
         bar = tqdm(self.fonts, desc="fonts", unit="font", leave=False, disable=None, delay=2)
-        self.drawn = tuple(drawable(font, simple) for font in bar)
+        self.drawn = tuple(_drawable_and_freed(font, simple) for font in bar)
         self._all = (1 << len(self.fonts)) - 1
         self._masks = {
             character: sum(1 << number for number, drawn in enumerate(self.drawn) if character in drawn)
@@ -84,6 +85,13 @@ def needs_shaping(character: str) -> bool:
     return unicodedata.bidirectional(character) in ("R", "AL") or any(
         low <= code <= high for low, high in _SHAPED
     )
+
+
+def _drawable_and_freed(font: FontFile, characters: Iterable[str]) -> frozenset[str]:
+    """As :func:`drawable`; the tables of a large font are cycles, 50 MB that Python would long not look for."""
+    drawn = drawable(font, characters)
+    gc.collect()
+    return drawn
 
 
 def drawable(font: FontFile, characters: Iterable[str]) -> frozenset[str]:

@@ -1,0 +1,240 @@
+"""The margin of center loss against a reference frame by frame: nearest centers, and groups of look-alikes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.data.center_table import CenterTable
+from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.losses import build_loss
+from ppocr_ext.losses.center import CenterLoss
+from ppocr_ext.losses.center_bank import CenterBank
+from ppocr_ext.losses.center_margin import CenterMargin
+
+CHARSET = Charset(tuple("O0oQl1Ixyz"))  # class ids 1 to 10
+CLASSES, DIM = 11, 5
+GROUPS = "# mine\nO0o\nOQ\nl1I|\nx未\n"
+# by the groups, the characters that are in the dictionary
+RIVALS = {1: [2, 3, 4], 2: [1, 3], 3: [1, 2], 4: [1], 5: [6, 7], 6: [5, 7], 7: [5, 6]}
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> str:
+    path = tmp_path / "mine.txt"
+    path.write_text(GROUPS, encoding="utf-8")
+    return str(path)
+
+
+def centers_file(tmp_path: Path, ids: list[int], seed: int = 1) -> str:
+    values = np.random.default_rng(seed).normal(size=[len(ids), DIM]).astype(np.float32)
+    path = tmp_path / "centers.npz"
+    names = tuple(CHARSET.ctc_symbols[i] for i in ids)
+    CenterTable(
+        np.array(ids, np.int64), names, values, np.ones(len(ids), np.int64), np.zeros(len(ids)), {}
+    ).save(path)
+    return str(path)
+
+
+def inputs(seed: int = 0) -> tuple[paddle.Tensor, paddle.Tensor]:
+    rng = np.random.default_rng(seed)
+    features = paddle.to_tensor(rng.normal(size=[4, 30, DIM]).astype("float32"), stop_gradient=False)
+    return features, paddle.to_tensor(rng.normal(size=[4, 30, CLASSES]).astype("float32"))
+
+
+def naive(
+    features: paddle.Tensor,
+    logits: paddle.Tensor,
+    centers: dict[int, np.ndarray],
+    rivals: dict[int, list[int]],
+    margin: float,
+) -> tuple[float, np.ndarray]:
+    """The distance and the hinge, in float64, frame by frame; and the gradient."""
+    rows = features.numpy().reshape(-1, DIM).astype(np.float64)
+    ids = logits.numpy().argmax(-1).ravel()
+    distances, hinges = [], []
+    for i, (row, c) in enumerate(zip(rows, ids, strict=True)):
+        if c not in centers:
+            continue
+        own = centers[c].astype(np.float64)
+        distances.append((i, ((row - own) ** 2).sum(), 2 * (row - own)))
+        others = [centers[n].astype(np.float64) for n in rivals.get(c, []) if n in centers]
+        if others:
+            near = min(others, key=lambda other: ((row - other) ** 2).sum())
+            over = ((row - own) ** 2).sum() - ((row - near) ** 2).sum() + margin
+            hinges.append((i, max(0.0, over), 2 * (near - own) * (over > 0)))
+    gradient = np.zeros_like(rows)
+    total = 0.0
+    for part in (distances, hinges):
+        for i, value, slope in part:
+            total += value / len(part)
+            gradient[i] += slope / len(part)
+    return total, gradient.reshape(features.shape)
+
+
+def known(loss: CenterLoss) -> dict[int, np.ndarray]:
+    assert loss.bank is not None
+    centers = loss.bank.centers.numpy()
+    return {int(c): centers[c] for c in np.flatnonzero(loss.bank.known.numpy())}
+
+
+@pytest.mark.parametrize("ids", [list(range(CLASSES)), [0, 1, 2, 4, 5, 8, 9]], ids=["all", "some lack"])
+@pytest.mark.parametrize("blank", [True, False])
+def test_groups_equal_the_reference(tmp_path: Path, groups: str, ids: list[int], blank: bool) -> None:
+    features, logits = inputs()
+    loss = CenterLoss(center_file_path=centers_file(tmp_path, ids), margin=1.5, look_alikes=groups)
+    loss.blank = blank
+    loss.prepare(CHARSET, {None: DIM})
+    centers = known(loss)
+    if not blank:
+        centers.pop(0, None)
+    value = loss((features, logits), [])["loss"]
+    value.backward()
+    expected, gradient = naive(features, logits, centers, RIVALS, 1.5)
+    assert float(value) == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_allclose(features.grad.numpy(), gradient, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_nearest_centers_equal_the_reference(tmp_path: Path, count: int) -> None:
+    features, logits = inputs()
+    file = centers_file(tmp_path, [0, 1, 2, 4, 5, 8, 9])
+    loss = CenterLoss(center_file_path=file, margin=0.7, look_alikes=count)
+    loss.prepare(CHARSET, {None: DIM})
+    centers = known(loss)
+    rivals = {}
+    for c, own in centers.items():
+        others = [n for n in centers if n not in (0, c)]
+        others.sort(key=lambda n, own=own: float(((centers[n] - own) ** 2).sum()))
+        rivals[c] = others[:count] if c else []
+    value = loss((features, logits), [])["loss"]
+    expected, _ = naive(features, logits, centers, rivals, 0.7)
+    assert float(value) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_character_of_no_group_has_no_margin(tmp_path: Path, groups: str) -> None:
+    features, logits = inputs()
+    only_y = paddle.where(paddle.arange(CLASSES) == 9, paddle.full([CLASSES], 99.0), logits)
+    file = centers_file(tmp_path, list(range(CLASSES)))
+    with_margin = CenterLoss(center_file_path=file, margin=50.0, look_alikes=groups)
+    with_margin.prepare(CHARSET, {None: DIM})
+    plain = CenterLoss(center_file_path=file)((features, only_y), [])["loss"]
+    assert float(with_margin((features, only_y), [])["loss"]) == pytest.approx(float(plain))
+
+
+def test_centers_that_form_during_training_become_rivals_at_once(groups: str) -> None:
+    loss = CenterLoss(update="ema", margin=2.0, look_alikes=groups)
+    loss.prepare(CHARSET, {None: DIM})
+
+    def step(c: int, at: float) -> float:
+        logits = np.zeros([1, 1, CLASSES], np.float32)
+        logits[0, 0, c] = 9.0
+        feature = paddle.full([1, 1, DIM], at)
+        return float(loss((feature, paddle.to_tensor(logits)), [])["loss"])
+
+    assert step(5, 0.0) == 0.0  # it alone has a center
+    assert step(6, 1.0) == 0.0  # at its own center, 5 away from the other
+    # 0.25 · 5 from its own center, as far from that of `1`
+    assert step(5, 0.5) == pytest.approx(1.25 + 2.0)
+
+
+def test_a_class_without_a_center_of_its_own_does_not_get_there(tmp_path: Path, groups: str) -> None:
+    loss = CenterLoss(center_file_path=centers_file(tmp_path, [1, 2]), margin=9.0, look_alikes=groups)
+    loss.prepare(CHARSET, {None: DIM})
+    features, logits = inputs()
+    without = paddle.where(paddle.arange(CLASSES) == 3, paddle.full([CLASSES], 99.0), logits)
+    assert float(loss((features, without), [])["loss"]) == 0.0
+
+
+def test_the_shipped_groups(tmp_path: Path) -> None:
+    file = centers_file(tmp_path, list(range(CLASSES)))
+    loss = CenterLoss(center_file_path=file, margin=1.0, look_alikes="shipped")
+    loss.prepare(CHARSET, {None: DIM})
+    features, logits = inputs()
+    assert float(loss((features, logits), [])["loss"]) > float(
+        CenterLoss(center_file_path=file)((features, logits), [])["loss"]
+    )
+
+
+def test_the_distillation_form_has_the_key(tmp_path: Path, groups: str) -> None:
+    file = centers_file(tmp_path, list(range(CLASSES)))
+    options = {"center_file_path": file, "margin": 1.5, "look_alikes": groups}
+    alone = CenterLoss(**options)
+    alone.prepare(CHARSET, {None: DIM})
+    item = {"weight": 1.0, "model_name_list": ["Student"], "key": "head_out", **options}
+    loss = build_loss({"name": "CombinedLoss", "loss_config_list": [{"DistillationCenterLoss": item}]})
+    loss.prepare(CHARSET, {"Student": DIM})
+    outputs = inputs()
+    batch = [paddle.zeros([4, 3, 8, 8]), paddle.ones([4, 1], "int64"), paddle.ones([4], "int64")]
+    value = loss({"Student": {"head_out": outputs}}, batch)["loss"]
+    assert float(value) == pytest.approx(float(alone(outputs, [])["loss"]))
+
+
+def test_groups_of_very_different_sizes(tmp_path: Path) -> None:
+    charset = Charset(tuple(chr(0x4E00 + i) for i in range(399)))
+    path = tmp_path / "sizes.txt"
+    path.write_text(
+        "".join(charset.characters[:200]) + "\n" + "".join(charset.characters[-2:]), encoding="utf-8"
+    )
+    bank = CenterBank(400, 8)
+    bank.centers.set_value(np.random.default_rng(0).normal(size=[400, 8]).astype("float32"))
+    bank.known.set_value(np.ones([400], bool))
+    margin = CenterMargin(1.0, str(path), "CenterLoss")
+    margin.prepare(charset, bank)
+    rows = np.random.default_rng(1).normal(size=[50, 8]).astype("float32")
+    ids = np.array([399] * 49 + [5])
+    value = margin(paddle.to_tensor(rows), paddle.to_tensor(ids), bank, None)
+    centers = bank.centers.numpy().astype(np.float64)
+    expected = []
+    for row, c in zip(rows, ids, strict=True):
+        others = [398] if c == 399 else [n for n in range(1, 201) if n != c]
+        near = min(((row - centers[n]) ** 2).sum() for n in others)
+        expected.append(max(0.0, ((row - centers[c]) ** 2).sum() - near + 1.0))
+    assert float(value) == pytest.approx(np.mean(expected), rel=1e-5)
+
+
+def test_groups_without_a_dictionary_say_what_to_do(tmp_path: Path, groups: str) -> None:
+    file = centers_file(tmp_path, list(range(CLASSES)))
+    loss = CenterLoss(center_file_path=file, margin=1.0, look_alikes=groups)
+    with pytest.raises(ConfigError, match=r"need the dictionary\. Call `prepare`"):
+        loss(inputs(), [])
+
+
+def test_groups_of_other_characters_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cjk.txt"
+    path.write_text("未末\n己已\n", encoding="utf-8")
+    file = centers_file(tmp_path, list(range(CLASSES)))
+    loss = CenterLoss(center_file_path=file, margin=1.0, look_alikes=str(path))
+    with pytest.raises(DataError, match=r"no group of .*cjk\.txt has two characters of a dictionary without"):
+        loss.prepare(CHARSET, {None: DIM})
+
+
+def test_groups_without_two_centers_are_refused(tmp_path: Path, groups: str) -> None:
+    loss = CenterLoss(center_file_path=centers_file(tmp_path, [0, 1, 5, 9]), margin=1.0, look_alikes=groups)
+    with pytest.raises(DataError, match=r"no two characters of a group of .*mine\.txt have a center"):
+        loss.prepare(CHARSET, {None: DIM})
+
+
+def test_characters_that_the_margin_cannot_serve_are_named(
+    tmp_path: Path, groups: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    loss = CenterLoss(center_file_path=centers_file(tmp_path, [1, 2, 5]), margin=1.0, look_alikes=groups)
+    with caplog.at_level("INFO", logger="ppocr_ext"):
+        loss.prepare(CHARSET, {None: DIM})
+    assert "acts on 2 characters" in caplog.text
+    assert "on 5 more" in caplog.text and "o Q l 1 I" in caplog.text
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, True, None, ["未末"]])
+def test_other_values_are_refused(value: object) -> None:
+    with pytest.raises(ConfigError, match="look_alikes is .*nearest centers.*`shipped`, or a file of groups"):
+        CenterLoss(update="ema", look_alikes=value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.txt: the groups of look-alikes cannot be read"):
+        CenterLoss(update="ema", look_alikes=str(tmp_path / "none.txt"))

@@ -77,6 +77,23 @@ def tiny_config(captchas, folder, kind="distill", **values):
     return config.with_values(changes).with_values(values)
 
 
+def single_head(config):
+    """A ``student`` with one CTC head instead of two, of which the second linear layer gives the logits."""
+    transforms = config.thaw()["Eval"]["dataset"]["transforms"]
+    transforms[1] = {"CTCLabelEncode": None}
+    transforms[-1] = {"KeepKeys": {"keep_keys": ["image", "label", "length"]}}
+    return config.with_values(
+        {
+            "Architecture.algorithm": "CRNN",
+            "Architecture.Neck": {"name": "SequenceEncoder", "encoder_type": "reshape"},
+            "Architecture.Head": {"name": "CTCHead", "mid_channels": 12},
+            "Loss": {"name": "CTCLoss"},
+            "Train.dataset.transforms": transforms,
+            "Eval.dataset.transforms": transforms,
+        }
+    )
+
+
 @pytest.fixture
 def tiny(captchas, tmp_path):
     """``tiny("distill", **values)``: `tiny_config` on the images of the session, below the test's own folder."""

@@ -96,7 +96,9 @@ class CenterAccumulator:
             with np.load(path, allow_pickle=False) as content:
                 found = {name: content[name] for name in ("sums", "counts", "squares", "done", "identity")}
         except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as fault:
-            raise DataError(f"{path} cannot be gone on from ({fault}). Delete it and start again.") from fault
+            raise DataError(
+                f"{path} cannot be gone on from: it is damaged, or no such file at all. Delete it and start again."
+            ) from fault
         if str(found["identity"]) != identity or found["sums"].shape != self.sums.shape:
             raise DataError(
                 f"{path} belongs to another model, dictionary, list or way of taking frames. Delete it, or leave "

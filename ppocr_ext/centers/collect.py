@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from ppocr_ext.training.checkpoints import state_digest
 from ppocr_ext.training.proxies import leave_signals_to_the_run
 from ppocr_ext.training.run import Run
 from ppocr_ext.training.signals import DeferredSignals
+from ppocr_ext.training.team import team
 
 _LOG = logging.getLogger("ppocr_ext")
 _SAVE_EVERY = 30.0  # seconds between two copies of what was added up so far
@@ -55,16 +57,21 @@ class Collected:
 
 
 class _Share:
-    """A batch sampler that gives every ``size``-th batch from ``rank`` on, after the first ``skip`` of them."""
+    """A batch sampler that gives every ``size``-th batch from ``rank`` on, after the first ``skip`` of them.
 
-    def __init__(self, sampler: Any, rank: int, size: int, skip: int) -> None:
-        self._batches = list(sampler)[rank::size][skip:]
+    No list of the batches is kept: of many millions of lines it would be the largest thing in memory.
+    """
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._batches)
+    def __init__(self, sampler: Any, limit: int | None, rank: int, size: int, skip: int) -> None:
+        self._sampler, self._limit = sampler, limit
+        self._first, self._step = rank + skip * size, size
+        self._count = sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return islice(_limited(self._sampler, self._limit), self._first, None, self._step)
 
     def __len__(self) -> int:
-        return len(self._batches)
+        return self._count
 
 
 @dataclass(frozen=True)
@@ -98,10 +105,14 @@ def collect(run: Run, options: CollectOptions) -> Collected:
     identity = _identity(run, options)
     partial = None if options.partial is None else _of_rank(options.partial)
     done = 0
-    if options.resume and partial is not None and partial.is_file():
-        done = result.sums.load(partial, identity)
-        result.lines, result.correct = result.sums.lines, result.sums.correct
-        _LOG.info("going on after %d batches of %s", done, partial)
+    if options.resume and partial is not None:
+        if partial.is_file():
+            done = result.sums.load(partial, identity)
+            result.lines, result.correct = result.sums.lines, result.sums.correct
+        _LOG.info(
+            "--resume: %s",
+            f"after {done} batches of {partial}" if done else f"no {partial}, from the first line",
+        )
     _pass(run, options, result, partial, done, identity)
     _add_processes(result)
     if partial is not None:
@@ -114,7 +125,7 @@ def _pass(
 ) -> None:
     loader, (label, length) = run.eval_loader, label_places(run.config)
     rank, size = dist.get_rank(), dist.get_world_size()
-    loader.batch_sampler = _Share(_limited(loader.batch_sampler, options.limit), rank, size, done)
+    loader.batch_sampler = _Share(loader.batch_sampler, options.limit, rank, size, done)
     loader.worker_init_fn = leave_signals_to_the_run
     began = saved = time.perf_counter()
     run.model.eval()
@@ -171,6 +182,7 @@ def _of_rank(path: Path) -> Path:
 def _add_processes(result: Collected) -> None:
     if dist.get_world_size() == 1:
         return
+    team().meet()  # a collective gives up on processes that take much longer
     sums = result.sums
     sums.sums = _summed(sums.sums)
     sums.squares = _summed(sums.squares)
@@ -215,8 +227,13 @@ def require_frames(result: Collected, options: CollectOptions) -> None:
             f"the trained checkpoint? `--frames aligned` takes the frames that the labels say, also of lines read "
             f"wrongly."
         )
+    if options.frames == "aligned":
+        raise DataError(
+            f"Not one label of {result.lines:,} lines fits the frames that the model gives: it needs wider images."
+        )
     raise DataError(
-        f"No frame of {result.lines:,} lines is of a character: the model gives nothing but blanks."
+        f"No frame of {result.lines:,} lines is of a character: the model gives nothing but blanks. Is this the "
+        f"trained checkpoint? `--frames aligned` takes the frames that the labels say."
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import paddle
 
 from ppocr_ext.losses.alignment import forced_alignment
+from ppocr_ext.losses.functional import best_classes
 
 Frames = Literal["argmax", "aligned"]
 BLANK = 0
@@ -57,7 +58,7 @@ def classes_of_frames(
     Returns:
         int64 [B, T], ``-1`` for a frame that does not count; bool [B].
     """
-    best = logits.argmax(axis=-1).numpy()
+    best = best_classes(logits).numpy()
     correct = read_correctly(best, labels.numpy(), lengths.numpy().reshape(-1))
     if frames == "aligned":
         return forced_alignment(logits, labels, lengths).numpy(), correct

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.center_table import CenterTable
+from ppocr_ext.data.look_alikes import rivals_of
 
 FEW_FRAMES = 10  # a mean of fewer is not to be relied on
 _BLOCK = 512  # centers whose distances to all others are held at a time
@@ -83,7 +85,36 @@ def nearest_pairs(table: CenterTable, count: int = 20) -> list[Pair]:
     return [Pair(names[a], names[b], d, r) for r, d, a, b in sorted(found)[:count]]
 
 
-def to_json(table: CenterTable, covered: Coverage, pairs: Sequence[Pair], accuracy: float, lines: int) -> str:
+def rival_distance(table: CenterTable, groups: Sequence[str]) -> float | None:
+    """Median, over look-alikes, of the squared distance from a center to the nearest of its look-alikes.
+
+    What a center loss's ``margin`` is measured by: with one as great, a frame costs nothing from its own center on.
+
+    Args:
+        table: the centers.
+        groups: look-alikes, such as ``("未末", "O0o")``.
+
+    Returns:
+        None where no two characters of a group have a center.
+    """
+    place = {character: row for row, character in enumerate(table.characters) if table.class_ids[row] != 0}
+    found = []
+    for character, rivals in rivals_of(groups).items():
+        others = [place[rival] for rival in sorted(rivals) if rival in place]
+        if character in place and others:
+            own = table.centers[place[character]].astype(np.float64)
+            found.append(float(((table.centers[others] - own) ** 2).sum(axis=1).min()))
+    return statistics.median(found) if found else None
+
+
+def to_json(
+    table: CenterTable,
+    covered: Coverage,
+    pairs: Sequence[Pair],
+    rivals: float | None,
+    accuracy: float,
+    lines: int,
+) -> str:
     """The summary as JSON, to be written beside the centers."""
     content: dict[str, Any] = {
         "lines": lines,
@@ -97,12 +128,13 @@ def to_json(table: CenterTable, covered: Coverage, pairs: Sequence[Pair], accura
             {"pair": [p.first, p.second], "distance": round(p.distance, 6), "in_spreads": round(p.ratio, 4)}
             for p in pairs
         ],
+        "squared_distance_of_look_alikes": None if rivals is None else round(rivals, 6),
         "meta": dict(table.meta),
     }
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
 
 
-def to_text(covered: Coverage, pairs: Sequence[Pair]) -> str:
+def to_text(covered: Coverage, pairs: Sequence[Pair], rivals: float | None = None) -> str:
     """The summary for the screen."""
     lines = [f"characters with a center: {covered.classes - len(covered.missing):,} of {covered.classes:,}"]
     if covered.missing:
@@ -113,6 +145,8 @@ def to_text(covered: Coverage, pairs: Sequence[Pair]) -> str:
     if pairs:
         lines.append("nearest pairs, by distance in units of their spread (below 2 they overlap):")
         lines += [f"  {p.first} {p.second}  {p.ratio:.2f}" for p in pairs[:10]]
+    if rivals is not None:
+        lines.append(f"look-alikes: squared distance to the nearest other one {rivals:.4g} (median)")
     return "\n".join(lines)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ppocr_ext.checking.global_keys import GLOBAL_KEYS, NEEDED, SECTIONS, GlobalKey
 from ppocr_ext.checking.look import TRUTHS, Look, Path, is_number, shown
+from ppocr_ext.config import ctc_heads
 
 _LOADER_NUMBERS = {"batch_size_per_card": 1, "num_workers": 0}  # key → least value
 _LOADER_TRUTHS = ("shuffle", "drop_last", "use_shared_memory")
@@ -40,6 +41,10 @@ def check_global(look: Look) -> None:
     share = look.at("Global", "max_unusable")
     if isinstance(share, (int, float)) and not 0 <= share <= 1:
         look.error(("Global", "max_unusable"), f"{share!r} is no share; give a number from 0 to 1.")
+    if look.at("Global", "return_feats") is True and not list(ctc_heads(look.config)):
+        look.error(
+            ("Global", "return_feats"), "no CTCHead in Architecture, alone or in a MultiHead, gives any."
+        )
     for name, choices in _CHOICES.items():
         chosen = look.at("Global", name)
         if isinstance(chosen, str) and chosen not in choices:

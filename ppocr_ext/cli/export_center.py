@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument
+from ppocr_ext.errors import DataError
 
 NAME = "export-center"
 HELP = "Write one feature center for each character: what CenterLoss pulls the frames of a character to."
@@ -67,14 +68,12 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.config import load
     from ppocr_ext.host import open_host
     from ppocr_ext.resources import find_config
-    from ppocr_ext.training.evaluate import check_writable
     from ppocr_ext.training.logs import quiet_host, set_up_console
     from ppocr_ext.training.run import Run
 
     set_up_console()
     quiet_host(open_host(args.host).logger)
-    for path in filter(None, (args.output, args.pkl)):
-        check_writable(path)
+    _check_files(args)
     config = load([find_config(path) for path in args.config], args.opt)
     config, name = config_of_model(config, args.model, args.split)
     built = Run.build(
@@ -90,10 +89,28 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _check_files(args: argparse.Namespace) -> None:
+    """Refuse files that cannot be written, or of which one would replace another."""
+    from ppocr_ext.data.atomic import check_writable
+
+    check_writable(args.output)
+    files = [args.output, *(args.output.with_suffix(kind) for kind in (".json", ".png"))]
+    if args.pkl is not None:
+        files.append(args.pkl)
+    if len({path.resolve() for path in files}) < len(files):
+        raise DataError(
+            f"{files[0]}, its summary {files[1]}, its map {files[2]} and --pkl must be different files. Give --output "
+            f"a name that ends in .npz, and --pkl one that ends in .pkl."
+        )
+    for path in files[1:]:
+        check_writable(path)
+
+
 def _write(args: argparse.Namespace, built: Any, result: Any, name: str | None) -> None:
     from ppocr_ext.centers.collect import table_of
-    from ppocr_ext.centers.summary import coverage, nearest_pairs, to_json, to_text
+    from ppocr_ext.centers.summary import coverage, nearest_pairs, rival_distance, to_json, to_text
     from ppocr_ext.data.atomic import write_text
+    from ppocr_ext.data.look_alikes import read_groups
 
     table = table_of(
         result,
@@ -101,9 +118,10 @@ def _write(args: argparse.Namespace, built: Any, result: Any, name: str | None) 
         {"model": name, "split": args.split, "frames": args.frames, "all_lines": args.all_lines},
     )
     covered, pairs = coverage(table, built.charset), nearest_pairs(table)
+    rivals = rival_distance(table, read_groups())
     table.save(args.output)
     written = [args.output, args.output.with_suffix(".json")]
-    write_text(written[1], to_json(table, covered, pairs, result.accuracy, result.lines))
+    write_text(written[1], to_json(table, covered, pairs, rivals, result.accuracy, result.lines))
     if args.pkl is not None:
         table.save_pickle(args.pkl)
         written.append(args.pkl)
@@ -111,7 +129,7 @@ def _write(args: argparse.Namespace, built: Any, result: Any, name: str | None) 
     written += [] if picture is None else [picture]
     print(f"lines: {result.lines:,}, read correctly: {result.accuracy:.1%}")
     print(f"centers: {len(table.class_ids):,} (the blank among them) of {table.feat_dim} features")
-    print(to_text(covered, pairs))
+    print(to_text(covered, pairs, rivals))
     print(f"{result.lines / max(result.seconds, 1e-9):.0f} images/s")
     print(f"written: {', '.join(map(str, written))}")
     print(f"use it: -o Loss.…CenterLoss.center_file_path={args.output}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,20 +109,22 @@ def _read_npz(path: Path) -> CenterTable:
                 raise DataError(f"{path} lacks {', '.join(lacking)}: it is no file of centers. {_MAKE}")
             arrays = {name: content[name] for name in _ARRAYS}
         meta = json.loads(str(arrays["meta"]))
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as fault:
+    except (ValueError, OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as fault:
         raise DataError(
-            f"{path} cannot be read as centers ({fault}). It is truncated or damaged: {_MAKE}"
+            f"{path} cannot be read as centers ({fault}). It is truncated, damaged, or holds Python objects, which "
+            f"are not read. {_MAKE}"
         ) from fault
-    table = CenterTable(
-        arrays["class_ids"],
+    if not isinstance(meta, dict):
+        raise DataError(f"{path}: meta is {type(meta).__name__}, no JSON object. {_MAKE}")
+    _check_arrays(arrays, path)
+    return CenterTable(
+        arrays["class_ids"].astype(np.int64),
         tuple(str(c) for c in arrays["characters"]),
-        arrays["centers"],
-        arrays["counts"],
-        arrays["spread"],
+        arrays["centers"].astype(np.float32),
+        arrays["counts"].astype(np.int64),
+        arrays["spread"].astype(np.float64),
         meta,
     )
-    _check_shapes(table, path)
-    return table
 
 
 def _read_pickle(path: Path) -> CenterTable:
@@ -133,37 +136,56 @@ def _read_pickle(path: Path) -> CenterTable:
             f"in it is run. {_MAKE}"
         ) from fault
     good = isinstance(content, dict) and content and all(map(_is_class_id, content))
-    if not good or not all(np.ndim(row) == 1 for row in content.values()):
+    if not good or not all(map(_is_row, content.values())):
         raise DataError(f"{path} holds no centers by class id, as PaddleOCR's train_center.pkl does. {_MAKE}")
-    ids = sorted(int(key) for key in content)
-    rows = [np.asarray(content[key], dtype=np.float32) for key in sorted(content, key=int)]
-    if len({len(row) for row in rows}) != 1:
+    ids = sorted(content, key=int)
+    if len({len(content[key]) for key in ids}) != 1:
         raise DataError(f"{path}: its centers have different numbers of features. {_MAKE}")
+    rows = np.stack([np.asarray(content[key]) for key in ids])
     unknown = np.zeros(len(ids))
-    table = CenterTable(np.array(ids, np.int64), (), np.stack(rows), unknown.astype(np.int64), unknown)
-    _check_shapes(table, path)
-    return table
+    arrays = {"class_ids": np.array([int(key) for key in ids], np.int64), "characters": np.array([], np.str_)}
+    _check_arrays({**arrays, "centers": rows, "counts": unknown, "spread": unknown}, path)
+    return CenterTable(arrays["class_ids"], (), rows.astype(np.float32), unknown.astype(np.int64), unknown)
 
 
 def _is_class_id(key: Any) -> bool:
-    return isinstance(key, int | np.integer) and not isinstance(key, bool) and int(key) >= 0
+    is_whole = isinstance(key, int | np.integer) and not isinstance(key, bool)
+    return is_whole and 0 <= int(key) <= np.iinfo(np.int32).max
 
 
-def _check_shapes(table: CenterTable, path: Path) -> None:
-    ids, k = table.class_ids, len(table.class_ids)
+def _is_row(value: Any) -> bool:
+    numbers = isinstance(value, np.ndarray) or (
+        isinstance(value, list | tuple) and all(map(_is_number, value))
+    )
+    return numbers and np.ndim(value) == 1 and np.asarray(value).dtype.kind in "iuf"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating)
+
+
+def _check_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
+    ids, centers = arrays["class_ids"], arrays["centers"]
+    k = len(ids) if ids.ndim == 1 else -1
     good = (
-        ids.ndim == 1
+        k >= 0
         and ids.dtype.kind in "iu"
-        and table.centers.ndim == 2
-        and table.centers.dtype.kind == "f"
-        and len(table.centers) == k
-        and table.counts.shape == table.spread.shape == (k,)
-        and len(table.characters) in (0, k)
-        and (k == 0 or (bool((np.diff(ids) > 0).all()) and int(ids[0]) >= 0))
+        and centers.ndim == 2
+        and centers.dtype.kind in "iuf"
+        and len(centers) == k
+        and all(
+            arrays[name].shape == (k,) and arrays[name].dtype.kind in "iuf" for name in ("counts", "spread")
+        )
+        and arrays["characters"].shape in ((0,), (k,))
+        and (k == 0 or (bool((np.diff(ids.astype(np.int64)) > 0).all()) and int(ids[0]) >= 0))
     )
     if not good:
         raise DataError(f"{path}: the arrays of centers do not fit each other. {_MAKE}")
-    if not np.isfinite(table.centers).all():
+    if not centers.size:
+        raise DataError(f"{path} holds no centers. {_MAKE}")
+    with np.errstate(over="ignore"):
+        finite = bool(np.isfinite(centers.astype(np.float32)).all())
+    if not finite:
         raise DataError(
             f"{path}: a center is not finite. Export the centers again from a model that has not diverged."
         )

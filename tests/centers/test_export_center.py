@@ -6,7 +6,7 @@ import signal
 import numpy as np
 import paddle
 import pytest
-from tiny_runs import captchas, tiny, tiny_config  # noqa: F401
+from tiny_runs import captchas, single_head, tiny, tiny_config  # noqa: F401
 
 from ppocr_ext.centers.collect import (
     CollectOptions,
@@ -19,6 +19,7 @@ from ppocr_ext.cli.main import main
 from ppocr_ext.data.center_table import read_centers
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.modeling.features import FeatureTap
+from ppocr_ext.report.center_map import font_for
 from ppocr_ext.training.run import Run
 from ppocr_ext.training.session import train
 
@@ -44,7 +45,8 @@ def plain_loop(run, all_lines):
     run.model.eval()
     with FeatureTap(run.model) as tap, paddle.no_grad():
         for batch in run.eval_loader:
-            probabilities = run.model(batch[0])["head_out"].numpy()
+            output = run.model(batch[0])
+            probabilities = (output["head_out"] if isinstance(output, dict) else output).numpy()
             features = tap.features.numpy()
             for line, best in enumerate(probabilities.argmax(-1)):
                 read = [c for t, c in enumerate(best) if c and (t == 0 or c != best[t - 1])]
@@ -87,6 +89,18 @@ def test_aligned_frames_are_of_the_labels_alone(trained, captchas):  # noqa: F81
     assert table.counts.sum() == 24 * 16  # each frame of each line
 
 
+def test_a_single_ctc_head_with_two_linear_layers(captchas, tmp_path, tiny):  # noqa: F811
+    config = single_head(tiny("student", **{"Global.epoch_num": 1, "Global.report": False}))
+    train(config)
+    run = built(config.with_values({"Global.checkpoints": str(tmp_path / "run" / "latest")}), None)
+    expected, counts = plain_loop(run, all_lines=True)
+    table = table_of(collect(run, CollectOptions(all_lines=True)), run, {})
+    assert dict(zip(table.class_ids.tolist(), table.counts.tolist(), strict=True)) == counts
+    assert table.feat_dim == 12  # the input of the second one
+    for c, center in zip(table.class_ids.tolist(), table.centers, strict=True):
+        np.testing.assert_allclose(center, expected[c], rtol=1e-5, atol=1e-6)
+
+
 def test_only_the_named_sub_model_is_built_and_no_branch_but_ctc_runs(trained):
     run = built(trained, "Student")
     assert not hasattr(run.model, "Teacher")
@@ -126,6 +140,26 @@ def test_limit_counts_lines(trained):
     assert collect(built(config), CollectOptions(limit=12, all_lines=True)).lines == 12
 
 
+def test_shares_are_every_nth_batch_and_no_list_of_them():
+    from ppocr_ext.centers.collect import _Share
+
+    class Sampler:
+        given = 0
+
+        def __iter__(self):
+            for first in range(0, 23, 4):
+                Sampler.given += 1
+                yield list(range(first, min(first + 4, 23)))
+
+    share = _Share(Sampler(), None, rank=1, size=2, skip=1)
+    assert len(share) == 2
+    assert [batch[0] for batch in share] == [12, 20] == [batch[0] for batch in share]
+    assert list(_Share(Sampler(), 9, rank=0, size=1, skip=1)) == [[4, 5, 6, 7], [8]]
+    Sampler.given = 0
+    next(iter(share))
+    assert Sampler.given == 4  # those before it, and no more
+
+
 def test_shares_of_two_processes_add_up(trained, monkeypatch):
     config = trained.with_values({"Eval.loader.batch_size_per_card": 5})
     whole = collect(built(config), CollectOptions(all_lines=True))
@@ -158,8 +192,20 @@ def test_the_command_writes_centers_map_summary_and_pickle(trained, tmp_path, ca
     summary = json.loads((tmp_path / "out" / "centers.json").read_text())
     assert summary["centers"] == len(table.class_ids)
     assert summary["nearest_pairs"]
+    assert summary["squared_distance_of_look_alikes"] is None  # no shipped group has two of these digits
     np.testing.assert_array_equal(read_centers(tmp_path / "train_center.pkl").centers, table.centers)
     assert "characters with a center: 10 of 10" in said
+
+
+@pytest.mark.parametrize(
+    "files", [["--output", "c.json"], ["--output", "c.png"], ["--output", "c.npz", "--pkl", "./c.npz"]]
+)
+def test_no_file_replaces_another(trained, tmp_path, monkeypatch, capsys, files):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yml").write_text(trained.to_yaml())
+    assert main(["export-center", "-c", "config.yml", *files]) == 2
+    assert "must be different files" in capsys.readouterr().err
+    assert not list(tmp_path.glob("c.*"))
 
 
 def test_no_line_read_correctly_says_what_to_do(trained):
@@ -169,8 +215,17 @@ def test_no_line_read_correctly_says_what_to_do(trained):
     result.sums.counts[1:] = 0
     with pytest.raises(DataError, match="Not one of 24 lines is read correctly.*--frames aligned"):
         require_frames(result, CollectOptions())
+    with pytest.raises(DataError, match="nothing but blanks.*--frames aligned"):
+        require_frames(result, CollectOptions(all_lines=True))
+    with pytest.raises(DataError, match="Not one label of 24 lines fits"):
+        require_frames(result, CollectOptions(frames="aligned"))
 
 
 def test_an_unknown_sub_model_is_named(trained):
     with pytest.raises(ConfigError, match="--model Pupil: Architecture.Models has Teacher, Student"):
         config_of_model(trained, "Pupil", "train")
+
+
+def test_a_font_of_placeholders_is_no_font():
+    font = font_for(["未", "末"])
+    assert font is None or "LastResort" not in str(font.get_file())

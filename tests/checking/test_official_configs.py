@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from official_facts import OFFICIAL, Check, official, with_data
 
-from ppocr_ext.config import Config, load
+from ppocr_ext.config import Config, ctc_heads, load, switch_features_on
 from ppocr_ext.modeling import backbones  # noqa: F401 - registers ours
 from ppocr_ext.registry import BACKBONES
 from ppocr_ext.resources import config_root
@@ -31,6 +31,19 @@ def test_an_official_config_passes_or_lacks_its_backbone_alone(name: str, data: 
             f"error: Architecture.Backbone.name: {backbone} is a backbone of PaddleOCR's repository, which the "
             f"installed package lacks: `--host DIR` names a checkout that has it."
         ]
+
+
+@pytest.mark.parametrize("name", OFFICIAL)
+def test_the_overlay_of_features_fits_an_official_config(
+    name: str, data: Path, tmp_path: Path, check: Check
+) -> None:
+    file = tmp_path / "config.yml"
+    file.write_text(Config(with_data(official(name), data)).to_yaml())
+    config = load([file, ROOT / "overlays" / "return_feats.yml"])
+    assert check(config) == check(load([file]))
+    heads = [switch_features_on(config).at(path) for path in ctc_heads(config)]
+    assert len(heads) == (2 if "distillation" in name else 1)
+    assert all(head["return_feats"] is True and len(head) > 1 for head in heads)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

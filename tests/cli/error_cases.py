@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from error_bench import Bench, Harmful, pickled
 
 Arrange = Callable[[Bench], list[str]]
 ERROR = r"error: .*\Z"
+CENTER_ARRAYS = ("class_ids", "characters", "centers", "counts", "spread", "meta")
 NEAREST = r"error: .*?Did you mean '\w+'\?"  # what else there is depends on the host
 
 
@@ -633,6 +635,174 @@ WEIGHTS = group(
 )
 
 
+# Centers
+
+
+def export(*options: str, checkpoint: str = "trained/latest") -> list[str]:
+    return ["export-center", "-c", "config.yml", "-o", f"Global.pretrained_model={checkpoint}", *options]
+
+
+def center_loss(**options: object) -> list[str]:
+    written = ", ".join(f"{key}: {value}" for key, value in options.items())
+    return train(f"+Loss.loss_config_list.CenterLoss={{{written}}}")
+
+
+def centers(file: str, content: bytes) -> Arrange:
+    """Training with center loss from a file that is bad."""
+
+    def arrange(bench: Bench) -> list[str]:
+        bench.write(file, content)
+        return center_loss(center_file_path=file)
+
+    return arrange
+
+
+def center_table(characters: str = "0123456789", feat_dim: int = 16) -> bytes:
+    """A file of centers as ``export-center`` writes it, of a dictionary."""
+    import io
+
+    import numpy as np
+
+    from ppocr_ext.charset import Charset
+
+    charset, classes = Charset(tuple(characters)), len(characters) + 1
+    stream = io.BytesIO()
+    np.savez(
+        stream,
+        class_ids=np.arange(classes),
+        characters=np.array(["blank", *characters]),
+        centers=np.zeros((classes, feat_dim), np.float32),
+        counts=np.ones(classes, np.int64),
+        spread=np.ones(classes),
+        meta=np.array(
+            json.dumps({"charset": "letters.txt", "classes": classes, "charset_digest": charset.digest})
+        ),
+    )
+    return stream.getvalue()
+
+
+def objects_as_centers(bench: Bench) -> list[str]:
+    import numpy as np
+
+    np.savez(
+        bench.folder / "centers.npz", **dict.fromkeys(CENTER_ARRAYS, np.array([Harmful()], dtype=object))
+    )
+    return center_loss(center_file_path="centers.npz")
+
+
+_HEADLESS = """
+from paddle import nn
+from ppocr_ext.registry import HEADS
+
+@HEADS.register("FrameHead")
+class FrameHead(nn.Layer):
+    def __init__(self, in_channels, out_channels=11):
+        super().__init__()
+        self.out = nn.Linear(in_channels, out_channels)
+
+    def forward(self, x, targets=None):
+        return self.out(x)
+"""
+
+
+def no_ctc_head(bench: Bench) -> list[str]:
+    plugin = bench.plugin("heads_of_mine", _HEADLESS)
+    return export(
+        plugin,
+        "Global.pretrained_partial=true",
+        "Architecture.Neck={name: SequenceEncoder, encoder_type: reshape}",
+        "Architecture.Head=!replace {name: FrameHead}",
+    )
+
+
+CENTERS = group(
+    "Centers and center loss",
+    "字符中心与中心损失",
+    case(
+        "no-line-right",
+        "Centers of a recogniser that reads no line correctly",
+        "导出中心时没有一行读对",
+        lambda bench: export(),
+        "accuracy 0 %",
+        "--frames aligned",
+    ),
+    case(
+        "no-ctc-head",
+        "Centers of a model without a CTC head",
+        "导出中心的模型没有 CTC 头",
+        no_ctc_head,
+        "CTCHead",
+    ),
+    case(
+        "frozen-without-file",
+        "Frozen centers without a file",
+        "固定的中心没有给文件",
+        lambda bench: center_loss(update="frozen"),
+        "export-center",
+        "update: ema",
+    ),
+    case(
+        "no-center-file",
+        "A file of centers that is not there",
+        "中心文件不存在",
+        lambda bench: center_loss(center_file_path="centers.npz"),
+        "centers.npz",
+        "export-center",
+    ),
+    case(
+        "hostile-centers",
+        "A pickle of centers that would run code",
+        "中心的 pickle 会执行代码",
+        centers("train_center.pkl", pickled({1: Harmful()})),
+        "train_center.pkl",
+        "system",
+        "export-center",
+    ),
+    case(
+        "object-centers",
+        "A file of centers that holds Python objects",
+        "中心文件含 Python 对象",
+        objects_as_centers,
+        "centers.npz",
+        "Python objects",
+        "export-center",
+    ),
+    case(
+        "cut-centers",
+        "A truncated one",
+        "中心文件被截断",
+        centers("centers.npz", center_table()[:700]),
+        "centers.npz",
+        "export-center",
+    ),
+    case(
+        "centers-of-other-classes",
+        "One of another dictionary",
+        "中心属于另一个字典",
+        centers("centers.npz", center_table("abcdefghijklmnop")),
+        "centers.npz",
+        "letters.txt",
+        "Export the centers again",
+    ),
+    case(
+        "pickle-of-other-classes",
+        "A pickle with a class that the dictionary lacks",
+        "pickle 中有字典没有的类别",
+        centers("train_center.pkl", pickled({40: [0.0] * 16})),
+        "class 40",
+        "Export the centers again",
+    ),
+    case(
+        "centers-of-another-size",
+        "One of another model",
+        "中心属于另一个模型",
+        centers("centers.npz", center_table(feat_dim=48)),
+        "48 features",
+        "16",
+    ),
+)
+
+
 # While it runs
 
 _OWN_DATA = """
@@ -769,4 +939,4 @@ RUNNING = group(
     ),
 )
 
-GROUPS = (CONFIGURATION, DATA, LMDB, DICTIONARY, WEIGHTS, RUNNING)
+GROUPS = (CONFIGURATION, DATA, LMDB, DICTIONARY, WEIGHTS, CENTERS, RUNNING)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,21 @@ def test_keys_of_numpy_are_read_too(tmp_path: Path) -> None:
     assert read_centers(tmp_path / "c.pkl").class_ids.tolist() == [2, 4]
 
 
+@pytest.mark.parametrize("module", [b"numpy.core.multiarray", b"numpy._core.multiarray"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_pickles_of_numpy_1_and_2_are_read(tmp_path: Path, module: bytes, dtype: type) -> None:
+    """As PaddleOCR's export writes them: keys are NumPy's own integers."""
+    written = pickle.dumps({np.int64(c): np.full(3, c / 4, dtype) for c in (7, 0, 2)}, protocol=4)
+    here = next(name for name in (b"numpy._core.multiarray", b"numpy.core.multiarray") if name in written)
+    renamed = written.replace(bytes([len(here)]) + here, bytes([len(module)]) + module)
+    head = len(b"\x80\x04\x95") + 8  # protocol and frame, whose length follows
+    (tmp_path / "c.pkl").write_bytes(written[:3] + struct.pack("<Q", len(renamed) - head) + renamed[head:])
+    back = read_centers(tmp_path / "c.pkl")
+    assert back.class_ids.tolist() == [0, 2, 7]
+    assert back.centers.dtype == np.float32
+    np.testing.assert_array_equal(back.centers[:, 0], [0.0, 0.5, 1.75])
+
+
 class Hostile:
     def __reduce__(self) -> tuple:
         return (os.mkdir, ("owned",))
@@ -69,7 +85,20 @@ def test_code_in_a_pickle_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     "content",
-    [{}, [1, 2], {"a": np.ones(2)}, {1: np.ones([2, 2])}, {1: 3.0}, {-1: np.ones(2)}, {True: np.ones(2)}],
+    [
+        {},
+        [1, 2],
+        {"a": np.ones(2)},
+        {1: np.ones([2, 2])},
+        {1: 3.0},
+        {-1: np.ones(2)},
+        {True: np.ones(2)},
+        {10**30: np.ones(2)},
+        {1: "ab"},
+        {1: np.array(["a", "b"])},
+        {1: np.ones(2, complex)},
+        {1: np.array([None, 1.0])},
+    ],
 )
 def test_pickles_of_something_else_are_refused(tmp_path: Path, content: object) -> None:
     (tmp_path / "c.pkl").write_bytes(pickle.dumps(content))
@@ -109,6 +138,8 @@ def test_a_zip_of_something_else_is_refused(tmp_path: Path) -> None:
         {"counts": np.ones(2)},
         {"characters": ("a",)},
         {"centers": np.ones(3, np.float32)},
+        {"centers": np.ones([3, 2], complex)},
+        {"spread": np.array(["a", "b", "c"])},
     ],
 )
 def test_arrays_that_do_not_fit_each_other_are_refused(tmp_path: Path, change: dict) -> None:
@@ -118,8 +149,39 @@ def test_arrays_that_do_not_fit_each_other_are_refused(tmp_path: Path, change: d
         read_centers(tmp_path / "c.npz")
 
 
-def test_a_center_that_is_not_finite_is_refused(tmp_path: Path) -> None:
-    fields = {**table().__dict__, "centers": np.full([3, 2], np.nan, np.float32)}
+@pytest.mark.parametrize("meta", ["[1, 2]", "3", "{"])
+def test_a_meta_that_is_no_json_object_is_refused(tmp_path: Path, meta: str) -> None:
+    table().save(tmp_path / "c.npz")
+    with np.load(tmp_path / "c.npz") as content:
+        arrays = {**content, "meta": np.array(meta)}
+    np.savez(tmp_path / "c.npz", **arrays)
+    with pytest.raises(DataError, match=r"c\.npz"):
+        read_centers(tmp_path / "c.npz")
+
+
+def test_arrays_of_python_objects_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    table().save(tmp_path / "c.npz")
+    with np.load("c.npz") as content:
+        arrays = {**content, "characters": np.array([Hostile(), "a", "b"], dtype=object)}
+    np.savez("c.npz", **arrays)
+    with pytest.raises(DataError, match="holds Python objects"):
+        read_centers("c.npz")
+    assert not Path("owned").exists()
+
+
+def test_a_table_without_centers_is_refused(tmp_path: Path) -> None:
+    nothing = np.zeros(0)
+    CenterTable(nothing.astype(int), (), np.zeros([0, 2]), nothing.astype(int), nothing).save(
+        tmp_path / "c.npz"
+    )
+    with pytest.raises(DataError, match="holds no centers"):
+        read_centers(tmp_path / "c.npz")
+
+
+@pytest.mark.parametrize("value", [np.nan, 1e300])
+def test_a_center_that_is_not_finite_is_refused(tmp_path: Path, value: float) -> None:
+    fields = {**table().__dict__, "centers": np.full([3, 2], value)}
     CenterTable(**fields).save(tmp_path / "c.npz")
     with pytest.raises(DataError, match="not finite"):
         read_centers(tmp_path / "c.npz")

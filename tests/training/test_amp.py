@@ -5,6 +5,7 @@ import json
 import numpy as np
 import paddle
 import pytest
+from tiny_runs import single_head
 
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.training import amp
@@ -181,14 +182,16 @@ def test_level_type_and_lists_reach_paddle(tiny, fake):
     }
 
 
-def test_level_o2_casts_the_real_model_and_optimizer_and_losses_still_get_float32(tiny, tmp_path, fake):
+@pytest.mark.parametrize("kind", ["single", "student", "distill"])
+def test_level_o2_casts_the_real_model_and_optimizer_and_losses_still_get_float32(tiny, fake, kind):
     watch = Watch()
-    features = {"Architecture.Models.Teacher.Head.head_list.CTCHead.Head.return_feats": True}
-    options = {"Global.use_amp": True, "Global.epoch_num": 1, **features}
-    outcome = train(tiny("distill", **options), hooks=[watch])
+    options = {"Global.use_amp": True, "Global.epoch_num": 1, "Global.return_feats": True}
+    config = single_head(tiny("student", **options)) if kind == "single" else tiny(kind, **options)
+    outcome = train(config, hooks=[watch])
     assert outcome.status == "finished"  # evaluations too: the decoder could not read 16 bits
     [(model, optimizer, options)] = fake["decorate"]
-    assert {"Teacher", "Student"} <= {name for name, _ in model.named_children()}
+    parts = {"Teacher", "Student"} if kind == "distill" else {"backbone", "head"}
+    assert parts <= {name for name, _ in model.named_children()}
     assert isinstance(optimizer, paddle.optimizer.Optimizer)
     assert options == {"level": "O2", "master_weight": True, "dtype": "float16"}
     assert watch.types == {paddle.float32}

@@ -23,7 +23,8 @@ class CTCHead(nn.Layer):
         out_channels: classes, the blank (0) included.
         fc_decay: L2 decay of its weights and biases, in place of the optimizer's.
         mid_channels: width of a linear layer before the classifier; none by default.
-        return_feats: also give the classifier's input. PaddleOCR does so in train mode only.
+        return_feats: also give the classifier's input. PaddleOCR does so in train mode only. A graph that is
+            exported gives the probabilities alone, which is what reads it.
     """
 
     def __init__(
@@ -59,14 +60,15 @@ class CTCHead(nn.Layer):
 
         Returns:
             Logits or probabilities [B, T, out_channels]; with ``return_feats`` the features
-            [B, T, D] that the classifier saw, before them.
+            [B, T, D] that the classifier saw, before them (not in a graph of probabilities).
         """
         request = request or default_request(self.training)
         features = frames if self.mid_channels is None else self.fc1(frames)
         scores = self.fc(features) if self.mid_channels is None else self.fc2(features)
         if request.probabilities:
             scores = F.softmax(scores, axis=-1)
-        return (features, scores) if self.return_feats else scores
+        exported = request.probabilities and not paddle.in_dynamic_mode()
+        return (features, scores) if self.return_feats and not exported else scores
 
 
 def _classifier(in_features: int, out_features: int, decay: float) -> Linear:

@@ -1,40 +1,125 @@
-"""``ppocr-ext benchmark``: what a step costs, as ratios measured in one run."""
+"""``ppocr-ext benchmark``: what training and centers cost, as ratios measured in one run."""
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 
 NAME = "benchmark"
-HELP = "measure what a training step costs against the bare network and against PaddleOCR's own"
+HELP = "measure what a training step, center loss and the export of centers cost, against plain forms of them"
 EPILOG = """\
 examples:
   ppocr-ext benchmark step --size tiny --batch 64
   ppocr-ext benchmark step --size full --batch 16 --peer /path/to/PaddleOCR
+  ppocr-ext benchmark center
+  ppocr-ext benchmark export-center --size full --peer /path/to/PaddleOCR
 """
+_SIZES = ("tiny", "full")
+_BAD = 1  # exit code: done, and the verdict is bad
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     kinds = parser.add_subparsers(dest="what", required=True)
-    step = kinds.add_parser("step", help="seconds a distillation step")
-    step.add_argument(
-        "--size", choices=("tiny", "full"), default="tiny", help="quickstart's models, or full size"
+    _add_step(kinds.add_parser("step", help="seconds a distillation step"))
+    _add_center(kinds.add_parser("center", help="center loss against the dense formula: seconds, memory"))
+    _add_export_center(
+        kinds.add_parser("export-center", help="images/s and memory of the pass that makes centers")
     )
-    step.add_argument("--batch", type=int, default=16, help="images in a batch (default: 16)")
+
+
+def _add_step(step: argparse.ArgumentParser) -> None:
+    step.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's models, or full size")
+    step.add_argument("--batch", type=_positive, default=16, help="images in a batch (default: 16)")
     step.add_argument("--image", type=int, nargs=2, metavar=("H", "W"), help="default: 32 128, full: 48 320")
-    step.add_argument(
-        "--threads", type=int, help="CPU threads (default: OMP_NUM_THREADS, else 1, as Paddle has it)"
-    )
-    step.add_argument("--rounds", type=int, default=5, help="measured rounds; the median counts (default: 5)")
+    _add_common(step)
     step.add_argument("--peer", metavar="DIR", help="a PaddleOCR checkout to measure in the same run")
+
+
+def _add_center(center: argparse.ArgumentParser) -> None:
+    center.add_argument(
+        "--batch", type=_positive, nargs="+", default=[64, 192], metavar="B", help="lines (default: 64 192)"
+    )
+    center.add_argument("--frames", type=_positive, default=40, metavar="T", help="of a line (default: 40)")
+    center.add_argument("--classes", type=_classes, default=6625, metavar="C", help="(default: 6625)")
+    center.add_argument("--features", type=_positive, default=256, metavar="D", help="(default: 256)")
+    center.add_argument("--labels", choices=("argmax", "aligned"), help="measure CenterLoss with it too")
+    center.add_argument("--margin", type=float, help="measure CenterLoss with it too")
+    center.add_argument("--update", choices=("frozen", "ema"), help="measure CenterLoss with it too")
+    _add_common(center)
+
+
+def _add_export_center(export: argparse.ArgumentParser) -> None:
+    export.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's models, or full size")
+    export.add_argument("--batch", type=_positive, default=16, help="lines in a batch (default: 16)")
+    export.add_argument("--lines", type=_positive, default=128, help="lines of a pass (default: 128)")
+    export.add_argument("--frames", choices=("argmax", "aligned"), default="argmax", help="(default: argmax)")
+    _add_common(export)
+    export.add_argument("--peer", metavar="DIR", help="a PaddleOCR checkout to measure too")
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--threads", type=_positive, help="CPU threads (default: OMP_NUM_THREADS, else 1, as Paddle has it)"
+    )
+    parser.add_argument(
+        "--rounds", type=_positive, default=5, help="measured rounds; the median counts (default: 5)"
+    )
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
+
+
+def _classes(text: str) -> int:
+    number = int(text)
+    if not 2 <= number <= 50_000:
+        raise argparse.ArgumentTypeError(f"{text} is not from 2 to 50000")
+    return number
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     if args.threads is not None:
         os.environ["OMP_NUM_THREADS"] = str(args.threads)  # read once, when Paddle is imported
-    from ppocr_ext.training.benchmark import measure_step
+    measures: dict[str, Callable[[argparse.Namespace], int]] = {
+        "step": _step,
+        "center": _center,
+        "export-center": _export_center,
+    }
+    return measures[args.what](args)
+
+
+def _step(args: argparse.Namespace) -> int:
+    from ppocr_ext.benchmarks.step import measure_step
 
     print(measure_step(args.size, args.batch, args.image, args.rounds, args.peer).to_markdown())
     return 0
+
+
+def _center(args: argparse.Namespace) -> int:
+    from ppocr_ext.benchmarks.center import measure_center
+
+    options = {key: getattr(args, key) for key in ("labels", "margin", "update")}
+    costs = measure_center(
+        args.batch,
+        args.rounds,
+        args.frames,
+        args.classes,
+        args.features,
+        {key: value for key, value in options.items() if value is not None},
+    )
+    print(costs.to_markdown())
+    return 0 if costs.agrees else _BAD
+
+
+def _export_center(args: argparse.Namespace) -> int:
+    from ppocr_ext.benchmarks.export_center import measure_export_center
+
+    costs = measure_export_center(args.size, args.batch, args.lines, args.frames, args.rounds, args.peer)
+    print(costs.to_markdown())
+    return 0 if costs.agrees else _BAD

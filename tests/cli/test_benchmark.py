@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from ppocr_ext.benchmarks.step import StepCosts, measure_step
 from ppocr_ext.cli.main import main
 from ppocr_ext.errors import HostError
-from ppocr_ext.training.benchmark import StepCosts, measure_step
 
 
 def test_a_table_with_ratios_to_the_bare_sum(capsys):
@@ -25,3 +25,19 @@ def test_ratios_are_of_medians():
 def test_a_peer_that_is_no_checkout_is_named(tmp_path):
     with pytest.raises(HostError, match="there is no ppocr/modeling"):
         measure_step("tiny", 1, rounds=1, peer=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["step", "--rounds", "0"],
+        ["step", "--batch", "-1"],
+        ["center", "--classes", "1"],
+        ["export-center", "--lines", "0"],
+    ],
+)
+def test_numbers_that_measure_nothing_are_refused(options, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["benchmark", *options])
+    assert ended.value.code == 2
+    assert options[1] in capsys.readouterr().err

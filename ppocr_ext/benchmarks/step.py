@@ -7,10 +7,7 @@ forward, student forward, backward, optimizer; no losses), and that of a PaddleO
 from __future__ import annotations
 
 import importlib
-import os
-import platform
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,10 +17,11 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ppocr_ext.benchmarks.peer import peer_first
+from ppocr_ext.benchmarks.sizes import SIZES, charset_of
+from ppocr_ext.benchmarks.table import machine, markdown, threads
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
-from ppocr_ext.errors import HostError
-from ppocr_ext.host import open_host
 from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling import TRAIN, build_model
 from ppocr_ext.optim import build_optimizer
@@ -34,7 +32,6 @@ from ppocr_ext.training.hooks.window import Window
 from ppocr_ext.training.model_setup import narrow
 from ppocr_ext.training.proxies import LossProxy, OptimizerProxy
 
-_SIZES = {"tiny": ("quickstart/distill.yml", (32, 128)), "full": ("svtrv2/distill.yml", (48, 320))}
 Step = Callable[[], None]
 
 
@@ -53,11 +50,11 @@ class StepCosts:
         """A table with ratios to the bare sum."""
         bare = self.median("bare sum")
         rows = [
-            f"| {name} | {self.median(name):.3f} | {min(times):.3f} | {self.median(name) / bare:.2f} |"
+            [name, f"{self.median(name):.3f}", f"{min(times):.3f}", f"{self.median(name) / bare:.2f}"]
             for name, times in self.seconds.items()
         ]
-        head = "| step | seconds (median) | seconds (best) | ratio to the bare sum |\n|---|---|---|---|"
-        return f"{self.setting}\n\n{head}\n" + "\n".join(rows)
+        head = ["step", "seconds (median)", "seconds (best)", "ratio to the bare sum"]
+        return f"{self.setting}\n\n{markdown(head, rows)}"
 
 
 def measure_step(
@@ -74,9 +71,9 @@ def measure_step(
     """
     if paddle.get_device() == "cpu":
         tune_cpu()
-    name, default_image = _SIZES[size]
+    name, default_image = SIZES[size]
     height, width = image or default_image
-    charset = _charset(size)
+    charset = charset_of(size)
     losses = load([config_path("svtrv2/distill.yml")]).at("Loss").thaw()  # those that PaddleOCR has too
     config = with_class_counts(load([config_path(name)]).with_values({"Loss": losses}), charset)
     batch = _batch(config, charset, batch_size, height, width)
@@ -94,19 +91,9 @@ def measure_step(
                 seconds[what].append(time.perf_counter() - began)
     setting = (
         f"{size}: batch {batch_size}, {height}x{width}, {charset.ctc_classes} classes, "
-        f"{os.environ.get('OMP_NUM_THREADS', '1')} threads, Paddle {paddle.__version__} on {paddle.get_device()}, "
-        f"{platform.machine()}, {rounds} rounds"
+        f"{threads()}, Paddle {paddle.__version__} on {paddle.get_device()}, {machine()}, {rounds} rounds"
     )
     return StepCosts(setting, seconds)
-
-
-def _charset(size: str) -> Charset:
-    if size == "tiny":
-        return Charset(characters=tuple("0123456789"), use_space=False, path=None)
-    path = open_host().find_file("ppocr/utils/ppocr_keys_v1.txt")
-    if path is None:
-        raise HostError("The host has no ppocr/utils/ppocr_keys_v1.txt, which the full-size benchmark uses.")
-    return Charset.from_file(path, use_space_char=True)
 
 
 def _batch(config: Config, charset: Charset, size: int, height: int, width: int) -> list[paddle.Tensor]:
@@ -157,19 +144,10 @@ def _our_steps(config: Config, batch: list[paddle.Tensor]) -> dict[str, Step]:
 
 
 def _peer_step(config: Config, batch: list[paddle.Tensor], root: Path) -> Step:
-    if not (root / "ppocr" / "modeling").is_dir():
-        raise HostError(
-            f"--peer {root}: there is no ppocr/modeling in it. Give the folder of a PaddleOCR checkout."
-        )
-    for name in [n for n in sys.modules if n == "ppocr" or n.startswith("ppocr.")]:
-        del sys.modules[name]
-    sys.path.insert(0, str(root))
-    try:
+    with peer_first(root):
         architectures = importlib.import_module("ppocr.modeling.architectures")
         losses = importlib.import_module("ppocr.losses")
         optimizers = importlib.import_module("ppocr.optimizer")
-    finally:
-        sys.path.remove(str(root))
     paddle.seed(0)
     architecture = config.at("Architecture").thaw()
     for sub_model in architecture["Models"].values():

@@ -1,0 +1,1 @@
+"""What training and centers cost, as ratios measured in one run."""

@@ -1,0 +1,161 @@
+"""What the pass that makes centers costs: images/s against the bare forward pass, and peak memory.
+
+Throughput is measured in one process, the two passes taken in turns over the same loader. Memory is the peak of a fresh
+process that does one pass of one kind, with all that it has loaded. A PaddleOCR checkout is measured with the config as
+it is (teacher and student run) and with the student alone; its centers must be ours.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ppocr_ext.benchmarks.fresh import in_fresh_process
+from ppocr_ext.benchmarks.peer import require_peer
+from ppocr_ext.benchmarks.table import machine, markdown, megabytes, threads
+from ppocr_ext.errors import PPOCRExtError
+
+TOLERANCE = 1e-5
+BARE, OURS = "bare eval forward", "ppocr_ext, centers"
+WHOLE, ALONE = "PaddleOCR, distillation config", "PaddleOCR, student alone"
+_MODULE = "ppocr_ext.benchmarks.export_center"
+
+
+@dataclass(frozen=True)
+class ExportCosts:
+    """What was measured, and the setting.
+
+    Attributes:
+        setting: in words.
+        images_per_second: of each pass, by what was measured.
+        peak: bytes of memory, by what was measured.
+        error: largest difference of a center from PaddleOCR's, as a share of the largest entry of the centers;
+            infinite where the classes differ; None without a checkout.
+    """
+
+    setting: str
+    images_per_second: Mapping[str, Sequence[float]]
+    peak: Mapping[str, int]
+    error: float | None = None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the centers are PaddleOCR's, where these are known; NaN is no agreement."""
+        return self.error is None or self.error <= TOLERANCE
+
+    def median(self, name: str) -> float:
+        """Images a second."""
+        return statistics.median(self.images_per_second[name])
+
+    def to_markdown(self) -> str:
+        """A table with ratios to the bare forward pass, and what follows from the checkout's rows."""
+        bare, ours = self.median(BARE), self.median(OURS)
+        rows = [
+            [name, f"{self.median(name):.1f}", f"{max(speeds):.1f}", f"{self.median(name) / bare:.2f}"]
+            + [f"{ours / self.median(name):.2f}", megabytes(self.peak[name])]
+            for name, speeds in self.images_per_second.items()
+        ]
+        head = ["pass", "images/s (median)", "images/s (best)", "of the bare forward"]
+        head += ["centers are faster by", "peak memory, MB"]
+        said = "" if self.error is None else f"\n\n{self._agreement(self.error)}"
+        return f"{self.setting}\n\n{markdown(head, rows)}{said}"
+
+    def _agreement(self, error: float) -> str:
+        verdict = "agree" if self.agrees else "DISAGREE"
+        return (
+            f"The centers and PaddleOCR's {verdict}: they differ by {error:.1e} of the largest entry (at most "
+            f"{TOLERANCE:.0e})"
+        )
+
+
+@dataclass
+class _Measured:
+    speeds: dict[str, list[float]] = field(default_factory=dict)
+    peak: dict[str, int] = field(default_factory=dict)
+
+
+def measure_export_center(
+    size: str,
+    batch: int = 16,
+    lines: int = 128,
+    frames: str = "argmax",
+    rounds: int = 5,
+    peer: str | None = None,
+) -> ExportCosts:
+    """Measure the pass that makes centers, on a distillation's student.
+
+    Args:
+        size: ``"tiny"`` (the quickstart's models) or ``"full"`` (SVTRv2 teacher, RepSVTR student).
+        batch: lines in a batch.
+        lines: of a pass.
+        frames: ``"argmax"`` or ``"aligned"``; with a checkout it must be the first.
+        rounds: measured passes of each kind after one to warm up; the median counts.
+        peer: folder of a PaddleOCR checkout to measure as well.
+
+    Raises:
+        PPOCRExtError: a process failed, or ``frames`` are not those of PaddleOCR.
+        HostError: ``peer`` is no checkout.
+    """
+    if peer is not None:
+        require_peer(Path(peer))
+        if frames != "argmax":
+            raise PPOCRExtError("PaddleOCR's centers are of argmax frames: leave --frames out, or --peer.")
+    found = _Measured()
+    with tempfile.TemporaryDirectory(prefix="ppocr_ext_") as folder:
+        given = {"folder": folder, "size": size, "lines": lines, "batch": batch}
+        prepared = in_fresh_process(f"{_MODULE}_data", given)
+        read = _measure_ours(found, folder, frames, rounds)
+        error = None
+        if peer is not None:
+            error = _measure_peer(found, folder, Path(peer), rounds)
+    setting = (
+        f"{size}: {lines} lines ({read} read correctly), batch {batch}, {prepared['setting']}, {threads()}, "
+        f"{machine()}, frames: {frames}, {rounds} rounds"
+    )
+    return ExportCosts(setting, found.speeds, found.peak, error)
+
+
+def _measure_ours(found: _Measured, folder: str, frames: str, rounds: int) -> int:
+    """Lines that were read correctly."""
+    kinds = {BARE: "bare", OURS: "centers"}
+    passes = list(kinds.values())
+    for turn in range(rounds):  # bare, centers | centers, bare | …: neither always comes first
+        passes += list(kinds.values())[:: -1 if turn % 2 else 1]
+    work: dict[str, Any] = {"folder": folder, "frames": frames}
+    speeds = in_fresh_process(f"{_MODULE}_worker", {**work, "passes": passes})["images_per_second"]
+    measured = list(zip(passes, speeds, strict=True))[len(kinds) :]
+    correct = 0
+    for name, kind in kinds.items():
+        found.speeds[name] = [speed for one, speed in measured if one == kind]
+        once = in_fresh_process(f"{_MODULE}_worker", {**work, "passes": [kind]})
+        found.peak[name] = once["peak"]
+        correct = once["correct"] if once["correct"] is not None else correct
+    return correct
+
+
+def _measure_peer(found: _Measured, folder: str, root: Path, rounds: int) -> float:
+    """The larger of the errors of the two ways."""
+    errors = []
+    for name, distillation in ((WHOLE, True), (ALONE, False)):
+        work = {"folder": folder, "root": str(root.resolve()), "distillation": distillation, "rounds": rounds}
+        once = in_fresh_process(f"{_MODULE}_peer", work)
+        found.speeds[name], found.peak[name] = once["images_per_second"], once["peak"]
+        errors.append(difference(Path(folder) / "ours.npz", Path(folder) / "peer.npz"))
+    return max(errors)
+
+
+def difference(ours: Path, peers: Path) -> float:
+    """Largest difference of an entry of two files' centers, as a share of the largest entry of the second.
+
+    Infinite where their classes differ.
+    """
+    with np.load(ours) as one, np.load(peers) as other:
+        if not np.array_equal(one["class_ids"], other["class_ids"]):
+            return float("inf")
+        return float(np.abs(one["centers"] - other["centers"]).max() / np.abs(other["centers"]).max())

@@ -1,0 +1,148 @@
+"""Lines that a recogniser reads correctly, without training one: their labels are what it reads.
+
+Centers are made of lines read correctly. The classifier of a network with random weights is scaled so that the frames
+of random images spread over the classes and most are blanks; lines whose reading can be a label are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import paddle
+
+from ppocr_ext.benchmarks.fresh import answer
+from ppocr_ext.benchmarks.sizes import SIZES, charset_of
+from ppocr_ext.centers.single_model import config_of_model
+from ppocr_ext.charset import Charset
+from ppocr_ext.config import load, with_class_counts
+from ppocr_ext.data.atomic import write_text
+from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.modeling import build_model
+from ppocr_ext.modeling.features import FeatureTap, classifier_of, ctc_head_of
+from ppocr_ext.resources import config_path
+from ppocr_ext.training.cpu import tune_cpu
+
+_CHUNK = 32  # images read at a time
+_TRIES = 40  # times as many images as lines are looked through at most
+_BLANKS = 0.6  # share of frames
+_CLEAR = 0.002  # at least, between the two best logits of a frame: rounding must not change what is read
+_NEVER = -1e4  # bias of a class that is not to be read
+_PATCH = 8  # pixels of one patch of grey
+
+
+def prepare(folder: str, size: str, lines: int, batch: int) -> dict[str, Any]:
+    """Write ``config.yml`` (of a distillation), ``dict.txt``, ``student.pdparams``, images and ``lines.txt``.
+
+    Args:
+        folder: an empty one.
+        size: ``"tiny"`` or ``"full"``.
+        lines: to write.
+        batch: lines of a batch.
+
+    Returns:
+        ``setting``: a few words on networks and Paddle.
+
+    Raises:
+        PPOCRExtError: the network reads too few lines so that their reading can be a label.
+    """
+    tune_cpu()
+    place, charset = Path(folder), charset_of(size)
+    name, (height, width) = SIZES[size]
+    symbols = [c for c in charset.characters if c != " "]
+    write_text(place / "dict.txt", "".join(f"{c}\n" for c in symbols))
+    config = load([config_path(name)]).with_values(_places(place, charset, batch))
+    write_text(place / "config.yml", config.to_yaml())
+    paddle.seed(0)
+    single, _ = config_of_model(with_class_counts(config, charset), "Student", "eval")
+    model = build_model(single.at("Architecture").thaw())
+    model.eval()
+    found: list[str] = []
+    longest = int(config.at("Global.max_text_length")) - 2  # NRTR wants room for two symbols
+    for number, (image, text) in enumerate(_readings(model, charset, (height, width))):
+        if len(found) == lines:
+            break
+        if number == lines * _TRIES:
+            raise PPOCRExtError(
+                f"Only {len(found)} of {number} random lines can be read. Give fewer --lines."
+            )
+        if 0 < len(text) <= longest:
+            cv2.imwrite(str(place / f"{len(found)}.png"), image)
+            found.append(f"{len(found)}.png\t{text}\n")
+    write_text(place / "lines.txt", "".join(found))
+    paddle.save(model.state_dict(), str(place / "student.pdparams"))
+    return {
+        "setting": f"{height}x{width}, {charset.ctc_classes} classes, Paddle {paddle.__version__} on "
+        f"{paddle.get_device()}"
+    }
+
+
+def _places(folder: Path, charset: Charset, batch: int) -> dict[str, Any]:
+    lines = [str(folder / "lines.txt")]
+    return {
+        "Global.use_gpu": paddle.is_compiled_with_cuda(),
+        "Global.character_dict_path": str(folder / "dict.txt"),
+        "Global.use_space_char": " " in charset.characters,
+        "Global.save_model_dir": str(folder / "run"),
+        "Global.pretrained_model": str(folder / "student"),
+        "Architecture.Models.Teacher.pretrained": None,
+        "Train.dataset": {"name": "SimpleDataSet", "data_dir": str(folder), "label_file_list": lines},
+        "Eval.dataset.data_dir": str(folder),
+        "Eval.dataset.label_file_list": lines,
+        "Eval.loader.batch_size_per_card": batch,
+        "Eval.loader.num_workers": 0,
+    }
+
+
+def _readings(model: Any, charset: Charset, size: tuple[int, int]) -> Iterator[tuple[np.ndarray, str]]:
+    """Images [H, W, 3] without end, and what is read on them; empty where it is not clear."""
+    rng, scaled = np.random.default_rng(0), False
+    while True:
+        images = [_image(rng, *size) for _ in range(_CHUNK)]
+        inputs = np.stack([image.transpose(2, 0, 1) / 127.5 - 1.0 for image in images]).astype("float32")
+        with FeatureTap(model) as tap, paddle.no_grad():
+            model(paddle.to_tensor(inputs))
+            if not scaled:
+                _spread_frames(model, tap.logits.numpy(), charset)
+                model(paddle.to_tensor(inputs))
+            logits = tap.logits.numpy()
+        scaled = True
+        for image, frames in zip(images, logits, strict=True):
+            yield image, _read(frames, charset)
+
+
+def _image(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
+    patches = rng.integers(0, 256, (height // _PATCH, width // _PATCH, 3), dtype=np.uint8)
+    image = cv2.resize(patches, (width, height), interpolation=cv2.INTER_CUBIC)
+    return np.asarray(image)
+
+
+def _spread_frames(model: Any, logits: np.ndarray, charset: Charset) -> None:
+    """Scale the classifier so that each class has logits of mean 0 and deviation 1, and the blank its share."""
+    frames = logits.reshape(-1, logits.shape[-1]).astype("float64")
+    mean, deviation = frames.mean(axis=0), frames.std(axis=0) + 1e-12
+    frames = (frames - mean) / deviation
+    shift = np.zeros(len(mean))
+    shift[[i for i, symbol in enumerate(charset.ctc_symbols) if not symbol.strip()]] = _NEVER
+    shift[0] = np.quantile((frames + shift)[:, 1:].max(axis=1) - frames[:, 0], _BLANKS)
+    classifier = classifier_of(ctc_head_of(model))
+    weight, bias = classifier.weight.numpy(), classifier.bias.numpy()
+    classifier.weight.set_value((weight / deviation).astype("float32"))
+    classifier.bias.set_value(((bias - mean) / deviation + shift).astype("float32"))
+
+
+def _read(logits: np.ndarray, charset: Charset) -> str:
+    """Greedy CTC reading of one line [T, C]; empty where two classes of a frame are near each other."""
+    second, best = np.partition(logits, -2, axis=-1)[:, -2:].T
+    if (best - second < _CLEAR).any():
+        return ""
+    ids = logits.argmax(axis=-1)
+    kept = ids[(ids != charset.blank_id) & np.append(True, ids[1:] != ids[:-1])]
+    return "".join(charset.ctc_symbols[i] for i in kept)
+
+
+if __name__ == "__main__":
+    answer(prepare)

@@ -1,0 +1,76 @@
+"""The pass that makes centers, and the bare forward pass, in a process of their own."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ppocr_ext.benchmarks.fresh import answer
+from ppocr_ext.benchmarks.memory import peak_memory
+from ppocr_ext.centers.collect import Collected, CollectOptions, collect
+from ppocr_ext.centers.single_model import config_of_model
+from ppocr_ext.config import load
+from ppocr_ext.host import open_host
+from ppocr_ext.training.logs import quiet_host
+from ppocr_ext.training.run import Run
+
+
+def measure(folder: str, passes: list[str], frames: str) -> dict[str, Any]:
+    """Passes over the lines of ``folder``, one after another.
+
+    Args:
+        folder: as :func:`ppocr_ext.benchmarks.export_center_data.prepare` leaves it. A pass of centers writes
+            ``ours.npz`` to it: class ids, centers and counts.
+        passes: ``"bare"`` (the network's forward pass in evaluation mode, over the same loader) or ``"centers"``.
+        frames: of ``export-center``.
+
+    Returns:
+        ``images_per_second`` of each pass, ``peak`` memory of the process in bytes, ``lines``, and ``correct`` lines
+        of the last pass of centers (None without one).
+    """
+    quiet_host(open_host().logger)
+    place = Path(folder)
+    config, _ = config_of_model(load([place / "config.yml"]), None, "train")
+    run = Run.build(config, "eval", weights_of="Student")
+    options = CollectOptions(frames=frames, partial=place / "partial.npz")  # type: ignore[arg-type]
+    lines = len(run.eval_loader.dataset)
+    speeds, made = [], None
+    for name in passes:
+        if name == "centers":
+            made = collect(run, options)
+            seconds = made.seconds
+        else:
+            seconds = _bare(run)
+        speeds.append(lines / seconds)
+    if made is not None:
+        _save(made, place / "ours.npz")
+    return {
+        "images_per_second": speeds,
+        "peak": peak_memory(),
+        "lines": lines,
+        "correct": None if made is None else made.correct,
+    }
+
+
+def _bare(run: Run) -> float:
+    began = time.perf_counter()
+    run.model.eval()
+    with paddle.no_grad():
+        for batch in run.eval_loader:
+            run.model(batch[0])
+    if paddle.is_compiled_with_cuda():
+        paddle.device.synchronize()
+    return time.perf_counter() - began
+
+
+def _save(made: Collected, path: Path) -> None:
+    sums = made.sums
+    np.savez(path, class_ids=sums.present, centers=sums.centers(), counts=sums.counts[sums.present])
+
+
+if __name__ == "__main__":
+    answer(measure)

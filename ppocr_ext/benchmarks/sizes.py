@@ -1,0 +1,23 @@
+"""The two sizes that are measured: the quickstart's networks, and those of a full-size run."""
+
+from __future__ import annotations
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.errors import HostError
+from ppocr_ext.host import open_host
+
+SIZES = {"tiny": ("quickstart/distill.yml", (32, 128)), "full": ("svtrv2/distill.yml", (48, 320))}
+
+
+def charset_of(size: str) -> Charset:
+    """Ten digits, or PaddleOCR's 6,623 Chinese characters and the space.
+
+    Raises:
+        HostError: the host has no file of them.
+    """
+    if size == "tiny":
+        return Charset(characters=tuple("0123456789"), use_space=False, path=None)
+    path = open_host().find_file("ppocr/utils/ppocr_keys_v1.txt")
+    if path is None:
+        raise HostError("The host has no ppocr/utils/ppocr_keys_v1.txt, which the full-size benchmark uses.")
+    return Charset.from_file(path, use_space_char=True)

@@ -1,0 +1,66 @@
+"""Work in a process of its own, and how its memory is measured."""
+
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from ppocr_ext.benchmarks.fresh import in_fresh_process
+from ppocr_ext.benchmarks.memory import PeakGrowth, peak_memory
+from ppocr_ext.errors import PPOCRExtError
+
+
+@pytest.fixture
+def worker(tmp_path, monkeypatch):
+    def write(body):
+        text = f"""
+            import os
+            from ppocr_ext.benchmarks.fresh import answer
+            from ppocr_ext.errors import PPOCRExtError
+            def work(number):
+                print("noise")
+                {body}
+            answer(work)
+        """
+        (tmp_path / "one_worker.py").write_text(textwrap.dedent(text))
+        monkeypatch.syspath_prepend(tmp_path)
+        return "one_worker"
+
+    return write
+
+
+def test_it_answers_whatever_it_prints(worker):
+    module = worker("return {'twice': 2 * number, 'process': os.getpid()}")
+    found = in_fresh_process(module, {"number": 21})
+    assert found["twice"] == 42
+    assert found["process"] != in_fresh_process(module, {"number": 21})["process"]
+
+
+def test_its_errors_are_raised_here(worker):
+    with pytest.raises(PPOCRExtError, match=r"^Give less than 21\.$"):
+        in_fresh_process(worker("raise PPOCRExtError(f'Give less than {number}.')"), {"number": 21})
+
+
+def test_of_a_failure_the_last_lines_are_said(worker):
+    with pytest.raises(PPOCRExtError, match=r"(?s)exit code 1 .*noise.*ZeroDivisionError"):
+        in_fresh_process(worker("return {'share': number / 0}"), {"number": 21})
+
+
+def test_a_process_that_the_system_killed_is_named_as_that(worker):
+    with pytest.raises(PPOCRExtError, match="was killed, as the system does where memory is short"):
+        in_fresh_process(worker("os.kill(os.getpid(), 9)"), {"number": 1})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak cannot be set back")
+def test_growth_is_what_comes_after_and_not_what_was_freed_before():
+    passing = np.ones(8_000_000)
+    del passing
+    growth = PeakGrowth()
+    if not growth.exact:
+        pytest.skip("this system does not let the peak be set back")
+    assert growth.bytes < 16_000_000
+    passing = np.ones(8_000_000)  # 64 MB
+    del passing
+    assert 60_000_000 < growth.bytes < 80_000_000
+    assert peak_memory() > growth.bytes

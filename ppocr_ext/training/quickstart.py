@@ -123,11 +123,8 @@ def check_preset(name: str) -> None:
         ConfigError: the message lists those that are.
     """
     root = config_root()
-    presets = sorted(
-        str(path.parent.relative_to(root))
-        for path in root.rglob("teacher.yml")
-        if path.parent.name != "svtrv2"
-    )
+    folders = sorted(str(path.parent.relative_to(root)) for path in root.rglob("teacher.yml"))
+    presets = [folder for folder in folders if not folder.startswith(("svtrv2", "experiments"))]
     if name not in presets:
         raise ConfigError(f"--preset {name}: there is no such preset. There are: {', '.join(presets)}.")
 

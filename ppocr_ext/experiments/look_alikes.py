@@ -1,0 +1,247 @@
+"""Whether center loss makes look-alikes be confused less: from nothing to a table.
+
+Draws lines rich in look-alikes, trains a teacher, distils a student, exports its centers, and fine-tunes it for
+equal steps in four ways. Weight and margin are chosen on fonts of their own; the fonts of testing are read once,
+after that.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ppocr_ext.centers.summary import rival_distance
+from ppocr_ext.charset import Charset
+from ppocr_ext.data.atomic import write_text
+from ppocr_ext.data.center_table import read_centers
+from ppocr_ext.data.predictions import read_predictions
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.experiments.look_alike_lines import folders, groups_in, make_lines
+from ppocr_ext.experiments.look_alike_results import Judgement, judged, to_markdown
+from ppocr_ext.experiments.runs import Training, command, read_lines, side_by_side, train
+from ppocr_ext.resources import config_path
+
+_LOG = logging.getLogger("ppocr_ext")
+PRESET = "experiments/lookalikes"
+CENTER_KEY = "Loss.loss_config_list.CenterLoss"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an experiment's folder was made with; another call must agree, or name another folder.
+
+    Attributes:
+        lines: to train on.
+        judged: lines of each list to choose on and to test on.
+        teacher_epochs: of the teacher.
+        epochs: of the distillation.
+        tune_epochs: of each fine-tuning.
+        seeds: of the fine-tunings that are tested; weight and margin are chosen with the first.
+        weights: of the center loss, to choose from.
+        margins: to choose from, in units of the median squared distance of look-alikes' centers.
+    """
+
+    lines: int = 8_000
+    judged: int = 3_000
+    teacher_epochs: int = 12
+    epochs: int = 18
+    tune_epochs: int = 4
+    seeds: tuple[int, ...] = (1, 2, 3)
+    weights: tuple[float, ...] = (0.05, 0.2)
+    margins: tuple[float, ...] = (0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to fine-tune.
+
+    Attributes:
+        name: for folders and tables.
+        frames: which centers and which class of a frame: ``argmax`` or ``aligned``; none without center loss.
+        blank: whether frames of the blank count.
+        weight: of the center loss.
+        margin: of it.
+    """
+
+    name: str
+    frames: str | None = None
+    blank: bool = True
+    weight: float = 0.0
+    margin: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """Name and numbers, for a folder."""
+        numbers = f"_w{self.weight:g}" if self.weight else ""
+        return f"{self.name}{numbers}{f'_m{self.margin:.3g}' if self.margin else ''}"
+
+
+class Experiment:
+    """An experiment in a folder; each part that is finished there is kept.
+
+    Raises:
+        ConfigError: the folder was made with other settings.
+    """
+
+    def __init__(self, folder: Path, settings: Settings, at_once: int = 2) -> None:
+        self.folder, self.settings, self.at_once = folder, settings, at_once
+        self.dictionary = config_path(f"{PRESET}/dict.txt")
+        self.groups = groups_in(Charset.from_file(self.dictionary).characters)
+        self._agree()
+
+    def _agree(self) -> None:
+        file = self.folder / "settings.json"
+        # runs of other weights, margins and seeds have folders of their own
+        free = ("weights", "margins", "seeds")
+        asked = {key: value for key, value in asdict(self.settings).items() if key not in free}
+        if file.is_file():
+            before = json.loads(file.read_text(encoding="utf-8"))
+            if before != asked:
+                raise ConfigError(
+                    f"{self.folder} was begun with {before}, not {asked}. Give the same options to go on, or "
+                    f"another folder with --out."
+                )
+        write_text(file, json.dumps(asked) + "\n")
+
+    # What is run
+
+    def _training(
+        self, name: str, configs: Sequence[str], epochs: int, seed: int, values: Mapping[str, Any]
+    ) -> Training:
+        data = self.folder / "data"
+        shared = {
+            "Global.character_dict_path": str(self.dictionary),
+            "Global.epoch_num": epochs,
+            "Global.seed": seed,
+            "Train.dataset.data_dir": str(data / "train"),
+            "Train.dataset.label_file_list": [str(data / "train" / "train_list.txt")],
+            "Eval.dataset.data_dir": str(data / "val"),
+            "Eval.dataset.label_file_list": [str(data / "val" / "val_list.txt")],
+        }
+        files = tuple(config_path(f"{PRESET}/{config}.yml") for config in configs)
+        return Training(self.folder / name, files, {**shared, **values})
+
+    @property
+    def teacher(self) -> Training:
+        """The teacher."""
+        return self._training("teacher", ["teacher"], self.settings.teacher_epochs, 1, {})
+
+    @property
+    def distilled(self) -> Training:
+        """The student, taught by it."""
+        weights = {"Architecture.Models.Teacher.pretrained": str(self.teacher.latest)}
+        return self._training("distilled", ["distill"], self.settings.epochs, 1, weights)
+
+    def tuning(self, variant: Variant, seed: int) -> Training:
+        """A fine-tuning of the student alone."""
+        values: dict[str, Any] = {"Global.pretrained_model": str(self.distilled.latest)}
+        configs = ["student", "tune"]
+        if variant.frames is not None:
+            configs.append("center")
+            values |= {
+                f"{CENTER_KEY}.center_file_path": str(self.centers(variant.frames)),
+                f"{CENTER_KEY}.labels": variant.frames,
+                f"{CENTER_KEY}.blank": variant.blank,
+                f"{CENTER_KEY}.weight": variant.weight,
+                f"{CENTER_KEY}.margin": variant.margin,
+            }
+        name = f"tuned/{variant.key}_seed{seed}"
+        return self._training(name, configs, self.settings.tune_epochs, seed, values)
+
+    def centers(self, frames: str) -> Path:
+        """The student's centers."""
+        return self.folder / f"centers_{frames}.npz"
+
+    def export_centers(self, frames: str) -> None:
+        """Write the student's centers."""
+        if not self.centers(frames).is_file():
+            arguments = [*self.distilled.options(), f"Global.checkpoints={self.distilled.latest}"]
+            arguments += ["--frames", frames, "--output", str(self.centers(frames))]
+            command("export-center", arguments, self.folder / f"centers_{frames}.log")
+
+    def judge(self, run: Training, fonts: str) -> Judgement:
+        """Read both lists of ``fonts`` (``val`` or ``test``)."""
+        data = self.folder / "data"
+        rich, general = (
+            read_predictions(read_lines(run, data / name, run.folder / f"{name}.tsv"))
+            for name in (fonts, f"{fonts}_general")
+        )
+        return judged(rich, general, self.groups)
+
+    # The order of things
+
+    def run(self, processes: int) -> str:
+        """All that is left to do; the table, as Markdown.
+
+        Args:
+            processes: that draw lines.
+        """
+        self._prepare(processes)
+        chosen = self._choose()
+        results = self._test(chosen)
+        table = to_markdown(results, plain=chosen[0].key)
+        numbers = {name: [seen.to_json() for seen in seeds] for name, seeds in results.items()}
+        write_text(self.folder / "results.json", json.dumps(numbers, indent=1) + "\n")
+        write_text(self.folder / "results.md", table + "\n")
+        return table
+
+    def _prepare(self, processes: int) -> None:
+        """Lines, teacher, student and centers."""
+        wanted = folders(self.settings.lines, self.settings.judged, seed=1)
+        make_lines(self.folder / "data", self.dictionary, wanted, processes)
+        for name, run in (("teacher", self.teacher), ("distilled student", self.distilled)):
+            _LOG.info("%s: %s", name, "finished before" if run.finished() else f"training ({run.folder})")
+            train(run)
+        side_by_side([partial(self.export_centers, frames) for frames in ("argmax", "aligned")], self.at_once)
+
+    def _choose(self) -> list[Variant]:
+        """The four ways, with the weight and the margin that read the fonts of ``val`` best."""
+        unit = rival_distance(read_centers(self.centers("aligned")), self.groups) or 1.0
+        plain = Variant("plain")
+        tried = [
+            plain,
+            *(Variant("center", "argmax", True, weight) for weight in self.settings.weights),
+            *(Variant("aligned", "aligned", False, weight) for weight in self.settings.weights),
+            *(
+                Variant("margin", "aligned", False, weight, round(margin * unit, 1))
+                for weight, margin in itertools.product(self.settings.weights, self.settings.margins)
+            ),
+        ]
+        seen = dict(zip(tried, self._try(tried), strict=True))
+        rows = [{"variant": variant.key, **judgement.to_json()} for variant, judgement in seen.items()]
+        write_text(self.folder / "choice.json", json.dumps(rows, indent=1) + "\n")
+        return [_best(name, seen) for name in ("plain", "center", "aligned", "margin")]
+
+    def _try(self, variants: Sequence[Variant]) -> list[Judgement]:
+        def job(variant: Variant) -> Judgement:
+            seen = self.judge(train(self.tuning(variant, self.settings.seeds[0])), "val")
+            _LOG.info("on val, %-20s look-alike error %.2f %%", variant.key, 100 * seen.look_alikes.value)
+            return seen
+
+        return side_by_side([partial(job, variant) for variant in variants], self.at_once)
+
+    def _test(self, chosen: Sequence[Variant]) -> dict[str, list[Judgement]]:
+        """Train each of ``chosen`` with each seed, then read the fonts of ``test`` with all and with the student."""
+        runs = [
+            (variant, self.tuning(variant, seed))
+            for variant, seed in itertools.product(chosen, self.settings.seeds)
+        ]
+        _LOG.info("training %d students to test", len(runs))
+        side_by_side([partial(train, run) for _, run in runs], self.at_once)
+        jobs = [partial(self.judge, run, "test") for run in (self.distilled, *(run for _, run in runs))]
+        before, *seen = side_by_side(jobs, self.at_once)
+        results: dict[str, list[Judgement]] = {"student": [before]}
+        for (variant, _), judgement in zip(runs, seen, strict=True):
+            results.setdefault(variant.key, []).append(judgement)
+        return results
+
+
+def _best(name: str, seen: Mapping[Variant, Judgement]) -> Variant:
+    """Of the variants of a name, the one with the least look-alike error."""
+    return min((v for v in seen if v.name == name), key=lambda variant: seen[variant].look_alikes.value)

@@ -1,0 +1,124 @@
+"""Training runs and readings of an experiment, each a process of its own; what is finished is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.training.checkpoints import finish_journal
+
+T = TypeVar("T")
+_TAIL = 12  # lines of a process's output that an error shows
+
+
+class RunFailedError(PPOCRExtError):
+    """A run of an experiment ended with an error; the message has the end of what it said."""
+
+
+class RunStopped(Exception):  # noqa: N818 - a decision of the user's, not an error
+    """A signal stopped a run, which was saved."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training run.
+
+    Attributes:
+        folder: of the run.
+        configs: files, laid over one another.
+        values: path of a key to its value, over the configs.
+    """
+
+    folder: Path
+    configs: tuple[Path, ...]
+    values: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def latest(self) -> Path:
+        """The checkpoint after the last step."""
+        return self.folder / "latest"
+
+    def options(self) -> list[str]:
+        """``-c`` and ``-o`` of a command about this run."""
+        values = {**self.values, "Global.save_model_dir": str(self.folder)}
+        files = [str(path) for path in self.configs]
+        return ["-c", *files, "-o", *(f"{key}={json.dumps(value)}" for key, value in values.items())]
+
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        record = self.folder / "run.json"
+        return record.is_file() and json.loads(record.read_text(encoding="utf-8"))["status"] == "finished"
+
+
+def train(run: Training) -> Training:
+    """Train, or go on; a finished run is left as it is.
+
+    Raises:
+        RunFailedError: it ended with an error.
+        RunStopped: by a signal.
+    """
+    if run.finished():
+        return run
+    finish_journal(run.latest)
+    before = run.latest.with_suffix(".pdparams").is_file()
+    more = [f"Global.checkpoints={run.latest}"] if before else []
+    command("train", [*run.options(), *more], run.folder.with_name(f"{run.folder.name}.log"))
+    return run
+
+
+def read_lines(run: Training, data: Path, output: Path) -> Path:
+    """Read the lines of ``data`` with the last checkpoint of a run; the file of predictions.
+
+    Raises:
+        RunFailedError: it ended with an error.
+    """
+    if not output.is_file():
+        values = {
+            "Global.checkpoints": str(run.latest),
+            "Eval.dataset.data_dir": str(data),
+            "Eval.dataset.label_file_list": [str(data / "val_list.txt")],
+        }
+        chosen = Training(run.folder, run.configs, {**run.values, **values})
+        output.parent.mkdir(parents=True, exist_ok=True)
+        command("eval", [*chosen.options(), "--save-predictions", str(output)], output.with_suffix(".log"))
+    return output
+
+
+def command(name: str, arguments: Sequence[str], log: Path) -> None:
+    """Run ``ppocr-ext NAME …`` with one thread; what it prints goes into ``log``.
+
+    Raises:
+        RunFailedError: it ended with an error.
+        RunStopped: by a signal.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    call = [sys.executable, "-m", "ppocr_ext.cli.main", name, *arguments]
+    here = str(Path(__file__).resolve().parents[2])  # this package, whichever is installed
+    paths = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
+    with log.open("a", encoding="utf-8") as stream:
+        code = subprocess.run(call, stdout=stream, stderr=subprocess.STDOUT, env=environment).returncode
+    if code < 0 or code > 128:
+        raise RunStopped
+    if code:
+        end = "\n".join(log.read_text(encoding="utf-8").splitlines()[-_TAIL:])
+        raise RunFailedError(f"ppocr-ext {name} ended with exit code {code}; the end of {log}:\n{end}")
+
+
+def side_by_side(jobs: Sequence[Callable[[], T]], at_once: int) -> list[T]:
+    """Results of ``jobs`` in their order, ``at_once`` running at a time; the first error ends those to come."""
+    with ThreadPoolExecutor(at_once) as pool:
+        futures = [pool.submit(job) for job in jobs]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise

@@ -1,0 +1,210 @@
+"""The order of the experiment, what it chooses and what it tables; the runs themselves are stood in for."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.config import load
+from ppocr_ext.data.center_table import CenterTable
+from ppocr_ext.data.predictions import Read
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.experiments import look_alikes, runs
+from ppocr_ext.experiments.look_alike_lines import FONTS, folders, groups_in
+from ppocr_ext.experiments.look_alike_results import judged, to_markdown
+from ppocr_ext.experiments.look_alikes import Experiment, Settings
+from ppocr_ext.experiments.runs import RunFailedError, RunStopped, Training, command, side_by_side
+from ppocr_ext.resources import config_path
+
+SMALL = Settings(
+    lines=10, judged=4, epochs=1, tune_epochs=1, seeds=(1, 2), weights=(0.1, 0.2), margins=(0.5,)
+)
+
+
+def lines(texts, label="未土"):
+    return [Read(f"{i}.png", label, text, 1.0) for i, text in enumerate(texts)]
+
+
+def write_centers(path, characters, centers):
+    count = len(characters)
+    CenterTable(
+        np.arange(1, count + 1), tuple(characters), np.array(centers, "float32"), np.ones(count, "int64"),
+        np.zeros(count), {},
+    ).save(path)  # fmt: skip
+
+
+def test_no_font_is_in_two_splits():
+    names = [name for fonts in FONTS.values() for name in fonts]
+    assert len(names) == len(set(names))
+    assert all(name.startswith(("Noto", "SourceHan")) for name in names)
+
+
+def test_no_two_lists_are_drawn_alike():
+    wanted = folders(10, 4, seed=1)
+    assert len({lines.seed for lines in wanted}) == len({lines.name for lines in wanted}) == len(wanted)
+
+
+def test_the_dictionary_is_small_and_most_of_it_has_a_look_alike():
+    characters = Charset.from_file(config_path("experiments/lookalikes/dict.txt")).characters
+    alike = set("".join(groups_in(characters)))
+    assert len(characters) <= 300
+    assert len(alike) > len(characters) / 2
+    assert alike < set(characters)
+
+
+def test_what_is_judged():
+    seen = judged(lines(["未土", "末土", "未上"]), lines(["未土", "未士"]), ["未末", "土士"])
+    assert (seen.look_alikes.hits, seen.look_alikes.total) == (1, 6)
+    assert seen.right == (True, False, False)
+    assert seen.general.value == 0.5
+
+
+def test_the_table_compares_with_plain():
+    def of(wrong):
+        return judged(lines(["末土"] * wrong + ["未土"] * (100 - wrong)), lines(["未土"]), ["未末", "土士"])
+
+    table = to_markdown({"student": [of(50)], "plain": [of(40), of(20)], "margin": [of(10), of(20)]}, "plain")
+    rows = {
+        row.split("|")[1].strip(): [cell.strip() for cell in row.split("|")[2:-1]]
+        for row in table.splitlines()
+    }
+    assert rows["student"][:3] == ["25.00 %", "", ""]
+    assert rows["plain"][:3] == ["15.00 ± 7.07 %", "", ""]
+    assert rows["margin"][:2] == ["7.50 ± 3.54 %", "-50%"]
+    first, second = map(float, rows["margin"][2].split(", "))
+    assert first < 1e-6
+    assert second == 1.0
+
+
+class Bench:
+    """Stands in for the processes: notes what is trained, and lets a reading be as wrong as is said."""
+
+    def __init__(self, monkeypatch, errors):
+        self.trained, self.read = [], []
+        self.errors = errors
+        monkeypatch.setattr(look_alikes, "make_lines", lambda *args: None)
+        monkeypatch.setattr(look_alikes, "train", self.train)
+        monkeypatch.setattr(look_alikes, "read_lines", self.read_lines)
+        monkeypatch.setattr(look_alikes, "read_predictions", self.predictions)
+        monkeypatch.setattr(look_alikes, "command", self.export)
+
+    def train(self, run):
+        self.trained.append(run)
+        return run
+
+    def read_lines(self, run, data, output):
+        self.read.append((run.folder, data.name))
+        return run.folder / output.name
+
+    def predictions(self, path):
+        wrong = next((n for name, n in self.errors.items() if path.parent.name.startswith(name)), 5)
+        return lines(["末土"] * wrong + ["未土"] * (10 - wrong))
+
+    def export(self, name, arguments, log):
+        assert name == "export-center"
+        write_centers(Path(arguments[arguments.index("--output") + 1]), "未末", [[0, 0], [0, 2]])
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    return partial(Bench, monkeypatch)
+
+
+def test_what_reads_the_fonts_of_val_best_is_tested(bench, tmp_path):
+    stood_in = bench({"center_w0.2": 1, "aligned_w0.1": 2, "margin_w0.2_m2": 3, "plain": 4})
+    table = Experiment(tmp_path / "out", SMALL).run(processes=1)
+    tested = [folder.name for folder, data in stood_in.read if data == "test"]
+    chosen = ["plain", "center_w0.2", "aligned_w0.1", "margin_w0.2_m2"]
+    assert sorted(tested) == sorted(
+        ["distilled", *(f"{key}_seed{seed}" for key in chosen for seed in (1, 2))]
+    )
+    assert len({run.folder for run in stood_in.trained}) == 2 + 7 + 4
+    assert [row.split("|")[1].strip() for row in table.splitlines()[2:]] == ["student", *chosen]
+    assert len(json.loads((tmp_path / "out" / "choice.json").read_text())) == 1 + 2 + 2 + 2
+
+
+def test_the_fonts_of_testing_are_read_once_and_last(bench, tmp_path):
+    stood_in = bench({})
+    Experiment(tmp_path / "out", SMALL).run(processes=1)
+    names = [name.removesuffix("_general") for _, name in stood_in.read]
+    first = names.index("test")
+    assert set(names[:first]) == {"val"}
+    assert set(names[first:]) == {"test"}
+    assert len(set(stood_in.read)) == len(stood_in.read)
+
+
+def test_fine_tunings_differ_in_the_loss_alone(bench, tmp_path):
+    stood_in = bench({})
+    Experiment(tmp_path / "out", SMALL).run(processes=1)
+    finals = [run for run in stood_in.trained if run.folder.parent.name == "tuned"]
+    others = [
+        {key: value for key, value in run.values.items() if "CenterLoss" not in key and key != "Global.seed"}
+        for run in finals
+    ]
+    assert all(values == others[0] for values in others)
+
+
+def test_the_configs_of_all_runs_can_be_put_together(bench, tmp_path):
+    stood_in = bench({})
+    Experiment(tmp_path / "out", SMALL).run(processes=1)
+    for run in stood_in.trained:
+        config = load(list(run.configs), run.options()[run.options().index("-o") + 1 :])
+        losses = [next(iter(loss)) for loss in config.at("Loss.loss_config_list")]
+        assert ("CenterLoss" in losses) == run.folder.name.startswith(("center", "aligned", "margin"))
+        assert config.at("Global.save_model_dir") == str(run.folder)
+
+
+def test_a_folder_of_other_settings_is_refused(tmp_path):
+    Experiment(tmp_path, SMALL)
+    Experiment(tmp_path, SMALL)
+    with pytest.raises(ConfigError, match="another folder with --out"):
+        Experiment(tmp_path, Settings())
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path, monkeypatch):
+    called = []
+    monkeypatch.setattr(runs, "command", lambda name, arguments, log: called.append(arguments))
+    run = Training(tmp_path / "run", (Path("a.yml"),), {"Global.seed": 1})
+    runs.train(run)
+    assert called[-1] == [
+        "-c", "a.yml", "-o", "Global.seed=1", f'Global.save_model_dir="{tmp_path / "run"}"'
+    ]  # fmt: skip
+    run.folder.mkdir()
+    run.latest.with_suffix(".pdparams").write_bytes(b"")
+    runs.train(run)
+    assert called[-1][-1] == f"Global.checkpoints={run.latest}"
+    (run.folder / "run.json").write_text('{"status": "finished"}')
+    runs.train(run)
+    assert len(called) == 2
+
+
+def test_a_command_that_fails_says_what_it_said(tmp_path):
+    with pytest.raises(RunFailedError, match="exit code 2") as failed:
+        command("train", ["-c", str(tmp_path / "missing.yml")], tmp_path / "logs" / "run.log")
+    assert "missing.yml" in str(failed.value)
+
+
+def test_a_stop_is_no_failure(tmp_path, monkeypatch):
+    class Done:
+        returncode = 130
+
+    monkeypatch.setattr(runs.subprocess, "run", lambda *args, **kwargs: Done())
+    with pytest.raises(RunStopped):
+        command("train", [], tmp_path / "run.log")
+
+
+def test_jobs_side_by_side_keep_their_order_and_the_first_error_ends_those_to_come():
+    assert side_by_side([partial(pow, 2, n) for n in range(5)], 2) == [1, 2, 4, 8, 16]
+    begun = []
+
+    def job(number):
+        begun.append(number)
+        if number == 0:
+            raise ConfigError("no")
+
+    with pytest.raises(ConfigError):
+        side_by_side([partial(job, number) for number in range(50)], 1)
+    assert len(begun) < 50

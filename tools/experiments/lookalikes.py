@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Whether center loss makes look-alikes be confused less: trains, chooses, tests, prints a table.
+
+Draws Chinese lines rich in look-alikes (fonts of the package mplfonts), trains a teacher, distils a student, exports
+its centers, and fine-tunes the student for equal steps: plain, with center loss as PaddleOCR defines it, with that
+of aligned frames, and with a margin. Weight and margin are chosen on fonts of their own; the fonts of testing are
+read once, after that. Ctrl-C stops it; the same command goes on.
+"""
+
+import argparse
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+# The clone in place of this folder: the package is found, and these scripts hide nobody's modules.
+sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from ppocr_ext.errors import PPOCRExtError  # noqa: E402
+from ppocr_ext.experiments.look_alikes import Experiment, Settings  # noqa: E402
+from ppocr_ext.experiments.runs import RunStopped  # noqa: E402
+from ppocr_ext.training.logs import set_up_console  # noqa: E402
+
+
+def main() -> int:
+    """Run the experiment; the exit code."""
+    defaults = Settings()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=Path("lookalikes"), metavar="DIR", help="(lookalikes)")
+    for name, what in (
+        ("lines", "to train on"),
+        ("judged", "lines of each list to test on"),
+        ("teacher_epochs", "of the teacher"),
+        ("epochs", "of the distillation"),
+        ("tune_epochs", "of each fine-tuning"),
+    ):
+        default = getattr(defaults, name)
+        parser.add_argument(
+            f"--{name.replace('_', '-')}", type=int, default=default, metavar="N", help=f"{what} ({default})"
+        )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="of the fine-tunings (1 2 3)")
+    parser.add_argument(
+        "--weights", type=float, nargs="+", default=[*defaults.weights], help="of center loss, to choose from"
+    )
+    parser.add_argument(
+        "--margins",
+        type=float,
+        nargs="+",
+        default=[*defaults.margins],
+        help="to choose from, in units of the median squared distance of look-alikes' centers",
+    )
+    parser.add_argument("--at-once", type=int, default=2, help="runs at a time, one thread each (2)")
+    args = parser.parse_args()
+    named = {field.name: getattr(args, field.name) for field in fields(Settings)}
+    settings = Settings(
+        **{key: tuple(value) if isinstance(value, list) else value for key, value in named.items()}
+    )
+    set_up_console()
+    try:
+        print(f"\n{Experiment(args.out, settings, args.at_once).run(processes=args.at_once)}")
+    except PPOCRExtError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except (KeyboardInterrupt, RunStopped):
+        print("\nstopped and saved; the same command goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
+from paddle.autograd import PyLayer
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.look_alikes import SHIPPED, read_groups, within
@@ -115,10 +117,7 @@ class CenterMargin:
         rows, class_ids = rows.index_select(index), class_ids.index_select(index)
         candidates, allowed = candidates.index_select(index), allowed.astype("int32").index_select(index) > 0
         rivals = _nearest(rows.detach(), candidates, allowed, bank.centers)
-        own, rival = bank.centers.index_select(class_ids), bank.centers.index_select(rivals)
-        # d(f, c) - d(f, n), without squares that cancel
-        difference = ((own - rival) * (own + rival - 2.0 * rows)).sum(axis=1)
-        return F.relu(difference + self.margin).mean()
+        return _Hinge.apply(rows, bank.centers, class_ids, rivals, self.margin) / rows.shape[0]
 
     @property
     def _named(self) -> str:
@@ -142,6 +141,35 @@ class CenterMargin:
         elif self._candidates is None or (step is not None and step % _REFRESH == 0):
             self._candidates = bank.nearest(self.look_alikes)
         return self._candidates
+
+
+class _Hinge(PyLayer):
+    """Sum of ``max(0, d(f, c) - d(f, n) + margin)`` over rows f [M, D], c and n the centers [C, D] of two classes [M].
+
+    Two buffers of M·D in the forward pass and one in the backward pass, where the plain formula has seven.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        rows: paddle.Tensor,
+        centers: paddle.Tensor,
+        class_ids: paddle.Tensor,
+        rivals: paddle.Tensor,
+        margin: float,
+    ) -> paddle.Tensor:
+        direction, other = centers.index_select(class_ids), centers.index_select(rivals)
+        direction.subtract_(other)
+        # d(f, c) - d(f, n) = (c - n) · (c + n - 2 f), without squares that cancel
+        other.subtract_(rows).scale_(2.0).add_(direction)
+        hinge = F.relu(paddle.dot(direction, other) + margin)
+        ctx.save_for_backward(direction, (hinge > 0).astype("float32"))
+        return hinge.sum()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
+        direction, active = ctx.saved_tensor()
+        return direction * (-2.0 * gradient * active).unsqueeze(1)
 
 
 def _candidates_of(groups: list[list[int]], classes: int) -> paddle.Tensor:
@@ -171,7 +199,8 @@ def _nearest(
             continue
         index = paddle.nonzero(here).flatten()
         ids = candidates[:, column].index_select(index)
-        distance = (rows.index_select(index) - centers.index_select(ids)).square().sum(axis=1)
+        offset = centers.index_select(ids).subtract_(rows.index_select(index))
+        distance = paddle.dot(offset, offset)
         nearer = distance < best.index_select(index)
         best = paddle.scatter(best, index, paddle.where(nearer, distance, best.index_select(index)))
         chosen = paddle.scatter(chosen, index, paddle.where(nearer, ids, chosen.index_select(index)))

@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     from ppocr_ext.report import confusion_report as report
     from ppocr_ext.report.confusion_page import render
+    from ppocr_ext.report.pictures import Pictures
 
     _check_options(args)
     after = read_predictions(args.predictions)
@@ -72,8 +73,9 @@ def run(args: argparse.Namespace) -> int:
     if general is not None and general_before is not None:
         pair_up(general_before, general, (str(args.general_before), str(args.general)))
     comparison = report.compare(after, groups, before, general, general_before)
+    pictures = Pictures(args.data_dir)
     written = {
-        args.out.with_name(f"{args.out.name}.html"): render(comparison, args.title, args.data_dir),
+        args.out.with_name(f"{args.out.name}.html"): render(comparison, args.title, pictures),
         args.out.with_name(f"{args.out.name}.json"): report.to_json(comparison),
         args.out.with_name(f"{args.out.name}_pairs.tsv"): report.pairs_tsv(comparison),
         args.out.with_name(f"{args.out.name}_characters.tsv"): report.characters_tsv(comparison),
@@ -81,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
     for path, text in written.items():
         write_text(path, text)
     print(report.to_text(comparison))
+    if pictures.note:
+        print(pictures.note)
     print(f"written: {', '.join(map(str, written))}")
     return _verdict(comparison.drop, args.max_drop)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -18,6 +20,21 @@ from ppocr_ext.data.atomic import atomic_writer
 from ppocr_ext.data.plain_pickle import PlainPickleError, load_plain_pickle
 from ppocr_ext.errors import DataError
 
+_DAMAGE = (  # what NumPy raises of a damaged file, whose headers it takes at their word
+    ValueError,
+    OSError,
+    EOFError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    SyntaxError,
+    tokenize.TokenError,
+    MemoryError,
+    OverflowError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 _ARRAYS = ("class_ids", "characters", "centers", "counts", "spread", "meta")
 _MAKE = "`ppocr-ext export-center` writes such a file."
 
@@ -109,7 +126,8 @@ def _read_npz(path: Path) -> CenterTable:
                 raise DataError(f"{path} lacks {', '.join(lacking)}: it is no file of centers. {_MAKE}")
             arrays = {name: content[name] for name in _ARRAYS}
         meta = json.loads(str(arrays["meta"]))
-    except (ValueError, OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as fault:
+        characters = tuple(str(c) for c in arrays["characters"].ravel())
+    except _DAMAGE as fault:
         raise DataError(
             f"{path} cannot be read as centers ({fault}). It is truncated, damaged, or holds Python objects, which "
             f"are not read. {_MAKE}"
@@ -119,7 +137,7 @@ def _read_npz(path: Path) -> CenterTable:
     _check_arrays(arrays, path)
     return CenterTable(
         arrays["class_ids"].astype(np.int64),
-        tuple(str(c) for c in arrays["characters"]),
+        characters,
         arrays["centers"].astype(np.float32),
         arrays["counts"].astype(np.int64),
         arrays["spread"].astype(np.float64),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import paddle
 
+from ppocr_ext.errors import DataError
+
 _IMPOSSIBLE = -1e30  # a path that does not exist; finite, so that sums of it stay comparable
 UNALIGNED = -1
 
@@ -25,10 +27,13 @@ def forced_alignment(
     Returns:
         int64 [B, T]: class of each frame, the blank included; ``-1`` throughout a line whose label needs more
         than T frames.
+
+    Raises:
+        DataError: a length is negative or greater than L, or a label has a class that ``scores`` lack.
     """
     with paddle.no_grad():
-        states = _states(labels.astype("int64"), blank)
         lengths = lengths.astype("int64").reshape([-1])
+        states = _states(_without_padding(labels.astype("int64"), lengths, blank, scores.shape[-1]), blank)
         batch, frames = scores.shape[0], scores.shape[1]
         index = states.unsqueeze(1).expand([batch, frames, states.shape[1]])
         scores = scores.detach()
@@ -42,6 +47,26 @@ def forced_alignment(
         classes = paddle.take_along_axis(states, path, axis=1)
         reached = paddle.take_along_axis(best, last, axis=1) > _IMPOSSIBLE / 2
         return paddle.where(reached.expand_as(classes), classes, paddle.full_like(classes, UNALIGNED))
+
+
+def _without_padding(
+    labels: paddle.Tensor, lengths: paddle.Tensor, blank: int, classes: int
+) -> paddle.Tensor:
+    """Labels, checked, with the blank behind their lengths."""
+    longest = labels.shape[1]
+    if not bool(((lengths >= 0).logical_and(lengths <= longest)).all()):
+        raise DataError(
+            f"The lengths of labels run from {int(lengths.min())} to {int(lengths.max())}, but the labels have room "
+            f"for {longest} characters. Give lengths of 0 to {longest}."
+        )
+    within = paddle.arange(longest, dtype="int64").unsqueeze(0) < lengths.unsqueeze(1)
+    labels = paddle.where(within, labels, paddle.full_like(labels, blank))
+    if not bool(((labels >= 0).logical_and(labels < classes)).all()):
+        raise DataError(
+            f"The labels have classes from {int(labels.min())} to {int(labels.max())}, but the scores are of "
+            f"{classes} classes, from 0. Are labels and model of the same dictionary?"
+        )
+    return labels
 
 
 def _states(labels: paddle.Tensor, blank: int) -> paddle.Tensor:

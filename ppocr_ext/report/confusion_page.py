@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import unicodedata
-from pathlib import Path
 
 from ppocr_ext.data.predictions import Read
 from ppocr_ext.report.confusion import Rate
 from ppocr_ext.report.confusion_report import Comparison
 from ppocr_ext.report.page import page
-from ppocr_ext.report.samples import Sample, picture
+from ppocr_ext.report.pictures import Pictures
+from ppocr_ext.report.samples import Sample
 from ppocr_ext.report.sections import sample_card
 from ppocr_ext.report.text import esc, percent, plain
 
@@ -18,15 +18,15 @@ _PAIRS_WITH_LINES = 12
 _LINES_OF_A_PAIR = 6
 
 
-def render(comparison: Comparison, title: str, data_dir: Path | None = None) -> str:
+def render(comparison: Comparison, title: str, pictures: Pictures) -> str:
     """The page as HTML.
 
     Args:
         comparison: what to show.
         title: over the page.
-        data_dir: where relative image paths begin; None: lines are shown without their images.
+        pictures: where the images of lines come from.
     """
-    body = _figures(comparison) + _pairs(comparison) + _lines(comparison, data_dir) + _characters(comparison)
+    body = _figures(comparison) + _pairs(comparison) + _lines(comparison, pictures) + _characters(comparison)
     return page(title, f"{comparison.after.confusions.lines:,} lines", body)
 
 
@@ -84,7 +84,7 @@ def _pair(a: str, b: str) -> str:
     return f'<span class="glyphs" title="{esc(names)}">{esc(a)} → {esc(b)}</span>'
 
 
-def _lines(comparison: Comparison, data_dir: Path | None) -> str:
+def _lines(comparison: Comparison, pictures: Pictures) -> str:
     parts = []
     reading = comparison.after
     before = None if comparison.before is None else comparison.before.lines
@@ -92,23 +92,24 @@ def _lines(comparison: Comparison, data_dir: Path | None) -> str:
         times = "once" if count == 1 else f"{plain(count)} times"
         indices = reading.confusions.examples[a, b][:_LINES_OF_A_PAIR]
         cards = "".join(
-            sample_card(_sample(reading.lines[i], None if before is None else before[i], data_dir))
+            sample_card(_sample(reading.lines[i], None if before is None else before[i], pictures))
             for i in indices
         )
         parts.append(
             f'<div class="card" style="margin-bottom:14px"><h3>{_pair(a, b)}, {times}</h3>'
             f'<div class="samples">{cards}</div></div>'
         )
-    return f"<h2>Their lines</h2>{''.join(parts)}" if parts else ""
+    note = f"<p>{esc(pictures.note)}.</p>" if pictures.note else ""
+    return f"<h2>Their lines</h2>{note}{''.join(parts)}" if parts else ""
 
 
-def _sample(line: Read, before: Read | None, data_dir: Path | None) -> Sample:
+def _sample(line: Read, before: Read | None, pictures: Pictures) -> Sample:
     return Sample(
         line.label,
         line.text,
         line.confidence,
         line.right,
-        picture(line.image, data_dir),
+        pictures.of(line.image),
         image=line.image,
         before=None if before is None else before.text,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -103,25 +105,32 @@ def _accuracy(lines: Sequence[Read] | None) -> Rate | None:
 def pairs_tsv(comparison: Comparison) -> str:
     """Substitutions, the most frequent first: character, read as, count, and the count before."""
     before = {} if comparison.before is None else comparison.before.confusions.pairs
-    rows = ["character\tread_as\tcount" + ("\tbefore" if comparison.before else "")]
+    rows: list[list[Any]] = [["character", "read_as", "count", *(["before"] if comparison.before else [])]]
     found = {(a, b): n for a, b, n in comparison.after.confusions.substitutions()}
     gone = sorted(((-n, pair) for pair, n in before.items() if all(pair) and pair not in found))
     for (a, b), count in [*found.items(), *((pair, 0) for _, pair in gone)]:
-        rows.append(f"{a}\t{b}\t{count}" + (f"\t{before[a, b]}" if comparison.before else ""))
-    return "\n".join(rows) + "\n"
+        rows.append([a, b, count, *([before[a, b]] if comparison.before else [])])
+    return _tsv(rows)
 
 
 def characters_tsv(comparison: Comparison) -> str:
     """Precision, recall and count of each character, those read worst first."""
-    rows = ["character\tcount\tread\tcorrect\tprecision\trecall"]
+    rows: list[list[Any]] = [["character", "count", "read", "correct", "precision", "recall"]]
     scores = comparison.after.confusions.characters.items()
     for name, score in sorted(
         scores, key=lambda item: (item[1].recall if item[1].count else 2.0, -item[1].count)
     ):
         rows.append(
-            f"{name}\t{score.count}\t{score.read}\t{score.correct}\t{_share(score.precision)}\t{_share(score.recall)}"
+            [name, score.count, score.read, score.correct, _share(score.precision), _share(score.recall)]
         )
-    return "\n".join(rows) + "\n"
+    return _tsv(rows)
+
+
+def _tsv(rows: list[list[Any]]) -> str:
+    """As ``eval --save-predictions`` writes: a tab or a quotation mark that is a character is quoted."""
+    buffer = io.StringIO()
+    csv.writer(buffer, delimiter="\t", lineterminator="\n").writerows(rows)
+    return buffer.getvalue()
 
 
 def _share(value: float) -> str:

@@ -145,4 +145,5 @@ def _read_samples(run: RunData) -> None:
         run.notes.append(f"samples.json cannot be read: {fault}.")
     data_dir = run.at("Eval", "dataset", "data_dir")
     others = read_predictions(run.folder, Path(data_dir) if isinstance(data_dir, str) else None)
+    run.notes += [f"{found.source}: {found.note}." for found in others if found.note]
     run.samples = [*([own] if own is not None else []), *others]

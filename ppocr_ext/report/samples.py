@@ -11,18 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import cv2
-import numpy as np
-
 from ppocr_ext.data.predictions import HEADER
+from ppocr_ext.report.pictures import Pictures
 from ppocr_ext.report.selection import KEPT, Selection
 from ppocr_ext.report.text import number
 
 SAMPLES_FILE = "samples.json"
 _LONG = 5  # width of an image by its height, from which on a line is long
 _PNG = re.compile(r"iVBORw0KGgo[A-Za-z0-9+/]{32,}={0,2}")  # base64 that begins as that of a PNG does
-_MOST_BYTES = 20 << 20  # of an image file
-_WIDTH, _HEIGHT = 480, 96  # pixels of a picture made from an image file, at most
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,7 @@ class Sample:
     Attributes:
         confidence: 0 to 1, or None where it is not known.
         png: the image as base64, empty where there is none.
-        image: path of the image, empty where it is not known.
+        image: path of the image, or ``folder#12`` of an LMDB, empty where it is not known.
         before: how the line was read before; None where that is not asked.
     """
 
@@ -63,12 +59,14 @@ class SampleSet:
     Attributes:
         source: where they come from, in words.
         judged: lines of the evaluation; ``wrong``: mistakes among them.
+        note: how many images were not found, in words; empty where none is missing.
     """
 
     source: str
     judged: int
     wrong: int
     samples: list[Sample]
+    note: str = ""
 
 
 def read_samples(folder: Path) -> SampleSet | None:
@@ -127,8 +125,9 @@ def _chosen(name: str, rows: Iterable[list[str]], data_dir: Path | None) -> Samp
     for image, label, text, confidence in rows:
         sample = Sample(label, text, _float(confidence), label == text, image=image)
         selection.add(sample.right, sample.confidence or 0.0, sample.itself)
-    shown = [replace(sample, png=picture(sample.image, data_dir)) for sample in selection.chosen()]
-    return SampleSet(name, selection.judged, selection.wrong, shown)
+    pictures = Pictures(data_dir)
+    shown = [replace(sample, png=pictures.of(sample.image)) for sample in selection.chosen()]
+    return SampleSet(name, selection.judged, selection.wrong, shown, pictures.note)
 
 
 def _float(text: str) -> float | None:
@@ -136,25 +135,3 @@ def _float(text: str) -> float | None:
         return number(float(text))
     except ValueError:
         return None
-
-
-def picture(image: str, data_dir: Path | None) -> str:
-    """The image as base64 of a PNG, made smaller where it is large; empty where it cannot be read."""
-    if not image or data_dir is None:
-        return ""
-    try:
-        path = data_dir / image
-        if not path.is_file() or not 0 < path.stat().st_size <= _MOST_BYTES:
-            return ""
-        content = path.read_bytes()
-    except (OSError, ValueError):  # moved away since, or no name of a file
-        return ""
-    pixels = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
-    if pixels is None:
-        return ""
-    height, width = pixels.shape[:2]
-    scale = min(1.0, _WIDTH / width, _HEIGHT / height)
-    if scale < 1:
-        size = (max(1, round(width * scale)), max(1, round(height * scale)))
-        pixels = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
-    return base64.b64encode(bytes(cv2.imencode(".png", pixels)[1])).decode("ascii")

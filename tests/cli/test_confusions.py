@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import csv
 import json
 from pathlib import Path
 
@@ -122,3 +124,45 @@ def test_a_share_of_nothing_is_null(files: Path) -> None:
     (files / "groups.txt").write_text("xy\n", encoding="utf-8")
     assert run(files, "--groups", str(files / "groups.txt")) == 0
     assert json.loads((files / "out.json").read_text())["after"]["look_alike_error"]["value"] is None
+
+
+def test_images_that_are_not_there_are_said(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(files, "--data-dir", str(files / "elsewhere")) == 0
+    said = f"0 of 2 images found below {files / 'elsewhere'}"
+    assert f"\n{said}\n" in capsys.readouterr().out
+    assert f"<p>{said}.</p>" in (files / "out.html").read_text()
+    assert run(files, "--data-dir", str(files)) == run(files) == 0
+    assert "images found" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("data_dir", ["lmdb", ".", "moved"])
+def test_lines_of_an_lmdb_are_shown(files: Path, capsys: pytest.CaptureFixture[str], data_dir: str) -> None:
+    lmdb = pytest.importorskip("lmdb")
+    with lmdb.open(str(files / "lmdb")) as environment, environment.begin(write=True) as transaction:
+        transaction.put(b"num-samples", b"5")
+        for i, label in enumerate(LABELS, start=1):
+            transaction.put(b"label-%09d" % i, label.encode())
+            transaction.put(b"image-%09d" % i, (files / f"{i - 1}.png").read_bytes())
+    rows = [
+        Prediction(f"{files / 'lmdb'}#{i}", label, text, 0.9)
+        for i, (label, text) in enumerate(zip(LABELS, AFTER, strict=True), start=1)
+    ]
+    write_predictions(files / "after.tsv", rows)
+    if data_dir == "moved":
+        (files / "moved").mkdir()
+        (files / "lmdb").rename(files / "moved" / "lmdb")
+    assert run(files, "--data-dir", str(files / data_dir)) == 0
+    assert "images found" not in capsys.readouterr().out
+    page = (files / "out.html").read_text()
+    assert base64.b64encode((files / "2.png").read_bytes()[:16]).decode()[:20] in page
+    assert page.count("data:image/png;base64,") == 2
+
+
+def test_characters_that_separate_are_quoted(files: Path) -> None:
+    write_predictions(files / "after.tsv", [Prediction("0.png", '\t"a', "bc\n", 0.5)])
+    assert run(files) == 0
+    for name in ("pairs", "characters"):
+        with (files / f"out_{name}.tsv").open(newline="", encoding="utf-8") as stream:
+            rows = list(csv.reader(stream, delimiter="\t"))
+        assert len({len(row) for row in rows}) == 1
+        assert {"\t", '"', "a"} <= {row[0] for row in rows}

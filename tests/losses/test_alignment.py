@@ -8,7 +8,9 @@ import numpy as np
 import paddle
 import pytest
 
+from ppocr_ext.errors import DataError
 from ppocr_ext.losses.alignment import forced_alignment
+from ppocr_ext.losses.center import CenterLoss
 
 
 def best_path(scores: np.ndarray, label: list[int]) -> list[int]:
@@ -49,6 +51,30 @@ def test_a_label_that_does_not_fit_has_no_path() -> None:
     assert found.tolist() == [[-1, -1]]
 
 
+@pytest.mark.parametrize("padding", [-1, -100, 999, 2])
+def test_labels_are_padded_with_anything(padding: int) -> None:
+    paddle.seed(0)
+    scores, lengths = paddle.randn([2, 6, 5]), paddle.to_tensor([3, 1])
+    expected = forced_alignment(scores, paddle.to_tensor([[1, 2, 3], [1, 0, 0]]), lengths)
+    padded = paddle.to_tensor([[1, 2, 3], [1, padding, padding]])
+    assert forced_alignment(scores, padded, lengths).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("label", "length", "said"),
+    [
+        ([1, 2], 3, "lengths of labels run from 1 to 3, but the labels have room for 2"),
+        ([1, 2], -1, "run from -1 to 1"),
+        ([1, 5], 2, "classes from 0 to 5, but the scores are of 5 classes"),
+        ([-1, 2], 2, "classes from -1 to 2"),
+    ],
+)
+def test_labels_that_cannot_be_are_refused(label: list[int], length: int, said: str) -> None:
+    labels, lengths = paddle.to_tensor([[1, 2], label]), paddle.to_tensor([1, length])
+    with pytest.raises(DataError, match=said):
+        forced_alignment(paddle.zeros([2, 6, 5]), labels, lengths)
+
+
 def test_scores_may_be_logits_or_log_probabilities() -> None:
     paddle.seed(0)
     logits = paddle.randn([4, 9, 7]) * 3
@@ -64,3 +90,20 @@ def test_no_gradient_goes_through() -> None:
     logits = paddle.randn([2, 4, 5])
     logits.stop_gradient = False
     assert forced_alignment(logits, paddle.ones([2, 1], "int64"), paddle.ones([2], "int64")).stop_gradient
+
+
+@pytest.mark.parametrize("labels", ["argmax", "aligned"])
+def test_center_loss_takes_float64(labels: str) -> None:
+    paddle.seed(0)
+    features, logits = paddle.randn([2, 6, 4]), paddle.randn([2, 6, 5])
+    batch = [None, paddle.to_tensor([[1, 2, 3], [1, 1, -1]]), paddle.to_tensor([3, 2])]
+    found = []
+    for kind in ("float32", "float64"):
+        given = paddle.to_tensor(features.numpy().astype(kind), stop_gradient=False)
+        loss = CenterLoss(update="ema", labels=labels, margin=1.0)((given, logits.astype(kind)), batch)[
+            "loss"
+        ]
+        loss.backward()
+        assert given.grad.dtype == given.dtype and float(given.grad.abs().sum()) > 0
+        found.append(float(loss))
+    assert found[0] == found[1]

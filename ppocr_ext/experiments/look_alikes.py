@@ -7,6 +7,7 @@ after that.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import logging
@@ -41,7 +42,8 @@ class Settings:
         judged: lines of each list to choose on and to test on.
         teacher_epochs: of the teacher.
         epochs: of the distillation.
-        tune_epochs: of each fine-tuning.
+        choice_epochs: of each fine-tuning by which weight and margin are chosen.
+        tune_epochs: of each that is tested.
         seeds: of the fine-tunings that are tested; weight and margin are chosen with the first.
         weights: of the center loss, to choose from.
         margins: to choose from, in units of the median squared distance of look-alikes' centers.
@@ -51,7 +53,8 @@ class Settings:
     judged: int = 3_000
     teacher_epochs: int = 12
     epochs: int = 18
-    tune_epochs: int = 4
+    choice_epochs: int = 4
+    tune_epochs: int = 10
     seeds: tuple[int, ...] = (1, 2, 3)
     weights: tuple[float, ...] = (0.05, 0.2)
     margins: tuple[float, ...] = (0.5, 1.0)
@@ -100,12 +103,13 @@ class Experiment:
         # runs of other weights, margins and seeds have folders of their own
         free = ("weights", "margins", "seeds")
         asked = {key: value for key, value in asdict(self.settings).items() if key not in free}
+        asked["configs"] = _digest(config_path(PRESET))
         if file.is_file():
             before = json.loads(file.read_text(encoding="utf-8"))
             if before != asked:
                 raise ConfigError(
-                    f"{self.folder} was begun with {before}, not {asked}. Give the same options to go on, or "
-                    f"another folder with --out."
+                    f"{self.folder} was begun with {before}, not {asked}. Give the same options (and configs) to go "
+                    f"on, or another folder with --out."
                 )
         write_text(file, json.dumps(asked) + "\n")
 
@@ -138,8 +142,8 @@ class Experiment:
         weights = {"Architecture.Models.Teacher.pretrained": str(self.teacher.latest)}
         return self._training("distilled", ["distill"], self.settings.epochs, 1, weights)
 
-    def tuning(self, variant: Variant, seed: int) -> Training:
-        """A fine-tuning of the student alone."""
+    def tuning(self, stage: str, variant: Variant, seed: int) -> Training:
+        """A fine-tuning of the student alone, of the ``stage`` choice or tuned."""
         values: dict[str, Any] = {"Global.pretrained_model": str(self.distilled.latest)}
         configs = ["student", "tune"]
         if variant.frames is not None:
@@ -151,8 +155,8 @@ class Experiment:
                 f"{CENTER_KEY}.weight": variant.weight,
                 f"{CENTER_KEY}.margin": variant.margin,
             }
-        name = f"tuned/{variant.key}_seed{seed}"
-        return self._training(name, configs, self.settings.tune_epochs, seed, values)
+        epochs = self.settings.choice_epochs if stage == "choice" else self.settings.tune_epochs
+        return self._training(f"{stage}/{variant.key}_seed{seed}", configs, epochs, seed, values)
 
     def centers(self, frames: str) -> Path:
         """The student's centers."""
@@ -220,7 +224,7 @@ class Experiment:
 
     def _try(self, variants: Sequence[Variant]) -> list[Judgement]:
         def job(variant: Variant) -> Judgement:
-            seen = self.judge(train(self.tuning(variant, self.settings.seeds[0])), "val")
+            seen = self.judge(train(self.tuning("choice", variant, self.settings.seeds[0])), "val")
             _LOG.info("on val, %-20s look-alike error %.2f %%", variant.key, 100 * seen.look_alikes.value)
             return seen
 
@@ -229,7 +233,7 @@ class Experiment:
     def _test(self, chosen: Sequence[Variant]) -> dict[str, list[Judgement]]:
         """Train each of ``chosen`` with each seed, then read the fonts of ``test`` with all and with the student."""
         runs = [
-            (variant, self.tuning(variant, seed))
+            (variant, self.tuning("tuned", variant, seed))
             for variant, seed in itertools.product(chosen, self.settings.seeds)
         ]
         _LOG.info("training %d students to test", len(runs))
@@ -240,6 +244,14 @@ class Experiment:
         for (variant, _), judgement in zip(runs, seen, strict=True):
             results.setdefault(variant.key, []).append(judgement)
         return results
+
+
+def _digest(folder: Path) -> str:
+    """SHA-256 of the names and contents of the files in a folder."""
+    digest = hashlib.sha256()
+    for file in sorted(folder.iterdir()):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 def _best(name: str, seen: Mapping[Variant, Judgement]) -> Variant:

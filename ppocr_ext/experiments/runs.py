@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.training.checkpoints import finish_journal
 
 T = TypeVar("T")
+_STOPPED = (-signal.SIGINT, -signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGTERM)  # exit codes
 _TAIL = 12  # lines of a process's output that an error shows
 
 
@@ -106,7 +108,7 @@ def command(name: str, arguments: Sequence[str], log: Path) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     with log.open("a", encoding="utf-8") as stream:
         code = subprocess.run(call, stdout=stream, stderr=subprocess.STDOUT, env=environment).returncode
-    if code < 0 or code > 128:
+    if code in _STOPPED:
         raise RunStopped
     if code:
         end = "\n".join(log.read_text(encoding="utf-8").splitlines()[-_TAIL:])

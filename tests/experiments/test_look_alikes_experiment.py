@@ -3,6 +3,7 @@
 import json
 from functools import partial
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import numpy as np
 import pytest
@@ -20,7 +21,14 @@ from ppocr_ext.experiments.runs import RunFailedError, RunStopped, Training, com
 from ppocr_ext.resources import config_path
 
 SMALL = Settings(
-    lines=10, judged=4, epochs=1, tune_epochs=1, seeds=(1, 2), weights=(0.1, 0.2), margins=(0.5,)
+    lines=10,
+    judged=4,
+    epochs=1,
+    choice_epochs=1,
+    tune_epochs=1,
+    seeds=(1, 2),
+    weights=(0.1, 0.2),
+    margins=(0.5,),
 )
 
 
@@ -121,7 +129,7 @@ def test_what_reads_the_fonts_of_val_best_is_tested(bench, tmp_path):
     assert sorted(tested) == sorted(
         ["distilled", *(f"{key}_seed{seed}" for key in chosen for seed in (1, 2))]
     )
-    assert len({run.folder for run in stood_in.trained}) == 2 + 7 + 4
+    assert len({run.folder for run in stood_in.trained}) == 2 + 7 + 8
     assert [row.split("|")[1].strip() for row in table.splitlines()[2:]] == ["student", *chosen]
     assert len(json.loads((tmp_path / "out" / "choice.json").read_text())) == 1 + 2 + 2 + 2
 
@@ -187,12 +195,16 @@ def test_a_command_that_fails_says_what_it_said(tmp_path):
     assert "missing.yml" in str(failed.value)
 
 
-def test_a_stop_is_no_failure(tmp_path, monkeypatch):
-    class Done:
-        returncode = 130
-
-    monkeypatch.setattr(runs.subprocess, "run", lambda *args, **kwargs: Done())
-    with pytest.raises(RunStopped):
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (130, RunStopped), (143, RunStopped), (-2, RunStopped), (-15, RunStopped),
+        (-9, RunFailedError), (137, RunFailedError), (-11, RunFailedError), (1, RunFailedError),
+    ],
+)  # fmt: skip
+def test_a_stop_is_no_failure_and_a_kill_is(tmp_path, monkeypatch, code, error):
+    monkeypatch.setattr(runs.subprocess, "run", lambda *args, **kwargs: CompletedProcess(args, code))
+    with pytest.raises(error):
         command("train", [], tmp_path / "run.log")
 
 

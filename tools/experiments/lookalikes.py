@@ -33,7 +33,8 @@ def main() -> int:
         ("judged", "lines of each list to test on"),
         ("teacher_epochs", "of the teacher"),
         ("epochs", "of the distillation"),
-        ("tune_epochs", "of each fine-tuning"),
+        ("choice_epochs", "of each fine-tuning by which weight and margin are chosen"),
+        ("tune_epochs", "of each that is tested"),
     ):
         default = getattr(defaults, name)
         parser.add_argument(

@@ -57,7 +57,8 @@ def prepare(folder: str, size: str, lines: int, batch: int) -> dict[str, Any]:
     config = load([config_path(name)]).with_values(_places(place, charset, batch))
     write_text(place / "config.yml", config.to_yaml())
     paddle.seed(0)
-    single, _ = config_of_model(with_class_counts(config, charset), "Student", "eval")
+    fresh = with_class_counts(config, charset).with_values({"Global.pretrained_model": None})
+    single, _ = config_of_model(fresh, "Student", "eval")
     model = build_model(single.at("Architecture").thaw())
     model.eval()
     found: list[str] = []

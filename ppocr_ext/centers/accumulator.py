@@ -6,6 +6,7 @@ Sums and counts add up: those of several processes, or of two parts of the data,
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -95,15 +96,38 @@ class CenterAccumulator:
         try:
             with np.load(path, allow_pickle=False) as content:
                 found = {name: content[name] for name in ("sums", "counts", "squares", "done", "identity")}
-        except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as fault:
-            raise DataError(
-                f"{path} cannot be gone on from: it is damaged, or no such file at all. Delete it and start again."
-            ) from fault
-        if str(found["identity"]) != identity or found["sums"].shape != self.sums.shape:
+        except (
+            ValueError,
+            OSError,
+            EOFError,
+            KeyError,
+            RuntimeError,
+            zipfile.BadZipFile,
+            zlib.error,
+        ) as fault:
+            raise _damaged(path) from fault
+        if found["identity"].shape != () or found["identity"].dtype.kind != "U":
+            raise _damaged(path)
+        if str(found["identity"]) != identity:
             raise DataError(
                 f"{path} belongs to another model, dictionary, list or way of taking frames. Delete it, or leave "
                 f"--resume out, to start again."
             )
+        own = {
+            "sums": self.sums,
+            "counts": self.counts,
+            "squares": self.squares,
+            "done": np.zeros(3, np.int64),
+        }
+        alike = all(found[name].shape == x.shape and found[name].dtype == x.dtype for name, x in own.items())
+        if not alike or min(found["counts"].min(), found["done"].min()) < 0:
+            raise _damaged(path)
         self.sums, self.counts, self.squares = found["sums"], found["counts"], found["squares"]
         done, self.lines, self.correct = (int(number) for number in found["done"])
         return done
+
+
+def _damaged(path: Path) -> DataError:
+    return DataError(
+        f"{path} cannot be gone on from: it is damaged, or no such file at all. Delete it and start again."
+    )

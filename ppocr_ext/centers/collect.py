@@ -22,6 +22,7 @@ from ppocr_ext import __version__
 from ppocr_ext.centers.accumulator import CenterAccumulator
 from ppocr_ext.centers.frames import BLANK, Frames, classes_of_frames
 from ppocr_ext.centers.single_model import label_places
+from ppocr_ext.charset import Charset
 from ppocr_ext.data.center_table import CenterTable
 from ppocr_ext.errors import DataError
 from ppocr_ext.modeling.features import FeatureTap, classifier_of, ctc_head_of
@@ -82,7 +83,7 @@ class CollectOptions:
         frames: which frames count.
         all_lines: with ``argmax``, lines read wrongly count too.
         limit: lines at most; None for all.
-        partial: file of what was added up so far; it is removed at the end.
+        partial: file of what was added up so far; it stays until :func:`remove_partial`.
         resume: go on from that file.
     """
 
@@ -91,6 +92,11 @@ class CollectOptions:
     limit: int | None = None
     partial: Path | None = None
     resume: bool = False
+
+    def partial_files(self) -> tuple[Path, ...]:
+        """Those of all processes."""
+        ranks = range(dist.get_world_size())
+        return () if self.partial is None else tuple(_of_rank(self.partial, rank) for rank in ranks)
 
 
 def collect(run: Run, options: CollectOptions) -> Collected:
@@ -103,7 +109,7 @@ def collect(run: Run, options: CollectOptions) -> Collected:
     classifier = classifier_of(ctc_head_of(run.model))
     result = Collected(CenterAccumulator(run.charset.ctc_classes, int(classifier.weight.shape[0])))
     identity = _identity(run, options)
-    partial = None if options.partial is None else _of_rank(options.partial)
+    partial = None if options.partial is None else _of_rank(options.partial, dist.get_rank())
     done = 0
     if options.resume and partial is not None:
         if partial.is_file():
@@ -115,9 +121,13 @@ def collect(run: Run, options: CollectOptions) -> Collected:
         )
     _pass(run, options, result, partial, done, identity)
     _add_processes(result)
-    if partial is not None:
-        partial.unlink(missing_ok=True)
     return result
+
+
+def remove_partial(options: CollectOptions) -> None:
+    """Remove what all processes added up, once the result is written."""
+    for path in options.partial_files():
+        path.unlink(missing_ok=True)
 
 
 def _pass(
@@ -175,8 +185,8 @@ def _save(result: Collected, partial: Path, done: int, identity: str) -> None:
     result.sums.save(partial, done, identity)
 
 
-def _of_rank(path: Path) -> Path:
-    return path if dist.get_world_size() == 1 else path.with_name(f"{path.name}.{dist.get_rank()}")
+def _of_rank(path: Path, rank: int) -> Path:
+    return path if dist.get_world_size() == 1 else path.with_name(f"{path.name}.{rank}")
 
 
 def _add_processes(result: Collected) -> None:
@@ -237,6 +247,13 @@ def require_frames(result: Collected, options: CollectOptions) -> None:
     )
 
 
+def _name_of(charset: Charset) -> str:
+    """Of a dictionary, without the folder of its file: centers are passed on."""
+    return (
+        charset.name if charset.path is None else charset.name.replace(str(charset.path), charset.path.name)
+    )
+
+
 def table_of(result: Collected, run: Run, meta: Mapping[str, Any]) -> CenterTable:
     """The centers of a pass, with what they were made of in ``meta``."""
     present = result.sums.present
@@ -249,7 +266,7 @@ def table_of(result: Collected, run: Run, meta: Mapping[str, Any]) -> CenterTabl
         spread=result.sums.spread(),
         meta={
             "blank": BLANK,
-            "charset": run.charset.name,
+            "charset": _name_of(run.charset),
             "charset_digest": run.charset.digest,
             "classes": run.charset.ctc_classes,
             "model_digest": state_digest(run.model),

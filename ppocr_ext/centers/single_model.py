@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ppocr_ext.config import Config
-from ppocr_ext.errors import ConfigError
+from ppocr_ext.errors import ConfigError, WeightsError
+from ppocr_ext.training.serialize import read_state
+from ppocr_ext.training.weights import find_parameters
 
 _ONE_SIZE = {"MultiScaleDataSet": "SimpleDataSet", "MSTextRecDataset": "TextRecDataset"}
+_WRAPPERS = ("module.", "_layers.")  # what data-parallel wrappers put before every name
 _OF_TRAINING = ("ratio_list", "ds_width", "ext_op_transform_idx", "ext_data_num")
 
 
@@ -25,6 +28,7 @@ def config_of_model(config: Config, name: str | None, split: str) -> tuple[Confi
 
     Raises:
         ConfigError: there is no such sub-model, or no such section.
+        WeightsError: the checkpoint that is given cannot be read, or holds other sub-models alone.
     """
     values: dict[str, Any] = {}
     models = config.at("Architecture.Models", default=None)
@@ -44,19 +48,53 @@ def config_of_model(config: Config, name: str | None, split: str) -> tuple[Confi
 def _architecture(config: Config, name: str) -> dict[str, Any]:
     model = config.at(f"Architecture.Models.{name}").thaw()
     own = model.pop("pretrained", None)
-    frozen = model.pop("freeze_params", False)
-    values: dict[str, Any] = {
+    model.pop("freeze_params", None)
+    return {
         "Architecture": {"model_type": "rec", **model},
         "PostProcess": {"name": "CTCLabelDecode"},
         "Metric": {"name": "RecMetric", "main_indicator": "acc"},
+        **_weights(config, name, own),
     }
-    if own and (frozen or not _given_weights(config)):
-        values |= {"Global.pretrained_model": own, "Global.checkpoints": None}  # a checkpoint leaves it out
-    return values
 
 
-def _given_weights(config: Config) -> bool:
-    return any(config.at(f"Global.{key}", default=None) for key in ("checkpoints", "pretrained_model"))
+def _weights(config: Config, name: str, own: str | None) -> dict[str, Any]:
+    """Where the weights of a sub-model come from, as in evaluation.
+
+    First from the checkpoint; where it holds none for it, from the sub-model's own file; without one, from
+    ``Global.pretrained_model``, which goes before the own file where there is no checkpoint.
+    """
+    checkpoint, first = (
+        config.at(f"Global.{key}", default=None) for key in ("checkpoints", "pretrained_model")
+    )
+    given = checkpoint or first
+    if given and _holds(config, given, name, own):
+        return {}
+    if own:
+        return {"Global.pretrained_model": own, "Global.checkpoints": None}
+    if checkpoint and first and _holds(config, first, name, own):
+        return {"Global.checkpoints": None}
+    if given:
+        raise WeightsError(
+            f"{find_parameters(given)} holds no weights of {name} (a checkpoint holds a frozen teacher only with "
+            f"Global.save_teacher). Give them with -o Architecture.Models.{name}.pretrained=PATH."
+        )
+    return {}
+
+
+def _holds(config: Config, path: str, name: str, own: str | None) -> bool:
+    """Whether a file has weights for the sub-model; those of one model are for the first that is trained."""
+    models = config.at("Architecture.Models")
+    names = set()
+    for entry in read_state(find_parameters(path)):
+        for wrapper in _WRAPPERS:
+            entry = entry.removeprefix(wrapper)
+        names.add(entry.split(".", 1)[0])
+    if names.intersection(models):
+        return name in names
+    home = min(
+        models, key=lambda other: bool(config.at(f"Architecture.Models.{other}.freeze_params", default=False))
+    )
+    return not own or name == home
 
 
 def _training_lines(config: Config) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.center_table import CenterTable
 from ppocr_ext.data.look_alikes import rivals_of
+from ppocr_ext.data.symbol_names import name_of
 
 FEW_FRAMES = 10  # a mean of fewer is not to be relied on
 _BLOCK = 512  # centers whose distances to all others are held at a time
@@ -26,7 +28,7 @@ class Pair:
         first, second: the characters.
         distance: between their centers.
         ratio: the distance in units of the spread of the two (the root of the mean of both): below 2 their
-            frames overlap.
+            frames overlap. A character of fewer than ``FEW_FRAMES`` frames counts with the spread of the others.
     """
 
     first: str
@@ -62,27 +64,57 @@ def coverage(table: CenterTable, charset: Charset) -> Coverage:
 
 
 def nearest_pairs(table: CenterTable, count: int = 20) -> list[Pair]:
-    """The ``count`` pairs of characters with the smallest ratio of distance to spread; the blank is left out."""
+    """The ``count`` pairs of characters with the smallest ratio of distance to spread; the blank is left out.
+
+    Returns:
+        The nearest first; none where no character has two frames that differ, so that no spread is known.
+    """
     rows = np.flatnonzero(table.class_ids != 0)
-    centers, spread = table.centers[rows].astype(np.float64), table.spread[rows]
-    norms = np.einsum("kd,kd->k", centers, centers)
-    found: list[tuple[float, float, int, int]] = []
-    for begin in range(0, len(rows), _BLOCK):
-        block = slice(begin, min(begin + _BLOCK, len(rows)))
-        squared = norms[block, None] + norms[None] - 2 * centers[block] @ centers.T
-        distance = np.sqrt(np.maximum(squared, 0.0))
-        width = np.sqrt((spread[block, None] + spread[None]) / 2)
-        ratio = distance / np.where(width > 0, width, 1.0)
-        ratio[np.arange(len(rows))[None] <= np.arange(begin, block.stop)[:, None]] = np.inf  # each pair once
-        best = np.argsort(ratio, axis=None)[:count]
-        i, j = np.unravel_index(best, ratio.shape)
-        found += [
-            (float(ratio[a, b]), float(distance[a, b]), a + begin, b)
-            for a, b in zip(i.tolist(), j.tolist(), strict=True)
-            if np.isfinite(ratio[a, b])
-        ]
+    spread = _spread(table.counts[rows], table.spread[rows])
+    if spread is None or len(rows) < 2:
+        return []
+    centers = table.centers[rows].astype(np.float64)
+    found = []
+    for i, j in _near(centers, spread, 2 * count):
+        distance = float(np.linalg.norm(centers[i] - centers[j]))
+        found.append((distance / math.sqrt((spread[i] + spread[j]) / 2), distance, i, j))
     names = [table.characters[row] for row in rows]
     return [Pair(names[a], names[b], d, r) for r, d, a, b in sorted(found)[:count]]
+
+
+def _spread(counts: np.ndarray, spread: np.ndarray) -> np.ndarray | None:
+    """float64 [K], all above 0: of few frames, or where all frames are equal, what is usual; None if none is known."""
+    known = (counts >= FEW_FRAMES) & (spread > 0)
+    if known.any():
+        usual = float(np.median(spread[known]))
+    else:  # around a mean of n frames they lie nearer than around the true center, by (n - 1) / n
+        usual = float((counts * spread).sum() / max(1, np.maximum(counts - 1, 0).sum()))
+    return np.where(known, spread, usual) if usual > 0 else None
+
+
+def _near(centers: np.ndarray, spread: np.ndarray, count: int) -> Iterator[tuple[int, int]]:
+    """Rows i < j of about the ``count`` pairs of smallest ratio, as float32 tells them."""
+    moved = (centers - centers.mean(axis=0)).astype(np.float32)  # near 0, where float32 is exact enough
+    norms, width = np.einsum("kd,kd->k", moved, moved), spread.astype(np.float32)
+    best = np.zeros([0, 3])  # squared ratio, i, j
+    for begin in range(0, len(moved), _BLOCK):
+        end = min(begin + _BLOCK, len(moved))
+        squared = moved[begin:end] @ moved[begin:].T
+        squared *= -2
+        squared += norms[begin:end, None]
+        squared += norms[begin:]
+        squared /= width[begin:end, None] + width[begin:]
+        squared[:, : end - begin][np.tril_indices(end - begin)] = np.inf  # each pair once
+        limit = best[-1, 0] if len(best) == count else np.inf
+        places = np.flatnonzero(squared < limit)
+        if len(places) > count:
+            values = squared.reshape(-1)[places]
+            places = places[np.argpartition(values, count)[:count]]
+        i, j = np.divmod(places, len(moved) - begin)
+        rows = np.stack([squared.reshape(-1)[places], i + begin, j + begin], axis=1)
+        best = np.concatenate([best, rows])
+        best = best[np.argsort(best[:, 0], kind="stable")[:count]]
+    yield from ((int(i), int(j)) for _, i, j in best)
 
 
 def rival_distance(table: CenterTable, groups: Sequence[str]) -> float | None:
@@ -138,13 +170,13 @@ def to_text(covered: Coverage, pairs: Sequence[Pair], rivals: float | None = Non
     """The summary for the screen."""
     lines = [f"characters with a center: {covered.classes - len(covered.missing):,} of {covered.classes:,}"]
     if covered.missing:
-        lines.append(f"without: {_listed(covered.missing)}")
+        lines.append(f"without: {_listed([name_of(symbol) for symbol in covered.missing])}")
     if covered.few:
-        few = [f"{symbol} ({count})" for symbol, count in covered.few]
+        few = [f"{name_of(symbol)} ({count})" for symbol, count in covered.few]
         lines.append(f"of fewer than {FEW_FRAMES} frames: {_listed(few)}")
     if pairs:
         lines.append("nearest pairs, by distance in units of their spread (below 2 they overlap):")
-        lines += [f"  {p.first} {p.second}  {p.ratio:.2f}" for p in pairs[:10]]
+        lines += [f"  {name_of(p.first)} {name_of(p.second)}  {p.ratio:.2f}" for p in pairs[:10]]
     if rivals is not None:
         lines.append(f"look-alikes: squared distance to the nearest other one {rivals:.4g} (median)")
     return "\n".join(lines)

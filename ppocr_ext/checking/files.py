@@ -43,17 +43,25 @@ def _check_counts(look: Look, charset: Charset) -> None:
         look.error(path, message)
 
 
+def _check_centers(look: Look, path: tuple[str, ...]) -> None:
+    """One file of centers, or one for each sub-model."""
+    given = look.at(*path)
+    files = (
+        {(*path, str(name)): file for name, file in given.items()}
+        if isinstance(given, Mapping)
+        else {path: given}
+    )
+    for place, file in files.items():
+        if isinstance(file, str) and not Path(file).is_file():
+            look.error(place, f"there is no file {file}. `ppocr-ext export-center` writes it.")
+
+
 def check_files(look: Look) -> None:
     """Label files, data folders and weights."""
     for mode in look.modes:
         _check_data_files(look, mode)
     for _, path in look.listed_quietly("Loss", "loss_config_list") if look.role == "train" else ():
-        centers = look.at(*path, "center_file_path")
-        if isinstance(centers, str) and not Path(centers).is_file():
-            look.error(
-                (*path, "center_file_path"),
-                f"there is no file {centers}. `ppocr-ext export-center` writes it.",
-            )
+        _check_centers(look, (*path, "center_file_path"))
         _check_groups(look, (*path, "look_alikes"))
     for path, name in _weights(look):
         if isinstance(name, str) and not _is_there(name):

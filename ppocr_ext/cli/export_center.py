@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     import paddle.distributed as dist
 
-    from ppocr_ext.centers.collect import CollectOptions, collect, require_frames
+    from ppocr_ext.centers.collect import CollectOptions, collect, remove_partial, require_frames
     from ppocr_ext.centers.single_model import config_of_model
     from ppocr_ext.config import load
     from ppocr_ext.host import open_host
@@ -86,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
     require_frames(result, options)
     if dist.get_rank() == 0:
         _write(args, built, result, name)
+        remove_partial(options)
     return 0
 
 
@@ -115,11 +117,17 @@ def _write(args: argparse.Namespace, built: Any, result: Any, name: str | None) 
     table = table_of(
         result,
         built,
-        {"model": name, "split": args.split, "frames": args.frames, "all_lines": args.all_lines},
+        {
+            "model": name,
+            "split": args.split,
+            "frames": args.frames,
+            "all_lines": args.all_lines,
+            "limit": args.limit,
+        },
     )
+    table.save(args.output)
     covered, pairs = coverage(table, built.charset), nearest_pairs(table)
     rivals = rival_distance(table, read_groups())
-    table.save(args.output)
     written = [args.output, args.output.with_suffix(".json")]
     write_text(written[1], to_json(table, covered, pairs, rivals, result.accuracy, result.lines))
     if args.pkl is not None:
@@ -132,7 +140,7 @@ def _write(args: argparse.Namespace, built: Any, result: Any, name: str | None) 
     print(to_text(covered, pairs, rivals))
     print(f"{result.lines / max(result.seconds, 1e-9):.0f} images/s")
     print(f"written: {', '.join(map(str, written))}")
-    print(f"use it: -o Loss.…CenterLoss.center_file_path={args.output}")
+    print(f"use it: -o Loss.loss_config_list.CenterLoss.center_file_path={shlex.quote(str(args.output))}")
 
 
 def _draw(path: Path, table: Any, pairs: Any) -> Path | None:

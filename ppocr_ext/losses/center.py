@@ -68,7 +68,7 @@ class CenterLoss(Loss):
     ) -> None:
         super().__init__()
         self.labels = one_of(labels, _LABELS, "CenterLoss: labels")
-        self.blank = blank
+        self.blank = _truth(blank, "CenterLoss: blank")
         self.update = one_of(update, _UPDATES, "CenterLoss: update")
         self.margin = number(margin, "CenterLoss: margin", least=0.0)
         self._margin_term = CenterMargin(self.margin, look_alikes, "CenterLoss")
@@ -76,6 +76,10 @@ class CenterLoss(Loss):
         self.momentum = number(momentum, "CenterLoss: momentum", least=0.0)
         if self.momentum > 1.0:
             raise ConfigError(f"CenterLoss: momentum must be at most 1, but is {self.momentum:g}.")
+        if isinstance(center_file_path, Mapping):
+            raise ConfigError(
+                "CenterLoss: center_file_path has files by sub-model, but there is one model. Give it one file."
+            )
         self.center_file_path = center_file_path
         self.table: CenterTable | None = read_centers(center_file_path) if center_file_path else None
         if self.table is None and self.update == "frozen":
@@ -111,6 +115,8 @@ class CenterLoss(Loss):
 
     def _make_bank(self, classes: int, feat_dim: int) -> CenterBank:
         self.bank = CenterBank(classes, feat_dim)
+        if self.margin:
+            self._margin_term.make_table(classes, moving=self.update == "ema")
         if self.table is not None:
             self.bank.fill(self.table, str(self.center_file_path))
         return self.bank
@@ -195,6 +201,12 @@ class _SquaredDistance(PyLayer):
         return offset * (-2.0 * gradient)
 
 
+def _truth(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{where} must be true or false, but is {value!r}.")
+    return value
+
+
 def _features_and_logits(predicts: Any) -> tuple[paddle.Tensor, paddle.Tensor]:
     output = predicts.get("ctc") if isinstance(predicts, Mapping) else predicts
     if not isinstance(output, tuple | list) or len(output) != 2:
@@ -208,7 +220,8 @@ def _features_and_logits(predicts: Any) -> tuple[paddle.Tensor, paddle.Tensor]:
             f"CenterLoss: features {list(features.shape)} and logits {list(logits.shape)} should both be "
             f"[batch, frames, …]."
         )
-    return features, logits
+    # centers are float32; a cast to the same kind would copy
+    return features if features.dtype == paddle.float32 else features.astype("float32"), logits
 
 
 def _select(

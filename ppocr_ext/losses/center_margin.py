@@ -8,22 +8,27 @@ from typing import Any
 import numpy as np
 import paddle
 import paddle.nn.functional as F
+from paddle import nn
 from paddle.autograd import PyLayer
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.look_alikes import SHIPPED, read_groups, within
+from ppocr_ext.data.symbol_names import name_of
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.losses.center_bank import CenterBank
 
 _LOG = logging.getLogger("ppocr_ext")
 _LISTED = 20  # characters that a message lists
+_UNSEEN = -1  # in the row of a class that had no center when the nearest were looked for
 _REFRESH = 100  # steps after which the nearest centers are looked for again, where centers move
 
 
-class CenterMargin:
+class CenterMargin(nn.Layer):
     """Hinge ``max(0, d(f, c) - d(f, n) + margin)`` on squared distances of a frame f.
 
     c is the center of the frame's class, n the one nearest to the frame among the centers of its look-alikes.
+    Nearest centers that move are looked for every 100 steps and whenever a class gets its center; what was found is
+    saved with the centers, so that a run that goes on has the same.
 
     Args:
         margin: in units of squared distance; 0: no hinge.
@@ -38,11 +43,13 @@ class CenterMargin:
     """
 
     def __init__(self, margin: float, look_alikes: int | str, where: str) -> None:
+        super().__init__()
         self.margin = margin
         self.look_alikes = look_alikes
         self.where = where
         self._groups: tuple[str, ...] = ()
-        self._candidates: paddle.Tensor | None = None  # int64 [C, K], a class itself where there are fewer
+        self._candidates: paddle.Tensor | None = None  # int64 [C, K] by groups
+        self.neighbours: paddle.Tensor | None = None  # int64 [C, K] by number
         if isinstance(look_alikes, str):
             self._groups = read_groups(look_alikes)
         elif isinstance(look_alikes, bool) or not isinstance(look_alikes, int) or look_alikes < 1:
@@ -87,7 +94,7 @@ class CenterMargin:
             )
         _LOG.info("%s: the margin acts on %d characters of %s", self.where, int(served.sum()), self._named)
         if lacking:
-            shown = " ".join(lacking[:_LISTED]) + (" …" if len(lacking) > _LISTED else "")
+            shown = " ".join(map(name_of, lacking[:_LISTED])) + (" …" if len(lacking) > _LISTED else "")
             _LOG.warning(
                 "%s: it cannot act on %d more, which have no center or no look-alike that has one: %s",
                 self.where,
@@ -95,7 +102,19 @@ class CenterMargin:
                 shown,
             )
 
-    def __call__(
+    def make_table(self, classes: int, moving: bool) -> None:
+        """Make room for the nearest centers, so that they can be loaded before the first step.
+
+        Args:
+            classes: C, CTC classes with the blank.
+            moving: the centers move; where they stay, the table follows from them and is no state.
+        """
+        if isinstance(self.look_alikes, int):
+            width = max(1, min(self.look_alikes, classes - 2))
+            del self.neighbours
+            self.register_buffer("neighbours", paddle.full([classes, width], _UNSEEN, "int64"), moving)
+
+    def forward(
         self, rows: paddle.Tensor, class_ids: paddle.Tensor, bank: CenterBank, step: int | None
     ) -> paddle.Tensor:
         """The mean over the frames that have a look-alike with a center; 0 where none has.
@@ -138,9 +157,14 @@ class CenterMargin:
                     f"{self.where}: groups of look-alikes need the dictionary. Call `prepare` with it before the first "
                     f"step, as a training run does, or give a number as look_alikes."
                 )
-        elif self._candidates is None or (step is not None and step % _REFRESH == 0):
-            self._candidates = bank.nearest(self.look_alikes)
-        return self._candidates
+            return self._candidates
+        if self.neighbours is None:
+            self.make_table(bank.centers.shape[0], moving=step is not None)
+        assert self.neighbours is not None
+        unseen = (self.neighbours[:, 0] == _UNSEEN).logical_and(bank.known)
+        if (step is not None and step % _REFRESH == 0) or bool(unseen.any()):
+            self.neighbours.set_value(_nearest_classes(bank, self.neighbours.shape[1]))
+        return self.neighbours
 
 
 class _Hinge(PyLayer):
@@ -170,6 +194,15 @@ class _Hinge(PyLayer):
     def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
         direction, active = ctx.saved_tensor()
         return direction * (-2.0 * gradient * active).unsqueeze(1)
+
+
+@paddle.no_grad()
+def _nearest_classes(bank: CenterBank, width: int) -> paddle.Tensor:
+    """int64 [C, width]: the nearest others, then the class itself; ``_UNSEEN`` where a class has no center."""
+    table = bank.nearest(width)
+    own = paddle.arange(table.shape[0], dtype="int64").unsqueeze(1)
+    table = paddle.concat([table, *[own] * (width - table.shape[1])], axis=1)
+    return paddle.where(bank.known.unsqueeze(1), table, paddle.full_like(table, _UNSEEN))
 
 
 def _candidates_of(groups: list[list[int]], classes: int) -> paddle.Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,10 @@ from matplotlib.patheffects import Normal, Stroke
 
 from ppocr_ext.centers.summary import Pair
 from ppocr_ext.data.center_table import CenterTable
+from ppocr_ext.data.symbol_names import code_points, leaves_no_ink
 
-_PLACEHOLDERS = "Last Resort"  # matplotlib's font with a box for every code point there is
+# matplotlib's font with a box for every code point there is, and its fonts for formulas, whose codes are their own
+_NO_TEXT = ("Last Resort", "cmb", "cmex", "cmmi", "cmr", "cmss", "cmsy", "cmtt", "STIXNonUnicode", "STIXSize")
 _MOST = 400  # characters that are written out; of more, those of the pairs come first
 
 
@@ -47,17 +50,20 @@ def draw_center_map(path: Path, table: CenterTable, pairs: Sequence[Pair], title
     for pair in pairs:
         ends = np.stack([place[pair.first], place[pair.second]])
         axes.plot(ends[:, 0], ends[:, 1], color="#d55e00", linewidth=1, alpha=0.6, zorder=1)
-    in_pairs = {name for pair in pairs for name in (pair.first, pair.second)}
+    in_pairs = dict.fromkeys(name for pair in pairs for name in (pair.first, pair.second))
     shown = [*in_pairs, *(name for name in names if name not in in_pairs)][:_MOST]
-    unnamed = [row for row, name in enumerate(names) if name not in set(shown)]
+    written = set(shown)
+    unnamed = [row for row, name in enumerate(names) if name not in written]
     axes.scatter(flat[unnamed, 0], flat[unnamed, 1], s=6, color="#9aa5b1", zorder=2)
-    font = font_for(shown)
-    for name in shown:
-        label = name if font is not None or name.isascii() else f"{ord(name[0]):04X}"
+    axes.update_datalim(flat)  # labels take no room by themselves, and are left out where the axes end
+    labels = _labels(shown)
+    fonts = fonts_for(list(labels.values()))
+    for name, label in labels.items():
         axes.annotate(
-            label,
+            label if label in fonts else code_points(name),
             place[name],
-            fontproperties=font,
+            parse_math=False,
+            fontproperties=fonts.get(label),
             fontsize=12 if len(shown) <= 120 else 8,
             color="#b23c00" if name in in_pairs else "#1f2933",
             ha="center",
@@ -73,30 +79,53 @@ def draw_center_map(path: Path, table: CenterTable, pairs: Sequence[Pair], title
     figure.savefig(path)
 
 
-def font_for(characters: Sequence[str]) -> font_manager.FontProperties | None:
-    """An installed font that draws all ``characters``; matplotlib's own where that does; None where none does."""
-    wanted = {ord(c) for name in characters for c in name if not c.isspace()}
-    own = font_manager.FontProperties(family="DejaVu Sans")
-    if wanted <= _drawn_by(font_manager.findfont(own)):
-        return own
-    candidates = [
-        entry.fname
+def _labels(names: Sequence[str]) -> dict[str, str]:
+    """What is written for each entry: itself, where it can be seen."""
+    return {name: code_points(name) if any(map(leaves_no_ink, name)) else name for name in names}
+
+
+def fonts_for(labels: Sequence[str]) -> Mapping[str, font_manager.FontProperties]:
+    """A font for each label: the one that draws the most of all, and of the rest in turn.
+
+    Returns:
+        Without the labels that no installed font draws.
+    """
+    wanted = {label: {ord(c) for c in label if not c.isspace()} for label in dict.fromkeys(labels)}
+    able: dict[str, list[str]] = {}
+    for file in _files():
+        drawn = _drawn_by(file)
+        able[file] = [label for label, points in wanted.items() if points <= drawn]
+        if len(able[file]) == len(wanted):  # no other can draw more
+            break
+    fonts: dict[str, font_manager.FontProperties] = {}
+    while able:
+        best = max(able, key=lambda file: len(able[file]))  # the first of equals
+        font = font_manager.FontProperties(fname=best)
+        fonts |= dict.fromkeys(able.pop(best), font)
+        able = {file: rest for file, found in able.items() if (rest := [n for n in found if n not in fonts])}
+    return fonts
+
+
+def _files() -> list[str]:
+    """Fonts of text: matplotlib's own, then installed ones, regular weights first."""
+    upright = [
+        entry
         for entry in font_manager.fontManager.ttflist
-        if entry.style == "normal" and not entry.name.startswith(_PLACEHOLDERS)
+        if entry.style == "normal" and not entry.name.startswith(_NO_TEXT)
     ]
-    for file in dict.fromkeys([*candidates, *_of_packages()]):
-        if wanted <= _drawn_by(file):
-            return font_manager.FontProperties(fname=file)
-    return None
+    upright.sort(key=lambda entry: entry.weight not in (400, "normal", "regular", "book"))
+    own = font_manager.findfont(font_manager.FontProperties(family="DejaVu Sans"))
+    return list(dict.fromkeys([own, *(entry.fname for entry in upright), *_of_packages()]))
 
 
-def _drawn_by(file: str) -> set[int]:
+@lru_cache(maxsize=256)
+def _drawn_by(file: str) -> frozenset[int]:
     from matplotlib.ft2font import FT2Font
 
     try:
-        return set(FT2Font(file).get_charmap())
+        return frozenset(FT2Font(file).get_charmap())
     except (OSError, RuntimeError):  # a font that FreeType cannot open draws nothing
-        return set()
+        return frozenset()
 
 
 def _of_packages() -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.config import Config, name_sub_models, switch_features_on
+from ppocr_ext.config import Config, fit_center_losses, switch_features_on
 from ppocr_ext.errors import ConfigError
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -91,7 +91,7 @@ def complete(config: Config, charset: Charset) -> Config:
     missing = {path: value for path, value in defaults.items() if config.at(path, default=None) is None}
     if charset.path is not None:
         missing["Global.character_dict_path"] = str(charset.path)
-    return switch_features_on(name_sub_models(config.with_values(missing)))
+    return switch_features_on(fit_center_losses(config.with_values(missing)))
 
 
 def clamp_eval_step(global_config: dict[str, Any], steps_per_epoch: int) -> None:

@@ -60,7 +60,7 @@ def prepare_training(
         needed=None if reads is None else _models_read(run, reads),
         old_charset=old_charset,
     )
-    prepare_loss(run.loss, reads, run.model, run.charset)
+    prepare_loss(run.loss, reads, run.model, run.charset, begins=checkpoint is None)
     run.frozen_digests = {name: state_digest(run.sub_model(name)) for name in sorted(run.frozen)}
     run.model = share_batch_norm(run.model, config)
     if processes.size > 1 and not says_what_it_reads(run.model, reads):

@@ -67,3 +67,43 @@ def test_a_partial_file_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "partial.npz").write_bytes(b"PK\x03\x04 cut")
     with pytest.raises(DataError, match="Delete it"):
         CenterAccumulator(7, 4).load(tmp_path / "partial.npz", "model a")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sums", np.zeros([7, 3])),
+        ("sums", np.zeros([7, 4], np.float32)),
+        ("counts", np.zeros(6, np.int64)),
+        ("counts", np.zeros(7)),
+        ("counts", np.full(7, -1)),
+        ("squares", np.zeros([7, 1])),
+        ("squares", np.zeros(7, "U3")),
+        ("done", np.zeros(2, np.int64)),
+        ("done", np.zeros(3)),
+        ("done", np.array([-1, 0, 0])),
+        ("identity", np.array(["model a"])),
+        ("identity", np.array(3)),
+    ],
+)
+def test_every_array_of_a_partial_file_is_checked(tmp_path: Path, name: str, value: np.ndarray) -> None:
+    path = tmp_path / "partial.npz"
+    CenterAccumulator(7, 4).save(path, 25, "model a")
+    with np.load(path) as content:
+        arrays = {key: content[key] for key in content}
+    np.savez(path, **{**arrays, name: value})
+    again = CenterAccumulator(7, 4)
+    with pytest.raises(DataError, match="damaged.*Delete it"):
+        again.load(path, "model a")
+    assert again.sums.shape == (7, 4)
+    assert not again.sums.any()
+
+
+def test_a_byte_that_changed_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "partial.npz"
+    CenterAccumulator(7, 4).save(path, 25, "model a")
+    content = bytearray(path.read_bytes())
+    content[200] ^= 255
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="damaged.*Delete it"):
+        CenterAccumulator(7, 4).load(path, "model a")

@@ -1,6 +1,7 @@
 """Centers of a tiny trained run: against a plain loop, in parts, and of each sub-model."""
 
 import json
+import shlex
 import signal
 
 import numpy as np
@@ -11,15 +12,17 @@ from tiny_runs import captchas, single_head, tiny, tiny_config  # noqa: F401
 from ppocr_ext.centers.collect import (
     CollectOptions,
     collect,
+    remove_partial,
     require_frames,
     table_of,
 )
 from ppocr_ext.centers.single_model import config_of_model, label_places
 from ppocr_ext.cli.main import main
+from ppocr_ext.config import load
 from ppocr_ext.data.center_table import read_centers
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.modeling.features import FeatureTap
-from ppocr_ext.report.center_map import font_for
+from ppocr_ext.resources import config_path
 from ppocr_ext.training.run import Run
 from ppocr_ext.training.session import train
 
@@ -132,7 +135,46 @@ def test_an_interrupted_pass_goes_on(trained, tmp_path, monkeypatch):
     assert (result.lines, result.correct) == (whole.lines, whole.correct)
     assert (result.sums.counts == whole.sums.counts).all()
     np.testing.assert_allclose(result.sums.sums, whole.sums.sums, rtol=1e-9)
+    assert (tmp_path / "partial.npz").exists()  # until the centers are written
+    others = (
+        {"frames": "aligned", "all_lines": True},
+        {"all_lines": False},
+        {"all_lines": True, "limit": 20},
+    )
+    for other in others:
+        with pytest.raises(DataError, match="another model, dictionary, list or way of taking frames"):
+            collect(built(config), CollectOptions(partial=tmp_path / "partial.npz", resume=True, **other))
+    remove_partial(options)
     assert not (tmp_path / "partial.npz").exists()
+
+
+def test_a_result_that_cannot_be_written_keeps_what_was_added_up(trained, tmp_path, monkeypatch, capsys):
+    from ppocr_ext.centers import collect as module
+    from ppocr_ext.data.center_table import CenterTable
+
+    config = trained.with_values({"Eval.loader.batch_size_per_card": 5})
+    (tmp_path / "config.yml").write_text(config.to_yaml())
+    command = ["export-center", "-c", str(tmp_path / "config.yml"), "--frames", "aligned"]
+    command += ["--output", str(tmp_path / "centers.npz")]
+    partial = tmp_path / "centers.partial.npz"
+
+    def full(*_):
+        raise OSError(28, "No space left on device", "centers.npz")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_SAVE_EVERY", 0.0)
+        patch.setattr(CenterTable, "save", full)
+        assert main(command) != 0
+    assert partial.exists()
+    assert "No space left" in capsys.readouterr().err
+    with monkeypatch.context() as patch:  # the centers are there before anything is compared
+        patch.setattr("ppocr_ext.centers.summary.nearest_pairs", full)
+        assert main([*command, "--resume"]) != 0
+    assert read_centers(tmp_path / "centers.npz").meta["lines"] == 24
+    assert partial.exists()
+    monkeypatch.setattr(module, "_add", full)  # no batch is left to add
+    assert main([*command, "--resume"]) == 0, capsys.readouterr()
+    assert not partial.exists()
 
 
 def test_limit_counts_lines(trained):
@@ -179,7 +221,7 @@ def test_shares_of_two_processes_add_up(trained, monkeypatch):
 
 def test_the_command_writes_centers_map_summary_and_pickle(trained, tmp_path, capsys):
     (tmp_path / "config.yml").write_text(trained.to_yaml())
-    out = tmp_path / "out" / "centers.npz"
+    out = tmp_path / "an out" / "centers.npz"
     code = main(
         ["export-center", "-c", str(tmp_path / "config.yml"), "--frames", "aligned"]
         + ["--output", str(out), "--pkl", str(tmp_path / "train_center.pkl")]
@@ -188,13 +230,20 @@ def test_the_command_writes_centers_map_summary_and_pickle(trained, tmp_path, ca
     assert code == 0, said
     table = read_centers(out)
     assert table.feat_dim == 16
-    assert (tmp_path / "out" / "centers.png").read_bytes()[:4] == b"\x89PNG"
-    summary = json.loads((tmp_path / "out" / "centers.json").read_text())
+    assert out.with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
+    summary = json.loads(out.with_suffix(".json").read_text())
     assert summary["centers"] == len(table.class_ids)
     assert summary["nearest_pairs"]
     assert summary["squared_distance_of_look_alikes"] is None  # no shipped group has two of these digits
     np.testing.assert_array_equal(read_centers(tmp_path / "train_center.pkl").centers, table.centers)
     assert "characters with a center: 10 of 10" in said
+    assert table.meta["charset"] == "dict.txt"
+    assert table.meta["limit"] is None
+    (hint,) = [line.removeprefix("use it: ") for line in said.splitlines() if line.startswith("use it: ")]
+    flag, option = shlex.split(hint)
+    assert flag == "-o"
+    tuned = load([tmp_path / "config.yml", config_path("overlays/center_loss.yml")], [option])
+    assert tuned.at("Loss.loss_config_list.CenterLoss.center_file_path") == str(out)
 
 
 @pytest.mark.parametrize(
@@ -224,8 +273,3 @@ def test_no_line_read_correctly_says_what_to_do(trained):
 def test_an_unknown_sub_model_is_named(trained):
     with pytest.raises(ConfigError, match="--model Pupil: Architecture.Models has Teacher, Student"):
         config_of_model(trained, "Pupil", "train")
-
-
-def test_a_font_of_placeholders_is_no_font():
-    font = font_for(["未", "末"])
-    assert font is None or "LastResort" not in str(font.get_file())

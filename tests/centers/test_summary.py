@@ -1,19 +1,21 @@
 """What is said of a set of centers."""
 
 import numpy as np
+import pytest
 
-from ppocr_ext.centers.summary import Coverage, rival_distance, to_text
+from ppocr_ext.centers import summary as module
+from ppocr_ext.centers.summary import Coverage, Pair, nearest_pairs, rival_distance, to_text
 from ppocr_ext.data.center_table import CenterTable
 
 
-def table_of(characters, centers):
+def table_of(characters, centers, counts=None, spread=None):
     count = len(characters)
     return CenterTable(
         np.arange(1, count + 1),
         tuple(characters),
         np.array(centers, "float32"),
-        np.ones(count, int),
-        np.zeros(count),
+        np.ones(count, int) if counts is None else np.array(counts),
+        np.zeros(count) if spread is None else np.array(spread, float),
     )
 
 
@@ -28,3 +30,63 @@ def test_it_is_told_where_there_is_one():
     covered = Coverage(2, (), ())
     assert "look-alikes: squared distance to the nearest other one 12.5" in to_text(covered, [], 12.5)
     assert "look-alikes" not in to_text(covered, [], None)
+
+
+def test_pairs_are_ranked_by_distance_in_units_of_spread():
+    table = table_of("abc", [[0, 0], [3, 0], [3, 4]], counts=[20, 20, 20], spread=[1, 1, 17])
+    first, second, third = nearest_pairs(table)
+    assert (first.first, first.second, first.distance) == ("b", "c", 4.0)
+    assert first.ratio == pytest.approx(4 / 3)  # the root of the mean of 1 and 17
+    assert (second.first, second.second, second.ratio) == ("a", "c", pytest.approx(5 / 3))
+    assert (third.first, third.second, third.ratio) == ("a", "b", pytest.approx(3.0))
+    assert nearest_pairs(table, 1) == [first]
+
+
+def test_characters_of_few_frames_have_the_spread_of_the_others():
+    centers = [[0, 0], [12, 0], [100, 0], [100, 8]]
+    table = table_of("abcd", centers, counts=[30, 30, 1, 9], spread=[4, 4, 0, 0.01])
+    pairs = {(pair.first, pair.second): pair for pair in nearest_pairs(table)}
+    assert pairs["c", "d"].distance == 8.0
+    assert pairs["c", "d"].ratio == pytest.approx(4.0)
+    assert pairs["a", "b"].ratio == pytest.approx(6.0)
+    few = table_of("abc", [[0, 0], [6, 0], [9, 0]], counts=[3, 2, 1], spread=[2, 1.5, 0])
+    assert nearest_pairs(few)[0].ratio == pytest.approx(3 / 3**0.5)  # pooled: (3·2 + 2·1.5) / (2 + 1 + 0)
+
+
+def test_without_two_frames_of_a_character_no_spread_is_made_up():
+    assert nearest_pairs(table_of("abc", [[0, 0], [1, 0], [5, 0]])) == []
+
+
+@pytest.mark.parametrize("block", [1, 7, 512])
+def test_the_nearest_pairs_are_those_of_plain_loops(monkeypatch, block):
+    monkeypatch.setattr(module, "_BLOCK", block)
+    rng = np.random.default_rng(0)
+    centers = (rng.normal(size=[60, 5]) + 1000).astype("float32")  # far from the origin, as features can be
+    spread = rng.uniform(0.5, 2, 60)
+    table = table_of([chr(0x4E00 + i) for i in range(60)], centers, np.full(60, 50), spread)
+    every = []
+    for i in range(60):
+        for j in range(i + 1, 60):
+            distance = float(np.linalg.norm(centers[i].astype(float) - centers[j].astype(float)))
+            ratio = distance / ((spread[i] + spread[j]) / 2) ** 0.5
+            every.append((ratio, distance, table.characters[i], table.characters[j]))
+    found = nearest_pairs(table, 25)
+    assert [(p.first, p.second) for p in found] == [(a, b) for _, _, a, b in sorted(every)[:25]]
+    assert [p.ratio for p in found] == pytest.approx([r for r, *_ in sorted(every)[:25]], rel=1e-9)
+    assert [p.distance for p in found] == pytest.approx([d for _, d, *_ in sorted(every)[:25]], rel=1e-9)
+
+
+def test_the_blank_is_in_no_pair():
+    table = table_of("abc", [[0, 0], [1, 0], [5, 0]], [20, 20, 20], [1, 1, 1])
+    with_blank = CenterTable(
+        np.array([0, 1, 2]), ("blank", "b", "c"), table.centers, table.counts, table.spread
+    )
+    assert [(p.first, p.second) for p in nearest_pairs(with_blank)] == [("b", "c")]
+
+
+def test_a_space_is_named():
+    covered = Coverage(12, (" ", "a", "\u3000"), ((" ", 3),))
+    said = to_text(covered, [Pair(" ", "o", 1.0, 0.5)])
+    assert "without: space a U+3000\n" in said
+    assert "of fewer than 10 frames: space (3)\n" in said
+    assert "  space o  0.50" in said

@@ -238,3 +238,80 @@ def test_other_values_are_refused(value: object) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.txt: the groups of look-alikes cannot be read"):
         CenterLoss(update="ema", look_alikes=str(tmp_path / "none.txt"))
+
+
+def frames_of(values: dict[int, float]) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """One line with a frame of each class, all of whose features have one value."""
+    logits = np.zeros([1, len(values), CLASSES], np.float32)
+    logits[0, np.arange(len(values)), list(values)] = 9.0
+    features = np.repeat(np.array(list(values.values()), np.float32)[None, :, None], DIM, axis=2)
+    return paddle.to_tensor(features), paddle.to_tensor(logits)
+
+
+def number_of_nearest(count: int = 1, momentum: float = 0.5) -> CenterLoss:
+    loss = CenterLoss(update="ema", margin=3.0, look_alikes=count, momentum=momentum)
+    loss.prepare(CHARSET, {None: DIM})
+    return loss
+
+
+def test_classes_that_get_a_center_later_have_a_margin_at_once() -> None:
+    loss = number_of_nearest()
+    assert float(loss(frames_of({1: 0.0}), [])["loss"]) == 0.0  # it alone has a center
+    # both at their centers, 5 apart in squared distance, nearer than a margin of 6
+    loss.margin = loss._margin_term.margin = 6.0
+    assert float(loss(frames_of({1: 0.0, 2: 1.0}), [])["loss"]) == pytest.approx(1.0)
+    # a third one lies nearer to both than they to each other: 1.25 away
+    assert float(loss(frames_of({3: 0.5}), [])["loss"]) == pytest.approx(6.0 - 1.25)
+
+
+def moved_apart(loss: CenterLoss, steps: int) -> None:
+    """Steps in which 1, which is nearest to 2 at first, moves to 3."""
+    for step in range(steps):
+        loss(frames_of({1: 0.2 if step < 50 else 10.0, 2: 0.0, 3: 10.1}), [])
+
+
+def test_the_nearest_are_looked_for_again_every_100_steps() -> None:
+    loss = number_of_nearest()
+    moved_apart(loss, 100)
+    at_2 = frames_of({2: 10.1})  # a frame of 2 that lies among those of 3 and 1
+    assert loss._margin_term.neighbours.numpy()[1].tolist() == [2]
+    loss(at_2, [])
+    assert loss._margin_term.neighbours.numpy()[1].tolist() == [3]
+
+
+@pytest.mark.parametrize("steps", [60, 99, 100])
+def test_a_run_that_goes_on_has_the_same_neighbours(steps: int) -> None:
+    loss, other = number_of_nearest(), number_of_nearest()
+    moved_apart(loss, steps)
+    state = {name: value.numpy() for name, value in loss.state_dict().items()}
+    other.set_state_dict(state)
+    for seed in range(3):
+        inputs_now = inputs(seed)
+        assert float(other(inputs_now, [])["loss"]) == float(loss(inputs_now, [])["loss"]) > 0.0
+        frames = frames_of({1: 9.0 - seed, 2: 3.0})
+        assert float(other(frames, [])["loss"]) == float(loss(frames, [])["loss"]) > 0.0
+
+
+def test_a_state_without_neighbours_finds_them_anew() -> None:
+    loss, other = number_of_nearest(), number_of_nearest()
+    moved_apart(loss, 60)
+    state = {n: v.numpy() for n, v in loss.state_dict().items() if "neighbours" not in n}
+    assert len(state) == len(loss.state_dict()) - 1
+    other.set_state_dict(state)
+    other(frames_of({1: 10.0}), [])
+    assert other._margin_term.neighbours.numpy()[1].tolist() == [3]
+
+
+def test_only_centers_that_move_keep_their_neighbours(tmp_path: Path) -> None:
+    file = centers_file(tmp_path, list(range(CLASSES)))
+    loss = CenterLoss(center_file_path=file, margin=1.0)
+    loss.prepare(CHARSET, {None: DIM})
+    loss(inputs(), [])
+    assert not any("neighbours" in name for name in loss.state_dict())
+    assert any("neighbours" in name for name in number_of_nearest().state_dict())
+
+
+def test_more_look_alikes_than_classes() -> None:
+    loss = number_of_nearest(count=10**6)
+    loss(inputs(), [])
+    assert loss._margin_term.neighbours.shape == [CLASSES, CLASSES - 2]

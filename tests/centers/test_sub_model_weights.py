@@ -1,0 +1,109 @@
+"""Which file the weights of a sub-model are taken from, as evaluation takes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+from tiny_runs import captchas, tiny  # noqa: F401
+
+from ppocr_ext.centers.single_model import config_of_model
+from ppocr_ext.errors import WeightsError
+from ppocr_ext.training.run import Run
+
+ALL = {"whole": ("Teacher.", "Student."), "student": ("Student.",), "teacher": ("Teacher.",), "single": ("",)}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    """A file of each kind, and the sub-model's ``own``."""
+    paths = {}
+    for kind, prefixes in {**ALL, "own": ("",), "wrapped": ("_layers.Teacher.",)}.items():
+        paddle.save(
+            {f"{p}backbone.w": paddle.zeros([1]) for p in prefixes}, str(tmp_path / f"{kind}.pdparams")
+        )
+        paths[kind] = str(tmp_path / kind)
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("name", "checkpoint", "pretrained", "own", "expected"),
+    [
+        ("Teacher", "whole", None, "own", "whole"),
+        ("Teacher", None, "whole", "own", "whole"),
+        ("Teacher", None, "teacher", "own", "teacher"),
+        ("Teacher", None, "wrapped", "own", "wrapped"),
+        ("Teacher", "student", None, "own", "own"),
+        ("Teacher", None, "student", "own", "own"),
+        ("Teacher", "student", "whole", "own", "own"),
+        ("Teacher", "student", "whole", None, "whole"),
+        ("Teacher", None, "single", "own", "own"),  # of one model: for the student, which is trained
+        ("Teacher", None, "single", None, "single"),
+        ("Teacher", None, None, "own", "own"),
+        ("Student", "whole", "single", "own", "whole"),
+        ("Student", None, "single", "own", "single"),
+        ("Student", "teacher", None, "own", "own"),
+        ("Student", None, None, None, None),
+    ],
+)
+def test_the_file_that_is_given_goes_before_the_own_one(
+    tiny,  # noqa: F811
+    files,
+    name,
+    checkpoint,
+    pretrained,
+    own,
+    expected,
+):
+    paths = {**files, None: None}
+    config = tiny(
+        "distill",
+        **{
+            "Global.checkpoints": paths[checkpoint],
+            "Global.pretrained_model": paths[pretrained],
+            f"Architecture.Models.{name}.pretrained": paths[own],
+        },
+    )
+    assert config.at("Architecture.Models.Teacher.freeze_params") is True
+    single, _ = config_of_model(config, name, "train")
+    used = single.at("Global.checkpoints", default=None) or single.at("Global.pretrained_model", default=None)
+    assert used == paths[expected]
+
+
+def test_weights_of_the_other_sub_model_are_not_taken_instead(tiny, files):  # noqa: F811
+    config = tiny("distill", **{"Global.checkpoints": files["student"]})
+    with pytest.raises(
+        WeightsError, match=r"student\.pdparams holds no weights of Teacher[\s\S]*Teacher\.pretrained="
+    ):
+        config_of_model(config, "Teacher", "train")
+
+
+def test_a_file_that_is_not_there_is_named(tiny, tmp_path):  # noqa: F811
+    config = tiny("distill", **{"Global.checkpoints": str(tmp_path / "none")})
+    with pytest.raises(WeightsError, match="there is no file"):
+        config_of_model(config, "Teacher", "train")
+
+
+def test_it_is_the_sub_model_that_evaluation_reads(tiny, tmp_path):  # noqa: F811
+    config = tiny("distill", **{"PostProcess.model_name": ["Teacher"], "Metric.key": "Teacher"})
+    bare = config.with_values({"Architecture.Models.Teacher.freeze_params": False})
+    paddle.seed(1)
+    state = Run.build(bare, "train").model.state_dict()
+    paddle.save(state, str(tmp_path / "whole.pdparams"))
+    own = {k.removeprefix("Teacher."): v * 2 for k, v in state.items() if k.startswith("Teacher.")}
+    paddle.save(own, str(tmp_path / "own.pdparams"))
+    for given in ("whole", None):
+        given_config = config.with_values(
+            {
+                "Global.checkpoints": given and str(tmp_path / given),
+                "Architecture.Models.Teacher.pretrained": str(tmp_path / "own"),
+            }
+        )
+        judged = Run.build(given_config, "eval").sub_model("Teacher").state_dict()
+        single, name = config_of_model(given_config, "Teacher", "eval")
+        exported = Run.build(single, "eval", weights_of=name or "").model.state_dict()
+        assert exported.keys() == judged.keys()
+        for key, value in exported.items():
+            np.testing.assert_array_equal(value.numpy(), judged[key].numpy(), err_msg=key)

@@ -1,1 +1,1 @@
-"""Experiments whose results stand in docs/results.md; each goes on where it was stopped."""
+"""Experiments, each from nothing to a table; each goes on where it was stopped."""

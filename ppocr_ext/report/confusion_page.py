@@ -38,15 +38,11 @@ def _figures(comparison: Comparison) -> str:
     ]
     if comparison.general is not None:
         cells.append(_figure("accuracy, general list", comparison.general, comparison.general_before))
-    for what, changed in (
-        ("lines", comparison.lines_changed),
-        ("look-alikes", comparison.look_alikes_changed),
-    ):
-        if changed is not None:
-            cells.append(
-                f"<div><b>+{changed.only_after:,} −{changed.only_before:,}</b><span>{what} that became right, wrong "
-                f"(McNemar p = {changed.p_value:.2g})</span></div>"
-            )
+    cells += [
+        f"<div><b>+{changed.only_after:,} −{changed.only_before:,}</b><span>{what} that became right, wrong "
+        f"(McNemar p = {changed.p_value:.2g})</span></div>"
+        for what, changed in comparison.changed.items()
+    ]
     return f'<div class="card"><div class="figures">{"".join(cells)}</div></div>'
 
 

@@ -62,6 +62,12 @@ class Comparison:
     general_before: Rate | None = None
 
     @property
+    def changed(self) -> dict[str, McNemar]:
+        """What has changed since ``before``, by its name for people; empty without it."""
+        named = {"lines": self.lines_changed, "look-alikes": self.look_alikes_changed}
+        return {name: test for name, test in named.items() if test is not None}
+
+    @property
     def drop(self) -> float | None:
         """By how much the accuracy on the general list has fallen; None where it was not given twice."""
         if self.general is None or self.general_before is None:
@@ -142,16 +148,12 @@ def to_json(comparison: Comparison) -> str:
     content: dict[str, Any] = {"after": _numbers(comparison.after), "groups": list(comparison.groups)}
     if comparison.before is not None:
         content["before"] = _numbers(comparison.before)
-    for name, changed in (
-        ("lines", comparison.lines_changed),
-        ("look_alikes", comparison.look_alikes_changed),
-    ):
-        if changed is not None:
-            content[name] = {
-                "only_before_correct": changed.only_before,
-                "only_after_correct": changed.only_after,
-                "mcnemar_p": changed.p_value,
-            }
+    for name, changed in comparison.changed.items():
+        content[name.replace("-", "_")] = {
+            "only_before_correct": changed.only_before,
+            "only_after_correct": changed.only_after,
+            "mcnemar_p": changed.p_value,
+        }
     for name, rate in (("general", comparison.general), ("general_before", comparison.general_before)):
         if rate is not None:
             content[name] = _rate(rate)
@@ -179,15 +181,11 @@ def to_text(comparison: Comparison) -> str:
         _row("accuracy", after.accuracy, None if before is None else before.accuracy),
         _row("look-alike error", after.look_alikes, None if before is None else before.look_alikes),
     ]
-    for name, changed in (
-        ("lines", comparison.lines_changed),
-        ("look-alikes", comparison.look_alikes_changed),
-    ):
-        if changed is not None:
-            lines.append(
-                f"{name}: {changed.only_after:,} became right, {changed.only_before:,} became wrong "
-                f"(McNemar p = {changed.p_value:.3g})"
-            )
+    lines += [
+        f"{name}: {changed.only_after:,} became right, {changed.only_before:,} became wrong "
+        f"(McNemar p = {changed.p_value:.3g})"
+        for name, changed in comparison.changed.items()
+    ]
     if comparison.general is not None:
         lines.append(_row("accuracy, general list", comparison.general, comparison.general_before))
     worst = after.confusions.substitutions()[:10]

@@ -129,14 +129,45 @@ def rival_distance(table: CenterTable, groups: Sequence[str]) -> float | None:
     Returns:
         None where no two characters of a group have a center.
     """
+    found = [squared for _, _, squared in _nearest_rivals(table, groups)]
+    return statistics.median(found) if found else None
+
+
+def rival_separation(table: CenterTable, groups: Sequence[str]) -> float | None:
+    """Median, over look-alikes, of the distance from a center to the nearest of its look-alikes, in spreads.
+
+    A spread is the root of the mean of both characters' spreads, as in :class:`Pair`: below 2 their frames overlap.
+    Unlike :func:`rival_distance` it does not change with the scale of the features, so that models can be compared.
+
+    Args:
+        table: the centers.
+        groups: look-alikes, such as ``("未末", "O0o")``.
+
+    Returns:
+        None where no two characters of a group have a center, or no spread is known.
+    """
+    rows = np.flatnonzero(table.class_ids != 0)
+    known = _spread(table.counts[rows], table.spread[rows])
+    if known is None:
+        return None
+    spread = dict(zip(rows.tolist(), known.tolist(), strict=True))
+    found = [
+        math.sqrt(squared / ((spread[own] + spread[other]) / 2))
+        for own, other, squared in _nearest_rivals(table, groups)
+    ]
+    return statistics.median(found) if found else None
+
+
+def _nearest_rivals(table: CenterTable, groups: Sequence[str]) -> Iterator[tuple[int, int, float]]:
+    """(row, row of its nearest look-alike, squared distance) of each look-alike that has a center and one to shun."""
     place = {character: row for row, character in enumerate(table.characters) if table.class_ids[row] != 0}
-    found = []
     for character, rivals in rivals_of(groups).items():
         others = [place[rival] for rival in sorted(rivals) if rival in place]
         if character in place and others:
             own = table.centers[place[character]].astype(np.float64)
-            found.append(float(((table.centers[others] - own) ** 2).sum(axis=1).min()))
-    return statistics.median(found) if found else None
+            squared = ((table.centers[others] - own) ** 2).sum(axis=1)
+            nearest = int(squared.argmin())
+            yield place[character], others[nearest], float(squared[nearest])
 
 
 def to_json(

@@ -21,12 +21,14 @@ class Judgement:
         rich: lines rich in look-alikes, read without error.
         general: lines in which all characters are as likely, read without error.
         right: which lines of ``rich`` those were.
+        separation: of the model's centers of look-alikes, each to the nearest other one, in spreads (median).
     """
 
     look_alikes: Rate
     rich: Rate
     general: Rate
     right: tuple[bool, ...]
+    separation: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The numbers."""
@@ -36,6 +38,7 @@ class Judgement:
             "interval": list(self.look_alikes.interval),
             "accuracy": self.rich.value,
             "general_accuracy": self.general.value,
+            "separation": self.separation,
         }
 
 
@@ -57,29 +60,36 @@ def to_markdown(results: Mapping[str, Sequence[Judgement]], plain: str) -> str:
         results: judgements of each model, one a seed.
         plain: the model that the others are compared with.
     """
-    base = _mean(results[plain], "look_alikes")
+    base = _mean_error(results[plain])
     lines = [
-        "| model | look-alike error | against plain | McNemar's p, by seed | lines right | general lines right |",
-        "|---|---|---|---|---|---|",
+        "| model | look-alike error | against plain | McNemar's p (lines), by seed | lines right "
+        "| general lines right | look-alikes' centers apart, in spreads |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, seeds in results.items():
         compared = len(seeds) == len(results[plain]) and name != plain
-        change = f"{_mean(seeds, 'look_alikes') / base - 1:+.0%}" if compared else ""
+        change = f"{_mean_error(seeds) / base - 1:+.0%}" if compared else ""
         p_values = [mcnemar(a.right, b.right).p_value for a, b in zip(results[plain], seeds, strict=False)]
+        apart = [seed.separation for seed in seeds if seed.separation is not None]
         lines.append(
-            f"| {name} | {_told(seeds, 'look_alikes', 2)} | {change} "
+            f"| {name} | {_percent([seed.look_alikes.value for seed in seeds], 2)} | {change} "
             f"| {', '.join(f'{p:.2g}' for p in p_values) if compared else ''} "
-            f"| {_told(seeds, 'rich', 1)} | {_told(seeds, 'general', 1)} |"
+            f"| {_percent([seed.rich.value for seed in seeds], 1)} "
+            f"| {_percent([seed.general.value for seed in seeds], 1)} "
+            f"| {_told(apart, 2) if apart else ''} |"
         )
     return "\n".join(lines)
 
 
-def _mean(seeds: Sequence[Judgement], key: str) -> float:
-    return statistics.fmean(getattr(seed, key).value for seed in seeds)
+def _mean_error(seeds: Sequence[Judgement]) -> float:
+    return statistics.fmean(seed.look_alikes.value for seed in seeds)
 
 
-def _told(seeds: Sequence[Judgement], key: str, digits: int) -> str:
-    values = [getattr(seed, key).value for seed in seeds]
-    spread = f" ± {100 * statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
-    mean = statistics.fmean(values)
-    return "" if math.isnan(mean) else f"{100 * mean:.{digits}f}{spread} %"
+def _percent(shares: Sequence[float], digits: int) -> str:
+    return "" if any(map(math.isnan, shares)) else f"{_told([100 * share for share in shares], digits)} %"
+
+
+def _told(values: Sequence[float], digits: int) -> str:
+    """The mean, and of several values their standard deviation."""
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.{digits}f}{spread}"

@@ -12,18 +12,19 @@ import itertools
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ppocr_ext.centers.summary import rival_distance
+from ppocr_ext.centers.summary import rival_distance, rival_separation
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.atomic import write_text
 from ppocr_ext.data.center_table import read_centers
 from ppocr_ext.data.predictions import read_predictions
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.experiments.look_alike_lines import folders, groups_in, make_lines
+from ppocr_ext.experiments.look_alike_picture import draw_results
 from ppocr_ext.experiments.look_alike_results import Judgement, judged, to_markdown
 from ppocr_ext.experiments.runs import Training, command, read_lines, side_by_side, train
 from ppocr_ext.resources import config_path
@@ -49,12 +50,12 @@ class Settings:
         margins: to choose from, in units of the median squared distance of look-alikes' centers.
     """
 
-    lines: int = 8_000
+    lines: int = 6_000
     judged: int = 3_000
-    teacher_epochs: int = 12
-    epochs: int = 18
+    teacher_epochs: int = 16
+    epochs: int = 40
     choice_epochs: int = 4
-    tune_epochs: int = 10
+    tune_epochs: int = 12
     seeds: tuple[int, ...] = (1, 2, 3)
     weights: tuple[float, ...] = (0.05, 0.2)
     margins: tuple[float, ...] = (0.5, 1.0)
@@ -169,6 +170,15 @@ class Experiment:
             arguments += ["--frames", frames, "--output", str(self.centers(frames))]
             command("export-center", arguments, self.folder / f"centers_{frames}.log")
 
+    def separation(self, run: Training) -> float | None:
+        """How far apart the centers of look-alikes lie on the fonts of ``val``, in spreads."""
+        output = run.folder / "val_centers.npz"
+        if not output.is_file():
+            arguments = [*run.options(), f"Global.checkpoints={run.latest}", "--split", "eval"]
+            arguments += ["--frames", "aligned", "--output", str(output)]
+            command("export-center", arguments, output.with_suffix(".log"))
+        return rival_separation(read_centers(output), self.groups)
+
     def judge(self, run: Training, fonts: str) -> Judgement:
         """Read both lists of ``fonts`` (``val`` or ``test``)."""
         data = self.folder / "data"
@@ -193,6 +203,7 @@ class Experiment:
         numbers = {name: [seen.to_json() for seen in seeds] for name, seeds in results.items()}
         write_text(self.folder / "results.json", json.dumps(numbers, indent=1) + "\n")
         write_text(self.folder / "results.md", table + "\n")
+        draw_results(self.folder / "results.png", results)
         return table
 
     def _prepare(self, processes: int) -> None:
@@ -238,12 +249,15 @@ class Experiment:
         ]
         _LOG.info("training %d students to test", len(runs))
         side_by_side([partial(train, run) for _, run in runs], self.at_once)
-        jobs = [partial(self.judge, run, "test") for run in (self.distilled, *(run for _, run in runs))]
+        jobs = [partial(self._tested, run) for run in (self.distilled, *(run for _, run in runs))]
         before, *seen = side_by_side(jobs, self.at_once)
         results: dict[str, list[Judgement]] = {"student": [before]}
         for (variant, _), judgement in zip(runs, seen, strict=True):
             results.setdefault(variant.key, []).append(judgement)
         return results
+
+    def _tested(self, run: Training) -> Judgement:
+        return replace(self.judge(run, "test"), separation=self.separation(run))
 
 
 def _digest(folder: Path) -> str:

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from ppocr_ext.centers import summary as module
-from ppocr_ext.centers.summary import Coverage, Pair, nearest_pairs, rival_distance, to_text
+from ppocr_ext.centers.summary import (
+    Coverage,
+    Pair,
+    nearest_pairs,
+    rival_distance,
+    rival_separation,
+    to_text,
+)
 from ppocr_ext.data.center_table import CenterTable
 
 
@@ -24,6 +31,16 @@ def test_the_distance_to_the_nearest_look_alike():
     # 25 of 未, 末 and 来, each to its nearest; 4 of 土 and 士
     assert rival_distance(table, ["未末来", "土士", "甲由"]) == 25.0
     assert rival_distance(table, ["未甲", "甲由"]) is None
+
+
+def test_how_far_look_alikes_lie_apart_in_spreads():
+    table = table_of("未末来甲", [[0, 0], [3, 4], [6, 8], [0, 1]], counts=[20] * 4, spread=[4, 1, 1, 100])
+    # 未 to 末: 5 over the root of 2.5, and so 末 to 来, over 1: 末's nearest is the first of two as near
+    assert rival_separation(table, ["未末来"]) == pytest.approx(5 / 2.5**0.5)
+    scaled = table_of("未末来甲", 3 * table.centers, counts=table.counts, spread=9 * table.spread)
+    assert rival_separation(scaled, ["未末来"]) == pytest.approx(rival_separation(table, ["未末来"]))
+    assert rival_separation(table, ["甲由"]) is None
+    assert rival_separation(table_of("未末", [[0], [1]]), ["未末"]) is None  # no spread is known
 
 
 def test_it_is_told_where_there_is_one():

@@ -1,12 +1,14 @@
 """The order of the experiment, what it chooses and what it tables; the runs themselves are stood in for."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import load
@@ -39,8 +41,8 @@ def lines(texts, label="未土"):
 def write_centers(path, characters, centers):
     count = len(characters)
     CenterTable(
-        np.arange(1, count + 1), tuple(characters), np.array(centers, "float32"), np.ones(count, "int64"),
-        np.zeros(count), {},
+        np.arange(1, count + 1), tuple(characters), np.array(centers, "float32"), np.full(count, 10),
+        np.ones(count), {},
     ).save(path)  # fmt: skip
 
 
@@ -74,7 +76,8 @@ def test_the_table_compares_with_plain():
     def of(wrong):
         return judged(lines(["末土"] * wrong + ["未土"] * (100 - wrong)), lines(["未土"]), ["未末", "土士"])
 
-    table = to_markdown({"student": [of(50)], "plain": [of(40), of(20)], "margin": [of(10), of(20)]}, "plain")
+    plain = [replace(of(40), separation=2.0), replace(of(20), separation=3.0)]
+    table = to_markdown({"student": [of(50)], "plain": plain, "margin": [of(10), of(20)]}, "plain")
     rows = {
         row.split("|")[1].strip(): [cell.strip() for cell in row.split("|")[2:-1]]
         for row in table.splitlines()
@@ -82,6 +85,7 @@ def test_the_table_compares_with_plain():
     assert rows["student"][:3] == ["25.00 %", "", ""]
     assert rows["plain"][:3] == ["15.00 ± 7.07 %", "", ""]
     assert rows["margin"][:2] == ["7.50 ± 3.54 %", "-50%"]
+    assert [rows[name][-1] for name in ("student", "plain", "margin")] == ["", "2.50 ± 0.71", ""]
     first, second = map(float, rows["margin"][2].split(", "))
     assert first < 1e-6
     assert second == 1.0
@@ -113,6 +117,7 @@ class Bench:
 
     def export(self, name, arguments, log):
         assert name == "export-center"
+        log.parent.mkdir(parents=True, exist_ok=True)
         write_centers(Path(arguments[arguments.index("--output") + 1]), "未末", [[0, 0], [0, 2]])
 
 
@@ -132,6 +137,15 @@ def test_what_reads_the_fonts_of_val_best_is_tested(bench, tmp_path):
     assert len({run.folder for run in stood_in.trained}) == 2 + 7 + 8
     assert [row.split("|")[1].strip() for row in table.splitlines()[2:]] == ["student", *chosen]
     assert len(json.loads((tmp_path / "out" / "choice.json").read_text())) == 1 + 2 + 2 + 2
+
+
+def test_what_is_tested_says_how_far_apart_the_centers_of_look_alikes_lie(bench, tmp_path):
+    bench({})
+    Experiment(tmp_path / "out", SMALL).run(processes=1)
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [seed["separation"] for seeds in results.values() for seed in seeds] == [2.0] * 9
+    with Image.open(tmp_path / "out" / "results.png") as picture:
+        assert len(picture.convert("RGB").getcolors(1 << 24)) > 10  # bars, dots, text
 
 
 def test_the_fonts_of_testing_are_read_once_and_last(bench, tmp_path):

@@ -23,7 +23,7 @@ examples:
 Look-alike error: of the characters in a group, how many were read as another one of their group. --general is a
 second list on which the fine-tuning must not forget: with --max-drop a greater fall of its accuracy is exit code 1.
 
-Written: OUT.html (one page with the lines), OUT.json, OUT_pairs.tsv, OUT_characters.tsv.
+Written: OUT.html (one page with the lines), OUT.json, OUT_pairs.tsv, OUT_groups.tsv, OUT_characters.tsv.
 exit codes: 0 done; 1 the general list has fallen by more than --max-drop; 2 it could not be done
 """
 
@@ -78,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
         args.out.with_name(f"{args.out.name}.html"): render(comparison, args.title, pictures),
         args.out.with_name(f"{args.out.name}.json"): report.to_json(comparison),
         args.out.with_name(f"{args.out.name}_pairs.tsv"): report.pairs_tsv(comparison),
+        args.out.with_name(f"{args.out.name}_groups.tsv"): report.groups_tsv(comparison),
         args.out.with_name(f"{args.out.name}_characters.tsv"): report.characters_tsv(comparison),
     }
     for path, text in written.items():

@@ -168,6 +168,32 @@ def look_alikes_confused(lines: Iterable[tuple[str, str]], groups: Sequence[str]
     ]
 
 
+def errors_by_group(lines: Iterable[tuple[str, str]], groups: Sequence[str]) -> dict[str, Rate]:
+    """For each group, how many of its characters were read as another one of it.
+
+    A character counts in each of its groups.
+
+    Args:
+        lines: (label, prediction) of each line.
+        groups: look-alikes.
+
+    Returns:
+        In the order of ``groups``, those whose characters occur.
+    """
+    groups_of: dict[str, list[str]] = {}
+    for group in dict.fromkeys(groups):
+        for character in dict.fromkeys(group):
+            groups_of.setdefault(character, []).append(group)
+    hits: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for label, prediction in lines:
+        for character, reading in align(label, prediction):
+            for group in groups_of.get(character, ()):
+                total[group] += 1
+                hits[group] += reading != NOTHING and reading != character and reading in group
+    return {group: Rate(hits[group], total[group]) for group in dict.fromkeys(groups) if total[group]}
+
+
 @dataclass(frozen=True)
 class McNemar:
     """Whether two readings of the same lines, or characters, differ in more than chance (McNemar, 1947; exact).

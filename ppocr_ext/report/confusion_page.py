@@ -26,7 +26,15 @@ def render(comparison: Comparison, title: str, pictures: Pictures) -> str:
         title: over the page.
         pictures: where the images of lines come from.
     """
-    body = _figures(comparison) + _pairs(comparison) + _lines(comparison, pictures) + _characters(comparison)
+    body = "".join(
+        (
+            _figures(comparison),
+            _pairs(comparison),
+            _lines(comparison, pictures),
+            _groups(comparison),
+            _characters(comparison),
+        )
+    )
     return page(title, f"{comparison.after.confusions.lines:,} lines", body)
 
 
@@ -108,6 +116,27 @@ def _sample(line: Read, before: Read | None, pictures: Pictures) -> Sample:
         pictures.of(line.image),
         image=line.image,
         before=None if before is None else before.text,
+    )
+
+
+def _groups(comparison: Comparison) -> str:
+    after, before = comparison.after.by_group, comparison.before
+    rows = []
+    for group in comparison.worst_groups:
+        was = before.by_group[group].hits if before else 0
+        if not after[group].hits and not was:
+            continue
+        then = f"<td>{plain(was)}</td>" if before else ""
+        rows.append(
+            f'<tr><td class="glyphs">{esc(" ".join(group))}</td><td>{plain(after[group].hits)}</td>{then}'
+            f"<td>{plain(after[group].total)}</td><td>{percent(after[group].value)}</td></tr>"
+        )
+    if not rows:
+        return ""
+    then = "<th>before</th>" if before else ""
+    head = f"<tr><th>look-alikes</th><th>confused</th>{then}<th>of</th><th>share</th></tr>"
+    return (
+        f'<h2>Groups of look-alikes</h2><div class="card scroll"><table>{head}{"".join(rows)}</table></div>'
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from ppocr_ext.report.confusion import (
     McNemar,
     Rate,
     count_confusions,
+    errors_by_group,
     look_alike_errors,
     look_alikes_confused,
     mcnemar,
@@ -29,11 +30,13 @@ class Reading:
         lines: in the list's order.
         confusions: what was taken for what.
         look_alikes: characters of the groups that were read as another one of their group.
+        by_group: the same for each group that occurs.
     """
 
     lines: Sequence[Read]
     confusions: Confusions
     look_alikes: Rate
+    by_group: Mapping[str, Rate]
 
     @property
     def accuracy(self) -> Rate:
@@ -68,6 +71,13 @@ class Comparison:
         return {name: test for name, test in named.items() if test is not None}
 
     @property
+    def worst_groups(self) -> list[str]:
+        """Groups that occur, those most often confused (after, then before) first; ties in the groups' order."""
+        after = self.after.by_group
+        before = {} if self.before is None else self.before.by_group
+        return sorted(after, key=lambda group: (-after[group].hits, -before[group].hits if before else 0))
+
+    @property
     def drop(self) -> float | None:
         """By how much the accuracy on the general list has fallen; None where it was not given twice."""
         if self.general is None or self.general_before is None:
@@ -78,7 +88,9 @@ class Comparison:
 def reading(lines: Sequence[Read], groups: Sequence[str]) -> Reading:
     """Count what was confused in one reading."""
     pairs = [(line.label, line.text) for line in lines]
-    return Reading(lines, count_confusions(pairs), look_alike_errors(pairs, groups))
+    return Reading(
+        lines, count_confusions(pairs), look_alike_errors(pairs, groups), errors_by_group(pairs, groups)
+    )
 
 
 def compare(
@@ -116,6 +128,17 @@ def pairs_tsv(comparison: Comparison) -> str:
     gone = sorted(((-n, pair) for pair, n in before.items() if all(pair) and pair not in found))
     for (a, b), count in [*found.items(), *((pair, 0) for _, pair in gone)]:
         rows.append([a, b, count, *([before[a, b]] if comparison.before else [])])
+    return _tsv(rows)
+
+
+def groups_tsv(comparison: Comparison) -> str:
+    """Each group of look-alikes that occurs: how often, how often confused, and how often before, worst first."""
+    before = comparison.before
+    rows: list[list[Any]] = [["group", "count", "confused", "share", *(["before"] if before else [])]]
+    for group in comparison.worst_groups:
+        rate = comparison.after.by_group[group]
+        then = [before.by_group[group].hits] if before else []
+        rows.append([group, rate.total, rate.hits, _share(rate.value), *then])
     return _tsv(rows)
 
 
@@ -166,6 +189,7 @@ def _numbers(found: Reading) -> dict[str, Any]:
     return {
         "accuracy": _rate(found.accuracy),
         "look_alike_error": _rate(found.look_alikes),
+        "by_group": {group: [rate.hits, rate.total] for group, rate in found.by_group.items()},
         "substitutions": [list(pair) for pair in found.confusions.substitutions()[:50]],
     }
 

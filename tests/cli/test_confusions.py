@@ -60,6 +60,26 @@ def test_before_and_after(files: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert characters[1].startswith("土\t1\t0\t0\t\t0.0000")
 
 
+def test_groups_of_look_alikes_are_tabled(files: Path) -> None:
+    (files / "groups.txt").write_text("未末来\nO0o\n土士\n日目\n己已\n", encoding="utf-8")
+    run(files, "--groups", str(files / "groups.txt"), "--before", str(files / "before.tsv"))
+    assert (files / "out_groups.tsv").read_text().splitlines() == [
+        "group\tcount\tconfused\tshare\tbefore",
+        "土士\t1\t1\t1.0000\t1",
+        "未末来\t4\t0\t0.0000\t1",
+        "O0o\t2\t0\t0.0000\t1",
+        "日目\t2\t0\t0.0000\t0",
+    ]
+    assert json.loads((files / "out.json").read_text())["before"]["by_group"]["未末来"] == [1, 4]
+    page = (files / "out.html").read_text()
+    assert '<td class="glyphs">未 末 来</td><td>0</td><td>1</td><td>4</td>' in page
+    assert "日 目" not in page  # never confused
+    run(files, "--groups", str(files / "groups.txt"))
+    assert (files / "out_groups.tsv").read_text().splitlines()[1] == "土士\t1\t1\t1.0000"
+    page = (files / "out.html").read_text()
+    assert "土 士" in page and "未 末 来" not in page
+
+
 def test_look_alike_error_of_groups_of_one_s_own(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (files / "groups.txt").write_text("土士\n日目\n", encoding="utf-8")
     (files / "dict.txt").write_text("日\n目\n", encoding="utf-8")

@@ -10,6 +10,7 @@ from ppocr_ext.report.confusion import (
     Rate,
     align,
     count_confusions,
+    errors_by_group,
     look_alike_errors,
     mcnemar,
 )
@@ -58,6 +59,16 @@ def test_look_alike_errors_count_within_a_group_only() -> None:
     rate = look_alike_errors([*LINES, ("土", "未")], ["未末", "土士"])
     # 未 3, 末 2, 土 2, of which 未→末 twice and 土→士 once; 土→未 is no look-alike
     assert (rate.hits, rate.total) == (3, 7)
+
+
+def test_errors_by_group_count_a_character_in_each_of_its_groups() -> None:
+    found = errors_by_group([("l1", "I1"), ("1", "I"), ("x", "")], ["l1I", "1I", "xX", "zZ"])
+    # l→I and 1→I in the first, 1→I in the second, an omission is no confusion
+    assert {group: (rate.hits, rate.total) for group, rate in found.items()} == {
+        "l1I": (2, 3),
+        "1I": (1, 2),
+        "xX": (0, 1),
+    }
 
 
 def test_a_character_in_two_groups_has_the_rivals_of_both() -> None:

@@ -52,10 +52,10 @@ class Settings:
 
     lines: int = 6_000
     judged: int = 3_000
-    teacher_epochs: int = 16
-    epochs: int = 40
-    choice_epochs: int = 4
-    tune_epochs: int = 12
+    teacher_epochs: int = 10
+    epochs: int = 16
+    choice_epochs: int = 3
+    tune_epochs: int = 6
     seeds: tuple[int, ...] = (1, 2, 3)
     weights: tuple[float, ...] = (0.05, 0.2)
     margins: tuple[float, ...] = (0.5, 1.0)
@@ -212,7 +212,7 @@ class Experiment:
         make_lines(self.folder / "data", self.dictionary, wanted, processes)
         for name, run in (("teacher", self.teacher), ("distilled student", self.distilled)):
             _LOG.info("%s: %s", name, "finished before" if run.finished() else f"training ({run.folder})")
-            train(run)
+            train(run, threads=self.at_once)  # nothing else runs yet
         side_by_side([partial(self.export_centers, frames) for frames in ("argmax", "aligned")], self.at_once)
 
     def _choose(self) -> list[Variant]:

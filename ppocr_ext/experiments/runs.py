@@ -60,8 +60,12 @@ class Training:
         return record.is_file() and json.loads(record.read_text(encoding="utf-8"))["status"] == "finished"
 
 
-def train(run: Training) -> Training:
+def train(run: Training, threads: int = 1) -> Training:
     """Train, or go on; a finished run is left as it is.
+
+    Args:
+        run: what to train.
+        threads: of Paddle's operators.
 
     Raises:
         RunFailedError: it ended with an error.
@@ -72,7 +76,7 @@ def train(run: Training) -> Training:
     finish_journal(run.latest)
     before = run.latest.with_suffix(".pdparams").is_file()
     more = [f"Global.checkpoints={run.latest}"] if before else []
-    command("train", [*run.options(), *more], run.folder.with_name(f"{run.folder.name}.log"))
+    command("train", [*run.options(), *more], run.folder.with_name(f"{run.folder.name}.log"), threads)
     return run
 
 
@@ -94,8 +98,14 @@ def read_lines(run: Training, data: Path, output: Path) -> Path:
     return output
 
 
-def command(name: str, arguments: Sequence[str], log: Path) -> None:
-    """Run ``ppocr-ext NAME …`` with one thread; what it prints goes into ``log``.
+def command(name: str, arguments: Sequence[str], log: Path, threads: int = 1) -> None:
+    """Run ``ppocr-ext NAME …``; what it prints goes into ``log``.
+
+    Args:
+        name: of the command.
+        arguments: after it.
+        log: a file; what is there stays.
+        threads: of Paddle's operators.
 
     Raises:
         RunFailedError: it ended with an error.
@@ -105,7 +115,7 @@ def command(name: str, arguments: Sequence[str], log: Path) -> None:
     call = [sys.executable, "-m", "ppocr_ext.cli.main", name, *arguments]
     here = str(Path(__file__).resolve().parents[2])  # this package, whichever is installed
     paths = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": paths}
     with log.open("a", encoding="utf-8") as stream:
         code = subprocess.run(call, stdout=stream, stderr=subprocess.STDOUT, env=environment).returncode
     if code in _STOPPED:

@@ -103,7 +103,7 @@ class Bench:
         monkeypatch.setattr(look_alikes, "read_predictions", self.predictions)
         monkeypatch.setattr(look_alikes, "command", self.export)
 
-    def train(self, run):
+    def train(self, run, threads=1):
         self.trained.append(run)
         return run
 
@@ -188,7 +188,7 @@ def test_a_folder_of_other_settings_is_refused(tmp_path):
 
 def test_a_finished_run_is_not_trained_again(tmp_path, monkeypatch):
     called = []
-    monkeypatch.setattr(runs, "command", lambda name, arguments, log: called.append(arguments))
+    monkeypatch.setattr(runs, "command", lambda name, arguments, log, threads: called.append(arguments))
     run = Training(tmp_path / "run", (Path("a.yml"),), {"Global.seed": 1})
     runs.train(run)
     assert called[-1] == [

@@ -51,7 +51,12 @@ def main() -> int:
         default=[*defaults.margins],
         help="to choose from, in units of the median squared distance of look-alikes' centers",
     )
-    parser.add_argument("--at-once", type=int, default=2, help="runs at a time, one thread each (2)")
+    parser.add_argument(
+        "--at-once",
+        type=int,
+        default=2,
+        help="runs at a time, one thread each; as many threads where one runs alone (2)",
+    )
     args = parser.parse_args()
     named = {field.name: getattr(args, field.name) for field in fields(Settings)}
     settings = Settings(

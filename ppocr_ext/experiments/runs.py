@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -126,11 +127,30 @@ def command(name: str, arguments: Sequence[str], log: Path, threads: int = 1) ->
 
 
 def side_by_side(jobs: Sequence[Callable[[], T]], at_once: int) -> list[T]:
-    """Results of ``jobs`` in their order, ``at_once`` running at a time; the first error ends those to come."""
-    with ThreadPoolExecutor(at_once) as pool:
-        futures = [pool.submit(job) for job in jobs]
+    """Results of ``jobs`` in their order, ``at_once`` running at a time.
+
+    After the first error, or Ctrl-C, no further one begins; that error is raised when those that run have ended.
+    """
+    ended = threading.Event()
+
+    def begin(job: Callable[[], T]) -> T:
+        if ended.is_set():
+            raise CancelledError
         try:
-            return [future.result() for future in futures]
+            return job()
         except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
+            ended.set()  # before this thread takes the next job
             raise
+
+    with ThreadPoolExecutor(at_once) as pool:
+        futures = [pool.submit(begin, job) for job in jobs]
+        try:
+            wait(futures)
+        except BaseException:
+            ended.set()
+            raise
+    for future in futures:
+        fault = future.exception()
+        if fault is not None and not isinstance(fault, CancelledError):
+            raise fault
+    return [future.result() for future in futures]

@@ -1,6 +1,9 @@
 """The order of the experiment, what it chooses and what it tables; the runs themselves are stood in for."""
 
 import json
+import signal
+import threading
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -222,15 +225,35 @@ def test_a_stop_is_no_failure_and_a_kill_is(tmp_path, monkeypatch, code, error):
         command("train", [], tmp_path / "run.log")
 
 
-def test_jobs_side_by_side_keep_their_order_and_the_first_error_ends_those_to_come():
+def test_jobs_side_by_side_keep_their_order():
     assert side_by_side([partial(pow, 2, n) for n in range(5)], 2) == [1, 2, 4, 8, 16]
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_after_the_first_error_no_job_begins(at_once):
     begun = []
 
     def job(number):
         begun.append(number)
-        if number == 0:
+        if number == 1:
             raise ConfigError("no")
 
     with pytest.raises(ConfigError):
-        side_by_side([partial(job, number) for number in range(50)], 1)
-    assert len(begun) < 50
+        side_by_side([partial(job, number) for number in range(50)], at_once)
+    assert len(begun) <= 1 + at_once
+
+
+def test_after_ctrl_c_no_job_begins_and_those_that_run_come_to_their_end():
+    begun, ended = [], []
+
+    def job(number):
+        begun.append(number)
+        if number == 0:
+            time.sleep(0.2)  # until all are submitted
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            time.sleep(0.2)
+        ended.append(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side([partial(job, number) for number in range(5)], 1)
+    assert begun == ended == [0]

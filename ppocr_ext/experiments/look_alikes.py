@@ -55,7 +55,7 @@ class Settings:
     teacher_epochs: int = 10
     epochs: int = 16
     choice_epochs: int = 3
-    tune_epochs: int = 10
+    tune_epochs: int = 12
     seeds: tuple[int, ...] = (1, 2, 3)
     weights: tuple[float, ...] = (0.05, 0.2)
     margins: tuple[float, ...] = (0.5, 1.0)

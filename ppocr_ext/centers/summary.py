@@ -133,8 +133,8 @@ def rival_distance(table: CenterTable, groups: Sequence[str]) -> float | None:
     return statistics.median(found) if found else None
 
 
-def rival_separation(table: CenterTable, groups: Sequence[str]) -> float | None:
-    """Median, over look-alikes, of the distance from a center to the nearest of its look-alikes, in spreads.
+def rival_separations(table: CenterTable, groups: Sequence[str]) -> dict[str, float]:
+    """Of each look-alike, the distance from its center to the nearest one of its look-alikes, in spreads.
 
     A spread is the root of the mean of both characters' spreads, as in :class:`Pair`: below 2 their frames overlap.
     Unlike :func:`rival_distance` it does not change with the scale of the features, so that models can be compared.
@@ -144,18 +144,17 @@ def rival_separation(table: CenterTable, groups: Sequence[str]) -> float | None:
         groups: look-alikes, such as ``("未末", "O0o")``.
 
     Returns:
-        None where no two characters of a group have a center, or no spread is known.
+        Those that have a center, as have one of their look-alikes; empty where no spread is known.
     """
     rows = np.flatnonzero(table.class_ids != 0)
     known = _spread(table.counts[rows], table.spread[rows])
     if known is None:
-        return None
+        return {}
     spread = dict(zip(rows.tolist(), known.tolist(), strict=True))
-    found = [
-        math.sqrt(squared / ((spread[own] + spread[other]) / 2))
+    return {
+        table.characters[own]: math.sqrt(squared / ((spread[own] + spread[other]) / 2))
         for own, other, squared in _nearest_rivals(table, groups)
-    ]
-    return statistics.median(found) if found else None
+    }
 
 
 def _nearest_rivals(table: CenterTable, groups: Sequence[str]) -> Iterator[tuple[int, int, float]]:

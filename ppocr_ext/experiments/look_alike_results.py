@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ppocr_ext.data.predictions import Read
-from ppocr_ext.report.confusion import Rate, look_alike_errors, mcnemar
+from ppocr_ext.report.confusion import Rate, errors_by_character, look_alike_errors, mcnemar
+
+_PARTS = 3  # into which look-alikes are divided by how near their centers lay
 
 
 @dataclass(frozen=True)
@@ -21,14 +24,21 @@ class Judgement:
         rich: lines rich in look-alikes, read without error.
         general: lines in which all characters are as likely, read without error.
         right: which lines of ``rich`` those were.
-        separation: of the model's centers of look-alikes, each to the nearest other one, in spreads (median).
+        by_character: ``look_alikes`` of each of them.
+        separations: of each look-alike's center to the nearest other one's, in spreads.
     """
 
     look_alikes: Rate
     rich: Rate
     general: Rate
     right: tuple[bool, ...]
-    separation: float | None = None
+    by_character: Mapping[str, Rate]
+    separations: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def separation(self) -> float | None:
+        """Median of ``separations``; None without any."""
+        return statistics.median(self.separations.values()) if self.separations else None
 
     def to_json(self) -> dict[str, Any]:
         """The numbers."""
@@ -45,11 +55,13 @@ class Judgement:
 def judged(rich: Sequence[Read], general: Sequence[Read], groups: Sequence[str]) -> Judgement:
     """Judge what was read of the lines rich in ``groups``, and of general ones."""
     right = tuple(line.right for line in rich)
+    pairs = [(line.label, line.text) for line in rich]
     return Judgement(
-        look_alike_errors(((line.label, line.text) for line in rich), groups),
+        look_alike_errors(pairs, groups),
         Rate(sum(right), len(right)),
         Rate(sum(line.right for line in general), len(general)),
         right,
+        errors_by_character(pairs, groups),
     )
 
 
@@ -79,6 +91,39 @@ def to_markdown(results: Mapping[str, Sequence[Judgement]], plain: str) -> str:
             f"| {_told(apart, 2) if apart else ''} |"
         )
     return "\n".join(lines)
+
+
+def by_nearness(results: Mapping[str, Sequence[Judgement]], before: Mapping[str, float], plain: str) -> str:
+    """A table of the look-alike error of characters whose centers were near, less near, and far to begin with.
+
+    Args:
+        results: judgements of each model, one a seed.
+        before: separations in the model whose centers were taken; a third of the characters goes into each part.
+        plain: the model that the others are compared with.
+    """
+    ordered = sorted(before, key=lambda character: before[character])
+    cuts = [round(len(ordered) * part / _PARTS) for part in range(_PARTS + 1)]
+    parts = [ordered[begin:end] for begin, end in itertools.pairwise(cuts) if begin < end]
+    limits = [f"{before[part[0]]:.2f} to {before[part[-1]]:.2f}" for part in parts]
+    lines = [
+        f"| model | {' | '.join(f'centers {limit} spreads apart' for limit in limits)} |",
+        "|---" * (len(parts) + 1) + "|",
+    ]
+    base = [_mean_of(results[plain], part) for part in parts]
+    for name, seeds in results.items():
+        compared = len(seeds) == len(results[plain]) and name != plain
+        cells = [
+            f"{100 * value:.2f} %" + (f" ({value / then - 1:+.0%})" if compared and then else "")
+            for value, then in zip((_mean_of(seeds, part) for part in parts), base, strict=True)
+        ]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _mean_of(seeds: Sequence[Judgement], characters: Sequence[str]) -> float:
+    """Look-alike error of some characters, over all seeds."""
+    rates = [seed.by_character[c] for seed in seeds for c in characters if c in seed.by_character]
+    return Rate(sum(rate.hits for rate in rates), sum(rate.total for rate in rates)).value
 
 
 def _mean_error(seeds: Sequence[Judgement]) -> float:

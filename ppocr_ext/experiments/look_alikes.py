@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ppocr_ext.centers.summary import rival_distance, rival_separation
+from ppocr_ext.centers.summary import rival_distance, rival_separations
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.atomic import write_text
 from ppocr_ext.data.center_table import read_centers
@@ -25,7 +25,7 @@ from ppocr_ext.data.predictions import read_predictions
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.experiments.look_alike_lines import folders, groups_in, make_lines
 from ppocr_ext.experiments.look_alike_picture import draw_results
-from ppocr_ext.experiments.look_alike_results import Judgement, judged, to_markdown
+from ppocr_ext.experiments.look_alike_results import Judgement, by_nearness, judged, to_markdown
 from ppocr_ext.experiments.runs import Training, command, read_lines, side_by_side, train
 from ppocr_ext.resources import config_path
 
@@ -170,14 +170,14 @@ class Experiment:
             arguments += ["--frames", frames, "--output", str(self.centers(frames))]
             command("export-center", arguments, self.folder / f"centers_{frames}.log")
 
-    def separation(self, run: Training) -> float | None:
+    def separations(self, run: Training) -> dict[str, float]:
         """How far apart the centers of look-alikes lie on the fonts of ``val``, in spreads."""
         output = run.folder / "val_centers.npz"
         if not output.is_file():
             arguments = [*run.options(), f"Global.checkpoints={run.latest}", "--split", "eval"]
             arguments += ["--frames", "aligned", "--output", str(output)]
             command("export-center", arguments, output.with_suffix(".log"))
-        return rival_separation(read_centers(output), self.groups)
+        return rival_separations(read_centers(output), self.groups)
 
     def judge(self, run: Training, fonts: str) -> Judgement:
         """Read both lists of ``fonts`` (``val`` or ``test``)."""
@@ -191,7 +191,7 @@ class Experiment:
     # The order of things
 
     def run(self, processes: int) -> str:
-        """All that is left to do; the table, as Markdown.
+        """All that is left to do; the tables, as Markdown.
 
         Args:
             processes: that draw lines.
@@ -199,7 +199,9 @@ class Experiment:
         self._prepare(processes)
         chosen = self._choose()
         results = self._test(chosen)
-        table = to_markdown(results, plain=chosen[0].key)
+        began = rival_separations(read_centers(self.centers("aligned")), self.groups)
+        tables = [to_markdown(results, chosen[0].key), by_nearness(results, began, chosen[0].key)]
+        table = "\n\n".join(tables)
         numbers = {name: [seen.to_json() for seen in seeds] for name, seeds in results.items()}
         write_text(self.folder / "results.json", json.dumps(numbers, indent=1) + "\n")
         write_text(self.folder / "results.md", table + "\n")
@@ -257,7 +259,7 @@ class Experiment:
         return results
 
     def _tested(self, run: Training) -> Judgement:
-        return replace(self.judge(run, "test"), separation=self.separation(run))
+        return replace(self.judge(run, "test"), separations=self.separations(run))
 
 
 def _digest(folder: Path) -> str:

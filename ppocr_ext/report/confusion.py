@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rapidfuzz.distance import Levenshtein
@@ -159,13 +159,31 @@ def look_alikes_confused(lines: Iterable[tuple[str, str]], groups: Sequence[str]
 
     Of two readings of the same lines the lists have the same length, entry by entry of the same character.
     """
+    return [wrong for _, wrong in _look_alikes_read(lines, groups)]
+
+
+def errors_by_character(lines: Iterable[tuple[str, str]], groups: Sequence[str]) -> dict[str, Rate]:
+    """Of each character in ``groups`` that occurs, how often it was read as another one of its groups.
+
+    Args:
+        lines: (label, prediction) of each line.
+        groups: look-alikes.
+    """
+    hits: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for character, wrong in _look_alikes_read(lines, groups):
+        total[character] += 1
+        hits[character] += wrong
+    return {character: Rate(hits[character], count) for character, count in total.items()}
+
+
+def _look_alikes_read(lines: Iterable[tuple[str, str]], groups: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """Each character of the labels that is in a group, in order, and whether another one of it was read."""
     rivals = rivals_of(groups)
-    return [
-        reading in rivals[character]
-        for label, prediction in lines
-        for character, reading in align(label, prediction)
-        if character in rivals
-    ]
+    for label, prediction in lines:
+        for character, reading in align(label, prediction):
+            if character in rivals:
+                yield character, reading in rivals[character]
 
 
 def errors_by_group(lines: Iterable[tuple[str, str]], groups: Sequence[str]) -> dict[str, Rate]:

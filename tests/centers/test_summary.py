@@ -9,7 +9,7 @@ from ppocr_ext.centers.summary import (
     Pair,
     nearest_pairs,
     rival_distance,
-    rival_separation,
+    rival_separations,
     to_text,
 )
 from ppocr_ext.data.center_table import CenterTable
@@ -35,12 +35,13 @@ def test_the_distance_to_the_nearest_look_alike():
 
 def test_how_far_look_alikes_lie_apart_in_spreads():
     table = table_of("未末来甲", [[0, 0], [3, 4], [6, 8], [0, 1]], counts=[20] * 4, spread=[4, 1, 1, 100])
-    # 未 to 末: 5 over the root of 2.5, and so 末 to 来, over 1: 末's nearest is the first of two as near
-    assert rival_separation(table, ["未末来"]) == pytest.approx(5 / 2.5**0.5)
+    # 未 to 末: 5 over the root of 2.5, and 末's nearest is the first of two as near; 来 to 末: 5 over 1
+    expected = {"未": pytest.approx(5 / 2.5**0.5), "末": pytest.approx(5 / 2.5**0.5), "来": 5.0}
+    assert rival_separations(table, ["未末来", "甲由"]) == expected
     scaled = table_of("未末来甲", 3 * table.centers, counts=table.counts, spread=9 * table.spread)
-    assert rival_separation(scaled, ["未末来"]) == pytest.approx(rival_separation(table, ["未末来"]))
-    assert rival_separation(table, ["甲由"]) is None
-    assert rival_separation(table_of("未末", [[0], [1]]), ["未末"]) is None  # no spread is known
+    assert rival_separations(scaled, ["未末来"]) == pytest.approx(rival_separations(table, ["未末来"]))
+    assert rival_separations(table, ["甲由"]) == {}
+    assert rival_separations(table_of("未末", [[0], [1]]), ["未末"]) == {}  # no spread is known
 
 
 def test_it_is_told_where_there_is_one():

@@ -20,7 +20,7 @@ from ppocr_ext.data.predictions import Read
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.experiments import look_alikes, runs
 from ppocr_ext.experiments.look_alike_lines import FONTS, folders, groups_in
-from ppocr_ext.experiments.look_alike_results import judged, to_markdown
+from ppocr_ext.experiments.look_alike_results import by_nearness, judged, to_markdown
 from ppocr_ext.experiments.look_alikes import Experiment, Settings
 from ppocr_ext.experiments.runs import RunFailedError, RunStopped, Training, command, side_by_side
 from ppocr_ext.resources import config_path
@@ -79,7 +79,7 @@ def test_the_table_compares_with_plain():
     def of(wrong):
         return judged(lines(["末土"] * wrong + ["未土"] * (100 - wrong)), lines(["未土"]), ["未末", "土士"])
 
-    plain = [replace(of(40), separation=2.0), replace(of(20), separation=3.0)]
+    plain = [replace(of(40), separations={"未": 1.0, "末": 3.0}), replace(of(20), separations={"未": 3.0})]
     table = to_markdown({"student": [of(50)], "plain": plain, "margin": [of(10), of(20)]}, "plain")
     rows = {
         row.split("|")[1].strip(): [cell.strip() for cell in row.split("|")[2:-1]]
@@ -92,6 +92,28 @@ def test_the_table_compares_with_plain():
     first, second = map(float, rows["margin"][2].split(", "))
     assert first < 1e-6
     assert second == 1.0
+
+
+def test_errors_are_tabled_by_how_near_the_centers_lay_before():
+    before = {"未": 0.5, "末": 1.0, "土": 2.0, "士": 2.5, "己": 4.0, "已": 5.0}
+    groups = ["未末", "土士", "己已"]
+
+    def of(*texts):
+        return judged(lines(texts, "未土己"), lines(["未"], "未"), groups)
+
+    plain = [of("末土己", "末土己"), of("未士己", "未土己")]
+    margin = [of("未士己", "末土己"), of("未士己", "未土己")]
+    rows = by_nearness({"student": plain[:1], "plain": plain, "margin": margin}, before, "plain").splitlines()
+    assert rows[0].split("|")[2:5] == [
+        " centers 0.50 to 1.00 spreads apart ",
+        " centers 2.00 to 2.50 spreads apart ",
+        " centers 4.00 to 5.00 spreads apart ",
+    ]
+    assert rows[2:] == [
+        "| student | 100.00 % | 0.00 % | 0.00 % |",
+        "| plain | 50.00 % | 25.00 % | 0.00 % |",
+        "| margin | 25.00 % (-50%) | 50.00 % (+100%) | 0.00 % |",
+    ]
 
 
 class Bench:
@@ -138,7 +160,9 @@ def test_what_reads_the_fonts_of_val_best_is_tested(bench, tmp_path):
         ["distilled", *(f"{key}_seed{seed}" for key in chosen for seed in (1, 2))]
     )
     assert len({run.folder for run in stood_in.trained}) == 2 + 7 + 8
-    assert [row.split("|")[1].strip() for row in table.splitlines()[2:]] == ["student", *chosen]
+    first, second = table.split("\n\n")
+    for rows in (first.splitlines(), second.splitlines()):
+        assert [row.split("|")[1].strip() for row in rows[2:]] == ["student", *chosen]
     assert len(json.loads((tmp_path / "out" / "choice.json").read_text())) == 1 + 2 + 2 + 2
 
 

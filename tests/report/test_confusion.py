@@ -10,6 +10,7 @@ from ppocr_ext.report.confusion import (
     Rate,
     align,
     count_confusions,
+    errors_by_character,
     errors_by_group,
     look_alike_errors,
     mcnemar,
@@ -68,6 +69,15 @@ def test_errors_by_group_count_a_character_in_each_of_its_groups() -> None:
         "l1I": (2, 3),
         "1I": (1, 2),
         "xX": (0, 1),
+    }
+
+
+def test_errors_by_character() -> None:
+    found = errors_by_character([*LINES, ("土", "未")], ["未末", "土士"])
+    assert {character: (rate.hits, rate.total) for character, rate in found.items()} == {
+        "未": (2, 3),
+        "末": (0, 2),
+        "土": (1, 2),
     }
 
 

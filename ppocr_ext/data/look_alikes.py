@@ -29,17 +29,17 @@ def read_groups(path: str | Path | None = None) -> tuple[str, ...]:
             f"{path}: the groups of look-alikes cannot be read ({getattr(fault, 'strerror', None) or fault}). Give a "
             f"text file in UTF-8 with a group a line, such as 未末; `ppocr-ext lookalikes` makes one."
         ) from fault
-    groups: dict[str, None] = {}
+    groups: dict[frozenset[str], str] = {}
     for number, line in enumerate(lines, start=1):
         group = line.strip()
         if not group or group.startswith("#"):
             continue
         if len(set(group)) < 2 or any(character.isspace() for character in group):
             raise DataError(f"{path}:{number}: {group!r} is no group: two or more characters without spaces.")
-        groups["".join(dict.fromkeys(group))] = None
+        groups.setdefault(frozenset(group), "".join(dict.fromkeys(group)))
     if not groups:
         raise DataError(f"{path} holds no group of look-alikes.")
-    return tuple(groups)
+    return tuple(groups.values())
 
 
 def within(groups: Iterable[str], characters: Iterable[str]) -> tuple[str, ...]:

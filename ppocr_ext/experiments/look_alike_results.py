@@ -12,12 +12,13 @@ from typing import Any
 from ppocr_ext.data.predictions import Read
 from ppocr_ext.report.confusion import Rate, errors_by_character, look_alike_errors, mcnemar
 
+STUDENT = "student"  # the model that all are fine-tuned from
 _PARTS = 3  # into which look-alikes are divided by how near their centers lay
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """How a model reads the two lists of a set of fonts.
+    """How a model reads the two lists of a set of fonts, and how far apart it holds look-alikes.
 
     Attributes:
         look_alikes: share of look-alikes that were read as another one of their group.
@@ -25,7 +26,7 @@ class Judgement:
         general: lines in which all characters are as likely, read without error.
         right: which lines of ``rich`` those were.
         by_character: ``look_alikes`` of each of them.
-        separations: of each look-alike's center to the nearest other one's, in spreads.
+        separations: of each look-alike's center to the nearest other one's, in spreads, on the fonts of validation.
     """
 
     look_alikes: Rate
@@ -75,16 +76,16 @@ def to_markdown(results: Mapping[str, Sequence[Judgement]], plain: str) -> str:
     base = _mean_error(results[plain])
     lines = [
         "| model | look-alike error | against plain | McNemar's p (lines), by seed | lines right "
-        "| general lines right | look-alikes' centers apart, in spreads |",
+        "| general lines right | look-alikes' centers apart, in spreads (validation fonts) |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, seeds in results.items():
-        compared = len(seeds) == len(results[plain]) and name != plain
-        change = f"{_mean_error(seeds) / base - 1:+.0%}" if compared else ""
+        compared = name not in (STUDENT, plain)
         p_values = [mcnemar(a.right, b.right).p_value for a, b in zip(results[plain], seeds, strict=False)]
         apart = [seed.separation for seed in seeds if seed.separation is not None]
         lines.append(
-            f"| {name} | {_percent([seed.look_alikes.value for seed in seeds], 2)} | {change} "
+            f"| {name} | {_percent([seed.look_alikes.value for seed in seeds], 2)} "
+            f"| {_change(_mean_error(seeds), base) if compared else ''} "
             f"| {', '.join(f'{p:.2g}' for p in p_values) if compared else ''} "
             f"| {_percent([seed.rich.value for seed in seeds], 1)} "
             f"| {_percent([seed.general.value for seed in seeds], 1)} "
@@ -96,28 +97,38 @@ def to_markdown(results: Mapping[str, Sequence[Judgement]], plain: str) -> str:
 def by_nearness(results: Mapping[str, Sequence[Judgement]], before: Mapping[str, float], plain: str) -> str:
     """A table of the look-alike error of characters whose centers were near, less near, and far to begin with.
 
+    Without one such character it is empty.
+
     Args:
         results: judgements of each model, one a seed.
-        before: separations in the model whose centers were taken; a third of the characters goes into each part.
+        before: separations of the centers that were taken, on the lines of training; a third of the characters goes
+            into each part.
         plain: the model that the others are compared with.
     """
     ordered = sorted(before, key=lambda character: before[character])
     cuts = [round(len(ordered) * part / _PARTS) for part in range(_PARTS + 1)]
     parts = [ordered[begin:end] for begin, end in itertools.pairwise(cuts) if begin < end]
+    if not parts:
+        return ""
     limits = [f"{before[part[0]]:.2f} to {before[part[-1]]:.2f}" for part in parts]
     lines = [
-        f"| model | {' | '.join(f'centers {limit} spreads apart' for limit in limits)} |",
+        f"| model | {' | '.join(f'centers {limit} spreads apart before' for limit in limits)} |",
         "|---" * (len(parts) + 1) + "|",
     ]
     base = [_mean_of(results[plain], part) for part in parts]
     for name, seeds in results.items():
-        compared = len(seeds) == len(results[plain]) and name != plain
-        cells = [
-            f"{100 * value:.2f} %" + (f" ({value / then - 1:+.0%})" if compared and then else "")
-            for value, then in zip((_mean_of(seeds, part) for part in parts), base, strict=True)
-        ]
+        cells = []
+        for part, then in zip(parts, base, strict=True):
+            value = _mean_of(seeds, part)
+            change = "" if name in (STUDENT, plain) else _change(value, then)
+            cells.append(_percent([value], 2) + (f" ({change})" if change else ""))
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _change(value: float, base: float) -> str:
+    """By how much ``value`` differs from ``base``; nothing where there is nothing to differ from."""
+    return f"{value / base - 1:+.0%}" if base > 0 and not math.isnan(value) else ""
 
 
 def _mean_of(seeds: Sequence[Judgement], characters: Sequence[str]) -> float:

@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import json
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -24,8 +25,7 @@ from ppocr_ext.data.center_table import read_centers
 from ppocr_ext.data.predictions import read_predictions
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.experiments.look_alike_lines import folders, groups_in, make_lines
-from ppocr_ext.experiments.look_alike_picture import draw_results
-from ppocr_ext.experiments.look_alike_results import Judgement, by_nearness, judged, to_markdown
+from ppocr_ext.experiments.look_alike_results import STUDENT, Judgement, by_nearness, judged, to_markdown
 from ppocr_ext.experiments.runs import Training, command, read_lines, side_by_side, train
 from ppocr_ext.resources import config_path
 
@@ -197,13 +197,16 @@ class Experiment:
             processes: that draw lines.
         """
         self._prepare(processes)
+        # matplotlib, which need not be there, comes with the fonts, which have been looked for by now
+        from ppocr_ext.experiments.look_alike_picture import draw_results
+
         chosen = self._choose()
         results = self._test(chosen)
-        began = rival_separations(read_centers(self.centers("aligned")), self.groups)
-        tables = [to_markdown(results, chosen[0].key), by_nearness(results, began, chosen[0].key)]
-        table = "\n\n".join(tables)
         numbers = {name: [seen.to_json() for seen in seeds] for name, seeds in results.items()}
         write_text(self.folder / "results.json", json.dumps(numbers, indent=1) + "\n")
+        began = rival_separations(read_centers(self.centers("aligned")), self.groups)
+        tables = (to_markdown(results, chosen[0].key), by_nearness(results, began, chosen[0].key))
+        table = "\n\n".join(filter(None, tables))
         write_text(self.folder / "results.md", table + "\n")
         draw_results(self.folder / "results.png", results)
         return table
@@ -214,7 +217,7 @@ class Experiment:
         make_lines(self.folder / "data", self.dictionary, wanted, processes)
         for name, run in (("teacher", self.teacher), ("distilled student", self.distilled)):
             _LOG.info("%s: %s", name, "finished before" if run.finished() else f"training ({run.folder})")
-            train(run, threads=self.at_once)  # nothing else runs yet
+            train(run, threads=min(self.at_once, os.cpu_count() or 1))  # nothing else runs yet
         side_by_side([partial(self.export_centers, frames) for frames in ("argmax", "aligned")], self.at_once)
 
     def _choose(self) -> list[Variant]:
@@ -226,10 +229,11 @@ class Experiment:
             *(Variant("center", "argmax", True, weight) for weight in self.settings.weights),
             *(Variant("aligned", "aligned", False, weight) for weight in self.settings.weights),
             *(
-                Variant("margin", "aligned", False, weight, round(margin * unit, 1))
+                Variant("margin", "aligned", False, weight, float(f"{margin * unit:.3g}"))
                 for weight, margin in itertools.product(self.settings.weights, self.settings.margins)
             ),
         ]
+        tried = list(dict.fromkeys(tried))  # two that are equal would share a folder
         seen = dict(zip(tried, self._try(tried), strict=True))
         rows = [{"variant": variant.key, **judgement.to_json()} for variant, judgement in seen.items()]
         write_text(self.folder / "choice.json", json.dumps(rows, indent=1) + "\n")
@@ -247,13 +251,13 @@ class Experiment:
         """Train each of ``chosen`` with each seed, then read the fonts of ``test`` with all and with the student."""
         runs = [
             (variant, self.tuning("tuned", variant, seed))
-            for variant, seed in itertools.product(chosen, self.settings.seeds)
+            for variant, seed in itertools.product(chosen, dict.fromkeys(self.settings.seeds))
         ]
         _LOG.info("training %d students to test", len(runs))
         side_by_side([partial(train, run) for _, run in runs], self.at_once)
         jobs = [partial(self._tested, run) for run in (self.distilled, *(run for _, run in runs))]
         before, *seen = side_by_side(jobs, self.at_once)
-        results: dict[str, list[Judgement]] = {"student": [before]}
+        results: dict[str, list[Judgement]] = {STUDENT: [before]}
         for (variant, _), judgement in zip(runs, seen, strict=True):
             results.setdefault(variant.key, []).append(judgement)
         return results

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.training.checkpoints import finish_journal
 
 T = TypeVar("T")
+_LOG = logging.getLogger("ppocr_ext")
 _STOPPED = (-signal.SIGINT, -signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGTERM)  # exit codes
 _TAIL = 12  # lines of a process's output that an error shows
 
@@ -118,7 +120,7 @@ def command(name: str, arguments: Sequence[str], log: Path, threads: int = 1) ->
     paths = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": paths}
     with log.open("a", encoding="utf-8") as stream:
-        code = subprocess.run(call, stdout=stream, stderr=subprocess.STDOUT, env=environment).returncode
+        code = exit_code(call, stream, environment)
     if code in _STOPPED:
         raise RunStopped
     if code:
@@ -126,31 +128,43 @@ def command(name: str, arguments: Sequence[str], log: Path, threads: int = 1) ->
         raise RunFailedError(f"ppocr-ext {name} ended with exit code {code}; the end of {log}:\n{end}")
 
 
+def exit_code(call: Sequence[str], output: IO[str], environment: Mapping[str, str]) -> int:
+    """Run a process to its end, also where Ctrl-C ends this one: it has had the signal too, and is saving."""
+    process = subprocess.Popen(call, stdout=output, stderr=subprocess.STDOUT, env=environment)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.wait()  # `subprocess.run` would kill it after a quarter of a second
+        raise
+
+
 def side_by_side(jobs: Sequence[Callable[[], T]], at_once: int) -> list[T]:
     """Results of ``jobs`` in their order, ``at_once`` running at a time.
 
-    After the first error, or Ctrl-C, no further one begins; that error is raised when those that run have ended.
+    After the first error, or Ctrl-C, no further one begins. An error is logged when it happens and raised when those
+    that run have ended; that a run was stopped gives way to an error of another.
     """
     ended = threading.Event()
+    faults: list[BaseException] = []
 
     def begin(job: Callable[[], T]) -> T:
         if ended.is_set():
             raise CancelledError
         try:
             return job()
-        except BaseException:
+        except BaseException as fault:
             ended.set()  # before this thread takes the next job
+            faults.append(fault)
+            if not isinstance(fault, RunStopped):
+                _LOG.error("%s\nWhat else runs comes to its end first.", fault)
             raise
 
     with ThreadPoolExecutor(at_once) as pool:
-        futures = [pool.submit(begin, job) for job in jobs]
         try:
+            futures = [pool.submit(begin, job) for job in jobs]
             wait(futures)
-        except BaseException:
+        finally:
             ended.set()
-            raise
-    for future in futures:
-        fault = future.exception()
-        if fault is not None and not isinstance(fault, CancelledError):
-            raise fault
+    if faults:
+        raise next((fault for fault in faults if not isinstance(fault, RunStopped)), faults[0])
     return [future.result() for future in futures]

@@ -122,7 +122,7 @@ def _sample(line: Read, before: Read | None, pictures: Pictures) -> Sample:
 def _groups(comparison: Comparison) -> str:
     after, before = comparison.after.by_group, comparison.before
     rows = []
-    for group in comparison.worst_groups:
+    for group in comparison.most_confused_groups:
         was = before.by_group[group].hits if before else 0
         if not after[group].hits and not was:
             continue

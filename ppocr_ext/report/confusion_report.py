@@ -71,7 +71,7 @@ class Comparison:
         return {name: test for name, test in named.items() if test is not None}
 
     @property
-    def worst_groups(self) -> list[str]:
+    def most_confused_groups(self) -> list[str]:
         """Groups that occur, those most often confused (after, then before) first; ties in the groups' order."""
         after = self.after.by_group
         before = {} if self.before is None else self.before.by_group
@@ -132,10 +132,10 @@ def pairs_tsv(comparison: Comparison) -> str:
 
 
 def groups_tsv(comparison: Comparison) -> str:
-    """Each group of look-alikes that occurs: how often, how often confused, and how often before, worst first."""
+    """Each group of look-alikes that occurs, most confused first: how often, how often confused, and that before."""
     before = comparison.before
     rows: list[list[Any]] = [["group", "count", "confused", "share", *(["before"] if before else [])]]
-    for group in comparison.worst_groups:
+    for group in comparison.most_confused_groups:
         rate = comparison.after.by_group[group]
         then = [before.by_group[group].hits] if before else []
         rows.append([group, rate.total, rate.hits, _share(rate.value), *then])
@@ -189,7 +189,9 @@ def _numbers(found: Reading) -> dict[str, Any]:
     return {
         "accuracy": _rate(found.accuracy),
         "look_alike_error": _rate(found.look_alikes),
-        "by_group": {group: [rate.hits, rate.total] for group, rate in found.by_group.items()},
+        "by_group": {
+            group: {"confused": rate.hits, "of": rate.total} for group, rate in found.by_group.items()
+        },
         "substitutions": [list(pair) for pair in found.confusions.substitutions()[:50]],
     }
 

@@ -70,7 +70,10 @@ def test_groups_of_look_alikes_are_tabled(files: Path) -> None:
         "O0o\t2\t0\t0.0000\t1",
         "日目\t2\t0\t0.0000\t0",
     ]
-    assert json.loads((files / "out.json").read_text())["before"]["by_group"]["未末来"] == [1, 4]
+    assert json.loads((files / "out.json").read_text())["before"]["by_group"]["未末来"] == {
+        "confused": 1,
+        "of": 4,
+    }
     page = (files / "out.html").read_text()
     assert '<td class="glyphs">未 末 来</td><td>0</td><td>1</td><td>4</td>' in page
     assert "日 目" not in page  # never confused

@@ -1,13 +1,14 @@
 """The order of the experiment, what it chooses and what it tables; the runs themselves are stood in for."""
 
 import json
+import os
 import signal
+import sys
 import threading
 import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import numpy as np
 import pytest
@@ -105,9 +106,9 @@ def test_errors_are_tabled_by_how_near_the_centers_lay_before():
     margin = [of("未士己", "末土己"), of("未士己", "未土己")]
     rows = by_nearness({"student": plain[:1], "plain": plain, "margin": margin}, before, "plain").splitlines()
     assert rows[0].split("|")[2:5] == [
-        " centers 0.50 to 1.00 spreads apart ",
-        " centers 2.00 to 2.50 spreads apart ",
-        " centers 4.00 to 5.00 spreads apart ",
+        " centers 0.50 to 1.00 spreads apart before ",
+        " centers 2.00 to 2.50 spreads apart before ",
+        " centers 4.00 to 5.00 spreads apart before ",
     ]
     assert rows[2:] == [
         "| student | 100.00 % | 0.00 % | 0.00 % |",
@@ -116,11 +117,21 @@ def test_errors_are_tabled_by_how_near_the_centers_lay_before():
     ]
 
 
+def test_tables_where_nothing_was_confused_or_nothing_occurs():
+    right = judged(lines(["未"], "未"), lines(["未"], "未"), ["未末", "土士"])
+    table = to_markdown({"student": [right], "plain": [right], "margin": [right]}, "plain")
+    assert table.splitlines()[-1].startswith("| margin | 0.00 % |  | 1 |")
+    seeds = {"student": [right], "plain": [right], "margin": [right]}
+    rows = by_nearness(seeds, {"未": 1.0, "末": 1.0, "土": 2.0, "士": 3.0}, "plain").splitlines()
+    assert rows[-1] == "| margin | 0.00 % |  |  |"
+    assert by_nearness(seeds, {}, "plain") == ""
+
+
 class Bench:
     """Stands in for the processes: notes what is trained, and lets a reading be as wrong as is said."""
 
     def __init__(self, monkeypatch, errors):
-        self.trained, self.read = [], []
+        self.trained, self.read, self.threads = [], [], {}
         self.errors = errors
         monkeypatch.setattr(look_alikes, "make_lines", lambda *args: None)
         monkeypatch.setattr(look_alikes, "train", self.train)
@@ -130,6 +141,7 @@ class Bench:
 
     def train(self, run, threads=1):
         self.trained.append(run)
+        self.threads[run.folder.name] = threads
         return run
 
     def read_lines(self, run, data, output):
@@ -172,7 +184,8 @@ def test_what_is_tested_says_how_far_apart_the_centers_of_look_alikes_lie(bench,
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert [seed["separation"] for seeds in results.values() for seed in seeds] == [2.0] * 9
     with Image.open(tmp_path / "out" / "results.png") as picture:
-        assert len(picture.convert("RGB").getcolors(1 << 24)) > 10  # bars, dots, text
+        pixels = {color: count for count, color in picture.convert("RGB").getcolors(1 << 24)}
+    assert pixels[158, 202, 225] > 10_000  # the bars
 
 
 def test_the_fonts_of_testing_are_read_once_and_last(bench, tmp_path):
@@ -183,6 +196,23 @@ def test_the_fonts_of_testing_are_read_once_and_last(bench, tmp_path):
     assert set(names[:first]) == {"val"}
     assert set(names[first:]) == {"test"}
     assert len(set(stood_in.read)) == len(stood_in.read)
+
+
+def test_teacher_and_student_have_the_threads_of_those_that_run_side_by_side(bench, tmp_path):
+    stood_in = bench({})
+    Experiment(tmp_path / "out", SMALL, at_once=1).run(processes=1)
+    assert set(stood_in.threads.values()) == {1}
+    Experiment(tmp_path / "two", SMALL, at_once=2).run(processes=1)
+    alone = min(2, os.cpu_count())
+    assert stood_in.threads["teacher"] == stood_in.threads["distilled"] == alone
+    assert {n for name, n in stood_in.threads.items() if "seed" in name} == {1}
+
+
+def test_settings_given_twice_share_no_folder(bench, tmp_path):
+    stood_in = bench({})
+    twice = replace(SMALL, weights=(0.1, 0.1), seeds=(1, 1), margins=(0.5, 0.5))
+    Experiment(tmp_path / "out", twice).run(processes=1)
+    assert len({run.folder for run in stood_in.trained}) == len(stood_in.trained) == 2 + 4 + 4
 
 
 def test_fine_tunings_differ_in_the_loss_alone(bench, tmp_path):
@@ -244,7 +274,7 @@ def test_a_command_that_fails_says_what_it_said(tmp_path):
     ],
 )  # fmt: skip
 def test_a_stop_is_no_failure_and_a_kill_is(tmp_path, monkeypatch, code, error):
-    monkeypatch.setattr(runs.subprocess, "run", lambda *args, **kwargs: CompletedProcess(args, code))
+    monkeypatch.setattr(runs, "exit_code", lambda *args: code)
     with pytest.raises(error):
         command("train", [], tmp_path / "run.log")
 
@@ -265,6 +295,43 @@ def test_after_the_first_error_no_job_begins(at_once):
     with pytest.raises(ConfigError):
         side_by_side([partial(job, number) for number in range(50)], at_once)
     assert len(begun) <= 1 + at_once
+
+
+def test_an_error_is_raised_rather_than_that_another_run_was_stopped(caplog):
+    def stopped():
+        time.sleep(0.2)
+        raise RunStopped
+
+    def failed():
+        raise RunFailedError("the disk is full")
+
+    with pytest.raises(RunFailedError, match="the disk is full"):
+        side_by_side([stopped, failed], 2)
+    assert "the disk is full" in caplog.text
+
+
+CHILD = """
+import os, pathlib, signal, sys, time
+signal.signal(signal.SIGINT, lambda *_: (time.sleep(0.6), pathlib.Path(sys.argv[1]).write_text("saved"), sys.exit(130)))
+print(os.getpid(), flush=True)
+time.sleep(30)
+"""
+
+
+def test_ctrl_c_waits_until_a_run_is_saved(tmp_path):
+    log, saved = tmp_path / "log", tmp_path / "saved"
+
+    def interrupt():
+        while not log.read_text().endswith("\n"):
+            time.sleep(0.02)
+        os.kill(int(log.read_text()), signal.SIGINT)  # a terminal sends it to both
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    log.touch()
+    threading.Thread(target=interrupt).start()
+    with log.open("w") as stream, pytest.raises(KeyboardInterrupt):
+        runs.exit_code([sys.executable, "-c", CHILD, str(saved)], stream, os.environ)
+    assert saved.read_text() == "saved"
 
 
 def test_after_ctrl_c_no_job_begins_and_those_that_run_come_to_their_end():

@@ -58,6 +58,8 @@ def main() -> int:
         help="runs at a time, one thread each; as many threads where one runs alone (2)",
     )
     args = parser.parse_args()
+    if args.at_once < 1:
+        parser.error("--at-once must be at least 1")
     named = {field.name: getattr(args, field.name) for field in fields(Settings)}
     settings = Settings(
         **{key: tuple(value) if isinstance(value, list) else value for key, value in named.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,6 +174,7 @@ def to_json(
     covered: Coverage,
     pairs: Sequence[Pair],
     rivals: float | None,
+    separations: Mapping[str, float],
     accuracy: float,
     lines: int,
 ) -> str:
@@ -191,12 +192,21 @@ def to_json(
             for p in pairs
         ],
         "squared_distance_of_look_alikes": None if rivals is None else round(rivals, 6),
+        "look_alikes_in_spreads": {
+            character: round(separations[character], 4)
+            for character in sorted(separations, key=lambda character: separations[character])
+        },
         "meta": dict(table.meta),
     }
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
 
 
-def to_text(covered: Coverage, pairs: Sequence[Pair], rivals: float | None = None) -> str:
+def to_text(
+    covered: Coverage,
+    pairs: Sequence[Pair],
+    rivals: float | None = None,
+    separations: Mapping[str, float] | None = None,
+) -> str:
     """The summary for the screen."""
     lines = [f"characters with a center: {covered.classes - len(covered.missing):,} of {covered.classes:,}"]
     if covered.missing:
@@ -208,7 +218,8 @@ def to_text(covered: Coverage, pairs: Sequence[Pair], rivals: float | None = Non
         lines.append("nearest pairs, by distance in units of their spread (below 2 they overlap):")
         lines += [f"  {name_of(p.first)} {name_of(p.second)}  {p.ratio:.2f}" for p in pairs[:10]]
     if rivals is not None:
-        lines.append(f"look-alikes: squared distance to the nearest other one {rivals:.4g} (median)")
+        spreads = f", {statistics.median(separations.values()):.2f} spreads" if separations else ""
+        lines.append(f"look-alikes: squared distance to the nearest other one {rivals:.4g}{spreads} (median)")
     return "\n".join(lines)
 
 

@@ -110,7 +110,14 @@ def _check_files(args: argparse.Namespace) -> None:
 
 def _write(args: argparse.Namespace, built: Any, result: Any, name: str | None) -> None:
     from ppocr_ext.centers.collect import table_of
-    from ppocr_ext.centers.summary import coverage, nearest_pairs, rival_distance, to_json, to_text
+    from ppocr_ext.centers.summary import (
+        coverage,
+        nearest_pairs,
+        rival_distance,
+        rival_separations,
+        to_json,
+        to_text,
+    )
     from ppocr_ext.data.atomic import write_text
     from ppocr_ext.data.look_alikes import read_groups
 
@@ -127,9 +134,10 @@ def _write(args: argparse.Namespace, built: Any, result: Any, name: str | None) 
     )
     table.save(args.output)
     covered, pairs = coverage(table, built.charset), nearest_pairs(table)
-    rivals = rival_distance(table, read_groups())
+    groups = read_groups()
+    rivals, separations = rival_distance(table, groups), rival_separations(table, groups)
     written = [args.output, args.output.with_suffix(".json")]
-    write_text(written[1], to_json(table, covered, pairs, rivals, result.accuracy, result.lines))
+    write_text(written[1], to_json(table, covered, pairs, rivals, separations, result.accuracy, result.lines))
     if args.pkl is not None:
         table.save_pickle(args.pkl)
         written.append(args.pkl)
@@ -137,7 +145,7 @@ def _write(args: argparse.Namespace, built: Any, result: Any, name: str | None) 
     written += [] if picture is None else [picture]
     print(f"lines: {result.lines:,}, read correctly: {result.accuracy:.1%}")
     print(f"centers: {len(table.class_ids):,} (the blank among them) of {table.feat_dim} features")
-    print(to_text(covered, pairs, rivals))
+    print(to_text(covered, pairs, rivals, separations))
     print(f"{result.lines / max(result.seconds, 1e-9):.0f} images/s")
     print(f"written: {', '.join(map(str, written))}")
     print(f"use it: -o Loss.loss_config_list.CenterLoss.center_file_path={shlex.quote(str(args.output))}")

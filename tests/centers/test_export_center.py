@@ -235,6 +235,7 @@ def test_the_command_writes_centers_map_summary_and_pickle(trained, tmp_path, ca
     assert summary["centers"] == len(table.class_ids)
     assert summary["nearest_pairs"]
     assert summary["squared_distance_of_look_alikes"] is None  # no shipped group has two of these digits
+    assert summary["look_alikes_in_spreads"] == {}
     np.testing.assert_array_equal(read_centers(tmp_path / "train_center.pkl").centers, table.centers)
     assert "characters with a center: 10 of 10" in said
     assert table.meta["charset"] == "dict.txt"

@@ -48,6 +48,8 @@ def test_it_is_told_where_there_is_one():
     covered = Coverage(2, (), ())
     assert "look-alikes: squared distance to the nearest other one 12.5" in to_text(covered, [], 12.5)
     assert "look-alikes" not in to_text(covered, [], None)
+    said = to_text(covered, [], 12.5, {"未": 0.5, "末": 0.5, "土": 2.0})
+    assert "look-alikes: squared distance to the nearest other one 12.5, 0.50 spreads (median)" in said
 
 
 def test_pairs_are_ranked_by_distance_in_units_of_spread():

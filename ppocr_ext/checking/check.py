@@ -11,6 +11,7 @@ from ppocr_ext.checking.labels import check_labels
 from ppocr_ext.checking.look import Look
 from ppocr_ext.checking.networks import check_networks
 from ppocr_ext.checking.objective import check_decoder, check_loss, check_metric, check_optimizer
+from ppocr_ext.checking.preprocessing import check_preprocessing
 from ppocr_ext.checking.settings import check_global, check_loaders, check_sections
 from ppocr_ext.config import Config, fit_center_losses, switch_features_on
 from ppocr_ext.host import Host
@@ -42,6 +43,7 @@ def check_config(config: Config, host: Host, role: str) -> list[Fault]:
     for mode in look.modes:
         check_data(look, mode)
     check_images(look)
+    check_preprocessing(look)
     check_loaders(look)
     check_networks(look)
     check_labels(look)

@@ -10,7 +10,7 @@ from typing import Literal
 from ppocr_ext.errors import ConfigError
 
 _LOG = logging.getLogger("ppocr_ext")
-_NOWHERE = ("", "computed")  # places that a reader cannot go to
+NOWHERE = ("", "computed")  # places that a reader cannot go to
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Fault:
 
     def __str__(self) -> str:
         """``my.yml:12: Global.epohc_num: unknown key. Did you mean 'epoch_num'?``"""
-        place = "" if self.where in _NOWHERE else self.where
+        place = "" if self.where in NOWHERE else self.where
         return ": ".join(part for part in (place, self.path, self.message) if part)
 
 

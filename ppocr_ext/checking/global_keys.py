@@ -46,6 +46,7 @@ _OURS = {
         allow_outside_data_dir="use images that lie outside dataset.data_dir",
         report="write report.html at the end of a run",
         return_feats="CTC heads of all models give their features too",
+        allow_different_preprocessing="Eval may prepare images differently from Train",
     ),
     **_texts(unknown_char="what a character outside the dictionary costs: drop_line or drop_char"),
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 from ppocr_ext.checking.data import source_of
 from ppocr_ext.checking.look import Look, Path, shown
+from ppocr_ext.data.preprocessing import COLORS, positive_numbers, sampler_scales
 
 DECODE = "DecodeImage"
 _GIVE_BYTES = (
@@ -27,21 +28,17 @@ _SHAPES = {
     "RecConAug": "[height, width, channels]",
 }
 _EXAMPLES = {_CHANNELS_FIRST: "[3, 48, 320]", _SHAPES["RecConAug"]: "[48, 320, 3]"}
-_MODES = ("BGR", "RGB")
 _ON_PIXELS = ("ResizeImg", "Aug", "NormalizeImage", "ToCHWImage")  # how names of transforms of images end
 _SAMPLER = "MultiScaleSampler"
 
 
 def check_images(look: Look) -> None:
     """Decoding, modes and sizes, in the sections that the role needs."""
-    heights = {}
     for mode in look.modes:
         _check_decoding(look, mode)
-        sized = _check_sizes(look, mode)
+        _check_sizes(look, mode)
         if mode == "Train":
-            sized = _check_scales(look) or sized
-        heights[mode] = sized
-    _compare_heights(look, heights.get("Train", {}), heights.get("Eval", {}))
+            _check_scales(look)
 
 
 def _check_decoding(look: Look, mode: str) -> None:
@@ -76,73 +73,44 @@ def _decodes(name: str, operator: Callable[..., Any]) -> bool:
 
 def _check_mode(look: Look, path: Path) -> None:
     mode = look.at(*path, "img_mode")
-    if mode is not None and mode not in _MODES:
+    if mode is not None and mode not in COLORS:
         why = " DecodeImage reads three channels, and fails on them under GRAY." if mode == "GRAY" else ""
-        look.error((*path, "img_mode"), f"{shown(mode)} is none of {', '.join(_MODES)}.{why}")
+        look.error((*path, "img_mode"), f"{shown(mode)} is none of {', '.join(COLORS)}.{why}")
 
 
-def _check_sizes(look: Look, mode: str) -> dict[int, Path]:
-    """Image shapes and modes; heights of the images that the transforms make, and where they stand."""
-    heights = {}
+def _check_sizes(look: Look, mode: str) -> None:
+    """Image shapes and modes of the transforms."""
     for name, where in look.listed_quietly(mode, "dataset", "transforms"):
         if name == DECODE:
             _check_mode(look, where)
         form = _SHAPES.get(name)
         path = (*where, "image_shape")
         shape = look.at(*path)
-        if form is None or shape is None:
-            continue
-        if not _positive(shape, 3):
+        if form is not None and shape is not None and not positive_numbers(shape, 3):
             look.error(
                 path,
                 f"{shown(shape)} is not {form} of positive whole numbers, such as {_EXAMPLES[form]}.",
             )
-        elif form == _CHANNELS_FIRST:
-            heights[shape[1]] = path
-    return heights
 
 
-def _check_scales(look: Look) -> dict[int, Path]:
-    """Heights that the sampler hands out, and where they stand."""
+def _check_scales(look: Look) -> None:
+    """Sizes that the sampler hands out."""
     path = ("Train", "sampler", "scales")
     scales = look.at(*path)
     if look.at("Train", "sampler", "name") != _SAMPLER or scales is None:
-        return {}
-    if not isinstance(scales, tuple) or not scales or not all(_positive(scale, 2) for scale in scales):
+        return
+    if not isinstance(scales, tuple) or not scales or not all(positive_numbers(each, 2) for each in scales):
         look.error(
             path,
             f"{shown(scales)} is no list of [width, height] in positive whole numbers, such as "
             f"[[320, 32], [320, 48]].",
         )
-        return {}
-    factor = look.at("Train", "sampler", "divided_factor", default=(8, 16))
-    across, down = factor if _positive(factor, 2) else (1, 1)
-    for width, height in scales:
-        if width < across or height < down:
+        return
+    for given, rounded in zip(scales, sampler_scales(look.config, "Train"), strict=True):
+        if 0 in rounded:
+            factor = look.at("Train", "sampler", "divided_factor", default=(8, 16))
             look.error(
                 path,
-                f"{[width, height]} is rounded down to nothing: sizes are multiples of divided_factor, "
-                f"{[across, down]}.",
+                f"{list(given)} is rounded down to nothing: sizes are multiples of divided_factor, {list(factor)}.",
             )
-            return {}
-    return {height // down * down: path for _, height in scales}
-
-
-def _positive(value: Any, count: int) -> bool:
-    """Whether it is a list of ``count`` positive whole numbers."""
-    return (
-        isinstance(value, tuple)
-        and len(value) == count
-        and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in value)
-    )
-
-
-def _compare_heights(look: Look, trained: dict[int, Path], judged: dict[int, Path]) -> None:
-    """A model that is trained at one height is judged at it."""
-    if len(trained) != 1 or len(judged) != 1 or trained.keys() == judged.keys():
-        return
-    (height, path), (other, where) = *trained.items(), *judged.items()
-    look.warning(
-        where,
-        f"the height is {other}, but the model is trained at {height} alone ({'.'.join(path)}). Write {height}.",
-    )
+            return

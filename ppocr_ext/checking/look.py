@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ppocr_ext.checking.fault import Fault
 from ppocr_ext.checking.signatures import Keys, keys_of
-from ppocr_ext.config import Config
+from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
 from ppocr_ext.host import Host
@@ -215,17 +215,7 @@ class Look:
 
     def listed_quietly(self, *path: str) -> Iterator[tuple[str, Path]]:
         """As :meth:`listed`, without faults: for what has been looked at before."""
-        entries = self.at(*path)
-        if not isinstance(entries, tuple):
-            return
-        names = [str(next(iter(e))) if isinstance(e, Mapping) and len(e) == 1 else None for e in entries]
-        for index, name in enumerate(names):
-            if name is None:
-                continue
-            if names.count(name) == 1:
-                yield name, (*path, name)
-            else:
-                yield name, (*path, str(index), name)
+        return named_items(self.config, *path)
 
 
 def _nearest(key: str, known: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ppocr_ext.checking.data import source_of
 from ppocr_ext.checking.look import Look, Path
+from ppocr_ext.data.preprocessing import RESIZING_DATASETS
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.registry import DATASETS
 
@@ -24,7 +25,6 @@ _MADE_BY_DATASET = {
     "CaptchaDataSet": _FROM_LABEL_FILES,
     "LMDBDataSet": frozenset({"label", "image", "ext_data"}),
 }
-_RESIZING_DATASETS = ("MultiScaleDataSet", "MSTextRecDataset")  # they resize before the last operator
 KEEP = "KeepKeys"
 _MULTI = "MultiLabelEncode"
 
@@ -76,7 +76,7 @@ class _Walk:
         self.kept: tuple[str, ...] | None = None
 
     def step(self, name: str, options: Mapping[Any, Any], last: bool) -> None:
-        if last and (self.dataset in _RESIZING_DATASETS or self._dataset_resizes()):
+        if last and (self.dataset in RESIZING_DATASETS or self._dataset_resizes()):
             self.made_by["valid_ratio"] = self.dataset
         if name == KEEP:
             self._keep(options, last)

@@ -3,6 +3,7 @@
 from ppocr_ext.config.center_losses import fit_center_losses
 from ppocr_ext.config.class_counts import resolve_charset, with_class_counts
 from ppocr_ext.config.config import Config, load
+from ppocr_ext.config.lists import named_items
 from ppocr_ext.config.return_feats import ctc_heads, switch_features_on
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "ctc_heads",
     "load",
     "fit_center_losses",
+    "named_items",
     "resolve_charset",
     "switch_features_on",
     "with_class_counts",

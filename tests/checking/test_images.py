@@ -40,7 +40,7 @@ def test_a_scale_of_which_nothing_is_left(one: Config, check: Check) -> None:
 def test_a_mode_that_images_are_not_decoded_to(mode: str, why: str, one: Config, check: Check) -> None:
     (fault,) = check(one.with_values({MODE: mode}))
     assert fault.startswith(f"error: {MODE}: {mode!r} is none of BGR, RGB.{why}")
-    assert check(one.with_values({MODE: "RGB"})) == []
+    assert check(one.with_values({MODE: "RGB", MODE.replace("Train", "Eval"): "RGB"})) == []
 
 
 def test_a_transform_of_images_without_decoding(one: Config, check: Check) -> None:
@@ -76,13 +76,3 @@ def test_drawn_captchas_are_not_decoded(one: Config, check: Check) -> None:
     without = transforms_of(one, "Eval")[1:]
     dataset = {"name": "CaptchaDataSet", "size": 8, "transforms": without}
     assert check(one.with_values({"Eval.dataset": dataset})) == []
-
-
-def test_an_evaluation_at_another_height_than_the_only_one_of_training(one: Config, check: Check) -> None:
-    config = one.with_values({SCALES: [[320, 48], [160, 48]]})
-    assert check(config) == []
-    (fault,) = check(config.with_values({SHAPE: [3, 32, 320]}))
-    assert fault == (
-        f"warning: {SHAPE}: the height is 32, but the model is trained at 48 alone ({SCALES}). Write 48."
-    )
-    assert check(one.with_values({SHAPE: [3, 96, 320]})) == []  # trained at several heights

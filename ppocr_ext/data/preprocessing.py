@@ -1,0 +1,137 @@
+"""Read from a config how the images of ``Train`` or ``Eval`` become input of the network; imports no Paddle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from ppocr_ext.config import Config, named_items
+
+Size = tuple[int, int, int]  # channels, height, width
+RESIZING_DATASETS = ("MultiScaleDataSet", "MSTextRecDataset")  # they resize before the last transform
+PAD, SQUASH, WIDEN = "padded", "squashed", "widened"
+COLORS = ("BGR", "RGB")
+
+_HALF = "(x / 255 - 0.5) / 0.5"
+# PaddleOCR's transforms with `image_shape: [channels, height, width]`: how they normalise pixels x.
+_NORMALISATION = {
+    "RecResizeImg": _HALF,
+    "CTCRecResizeImg": _HALF,
+    "SVTRRecResizeImg": _HALF,
+    "RFLRecResizeImg": _HALF,
+    "VLRecResizeImg": "x / 255",
+    "ABINetRecResizeImg": "(x / 255 - mean) / std of ImageNet",
+}
+_ALWAYS_SQUASH = ("VLRecResizeImg", "ABINetRecResizeImg")
+_SAMPLER_FACTOR, _SAMPLER_MAX_WIDTH = (8, 16), 480.0  # MultiScaleSampler's own defaults
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """How the images of one section become input of the network.
+
+    Attributes:
+        sizes: [channels, height, width] of the batches. Empty for a transform that writes its sizes in another form.
+        all_sizes: each batch has one of ``sizes``. False under ``eval_mode: true``: longer images make wider batches.
+        fit: PAD (keep the aspect ratio, fill up to the width, squeeze what is longer), SQUASH (always to the width),
+            WIDEN (keep the aspect ratio, a longer image makes a wider input), or a transform with its options.
+        color: order of the channels, ``"BGR"`` or ``"RGB"``; None if no DecodeImage gives it.
+        normalisation: what is done to the pixels x, in order.
+        path: the config path of the sizes.
+    """
+
+    sizes: tuple[Size, ...]
+    fit: str
+    color: str | None
+    normalisation: tuple[str, ...]
+    path: tuple[str, ...]
+
+    @property
+    def all_sizes(self) -> bool:
+        """See the class."""
+        return bool(self.sizes) and (self.fit != WIDEN or self.path[-1] == "scales")
+
+
+def preprocessing(config: Config, mode: str) -> Preprocessing | None:
+    """Return how images of ``mode`` (``"Train"``, ``"Eval"``) are prepared; None if the config does not say it.
+
+    It does not if nothing in it resizes, such as with a dataset or transform of a plugin, or if a size is malformed.
+    """
+    dataset = (mode, "dataset")
+    transforms = (*dataset, "transforms")
+    color, normalisation = None, []
+    resized: tuple[tuple[Size, ...], str, tuple[str, ...]] | None = None
+    first = ""
+    for name, path in named_items(config, *transforms):
+        given = config.at(path, None)
+        options = given if isinstance(given, Mapping) else {}
+        if name == "DecodeImage":
+            color = options.get("img_mode", "RGB")
+        elif name == "NormalizeImage":
+            normalisation.append(f"NormalizeImage {_shown(options)}")
+        elif name.endswith("ResizeImg"):
+            resized = _by_transform(name, path, options)
+            first = _NORMALISATION.get(name, name)
+    if config.at((*dataset, "name"), None) in RESIZING_DATASETS:
+        resized, first = _by_sampler(config, mode), _HALF
+    if resized is None:
+        return None
+    sizes, fit, path = resized
+    return Preprocessing(sizes, fit, color if color in COLORS else None, (first, *normalisation), path)
+
+
+def _by_transform(
+    name: str, path: tuple[str, ...], options: Mapping[Any, Any]
+) -> tuple[tuple[Size, ...], str, tuple[str, ...]] | None:
+    path = (*path, "image_shape")
+    if name not in _NORMALISATION:
+        return (), f"{name} {_shown(options)}", path[:-1]
+    shape = options.get("image_shape")
+    if not positive_numbers(shape, 3):
+        return None
+    squash = name in _ALWAYS_SQUASH or options.get("padding", True) is False
+    fit = WIDEN if options.get("eval_mode") is True else SQUASH if squash else PAD
+    return ((shape[0], shape[1], shape[2]),), fit, path
+
+
+def _by_sampler(config: Config, mode: str) -> tuple[tuple[Size, ...], str, tuple[str, ...]] | None:
+    path = (mode, "sampler", "scales")
+    sizes = tuple((3, height, width) for width, height in sampler_scales(config, mode))
+    if not sizes or not all(height and width for _, height, width in sizes):
+        return None
+    if config.at(f"{mode}.dataset.ds_width", None) is True:
+        return tuple(dict.fromkeys(_widths_by_ratio(config, mode, sizes))), WIDEN, path
+    return sizes, PAD, path
+
+
+def sampler_scales(config: Config, mode: str) -> list[tuple[int, int]]:
+    """Return (width, height) of each scale of a MultiScaleSampler, as it rounds them; empty if there are none."""
+    scales = config.at((mode, "sampler", "scales"), None)
+    factor = config.at((mode, "sampler", "divided_factor"), None)
+    across, down = factor if positive_numbers(factor, 2) else _SAMPLER_FACTOR
+    if not isinstance(scales, tuple) or not all(positive_numbers(scale, 2) for scale in scales):
+        return []
+    return [(width // across * across, height // down * down) for width, height in scales]
+
+
+def _widths_by_ratio(config: Config, mode: str, sizes: tuple[Size, ...]) -> Iterator[Size]:
+    """Sizes under ``ds_width``: the width of a batch is a multiple of the height, by the ratio of its images."""
+    widest = config.at((mode, "sampler", "max_w"), None) or _SAMPLER_MAX_WIDTH
+    for channels, height, _ in sizes:
+        for ratio in range(1, max(1, round(widest / height)) + 1):
+            yield channels, height, height * ratio
+
+
+def positive_numbers(value: Any, count: int) -> TypeGuard[tuple[int, ...]]:
+    """Return whether ``value`` is a list of ``count`` positive whole numbers."""
+    return (
+        isinstance(value, tuple)
+        and len(value) == count
+        and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in value)
+    )
+
+
+def _shown(options: Mapping[Any, Any]) -> str:
+    plain = options.thaw() if isinstance(options, Config) else dict(options)
+    return ", ".join(f"{key}: {value}" for key, value in sorted(plain.items())) or "without options"

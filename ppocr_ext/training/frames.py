@@ -1,92 +1,176 @@
-"""How many frames a model's CTC output has, so that labels which do not fit are seen before training.
+"""Count the frames of a model's CTC output, so that labels that do not fit are found before training.
 
-On a CPU, Paddle's CTC loss of such a label is 0, and so is its gradient: it trains nothing, in silence.
+On a CPU, Paddle's CTC loss of such a label is 0, and so is its gradient: it trains nothing, without a message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import paddle
 
-from ppocr_ext.config import Config
-from ppocr_ext.errors import ConfigError
+from ppocr_ext.config import Config, named_items
+from ppocr_ext.config.node import dotted
+from ppocr_ext.data.preprocessing import Size, preprocessing
+from ppocr_ext.errors import ModelError
+from ppocr_ext.modeling import BaseModel, DistillationModel
+from ppocr_ext.modeling.request import HeadRequest
+from ppocr_ext.registry import LOSSES
+from ppocr_ext.sentences import sentence
+from ppocr_ext.training.model_setup import decoder_models
 
 _CTC_DECODERS = ("CTCLabelDecode", "DistillationCTCLabelDecode")
-_RESIZING = ("RecResizeImg", "CTCRecResizeImg")
+_CTC_LOSSES = ("CTCLoss", "DistillationCTCLoss")
+_CTC_LOGITS = HeadRequest(frozenset({"ctc"}), as_dict=False)
 
 
-def image_shapes(config: Config, mode: str) -> list[tuple[int, int, int]]:
-    """Shapes [3, H, W] of the images of ``Train`` or ``Eval``; empty where their widths vary."""
-    scales = config.at(f"{mode}.sampler.scales", default=None)
-    if scales:
-        if config.at(f"{mode}.dataset.ds_width", default=False):
-            return []
-        across, down = config.at(f"{mode}.sampler.divided_factor", default=(8, 16))
-        return [
-            (3, int(s[1]) // down * down, int(s[0]) // across * across)
-            for s in scales
-            if not isinstance(s, int)
-        ]
-    for entry in config.at(f"{mode}.dataset.transforms", default=None) or ():
-        name, options = next(iter(entry.items())) if isinstance(entry, Mapping) else (entry, None)
-        shape = (options or {}).get("image_shape")
-        if name in _RESIZING and shape is not None:
-            if len(shape) != 3:
-                raise ConfigError(
-                    f"{mode}.dataset.transforms.{name}.image_shape: {list(shape)} is not [channels, height, width], "
-                    f"such as [3, 48, 320]."
-                )
-            return [(int(shape[0]), int(shape[1]), int(shape[2]))]
-    return []
+@dataclass(frozen=True)
+class FrameCounts:
+    """T of the CTC output by the size of the images.
 
-
-def size_key(config: Config, mode: str) -> str:
-    """The key that has the sizes of :func:`image_shapes`, for messages."""
-    if config.at(f"{mode}.sampler.scales", default=None):
-        return f"{mode}.sampler.scales"
-    return "RecResizeImg.image_shape"
-
-
-def ctc_frames(model: Any, config: Config, mode: str) -> int | None:
-    """T of the CTC output for the images of ``mode``: the least of the sub-models that are decoded.
-
-    None where it cannot be told: another decoder than CTC, images of several widths, or a model whose
-    output is not [B, T, C].
+    Attributes:
+        by_size: (height, width) of a batch → T.
+        path: config path of these sizes.
+        complete: every batch has one of these sizes.
     """
-    if config.at("PostProcess.name", default=None) not in _CTC_DECODERS:
-        return None
-    frames = [_frames(model, shape) for shape in image_shapes(config, mode)]
-    known = [count for count in frames if count is not None]
-    return min(known) if known and len(known) == len(frames) else None
+
+    by_size: Mapping[tuple[int, int], int]
+    path: str = ""
+    complete: bool = False
+
+    def __call__(self, height: int, width: int) -> int | None:
+        """Return T for images of this size; None if it is not known."""
+        return self.by_size.get((height, width))
+
+    @property
+    def least(self) -> int | None:
+        """The smallest T that a batch can have; None if batches may have other sizes than these."""
+        return min(self.by_size.values(), default=None) if self.complete else None
 
 
-def _frames(model: Any, shape: tuple[int, int, int]) -> int | None:
-    training = model.training
-    model.eval()
+def count_frames(model: Any, config: Config, mode: str) -> FrameCounts:
+    """Return the frames that labels of ``mode`` have to fit.
+
+    For ``"Train"``: of each sub-model that a CTC loss trains, the smaller of its two modes: some backbones pool to a
+    fixed number of frames in training and by the width in evaluation. For ``"Eval"``: of the sub-models that a CTC
+    decoder reads, in evaluation mode. Weights, BatchNorm statistics, generators and modes are as before afterwards.
+
+    Args:
+        model: with any weights, not wrapped.
+        config: resolved.
+        mode: ``"Train"`` or ``"Eval"``.
+
+    Returns:
+        Empty counts if nothing has to fit, or the config does not give the size of the images.
+
+    Raises:
+        ModelError: the network cannot take images of a size that the config gives.
+    """
+    prepared = preprocessing(config, mode)
+    names = trained_with_ctc(config) if mode == "Train" else _read_as_ctc(config)
+    if prepared is None or not prepared.sizes or not names:
+        return FrameCounts({})
+    networks = [model.models[str(name)] if isinstance(model, DistillationModel) else model for name in names]
+    counts: dict[tuple[int, int], int] = {}
+    complete = prepared.all_sizes
+    for size in prepared.sizes:
+        try:
+            found = [_frames(network, size, mode == "Train") for network in networks]
+        except Exception as error:
+            where = f"{config.where(prepared.path)}: {dotted(prepared.path)}"
+            raise ModelError(
+                f"{where}: the network cannot take images of {list(size)}: {sentence(error)}"
+            ) from error
+        known = [count for count in found if count is not None]
+        complete = complete and len(known) == len(found)
+        if known:
+            counts[size[1:]] = min(known)
+    return FrameCounts(counts, dotted(prepared.path), complete)
+
+
+def trained_with_ctc(config: Config) -> tuple[str | None, ...]:
+    """Return the sub-models that a CTC loss trains, ``(None,)`` for a model without sub-models, ``()`` for none.
+
+    A loss that is not ours may read anything: the sub-models that a CTC decoder reads are taken then.
+    """
+    losses = list(named_items(config, "Loss", "loss_config_list")) or [
+        (str(config.at("Loss.name", None)), ("Loss",))
+    ]
+    models = config.at("Architecture.Models", None)
+    names: list[str | None] = []
+    for loss, path in losses:
+        if loss in _CTC_LOSSES:
+            named = config.at((*path, "model_name_list"), None) if models is not None else (None,)
+            names += named if isinstance(named, tuple) else ()
+        elif not LOSSES.get(loss).__module__.startswith("ppocr_ext."):
+            names += _read_as_ctc(config)
+    return tuple(dict.fromkeys(name for name in names if models is None or _is_trained(models, name)))
+
+
+def _is_trained(models: Mapping[Any, Any], name: str | None) -> bool:
+    options = models.get(name)
+    return isinstance(options, Mapping) and not options.get("freeze_params")
+
+
+def _read_as_ctc(config: Config) -> tuple[str | None, ...]:
+    if config.at("PostProcess.name", None) not in _CTC_DECODERS:
+        return ()
+    return decoder_models(config) or (None,)
+
+
+def _frames(network: Any, size: Size, trained: bool) -> int | None:
+    """T of one network; of one that is trained the smaller of both modes."""
+    evaluated = None
     try:
-        with paddle.no_grad():
-            outputs = model(paddle.zeros([1, *shape]))
+        evaluated = _frames_in_mode(network, size, training=False)
+    except Exception:
+        # PPLCNetV4, for one, refuses heights in evaluation that it trains at; Eval has sizes of its own
+        if not trained:
+            raise
+    if not trained:
+        return evaluated
+    in_training = _frames_in_mode(network, size, training=True)
+    return in_training if None in (in_training, evaluated) else min(in_training or 0, evaluated or 0)
+
+
+def _frames_in_mode(network: Any, size: Size, training: bool) -> int | None:
+    with _left_as_it_was(network), paddle.no_grad():
+        for layer in network.sublayers(include_self=True):
+            layer.training = training  # not train(), which also switches Paddle's tracer
+        images = paddle.zeros([1, *size])
+        output = network(images, None, _CTC_LOGITS) if isinstance(network, BaseModel) else network(images)
+    return _length(output)
+
+
+@contextmanager
+def _left_as_it_was(network: Any) -> Iterator[None]:
+    """Put modes, BatchNorm statistics and generators back, whatever happens inside."""
+    modes = [(layer, layer.training) for layer in network.sublayers(include_self=True)]
+    statistics = [(t, t.clone()) for t in network.state_dict().values() if t.stop_gradient]
+    generators = paddle.get_rng_state(), np.random.get_state(), random.getstate()
+    try:
+        yield
     finally:
-        if training:
-            model.train()
-    counts = [_length(output) for output in _ctc_outputs(outputs)]
-    return None if not counts or None in counts else min(count for count in counts if count is not None)
-
-
-def _ctc_outputs(outputs: Any) -> list[Any]:
-    """The CTC output, or that of each sub-model."""
-    if not isinstance(outputs, Mapping):
-        return [outputs]
-    for key in ("ctc", "head_out"):
-        if key in outputs:
-            return _ctc_outputs(outputs[key])
-    return [found for value in outputs.values() for found in _ctc_outputs(value)]
+        for layer, mode in modes:
+            layer.training = mode
+        for tensor, before in statistics:
+            tensor.set_value(before)
+        paddle.set_rng_state(generators[0])
+        np.random.set_state(generators[1])
+        random.setstate(generators[2])
 
 
 def _length(output: Any) -> int | None:
-    if isinstance(output, tuple | list):  # return_feats: (features, probabilities)
+    """T of logits or probabilities [B, T, C], which may be in a dict or behind features."""
+    if isinstance(output, Mapping):
+        output = next((output[key] for key in ("ctc", "head_out") if key in output), None)
+        return None if output is None else _length(output)
+    if isinstance(output, tuple | list):  # return_feats: (features, logits)
         output = output[-1] if output else None
     shape = list(getattr(output, "shape", []))
     return int(shape[1]) if len(shape) == 3 else None

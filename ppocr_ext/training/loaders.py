@@ -23,7 +23,7 @@ from ppocr_ext.data.watch import Watch
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.host import Host
 from ppocr_ext.training.datasets import watched_lines, watched_samples
-from ppocr_ext.training.frames import size_key
+from ppocr_ext.training.frames import FrameCounts
 from ppocr_ext.training.raising_loader import RaisingLoader
 from ppocr_ext.training.team import team
 
@@ -95,15 +95,14 @@ def _truth(config: Config, key: str) -> bool:
 
 
 def look_at_data(
-    config: Config, charset: Charset, frames: Mapping[str, int | None], record: Path | None = None
+    config: Config, charset: Charset, frames: Mapping[str, FrameCounts], record: Path | None = None
 ) -> dict[str, Preflight]:
     """What preflight finds in the data of each mode; a mode whose dataset it does not know is left out.
 
     Args:
         config: the configuration.
         charset: its dictionary.
-        frames: for each mode that is to be looked at (``"Train"``, ``"Eval"``), T of the CTC output; None
-            where it is not known or not to be judged.
+        frames: for each mode that is to be checked (``"Train"``, ``"Eval"``), T of the CTC output.
         record: the ``preflight.json`` to write, also where the data are refused.
 
     Raises:
@@ -116,12 +115,12 @@ def look_at_data(
     said: list[str] = []
     for mode, count in frames.items():
         try:
-            report = _look(config, mode, charset, count)
+            report = _look(config, mode, charset, count.least if mode == "Train" else None)
         except DataError as error:
             said.append(f"{mode}: {error}")
             continue
         if report is not None:
-            report.size_key = size_key(config, mode)
+            report.size_key = count.path or report.size_key
             found[mode] = report
             if tolerance.admits(report.rejected_count, report.total):
                 _LOG.info("%s data: %s", mode.lower(), report.summary())

@@ -10,7 +10,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.host import Host
-from ppocr_ext.training.frames import ctc_frames
+from ppocr_ext.training.frames import count_frames
 from ppocr_ext.training.loaders import Loaded, build_loader, look_at_data
 from ppocr_ext.training.prepare import scratch_folder
 from ppocr_ext.training.team import Team, is_leader
@@ -42,8 +42,7 @@ def open_data(
     """
     first = processes.rank == 0
     modes = [mode for mode in _modes(config, role) if first or mode == "Train" or role == "eval"]
-    # in evaluation a label that does not fit the frames is one that the model reads wrong
-    frames = {mode: ctc_frames(model, config, mode) if mode == "Train" else None for mode in modes}
+    frames = {mode: count_frames(model, config, mode) for mode in modes}
     record = folder / "preflight.json" if role == "train" and first else None
     found = processes.once_a_machine("preflight", lambda: look_at_data(config, charset, frames, record))
     if is_leader() and "Train" in found:

@@ -371,15 +371,14 @@ def test_weights_load_although_the_progress_beside_them_is_damaged(tiny, tmp_pat
     np.testing.assert_array_equal(run.model.head.ctc_head.fc.bias.numpy(), saved["head.ctc_head.fc.bias"])
 
 
-def test_an_evaluation_judges_lines_that_do_not_fit_the_frames(finished, tiny):
+def test_an_evaluation_counts_lines_that_do_not_fit_the_frames_as_read_wrongly(finished, tiny):
     narrow = tiny("student").thaw()["Eval"]["dataset"]["transforms"]
     for entry in narrow:
         if "RecResizeImg" in entry:
-            entry["RecResizeImg"]["image_shape"] = [3, 32, 32]
-    config = tiny(
-        "distill", **{"Global.checkpoints": str(finished / "latest"), "Eval.dataset.transforms": narrow}
-    )
-    result = evaluate(Run.build(config, "eval"))
+            entry["RecResizeImg"]["image_shape"] = [3, 32, 32]  # 4 frames, for labels of 4 to 6 characters
+    values = {"Eval.dataset.transforms": narrow, "Global.allow_different_preprocessing": True}
+    config = tiny("distill", **{"Global.checkpoints": str(finished / "latest"), **values})
+    result = evaluate(Run.build(config.with_values({"Global.max_unusable": 1}), "eval"))
     assert (result.judged, result.left_out) == (10, 0)
 
 

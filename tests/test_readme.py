@@ -1,0 +1,79 @@
+"""README's "Use it", run as it is printed, on drawn lines."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"^```(yaml|bash)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Less of everything: the networks stay what they are.
+TINY = """
+Global: {epoch_num: 1, print_batch_step: 1, max_unusable: 1}
+Train:
+  dataset:
+    ratio_list: [0.004]
+    transforms: [RecResizeImg: {image_shape: [3, 32, 96]}]
+  loader: {batch_size_per_card: 4, num_workers: 0}
+Eval:
+  dataset:
+    ratio_list: [0.04]
+    transforms: [RecResizeImg: {image_shape: [3, 32, 96]}]
+  loader: {num_workers: 0}
+"""
+
+
+def parts(page: str) -> tuple[dict[str, str], list[str]]:
+    """Files (by the name in their first comment) and commands of the section, in order."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    section = re.split(r"^## ", text.partition("<!-- use it -->")[2], flags=re.MULTILINE)[1]
+    files, commands = {}, []
+    for kind, body in BLOCK.findall(section):
+        if kind == "yaml":
+            files[re.match(r"# ([\w.]+\.yml)", body)[1]] = body
+        else:
+            commands += [re.sub(r"\s+#.*", "", line) for line in body.splitlines()]
+    return files, commands
+
+
+@pytest.mark.e2e
+def test_use_it_runs_in_order(tmp_path: Path) -> None:
+    files, commands = parts("README.md")
+    assert set(files) == {"data.yml", "losses.yml"} and len(commands) == 11
+    for name, text in {**files, "tiny.yml": TINY}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    scripts = Path(sys.executable).parent
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": paths}
+    for command in commands:
+        if " -c " in command:
+            command += " -c tiny.yml"
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        assert "Traceback" not in done.stdout + done.stderr, command
+    for file in ("after.tsv", "centers.npz", "centers.png", "output/center_loss/best_accuracy.pdparams"):
+        assert (tmp_path / file).is_file(), file
+    pages = [path.name for path in tmp_path.rglob("*.html")]
+    assert len(pages) >= 3, pages  # of each run, and of the comparison
+
+
+def test_both_languages_give_the_same_commands() -> None:
+    english, chinese = parts("README.md"), parts("README.zh.md")
+    assert english[1] == chinese[1]
+    for name, text in english[0].items():
+        bare = [re.sub(r"\s*#.*", "", each) for each in (text, chinese[0][name])]
+        assert bare[0] == bare[1]

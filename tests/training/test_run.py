@@ -354,7 +354,7 @@ def test_a_signal_in_the_last_step_is_remembered(tiny):
 def test_a_pretrained_file_whose_save_was_killed_is_finished_first(tiny, tmp_path):
     folder = tmp_path / "teacher"
     train(tiny("student", **{"Global.save_model_dir": str(folder), "Global.epoch_num": 1}))
-    renames = {f".{e}.tmp": f"latest.{e}" for e in ("pdparams", "pdopt", "states")}
+    renames = {f".latest.{e}.abcd_123.tmp": f"latest.{e}" for e in ("pdparams", "pdopt", "states")}
     for temporary, final in renames.items():
         (folder / final).rename(folder / temporary)
     (folder / "latest.journal").write_text(json.dumps(renames))

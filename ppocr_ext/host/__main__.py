@@ -19,7 +19,7 @@ USAGE = "usage: python -m ppocr_ext.host NAME [options of that script], such as:
 # By name or by the first word of it: what a refused script does wrong with our models, and what to run instead.
 _REFUSED = {
     "export_center": (
-        "the script does not read the features of the CTC branch",
+        "the script has to be changed by hand for a MultiHead recogniser",
         "ppocr-ext export-center -c config.yml -o Global.pretrained_model=WEIGHTS",
     ),
     "export": (

@@ -84,7 +84,12 @@ def run(args: argparse.Namespace) -> int:
     given = load([find_config(path) for path in args.config], args.opt)
     config, name = config_of_model(given, args.model, args.split)
     built = Run.build(
-        config, "eval", host_path=args.host, old_dictionary=args.old_dict, weights_of=name or "Student"
+        config,
+        "eval",
+        host_path=args.host,
+        old_dictionary=args.old_dict,
+        weights_of=name or "Student",
+        data_of=args.split.capitalize(),
     )
     options = CollectOptions(
         args.frames, args.all_lines, args.limit, args.output.with_suffix(".partial.npz"), args.resume

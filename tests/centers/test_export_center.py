@@ -300,3 +300,25 @@ def test_a_pass_that_is_stopped_gives_the_command_that_goes_on(trained, tmp_path
     words = shlex.split(line.removeprefix("go on with: "))
     assert words == ["ppocr-ext", *command, "--resume"]
     assert main(words[1:]) == 0
+
+
+def test_the_lines_of_train_are_called_so(trained, tmp_path, captchas, capsys):  # noqa: F811
+    lines = (captchas / "train_list.txt").read_text().splitlines()
+    (tmp_path / "train.txt").write_text("\n".join(["no.png\t123", *lines[1:4]]) + "\n")
+    bad = {"Train.dataset.label_file_list": [str(tmp_path / "train.txt")]}
+    for values, place in (
+        (bad, "Train: "),
+        ({"Train.dataset.label_file_list": ["no.txt"]}, "Train.dataset.label_file_list.0: "),
+    ):
+        (tmp_path / "config.yml").write_text(trained.with_values(values).to_yaml())
+        assert main(["export-center", "-c", str(tmp_path / "config.yml")]) == 2
+        assert f"error: {place}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("split", ["train", "eval"])
+def test_the_log_names_the_split(trained, tmp_path, capsys, split):
+    (tmp_path / "config.yml").write_text(trained.to_yaml())
+    out = ["--output", str(tmp_path / "centers.npz"), "--all-lines", "--limit", "5"]
+    main(["export-center", "-c", str(tmp_path / "config.yml"), "--split", split, *out])
+    said = capsys.readouterr()
+    assert [word for word in ("train", "eval") if f"{word} data: " in said.out + said.err] == [split]

@@ -117,17 +117,16 @@ def _move_folder_away(path: Path) -> None:
 def finish_journal(prefix: Path) -> None:
     """Carry out the renames that a killed process had decided on but not finished.
 
-    A journal of another form is ignored with a warning if there are weights without it.
+    A journal of another form is ignored if there are weights without it; loading them says so.
 
     Raises:
         WeightsError: the journal is of another form, and there are no weights.
     """
     try:
         renames = read_journal(prefix)
-    except WeightsError as fault:
+    except WeightsError:
         if not Path(f"{prefix}.pdparams").is_file():
             raise
-        _LOG.warning("%s It is ignored.", fault)
         return
     for temporary, final in renames.items():
         with contextlib.suppress(FileNotFoundError):  # another process has just done it

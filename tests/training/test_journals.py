@@ -12,7 +12,7 @@ import pytest
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.training.checkpoints import Progress, finish_journal, write_checkpoint
 from ppocr_ext.training.session import train
-from ppocr_ext.training.weights import find_parameters
+from ppocr_ext.training.weights import find_parameters, load_weights
 
 ENDINGS = (".pdparams", ".pdopt", ".states")
 RENAMES = {f".w{ending}.abcd_123.tmp": f"w{ending}" for ending in ENDINGS}
@@ -86,10 +86,11 @@ def test_a_bad_journal_without_weights_is_refused(bad):
 
 
 def test_a_bad_journal_beside_weights_is_ignored(bad, caplog):
-    (bad / "w.pdparams").write_text("weights")
+    layer = paddle.nn.Linear(1, 1)
+    paddle.save(layer.state_dict(), str(bad / "w.pdparams"))
     before = contents(bad)
     with caplog.at_level("WARNING", "ppocr_ext"):
-        assert find_parameters(bad / "w") == bad / "w.pdparams"
+        load_weights(layer, bad / "w")
     assert [record.getMessage().partition(": ")[0] for record in caplog.records] == [f"{bad}/w.journal"]
     assert contents(bad) == before
 
@@ -137,4 +138,4 @@ def test_evaluating_beside_a_planted_journal_leaves_other_files_alone(tiny, tmp_
     )
     assert found.returncode == 0, found.stdout + found.stderr
     assert mine.read_text() == "mine"
-    assert "s/w.journal" in found.stdout + found.stderr
+    assert (found.stdout + found.stderr).count("s/w.journal") == 1

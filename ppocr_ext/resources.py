@@ -47,3 +47,16 @@ def find_config(path: str) -> Path:
         if shipped.is_file():
             return shipped
     return given
+
+
+def shown_path(path: Path) -> str:
+    """Return how to show the config ``path``: short, and such that ``-c`` and an editor still find it.
+
+    A shipped file is ``configs/…``, a file inside the current folder is relative to it.
+    """
+    file, root, here = path.resolve(), config_root().resolve(), Path.cwd()
+    if file.is_relative_to(root):
+        shipped = str(Path("configs", file.relative_to(root)))
+        if find_config(shipped).resolve() == file:  # no other file of that name goes before it
+            return shipped
+    return str(file.relative_to(here)) if file.is_relative_to(here) else str(path)

@@ -155,7 +155,7 @@ def _pass(
                 break
     if asked:
         if partial is not None:
-            _LOG.info("go on with --resume (%s)", partial)
+            _LOG.info("saved what was added up: %s", partial)
         signal.raise_signal(asked[0])
     result.seconds = time.perf_counter() - began
 

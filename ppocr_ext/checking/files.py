@@ -10,11 +10,12 @@ from pathlib import Path
 from ppocr_ext.charset import Charset
 from ppocr_ext.checking.data import reads_key
 from ppocr_ext.checking.look import Look, is_number, shown
+from ppocr_ext.checkpoint_journal import read_journal
 from ppocr_ext.checkpoint_names import why_missing
 from ppocr_ext.config import resolve_charset
 from ppocr_ext.config.class_counts import wrong_counts
 from ppocr_ext.data.look_alikes import SHIPPED, read_groups
-from ppocr_ext.errors import CharsetError, ConfigError, DataError
+from ppocr_ext.errors import CharsetError, ConfigError, DataError, WeightsError
 
 _LOG = logging.getLogger("ppocr_ext")
 _DICTIONARY = ("Global", "character_dict_path")
@@ -64,9 +65,9 @@ def check_files(look: Look) -> None:
         _check_centers(look, (*path, "center_file_path"))
         _check_groups(look, (*path, "look_alikes"))
     for path, name in _weights(look):
-        if isinstance(name, str) and not _is_there(name):
-            look.error(path, why_missing(name))
-        elif not isinstance(name, str) and path[0] != "Global":  # of Global it is said there
+        if isinstance(name, str):
+            _check_weights(look, path, name)
+        elif path[0] != "Global":  # of Global it is said there
             look.error(path, f"{shown(name)} is no path of weights.")
 
 
@@ -122,10 +123,18 @@ def _weights(look: Look) -> Iterator[tuple[tuple[str, ...], object]]:
             yield path, name
 
 
-def _is_there(name: str) -> bool:
-    """The file is there, or a checkpoint that was left while it was being written, which is finished on loading."""
-    prefix = name.removesuffix(".pdparams")
-    return Path(f"{prefix}.pdparams").is_file() or Path(f"{prefix}.journal").is_file()
+def _check_weights(look: Look, path: tuple[str, ...], name: str) -> None:
+    """Report weights that are not there; a checkpoint whose journal was left counts, loading finishes it."""
+    prefix = Path(name.removesuffix(".pdparams"))
+    if Path(f"{prefix}.pdparams").is_file():
+        return
+    try:
+        if read_journal(prefix):
+            return
+    except WeightsError as fault:
+        look.error(path, str(fault))
+    else:
+        look.error(path, why_missing(name))
 
 
 @contextmanager

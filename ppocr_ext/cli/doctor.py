@@ -14,6 +14,7 @@ from ppocr_ext import __version__
 from ppocr_ext.cli import checks
 from ppocr_ext.cli.checks import FAIL, OK, Finding
 from ppocr_ext.cli.options import add_host_argument
+from ppocr_ext.commands import command_line
 
 NAME = "doctor"
 HELP = "say what is installed, where each part comes from, and the command that mends what is not right"
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         return _verdict(findings)
     _print_components()
     _print("devices", check_devices())
-    step = check_training_step(args.debug)
+    step = check_training_step(args.debug, args.host)
     _print("training step", step)
     return _verdict(findings + step)
 
@@ -145,14 +146,14 @@ def check_devices() -> list[Finding]:
     return findings
 
 
-def check_training_step(debug: bool = False) -> list[Finding]:
+def check_training_step(debug: bool = False, host: str | None = None) -> list[Finding]:
     """One forward and backward pass of a tiny SVTRv2 with CTC. ``debug`` prints a failure's traceback."""
     try:
         seconds, loss = training_step()
     except Exception as reason:  # whatever goes wrong here goes wrong in training: it is the finding
         if debug:
             traceback.print_exc()
-        return [Finding(FAIL, checks.first_line(reason), "ppocr-ext doctor --debug")]
+        return [Finding(FAIL, checks.first_line(reason), command_line("doctor", "--debug", host=host))]
     if not math.isfinite(loss):
         return [Finding(FAIL, f"the loss of a tiny SVTRv2 is {loss}", "pip install -U 'ppocr-ext[cpu]'")]
     return [Finding(OK, f"tiny SVTRv2: forward and backward in {seconds:.2f} s, loss {loss:.2f}")]

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import shlex
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument
+from ppocr_ext.cli.terminate import Terminated
+from ppocr_ext.commands import command_line, setting
 from ppocr_ext.errors import DataError
 
+if TYPE_CHECKING:
+    from ppocr_ext.config import Config
+
 NAME = "export-center"
+_OVERLAY = "configs/overlays/center_loss.yml"
 HELP = "Write one feature center for each character: what CenterLoss pulls the frames of a character to."
 EPILOG = """\
 examples:
@@ -75,18 +81,30 @@ def run(args: argparse.Namespace) -> int:
     set_up_console()
     quiet_host(open_host(args.host).logger)
     _check_files(args)
-    config = load([find_config(path) for path in args.config], args.opt)
-    config, name = config_of_model(config, args.model, args.split)
+    given = load([find_config(path) for path in args.config], args.opt)
+    config, name = config_of_model(given, args.model, args.split)
     built = Run.build(
-        config, "eval", host_path=args.host, old_dictionary=args.old_dict, weights_of=name or "Student"
+        config,
+        "eval",
+        host_path=args.host,
+        old_dictionary=args.old_dict,
+        weights_of=name or "Student",
+        data_of=args.split.capitalize(),
     )
     options = CollectOptions(
         args.frames, args.all_lines, args.limit, args.output.with_suffix(".partial.npz"), args.resume
     )
-    result = collect(built, options)
+    try:
+        result = collect(built, options)
+    except (KeyboardInterrupt, Terminated):
+        if dist.get_rank() == 0 and any(file.is_file() for file in options.partial_files()):
+            again = args.again if args.resume else f"{args.again} --resume"
+            print(f"go on with: {again}", file=sys.stderr)
+        raise
     require_frames(result, options)
     if dist.get_rank() == 0:
         _write(args, built, result, name)
+        print(f"use it: {_training_command(args, given)}")
         remove_partial(options)
     return 0
 
@@ -148,7 +166,24 @@ def _write(args: argparse.Namespace, built: Any, result: Any, name: str | None) 
     print(to_text(covered, pairs, rivals, separations))
     print(f"{result.lines / max(result.seconds, 1e-9):.0f} images/s")
     print(f"written: {', '.join(map(str, written))}")
-    print(f"use it: -o Loss.loss_config_list.CenterLoss.center_file_path={shlex.quote(str(args.output))}")
+
+
+def _training_command(args: argparse.Namespace, config: Config) -> str:
+    """Return the command that trains ``config`` with the centers, from the weights that they were made with.
+
+    Without a CenterLoss in the config the overlay brings one, and a run folder of its own.
+    """
+    has_loss = config.at("Loss.loss_config_list.CenterLoss", default=None) is not None
+    left_out = ("Global.checkpoints=",) if has_loss else ("Global.checkpoints=", "Global.save_model_dir=")
+    options = [option for option in args.opt if not option.startswith(left_out)]
+    checkpoint = config.at("Global.checkpoints", default=None)
+    if checkpoint:  # to train, it is where the run begins, not a run to go on with
+        options.append(setting("Global.pretrained_model", checkpoint))
+        options += [] if config.origin("Global.checkpoints") == "-o" else ["Global.checkpoints=null"]
+    options.append(setting("Loss.loss_config_list.CenterLoss.center_file_path", args.output))
+    files = args.config if has_loss else [*args.config, _OVERLAY]
+    old = [] if args.old_dict is None else ["--old-dict", args.old_dict]
+    return command_line("train", "-c", *files, "-o", *options, *old, host=args.host)
 
 
 def _draw(path: Path, table: Any, pairs: Any) -> Path | None:

@@ -16,10 +16,10 @@ from types import ModuleType
 
 from ppocr_ext import __version__
 from ppocr_ext.cli.terminate import Terminated, termination_raises
+from ppocr_ext.commands import PROGRAM, command_line
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.sentences import DEBUG, sentence
 
-PROGRAM = "ppocr-ext"
 CANNOT = 2  # exit code: the job could not be done
 
 
@@ -134,7 +134,8 @@ def _run(arguments: list[str]) -> int:
         raise PPOCRExtError(f"no command {arguments[0]!r}.{hint} Commands: {', '.join(COMMANDS)}.")
     module = importlib.import_module(COMMANDS[name].module)
     # `--debug` may stand anywhere, also behind the subcommands that a command may have of its own.
-    options = argparse.Namespace(debug="--debug" in rest)
+    again = command_line(name, *rest)  # for commands that go on where they were
+    options = argparse.Namespace(debug="--debug" in rest, again=again)
     args = build_parser(name, module).parse_args([word for word in rest if word != "--debug"], options)
     code: int = module.run(args)
     return code

@@ -33,5 +33,5 @@ def run(args: argparse.Namespace) -> int:
         return int(args.make(args))
     except OSError as error:
         raise DataError(
-            f"{error.filename or args.out}: {error.strerror or error}. The same command goes on from here."
+            f"{error.filename or args.out}: {error.strerror or error}.\nGo on with: {args.again}"
         ) from error

@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         made = make_lmdb(args.out, wanted, args.max_unusable, max(1 << 20, int(args.map_size * _GB)))
     except KeyboardInterrupt:
-        print("The same command goes on from here.", file=sys.stderr)
+        print(f"go on with: {args.again}", file=sys.stderr)
         raise
     _report(args.out, made)
     return 0

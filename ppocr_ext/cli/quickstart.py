@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         settings = Settings(args.preset, args.minutes, args.seed)
         rows = run_quickstart(folder, settings, args.processes, args.stages, args.host)
     except Stopped as stop:
-        print("\nstopped and saved; the same command goes on from here")
+        print(f"\nstopped and saved; go on with: {args.again}")
         return 128 + stop.signal
     print()
     print(to_markdown(rows))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+from pathlib import Path
 
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument
+from ppocr_ext.commands import command_line, setting
 
 NAME = "train"
 HELP = "train or distil a recogniser inside PaddleOCR's own loop"
@@ -57,10 +59,16 @@ def run(args: argparse.Namespace) -> int:
     outcome = train(config, host_path=args.host, old_dictionary=args.old_dict)
     folder = folder_of(config)
     if outcome.status == "stopped":
-        _LOG.info("go on with: -o Global.checkpoints=%s", folder / "latest")
+        _LOG.info("go on with: %s", _command("train", folder, "latest", args.host))
         return 0 if outcome.signal is None else 128 + outcome.signal
     if outcome.best:
         _LOG.info("best: %s", json.dumps({k: round(v, 4) for k, v in outcome.best.items()}))
     name = "best_accuracy" if (folder / "best_accuracy.pdparams").is_file() else "latest"
-    _LOG.info("judge it: ppocr-ext eval -c %s -o Global.checkpoints=%s", folder / "config.yml", folder / name)
+    _LOG.info("judge it: %s", _command("eval", folder, name, args.host))
     return 0
+
+
+def _command(name: str, folder: Path, checkpoint: str, host: str | None) -> str:
+    """Return the command ``name`` for a checkpoint of the run in ``folder``."""
+    weights = setting("Global.checkpoints", folder / checkpoint)
+    return command_line(name, "-c", folder / "config.yml", "-o", weights, host=host)

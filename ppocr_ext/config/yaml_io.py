@@ -10,6 +10,7 @@ import yaml
 
 from ppocr_ext.config.node import Key, Mark, Node, Place
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.resources import shown_path
 
 MAX_VALUES = 100_000  # aliases are copied out; a file that grows beyond this is a trap or a mistake
 _MERGE_TAG = "tag:yaml.org,2002:merge"
@@ -85,6 +86,7 @@ def read_file(path: Path) -> Node:
         ConfigError: the file is missing, not UTF-8, empty, not YAML, not a mapping, has a key twice in
             one mapping, or asks for a Python object. The message starts with ``file:line``.
     """
+    shown = shown_path(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -93,11 +95,11 @@ def read_file(path: Path) -> Node:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(
-            f"{path}:{line}: not UTF-8 at byte {error.start}. Save the file as UTF-8."
+            f"{shown}:{line}: not UTF-8 at byte {error.start}. Save the file as UTF-8."
         ) from error
-    node = _Reader(str(path)).read(text)
+    node = _Reader(shown).read(text)
     if node is None:
-        raise ConfigError(f"{path}: the config is empty.")
+        raise ConfigError(f"{shown}: the config is empty.")
     if not node.is_mapping:
         raise ConfigError(f"{node.place.text}: a config is a mapping of sections (`Global:` …), not this.")
     return node

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from posixpath import join  # on strings: a Path a line costs more than the check
 from typing import Literal
+
+from ppocr_ext.data.labels import quotes_hint
 
 ImageCheck = Literal["header", "decode"]
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -66,6 +70,23 @@ def image_fault(path: str, check: ImageCheck) -> tuple[str, str] | None:
     if content is None or _decodes(content):
         return None
     return "broken_image", f"{path} ({size} bytes) is truncated, or no image that OpenCV reads"
+
+
+def missing_image(data_dir: str, name: str) -> tuple[str, str]:
+    """Return ``("missing_image", detail)`` for an image that is not there.
+
+    The detail says what is wrong with the way that the path is written, if that can be told.
+
+    Args:
+        data_dir: folder that ``name`` starts from.
+        name: the path as it stands in the label file.
+    """
+    said = f"there is no file {join(data_dir, name)}{quotes_hint(name)}"
+    turned = name.replace("\\", "/")
+    inside = not turned.startswith("/") and ".." not in turned.split("/")
+    if turned != name and inside and Path(data_dir, turned).is_file():
+        said += f", but there is {join(data_dir, turned)}: write `/` in place of `\\`"
+    return "missing_image", said
 
 
 def content_fault(content: bytes, name: str, check: ImageCheck) -> tuple[str, str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.labels import LabelLine
+from ppocr_ext.data.labels import LabelLine, quotes_hint
 
 Gtc = Literal["nrtr", "sar"]
 UnknownChar = Literal["drop_line", "drop_char"]
@@ -81,4 +81,5 @@ class LabelRules:
         named = ", ".join(f"{c!r} (U+{ord(c):04X})" for c in unknown[:5])
         more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
         hint = "; Global.use_space_char: true admits the space" if " " in unknown else ""
+        hint += quotes_hint(label) if '"' in unknown else ""
         return f"{named}{more} of {label!r} not in {self.charset.name}{hint}"

@@ -138,6 +138,12 @@ def _has_size(columns: list[str]) -> bool:
     return math.isfinite(width) and math.isfinite(height) and width > 0 and height > 0
 
 
+def quotes_hint(column: str) -> str:
+    """Return what to do about a column in quotes, as programs write CSV; empty if it has none."""
+    quoted = len(column) > 1 and column[0] == column[-1] == '"'
+    return "; the columns are in quotes, as in CSV: write them without" if quoted else ""
+
+
 def _short(text: str, limit: int = 60) -> str:
     return repr(text if len(text) <= limit else f"{text[:limit]}…")
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.file_names import named_by_content
-from ppocr_ext.data.images import content_fault
+from ppocr_ext.data.images import content_fault, missing_image
 from ppocr_ext.data.label_rules import LabelRules
 from ppocr_ext.data.labels import LabelLine, parse_line, refuse_utf16
 from ppocr_ext.errors import DataError
@@ -149,7 +149,7 @@ class _Reader:
         try:
             content = Path(path).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
-            return b"", ("missing_image", f"there is no file {path}")
+            return b"", missing_image(self._data_dir, name)
         except (OSError, ValueError) as error:  # ValueError: a null byte in the path
             return b"", (
                 "broken_image",

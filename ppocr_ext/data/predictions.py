@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,18 +34,14 @@ def read_predictions(path: str | Path) -> list[Read]:
         DataError: it cannot be read, or is not what ``eval --save-predictions`` writes.
     """
     path = Path(path)
+    writer = f"`ppocr-ext eval … --save-predictions {shlex.quote(path.name)}` writes such a file."
     try:
         with path.open(encoding="utf-8", newline="") as stream:
             rows = list(csv.reader(stream, delimiter="\t"))
     except (OSError, UnicodeDecodeError, csv.Error) as fault:
-        raise DataError(
-            f"{path} cannot be read ({fault}). `ppocr-ext eval … --save-predictions {path.name}` writes such a file."
-        ) from fault
+        raise DataError(f"{path} cannot be read ({fault}). {writer}") from fault
     if not rows or rows[0] != HEADER:
-        raise DataError(
-            f"{path}: its first line is not {' '.join(HEADER)}, separated by tabs. `ppocr-ext eval … "
-            f"--save-predictions {path.name}` writes such a file."
-        )
+        raise DataError(f"{path}: its first line is not {' '.join(HEADER)}, separated by tabs. {writer}")
     found = []
     for number, row in enumerate(rows[1:], start=2):
         try:

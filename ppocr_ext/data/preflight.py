@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.findings import FileFindings, Finding, Preflight
-from ppocr_ext.data.images import ImageCheck, image_fault
+from ppocr_ext.data.images import ImageCheck, image_fault, missing_image
 from ppocr_ext.data.label_rules import Gtc, LabelRules, UnknownChar
 from ppocr_ext.data.labels import LabelLine, read_label_file
 from ppocr_ext.errors import DataError
@@ -133,7 +133,7 @@ class _Images:
                 return "outside_data_dir", f"{path} is outside data_dir {self._data_dir}"
             fault = image_fault(path, self._check)
             if fault is not None:
-                return fault
+                return missing_image(self._data_dir, name) if fault[0] == "missing_image" else fault
         return None
 
 

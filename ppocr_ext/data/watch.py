@@ -34,10 +34,12 @@ class Watch:
         total: lines of the data, usable or not.
         unusable: of them, those that preflight has left out.
         tolerance: how many are admitted.
+        called: how messages call the data; empty: as ``mode``.
     """
 
-    def __init__(self, mode: str, total: int, unusable: int, tolerance: Tolerance) -> None:
+    def __init__(self, mode: str, total: int, unusable: int, tolerance: Tolerance, called: str = "") -> None:
         self._mode = mode
+        self._called = called or mode
         self._total = total
         self._before = unusable
         self._tolerance = tolerance
@@ -66,7 +68,7 @@ class Watch:
             count = self._count.value
         if self._mode != "Train":
             raise DataError(
-                f"{self._mode}: {place()}: {reason}. An evaluation replaces no line by another: mend this one, or "
+                f"{self._called}: {place()}: {reason}. An evaluation replaces no line by another: mend this one, or "
                 f"take it out."
             )
         if not new:
@@ -98,7 +100,7 @@ class Watch:
     def hopeless(self, tries: int, place: str, reason: str) -> DataError:
         """The error of ``tries`` lines one after another that fail."""
         return DataError(
-            f"{self._mode}: {tries} lines one after another cannot be loaded. The last: {place}: {reason}. Correct "
+            f"{self._called}: {tries} lines one after another cannot be loaded. The last: {place}: {reason}. Correct "
             f"{self._mode}.dataset.transforms, if it is not the data."
         )
 

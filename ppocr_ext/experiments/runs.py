@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from ppocr_ext.commands import command_line
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.training.checkpoints import finish_journal
 
@@ -125,7 +126,8 @@ def command(name: str, arguments: Sequence[str], log: Path, threads: int = 1) ->
         raise RunStopped
     if code:
         end = "\n".join(log.read_text(encoding="utf-8").splitlines()[-_TAIL:])
-        raise RunFailedError(f"ppocr-ext {name} ended with exit code {code}; the end of {log}:\n{end}")
+        failed = command_line(name, *arguments)
+        raise RunFailedError(f"exit code {code} of: {failed}\nThe end of {log}:\n{end}")
 
 
 def exit_code(call: Sequence[str], output: IO[str], environment: Mapping[str, str]) -> int:

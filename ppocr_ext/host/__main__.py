@@ -1,11 +1,12 @@
 """``python -m ppocr_ext.host NAME …``: a script of PaddleOCR's ``tools/``, with PaddleOCR completed first.
 
-The packaged PaddleOCR ships ``tools/infer_rec.py``, ``tools/eval.py`` and others, but not the networks that they
-build: run as they are, they end in an import error.
+The packaged PaddleOCR ships ``tools/eval.py`` and others, but not the networks that they build: run as they are,
+they end in an import error. Scripts that read images or export by themselves are refused.
 """
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,23 @@ from collections.abc import Sequence
 from ppocr_ext.errors import HostError, PPOCRExtError
 from ppocr_ext.host import Host, open_host
 
-USAGE = "usage: python -m ppocr_ext.host NAME [options of that script], such as: infer_rec -c config.yml"
+USAGE = "usage: python -m ppocr_ext.host NAME [options of that script], such as: eval -c config.yml"
+
+# By name or by the first word of it: what a refused script does wrong with our models, and what to run instead.
+_REFUSED = {
+    "export_center": (
+        "the script has to be changed by hand for a MultiHead recogniser",
+        "ppocr-ext export-center -c config.yml -o Global.pretrained_model=WEIGHTS",
+    ),
+    "export": (
+        "the script fails on our models, or writes one of another input size",
+        "no command exports a model; to read images: ppocr-ext eval … --save-predictions FILE",
+    ),
+    "infer": (
+        "the script does not resize images as training did (it ignores `padding: false`)",
+        "ppocr-ext eval -c config.yml -o Global.checkpoints=WEIGHTS --save-predictions FILE",
+    ),
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -23,6 +40,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     name, *rest = arguments
     try:
+        _refuse(name)
         host = open_host()
         module = _module_of(name, host)
     except PPOCRExtError as reason:
@@ -33,8 +51,24 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _refusal(name: str) -> tuple[str, str] | None:
+    return _REFUSED.get(name) or _REFUSED.get(re.split(r"[_./]", name)[0])
+
+
+def _refuse(name: str) -> None:
+    """Refuse a script that gives wrong results with our models.
+
+    Raises:
+        HostError: the message names the command to run instead.
+    """
+    said = _refusal(name)
+    if said is not None:
+        raise HostError(f"{name}: {said[0]}.\nFix: {said[1]}")
+
+
 def _module_of(name: str, host: Host) -> str:
-    scripts = sorted(file.stem for file in (host.root / "tools").glob("*.py") if file.stem != "__init__")
+    files = (host.root / "tools").glob("*.py")
+    scripts = sorted(file.stem for file in files if file.stem != "__init__" and not _refusal(file.stem))
     if name not in scripts:
         raise HostError(f"{host.root}/tools has no {name}.py; it has: {', '.join(scripts)}.")
     return f"tools.{name}"

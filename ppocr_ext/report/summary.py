@@ -13,6 +13,11 @@ from ppocr_ext.report.run_data import RunData
 from ppocr_ext.report.svg import COLORS, dash_of
 from ppocr_ext.report.text import duration, esc, millions, number, percent, period, plain, rate, similarity
 
+_SIGNALS = {
+    "signal 2": "stopped by Ctrl-C (SIGINT)",
+    "signal 15": "stopped by SIGTERM",
+}  # of `reason` in run.json
+
 _STATUS = {"running": "running, or killed", "unknown": "status unknown"}
 INDICATOR_NAMES = {"acc": "accuracy", "norm_edit_dis": "1 − edit distance"}
 
@@ -92,6 +97,7 @@ def summary(runs: Sequence[RunData]) -> str:
 
 def _card(run: RunData, index: int, figures: str) -> str:
     reason = run.of_record("reason")
+    reason = _SIGNALS.get(str(reason), reason)
     said = f'<p class="note {run.status}">{esc(reason)}</p>' if reason else ""
     said += "".join(f'<p class="note">{esc(note)}</p>' for note in run.notes)
     return f'<article class="card">{_title(run, index)}{figures}{_facts(run)}{said}</article>'

@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import pickle
+import tempfile
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ppocr_ext.checkpoint_journal import ENDINGS, journal_of, read_journal
 from ppocr_ext.data.atomic import write_text
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.training.serialize import (
@@ -31,8 +33,6 @@ from ppocr_ext.training.serialize import (
 )
 
 _LOG = logging.getLogger("ppocr_ext")
-_ENDINGS = (".pdparams", ".pdopt", ".states")
-_JOURNAL = ".journal"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Progress:
 def prefix_of(path: str | Path) -> Path:
     """``path`` without a checkpoint's ending."""
     text = str(path)
-    for ending in _ENDINGS:
+    for ending in ENDINGS:
         if text.endswith(ending):
             return Path(text[: -len(ending)])
     return Path(text)
@@ -102,20 +102,37 @@ def write_checkpoint(
         ending: write_temporary(Path(f"{prefix}{ending}"), content) for ending, content in contents.items()
     }
     renames = {path.name: f"{prefix.name}{ending}" for ending, path in temporary.items()}
-    write_text(Path(f"{prefix}{_JOURNAL}"), json.dumps(renames))
+    _move_folder_away(journal_of(prefix))
+    write_text(journal_of(prefix), json.dumps(renames))
     finish_journal(prefix)
 
 
+def _move_folder_away(path: Path) -> None:
+    """Rename a folder that has the name of a journal: a file cannot take its place."""
+    if path.is_dir() and not path.is_symlink():
+        other = path.rename(tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent))
+        _LOG.warning("%s is a folder; it is now called %s.", path, other.name)
+
+
 def finish_journal(prefix: Path) -> None:
-    """Carry out the renames that a killed process had decided on but not finished."""
-    journal = Path(f"{prefix}{_JOURNAL}")
-    if not journal.is_file():
+    """Carry out the renames that a killed process had decided on but not finished.
+
+    A journal of another form is ignored if there are weights without it; loading them says so.
+
+    Raises:
+        WeightsError: the journal is of another form, and there are no weights.
+    """
+    try:
+        renames = read_journal(prefix)
+    except WeightsError:
+        if not Path(f"{prefix}.pdparams").is_file():
+            raise
         return
-    for temporary, final in json.loads(journal.read_text(encoding="utf-8")).items():
-        written = journal.parent / temporary
+    for temporary, final in renames.items():
         with contextlib.suppress(FileNotFoundError):  # another process has just done it
-            written.replace(journal.parent / final)
-    journal.unlink(missing_ok=True)
+            (prefix.parent / temporary).replace(prefix.parent / final)
+    if renames:
+        journal_of(prefix).unlink(missing_ok=True)
 
 
 def read_progress(prefix: Path) -> tuple[Progress, dict[str, Any]]:

@@ -95,7 +95,11 @@ def _truth(config: Config, key: str) -> bool:
 
 
 def look_at_data(
-    config: Config, charset: Charset, frames: Mapping[str, FrameCounts], record: Path | None = None
+    config: Config,
+    charset: Charset,
+    frames: Mapping[str, FrameCounts],
+    record: Path | None = None,
+    data_of: str = "Eval",
 ) -> dict[str, Preflight]:
     """What preflight finds in the data of each mode; a mode whose dataset it does not know is left out.
 
@@ -104,6 +108,7 @@ def look_at_data(
         charset: its dictionary.
         frames: for each mode that is to be checked (``"Train"``, ``"Eval"``), T of the CTC output.
         record: the ``preflight.json`` to write, also where the data are refused.
+        data_of: how messages call the data of ``Eval``.
 
     Raises:
         DataError: label files or LMDBs cannot be read, or more lines are unusable than
@@ -111,23 +116,24 @@ def look_at_data(
         ConfigError: a key of these checks has no meaning.
     """
     tolerance = tolerance_of(config)
+    names = {mode: data_of if mode == "Eval" else mode for mode in frames}
     found: dict[str, Preflight] = {}
     said: list[str] = []
     for mode, count in frames.items():
         try:
             report = _look(config, mode, charset, count.least if mode == "Train" else None)
         except DataError as error:
-            said.append(f"{mode}: {error}")
+            said.append(f"{names[mode]}: {error}")
             continue
         if report is not None:
             report.size_key = count.path or report.size_key
             found[mode] = report
             if tolerance.admits(report.rejected_count, report.total):
-                _LOG.info("%s data: %s", mode.lower(), report.summary())
+                _LOG.info("%s data: %s", names[mode].lower(), report.summary())
     if record is not None and found:
         content = {mode: report.to_json() for mode, report in found.items()}
         write_text(record, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    refused = refusals(found, tolerance)
+    refused = refusals({names[mode]: report for mode, report in found.items()}, tolerance)
     if refused and record is not None:
         refused.append(f"{record} names the first {found[next(iter(found))].examples} of each reason.")
     if said or refused:
@@ -180,11 +186,13 @@ def build_loader(
     device: str,
     seed: int,
     scratch: Path,
+    data_of: str = "Eval",
 ) -> Loaded:
     """The loader of ``Train`` or ``Eval`` over the lines that ``report`` found usable.
 
     Where label files have unusable lines (or a byte order mark, or carriage returns), the host reads
-    copies of them from ``scratch``, which ``host_config`` then names.
+    copies of them from ``scratch``, which ``host_config`` then names. Messages call the data of ``Eval``
+    those of ``data_of``.
 
     Raises:
         DataError: there is no full batch.
@@ -193,7 +201,8 @@ def build_loader(
     dataset = watch = None
     if report is not None:
         name = str(config.at(f"{mode}.dataset.name"))
-        watch = Watch(mode, report.total, report.rejected_count, tolerance_of(config))
+        called = data_of if mode == "Eval" else mode
+        watch = Watch(mode, report.total, report.rejected_count, tolerance_of(config), called)
         if name in _OF_LMDB:
             dataset = watched_samples(host.dataset_class(name), watch, report.files)
             _drop_ratio(host_config[mode]["dataset"], mode)

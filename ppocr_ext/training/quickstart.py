@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ppocr_ext.commands import command_line
 from ppocr_ext.config import Config, load
 from ppocr_ext.data.atomic import write_text
 from ppocr_ext.data.captcha import CaptchaOptions
@@ -97,10 +98,10 @@ def run_quickstart(
     check_preset(settings.preset)
     host = open_host(host_path)
     quiet_host(host.logger)
-    _agree(folder, settings)
+    _agree(folder, settings, host_path)
     _make_data(folder, settings, processes)
     for stage in stages:
-        _train_stage(stage, stage_config(stage, folder, settings), folder, host_path)
+        _train_stage(stage, folder, settings, host_path)
     done = [stage for stage in STAGES if _status(folder / stage) == "finished"]
     rows = [_judge(stage, folder, settings, host_path) for stage in done]
     from ppocr_ext.report.curves import draw_curves  # matplotlib takes a second to import
@@ -129,20 +130,23 @@ def check_preset(name: str) -> None:
         raise ConfigError(f"--preset {name}: there is no such preset. There are: {', '.join(presets)}.")
 
 
-def _agree(folder: Path, settings: Settings) -> None:
+def _agree(folder: Path, settings: Settings, host_path: str | None) -> None:
     file = folder / "quickstart.json"
     if file.is_file():
         before = json.loads(file.read_text(encoding="utf-8"))
         if before != asdict(settings):
+            asked = " ".join(_options(asdict(settings)))
             raise ConfigError(
-                f"{folder} was begun with {_options(before)}, not {_options(asdict(settings))}. Call it with those "
-                f"options to go on, or give another folder with --out."
+                f"{folder} was begun with other options than {asked}. To go on with those (or name another folder):\n"
+                f"{command_line('quickstart', '--out', folder, *_options(before), host=host_path)}"
             )
     write_text(file, json.dumps(asdict(settings)) + "\n")
 
 
-def _options(settings: Mapping[str, Any]) -> str:
-    return " ".join(f"--{name} {value}" for name, value in settings.items() if value is not None)
+def _options(settings: Mapping[str, Any]) -> list[str]:
+    """Return the words of the command line that give ``settings``."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    return [word for name, value in given.items() for word in (f"--{name}", str(value))]
 
 
 def _make_data(folder: Path, settings: Settings, processes: int) -> None:
@@ -185,7 +189,8 @@ def stage_config(stage: str, folder: Path, settings: Settings) -> Config:
     return config.with_values(values)
 
 
-def _train_stage(stage: str, config: Config, folder: Path, host_path: str | None) -> None:
+def _train_stage(stage: str, folder: Path, settings: Settings, host_path: str | None) -> None:
+    config = stage_config(stage, folder, settings)
     run_folder = folder / stage
     if _status(run_folder) == "finished":
         _LOG.info("%s: finished before", STAGES[stage])
@@ -197,8 +202,10 @@ def _train_stage(stage: str, config: Config, folder: Path, host_path: str | None
     finish_journal(folder / "teacher" / "latest")
     teacher = folder / "teacher" / "latest.pdparams"
     if stage == "distilled" and not teacher.is_file():
+        both = ["--out", str(folder), *_options(asdict(settings)), "--stages", "teacher", "distilled"]
         raise ConfigError(
-            "The distillation needs the teacher: run it first, with --stages teacher distilled."
+            f"The distillation needs the teacher. Fix: train it first:\n"
+            f"{command_line('quickstart', *both, host=host_path)}"
         )
     outcome: Outcome = train(config, host_path=host_path)
     if outcome.signal is not None:

@@ -64,8 +64,9 @@ def resume(run: Run, prefix: Path) -> None:
     restore_optimizer(
         run.optimizer, prefix, parameter_names(run.network.named_parameters()), states.get("parameter_names")
     )
-    if states.get("total_steps", run.total_steps) != run.total_steps:
-        _recompute_rate(run.schedule)
+    before = states.get("total_steps", run.total_steps)
+    if before != run.total_steps:
+        _follow_longer_schedule(run, before)
     run.amp.load(states.get("scaler", {}))
     restore_loss(run.loss, states.get("loss", {}), prefix)
     if run.start.step_in_epoch >= len(run.train_loader):
@@ -89,6 +90,19 @@ def _same_optimizer(run: Run, prefix: Path, before: str | None) -> None:
             f"{prefix} was trained with {before}, Optimizer.name is {now}. A run goes on with the optimizer it began "
             f"with; to start afresh from its weights, give them as Global.pretrained_model."
         )
+
+
+def _follow_longer_schedule(run: Run, before: int) -> None:
+    """Take the learning rate of a run of another length, and log where it goes; ``before``: steps as it was."""
+    rate = run.optimizer.get_lr()
+    _recompute_rate(run.schedule)
+    _LOG.info(
+        "steps of the whole run: %d before, %d now; the learning rate goes from %.3g to %.3g",
+        before,
+        run.total_steps,
+        rate,
+        run.optimizer.get_lr(),
+    )
 
 
 def _recompute_rate(schedule: Any) -> None:

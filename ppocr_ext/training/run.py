@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import paddle.distributed as dist
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checking import check_config, report
+from ppocr_ext.checking import Fault, check_config, report
 from ppocr_ext.config import Config, resolve_charset, with_class_counts
 from ppocr_ext.config.node import COMPUTED, dotted
 from ppocr_ext.data.preflight import Preflight
@@ -105,6 +105,7 @@ class Run:
         host_path: str | None = None,
         old_dictionary: str | None = None,
         weights_of: str = "Student",
+        data_of: str = "Eval",
     ) -> Run:
         """Build what ``role`` (``"train"`` or ``"eval"``) needs from a config.
 
@@ -114,12 +115,13 @@ class Run:
             old_dictionary: dictionary of the weights, where it differs from the config's.
             weights_of: for ``"eval"`` of a single model, the sub-model whose weights it takes from a file that has
                 several.
+            data_of: the section that the data of ``Eval`` come from, for messages.
 
         Raises:
             PPOCRExtError: something cannot be built; the message says what to change.
         """
         with said_once() as said:
-            run = _Builder(config, role, host_path, old_dictionary, weights_of).build()
+            run = _Builder(config, role, host_path, old_dictionary, weights_of, data_of).build()
         run.said = said
         return run
 
@@ -134,14 +136,16 @@ class _Builder:
         host_path: str | None,
         old_dictionary: str | None,
         weights_of: str = "Student",
+        data_of: str = "Eval",
     ) -> None:
         if role not in ("train", "eval"):
             raise ValueError(f"no such role: {role!r}")
         self.role = role
         self.weights_of = weights_of
+        self.data_of = data_of
         self.host = open_host(host_path)
         import_plugins(config)
-        faults = check_config(config, self.host, role)
+        faults = [_of_section(fault, data_of) for fault in check_config(config, self.host, role)]
         strict = bool(config.at("Global.strict", default=False))
         if dist.get_rank() != 0 and not strict:  # process 0 warns for all
             faults = [fault for fault in faults if fault.level == "error"]
@@ -178,6 +182,7 @@ class _Builder:
             self.folder,
             self.seed,
             processes,
+            self.data_of,
         )
         post_process = self.config.at("PostProcess").thaw()
         decoder = self.host.build_post_process(post_process, self.config.at("Global").thaw())
@@ -237,6 +242,14 @@ class _Builder:
             )
         if run.eval_loader is None:
             raise ConfigError("The config has no section Eval.")
+
+
+def _of_section(fault: Fault, data_of: str) -> Fault:
+    """Return ``fault`` with the section that the data of ``Eval`` come from; transforms stay those of ``Eval``."""
+    begin = "Eval.dataset."
+    if not fault.path.startswith(begin) or fault.path.startswith(f"{begin}transforms"):
+        return fault
+    return replace(fault, path=f"{data_of}.dataset.{fault.path.removeprefix(begin)}")
 
 
 def _build_model(config: Config) -> Any:

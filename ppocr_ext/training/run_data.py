@@ -29,12 +29,13 @@ def open_data(
     folder: Path,
     seed: int,
     processes: Team,
+    data_of: str = "Eval",
 ) -> dict[str, Loaded]:
     """Loaders of ``Train`` and ``Eval``, as far as ``role`` and this process need them.
 
     One process of each machine looks at the data, since their files may differ; in training process 0 alone
     evaluates, and alone writes into the run folder. Copies of label files that the others need lie in a
-    temporary folder.
+    temporary folder. Messages call the data of ``Eval`` those of ``data_of``.
 
     Raises:
         ConfigError: a section is missing.
@@ -44,13 +45,15 @@ def open_data(
     modes = [mode for mode in _modes(config, role) if first or mode == "Train" or role == "eval"]
     frames = {mode: count_frames(model, config, mode) for mode in modes}
     record = folder / "preflight.json" if role == "train" and first else None
-    found = processes.once_a_machine("preflight", lambda: look_at_data(config, charset, frames, record))
+    found = processes.once_a_machine(
+        "preflight", lambda: look_at_data(config, charset, frames, record, data_of)
+    )
     if is_leader() and "Train" in found:
         train = found["Train"]
         _same_on_all_machines(processes, f"{train.usable} of {train.total}")
     scratch = folder if role == "train" and first else scratch_folder()
     return {
-        mode: build_loader(host, config, host_config, mode, found.get(mode), device, seed, scratch)
+        mode: build_loader(host, config, host_config, mode, found.get(mode), device, seed, scratch, data_of)
         for mode in modes
     }
 

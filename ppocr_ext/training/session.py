@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import shutil
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from pathlib import Path
 
 import paddle.distributed as dist
 
@@ -58,8 +60,14 @@ def train(
     folder = folder_of(config)
     loggers = [logging.getLogger(OURS), host.logger]
     first = dist.get_rank() == 0  # the others' lines go where the launcher writes what they print
+    new = [path for path in (folder, *folder.parents) if not path.exists()] if first else []
     with failing_together(), log_file(folder / "train.log", *loggers) if first else nullcontext():
-        run = Run.build(config, "train", host_path=host_path, old_dictionary=old_dictionary)
+        try:
+            run = Run.build(config, "train", host_path=host_path, old_dictionary=old_dictionary)
+        except BaseException as fault:
+            if str(folder / "preflight.json") not in str(fault):
+                _remove_new(new)
+            raise
         _record(run)
         loop = HostLoop(run, [*default_hooks(run), *hooks])
         try:
@@ -68,6 +76,23 @@ def train(
             if fault.errno == errno.ENOSPC and fault.filename is None:
                 fault.filename = str(folder)  # a stream that was being written does not say where it goes
             raise
+
+
+def _remove_new(folders: Sequence[Path]) -> None:
+    """Remove the run folder, the first of ``folders``, and those above it that were made with it.
+
+    Files that a start does not write stay, and so do their folders.
+    """
+    if not folders:
+        return
+    folder = folders[0]
+    for name in ("usable_train", "usable_eval"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in ("train.log", "preflight.json"):
+        (folder / name).unlink(missing_ok=True)
+    for path in folders:
+        with suppress(OSError):  # another run has written there
+            path.rmdir()
 
 
 def _record(run: Run) -> None:

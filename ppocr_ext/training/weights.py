@@ -16,6 +16,7 @@ import numpy as np
 import paddle
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.checkpoint_journal import read_journal
 from ppocr_ext.checkpoint_names import parameter_file, why_missing
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.training.carry_over import carry_over
@@ -96,6 +97,14 @@ def find_parameters(path: str | Path) -> Path:
     if not file.is_file():
         raise WeightsError(why_missing(path))
     return file
+
+
+def _warn_of_journal(prefix: Path) -> None:
+    """Warn of a journal that :func:`finish_journal` has left, since it is not one of ours."""
+    try:
+        read_journal(prefix)
+    except WeightsError as fault:
+        _LOG.warning("%s It is ignored.", fault)
 
 
 def _renamings(loaded: Iterable[str], model: Iterable[str]) -> list[tuple[str, str, str]]:
@@ -196,6 +205,7 @@ def load_weights(
             is missing or has another shape.
     """
     file = find_parameters(path)
+    _warn_of_journal(prefix_of(file))
     state = model.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
     fit = fit_state(file, read_state(file), shapes, prefer, homes)

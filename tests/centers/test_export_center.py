@@ -17,12 +17,13 @@ from ppocr_ext.centers.collect import (
     table_of,
 )
 from ppocr_ext.centers.single_model import config_of_model, label_places
-from ppocr_ext.cli.main import main
+from ppocr_ext.cli import train as train_command
+from ppocr_ext.cli.main import build_parser, main
 from ppocr_ext.config import load
 from ppocr_ext.data.center_table import read_centers
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.modeling.features import FeatureTap
-from ppocr_ext.resources import config_path
+from ppocr_ext.resources import find_config
 from ppocr_ext.training.run import Run
 from ppocr_ext.training.session import train
 
@@ -241,9 +242,13 @@ def test_the_command_writes_centers_map_summary_and_pickle(trained, tmp_path, ca
     assert table.meta["charset"] == "dict.txt"
     assert table.meta["limit"] is None
     (hint,) = [line.removeprefix("use it: ") for line in said.splitlines() if line.startswith("use it: ")]
-    flag, option = shlex.split(hint)
-    assert flag == "-o"
-    tuned = load([tmp_path / "config.yml", config_path("overlays/center_loss.yml")], [option])
+    name, command, *words = shlex.split(hint)
+    assert (name, command) == ("ppocr-ext", "train")
+    args = build_parser("train", train_command).parse_args(words)
+    tuned = load([find_config(path) for path in args.config], args.opt)
+    assert tuned.at("Global.pretrained_model") == trained.at("Global.checkpoints")
+    assert tuned.at("Global.checkpoints") is None
+    assert tuned.at("Global.save_model_dir") == "./output/center_loss"
     assert tuned.at("Loss.loss_config_list.CenterLoss.center_file_path") == str(out)
 
 
@@ -274,3 +279,46 @@ def test_no_line_read_correctly_says_what_to_do(trained):
 def test_an_unknown_sub_model_is_named(trained):
     with pytest.raises(ConfigError, match="--model Pupil: Architecture.Models has Teacher, Student"):
         config_of_model(trained, "Pupil", "train")
+
+
+def test_a_pass_that_is_stopped_gives_the_command_that_goes_on(trained, tmp_path, monkeypatch, capsys):
+    from ppocr_ext.centers import collect as module
+
+    (tmp_path / "my config.yml").write_text(trained.to_yaml())
+    command = ["export-center", "-c", str(tmp_path / "my config.yml"), "--frames", "aligned"]
+    command += ["--output", str(tmp_path / "centers.npz")]
+    add = module._add
+
+    def stop(*args):
+        add(*args)
+        signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_add", stop)
+        assert main(command) == 130
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("go on with: ")]
+    words = shlex.split(line.removeprefix("go on with: "))
+    assert words == ["ppocr-ext", *command, "--resume"]
+    assert main(words[1:]) == 0
+
+
+def test_the_lines_of_train_are_called_so(trained, tmp_path, captchas, capsys):  # noqa: F811
+    lines = (captchas / "train_list.txt").read_text().splitlines()
+    (tmp_path / "train.txt").write_text("\n".join(["no.png\t123", *lines[1:4]]) + "\n")
+    bad = {"Train.dataset.label_file_list": [str(tmp_path / "train.txt")]}
+    for values, place in (
+        (bad, "Train: "),
+        ({"Train.dataset.label_file_list": ["no.txt"]}, "Train.dataset.label_file_list.0: "),
+    ):
+        (tmp_path / "config.yml").write_text(trained.with_values(values).to_yaml())
+        assert main(["export-center", "-c", str(tmp_path / "config.yml")]) == 2
+        assert f"error: {place}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("split", ["train", "eval"])
+def test_the_log_names_the_split(trained, tmp_path, capsys, split):
+    (tmp_path / "config.yml").write_text(trained.to_yaml())
+    out = ["--output", str(tmp_path / "centers.npz"), "--all-lines", "--limit", "5"]
+    main(["export-center", "-c", str(tmp_path / "config.yml"), "--split", split, *out])
+    said = capsys.readouterr()
+    assert [word for word in ("train", "eval") if f"{word} data: " in said.out + said.err] == [split]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -89,8 +90,17 @@ def test_a_whole_models_weights_go_before_those_of_sub_models(two: Config, data:
 
 
 def test_a_checkpoint_that_was_being_written_is_there(two: Config, tmp_path: Path, check: Check) -> None:
-    (tmp_path / "latest.journal").write_text("{}")
+    renames = {f".latest{e}.abcd_123.tmp": f"latest{e}" for e in (".pdparams", ".pdopt", ".states")}
+    (tmp_path / "latest.journal").write_text(json.dumps(renames))
     assert check(two.with_values({"Global.checkpoints": str(tmp_path / "latest")})) == []
+
+
+def test_a_journal_that_loading_would_refuse_is_no_checkpoint(
+    two: Config, tmp_path: Path, check: Check
+) -> None:
+    (tmp_path / "latest.journal").write_text("{}")
+    (fault,) = check(two.with_values({"Global.checkpoints": str(tmp_path / "latest")}))
+    assert fault.startswith(f"error: Global.checkpoints: {tmp_path}/latest.journal: ")
 
 
 def test_a_flawed_dictionary_and_a_count_of_another_one(one: Config, tmp_path: Path, check: Check) -> None:

@@ -96,3 +96,31 @@ def test_what_can_be_shown_is_shown_without_a_dictionary(
 def test_a_file_that_is_not_there_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("-c", "/no/such.yml") == 2
     assert capsys.readouterr().err.startswith("error: /no/such.yml: ")
+
+
+def test_places_are_short(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (files / "below").mkdir()
+    (files / "over.yml").write_text("Global: {seed: 7}\n")
+    expected = {files: "over.yml:1", files / "below": f"{files}/over.yml:1"}
+    for here, over in expected.items():
+        monkeypatch.chdir(here)
+        assert run("-c", files / "my.yml", files / "over.yml") == 0
+        out = capsys.readouterr().out
+        lines = {line.partition("#")[0].strip(): line.partition("# ")[2] for line in out.splitlines()}
+        assert lines["seed: 7"] == over
+        assert lines["print_batch_step: 25"] == "configs/quickstart/base.yml:10"
+
+
+def test_a_shipped_file_that_another_one_hides_keeps_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "configs" / "quickstart").mkdir(parents=True)
+    (tmp_path / "configs" / "quickstart" / "base.yml").write_text("a: 1\n")
+    monkeypatch.chdir(tmp_path)
+    shipped = config_path("quickstart/base.yml")
+    assert load([shipped]).where("Global.print_batch_step") == f"{shipped}:10"
+    assert (
+        load([tmp_path / "configs" / "quickstart" / "base.yml"]).where("a") == "configs/quickstart/base.yml:1"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -199,6 +200,17 @@ def test_the_scripts_are_the_commands(script: Path, tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith(f"usage: ppocr-ext {script.stem.replace('_', '-')} ")
+
+
+def test_the_package_is_run_as_the_command(tmp_path: Path) -> None:
+    call = [sys.executable, "-m", "ppocr_ext"]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    for words, code in ((["--version"], 0), (["nothing"], 2)):
+        result = subprocess.run(
+            [*call, *words], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert result.returncode == code, result.stderr
+    assert result.stderr.startswith("error: no command 'nothing'")
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

@@ -282,3 +282,31 @@ def test_strict_names_every_line_up_to_a_number(folder):
     said, _ = refusals({"Eval": check(file, folder, DIGITS, 25, examples=40)}, Tolerance(strict=True))
     assert all(f"{file}:{number}: unknown_char" in said for number in range(2, 22))
     assert said.endswith("… and 5 more")
+
+
+def details(result):
+    return [(f.reason, f.detail) for f in result.rejected]
+
+
+@pytest.mark.parametrize("characters", ["0123456789", '0123456789"'])
+def test_columns_in_quotes_are_called_so(folder, characters):
+    file = write(folder, '"ok.png"\t"12"', 'ok.png\t"12"x')
+    first, second = details(check(file, folder, Charset(tuple(characters)), 25))
+    assert first[0] == ("missing_image" if '"' in characters else "unknown_char")
+    assert "in quotes" in first[1]
+    assert "in quotes" not in second[1]
+
+
+def test_a_path_written_on_windows_names_the_file_that_is_there(folder):
+    (folder / "img").mkdir()
+    (folder / "ok.png").rename(folder / "img" / "ok.png")
+    file = write(folder, "img\\ok.png\t1", "img\\no.png\t1", "..\\list.txt\t1", "img\\..\\list.txt\t1")
+    found = details(check(file, folder, DIGITS, 25))
+    assert [reason for reason, _ in found] == ["missing_image"] * 4
+    assert f"{folder}/img/ok.png" in found[0][1]
+    assert not any("there is /" in detail for _, detail in found[1:])
+
+
+def test_one_that_is_named_with_a_backslash_is_used(folder):
+    (folder / "ok.png").rename(folder / "img\\ok.png")
+    assert check(write(folder, "img\\ok.png\t1"), folder, DIGITS, 25).rejected_count == 0

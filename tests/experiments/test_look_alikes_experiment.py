@@ -262,8 +262,8 @@ def test_a_finished_run_is_not_trained_again(tmp_path, monkeypatch):
 
 def test_a_command_that_fails_says_what_it_said(tmp_path):
     with pytest.raises(RunFailedError, match="exit code 2") as failed:
-        command("train", ["-c", str(tmp_path / "missing.yml")], tmp_path / "logs" / "run.log")
-    assert "missing.yml" in str(failed.value)
+        command("train", ["-c", str(tmp_path / "missing file.yml")], tmp_path / "logs" / "run.log")
+    assert f"ppocr-ext train -c '{tmp_path}/missing file.yml'\n" in str(failed.value)
 
 
 @pytest.mark.parametrize(

@@ -183,19 +183,13 @@ def on_captchas(config: Config, captchas: Path, folder: Path) -> Config:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("kind", ["student", "distill"])
-def test_the_hosts_own_scripts_read_what_we_trained(
+def test_the_hosts_own_script_judges_what_we_trained(
     any_host: Host, kind: str, tiny: Any, captchas: Path, tmp_path: Path
 ) -> None:
     if kind == "distill" and any_host.form == "checkout":
         pytest.skip("a checkout's scripts build its own networks, and not all know distillation")
     train(tiny(kind))
     config, weights = str(tmp_path / "run" / "config.yml"), str(tmp_path / "run" / "latest")
-    texts = tmp_path / "texts.txt"
-    shown = tool(
-        *["ppocr_ext.host", "infer_rec", "-c", config, "-o", f"Global.pretrained_model={weights}"],
-        *[f"Global.infer_img={captchas}/val/0000", f"Global.save_res_path={texts}"],
-    )
-    assert len(texts.read_text().splitlines()) == 10, shown
     shown = tool("ppocr_ext.host", "eval", "-c", config, "-o", f"Global.checkpoints={weights}")
     judged = evaluate(Run.build(load([config], [f"Global.checkpoints={weights}"]), "eval")).metrics
     assert f"norm_edit_dis:{judged['norm_edit_dis']}"[:20] in shown.rpartition("metric eval")[2]

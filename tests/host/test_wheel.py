@@ -78,12 +78,31 @@ print(host.form)
 
 
 def test_a_script_that_the_host_lacks_is_a_sentence(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_script(["infer_nothing", "-c", "config.yml"]) == 2
+    assert run_script(["nothing", "-c", "config.yml"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"error: {host.root}/tools has no infer_nothing.py; it has: ")
-    assert "infer_rec" in said and "Traceback" not in said
+    assert said.startswith(f"error: {host.root}/tools has no nothing.py; it has: ")
+    assert "eval" in said and "infer_rec" not in said and "Traceback" not in said
     assert run_script([]) == 2
     assert capsys.readouterr().err.startswith("usage: python -m ppocr_ext.host NAME")
+
+
+@pytest.mark.parametrize(
+    ("script", "instead"),
+    [
+        ("infer_rec", "ppocr-ext eval"),
+        ("infer_cls", "ppocr-ext eval"),
+        ("infer/predict_rec", "ppocr-ext eval"),
+        ("infer.predict_system", "ppocr-ext eval"),
+        ("export_model", "ppocr-ext eval"),
+        ("export_center", "ppocr-ext export-center"),
+    ],
+)
+def test_scripts_that_read_images_otherwise_or_export_are_refused(
+    script: str, instead: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run_script([script, "-c", "config.yml"]) == 2
+    out, said = capfd.readouterr()
+    assert out == "" and said.startswith(f"error: {script}: ") and instead in said
 
 
 def test_what_the_wheel_has_and_has_not(host: Host) -> None:

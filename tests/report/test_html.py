@@ -316,3 +316,10 @@ def test_a_folder_without_runs_is_refused(tmp_path):
     with pytest.raises(DataError, match="is no run, nor a folder of runs"):
         write_report([tmp_path], tmp_path / "page.html")
     assert main(["report", str(tmp_path / "nowhere")]) == 2
+
+
+@pytest.mark.parametrize(("reason", "name"), [("signal 2", "SIGINT"), ("signal 15", "SIGTERM")])
+def test_a_signal_is_shown_by_its_name(tmp_path, reason, name):
+    make_run(tmp_path / "run", status="stopped", reason=reason)
+    text = Page(write_report([tmp_path / "run"], tmp_path / "report.html")).text
+    assert name in text and reason not in text

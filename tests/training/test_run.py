@@ -9,7 +9,7 @@ import pytest
 
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.override import override
-from ppocr_ext.errors import ConfigError, DataError, ModelError, WeightsError
+from ppocr_ext.errors import ConfigError, DataError, ModelError, PPOCRExtError, WeightsError
 from ppocr_ext.training.evaluate import evaluate, for_model
 from ppocr_ext.training.events import Hook
 from ppocr_ext.training.hooks.teacher_check import state_digest
@@ -333,6 +333,36 @@ def test_a_finished_run_given_more_epochs_follows_the_longer_schedule(tiny, tmp_
     assert run.optimizer.get_lr() == pytest.approx(run.config.at("Optimizer.lr.learning_rate") / 2, rel=1e-3)
 
 
+def test_the_log_says_how_the_rate_jumps_in_a_longer_run(tiny, tmp_path):
+    train(tiny("student", **{"Global.epoch_num": 1}))
+    train(tiny("student", **{"Global.checkpoints": str(tmp_path / "run" / "latest")}))
+    (line,) = [
+        line for line in (tmp_path / "run" / "train.log").read_text().splitlines() if "3 before" in line
+    ]
+    assert "6 now" in line and "from 0 to 0.0025" in line
+
+
+@pytest.mark.parametrize("existed", [False, True])
+def test_a_start_that_fails_leaves_no_new_folder(tiny, tmp_path, existed):
+    folder = tmp_path / "new" / "run"
+    if existed:
+        folder.mkdir(parents=True)
+    late = {"Architecture.Models.Teacher.pretrained": str(tmp_path / "teacher")}
+    paddle.save({"x": paddle.zeros([1])}, str(tmp_path / "teacher.pdparams"))
+    for values in ({"Global.character_dict_path": "no.txt"}, late):
+        with pytest.raises(PPOCRExtError):
+            train(tiny("distill", **{"Global.save_model_dir": str(folder), **values}))
+        assert folder.exists() == existed
+        assert (tmp_path / "new").exists() == existed
+
+
+def test_a_start_whose_data_are_refused_keeps_what_its_message_names(tiny, captchas, tmp_path):
+    (tmp_path / "bad.txt").write_text("no.png\t1234\n" * 3)
+    with pytest.raises(DataError, match=r"run/preflight\.json"):
+        train(tiny("student", **{"Train.dataset.label_file_list": [str(tmp_path / "bad.txt")]}))
+    assert (tmp_path / "run" / "preflight.json").is_file()
+
+
 def test_a_checkpoint_for_another_optimizer_is_a_sentence(tiny, tmp_path):
     train(tiny("student", **{"Global.epoch_num": 1}))
     config = tiny(
@@ -354,7 +384,7 @@ def test_a_signal_in_the_last_step_is_remembered(tiny):
 def test_a_pretrained_file_whose_save_was_killed_is_finished_first(tiny, tmp_path):
     folder = tmp_path / "teacher"
     train(tiny("student", **{"Global.save_model_dir": str(folder), "Global.epoch_num": 1}))
-    renames = {f".{e}.tmp": f"latest.{e}" for e in ("pdparams", "pdopt", "states")}
+    renames = {f".latest.{e}.abcd_123.tmp": f"latest.{e}" for e in ("pdparams", "pdopt", "states")}
     for temporary, final in renames.items():
         (folder / final).rename(folder / temporary)
     (folder / "latest.journal").write_text(json.dumps(renames))

@@ -8,6 +8,7 @@ read once, after that. Ctrl-C stops it; the same command goes on.
 """
 
 import argparse
+import shlex
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -71,7 +72,8 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, RunStopped):
-        print("\nstopped and saved; the same command goes on from here", file=sys.stderr)
+        again = shlex.join([sys.executable, *sys.argv])
+        print(f"\nstopped and saved; go on with: {again}", file=sys.stderr)
         return 130
     return 0
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import paddle.distributed as dist
 
+from ppocr_ext.commands import command_line
 from ppocr_ext.report.page import REPORT_FILE, write_report
 from ppocr_ext.training.events import Hook, Outcome, Position
 
@@ -32,10 +33,10 @@ class ReportHook(Hook):
             path = write_report([self._folder], self._folder / REPORT_FILE)
         except Exception as fault:  # the run is done, and its weights are saved: a page must not make it fail
             _LOG.warning(
-                "no report: %s: %s (`ppocr-ext report %s --debug` says more)",
+                "no report: %s: %s (`%s` says more)",
                 type(fault).__name__,
                 fault,
-                self._folder,
+                command_line("report", self._folder, "--debug"),
             )
         else:
             _LOG.info("report: %s", path)

@@ -10,7 +10,6 @@ from typing import Literal
 from ppocr_ext.errors import ConfigError
 
 _LOG = logging.getLogger("ppocr_ext")
-_NOWHERE = ("", "computed")  # places that a reader cannot go to
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Fault:
     Attributes:
         level: ``"error"``: the run cannot be, or would not be what the config says; ``"warning"``: it can.
         path: the key, as ``"Global.epoch_num"``; empty for the config as a whole.
-        where: the place where it was written, as ``"my.yml:12"`` or ``"-o Global.epoch_num=3"``.
+        where: the place where it was written, as ``"my.yml:12"`` or ``"-o Global.epoch_num=3"``; or empty.
         message: what is wrong, and what to do.
     """
 
@@ -31,8 +30,7 @@ class Fault:
 
     def __str__(self) -> str:
         """``my.yml:12: Global.epohc_num: unknown key. Did you mean 'epoch_num'?``"""
-        place = "" if self.where in _NOWHERE else self.where
-        return ": ".join(part for part in (place, self.path, self.message) if part)
+        return ": ".join(part for part in (self.where, self.path, self.message) if part)
 
 
 def report(faults: Iterable[Fault], strict: bool = False) -> None:

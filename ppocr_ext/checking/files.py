@@ -26,7 +26,7 @@ def check_dictionary(look: Look) -> None:
         with _unlogged():
             charset = resolve_charset(look.config, look.host.find_file)
     except CharsetError as fault:
-        look.error(_DICTIONARY, str(fault).removeprefix(f"{look.where(_DICTIONARY)}: "))
+        look.error(_DICTIONARY, str(fault).removeprefix(f"{look.place(_DICTIONARY).text}: "))
         return
     except ConfigError:
         return  # use_space_char is neither true nor false, which is said of the keys of Global

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ppocr_ext.checking.fault import Fault
 from ppocr_ext.checking.signatures import Keys, keys_of
 from ppocr_ext.config import Config
-from ppocr_ext.config.node import dotted
+from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
 from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
 from ppocr_ext.host import Host
 from ppocr_ext.registry import Registry, leave_out_in_silence, near_match
@@ -56,14 +56,19 @@ class Look:
             return {}
         return found
 
-    def where(self, path: Path) -> str:
-        """The place where the value at ``path``, or the nearest one above it, was written."""
+    def place(self, path: Path) -> Place:
+        """Return the place of the value at ``path``, or of the nearest one above it."""
         for end in range(len(path), 0, -1):
             try:
-                return self.config.where(path[:end])
+                return self.config.place(path[:end])
             except ConfigError:
                 continue
-        return ""
+        return COMPUTED
+
+    def where(self, path: Path) -> str:
+        """The place where the value at ``path``, or the nearest one above it, was written; empty if nowhere."""
+        place = self.place(path)
+        return "" if place == COMPUTED else place.text
 
     def error(self, path: Path, message: str, key: str = "") -> None:
         """The run cannot be, or would not be what the config says; ``key`` of the path is where it says so."""
@@ -97,20 +102,20 @@ class Look:
             component: what takes the keys, so that building it does not say the same again.
             is_open: it may read other keys too.
         """
-        key, place = path[-1], self.where(path)
+        key, place = path[-1], self.place(path)
         if component is not None:
             leave_out_in_silence(component, key)
-        if place.startswith("-o +"):
+        if place.kind is PlaceKind.FORCED_OPTION:
             return
         near = near_match(key, known)
         if near:
             self.error(path, f"unknown key. Did you mean {near!r}?")
         elif is_open:
             return
-        elif place.startswith("-o "):
+        elif place.kind is PlaceKind.OPTION:
+            forced = dotted(_forced(path, place.target))
             self.error(
-                path,
-                f"nothing reads this key.{_nearest(key, known)} `-o +{dotted(path)}=…` sets it all the same.",
+                path, f"nothing reads this key.{_nearest(key, known)} `-o +{forced}=…` sets it all the same."
             )
         else:
             self.warning(path, "the key is not used.")
@@ -226,6 +231,12 @@ class Look:
                 yield name, (*path, name)
             else:
                 yield name, (*path, str(index), name)
+
+
+def _forced(path: Path, target: Path) -> Path:
+    """Path for ``-o +…``: the key's, or what the option set where that was moved to ``path``."""
+    shared = min(len(path), len(target))
+    return path if path[:shared] == target[:shared] else target
 
 
 def _nearest(key: str, known: Iterable[str]) -> str:

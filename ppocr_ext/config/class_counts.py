@@ -70,9 +70,8 @@ def with_class_counts(config: Config, charset: Charset) -> Config:
     counts = dict(_counts(config, charset))
     for path, message in _wrong(counts, config, charset):
         raise ConfigError(f"{config.where(path)}: {dotted(path)} {message}")
-    return config.with_values(
-        {path: value for path, value in counts.items() if config.at(path, None) is None}
-    )
+    lacking = {path: value for path, value in counts.items() if config.at(path, None) is None}
+    return config.with_values(lacking, derived_from="Global.character_dict_path")
 
 
 def wrong_counts(config: Config, charset: Charset) -> list[tuple[_Path, str]]:

@@ -18,7 +18,8 @@ def switch_features_on(config: Config) -> Config:
     """
     if config.at(f"Global.{KEY}", default=None) is not True:
         return config
-    return config.with_values({(*path, KEY): True for path in ctc_heads(config)})
+    lacking = {(*path, KEY): True for path in ctc_heads(config) if config.at((*path, KEY), None) is not True}
+    return config.with_values(lacking, derived_from=f"Global.{KEY}")
 
 
 def ctc_heads(config: Config) -> Iterator[tuple[str, ...]]:

@@ -89,9 +89,11 @@ def complete(config: Config, charset: Charset) -> Config:
         "Global.use_space_char": False,  # the host's encoders and decoders have different defaults
     }
     missing = {path: value for path, value in defaults.items() if config.at(path, default=None) is None}
+    config = config.with_values(missing)
+    dictionary = "Global.character_dict_path"
     if charset.path is not None:
-        missing["Global.character_dict_path"] = str(charset.path)
-    return switch_features_on(fit_center_losses(config.with_values(missing)))
+        config = config.with_values({dictionary: str(charset.path)}, derived_from=dictionary)
+    return switch_features_on(fit_center_losses(config))
 
 
 def clamp_eval_step(global_config: dict[str, Any], steps_per_epoch: int) -> None:

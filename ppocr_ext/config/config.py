@@ -25,6 +25,7 @@ from ppocr_ext.config.node import (
 )
 from ppocr_ext.config.override import override
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.resources import find_config
 
 _BASE = "_BASE_"
 _REQUIRED: Any = object()
@@ -182,7 +183,8 @@ def _thawed(value: Any) -> Any:
 def load(paths: str | Path | Iterable[str | Path], overrides: Iterable[str] = ()) -> Config:
     """Read one or more files, each laid over those before it, then apply ``-o`` options.
 
-    A file may name others that it builds on: ``_BASE_: other.yml``, or a list, relative to itself.
+    A file may name others that it builds on: ``_BASE_: other.yml``, or a list, relative to itself; a name that
+    starts with ``configs/`` and is not there is the shipped file.
     For what an overlay can do see `merge.merge`, for the options `override.override`. An anchor
     (``&bs``) is resolved when its file is read: an option changes the value that it names, not those
     that were copied from it by ``*bs``.
@@ -212,7 +214,7 @@ def _read_with_bases(path: Path, readers: tuple[Path, ...] = ()) -> Node:
     bases = Node({})
     for name, place in _base_names(node.value[_BASE]):
         try:
-            below = _read_with_bases(path.parent / name, (*readers, path.resolve()))
+            below = _read_with_bases(find_config(name, path.parent), (*readers, path.resolve()))
         except ConfigError as error:
             raise ConfigError(f"{error} (from `{_BASE}` in {place.text})") from error
         bases = merge(bases, below)

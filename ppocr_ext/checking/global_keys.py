@@ -160,6 +160,7 @@ SECTIONS: dict[str, str] = {
     "wandb": "options of the Weights & Biases writer",
     "profiler_options": "of PaddleOCR's profiler",
     "_BASE_": "files that a file builds on",
+    "computed": "paths of values that the program filled in",
 }
 # What a role cannot do without.
 NEEDED = {

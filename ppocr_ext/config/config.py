@@ -8,6 +8,7 @@ from typing import Any
 
 from ppocr_ext.config import yaml_io
 from ppocr_ext.config.annotate import annotated
+from ppocr_ext.config.computed import drop_computed, mark_computed
 from ppocr_ext.config.edit import assign
 from ppocr_ext.config.merge import merge
 from ppocr_ext.config.node import (
@@ -187,7 +188,8 @@ def load(paths: str | Path | Iterable[str | Path], overrides: Iterable[str] = ()
     starts with ``configs/`` and is not there is the shipped file.
     For what an overlay can do see `merge.merge`, for the options `override.override`. An anchor
     (``&bs``) is resolved when its file is read: an option changes the value that it names, not those
-    that were copied from it by ``*bs``.
+    that were copied from it by ``*bs``. Values that a file lists under ``computed`` are not read: they are
+    computed again, unless another file or an option gives them.
 
     Raises:
         ConfigError: a file or an option cannot be used; the message starts with ``file:line`` or with
@@ -199,7 +201,7 @@ def load(paths: str | Path | Iterable[str | Path], overrides: Iterable[str] = ()
     root = Node({})
     for path in files:
         root = merge(root, _read_with_bases(Path(path)))
-    return Config.of(override(root, overrides))
+    return Config.of(drop_computed(override(root, overrides)))
 
 
 def _read_with_bases(path: Path, readers: tuple[Path, ...] = ()) -> Node:
@@ -207,7 +209,7 @@ def _read_with_bases(path: Path, readers: tuple[Path, ...] = ()) -> Node:
     if path.resolve() in readers:
         circle = (*readers[readers.index(path.resolve()) :], path)
         raise ConfigError(f"{path}: `{_BASE}` goes in a circle: {' → '.join(str(p) for p in circle)}.")
-    node = yaml_io.read_file(path)
+    node = mark_computed(yaml_io.read_file(path))
     if _BASE not in node.value:
         return node
     own = {key: item for key, item in node.value.items() if key != _BASE}

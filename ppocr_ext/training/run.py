@@ -152,6 +152,7 @@ class _Builder:
         self.folder = folder_of(self.config)
         self.seed = seed_of(self.config)
         self.host_config = self.config.thaw()
+        self.host_config.pop("computed", None)  # of our files, no section of PaddleOCR's
         self.host_config["Global"]["distributed"] = dist.get_world_size() > 1
         self.host_config.setdefault("profiler_options", None)
         if role == "eval" and self.host_config.get("Eval"):  # every line is judged, in the data's order

@@ -12,7 +12,7 @@ from ppocr_ext.checking.look import Look
 from ppocr_ext.checking.networks import check_networks
 from ppocr_ext.checking.objective import check_decoder, check_loss, check_metric, check_optimizer
 from ppocr_ext.checking.settings import check_global, check_loaders, check_sections
-from ppocr_ext.config import Config, fit_center_losses, switch_features_on
+from ppocr_ext.config import Config, derive_values
 from ppocr_ext.host import Host
 
 
@@ -30,7 +30,7 @@ def check_config(config: Config, host: Host, role: str) -> list[Fault]:
     Returns:
         The faults, each once, in the order of the config's sections.
     """
-    look = Look(switch_features_on(fit_center_losses(config)), host, role)
+    look = Look(derive_values(config), host, role)
     check_sections(look)
     check_global(look)
     check_architecture(look)

@@ -103,7 +103,7 @@ def _removable(path: _Path) -> _Path:
 def _counts(config: Config, charset: Charset) -> Iterator[tuple[_Path, int]]:
     """Every path that takes a number, with the number."""
     decoder = str(config.at("PostProcess.name", "")).removeprefix("Distillation")
-    for path in _head_paths(config):
+    for path in head_paths(config):
         head = config.at(path)
         if head.get("name") == "MultiHead":
             yield from _branch_counts(head, path, charset)
@@ -114,7 +114,7 @@ def _counts(config: Config, charset: Charset) -> Iterator[tuple[_Path, int]]:
     yield from ((path, charset.sar_padding_id) for path in _ignore_index_paths(config))
 
 
-def _head_paths(config: Config) -> Iterator[_Path]:
+def head_paths(config: Config) -> Iterator[_Path]:
     """Path of the head of the model, or of each sub-model."""
     paths: list[_Path]
     models = config.at("Architecture.Models", None)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.config import Config, fit_center_losses, switch_features_on
+from ppocr_ext.config import Config, derive_values
 from ppocr_ext.errors import ConfigError
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -93,7 +93,7 @@ def complete(config: Config, charset: Charset) -> Config:
     dictionary = "Global.character_dict_path"
     if charset.path is not None:
         config = config.with_values({dictionary: str(charset.path)}, derived_from=dictionary)
-    return switch_features_on(fit_center_losses(config))
+    return derive_values(config)
 
 
 def clamp_eval_step(global_config: dict[str, Any], steps_per_epoch: int) -> None:

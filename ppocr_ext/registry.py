@@ -113,6 +113,14 @@ class Registry:
         """The host's component ``name``, also where we have one by that name; None if it has none."""
         return self._find_foreign(name)
 
+    def is_foreign(self, name: str) -> bool:
+        """True if neither we nor the host have ``name``, and it is no misspelling of a known name."""
+        names = {*self._own, *self._foreign_names()}
+        known = names | PADDLEOCR_NAMES.get(self.kind, frozenset())
+        if name in names or name in FORMER_NAMES:
+            return False
+        return name in known or near_match(name, known) is None
+
     def _unknown(self, name: str) -> str:
         foreign = sorted(self._foreign_names())
         known_elsewhere = PADDLEOCR_NAMES.get(self.kind, frozenset())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ppocr_ext.checking.architecture import check_architecture
 from ppocr_ext.checking.data import check_data
 from ppocr_ext.checking.fault import Fault
@@ -16,21 +18,22 @@ from ppocr_ext.config import Config, derive_values
 from ppocr_ext.host import Host
 
 
-def check_config(config: Config, host: Host, role: str) -> list[Fault]:
+def check_config(config: Config, host: Host, role: str, unloaded_plugins: Sequence[str] = ()) -> list[Fault]:
     """Everything that is wrong with a config, before anything heavy is built.
 
-    Nothing is changed, and no model is built. Components are those of the registries (import
+    Nothing is changed, no module is imported, and no model is built. Components are those of the registries (import
     ``Global.plugins`` before) and of the host.
 
     Args:
         config: as loaded, with overlays and overrides.
         host: opened.
         role: ``"train"`` or ``"eval"``: sections and files that the other alone needs are not looked for.
+        unloaded_plugins: modules of ``Global.plugins`` that are not imported; what they alone may know is a warning.
 
     Returns:
         The faults, each once, in the order of the config's sections.
     """
-    look = Look(derive_values(config), host, role)
+    look = Look(derive_values(config), host, role, tuple(unloaded_plugins))
     check_sections(look)
     check_global(look)
     check_architecture(look)

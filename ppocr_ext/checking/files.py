@@ -15,6 +15,7 @@ from ppocr_ext.config import resolve_charset
 from ppocr_ext.config.class_counts import wrong_counts
 from ppocr_ext.data.look_alikes import SHIPPED, read_groups
 from ppocr_ext.errors import CharsetError, ConfigError, DataError
+from ppocr_ext.registry import DATASETS
 
 _LOG = logging.getLogger("ppocr_ext")
 _DICTIONARY = ("Global", "character_dict_path")
@@ -87,6 +88,8 @@ def _check_groups(look: Look, path: tuple[str, ...]) -> None:
 
 
 def _check_data_files(look: Look, mode: str) -> None:
+    if look.is_of_plugin(DATASETS, look.at(mode, "dataset", "name")):
+        return  # which keys it reads is unknown
     path = (mode, "dataset", "label_file_list")
     listed = look.at(*path) if reads_key(look.config, mode, "label_file_list") else None
     names = (listed,) if isinstance(listed, str) else listed

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ppocr_ext.checking.fault import Fault
+from ppocr_ext.checking.fault import PLUGIN_NOT_LOADED, Fault
 from ppocr_ext.checking.signatures import Keys, keys_of
 from ppocr_ext.config import Config
 from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
@@ -27,11 +27,13 @@ class Look:
         config: as it was loaded.
         host: opened; components of ours are registered, those of plugins too.
         role: ``"train"`` or ``"eval"``: what the config is to be used for.
+        unloaded_plugins: modules of ``Global.plugins`` that were not imported.
     """
 
     config: Config
     host: Host
     role: str
+    unloaded_plugins: tuple[str, ...] = ()
     faults: list[Fault] = field(default_factory=list)
 
     @property
@@ -78,11 +80,17 @@ class Look:
         """The run can be, but the config says something that has no effect or is doubtful."""
         self._add("warning", path, message)
 
-    def _add(self, level: Literal["error", "warning"], path: Path, message: str, key: str = "") -> None:
+    def not_loaded(self, path: Path, message: str) -> None:
+        """Warn of something that only a plugin that was not imported may know."""
+        self._add("warning", path, message, code=PLUGIN_NOT_LOADED)
+
+    def _add(
+        self, level: Literal["error", "warning"], path: Path, message: str, key: str = "", code: str = ""
+    ) -> None:
         text = dotted(path)
         message = message.removeprefix(f"{text}: ") if text else message
         place = self.where((*path, key) if key else path)
-        self.faults.append(Fault(level, text, place, message))
+        self.faults.append(Fault(level, text, place, message, code))
 
     def unknown_key(
         self,
@@ -117,6 +125,8 @@ class Look:
             self.error(
                 path, f"nothing reads this key.{_nearest(key, known)} `-o +{forced}=…` sets it all the same."
             )
+        elif self.unloaded_plugins and path[:-1] in ((), ("Global",)):
+            self.not_loaded(path, "the key is not used, unless a plugin reads it.")
         else:
             self.warning(path, "the key is not used.")
 
@@ -131,14 +141,24 @@ class Look:
         try:
             return registry.get(name)
         except (UnknownComponentError, HostError) as fault:
-            self.error(path, str(fault))
+            if self.is_of_plugin(registry, name):
+                self.not_loaded(path, f"no {registry.kind} {name!r}, unless a plugin has it.")
+            else:
+                self.error(path, str(fault))
             return None
+
+    def is_of_plugin(self, registry: Registry, name: Any) -> bool:
+        """True if only a plugin that was not imported can have the component, and its name is no misspelling."""
+        return bool(self.unloaded_plugins) and isinstance(name, str) and registry.is_foreign(name)
 
     def part(self, kind: str, label: str, name: Any, path: Path) -> Callable[..., Any] | None:
         """The host's ``operator``, ``sampler``, ``decoder`` or ``collate_fn`` that ``path`` names, or None."""
         found = self.host.component(kind, name) if isinstance(name, str) else None
         if found is None:
             names = self.host.component_names(kind)
+            if self.unloaded_plugins and near_match(str(name), names) is None:
+                self.not_loaded(path, f"the host has no {label} {name!r}, unless a plugin adds it.")
+                return None
             near = near_match(str(name), names, cutoff=0.6)
             listed = f" It has: {', '.join(names)}." if len(names) <= _LISTED else ""
             there = f" Did you mean {near!r}?" if near else listed

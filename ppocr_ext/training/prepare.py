@@ -8,6 +8,7 @@ import logging
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,23 +51,34 @@ def scratch_folder() -> Path:
     return Path(folder)
 
 
-def import_plugins(config: Config) -> None:
+def plugin_names(config: Config) -> tuple[str, ...]:
+    """Return the modules that ``Global.plugins`` lists; none where it is no list, which the config check reports."""
+    listed = config.at("Global.plugins", default=None)
+    return tuple(map(str, listed)) if isinstance(listed, tuple) else ()
+
+
+def import_plugins(config: Config, say: Callable[[str], None] = _LOG.info) -> None:
     """Import ``Global.plugins``, modules that register their own components.
+
+    Args:
+        config: the configuration.
+        say: takes a line for each module, with its file.
 
     Raises:
         ConfigError: a module cannot be found or fails.
     """
-    names = config.at("Global.plugins", default=()) or ()
+    names = plugin_names(config)
     if names and str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # as with `python -c`; a console script does not have it
     for name in names:
         try:
-            importlib.import_module(name)
+            module = importlib.import_module(name)
         except Exception as fault:  # whatever a user's module raises
             raise ConfigError(
                 f"Global.plugins: {name!r} cannot be imported ({type(fault).__name__}: {fault}). Give a module name "
                 f"that `python -c 'import {name}'` accepts in the folder you start in, or set PYTHONPATH."
             ) from fault
+        say(f"imported plugin {name}: {getattr(module, '__file__', None)}")
 
 
 def read_old_charset(path: str | None, config: Config) -> Charset | None:

@@ -583,6 +583,7 @@ def test_a_users_own_backbone_and_loss_train(tiny, tmp_path, monkeypatch):
     assert (outcome.status, outcome.position.global_step) == ("finished", 6)
     lines = [json.loads(t) for t in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert "half_ctc" in lines[0]["losses"]
+    assert str(tmp_path / "my_parts.py") in (tmp_path / "run" / "train.log").read_text()
     sys.modules.pop("my_parts", None)
 
 

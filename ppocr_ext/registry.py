@@ -65,6 +65,7 @@ class Registry:
         self._own: dict[str, Callable[..., Any]] = {}
         self._find_foreign: Callable[[str], Callable[..., Any] | None] = lambda name: None
         self._foreign_names: Callable[[], Iterable[str]] = lambda: ()
+        self._has_checkout = False
 
     def register(self, name: str | None = None) -> Callable[[T], T]:
         """Decorator: register a class or function under ``name`` (its own name by default).
@@ -87,9 +88,14 @@ class Registry:
         self,
         find: Callable[[str], Callable[..., Any] | None],
         names: Callable[[], Iterable[str]],
+        has_checkout: bool = False,
     ) -> None:
-        """Ask ``find`` for names that are not registered; ``names`` lists what it could find."""
+        """Ask ``find`` for names that are not registered; ``names`` lists what it could find.
+
+        ``has_checkout``: they are looked for in a PaddleOCR checkout, so that messages advise no other one.
+        """
         self._find_foreign, self._foreign_names = find, names
+        self._has_checkout = has_checkout
 
     def names(self) -> list[str]:
         """Names registered here, sorted."""
@@ -125,7 +131,7 @@ class Registry:
         foreign = sorted(self._foreign_names())
         known_elsewhere = PADDLEOCR_NAMES.get(self.kind, frozenset())
         if name in known_elsewhere:
-            lacking = "this checkout lacks" if foreign else "the installed package lacks"
+            lacking = "this checkout lacks" if self._has_checkout else "the installed package lacks"
             return (
                 f"{name} is a {self.kind} of PaddleOCR's repository, which {lacking}: `--host DIR` names a "
                 f"checkout that has it."
@@ -135,9 +141,10 @@ class Registry:
         )
         hint = f" Did you mean {near!r}?" if near else ""
         theirs = ", ".join(foreign) if foreign else "none"
+        checkout = "" if self._has_checkout else "`--host DIR` (a PaddleOCR checkout) or "
         return (
             f"Unknown {self.kind} {name!r}.{hint} From ppocr_ext: {', '.join(self.names())}. "
-            f"From the host: {theirs}. Others come with `--host DIR` (a PaddleOCR checkout) or "
+            f"From the host: {theirs}. Others come with {checkout}"
             f"`Global.plugins: [your.module]`."
         )
 

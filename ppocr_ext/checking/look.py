@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ppocr_ext.checking.fault import PLUGIN_NOT_LOADED, Fault
+from ppocr_ext.checking.homes import home_of
 from ppocr_ext.checking.signatures import Keys, keys_of
 from ppocr_ext.config import Config
 from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
@@ -115,20 +116,19 @@ class Look:
             leave_out_in_silence(component, key)
         if place.kind is PlaceKind.FORCED_OPTION:
             return
-        near = near_match(key, known)
+        near, home = near_match(key, known), home_of(path)
         if near:
             self.error(path, f"unknown key. Did you mean {near!r}?")
         elif is_open:
             return
         elif place.kind is PlaceKind.OPTION:
             forced = dotted(_forced(path, place.target))
-            self.error(
-                path, f"nothing reads this key.{_nearest(key, known)} `-o +{forced}=…` sets it all the same."
-            )
-        elif self.unloaded_plugins and path[:-1] in ((), ("Global",)):
+            hint = _meant(home) if home else _nearest(key, known)
+            self.error(path, f"nothing reads this key.{hint} `-o +{forced}=…` sets it all the same.")
+        elif home is None and self.unloaded_plugins and path[:-1] in ((), ("Global",)):
             self.not_loaded(path, "the key is not used, unless a plugin reads it.")
         else:
-            self.warning(path, "the key is not used.")
+            self.warning(path, f"the key is not used.{_meant(home)}")
 
     def component(self, registry: Registry, name: Any, path: Path) -> Callable[..., Any] | None:
         """The component that ``path`` names, or None with a fault."""
@@ -257,6 +257,10 @@ def _forced(path: Path, target: Path) -> Path:
     """Path for ``-o +…``: the key's, or what the option set where that was moved to ``path``."""
     shared = min(len(path), len(target))
     return path if path[:shared] == target[:shared] else target
+
+
+def _meant(home: Path | None) -> str:
+    return f" Did you mean {dotted(home)!r}?" if home else ""
 
 
 def _nearest(key: str, known: Iterable[str]) -> str:

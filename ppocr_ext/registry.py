@@ -31,6 +31,12 @@ def near_match(name: str, known: Iterable[str], cutoff: float = NEAR_MATCH) -> s
     return by_folded[near[0]] if near else None
 
 
+def is_misspelling(name: str, known: Iterable[str]) -> bool:
+    """Return whether ``name`` is near a known name and not that name with something added (``MyCTCHead``)."""
+    near = near_match(name, known)
+    return near is not None and abs(len(near) - len(name)) <= 1
+
+
 @contextmanager
 def said_once(before: Said | None = None) -> Iterator[Said]:
     """While the context lasts, what is said of an unknown key is not said again by who builds the component.
@@ -65,6 +71,7 @@ class Registry:
         self._own: dict[str, Callable[..., Any]] = {}
         self._find_foreign: Callable[[str], Callable[..., Any] | None] = lambda name: None
         self._foreign_names: Callable[[], Iterable[str]] = lambda: ()
+        self._has_checkout = False
 
     def register(self, name: str | None = None) -> Callable[[T], T]:
         """Decorator: register a class or function under ``name`` (its own name by default).
@@ -87,9 +94,14 @@ class Registry:
         self,
         find: Callable[[str], Callable[..., Any] | None],
         names: Callable[[], Iterable[str]],
+        has_checkout: bool = False,
     ) -> None:
-        """Ask ``find`` for names that are not registered; ``names`` lists what it could find."""
+        """Ask ``find`` for names that are not registered; ``names`` lists what it could find.
+
+        ``has_checkout``: they are looked for in a PaddleOCR checkout, so that messages advise no other one.
+        """
         self._find_foreign, self._foreign_names = find, names
+        self._has_checkout = has_checkout
 
     def names(self) -> list[str]:
         """Names registered here, sorted."""
@@ -113,11 +125,19 @@ class Registry:
         """The host's component ``name``, also where we have one by that name; None if it has none."""
         return self._find_foreign(name)
 
+    def is_foreign(self, name: str) -> bool:
+        """True if neither we nor the host have ``name``, and it is no misspelling of a known name."""
+        names = {*self._own, *self._foreign_names()}
+        known = names | PADDLEOCR_NAMES.get(self.kind, frozenset())
+        if name in names or name in FORMER_NAMES:
+            return False
+        return name in known or not is_misspelling(name, known)
+
     def _unknown(self, name: str) -> str:
         foreign = sorted(self._foreign_names())
         known_elsewhere = PADDLEOCR_NAMES.get(self.kind, frozenset())
         if name in known_elsewhere:
-            lacking = "this checkout lacks" if foreign else "the installed package lacks"
+            lacking = "this checkout lacks" if self._has_checkout else "the installed package lacks"
             return (
                 f"{name} is a {self.kind} of PaddleOCR's repository, which {lacking}: `--host DIR` names a "
                 f"checkout that has it."
@@ -127,9 +147,10 @@ class Registry:
         )
         hint = f" Did you mean {near!r}?" if near else ""
         theirs = ", ".join(foreign) if foreign else "none"
+        checkout = "" if self._has_checkout else "`--host DIR` (a PaddleOCR checkout) or "
         return (
             f"Unknown {self.kind} {name!r}.{hint} From ppocr_ext: {', '.join(self.names())}. "
-            f"From the host: {theirs}. Others come with `--host DIR` (a PaddleOCR checkout) or "
+            f"From the host: {theirs}. Others come with {checkout}"
             f"`Global.plugins: [your.module]`."
         )
 

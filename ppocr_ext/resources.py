@@ -36,17 +36,22 @@ def config_path(name: str) -> Path:
     )
 
 
-def find_config(path: str) -> Path:
-    """``path`` if it is there, else the shipped file of that name (``configs/svtrv2/distill.yml``).
+def find_config(path: str, folder: Path | None = None) -> Path:
+    """Return ``path``, relative to ``folder``, if it is there, else the shipped file of that name.
 
-    An installed package has its configs in its own folder, not in the current one.
+    An installed package has its configs (``configs/svtrv2/distill.yml``) in its own folder, not in the current one.
+
+    Args:
+        path: as it was given.
+        folder: what it is relative to; None: the current folder.
     """
     given = Path(path)
-    if not given.exists() and given.parts[:1] == ("configs",):
+    here = given if folder is None else folder / given
+    if not here.exists() and given.parts[:1] == ("configs",):
         shipped = config_root().joinpath(*given.parts[1:])
         if shipped.is_file():
             return shipped
-    return given
+    return here
 
 
 def shown_path(path: Path) -> str:

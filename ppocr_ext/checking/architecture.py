@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ppocr_ext.checking.look import Look, Path
+from ppocr_ext.config.node import PlaceKind
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.base import model_keys
 from ppocr_ext.modeling.heads import CTCHead, MultiHead
@@ -57,8 +58,9 @@ def _check_sub_models(look: Look, options: Mapping[Any, Any]) -> None:
         path = ("Architecture", "Models", str(name))
         near = near_match(str(name), [str(other) for other in models if other != name])
         hint = f" Did you mean {near!r}?" if near else ""
-        place = look.where(path)
-        if place.startswith(f"-o {'.'.join(path)}."):  # a whole one (`…{name}={{…}}`) is no misspelling
+        place = look.place(path)
+        # an option that goes into a sub-model misspells its name; one that gives a whole sub-model does not
+        if place.kind is PlaceKind.OPTION and len(place.target) > len(path):
             look.error(path, f"the files have no such sub-model.{hint} `-o +{'.'.join(path)}…=…` makes one.")
         elif not any(look.mapping(*path).get(part) for part in _PARTS):
             look.error(path, f"the sub-model has none of {', '.join(_PARTS)}.{hint}")

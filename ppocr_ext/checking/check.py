@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ppocr_ext.checking.architecture import check_architecture
 from ppocr_ext.checking.data import check_data
 from ppocr_ext.checking.fault import Fault
@@ -13,25 +15,26 @@ from ppocr_ext.checking.networks import check_networks
 from ppocr_ext.checking.objective import check_decoder, check_loss, check_metric, check_optimizer
 from ppocr_ext.checking.preprocessing import check_preprocessing
 from ppocr_ext.checking.settings import check_global, check_loaders, check_sections
-from ppocr_ext.config import Config, fit_center_losses, switch_features_on
+from ppocr_ext.config import Config, derive_values
 from ppocr_ext.host import Host
 
 
-def check_config(config: Config, host: Host, role: str) -> list[Fault]:
+def check_config(config: Config, host: Host, role: str, unloaded_plugins: Sequence[str] = ()) -> list[Fault]:
     """Everything that is wrong with a config, before anything heavy is built.
 
-    Nothing is changed, and no model is built. Components are those of the registries (import
+    Nothing is changed, no module is imported, and no model is built. Components are those of the registries (import
     ``Global.plugins`` before) and of the host.
 
     Args:
         config: as loaded, with overlays and overrides.
         host: opened.
         role: ``"train"`` or ``"eval"``: sections and files that the other alone needs are not looked for.
+        unloaded_plugins: modules of ``Global.plugins`` that are not imported; what they alone may know is a warning.
 
     Returns:
         The faults, each once, in the order of the config's sections.
     """
-    look = Look(switch_features_on(fit_center_losses(config)), host, role)
+    look = Look(derive_values(config), host, role, tuple(unloaded_plugins))
     check_sections(look)
     check_global(look)
     check_architecture(look)

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import ppocr_ext.data.captcha_dataset  # noqa: F401 - registers CaptchaDataSet
+from ppocr_ext.checking.global_keys import DATA_KEYS
 from ppocr_ext.checking.look import Look
 from ppocr_ext.checking.signatures import Keys
 from ppocr_ext.config import Config
@@ -19,7 +20,7 @@ _SECTION = ("dataset", "loader", "sampler")
 _ALWAYS = ("name", "transforms")
 _NEVER_EMPTY = frozenset({"data_dir", "label_file_list", "transforms"})
 _LOADER_REQUIRED = frozenset({"batch_size_per_card", "drop_last", "shuffle", "num_workers"})
-_LOADER = Keys(_LOADER_REQUIRED | {"use_shared_memory", "collate_fn"}, _LOADER_REQUIRED, open=False)
+_LOADER = Keys(frozenset(DATA_KEYS["loader"]), _LOADER_REQUIRED, open=False)
 # How PaddleOCR's datasets read their section: `dataset_config["x"]`, `.get("x", …)`, `.pop("x")`.
 _READING = re.compile(r"""(?:dataset_config|\["dataset"\])(?:\.(get|pop)\(|\[)\s*["'](\w+)["']""")
 # A sampler of several scales asks the dataset for these, and hands it (width, height, index).
@@ -31,16 +32,30 @@ def check_data(look: Look, mode: str) -> None:
     section = look.mapping(mode)
     if not section:
         return
+    misplaced = [key for part in DATA_KEYS for key in _check_indentation(look, mode, part)]
     for key in section:
-        if key not in _SECTION:
+        if key not in _SECTION and key not in misplaced:
             look.unknown_key((mode, str(key)), _SECTION)
-    for part in ("dataset", "loader"):
-        if section.get(part) is None:
-            look.error((mode,), f"{part} must be given.", part)
     dataset = _check_dataset(look, mode)
     _check_transforms(look, mode)
     _check_loader(look, mode)
     _check_sampler(look, mode, dataset)
+
+
+def _check_indentation(look: Look, mode: str, part: str) -> list[str]:
+    """Report a ``part`` of a section that is not there or whose keys stand beside it; return these keys."""
+    empty = look.at(mode, part) is None
+    beside = [key for key in DATA_KEYS[part] if key in look.at(mode) and look.at(mode, part, key) is None]
+    above = [key for key in DATA_KEYS[part] if empty and key in look.config]
+    if beside or above:
+        path = (mode, beside[0]) if beside else (above[0],)
+        listed = ", ".join(beside or above)
+        look.error(
+            path, f"wrong indentation: {listed} must stand below `{part}:` of {mode}. Fix: indent further."
+        )
+    elif empty:
+        look.error((mode,), f"{part} must be given.", part)
+    return beside
 
 
 def _check_dataset(look: Look, mode: str) -> Callable[..., Any] | None:

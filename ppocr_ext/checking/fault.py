@@ -10,7 +10,7 @@ from typing import Literal
 from ppocr_ext.errors import ConfigError
 
 _LOG = logging.getLogger("ppocr_ext")
-NOWHERE = ("", "computed")  # places that a reader cannot go to
+PLUGIN_NOT_LOADED = "plugin_not_loaded"  # a plugin that was not imported may know it
 
 
 @dataclass(frozen=True)
@@ -20,19 +20,21 @@ class Fault:
     Attributes:
         level: ``"error"``: the run cannot be, or would not be what the config says; ``"warning"``: it can.
         path: the key, as ``"Global.epoch_num"``; empty for the config as a whole.
-        where: the place where it was written, as ``"my.yml:12"`` or ``"-o Global.epoch_num=3"``.
+        where: the place where it was written, as ``"my.yml:12"`` or ``"-o Global.epoch_num=3"``; or empty.
         message: what is wrong, and what to do.
+        code: name of the kind of fault, such as `PLUGIN_NOT_LOADED`; most have none.
     """
 
     level: Literal["error", "warning"]
     path: str
     where: str
     message: str
+    code: str = ""
 
     def __str__(self) -> str:
-        """``my.yml:12: Global.epohc_num: unknown key. Did you mean 'epoch_num'?``"""
-        place = "" if self.where in NOWHERE else self.where
-        return ": ".join(part for part in (place, self.path, self.message) if part)
+        """``my.yml:12: Global.epohc_num: unknown key. Did you mean 'epoch_num'?``, and the code in brackets."""
+        text = ": ".join(part for part in (self.where, self.path, self.message) if part)
+        return f"{text} [{self.code}]" if self.code else text
 
 
 def report(faults: Iterable[Fault], strict: bool = False) -> None:

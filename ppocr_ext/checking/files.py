@@ -16,6 +16,7 @@ from ppocr_ext.config import resolve_charset
 from ppocr_ext.config.class_counts import wrong_counts
 from ppocr_ext.data.look_alikes import SHIPPED, read_groups
 from ppocr_ext.errors import CharsetError, ConfigError, DataError, WeightsError
+from ppocr_ext.registry import DATASETS
 
 _LOG = logging.getLogger("ppocr_ext")
 _DICTIONARY = ("Global", "character_dict_path")
@@ -27,7 +28,7 @@ def check_dictionary(look: Look) -> None:
         with _unlogged():
             charset = resolve_charset(look.config, look.host.find_file)
     except CharsetError as fault:
-        look.error(_DICTIONARY, str(fault).removeprefix(f"{look.where(_DICTIONARY)}: "))
+        look.error(_DICTIONARY, str(fault).removeprefix(f"{look.place(_DICTIONARY).text}: "))
         return
     except ConfigError:
         return  # use_space_char is neither true nor false, which is said of the keys of Global
@@ -88,6 +89,8 @@ def _check_groups(look: Look, path: tuple[str, ...]) -> None:
 
 
 def _check_data_files(look: Look, mode: str) -> None:
+    if look.is_of_plugin(DATASETS, look.at(mode, "dataset", "name")):
+        return  # which keys it reads is unknown
     path = (mode, "dataset", "label_file_list")
     listed = look.at(*path) if reads_key(look.config, mode, "label_file_list") else None
     names = (listed,) if isinstance(listed, str) else listed

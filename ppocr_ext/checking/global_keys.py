@@ -161,6 +161,19 @@ SECTIONS: dict[str, str] = {
     "wandb": "options of the Weights & Biases writer",
     "profiler_options": "of PaddleOCR's profiler",
     "_BASE_": "files that a file builds on",
+    "computed": "paths of values that the program filled in",
+}
+# Keys of the parts of `Train` and `Eval`: all of a loader, and those that every dataset of PaddleOCR has.
+DATA_KEYS = {
+    "dataset": ("data_dir", "label_file_list", "transforms"),
+    "loader": (
+        "batch_size_per_card",
+        "shuffle",
+        "drop_last",
+        "num_workers",
+        "use_shared_memory",
+        "collate_fn",
+    ),
 }
 # What a role cannot do without.
 NEEDED = {

@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ppocr_ext.checking.fault import Fault
+from ppocr_ext.checking.fault import PLUGIN_NOT_LOADED, Fault
+from ppocr_ext.checking.homes import home_of
 from ppocr_ext.checking.signatures import Keys, keys_of
 from ppocr_ext.config import Config, named_items
-from ppocr_ext.config.node import dotted
+from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
 from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
 from ppocr_ext.host import Host
-from ppocr_ext.registry import Registry, leave_out_in_silence, near_match
+from ppocr_ext.registry import Registry, is_misspelling, leave_out_in_silence, near_match
 
 Path = tuple[str, ...]
 _LISTED = 20  # names that a message lists; the host has about a hundred transforms
@@ -27,11 +28,13 @@ class Look:
         config: as it was loaded.
         host: opened; components of ours are registered, those of plugins too.
         role: ``"train"`` or ``"eval"``: what the config is to be used for.
+        unloaded_plugins: modules of ``Global.plugins`` that were not imported.
     """
 
     config: Config
     host: Host
     role: str
+    unloaded_plugins: tuple[str, ...] = ()
     faults: list[Fault] = field(default_factory=list)
 
     @property
@@ -56,14 +59,19 @@ class Look:
             return {}
         return found
 
-    def where(self, path: Path) -> str:
-        """The place where the value at ``path``, or the nearest one above it, was written."""
+    def place(self, path: Path) -> Place:
+        """Return the place of the value at ``path``, or of the nearest one above it."""
         for end in range(len(path), 0, -1):
             try:
-                return self.config.where(path[:end])
+                return self.config.place(path[:end])
             except ConfigError:
                 continue
-        return ""
+        return COMPUTED
+
+    def where(self, path: Path) -> str:
+        """The place where the value at ``path``, or the nearest one above it, was written; empty if nowhere."""
+        place = self.place(path)
+        return "" if place == COMPUTED else place.text
 
     def error(self, path: Path, message: str, key: str = "") -> None:
         """The run cannot be, or would not be what the config says; ``key`` of the path is where it says so."""
@@ -73,11 +81,17 @@ class Look:
         """The run can be, but the config says something that has no effect or is doubtful."""
         self._add("warning", path, message)
 
-    def _add(self, level: Literal["error", "warning"], path: Path, message: str, key: str = "") -> None:
+    def not_loaded(self, path: Path, message: str) -> None:
+        """Warn of something that only a plugin that was not imported may know."""
+        self._add("warning", path, message, code=PLUGIN_NOT_LOADED)
+
+    def _add(
+        self, level: Literal["error", "warning"], path: Path, message: str, key: str = "", code: str = ""
+    ) -> None:
         text = dotted(path)
         message = message.removeprefix(f"{text}: ") if text else message
         place = self.where((*path, key) if key else path)
-        self.faults.append(Fault(level, text, place, message))
+        self.faults.append(Fault(level, text, place, message, code))
 
     def unknown_key(
         self,
@@ -97,23 +111,24 @@ class Look:
             component: what takes the keys, so that building it does not say the same again.
             is_open: it may read other keys too.
         """
-        key, place = path[-1], self.where(path)
+        key, place = path[-1], self.place(path)
         if component is not None:
             leave_out_in_silence(component, key)
-        if place.startswith("-o +"):
+        if place.kind is PlaceKind.FORCED_OPTION:
             return
-        near = near_match(key, known)
+        near, home = near_match(key, known), home_of(path)
         if near:
             self.error(path, f"unknown key. Did you mean {near!r}?")
         elif is_open:
             return
-        elif place.startswith("-o "):
-            self.error(
-                path,
-                f"nothing reads this key.{_nearest(key, known)} `-o +{dotted(path)}=…` sets it all the same.",
-            )
+        elif place.kind is PlaceKind.OPTION:
+            forced = dotted(_forced(path, place.target))
+            hint = _meant(home) if home else _nearest(key, known)
+            self.error(path, f"nothing reads this key.{hint} `-o +{forced}=…` sets it all the same.")
+        elif home is None and self.unloaded_plugins and path[:-1] in ((), ("Global",)):
+            self.not_loaded(path, "the key is not used, unless a plugin reads it.")
         else:
-            self.warning(path, "the key is not used.")
+            self.warning(path, f"the key is not used.{_meant(home)}")
 
     def component(self, registry: Registry, name: Any, path: Path) -> Callable[..., Any] | None:
         """The component that ``path`` names, or None with a fault."""
@@ -126,14 +141,24 @@ class Look:
         try:
             return registry.get(name)
         except (UnknownComponentError, HostError) as fault:
-            self.error(path, str(fault))
+            if self.is_of_plugin(registry, name):
+                self.not_loaded(path, f"no {registry.kind} {name!r}, unless a plugin has it.")
+            else:
+                self.error(path, str(fault))
             return None
+
+    def is_of_plugin(self, registry: Registry, name: Any) -> bool:
+        """True if only a plugin that was not imported can have the component, and its name is no misspelling."""
+        return bool(self.unloaded_plugins) and isinstance(name, str) and registry.is_foreign(name)
 
     def part(self, kind: str, label: str, name: Any, path: Path) -> Callable[..., Any] | None:
         """The host's ``operator``, ``sampler``, ``decoder`` or ``collate_fn`` that ``path`` names, or None."""
         found = self.host.component(kind, name) if isinstance(name, str) else None
         if found is None:
             names = self.host.component_names(kind)
+            if self.unloaded_plugins and not is_misspelling(str(name), names):
+                self.not_loaded(path, f"the host has no {label} {name!r}, unless a plugin adds it.")
+                return None
             near = near_match(str(name), names, cutoff=0.6)
             listed = f" It has: {', '.join(names)}." if len(names) <= _LISTED else ""
             there = f" Did you mean {near!r}?" if near else listed
@@ -216,6 +241,16 @@ class Look:
     def listed_quietly(self, *path: str) -> Iterator[tuple[str, Path]]:
         """As :meth:`listed`, without faults: for what has been looked at before."""
         return named_items(self.config, *path)
+
+
+def _forced(path: Path, target: Path) -> Path:
+    """Path for ``-o +…``: the key's, or what the option set where that was moved to ``path``."""
+    shared = min(len(path), len(target))
+    return path if path[:shared] == target[:shared] else target
+
+
+def _meant(home: Path | None) -> str:
+    return f" Did you mean {dotted(home)!r}?" if home else ""
 
 
 def _nearest(key: str, known: Iterable[str]) -> str:

@@ -257,7 +257,7 @@ def _check_length(look: Look, network: Network) -> None:
     look.error(
         path,
         f"{decoded} cuts lines off that Global.max_text_length: {longest} admits: the NRTR branch decodes <s> and up "
-        f"to {decoded - 1} characters, labels have up to {longest - 2}. Set both to {longest}.",
+        f"to {decoded - 1} characters, labels have up to {longest - 2}. Fix: remove it, which makes it {longest}.",
     )
 
 

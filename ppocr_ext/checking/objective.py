@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import ppocr_ext.optim  # noqa: F401 - registers optimizers and schedules
+from ppocr_ext.checking.homes import GIVEN_TO_SCHEDULE
 from ppocr_ext.checking.look import Look, Path, is_number, shown
 from ppocr_ext.checking.signatures import keys_of
 from ppocr_ext.losses import CombinedLoss, MultiLoss
@@ -17,7 +18,6 @@ INDICATORS = ("acc", "norm_edit_dis")
 _OF_OPTIMIZER = ("name", "lr", "regularizer", "weight_decay", "clip_norm", "clip_norm_global", "group_lr")
 _GIVEN_TO_OPTIMIZER = ("model", "learning_rate", "grad_clip")
 _RATES = ("learning_rate", "start_lr", "end_lr", "min_lr", "max_lr")
-_GIVEN_TO_SCHEDULE = ("epochs", "step_each_epoch", "last_epoch")
 _EXCLUDING = (("regularizer", "weight_decay"), ("clip_norm", "clip_norm_global"))
 
 
@@ -146,7 +146,7 @@ def _check_schedule(look: Look) -> None:
             path,
             component,
             look.options(*path),
-            injected=_GIVEN_TO_SCHEDULE,
+            injected=GIVEN_TO_SCHEDULE,
             extra=("name",),
             others=SCHEDULES,
         )

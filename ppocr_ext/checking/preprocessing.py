@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ppocr_ext.checking.fault import NOWHERE
 from ppocr_ext.checking.look import Look, Path
 from ppocr_ext.config.node import dotted
 from ppocr_ext.data.preprocessing import PAD, WIDEN, Preprocessing, Size, preprocessing
@@ -34,7 +33,7 @@ def check_preprocessing(look: Look) -> None:
 def _differences(look: Look, trained: Preprocessing, evaluated: Preprocessing) -> Iterator[tuple[Path, str]]:
     """Config path in Eval and one line for each difference."""
     place = look.where(trained.path)
-    where = dotted(trained.path) if place in NOWHERE else f"{dotted(trained.path)}, {place}"
+    where = f"{dotted(trained.path)}, {place}" if place else dotted(trained.path)
     resize = evaluated.path[:-1] if evaluated.path[-1] in ("image_shape", "scales") else evaluated.path
     if not _size_fits(trained, evaluated):
         yield (

@@ -37,6 +37,11 @@ def check_global(look: Look) -> None:
             look.unknown_key(("Global", str(name)), GLOBAL_KEYS)
         elif value is not None:
             _check_value(look, ("Global", str(name)), value, key)
+    if look.unloaded_plugins:
+        names = ", ".join(look.unloaded_plugins)
+        look.not_loaded(
+            ("Global", "plugins"), f"not imported: {names}. Fix: `--import-plugins` runs their code."
+        )
     _check_eval_step(look)
     share = look.at("Global", "max_unusable")
     if isinstance(share, (int, float)) and not 0 <= share <= 1:

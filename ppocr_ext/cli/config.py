@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument
@@ -26,6 +27,9 @@ Without --check the resolved configuration goes to the standard output: bases, o
 one another, defaults and class counts filled in. Each line ends with where its value was written: `my.yml:12`,
 `-o`, or `computed`. Faults go to the standard error. Nothing is built and nothing is written.
 
+The modules of Global.plugins are not imported, since that runs their code. What only they may know is a warning
+[plugin_not_loaded]; --import-plugins imports them, as train and eval do.
+
 exit code: 0 no errors (with --strict: no warnings either), 2 otherwise.
 """
 
@@ -41,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="train",
         help="what the config is for: `eval` needs neither Train nor its files (default: train)",
     )
+    parser.add_argument(
+        "--import-plugins", action="store_true", help="import Global.plugins, which runs their code"
+    )
     parser.add_argument("--strict", action="store_true", help="warnings count as errors")
 
 
@@ -51,13 +58,14 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.host import open_host
     from ppocr_ext.resources import find_config
     from ppocr_ext.training.logs import quiet_host
-    from ppocr_ext.training.prepare import import_plugins
+    from ppocr_ext.training.prepare import import_plugins, plugin_names
 
     config = load([find_config(path) for path in args.config], args.opt)
     host = open_host(args.host)
     quiet_host(host.logger)
-    import_plugins(config)
-    faults = check_config(config, host, args.role)
+    if args.import_plugins:
+        import_plugins(config, partial(print, file=sys.stderr))
+    faults = check_config(config, host, args.role, () if args.import_plugins else plugin_names(config))
     if not args.check:
         sys.stdout.write(_resolved(config, host).to_yaml(origins=True))
         sys.stdout.flush()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ppocr_ext.config.node import COMPUTED, Node, Place, to_plain
+from ppocr_ext.config.node import COMPUTED, Node, Place, PlaceKind, to_plain
 from ppocr_ext.config.yaml_io import dump_line
 
 _WIDEST = 72  # columns beyond which a line's comment is not aligned with the others
@@ -64,6 +64,8 @@ def _key(key: Any) -> str:
 
 
 def _shown(place: Place) -> str:
-    if place.origin in (COMPUTED.origin, "-o"):
+    if place.kind is PlaceKind.COMPUTED:
+        return COMPUTED.origin
+    if place.is_option:
         return place.origin
     return "".join(c if c.isprintable() else "?" for c in place.text)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ppocr_ext.config.config import Config
+from ppocr_ext.config.node import Node, from_plain
 from ppocr_ext.errors import ConfigError
 
 _LISTED = "Loss.loss_config_list"
@@ -19,7 +20,8 @@ def fit_center_losses(config: Config) -> Config:
 
     So one overlay fits single models and distillations. Beside a loss that takes no list, as ``name: CTCLoss``, it
     becomes a part of a ``CombinedLoss`` of that loss, with weight 1, and itself. In a distillation it becomes the
-    ``DistillationCenterLoss`` of its trained sub-models. Other configs are returned as they are.
+    ``DistillationCenterLoss`` of its trained sub-models. Other configs are returned as they are. Options keep the
+    places where they were written.
 
     Raises:
         ConfigError: a loss that takes no list has one with more than center losses.
@@ -28,12 +30,11 @@ def fit_center_losses(config: Config) -> Config:
 
 
 def _combine(config: Config) -> Config:
-    loss = config.at("Loss", default=None)
-    entries = config.at(_LISTED, default=None)
-    if not isinstance(loss, Mapping) or not isinstance(entries, tuple) or not entries:
+    loss, entries = config.node("Loss"), config.node(_LISTED)
+    if loss is None or entries is None or not entries.is_list:
         return config
-    name = loss.get("name")
-    centers = [_is_center(entry) for entry in entries]
+    name = config.at("Loss.name", default=None)
+    centers = [_is_center(entry) for entry in entries.value]
     if not isinstance(name, str) or name in _LISTS or not any(centers):
         return config
     if not all(centers):
@@ -43,47 +44,51 @@ def _combine(config: Config) -> Config:
             f"Loss: {name} takes no loss_config_list, so that the CenterLoss in it would not be used. Set Loss.name "
             f"to MultiLoss (of a MultiHead) or CombinedLoss."
         )
-    rest = loss.thaw() if isinstance(loss, Config) else dict(loss)
-    listed = rest.pop("loss_config_list")
-    del rest["name"]
-    combined = [{name: {"weight": 1.0, **rest}}, *listed]
-    return config.with_values({"Loss": {"name": "CombinedLoss", "loss_config_list": combined}})
+    place = config.place("Loss.name")
+    options = {key: item for key, item in loss.value.items() if key not in ("name", "loss_config_list")}
+    alone = Node({name: Node({"weight": Node(1.0, place.derived()), **options}, place)}, place)
+    combined = {
+        "name": Node("CombinedLoss", place.derived()),
+        "loss_config_list": Node((alone, *entries.value), entries.place),
+    }
+    return config.with_values({"Loss": Node(combined, loss.place)})
 
 
-def _is_center(entry: Any) -> bool:
-    return isinstance(entry, Mapping) and len(entry) == 1 and next(iter(entry)) in _CENTER
+def _is_center(entry: Node) -> bool:
+    return entry.is_mapping and len(entry.value) == 1 and next(iter(entry.value)) in _CENTER
 
 
 def _name_sub_models(config: Config) -> Config:
     models = config.at("Architecture.Models", default=None)
-    entries = config.at(_LISTED, default=None)
+    entries = config.node(_LISTED)
     if (
         not isinstance(models, Mapping)
-        or not isinstance(entries, tuple)
+        or entries is None
+        or not entries.is_list
         or not all(map(_is_model, models.values()))
     ):
         return config
-    changed = [_entry(entry, models) for entry in entries]
-    if not any(new is not old for new, old in zip(changed, entries, strict=True)):
+    changed = tuple(_entry(entry, models) for entry in entries.value)
+    if not any(new is not old for new, old in zip(changed, entries.value, strict=True)):
         return config
-    plain = [entry.thaw() if isinstance(entry, Config) else entry for entry in changed]
-    return config.with_values({_LISTED: plain})
+    return config.with_values({_LISTED: Node(changed, entries.place)})
 
 
 def _is_model(options: Any) -> bool:
     return isinstance(options, Mapping)
 
 
-def _entry(entry: Any, models: Mapping[str, Any]) -> Any:
-    if not isinstance(entry, Mapping) or list(entry) != ["CenterLoss"]:
+def _entry(entry: Node, models: Mapping[str, Any]) -> Node:
+    if not entry.is_mapping or list(entry.value) != ["CenterLoss"]:
         return entry
-    options = entry["CenterLoss"] or {}
-    if not isinstance(options, Mapping):
+    options = entry.value["CenterLoss"]
+    given = {} if options.value is None else options.value
+    if not isinstance(given, dict):
         return entry
     trained = {name: model for name, model in models.items() if not model.get("freeze_params")}
     whole = all(model.get("return_all_feats") for model in trained.values())
     heads = [model.get("Head") for model in trained.values()]
     several = all(isinstance(head, Mapping) and head.get("name") == "MultiHead" for head in heads)
     found = {"model_name_list": list(trained), "key": "head_out" if whole else None, "multi_head": several}
-    given = options.thaw() if isinstance(options, Config) else dict(options)
-    return {"DistillationCenterLoss": {**found, **given}}
+    computed = from_plain(found, options.place.derived()).value
+    return Node({"DistillationCenterLoss": Node({**computed, **given}, options.place)}, entry.place)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.config.computed import with_computed
 from ppocr_ext.config.config import Config
 from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import CharsetError, ConfigError
@@ -70,9 +71,8 @@ def with_class_counts(config: Config, charset: Charset) -> Config:
     counts = dict(_counts(config, charset))
     for path, message in _wrong(counts, config, charset):
         raise ConfigError(f"{config.where(path)}: {dotted(path)} {message}")
-    return config.with_values(
-        {path: value for path, value in counts.items() if config.at(path, None) is None}
-    )
+    lacking = {path: value for path, value in counts.items() if config.at(path, None) is None}
+    return with_computed(config, lacking, "Global.character_dict_path")
 
 
 def wrong_counts(config: Config, charset: Charset) -> list[tuple[_Path, str]]:
@@ -90,16 +90,20 @@ def _wrong(counts: Mapping[_Path, int], config: Config, charset: Charset) -> Ite
         if found is not None and (found != expected or isinstance(found, bool)):
             yield (
                 path,
-                f"is {found!r}, but {expected} fits {charset.name} ({len(charset.characters)} characters). Remove the "
-                f"key, to have it filled in, or name the dictionary that the number belongs to in "
-                f"Global.character_dict_path (and use_space_char).",
+                f"is {found!r}, but {expected} fits {charset.name} ({len(charset.characters)} characters). "
+                f"Fix: `-o '{dotted(_removable(path))}=!remove'`, or set Global.character_dict_path to its dictionary.",
             )
+
+
+def _removable(path: _Path) -> _Path:
+    """What to remove so that a number is computed: with one of a MultiHead, the others too."""
+    return path[:-1] if path[-2] == "out_channels_list" else path
 
 
 def _counts(config: Config, charset: Charset) -> Iterator[tuple[_Path, int]]:
     """Every path that takes a number, with the number."""
     decoder = str(config.at("PostProcess.name", "")).removeprefix("Distillation")
-    for path in _head_paths(config):
+    for path in head_paths(config):
         head = config.at(path)
         if head.get("name") == "MultiHead":
             yield from _branch_counts(head, path, charset)
@@ -110,7 +114,7 @@ def _counts(config: Config, charset: Charset) -> Iterator[tuple[_Path, int]]:
     yield from ((path, charset.sar_padding_id) for path in _ignore_index_paths(config))
 
 
-def _head_paths(config: Config) -> Iterator[_Path]:
+def head_paths(config: Config) -> Iterator[_Path]:
     """Path of the head of the model, or of each sub-model."""
     paths: list[_Path]
     models = config.at("Architecture.Models", None)

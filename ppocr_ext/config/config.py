@@ -8,6 +8,7 @@ from typing import Any
 
 from ppocr_ext.config import yaml_io
 from ppocr_ext.config.annotate import annotated
+from ppocr_ext.config.computed import drop_computed, mark_computed
 from ppocr_ext.config.edit import assign
 from ppocr_ext.config.merge import merge
 from ppocr_ext.config.node import (
@@ -15,6 +16,7 @@ from ppocr_ext.config.node import (
     Node,
     PathLike,
     Place,
+    PlaceKind,
     dotted,
     find,
     from_plain,
@@ -24,6 +26,7 @@ from ppocr_ext.config.node import (
 )
 from ppocr_ext.config.override import override
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.resources import find_config
 
 _BASE = "_BASE_"
 _REQUIRED: Any = object()
@@ -38,15 +41,15 @@ class Config(Mapping[Any, Any]):
 
     Args:
         values: plain mappings, lists and scalars.
-        origin: what `origin` says of all of them.
+        origin: name of what they come from; None: they are computed.
     """
 
     __slots__ = ("_node",)
     _node: Node
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, values: Mapping[Any, Any] | None = None, origin: str = COMPUTED.origin) -> None:
-        object.__setattr__(self, "_node", from_plain(values or {}, Place(origin, origin)))
+    def __init__(self, values: Mapping[Any, Any] | None = None, origin: str | None = None) -> None:
+        object.__setattr__(self, "_node", from_plain(_with_nodes(values or {}), _named(origin)))
 
     @classmethod
     def of(cls, node: Node) -> Config:
@@ -95,29 +98,52 @@ class Config(Mapping[Any, Any]):
 
     def origin(self, path: PathLike) -> str:
         """Where the value at a path comes from: the file as it was named, ``-o``, or ``computed``."""
-        return self._place(path).origin
+        place = self.place(path)
+        return COMPUTED.origin if place.kind is PlaceKind.COMPUTED else place.origin
 
     def where(self, path: PathLike) -> str:
-        """`origin` in full, for messages: ``file.yml:12``, ``-o A.b=1``, ``-o +A.b=1``, ``computed``."""
-        return self._place(path).text
+        """The place for messages: ``file.yml:12``, ``-o A.b=1``, ``-o +A.b=1``, ``computed``.
 
-    def _place(self, path: PathLike) -> Place:
+        A computed value has the place of the value that it is derived from, if there is one.
+        """
+        return self.place(path).text
+
+    def place(self, path: PathLike) -> Place:
+        """Return the `Place` of the value at a path.
+
+        Raises:
+            ConfigError: there is no value.
+        """
         parts = split(path)
         node = find(self._node, parts)
         if node is None:
             raise ConfigError(f"{dotted(parts)}: {missing(self._node, parts)}")
         return node.place
 
-    def with_values(self, values: Mapping[Any, Any], origin: str = COMPUTED.origin) -> Config:
+    def with_values(
+        self, values: Mapping[Any, Any], origin: str | None = None, *, derived_from: PathLike | None = None
+    ) -> Config:
         """A config with the value of each path replaced; mappings that lack on the way are made.
+
+        Args:
+            values: by path. A `Config` or a `Node`, also inside a list or a mapping, keeps its places.
+            origin: name of what the values come from; None: they are computed.
+            derived_from: path of the value that they are computed from; its place becomes theirs.
 
         Raises:
             ConfigError: a path goes through a scalar, or into a list that has no such item.
         """
+        place = _named(origin)
+        if derived_from is not None and find(self._node, split(derived_from)) is not None:
+            place = self.place(derived_from).derived()
         root = self._node
         for path, value in values.items():
-            root = assign(root, split(path), from_plain(value, Place(origin, origin)))
+            root = assign(root, split(path), from_plain(_with_nodes(value), place))
         return Config.of(root)
+
+    def node(self, path: PathLike) -> Node | None:
+        """Return the value at a path with its places, or None where there is none."""
+        return find(self._node, split(path))
 
     def to_yaml(self, *, origins: bool = False) -> str:
         """YAML that any safe loader reads back equal: keys in their order, no anchors, no tags.
@@ -135,6 +161,19 @@ def _view(node: Node) -> Any:
     return node.value
 
 
+def _named(origin: str | None) -> Place:
+    return COMPUTED if origin is None else Place(origin, origin)
+
+
+def _with_nodes(value: Any) -> Any:
+    """``value`` with each `Config` in it, at any depth, replaced by its tree."""
+    if isinstance(value, Config):
+        return value._node
+    if isinstance(value, Mapping):
+        return {key: _with_nodes(item) for key, item in value.items()}
+    return [_with_nodes(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
 def _thawed(value: Any) -> Any:
     """Plain dicts and lists of any mappings and sequences."""
     if isinstance(value, Mapping):
@@ -145,10 +184,12 @@ def _thawed(value: Any) -> Any:
 def load(paths: str | Path | Iterable[str | Path], overrides: Iterable[str] = ()) -> Config:
     """Read one or more files, each laid over those before it, then apply ``-o`` options.
 
-    A file may name others that it builds on: ``_BASE_: other.yml``, or a list, relative to itself.
+    A file may name others that it builds on: ``_BASE_: other.yml``, or a list, relative to itself; a name that
+    starts with ``configs/`` and is not there is the shipped file.
     For what an overlay can do see `merge.merge`, for the options `override.override`. An anchor
     (``&bs``) is resolved when its file is read: an option changes the value that it names, not those
-    that were copied from it by ``*bs``.
+    that were copied from it by ``*bs``. Values that a file lists under ``computed`` are not read: they are
+    computed again, unless another file or an option gives them.
 
     Raises:
         ConfigError: a file or an option cannot be used; the message starts with ``file:line`` or with
@@ -160,7 +201,7 @@ def load(paths: str | Path | Iterable[str | Path], overrides: Iterable[str] = ()
     root = Node({})
     for path in files:
         root = merge(root, _read_with_bases(Path(path)))
-    return Config.of(override(root, overrides))
+    return Config.of(drop_computed(override(root, overrides)))
 
 
 def _read_with_bases(path: Path, readers: tuple[Path, ...] = ()) -> Node:
@@ -168,14 +209,14 @@ def _read_with_bases(path: Path, readers: tuple[Path, ...] = ()) -> Node:
     if path.resolve() in readers:
         circle = (*readers[readers.index(path.resolve()) :], path)
         raise ConfigError(f"{path}: `{_BASE}` goes in a circle: {' → '.join(str(p) for p in circle)}.")
-    node = yaml_io.read_file(path)
+    node = mark_computed(yaml_io.read_file(path))
     if _BASE not in node.value:
         return node
     own = {key: item for key, item in node.value.items() if key != _BASE}
     bases = Node({})
     for name, place in _base_names(node.value[_BASE]):
         try:
-            below = _read_with_bases(path.parent / name, (*readers, path.resolve()))
+            below = _read_with_bases(find_config(name, path.parent), (*readers, path.resolve()))
         except ConfigError as error:
             raise ConfigError(f"{error} (from `{_BASE}` in {place.text})") from error
         bases = merge(bases, below)

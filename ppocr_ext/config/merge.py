@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ppocr_ext.config.edit import refuse_new_item
-from ppocr_ext.config.node import Key, Mark, Node, dotted, names_in, nearest, positions
+from ppocr_ext.config.node import Key, Mark, Node, PlaceKind, dotted, names_in, nearest, positions
 from ppocr_ext.errors import ConfigError
 
 _REPLACE_HELP = "To put another list in its place write `{name}: !replace [...]`."
@@ -20,6 +20,7 @@ def merge(base: Node, over: Node, trail: Sequence[str] = ()) -> Node:
     - Other lists and scalars replace what is there.
     - ``KEY: !remove`` takes the key, or the item of the list, away.
     - ``KEY: !replace [...]`` puts a list or mapping in place of the base's, whatever that is.
+    - A value of ``over`` that is computed replaces nothing.
 
     Raises:
         ConfigError: nothing is there to remove; a key stands twice in one of two lists that should
@@ -58,8 +59,10 @@ def _merge_mappings(base: Node, over: Node, trail: Sequence[str]) -> Node:
             if key not in merged:
                 _nothing_to_remove(item, here, base)
             del merged[key]
-        else:
-            merged[key] = merge(merged[key], item, here) if key in merged else settle(item, here)
+        elif key not in merged:
+            merged[key] = settle(item, here)
+        elif item.place.kind is not PlaceKind.COMPUTED or item.is_mapping and merged[key].is_mapping:
+            merged[key] = merge(merged[key], item, here)
     return Node(merged, base.place)
 
 

@@ -19,16 +19,41 @@ Key = str | int | float | bool | None
 _SCALARS = (str, int, float, bool, bytes, datetime.date, type(None))
 
 
+class PlaceKind(Enum):
+    """What gave a value: a file, ``-o A.b=1``, ``-o +A.b=1``, or the program itself."""
+
+    FILE = "file"
+    OPTION = "option"
+    FORCED_OPTION = "forced option"
+    COMPUTED = "computed"
+
+
 class Place(NamedTuple):
-    """Where a value was written: ``origin`` ``"a.yml"`` with ``text`` ``"a.yml:12"``, ``"-o"`` with
-    ``"-o A.b=1"``, or ``"computed"``.
+    """Where a value comes from.
+
+    Attributes:
+        origin: ``"a.yml"``, ``"-o"`` or ``"computed"``.
+        text: as messages show it: ``"a.yml:12"``, ``"-o A.b=1"`` or ``"computed"``.
+        kind: what gave the value. Decisions read this, never the text.
+        target: path that an option sets; empty for other kinds.
     """
 
     origin: str
     text: str
+    kind: PlaceKind = PlaceKind.FILE
+    target: tuple[str, ...] = ()
+
+    @property
+    def is_option(self) -> bool:
+        """True if ``-o`` gave the value, with or without ``+``."""
+        return self.kind in (PlaceKind.OPTION, PlaceKind.FORCED_OPTION)
+
+    def derived(self) -> Place:
+        """Return the place of a value that is computed from the value here."""
+        return self._replace(kind=PlaceKind.COMPUTED)
 
 
-COMPUTED = Place("computed", "computed")
+COMPUTED = Place("computed", "computed", PlaceKind.COMPUTED)
 
 
 class Mark(Enum):
@@ -66,7 +91,9 @@ class Node:
 
 
 def from_plain(value: Any, place: Place = COMPUTED) -> Node:
-    """The tree of plain mappings, sequences and scalars, all written at ``place``."""
+    """The tree of plain mappings, sequences and scalars, all written at ``place``; a `Node` keeps its own places."""
+    if isinstance(value, Node):
+        return value
     if isinstance(value, Mapping):
         return Node({key: from_plain(item, place) for key, item in value.items()}, place)
     if isinstance(value, (list, tuple)):

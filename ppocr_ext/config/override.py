@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ppocr_ext.config.edit import assign
 from ppocr_ext.config.merge import settle
-from ppocr_ext.config.node import Mark, Node, Place, child, dotted, names_in, nearest, split
+from ppocr_ext.config.node import Mark, Node, Place, PlaceKind, child, dotted, names_in, nearest, split
 from ppocr_ext.config.yaml_io import read_value
 from ppocr_ext.errors import ConfigError
 
@@ -32,14 +32,15 @@ def override(root: Node, options: Iterable[str]) -> Node:
 
 
 def _apply(root: Node, option: str) -> Node:
-    place = Place("-o", f"-o {option.strip()}")
     path, equals, text = option.strip().partition("=")
+    shown = f"-o {option.strip()}"
     if not equals:
-        raise ConfigError(f"{place.text}: an option is `path=value`, for instance `Global.epoch_num=20`.")
+        raise ConfigError(f"{shown}: an option is `path=value`, for instance `Global.epoch_num=20`.")
     forced = path.startswith("+")
-    value = read_value(text, place)
     try:
         parts = split(path.removeprefix("+").strip())
+        kind = PlaceKind.FORCED_OPTION if forced else PlaceKind.OPTION
+        value = read_value(text, Place("-o", shown, kind, parts))
         section = child(root, parts, 0)
         if section is None and not forced:
             raise ConfigError(_unknown_section(root, parts))
@@ -48,9 +49,7 @@ def _apply(root: Node, option: str) -> Node:
             return _update(root, parts[0], value)
         return assign(root, parts, value if value.mark is Mark.REMOVE else settle(value), append=forced)
     except ConfigError as error:
-        raise ConfigError(
-            str(error) if str(error).startswith(place.text) else f"{place.text}: {error}"
-        ) from error
+        raise ConfigError(str(error) if str(error).startswith(shown) else f"{shown}: {error}") from error
 
 
 def _update(root: Node, section: str, values: Node) -> Node:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ppocr_ext.config.computed import with_computed
 from ppocr_ext.config.config import Config
 
 KEY = "return_feats"
@@ -18,7 +19,8 @@ def switch_features_on(config: Config) -> Config:
     """
     if config.at(f"Global.{KEY}", default=None) is not True:
         return config
-    return config.with_values({(*path, KEY): True for path in ctc_heads(config)})
+    lacking = {(*path, KEY): True for path in ctc_heads(config) if config.at((*path, KEY), None) is not True}
+    return with_computed(config, lacking, f"Global.{KEY}")
 
 
 def ctc_heads(config: Config) -> Iterator[tuple[str, ...]]:

@@ -218,7 +218,7 @@ def open_host(path: str | Path | None = None) -> Host:
     _OPEN.append(host)
     set_factory(host.create_operators)
     for kind, registry in BY_KIND.items():
-        registry.set_fallback(_finder(host, kind), _lister(host, kind))
+        registry.set_fallback(_finder(host, kind), _lister(host, kind), host.form == "checkout")
     return host
 
 

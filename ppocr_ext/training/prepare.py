@@ -8,11 +8,12 @@ import logging
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.config import Config, fit_center_losses, switch_features_on
+from ppocr_ext.config import Config, derive_values
 from ppocr_ext.errors import ConfigError
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -50,23 +51,34 @@ def scratch_folder() -> Path:
     return Path(folder)
 
 
-def import_plugins(config: Config) -> None:
+def plugin_names(config: Config) -> tuple[str, ...]:
+    """Return the modules that ``Global.plugins`` lists; none where it is no list, which the config check reports."""
+    listed = config.at("Global.plugins", default=None)
+    return tuple(map(str, listed)) if isinstance(listed, tuple) else ()
+
+
+def import_plugins(config: Config, say: Callable[[str], None] = _LOG.info) -> None:
     """Import ``Global.plugins``, modules that register their own components.
+
+    Args:
+        config: the configuration.
+        say: takes a line for each module, with its file.
 
     Raises:
         ConfigError: a module cannot be found or fails.
     """
-    names = config.at("Global.plugins", default=()) or ()
+    names = plugin_names(config)
     if names and str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # as with `python -c`; a console script does not have it
     for name in names:
         try:
-            importlib.import_module(name)
+            module = importlib.import_module(name)
         except Exception as fault:  # whatever a user's module raises
             raise ConfigError(
                 f"Global.plugins: {name!r} cannot be imported ({type(fault).__name__}: {fault}). Give a module name "
                 f"that `python -c 'import {name}'` accepts in the folder you start in, or set PYTHONPATH."
             ) from fault
+        say(f"imported plugin {name}: {getattr(module, '__file__', None)}")
 
 
 def read_old_charset(path: str | None, config: Config) -> Charset | None:
@@ -89,9 +101,11 @@ def complete(config: Config, charset: Charset) -> Config:
         "Global.use_space_char": False,  # the host's encoders and decoders have different defaults
     }
     missing = {path: value for path, value in defaults.items() if config.at(path, default=None) is None}
+    config = config.with_values(missing)
+    dictionary = "Global.character_dict_path"
     if charset.path is not None:
-        missing["Global.character_dict_path"] = str(charset.path)
-    return switch_features_on(fit_center_losses(config.with_values(missing)))
+        config = config.with_values({dictionary: str(charset.path)}, derived_from=dictionary)
+    return derive_values(config)
 
 
 def clamp_eval_step(global_config: dict[str, Any], steps_per_epoch: int) -> None:

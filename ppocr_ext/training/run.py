@@ -156,6 +156,7 @@ class _Builder:
         self.folder = folder_of(self.config)
         self.seed = seed_of(self.config)
         self.host_config = self.config.thaw()
+        self.host_config.pop("computed", None)  # of our files, no section of PaddleOCR's
         self.host_config["Global"]["distributed"] = dist.get_world_size() > 1
         self.host_config.setdefault("profiler_options", None)
         if role == "eval" and self.host_config.get("Eval"):  # every line is judged, in the data's order
@@ -262,8 +263,8 @@ def _build_model(config: Config) -> Any:
         return build_model(config.at("Architecture").thaw())
     except ModelError as error:
         path = _spoken_of(config, error)
-        place = config.where(path)
-        said = "" if place == COMPUTED.text else f"{place}: "  # no place that a reader can go to
+        place = config.place(path)
+        said = "" if place == COMPUTED else f"{place.text}: "  # no place that a reader can go to
         error.args = (f"{said}{dotted(path)}: {error}",)
         raise
 
@@ -276,6 +277,6 @@ def _spoken_of(config: Config, error: ModelError) -> tuple[str, ...]:
         path = (*model, part)
         options = config.at(path, default=None)
         if isinstance(options, Config) and options.get("name") in words:
-            set_here = [key for key in options if key in words and config.origin((*path, key)) == "-o"]
+            set_here = [key for key in options if key in words and config.place((*path, key)).is_option]
             return (*path, str(set_here[0])) if set_here else path
     return model

@@ -127,7 +127,7 @@ def test_one_fault_is_its_sentence() -> None:
 
 def test_several_faults_are_listed_and_counted_once_each() -> None:
     with pytest.raises(ConfigError) as caught:
-        report([fault("error", "Global.x"), fault("error", "Global.x"), fault("error", "Loss", "computed")])
+        report([fault("error", "Global.x"), fault("error", "Global.x"), fault("error", "Loss", "")])
     assert str(caught.value) == "the config has 2 faults:\n  my.yml:3: Global.x: is wrong.\n  Loss: is wrong."
 
 

@@ -123,7 +123,7 @@ def test_an_eval_list_that_was_copied_before_train_was_changed(tmp_path: Path, h
     found = faults(load([base, overlay]), host)
     (fault,) = [fault for fault in found if fault.path == f"{RESIZE}.image_shape"]
     assert fault.level == "error"
-    assert fault.where.startswith(str(base.with_name("base.yml")))
+    assert fault.where.startswith("configs/quickstart/base.yml:")
     assert f"{overlay}:9" in fault.message
 
 

@@ -6,7 +6,9 @@ import sys
 import numpy as np
 import paddle
 import pytest
+import yaml
 
+from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.override import override
 from ppocr_ext.errors import ConfigError, DataError, ModelError, PPOCRExtError, WeightsError
@@ -55,11 +57,12 @@ def test_the_run_folder_holds_what_is_needed_to_repeat_or_judge_it(finished):
 def test_the_written_config_builds_the_same_run(finished, tiny):
     from ppocr_ext.config import load
 
-    again = load([finished / "config.yml"])
-    assert again.at("Architecture.Models.Student.Head.out_channels_list") == {
+    plain = yaml.safe_load((finished / "config.yml").read_text())  # as PaddleOCR's own scripts read it
+    assert plain["Architecture"]["Models"]["Student"]["Head"]["out_channels_list"] == {
         "CTCLabelDecode": 11,
         "NRTRLabelDecode": 14,
     }
+    again = load([finished / "config.yml"])
     run = Run.build(again.with_values({"Global.checkpoints": str(finished / "latest")}), "eval")
     assert evaluate(run).judged == 10
 
@@ -262,6 +265,36 @@ def test_a_checkpoint_of_another_dictionary_is_refused(finished, tiny, tmp_path)
     old = str(tiny("distill").at("Global.character_dict_path"))
     again = evaluate(Run.build(tiny("distill", **other), "eval", old_dictionary=old))
     assert [p.text for p in again.predictions] == [p.text for p in first.predictions]
+
+
+def test_another_dictionary_over_the_config_of_a_run(finished, tiny, tmp_path, capsys):
+    old = str(tiny().at("Global.character_dict_path"))
+    (tmp_path / "new.txt").write_text("\n".join("0123456789ab") + "\n")
+    new = f"Global.character_dict_path={tmp_path / 'new.txt'}"
+    (tmp_path / "overlay.yml").write_text(f"Global: {{character_dict_path: {tmp_path / 'new.txt'}}}\n")
+    weights = f"Global.checkpoints={finished / 'latest'}"
+    config = str(finished / "config.yml")
+    for given in (["-c", config, "-o", new], ["-c", config, str(tmp_path / "overlay.yml")]):
+        code = main(["eval", *given, "-o", weights, "--old-dict", old])
+        assert code == 0, capsys.readouterr()
+    again = [
+        f"Global.pretrained_model={finished / 'latest'}",
+        f"Global.save_model_dir={tmp_path / 'again'}",
+        "Global.epoch_num=1",
+        "Global.report=false",
+    ]
+    code = main(["train", "-c", config, "-o", new, *again, "--old-dict", old])
+    assert code == 0, capsys.readouterr()
+    written = yaml.safe_load((tmp_path / "again" / "config.yml").read_text())
+    path = "Architecture.Models.Student.Head.out_channels_list"
+    assert path in written["computed"] and "Global.character_dict_path" not in written["computed"]
+    head = written["Architecture"]["Models"]["Student"]["Head"]
+    assert head["out_channels_list"] == {"CTCLabelDecode": 13, "NRTRLabelDecode": 16}
+
+
+def test_the_host_is_not_given_the_list_of_what_is_computed(tiny):
+    run = Run.build(tiny("student"), "train")
+    assert "computed" in run.config and "computed" not in run.host_config
 
 
 def test_weights_that_have_the_new_dictionary_are_not_carried_over(tiny, tmp_path):
@@ -579,6 +612,7 @@ def test_a_users_own_backbone_and_loss_train(tiny, tmp_path, monkeypatch):
     assert (outcome.status, outcome.position.global_step) == ("finished", 6)
     lines = [json.loads(t) for t in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert "half_ctc" in lines[0]["losses"]
+    assert str(tmp_path / "my_parts.py") in (tmp_path / "run" / "train.log").read_text()
     sys.modules.pop("my_parts", None)
 
 

@@ -1,0 +1,137 @@
+"""``ppocr-ext config`` runs no code of the config that it looks at."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ppocr_ext import registry
+from ppocr_ext.checking import check_config
+from ppocr_ext.cli.main import main
+from ppocr_ext.config import Config, load
+from ppocr_ext.host import open_host
+from ppocr_ext.resources import config_path
+
+CODE = "plugin_not_loaded"
+MODULE = """
+from pathlib import Path
+from ppocr_ext.registry import DATASETS, LOSSES
+
+Path(__file__).with_name("imported").write_text("")
+
+@DATASETS.register()
+class RadioSignals:
+    def __init__(self, config, mode, logger, seed=None): ...
+
+    @classmethod
+    def known_keys(cls):
+        return ["frequency"]
+
+@LOSSES.register()
+class ZebraObjective:
+    def __init__(self, width=3): ...
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder: ``my.yml`` names components of ``looked_at``, a module in it that leaves a file."""
+    (tmp_path / "looked_at.py").write_text(MODULE)
+    (tmp_path / "dict.txt").write_text("\n".join("0123456789") + "\n")
+    (tmp_path / "val.txt").write_text("")
+    own = {
+        "_BASE_": str(config_path("quickstart/student.yml")),
+        "Global": {"character_dict_path": "dict.txt", "plugins": ["looked_at"], "stripes_of_mine": 3},
+        "Zebra": {"stripes": 4},
+        "Loss": {"name": "ZebraObjective", "width": 4},
+        "Train": {"dataset": {"name": "RadioSignals", "data_dir": "nowhere", "frequency": 7}},
+        "Eval": {"dataset": {"data_dir": ".", "label_file_list": ["val.txt"]}},
+    }
+    (tmp_path / "my.yml").write_text(yaml.safe_dump(own))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path
+    sys.modules.pop("looked_at", None)
+    registry.DATASETS._own.pop("RadioSignals", None)
+    registry.LOSSES._own.pop("ZebraObjective", None)
+
+
+@pytest.mark.parametrize("words", [[], ["--check"]])
+def test_nothing_is_imported_and_only_plugins_names_are_warned_of(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert main(["config", "-c", "my.yml", *words]) == 0
+    assert not (folder / "imported").exists() and "looked_at" not in sys.modules
+    told = capsys.readouterr()
+    said = (told.out if words else told.err).splitlines()
+    assert all(line.startswith("warning: ") and line.endswith(f"[{CODE}]") for line in said)
+    for path in ("Global.plugins", "Global.stripes_of_mine", "Zebra", "Loss.name", "Train.dataset.name"):
+        assert sum(f": {path}: " in line for line in said) == 1, path
+    (line,) = (line for line in said if ": Global.plugins: " in line)
+    assert "looked_at" in line and "--import-plugins" in line
+
+
+def test_plugins_are_imported_on_request(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "-c", "my.yml", "--check", "--import-plugins"]) == 0
+    assert (folder / "imported").exists()
+    told = capsys.readouterr()
+    assert str(folder / "looked_at.py") in told.err
+    assert CODE not in told.out
+    assert "Loss.width" not in told.out  # the plugin's own keys are known
+
+
+@pytest.mark.parametrize(
+    ("option", "path"),
+    [
+        ("Loss.name=MultLoss", "Loss.name"),
+        ("Train.dataset.name=SimpelDataSet", "Train.dataset.name"),
+        ("Global.epohc_num=3", "Global.epohc_num"),
+        ("PostProcess.name=CTCLabelDecoder", "PostProcess.name"),
+    ],
+)
+def test_a_misspelling_stays_an_error(folder: Path, option: str, path: str) -> None:
+    faults = check_config(load(["my.yml"], [option]), open_host(), "train", ["looked_at"])
+    assert (path, "") in [(fault.path, fault.code) for fault in faults if fault.level == "error"]
+    assert main(["config", "-c", "my.yml", "--check", "-o", option]) == 2
+
+
+@pytest.mark.parametrize("plugins", ["[]", "null", "!remove"])
+def test_without_plugins_an_unknown_name_is_an_error(folder: Path, plugins: str) -> None:
+    option = f"Global.plugins={plugins}"
+    assert main(["config", "-c", "my.yml", "--check", "-o", option]) == 2
+    faults = check_config(load(["my.yml"], [option]), open_host(), "train")
+    assert {"Loss.name", "Train.dataset.name"} <= {f.path for f in faults if f.level == "error"}
+    assert not any(fault.code for fault in faults)
+
+
+def test_a_name_that_only_paddleocr_s_repository_has_may_be_a_plugin_s(folder: Path) -> None:
+    config = load(["my.yml"], ["Architecture.Backbone={name: MobileNetV3}"])
+    (fault,) = (
+        fault
+        for fault in check_config(config, open_host(), "train", ["looked_at"])
+        if fault.path == "Architecture.Backbone.name"
+    )
+    assert (fault.level, fault.code) == ("warning", CODE)
+
+
+def test_transforms_and_decoders_may_be_a_plugin_s(folder: Path) -> None:
+    transforms = [{"DecodeImage": None}, {"Zebras": None}]
+    config = load(["my.yml"]).with_values(
+        {"Eval.dataset.transforms": transforms, "PostProcess.name": "StripeReader"}
+    )
+    faults = check_config(config, open_host(), "eval", ["looked_at"])
+    assert {(f.path, f.level, f.code) for f in faults if f.path != "Global.plugins"} >= {
+        ("Eval.dataset.transforms.Zebras", "warning", CODE),
+        ("PostProcess.name", "warning", CODE),
+    }
+
+
+def test_plugins_that_are_no_list_are_a_fault(folder: Path) -> None:
+    assert main(["config", "-c", "my.yml", "--check", "-o", "Global.plugins=looked_at"]) == 2
+    faults = check_config(Config({"Global": {"plugins": "looked_at"}}), open_host(), "eval")
+    assert "Global.plugins" in {fault.path for fault in faults if fault.level == "error"}
+    assert not (folder / "imported").exists()

@@ -1,0 +1,97 @@
+"""``max_text_length`` of each branch follows from ``Global.max_text_length``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ppocr_ext import registry
+from ppocr_ext.cli.main import main
+from ppocr_ext.config import Config, derive_values, load
+from ppocr_ext.config.node import PlaceKind
+from ppocr_ext.resources import config_path, config_root
+
+HEADS = [
+    {"CTCHead": {"Neck": {"name": "reshape"}}},
+    {"NRTRHead": {"nrtr_dim": 32}},
+    {"NRTRHead": {"nrtr_dim": 32, "max_text_length": 12}},
+    {"NRTRHead": None},
+    {"SARHead": {"enc_dim": 8}},
+]
+LIST = "Architecture.Models.{}.Head.head_list"
+
+
+def config(longest: Any, heads: list[Any] = HEADS) -> Config:
+    models = {name: {"Head": {"name": "MultiHead", "head_list": heads}} for name in ("Teacher", "Student")}
+    settings = {} if longest is None else {"max_text_length": longest}
+    return Config({"Global": settings, "Architecture": {"Models": models}}, origin="a.yml")
+
+
+class ForeignHead:
+    def __init__(self, in_channels: int, out_channels: int, max_text_length: int = 30) -> None:
+        pass
+
+
+class HeadWithoutLength:
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("head", "sar"), [(ForeignHead, 40), (HeadWithoutLength, None), (None, None)])
+def test_each_branch_of_each_model_that_has_none(
+    monkeypatch: pytest.MonkeyPatch, head: type | None, sar: int | None
+) -> None:
+    monkeypatch.setattr(registry.HEADS, "_find_foreign", {"SARHead": head}.get)
+    derived = derive_values(config(40))
+    for name in ("Teacher", "Student"):
+        entries = LIST.format(name)
+        found = [derived.at(f"{entries}.{i}.NRTRHead.max_text_length") for i in (1, 2, 3)]
+        assert found == [40, 12, 40]
+        assert derived.at(f"{entries}.4.SARHead.max_text_length", None) == sar
+        assert derived.place(f"{entries}.1.NRTRHead.max_text_length").kind is PlaceKind.COMPUTED
+        assert derived.place(f"{entries}.2.NRTRHead.max_text_length").kind is PlaceKind.FILE
+        assert "max_text_length" not in derived.at(f"{entries}.0.CTCHead")
+    listed = derived.at("computed")
+    assert len(listed) == (4 if sar is None else 6)
+    assert f"{LIST.format('Student')}.1.NRTRHead.max_text_length" in listed
+
+
+@pytest.mark.parametrize("longest", [None, 0, True, "25"])
+def test_without_a_length_nothing_changes(longest: Any) -> None:
+    given = config(longest)
+    assert derive_values(given) is given
+
+
+@pytest.mark.parametrize("heads", [None, "NRTRHead", ["NRTRHead"], [{"NRTRHead": 3}]])
+def test_a_list_that_is_not_in_order_is_left_to_the_checks(heads: Any) -> None:
+    given = config(40, heads)
+    assert derive_values(given) is given
+
+
+@pytest.mark.parametrize("path", sorted(config_root().rglob("*.yml")), ids=str)
+def test_shipped_configs_say_it_once(path: Path) -> None:
+    derived = derive_values(load(path))
+    assert path.read_text().count("max_text_length:") <= 1
+    longest = derived.at("Global.max_text_length", None)
+    for listed in derived.at("computed", ()):
+        if listed.endswith("max_text_length"):
+            assert derived.at(listed) == longest
+
+
+def test_one_option_sets_all_three(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "dict.txt").write_text("\n".join("0123456789") + "\n")
+    command = ["config", "-c", str(config_path("quickstart/distill.yml"))]
+    options = ["Global.max_text_length=80", f"Global.character_dict_path={tmp_path / 'dict.txt'}"]
+    main([*command, "-o", *options])
+    told = capsys.readouterr()
+    assert "max_text_length" not in told.err
+    plain = yaml.safe_load(told.out)
+    for name in ("Teacher", "Student"):
+        (_, nrtr) = plain["Architecture"]["Models"][name]["Head"]["head_list"]
+        assert nrtr["NRTRHead"]["max_text_length"] == 80
+    given = "Architecture.Models.Student.Head.head_list.NRTRHead.max_text_length"
+    assert main([*command, "--check", "-o", *options, f"{given}=20"]) == 2
+    assert f"{given}=20: {given}: " in capsys.readouterr().out

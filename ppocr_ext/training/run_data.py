@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
+from ppocr_ext.data.batch_labels import Frames
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.host import Host
-from ppocr_ext.training.frames import ctc_frames
-from ppocr_ext.training.loaders import Loaded, build_loader, look_at_data
+from ppocr_ext.training.frames import ctc_frames, image_shapes
+from ppocr_ext.training.loaders import Loaded, build_loader, label_check, look_at_data
 from ppocr_ext.training.prepare import scratch_folder
 from ppocr_ext.training.team import Team, is_leader
 
@@ -50,10 +53,31 @@ def open_data(
         train = found["Train"]
         _same_on_all_machines(processes, f"{train.usable} of {train.total}")
     scratch = folder if role == "train" and first else scratch_folder()
+    labels = label_check(config, charset, _frames_of(config, frames["Train"])) if "Train" in modes else None
     return {
-        mode: build_loader(host, config, host_config, mode, found.get(mode), device, seed, scratch)
+        mode: build_loader(
+            host,
+            config,
+            host_config,
+            mode,
+            found.get(mode),
+            device,
+            seed,
+            scratch,
+            labels if mode == "Train" else None,
+        )
         for mode in modes
     }
+
+
+def _frames_of(config: Config, frames: int | None) -> Frames | None:
+    """Return T by image size (height, width), where all images of ``Train`` have one size; else None."""
+    sizes = [shape[1:] for shape in image_shapes(config, "Train")]
+    return None if frames is None or len(sizes) != 1 else partial(_known, {sizes[0]: frames})
+
+
+def _known(counts: Mapping[tuple[int, int], int], height: int, width: int) -> int | None:
+    return counts.get((height, width))
 
 
 def _modes(config: Config, role: str) -> list[str]:

@@ -78,6 +78,12 @@ class LabelRules:
             return "too_long", self._too_long(len(label))
         return self._frames_fault(label) if self.frames is not None else None
 
+    def frames_needed(self, label: str) -> int:
+        """Return the frames that CTC needs for ``label`` as it is encoded, however long it is."""
+        if self.charset.folds_case:
+            label = label.lower()
+        return frames_needed(label if self.drop_line else [c for c in label if c in self._known])
+
     def _frames_fault(self, label: str) -> tuple[str, str] | None:
         count = frames_needed(label)
         if count <= (self.frames or 0):

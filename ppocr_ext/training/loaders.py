@@ -30,7 +30,7 @@ from ppocr_ext.losses.ctc import CTCLoss
 from ppocr_ext.losses.distillation_ctc import DistillationCTCLoss
 from ppocr_ext.registry import LOSSES
 from ppocr_ext.training.datasets import watched_lines, watched_samples
-from ppocr_ext.training.frames import size_key
+from ppocr_ext.training.frames import image_shapes, size_key
 from ppocr_ext.training.raising_loader import RaisingLoader
 from ppocr_ext.training.team import team
 
@@ -129,6 +129,7 @@ def look_at_data(
             continue
         if report is not None:
             report.size_key = size_key(config, mode)
+            report.image_width = min((width for _, _, width in image_shapes(config, mode)), default=None)
             found[mode] = report
             if tolerance.admits(report.rejected_count, report.total):
                 _LOG.info("%s data: %s", mode.lower(), report.summary())

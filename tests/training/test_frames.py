@@ -1,3 +1,5 @@
+import re
+
 import paddle
 import pytest
 
@@ -79,3 +81,26 @@ def test_when_no_label_fits_the_message_says_so(tiny):
             entry["RecResizeImg"]["image_shape"] = [3, 32, 16]
     with pytest.raises(DataError, match="Make `RecResizeImg.image_shape` wider, or"):
         Run.build(tiny("student", **{"Train.dataset.transforms": narrow}), "train")
+
+
+def test_one_message_tells_all_that_long_labels_need(tiny, captchas, tmp_path):
+    """What it says is enough: with it the same lines are used."""
+    image = (captchas / "train_list.txt").read_text().split("\t")[0]
+    (tmp_path / "list.txt").write_text(f"{image}\t{'0123456789' * 3}\n{image}\t{'1122334455' * 2}9\n" * 8)
+    config = tiny("student", **{"Train.dataset.label_file_list": [str(tmp_path / "list.txt")]})
+    with pytest.raises(DataError) as refused:
+        Run.build(config, "train")
+    length = int(re.search(r"Global\.max_text_length: (\d+)", str(refused.value))[1])
+    width = int(re.search(r"(\d+) in place of 128", str(refused.value))[1])
+    transforms = config.thaw()["Train"]["dataset"]["transforms"]
+    for entry in transforms:
+        if "RecResizeImg" in entry:
+            entry["RecResizeImg"]["image_shape"] = [3, 32, width]
+    values = {
+        "Global.max_text_length": length,
+        "Architecture.Head.head_list.NRTRHead.max_text_length": length,
+        "Train.dataset.transforms": transforms,
+        "Eval.dataset.transforms": transforms,
+    }
+    run = Run.build(config.with_values(values), "train")
+    assert (length, run.preflight["Train"].usable) == (32, 16)

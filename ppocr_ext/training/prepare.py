@@ -8,6 +8,7 @@ import logging
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,10 @@ def read_old_charset(path: str | None, config: Config) -> Charset | None:
 
 
 def complete(config: Config, charset: Charset) -> Config:
-    """Fill in what the host's loop insists on and PaddleOCR's train.py takes for granted."""
+    """Fill in what the host's loop insists on and PaddleOCR's train.py takes for granted.
+
+    The loader of ``Eval`` gives every line, in the data's order, whatever the config says.
+    """
     defaults = {
         "Global.log_smooth_window": 20,
         "Global.print_batch_step": 10,
@@ -91,6 +95,8 @@ def complete(config: Config, charset: Charset) -> Config:
     missing = {path: value for path, value in defaults.items() if config.at(path, default=None) is None}
     if charset.path is not None:
         missing["Global.character_dict_path"] = str(charset.path)
+    if isinstance(config.at("Eval.loader", default=None), Mapping):
+        missing |= dict.fromkeys(("Eval.loader.shuffle", "Eval.loader.drop_last"), False)
     return switch_features_on(fit_center_losses(config.with_values(missing)))
 
 

@@ -154,8 +154,6 @@ class _Builder:
         self.host_config = self.config.thaw()
         self.host_config["Global"]["distributed"] = dist.get_world_size() > 1
         self.host_config.setdefault("profiler_options", None)
-        if role == "eval" and self.host_config.get("Eval"):  # every line is judged, in the data's order
-            self.host_config["Eval"]["loader"] |= {"shuffle": False, "drop_last": False}
 
     def build(self) -> Run:
         checkpoint = self._checkpoint()

@@ -68,6 +68,37 @@ def test_a_checkpoint_holds_what_is_trained(finished, tiny, tmp_path):
     assert all(name.startswith("Student.") for name in read_state(finished / "latest.pdparams"))
 
 
+def test_every_line_is_evaluated_during_training(tiny, captchas, tmp_path):
+    lines = (captchas / "val_list.txt").read_text().splitlines()[:5]
+    (tmp_path / "five.txt").write_text("\n".join(lines) + "\n")
+    config = tiny(
+        "student",
+        **{
+            "Eval.dataset.label_file_list": [str(tmp_path / "five.txt")],
+            "Eval.loader.batch_size_per_card": 2,
+            "Eval.loader.drop_last": True,
+            "Eval.loader.shuffle": True,
+            "Global.report": True,
+        },
+    )
+    judged = []
+
+    class Judged(Hook):
+        def on_start(self, run, position):
+            self.run = run
+
+        def on_eval(self, result):
+            judged.append(self.run.metric.judged)
+
+    train(config, hooks=[Judged()])
+    assert judged == [5, 5]
+    loader = load([tmp_path / "run" / "config.yml"]).at("Eval.loader")
+    assert (loader["drop_last"], loader["shuffle"]) == (False, False)
+    assert (tmp_path / "run" / "train.log").read_text().count("Eval.loader.drop_last") == 1
+    samples = json.loads((tmp_path / "run" / "samples.json").read_text())
+    assert samples["judged"] == 5
+
+
 def test_save_teacher_adds_the_teacher_and_both_kinds_load(tiny, tmp_path):
     train(tiny("distill", **{"Global.save_teacher": True}))
     folder = tmp_path / "run"

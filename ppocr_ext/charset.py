@@ -95,6 +95,11 @@ class Charset:
         return f"{self.path or 'a dictionary without a file'}{space}"
 
     @property
+    def has_space(self) -> bool:
+        """Return whether the space is a class."""
+        return " " in self._ctc_ids
+
+    @property
     def line_of_second_space(self) -> int | None:
         """Return the dictionary line with the space where ``use_space_char`` adds it again; else None.
 

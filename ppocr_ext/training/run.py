@@ -189,7 +189,7 @@ class _Builder:
             charset=self.charset,
             decoder=decoder,
             model=model,
-            metric=build_metric(self.config.at("Metric").thaw()),
+            metric=build_metric(self.config.at("Metric").thaw(), self.charset.has_space),
             train_loader=loaded["Train"].loader if "Train" in loaded else None,
             eval_loader=loaded["Eval"].loader if "Eval" in loaded else None,
             frozen=model.frozen if isinstance(model, DistillationModel) else frozenset(),

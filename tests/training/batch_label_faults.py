@@ -6,6 +6,7 @@
 import json
 import logging
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -91,7 +92,9 @@ def outcome(dataset, workers, images, folder, fault):
     built = build_loader(host, config, config.thaw(), "Train", report, "cpu", 1, folder, check)
     logging.getLogger("ppocr_ext").addHandler(handler)
     try:
-        batches = sum(1 for _ in built.loader)
+        reading = iter(built.loader)
+        time.sleep(0.5 if workers else 0)  # a worker that fails at once has failed when its first batch is asked for
+        batches = sum(1 for _ in reading)
     except Exception as error:
         return sentence(error), said
     finally:

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{name}: {value:.4f}" if name != "fps" else f"{name}: {value:.1f}")
     note = space_note(built.metric)
     if note:
-        print(f"accuracy: {note}")
+        print(f"in acc and norm_edit_dis: {note}")
     print(f"judged: {result.judged}")
     print(f"left out: {result.left_out}")
     if args.save_predictions:

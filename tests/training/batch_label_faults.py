@@ -93,7 +93,9 @@ def outcome(dataset, workers, images, folder, fault):
     logging.getLogger("ppocr_ext").addHandler(handler)
     try:
         reading = iter(built.loader)
-        time.sleep(0.5 if workers else 0)  # a worker that fails at once has failed when its first batch is asked for
+        time.sleep(
+            0.5 if workers else 0
+        )  # a worker that fails at once has failed when its first batch is asked for
         batches = sum(1 for _ in reading)
     except Exception as error:
         return sentence(error), said

@@ -42,7 +42,8 @@ class ProgressBar(Hook):
     def on_start(self, run: Run, position: Position) -> None:
         self._active = dist.get_rank() == 0
         self._indicator = run.metric.main_indicator
-        self._note = space_note(run.metric)
+        note = space_note(run.metric)
+        self._note = f"acc: {note}" if note else ""
         self._best = float((run.start.best or {}).get(self._indicator, 0.0))
         self._window = Window()
         self._last = time.perf_counter()

@@ -70,7 +70,7 @@ class Charset:
             )
         if flaws:
             _LOG.warning("%s: kept as PaddleOCR reads it:\n%s", path, _listing(flaws))
-        _warn_unreachable(path, lines, use_space_char)
+        _warn_unreachable(path, lines)
         return cls((*lines, " ") if use_space_char else tuple(lines), bool(use_space_char), path)
 
     @classmethod
@@ -93,6 +93,19 @@ class Charset:
             return "the default characters 0-9a-z"
         space = " with use_space_char" if self.use_space else ""
         return f"{self.path or 'a dictionary without a file'}{space}"
+
+    @property
+    def has_space(self) -> bool:
+        """Return whether the space is a class."""
+        return " " in self._ctc_ids
+
+    @property
+    def line_of_second_space(self) -> int | None:
+        """Return the dictionary line with the space where ``use_space_char`` adds it again; else None.
+
+        The space is then two classes: labels use the added one, and the line's is never a target.
+        """
+        return self.characters.index(" ") + 1 if self.use_space and " " in self.characters[:-1] else None
 
     @property
     def ctc_classes(self) -> int:
@@ -195,7 +208,7 @@ def _flaws(lines: list[str]) -> list[str]:
     return flaws
 
 
-def _warn_unreachable(path: Path, lines: list[str], use_space_char: bool) -> None:
+def _warn_unreachable(path: Path, lines: list[str]) -> None:
     """Say which lines get a class that no label ever names."""
     longer = [f"line {number}: {line!r}" for number, line in enumerate(lines, start=1) if len(line) > 1]
     if longer:
@@ -204,13 +217,6 @@ def _warn_unreachable(path: Path, lines: list[str], use_space_char: bool) -> Non
             "character:\n%s",
             path,
             _listing(longer),
-        )
-    if use_space_char and " " in lines:
-        _LOG.info(
-            "%s: line %d is a space and use_space_char adds another: two classes, of which labels use the "
-            "last, as in PaddleOCR.",
-            path,
-            lines.index(" ") + 1,
         )
 
 

@@ -130,14 +130,15 @@ def test_longer_lines_are_admitted_with_a_warning(tmp_path, caplog):
     assert charset.unknown("b") == ["b"]
 
 
-def test_space_line_under_use_space_char_is_two_classes(tmp_path, caplog):
+def test_space_line_under_use_space_char_is_two_classes(tmp_path):
     # PaddleOCR's en_dict.txt ends with a space and its English configs set use_space_char:
     # 95 lines and 97 classes.
-    with caplog.at_level(logging.INFO, "ppocr_ext"):
-        charset = Charset.from_file(write(tmp_path, "a\n \n"), use_space_char=True)
+    charset = Charset.from_file(write(tmp_path, "a\n \n"), use_space_char=True)
     assert charset.characters == ("a", " ", " ")
     assert charset.ids(" ") == [3]
-    assert "line 2 is a space" in caplog.text
+    assert charset.line_of_second_space == 2
+    for text, use_space in (("a\n \n", False), ("a\nb\n", True), ("a\nb\n", False)):
+        assert Charset.from_file(write(tmp_path, text), use_space).line_of_second_space is None
 
 
 # Dictionaries of PaddleOCR 2.10.0 that no config and no released model names, and what is wrong with them.

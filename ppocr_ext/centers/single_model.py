@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ppocr_ext.config import Config
+from ppocr_ext.data.batch_layout import BatchLayout, kept_keys
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.training.serialize import read_state
 from ppocr_ext.training.weights import find_parameters
@@ -116,12 +116,9 @@ def label_places(config: Config) -> tuple[int, int]:
     Raises:
         ConfigError: they are not kept.
     """
-    for entry in config.at("Eval.dataset.transforms", default=()) or ():
-        if isinstance(entry, Mapping) and "KeepKeys" in entry:
-            kept = list(entry["KeepKeys"]["keep_keys"])
-            label = next((key for key in ("label_ctc", "label") if key in kept), None)
-            if label is not None and "length" in kept:
-                return kept.index(label), kept.index("length")
+    layout = BatchLayout.of_keys(kept_keys(config.at("Eval.dataset.transforms", default=())) or ())
+    if layout.label is not None and layout.length is not None:
+        return layout.label, layout.length
     raise ConfigError(
         "Eval.dataset.transforms: KeepKeys has to keep label_ctc (or label) and length, from which it is known what "
         "a line says."

@@ -32,7 +32,19 @@ def check_dictionary(look: Look) -> None:
         return
     except ConfigError:
         return  # use_space_char is neither true nor false, which is said of the keys of Global
+    _check_space(look, charset)
     _check_counts(look, charset)
+
+
+def _check_space(look: Look, charset: Charset) -> None:
+    line = charset.line_of_second_space
+    if line is not None:
+        used = charset.ids(" ")[0]
+        look.warning(
+            ("Global", "use_space_char"),
+            f"{charset.path}:{line} is the space already: it gets the classes {line} and {used}, labels use {used}.\n"
+            f"  Fix: `use_space_char: false` for a new training; keep true for weights that were trained so.",
+        )
 
 
 def _check_counts(look: Look, charset: Charset) -> None:

@@ -63,6 +63,16 @@ def check_loaders(look: Look) -> None:
             _whole(look, (mode, "loader", name), look.at(mode, "loader", name), least)
         for name in _LOADER_TRUTHS:
             _truth(look, (mode, "loader", name), look.at(mode, "loader", name))
+    if look.at("Eval", "loader", "drop_last") is True:
+        look.warning(
+            ("Eval", "loader", "drop_last"),
+            "every line is evaluated, so it counts as false; PaddleOCR would skip the last lines. Fix: false.",
+        )
+    if look.at("Eval", "loader", "shuffle") is True:
+        look.warning(
+            ("Eval", "loader", "shuffle"),
+            "lines are evaluated in the data's order, so it counts as false. Fix: false.",
+        )
 
 
 def _check_value(look: Look, path: Path, value: Any, key: GlobalKey) -> None:

@@ -20,6 +20,7 @@ examples:
   ppocr-ext confusions after.tsv --before before.tsv --groups my_look_alikes.txt
   ppocr-ext confusions after.tsv --general g_after.tsv --general-before g_before.tsv --max-drop 0.002
 
+Spaces count as other characters do; `acc` of an evaluation ignores them (Metric.ignore_space: true).
 Look-alike error: of the characters in a group, how many were read as another one of their group. --general is a
 second list on which the fine-tuning must not forget: with --max-drop a greater fall of its accuracy is exit code 1.
 

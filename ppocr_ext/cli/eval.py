@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.config import load
     from ppocr_ext.data.atomic import check_writable
     from ppocr_ext.host import open_host
+    from ppocr_ext.metrics import space_note
     from ppocr_ext.resources import find_config
     from ppocr_ext.training.evaluate import evaluate, for_model, write_predictions
     from ppocr_ext.training.logs import quiet_host, set_up_console
@@ -63,6 +64,9 @@ def run(args: argparse.Namespace) -> int:
     result = evaluate(built, args.head)
     for name, value in result.metrics.items():
         print(f"{name}: {value:.4f}" if name != "fps" else f"{name}: {value:.1f}")
+    note = space_note(built.metric)
+    if note:
+        print(f"in acc and norm_edit_dis: {note}")
     print(f"judged: {result.judged}")
     print(f"left out: {result.left_out}")
     if args.save_predictions:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ppocr_ext.data.atomic import atomic_writer
-from ppocr_ext.data.labels import read_label_file
+from ppocr_ext.data.label_rules import LabelRules
+from ppocr_ext.data.labels import LabelLine, read_label_file
 from ppocr_ext.errors import DataError
 
 REASONS: dict[str, str] = {  # reason -> what to do about it
@@ -92,8 +93,12 @@ class Preflight:
         rejected: the first ``examples`` unusable lines of each reason.
         longest: characters of the longest label, usable or not.
         longest_at: its file and line.
+        frames: T of the CTC output; None where it is not known or not checked.
+        most_frames: frames that the most demanding label needs, usable or not.
+        most_frames_at: its file and line.
         unit: what is counted: ``"line"`` or ``"sample"`` (of an LMDB).
         size_key: the key of the config that has the size of the images.
+        image_width: their width there, of several the least; None where it is not known.
     """
 
     data_dir: Path
@@ -107,8 +112,12 @@ class Preflight:
     rejected: list[Finding] = field(default_factory=list)
     longest: int = 0
     longest_at: tuple[Path, int] | None = None
+    frames: int | None = None
+    most_frames: int = 0
+    most_frames_at: tuple[Path, int] | None = None
     unit: Literal["line", "sample"] = "line"
     size_key: str = "RecResizeImg.image_shape"
+    image_width: int | None = None
 
     def begin_file(self, path: Path) -> FileFindings:
         """Start the findings of the next label file."""
@@ -122,9 +131,15 @@ class Preflight:
         if count <= self.examples:
             self.rejected.append(finding)
 
-    def note_longest(self, length: int, file: Path, line: int) -> None:
-        """Remember the longest label so far."""
-        self.longest, self.longest_at = length, (file, line)
+    def note_label(self, line: LabelLine, file: Path, rules: LabelRules) -> None:
+        """Remember the longest label so far, and the one that needs the most frames."""
+        length = len(line.label)
+        if length > self.longest:
+            self.longest, self.longest_at = length, (file, line.number)
+        if 2 * length - 1 > self.most_frames:  # as if all its characters were the same
+            needed = rules.frames_needed(line.label)
+            if needed > self.most_frames:
+                self.most_frames, self.most_frames_at = needed, (file, line.number)
 
     @property
     def total(self) -> int:
@@ -170,16 +185,14 @@ class Preflight:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for ``preflight.json``: counts, the longest label, the unusable lines kept by name."""
-        where = (
-            None if self.longest_at is None else {"file": str(self.longest_at[0]), "line": self.longest_at[1]}
-        )
         return {
             "total": self.total,
             "usable": self.usable,
             "counts": {reason: self.counts[reason] for reason in self.reasons()},
             "files": [{"path": str(f.path), "total": f.total, "usable": f.usable} for f in self.files],
             "data_dir": str(self.data_dir),
-            "longest_label": {"characters": self.longest, "at": where},
+            "longest_label": {"characters": self.longest, "at": _at(self.longest_at)},
+            "most_frames": {"needed": self.most_frames, "of": self.frames, "at": _at(self.most_frames_at)},
             "examples_per_reason": self.examples,
             "rejected": [
                 {"file": str(f.file), "line": f.line, "reason": f.reason, "detail": f.detail}
@@ -221,3 +234,7 @@ class Preflight:
                     f"{'more' if count > findings.total else count}. Start again when it is complete."
                 )
         return copy
+
+
+def _at(place: tuple[Path, int] | None) -> dict[str, Any] | None:
+    return None if place is None else {"file": str(place[0]), "line": place[1]}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from operator import eq
+from typing import Any, Literal
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.labels import LabelLine, quotes_hint
@@ -10,6 +12,16 @@ from ppocr_ext.data.labels import LabelLine, quotes_hint
 Gtc = Literal["nrtr", "sar"]
 UnknownChar = Literal["drop_line", "drop_char"]
 _MARKS = {"nrtr": "NRTR's <s> and </s>", "sar": "SAR's <BOS> and <EOS>"}
+
+
+def repeats_of(label: Sequence[Any]) -> int:
+    """Return how many neighbours in ``label`` (characters or class ids) are equal."""
+    return sum(map(eq, label, label[1:]))
+
+
+def frames_needed(label: Sequence[Any]) -> int:
+    """Return the frames that CTC needs for ``label``: one a character, and a blank between equal neighbours."""
+    return len(label) + repeats_of(label)
 
 
 class LabelRules:
@@ -66,11 +78,17 @@ class LabelRules:
             return "too_long", self._too_long(len(label))
         return self._frames_fault(label) if self.frames is not None else None
 
+    def frames_needed(self, label: str) -> int:
+        """Return the frames that CTC needs for ``label`` as it is encoded, however long it is."""
+        if self.charset.folds_case:
+            label = label.lower()
+        return frames_needed(label if self.drop_line else [c for c in label if c in self._known])
+
     def _frames_fault(self, label: str) -> tuple[str, str] | None:
-        repeats = sum(a == b for a, b in zip(label, label[1:], strict=False))
-        if len(label) + repeats <= (self.frames or 0):
+        count = frames_needed(label)
+        if count <= (self.frames or 0):
             return None
-        needed = f"{len(label)} characters with {repeats} repeats need {len(label) + repeats} frames"
+        needed = f"{len(label)} characters with {repeats_of(label)} repeats need {count} frames"
         return "too_long_for_frames", f"{needed}, CTC has {self.frames} (wider images give more)"
 
     def _too_long(self, length: int) -> str:

@@ -41,7 +41,9 @@ def check_lmdb(
         DataError: there is no LMDB, or one cannot be read.
     """
     rules = LabelRules(charset, max_text_length, gtc, frames, unknown_char)
-    result = Preflight(Path(data_dir), rules.reserved, rules.reserved_for, examples=examples, unit="sample")
+    result = Preflight(
+        Path(data_dir), rules.reserved, rules.reserved_for, examples=examples, frames=frames, unit="sample"
+    )
     sets = open_sets(data_dir)
     bar = tqdm(total=sum(s.count for s in sets), desc="samples", leave=False, disable=None, delay=1)
     with bar, ThreadPoolExecutor(4) as pool:
@@ -64,8 +66,7 @@ def _look_at(
         faults = pool.map(lambda sample: _fault(result, lmdb_set, sample, image_check), chunk)
         for (line, _, _), fault in zip(chunk, faults, strict=True):
             findings.add(usable=fault is None, altered=False)
-            if len(line.label) > result.longest:
-                result.note_longest(len(line.label), lmdb_set.path, line.number)
+            result.note_label(line, lmdb_set.path, rules)
             if fault is not None:
                 result.reject(Finding(lmdb_set.path, line.number, *fault))
         bar.update(len(chunk))

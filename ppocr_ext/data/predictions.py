@@ -23,7 +23,7 @@ class Read:
 
     @property
     def right(self) -> bool:
-        """Whether it was read without an error."""
+        """Whether it was read without an error; spaces count."""
         return self.label == self.text
 
 

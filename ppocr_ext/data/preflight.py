@@ -69,7 +69,9 @@ def check(
         raise DataError("No label file is given. Name at least one in dataset.label_file_list.")
     rules = LabelRules(charset, max_text_length, gtc, frames, unknown_char)
     images = _Images(str(data_dir), image_check, allow_outside_data_dir)
-    result = Preflight(Path(data_dir), rules.reserved, rules.reserved_for, delimiter, ds_width, examples)
+    result = Preflight(
+        Path(data_dir), rules.reserved, rules.reserved_for, delimiter, ds_width, examples, frames=frames
+    )
     with ExitStack() as stack:
         bar = stack.enter_context(_bar(files))
         pool = stack.enter_context(ThreadPoolExecutor(min(8, (os.cpu_count() or 1) + 2)))
@@ -77,6 +79,7 @@ def check(
             findings = result.begin_file(path)
             for chunk in _chunks(read_label_file(path, delimiter, ds_width=ds_width), _CHUNK):
                 for line, fault in zip(chunk, _faults(chunk, rules, images, pool), strict=True):
+                    result.note_label(line, path, rules)
                     _note(result, findings, line, fault)
                 bar.update(sum(len(line.content) + 1 for line in chunk))
             if findings.total == 0:
@@ -92,8 +95,6 @@ def _named(delimiter: str) -> str:
 
 def _note(result: Preflight, findings: FileFindings, line: LabelLine, fault: Fault | None) -> None:
     findings.add(usable=fault is None, altered=line.altered)
-    if len(line.label) > result.longest:
-        result.note_longest(len(line.label), findings.path, line.number)
     if fault is not None:
         result.reject(Finding(findings.path, line.number, *fault))
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from ppocr_ext.data.findings import REASONS, Finding, Preflight
 
 MAX_UNUSABLE = 0.1
+_OF_LENGTH = ("too_long", "too_long_for_frames")
+_STEP = 32  # pixels; image widths are multiples of it
 _NAMED = 20  # lines that a strict refusal names before it only counts
 _OF_SAMPLES = {  # what is said in place of REASONS where the data are LMDBs
     "bad_format": "A sample has a label-%09d in UTF-8.",
@@ -76,12 +78,12 @@ def _refusal(mode: str, report: Preflight, tolerance: Tolerance) -> str:
     else:
         said = f"{mode}: {counts} cannot be used: {report.by_reason()}. {tolerance.limit}."
     examples = _every(report) if tolerance.strict and report.usable else _one_of_each(report)
-    return "\n".join([said, *(f"  {line}" for line in examples)])
+    return "\n".join([said, *(f"  {line}" for line in [*examples, *_limits(report)])])
 
 
 def _one_of_each(report: Preflight) -> list[str]:
     firsts = [next(f for f in report.rejected if f.reason == reason) for reason in report.reasons()]
-    return [f"{_named(report, finding)}. {remedy(report, finding.reason)}" for finding in firsts]
+    return [f"{_named(report, finding)}. {remedy(report, finding.reason)}".rstrip() for finding in firsts]
 
 
 def _every(report: Preflight) -> list[str]:
@@ -95,19 +97,42 @@ def _named(report: Preflight, finding: Finding) -> str:
 
 
 def remedy(report: Preflight, reason: str) -> str:
-    """What to do about ``reason``, with the numbers that this data needs."""
+    """What to do about ``reason``, with the numbers that this data needs; empty where :func:`_limits` says it."""
     if reason == "outside_data_dir" and 2 * report.counts[reason] >= report.total:
         which = "All" if report.counts[reason] == report.total else "Most"
         return (
             f"{which} {report.units} are outside: if data_dir is right, this one key is the remedy: "
             f"-o Global.allow_outside_data_dir=true."
         )
-    if reason == "too_long_for_frames":
-        return f"Make `{report.size_key}` wider, or take such labels out."
-    if reason != "too_long" or report.longest_at is None:
-        return (_OF_SAMPLES if report.unit == "sample" else {}).get(reason, REASONS[reason])
-    marks = f" ({report.reserved} of them for {report.reserved_for})" if report.reserved else ""
-    return (
-        f"The longest label has {report.longest} characters ({report.place(*report.longest_at)}); "
-        f"`Global.max_text_length: {report.longest + report.reserved}`{marks} admits it."
-    )
+    if reason in _OF_LENGTH:
+        return ""  # said once for both
+    return (_OF_SAMPLES if report.unit == "sample" else {}).get(reason, REASONS[reason])
+
+
+def _limits(report: Preflight) -> list[str]:
+    """Return every limit that labels pass by their length, with the value that admits all of them."""
+    limits: list[str] = []
+    if not any(reason in report.counts for reason in _OF_LENGTH):
+        return limits
+    if "too_long" in report.counts and report.longest_at is not None:
+        marks = f" ({report.reserved} of them for {report.reserved_for})" if report.reserved else ""
+        limits.append(
+            f"The longest label has {report.longest} characters ({report.place(*report.longest_at)}); "
+            f"`Global.max_text_length: {report.longest + report.reserved}`{marks} admits it."
+        )
+    if report.frames and report.most_frames_at is not None and report.most_frames > report.frames:
+        limits.append(
+            f"Make `{report.size_key}` wider, or take such labels out: {report.place(*report.most_frames_at)} needs "
+            f"{report.most_frames} frames, CTC has {report.frames}: {_wider(report, report.frames)}."
+        )
+    return limits
+
+
+def _wider(report: Preflight, frames: int) -> str:
+    """Return by how much images have to be wider; frames grow with the width, in steps of up to 32 pixels."""
+    factor = report.most_frames / frames
+    times = f"{math.ceil(factor * 100) / 100:g} times as wide"
+    if report.image_width is None:
+        return times
+    width = math.ceil(report.image_width * factor / _STEP) * _STEP
+    return f"{times}, {width} in place of {report.image_width}"

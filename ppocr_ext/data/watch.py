@@ -23,6 +23,11 @@ _IN_A_ROW = 100  # failures after which it is not the lines that are wrong
 _REFUSALS = 1000  # of one attempt: PaddleOCR looks for a partner (RecConAug) until one can be used
 
 
+def passes_power_of_ten(before: int, count: int) -> bool:
+    """Return whether a count that grows from ``before`` to ``count`` reaches 1, 10, 100, …: worth a warning."""
+    return count > before and (before == 0 or len(str(count)) > len(str(before)))
+
+
 class Watch:
     """Keeps count of the lines of ``Train`` or ``Eval`` that fail when they are loaded.
 
@@ -81,7 +86,7 @@ class Watch:
             )
         if count <= _NAMED:
             _LOG.warning("%s: %s: %s; the next one is used in its place.", self._mode, place(), reason)
-        elif str(count).strip("0") == "1":
+        elif passes_power_of_ten(count - 1, count):
             _LOG.warning("%s: %d have failed when they were loaded.", self._mode, count)
 
     def summary(self) -> str:

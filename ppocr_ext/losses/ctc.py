@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ppocr_ext.data.batch_labels import ctc_label_fault, described, misfits
 from ppocr_ext.errors import DataError, ModelError
 from ppocr_ext.losses.base import Loss, Parts, Read, to_logits
 from ppocr_ext.losses.targets import head_batch
 from ppocr_ext.registry import LOSSES
+
+_LOG = logging.getLogger("ppocr_ext")
 
 
 @LOSSES.register()
@@ -22,9 +27,10 @@ class CTCLoss(Loss):
     ``batch``: ``[image, label, length, …]`` with label int [B, L] padded with 0 and length int [B].
 
     A label that does not fit its T frames (length plus one for each repeated neighbour) gives loss 0 and
-    gradient 0 on CPU, as in PaddleOCR. A class id of C or more gives a wrong number, and a batch of empty
-    labels only ends the process; where the label lies in CPU memory both are refused here, elsewhere a look
-    would hold up the device: let the label files be checked before the run.
+    gradient 0 on CPU, as in PaddleOCR; the first such label is named in a warning. A class id outside 1 to
+    C - 1 inside a label gives a wrong number, and a batch of empty labels only ends the process; where the label
+    lies in CPU memory both are refused here. Elsewhere a look would hold up the device: a run checks the samples
+    before they become a batch (:class:`ppocr_ext.data.batch_labels.LabelCheck`).
 
     Args:
         use_focal_loss: weigh each line by ``(1 - p(label))²`` (Lin et al., ICCV 2017, gamma 2).
@@ -37,6 +43,7 @@ class CTCLoss(Loss):
     def __init__(self, use_focal_loss: bool = False) -> None:
         super().__init__()
         self.use_focal_loss = use_focal_loss
+        self._warned = False
 
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
         """``{"loss": scalar}``."""
@@ -52,9 +59,21 @@ class CTCLoss(Loss):
             blank=0,
             reduction="none",
         )
+        if not self._warned and _on_cpu(losses, label, length):
+            self._warn_of_zero(losses.numpy(), label.numpy(), length.numpy().reshape(-1), frames)
         if self.use_focal_loss:
             losses = losses * (1.0 - paddle.exp(-losses)).square()
         return {"loss": losses.mean()}
+
+    def _warn_of_zero(self, losses: np.ndarray, labels: np.ndarray, lengths: np.ndarray, frames: int) -> None:
+        """Name the first label whose loss [B] is 0 because it does not fit; a sure model reaches 0 too."""
+        zero = np.flatnonzero(losses.reshape(-1) == 0)
+        rows = misfits(labels[zero], lengths[zero], frames) if len(zero) else []
+        if rows:
+            self._warned = True
+            row = zero[rows[0]]
+            needed = described(labels[row, : lengths[row]], frames)
+            _LOG.warning("CTCLoss: the loss of a label is 0, so it trains nothing: %s.", needed)
 
     def reads(self) -> set[Read]:
         """The CTC head."""
@@ -68,13 +87,12 @@ def _check(logits: paddle.Tensor, label: paddle.Tensor, length: paddle.Tensor) -
             f"CTCLoss: {lines} lines of logits, but a label of shape {list(label.shape)} and "
             f"{length.shape[0]} lengths."
         )
-    if not (label.place.is_cpu_place() and length.place.is_cpu_place()):
-        return
-    if not length.numpy().any():
-        raise DataError("CTCLoss: no label of the batch has a character. Leave lines with empty labels out.")
-    highest = int(label.numpy().max())
-    if highest >= classes:
-        raise DataError(
-            f"CTCLoss: a label has the class {highest}, but the head has the classes 0 to {classes - 1}. "
-            f"Is the dictionary the one that the head was made for?"
-        )
+    if _on_cpu(label, length):
+        fault = ctc_label_fault(label.numpy(), length.numpy().reshape(-1), classes)
+        if fault is not None:
+            raise DataError(f"CTCLoss: {fault}")
+
+
+def _on_cpu(*tensors: paddle.Tensor) -> bool:
+    """Return whether all ``tensors`` lie in CPU memory: a look at others would hold up the device."""
+    return all(tensor.place.is_cpu_place() for tensor in tensors)

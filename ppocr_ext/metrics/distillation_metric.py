@@ -20,6 +20,7 @@ class DistillationMetric:
         key: the sub-model that decides what the best model is.
         base_metric_name: the metric of one model.
         main_indicator: which of its numbers decides.
+        has_space: the dictionary has the space. Given by a run, not by a config.
         options: the base metric's own (``ignore_space``, ``is_filter``, …).
 
     Attributes:
@@ -34,6 +35,7 @@ class DistillationMetric:
         key: str | None = None,
         base_metric_name: str = "RecMetric",
         main_indicator: str = "acc",
+        has_space: bool = False,
         **options: Any,
     ) -> None:
         if key is None:
@@ -42,12 +44,18 @@ class DistillationMetric:
         self.main_indicator = main_indicator
         self.judged = 0
         self._base = base_metric_name
+        self._has_space = has_space
         self._options = {**options, "main_indicator": main_indicator}
         self._metrics: dict[str, Any] = {}
         self._unseen = self._build()
 
     def _build(self) -> Any:
-        return METRICS.build(self._base, self._options)
+        return METRICS.build(self._base, self._options, has_space=self._has_space)
+
+    @property
+    def ignore_space(self) -> bool:
+        """Return whether the base metric compares without spaces; False where it does not say."""
+        return bool(getattr(self._unseen, "ignore_space", False))
 
     def __call__(self, preds: Mapping[str, Any], batch: Any = None, **extra: Any) -> None:
         """Count a batch: ``{sub-model: (predictions, labels)}``.

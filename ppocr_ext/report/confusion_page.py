@@ -41,7 +41,7 @@ def render(comparison: Comparison, title: str, pictures: Pictures) -> str:
 def _figures(comparison: Comparison) -> str:
     after, before = comparison.after, comparison.before
     cells = [
-        _figure("accuracy", after.accuracy, None if before is None else before.accuracy),
+        _figure(comparison.accuracy_name, after.accuracy, None if before is None else before.accuracy),
         _figure("look-alike error", after.look_alikes, None if before is None else before.look_alikes),
     ]
     if comparison.general is not None:

@@ -78,6 +78,12 @@ class Comparison:
         return sorted(after, key=lambda group: (-after[group].hits, -before[group].hits if before else 0))
 
     @property
+    def accuracy_name(self) -> str:
+        """Return what the accuracy is called: spaces count in it, which is said where there are any."""
+        spaces = any(" " in line.label or " " in line.text for line in self.after.lines)
+        return "accuracy, spaces count" if spaces else "accuracy"
+
+    @property
     def drop(self) -> float | None:
         """By how much the accuracy on the general list has fallen; None where it was not given twice."""
         if self.general is None or self.general_before is None:
@@ -204,7 +210,7 @@ def to_text(comparison: Comparison) -> str:
     """The comparison for the screen."""
     after, before = comparison.after, comparison.before
     lines = [
-        _row("accuracy", after.accuracy, None if before is None else before.accuracy),
+        _row(comparison.accuracy_name, after.accuracy, None if before is None else before.accuracy),
         _row("look-alike error", after.look_alikes, None if before is None else before.look_alikes),
     ]
     lines += [

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ppocr_ext.config import load
 from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.metrics import SPACES_IGNORED
 from ppocr_ext.report.metrics_file import METRICS_FILE, Metrics, read_metrics
 from ppocr_ext.report.samples import SampleSet, read_predictions, read_samples
 
@@ -51,6 +52,14 @@ class RunData:
     def of_record(self, *keys: str) -> Any:
         """A value of ``run.json``; None where it has none."""
         return _at(self.record, *keys)
+
+    @property
+    def ignores_spaces(self) -> bool:
+        """Return whether the accuracies of the evaluations ignore spaces; False of a metric that is not ours."""
+        name = self.at("Metric", "name")
+        if name == "DistillationMetric":
+            name = self.at("Metric", "base_metric_name") or "RecMetric"
+        return name == "RecMetric" and self.at("Metric", "ignore_space") is not False
 
     @property
     def indicator(self) -> str:
@@ -146,4 +155,6 @@ def _read_samples(run: RunData) -> None:
     data_dir = run.at("Eval", "dataset", "data_dir")
     others = read_predictions(run.folder, Path(data_dir) if isinstance(data_dir, str) else None)
     run.notes += [f"{found.source}: {found.note}." for found in others if found.note]
+    if own is not None and run.ignores_spaces:
+        own = replace(own, rule=SPACES_IGNORED)
     run.samples = [*([own] if own is not None else []), *others]

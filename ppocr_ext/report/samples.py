@@ -59,6 +59,7 @@ class SampleSet:
     Attributes:
         source: where they come from, in words.
         judged: lines of the evaluation; ``wrong``: mistakes among them.
+        rule: how right is told from wrong, where that is not by all characters alone.
         note: how many images were not found, in words; empty where none is missing.
     """
 
@@ -67,6 +68,7 @@ class SampleSet:
     wrong: int
     samples: list[Sample]
     note: str = ""
+    rule: str = ""
 
 
 def read_samples(folder: Path) -> SampleSet | None:
@@ -127,7 +129,7 @@ def _chosen(name: str, rows: Iterable[list[str]], data_dir: Path | None) -> Samp
         selection.add(sample.right, sample.confidence or 0.0, sample.itself)
     pictures = Pictures(data_dir)
     shown = [replace(sample, png=pictures.of(sample.image)) for sample in selection.chosen()]
-    return SampleSet(name, selection.judged, selection.wrong, shown, pictures.note)
+    return SampleSet(name, selection.judged, selection.wrong, shown, pictures.note, "spaces count")
 
 
 def _float(text: str) -> float | None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ppocr_ext.metrics import SPACES_IGNORED
 from ppocr_ext.report.panels import best_point, panels_of
 from ppocr_ext.report.run_data import RunData
 from ppocr_ext.report.samples import Sample, SampleSet
@@ -48,11 +49,12 @@ def predictions(runs: Sequence[RunData]) -> str:
 def _sample_set(found: SampleSet, unfolded: bool) -> str:
     right = found.judged - found.wrong
     share = percent(right / found.judged) if found.judged else "–"
+    rule = f", {found.rule}" if found.rule else ""
     cells = "".join(sample_card(sample) for sample in found.samples)
     long = any(sample.is_long for sample in found.samples)
     return (
         f"<details{' open' if unfolded else ''}><summary>{esc(found.source)}: {right:,} of {found.judged:,} right "
-        f"({share}). Shown: the surest mistakes, then the least sure of what is right</summary>"
+        f"({share}){esc(rule)}. Shown: the surest mistakes, then the least sure of what is right</summary>"
         f'<div class="samples{" long" if long else ""}">{cells}</div></details>'
     )
 
@@ -119,17 +121,18 @@ def _evaluations(run: RunData) -> str:
         for line, row in zip(shown, rows, strict=True)
     )
     name = INDICATOR_NAMES.get(run.indicator, run.indicator)
+    rule = f"; accuracy: {SPACES_IGNORED}" if run.ignores_spaces else ""
     count = len(run.metrics.evals)
     part = f"; the last {len(late)} of {count:,}, and the best" if count > len(late) else ""
     return (
-        f'<p class="soft small">marked: best {esc(name)}{part}</p>'
+        f'<p class="soft small">marked: best {esc(name)}{part}{esc(rule)}</p>'
         f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
     )
 
 
 def _metric(name: str, value: Any) -> str:
-    """A metric of another sub-model (``Teacher_acc``), or one that only its author knows."""
-    if name.endswith("_acc"):
+    """A metric of another sub-model (``Teacher_acc``), with spaces, or one that only its author knows."""
+    if name.endswith(("_acc", "acc_with_space")):
         return percent(value)
     return similarity(value) if name.endswith("_norm_edit_dis") else plain(value)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ppocr_ext.metrics import SPACES_IGNORED
 from ppocr_ext.report.panels import best_point
 from ppocr_ext.report.run_data import RunData
 from ppocr_ext.report.svg import COLORS, dash_of
@@ -178,6 +179,7 @@ def _all_facts(run: RunData) -> list[tuple[str, str]]:
     return [
         ("steps", "" if step is None else plain(step) + (f", epoch {begun} of {done}" if begun else "")),
         ("parameters", _parameters(run)),
+        ("accuracy", SPACES_IGNORED if run.ignores_spaces else ""),
         ("date", period(started, ended)),
         ("went on at", resumed),
         ("device", said("device") + _processes(run)),

@@ -125,7 +125,7 @@ def evaluate(run: Run, head: str = "ctc") -> Evaluation:
     """
     name = run.metric.key if isinstance(run.model, DistillationModel) else None
     with said_once(run.said):
-        metric = build_metric(run.config.at("Metric").thaw())
+        metric = build_metric(run.config.at("Metric").thaw(), run.charset.has_space)
     recorder = _Recorder(metric, name)
     model_type = run.config.at("Architecture.model_type", default=None)
     with _reading(run, head, name) as decoder:

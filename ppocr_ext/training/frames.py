@@ -48,6 +48,11 @@ class FrameCounts:
         return self.by_size.get((height, width))
 
     @property
+    def narrowest(self) -> int | None:
+        """Return the smallest width of these sizes; None if there are none."""
+        return min((width for _, width in self.by_size), default=None)
+
+    @property
     def least(self) -> int | None:
         """The smallest T that a batch can have; None if batches may have other sizes than these."""
         return min(self.by_size.values(), default=None) if self.complete else None

@@ -10,11 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from paddle.io.dataloader.collate import default_collate_fn
+
 import ppocr_ext.data.captcha_dataset  # noqa: F401 - registers CaptchaDataSet
 from ppocr_ext.charset import Charset
 from ppocr_ext.checking.data import reads_key
 from ppocr_ext.config import Config
 from ppocr_ext.data.atomic import write_text
+from ppocr_ext.data.batch_labels import CheckedCollate, Frames, LabelCheck
+from ppocr_ext.data.batch_layout import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
 from ppocr_ext.data.label_rules import Gtc
 from ppocr_ext.data.lmdb_preflight import check_lmdb
 from ppocr_ext.data.preflight import Preflight, check
@@ -22,6 +26,9 @@ from ppocr_ext.data.verdict import MAX_UNUSABLE, Tolerance, refusals
 from ppocr_ext.data.watch import Watch
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.host import Host
+from ppocr_ext.losses.ctc import CTCLoss
+from ppocr_ext.losses.distillation_ctc import DistillationCTCLoss
+from ppocr_ext.registry import LOSSES
 from ppocr_ext.training.datasets import watched_lines, watched_samples
 from ppocr_ext.training.frames import FrameCounts
 from ppocr_ext.training.raising_loader import RaisingLoader
@@ -127,6 +134,7 @@ def look_at_data(
             continue
         if report is not None:
             report.size_key = count.path or report.size_key
+            report.image_width = count.narrowest
             found[mode] = report
             if tolerance.admits(report.rejected_count, report.total):
                 _LOG.info("%s data: %s", names[mode].lower(), report.summary())
@@ -187,12 +195,13 @@ def build_loader(
     seed: int,
     scratch: Path,
     data_of: str = "Eval",
+    labels: LabelCheck | None = None,
 ) -> Loaded:
     """The loader of ``Train`` or ``Eval`` over the lines that ``report`` found usable.
 
     Where label files have unusable lines (or a byte order mark, or carriage returns), the host reads
     copies of them from ``scratch``, which ``host_config`` then names. Messages call the data of ``Eval``
-    those of ``data_of``.
+    those of ``data_of``. ``labels`` looks at the samples of each batch before they are put together.
 
     Raises:
         DataError: there is no full batch.
@@ -212,11 +221,44 @@ def build_loader(
                 f"copies {mode}", partial(report.write_usable, scratch / f"usable_{mode.lower()}")
             )
             host_config[mode]["dataset"]["label_file_list"] = [str(path) for path in kept]
-    make = partial(host.build_dataloader, host_config, mode, device, host.logger, dataset_class=dataset)
-    loader = RaisingLoader.of(make(seed=seed))
+    build = partial(host.build_dataloader, host_config, mode, device, host.logger, dataset_class=dataset)
+
+    def make(seed: int) -> Any:
+        loader = RaisingLoader.of(build(seed=seed))
+        if labels is not None:
+            loader.collate_fn = CheckedCollate(labels, loader.collate_fn or default_collate_fn)
+        return loader
+
+    loader = make(seed)
     if len(loader) == 0:
         raise DataError(_no_batch(config, mode, len(loader.dataset)))
-    return Loaded(loader, lambda other: RaisingLoader.of(make(seed=other)), report, watch, files)
+    return Loaded(loader, make, report, watch, files)
+
+
+def label_check(config: Config, charset: Charset, frames: Frames | None) -> LabelCheck | None:
+    """Return the check of the samples of ``Train``; None where nothing trains with CTC, or labels are not kept.
+
+    Args:
+        config: the configuration.
+        charset: its dictionary.
+        frames: T for an image size (height, width); None where it is not known.
+    """
+    loss = config.at("Loss", default=None) or {}
+    listed = [next(iter(entry.items())) for entry in loss.get("loss_config_list") or () if entry]
+    if not any(map(_reads_ctc_labels, (loss.get("name"), *(name for name, _ in listed)))):
+        return None
+    transforms = config.at("Train.dataset.transforms", default=None)
+    of_two = loss.get("name") == "MultiLoss" or any((given or {}).get("multi_head") for _, given in listed)
+    layout = BatchLayout.of_keys(kept_keys(transforms) or (MULTI_HEAD if of_two else SINGLE_HEAD))
+    if layout.label is None or layout.length is None:
+        return None
+    second = {"nrtr": charset.nrtr_rows, "sar": charset.sar_classes}.get(label_kind(transforms) or "")
+    return LabelCheck(layout, charset.ctc_classes, tolerance_of(config), second, frames)
+
+
+def _reads_ctc_labels(name: Any) -> bool:
+    loss = LOSSES.get(name) if isinstance(name, str) else None
+    return isinstance(loss, type) and issubclass(loss, CTCLoss | DistillationCTCLoss)
 
 
 def _drop_ratio(dataset: dict[str, Any], mode: str) -> None:

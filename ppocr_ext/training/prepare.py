@@ -8,7 +8,7 @@ import logging
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,10 @@ def read_old_charset(path: str | None, config: Config) -> Charset | None:
 
 
 def complete(config: Config, charset: Charset) -> Config:
-    """Fill in what the host's loop insists on and PaddleOCR's train.py takes for granted."""
+    """Fill in what the host's loop insists on and PaddleOCR's train.py takes for granted.
+
+    The loader of ``Eval`` gives every line, in the data's order, whatever the config says.
+    """
     defaults = {
         "Global.log_smooth_window": 20,
         "Global.print_batch_step": 10,
@@ -105,6 +108,8 @@ def complete(config: Config, charset: Charset) -> Config:
     dictionary = "Global.character_dict_path"
     if charset.path is not None:
         config = config.with_values({dictionary: str(charset.path)}, derived_from=dictionary)
+    if isinstance(config.at("Eval.loader", default=None), Mapping):
+        config = config.with_values(dict.fromkeys(("Eval.loader.shuffle", "Eval.loader.drop_last"), False))
     return derive_values(config)
 
 

@@ -64,6 +64,7 @@ class RaisingLoader(DataLoader):
     def __iter__(self) -> Iterator[Any]:
         if self.num_workers:
             _hear_threads()
+            _HEARD.clear()  # before the workers start: one may fail before its first batch is asked for
             return _from_workers(super().__iter__())
         own: Any = vars(self)
         guard, dataset, collate = _Guard(), own["dataset"], own["collate_fn"]
@@ -77,7 +78,6 @@ class RaisingLoader(DataLoader):
 
 
 def _from_workers(batches: Iterator[Any]) -> Iterator[Any]:
-    _HEARD.clear()
     try:
         yield from batches
     except Exception as fault:

@@ -159,8 +159,6 @@ class _Builder:
         self.host_config.pop("computed", None)  # of our files, no section of PaddleOCR's
         self.host_config["Global"]["distributed"] = dist.get_world_size() > 1
         self.host_config.setdefault("profiler_options", None)
-        if role == "eval" and self.host_config.get("Eval"):  # every line is judged, in the data's order
-            self.host_config["Eval"]["loader"] |= {"shuffle": False, "drop_last": False}
 
     def build(self) -> Run:
         checkpoint = self._checkpoint()
@@ -197,7 +195,7 @@ class _Builder:
             charset=self.charset,
             decoder=decoder,
             model=model,
-            metric=build_metric(self.config.at("Metric").thaw()),
+            metric=build_metric(self.config.at("Metric").thaw(), self.charset.has_space),
             train_loader=loaded["Train"].loader if "Train" in loaded else None,
             eval_loader=loaded["Eval"].loader if "Eval" in loaded else None,
             frozen=model.frozen if isinstance(model, DistillationModel) else frozenset(),

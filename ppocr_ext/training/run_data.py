@@ -11,7 +11,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.host import Host
 from ppocr_ext.training.frames import count_frames
-from ppocr_ext.training.loaders import Loaded, build_loader, look_at_data
+from ppocr_ext.training.loaders import Loaded, build_loader, label_check, look_at_data
 from ppocr_ext.training.prepare import scratch_folder
 from ppocr_ext.training.team import Team, is_leader
 
@@ -52,8 +52,20 @@ def open_data(
         train = found["Train"]
         _same_on_all_machines(processes, f"{train.usable} of {train.total}")
     scratch = folder if role == "train" and first else scratch_folder()
+    labels = label_check(config, charset, frames["Train"]) if "Train" in modes else None
     return {
-        mode: build_loader(host, config, host_config, mode, found.get(mode), device, seed, scratch, data_of)
+        mode: build_loader(
+            host,
+            config,
+            host_config,
+            mode,
+            found.get(mode),
+            device,
+            seed,
+            scratch,
+            data_of,
+            labels if mode == "Train" else None,
+        )
         for mode in modes
     }
 

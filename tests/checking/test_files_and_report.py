@@ -46,6 +46,19 @@ def test_files_that_the_dataset_does_not_read_are_not_looked_for(one: Config, ch
     assert not any("there is no folder" in fault for fault in found)
 
 
+def test_a_space_that_is_two_classes_is_warned_of(one: Config, tmp_path: Path, check: Check) -> None:
+    dictionary = tmp_path / "dict.txt"
+    dictionary.write_text("0\n \n1\n")
+    both = one.with_values({"Global.character_dict_path": str(dictionary), "Global.use_space_char": True})
+    (warning,) = check(both)
+    assert warning.startswith("warning: Global.use_space_char: ")
+    assert f"{dictionary}:2" in warning and "labels use 4" in warning and "use_space_char: false" in warning
+    assert check(both, "eval") == [warning]
+    assert check(both.with_values({"Global.use_space_char": False})) == []
+    dictionary.write_text("0\n1\n")
+    assert check(both) == []
+
+
 def test_groups_of_look_alikes_are_read(one: Config, data: Path, tmp_path: Path, check: Check) -> None:
     (tmp_path / "one.txt").write_text("未\n", encoding="utf-8")
     (tmp_path / "centers.npz").write_bytes(b"")

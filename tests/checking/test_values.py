@@ -202,3 +202,13 @@ def test_a_schedules_own_rates_are_not_negative_either(one: Config, check: Check
     rates = {"name": "Piecewise", "decay_epochs": [3], "values": [0.1, -0.01]}
     (fault,) = check(one.with_values({"Optimizer.lr": rates}))
     assert fault.startswith("error: Optimizer.lr.values.1: -0.01 is negative.")
+
+
+@pytest.mark.parametrize("role", ["train", "eval"])
+def test_an_evaluation_that_would_skip_or_mix_lines_is_warned_of(
+    role: str, one: Config, check: Check
+) -> None:
+    for key in ("drop_last", "shuffle"):
+        (found,) = check(one.with_values({f"Eval.loader.{key}": True}), role)
+        assert found.startswith(f"warning: Eval.loader.{key}: ")
+        assert check(one.with_values({f"Eval.loader.{key}": False}), role) == []

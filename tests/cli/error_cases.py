@@ -869,7 +869,26 @@ RUNNING = group(
         "A label class that the head does not have",
         "标签类别超出分类头",
         own_data("BeyondData", "ctc[1] = 30"),
+        "Train.dataset.transforms",
         "30",
+    ),
+    case(
+        "blank-inside",
+        "The CTC blank inside a label",
+        "标签中间有 CTC 的 blank",
+        own_data("BlankData", "ctc[0] = 0"),
+        "Train.dataset.transforms",
+        "[0, 1]",
+    ),
+    case(
+        "frames-lacking",
+        "Labels of a dataset of your own that need more frames than there are",
+        "自己的数据集的标签所需帧数超过实际帧数",
+        own_data(
+            "NarrowData", "return np.zeros((3, 32, 128), np.float32), np.ones(9, np.int64), gtc, np.int64(9)"
+        ),
+        "Train.dataset.transforms",
+        "17 frames",
     ),
     case(
         "paddle",

@@ -191,6 +191,37 @@ def test_nothing_usable_says_why_and_what_would_do(folder, gtc, admits):
     assert check(file, folder, DIGITS, admits, gtc=gtc).usable == 3
 
 
+@pytest.mark.parametrize(("max_text_length", "unknown_char"), [(25, "drop_line"), (82, "drop_char")])
+def test_all_limits_of_length_are_said_at_once(folder, max_text_length, unknown_char):
+    long, demanding = "0123456789" * 8, "0011223344" * 7  # 80 and 70 + 35 frames
+    file = write(folder, "ok.png\t1", f"ok.png\t{long}", f"ok.png\t{demanding}", *["ok.png\t12"] * 3)
+    options = {"gtc": "nrtr", "unknown_char": unknown_char}
+    result = check(file, folder, DIGITS, max_text_length, frames=40, **options)
+    result.image_width = 320
+    assert (result.most_frames, result.most_frames_at) == (105, (file, 3))
+    assert result.to_json()["most_frames"] == {"needed": 105, "of": 40, "at": {"file": str(file), "line": 3}}
+    said = refusals({"Train": result}, Tolerance(0.1))[0]
+    assert ("`Global.max_text_length: 82`" in said) == (max_text_length < 82)
+    for part in (f"{file}:3", "105 frames", "40", "2.63 times", "864 in place of 320"):
+        assert part in said
+    assert said.count("max_text_length: 82") <= 1
+    assert check(file, folder, DIGITS, 82, frames=864 // 8, **options).usable == 6
+
+
+def test_frames_that_suffice_are_not_said(folder):
+    file = write(folder, "ok.png\t1", f"ok.png\t{'12' * 20}")
+    for frames in (None, 40):
+        said = refusals({"Train": check(file, folder, DIGITS, 25, frames=frames)}, Tolerance(0.1))[0]
+        assert "`Global.max_text_length: 40`" in said and "CTC has" not in said
+
+
+def test_the_frames_of_a_label_are_those_of_its_characters(folder):
+    default, dropped = Charset.default(), write(folder, "ok.png\t1x1x1")
+    assert check(write(folder, "ok.png\taAa", name="b.txt"), folder, default, 25).most_frames == 5
+    assert check(dropped, folder, DIGITS, 25, unknown_char="drop_char").most_frames == 5
+    assert check(dropped, folder, DIGITS, 25).most_frames == 5
+
+
 def test_missing_and_empty_label_files(folder):
     with pytest.raises(DataError, match="cannot be read"):
         check(folder / "none.txt", folder, DIGITS, 25)

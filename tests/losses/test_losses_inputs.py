@@ -144,6 +144,9 @@ def test_ctc_of_one_empty_label_among_others() -> None:
 @pytest.mark.parametrize(("label", "length", "said"), [
     ([[0, 0], [0, 0]], [0, 0], "no label of the batch has a character"),
     ([[1, CLASSES], [1, 2]], [2, 2], f"the class {CLASSES}"),
+    ([[1, -1], [1, 2]], [2, 2], "the class -1"),
+    ([[1, 2], [0, 2]], [1, 2], "the class 0"),
+    ([[1, 2], [1, 2]], [1, 3], "length 3"),
 ])  # fmt: skip
 def test_ctc_refuses_what_would_end_or_mislead(label: list[list[int]], length: list[int], said: str) -> None:
     logits = tensor(draw("refused", [2, 5, CLASSES]))
@@ -159,6 +162,29 @@ def test_ctc_of_a_label_that_does_not_fit_is_zero() -> None:
     value.backward()
     assert float(value) == 0.0
     assert not logits.grad.numpy().any()
+
+
+def test_ctc_names_the_first_label_that_does_not_fit(caplog: pytest.LogCaptureFixture) -> None:
+    logits = tensor(draw("named", [3, 3, CLASSES]))
+    fits = [logits, tensor(np.array([[1, 2, 3]] * 3)), tensor(np.array([3, 2, 1]))]
+    long = [logits, tensor(np.array([[1, 2, 3], [1, 1, 2], [2, 2, 2]])), tensor(np.array([3, 2, 3]))]
+    loss = build("CTCLoss", {})
+    loss(logits, fits)
+    assert not caplog.records
+    for _ in range(2):
+        loss(logits, long)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "3 characters with 2 repeats need 5 frames, CTC has 3" in caplog.text
+
+
+def test_ctc_of_a_sure_model_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    logits = np.full([1, 2, CLASSES], -500.0, "float32")
+    logits[0, 0, 1] = logits[0, 1, 2] = 500.0
+    value = build("CTCLoss", {})(
+        tensor(logits), [tensor(logits), tensor(np.array([[1, 2]])), tensor(np.array([2]))]
+    )
+    assert float(value["loss"]) == 0.0
+    assert not caplog.records
 
 
 def test_label_shorter_than_the_decoder_is_explained() -> None:

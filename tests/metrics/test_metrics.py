@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ppocr_ext.errors import ConfigError, UnknownComponentError
-from ppocr_ext.metrics import build_metric
+from ppocr_ext.metrics import build_metric, space_note
 from ppocr_ext.registry import METRICS
 
 Lines = tuple[list[tuple[str, float]], list[tuple[str, float]]]
@@ -74,6 +74,40 @@ def test_get_metric_starts_anew_and_nothing_seen_is_no_error() -> None:
 ])  # fmt: skip
 def test_what_is_compared(options: dict[str, Any], read: str, truth: str, same: bool) -> None:
     assert (build_metric({"name": "RecMetric", **options})(lines((read, truth)))["acc"] > 0.5) == same
+
+
+SPACED = lines(("a b", "ab"), ("a b", "a b"), ("x", "y"))
+
+
+@pytest.mark.parametrize(("options", "has_space", "with_space"), [
+    ({}, True, 1),
+    ({}, False, None),
+    ({"ignore_space": False}, True, None),
+    ({"is_filter": True}, True, None),
+])  # fmt: skip
+def test_both_numbers_where_the_dictionary_has_the_space(
+    options: dict[str, Any], has_space: bool, with_space: int | None
+) -> None:
+    metric = build_metric({"name": "RecMetric", **options}, has_space)
+    plain = build_metric({"name": "RecMetric", **options})
+    for _ in range(2):
+        assert metric(SPACED).get("acc_with_space") == (with_space and with_space / (3 + 1e-5))
+        plain(SPACED)
+    found, expected = metric.get_metric(), plain.get_metric()
+    assert found.pop("acc_with_space", None) == (with_space and 2 * with_space / (6 + 1e-5))
+    assert found == expected and set(expected) == {"acc", "norm_edit_dis"}  # PaddleOCR's
+    assert (space_note(metric) != "") == options.get("ignore_space", True)
+
+
+def test_both_numbers_of_each_sub_model() -> None:
+    config = {"name": "DistillationMetric", "key": "Student"}
+    metric = build_metric(config, has_space=True)
+    metric({"Student": SPACED, "Teacher": SPACED})
+    numbers = metric.get_metric()
+    assert numbers["acc_with_space"] == numbers["Teacher_acc_with_space"] == 1 / (3 + 1e-5)
+    assert metric.main_indicator == "acc"
+    assert "ignore_space" in space_note(metric)
+    assert space_note(build_metric({**config, "ignore_space": False})) == ""
 
 
 def test_predictions_without_labels_are_no_silent_loss() -> None:

@@ -127,6 +127,26 @@ def test_one_run(tmp_path):
     assert page.tags.count("img") == 1  # those of the other samples are none
 
 
+@pytest.mark.parametrize(("metric", "said"), [
+    ({"name": "RecMetric"}, True),
+    ({"name": "DistillationMetric", "key": "Student"}, True),
+    ({"name": "RecMetric", "ignore_space": False}, False),
+    ({"name": "MyMetric"}, False),
+])  # fmt: skip
+def test_the_page_says_that_spaces_are_ignored(tmp_path, metric, said):
+    run = make_run(tmp_path / "run")
+    config = json.loads((run / "config.yml").read_text())
+    (run / "config.yml").write_text(json.dumps({**config, "Metric": metric}))
+    with (run / "metrics.jsonl").open("a") as stream:
+        line = {"kind": "eval", "epoch": 9, "step": 900, "time": 900, "acc": 0.9, "acc_with_space": 0.8125}
+        stream.write(json.dumps(line) + "\n")
+    (run / "p.tsv").write_text("image\tlabel\tprediction\tconfidence\na.png\ta b\tab\t0.5\n")
+    text = Page(write_report([run], tmp_path / "page.html")).text
+    assert ("spaces ignored (Metric.ignore_space: true)" in text) == said
+    assert "81.2%" in text and "acc_with_space" in text
+    assert "0 of 1 right (0.0%), spaces count" in text
+
+
 def test_the_page_needs_nothing_outside_of_itself(tmp_path):
     out = write_report([make_run(tmp_path / "a"), make_run(tmp_path / "b")], tmp_path / "page.html")
     page = Page(out)

@@ -1,6 +1,7 @@
 """How many CTC frames labels have to fit: in both modes, of the networks that matter, and without a trace."""
 
 import random
+import re
 
 import numpy as np
 import paddle
@@ -221,3 +222,18 @@ def test_the_key_that_has_the_sizes_is_named(tiny):
 def test_when_no_label_fits_the_message_says_so(tiny):
     with pytest.raises(DataError, match=r"RecResizeImg\.image_shape"):
         Run.build(narrow(tiny("student"), 16), "train")
+
+
+def test_one_message_tells_all_that_long_labels_need(tiny, captchas, tmp_path):
+    """What it says is enough: with it the same lines are used."""
+    image = (captchas / "train_list.txt").read_text().split("\t")[0]
+    (tmp_path / "list.txt").write_text(f"{image}\t{'0123456789' * 3}\n{image}\t{'1122334455' * 2}9\n" * 8)
+    config = tiny("student", **{"Train.dataset.label_file_list": [str(tmp_path / "list.txt")]})
+    with pytest.raises(DataError) as refused:
+        Run.build(config, "train")
+    length = int(re.search(r"Global\.max_text_length: (\d+)", str(refused.value))[1])
+    width = int(re.search(r"(\d+) in place of 128", str(refused.value))[1])
+    wide = resized(resized(config, "Train", [3, 32, width]), "Eval", [3, 32, width])
+    heads = "Architecture.Head.head_list.NRTRHead.max_text_length"
+    run = Run.build(wide.with_values({"Global.max_text_length": length, heads: length}), "train")
+    assert (length, run.preflight["Train"].usable) == (32, 16)

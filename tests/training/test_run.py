@@ -1,5 +1,6 @@
 import json
 import pickle
+import re
 import signal
 import sys
 
@@ -69,6 +70,56 @@ def test_the_written_config_builds_the_same_run(finished, tiny):
 
 def test_a_checkpoint_holds_what_is_trained(finished, tiny, tmp_path):
     assert all(name.startswith("Student.") for name in read_state(finished / "latest.pdparams"))
+
+
+def test_every_line_is_evaluated_during_training(tiny, captchas, tmp_path):
+    lines = (captchas / "val_list.txt").read_text().splitlines()[:5]
+    (tmp_path / "five.txt").write_text("\n".join(lines) + "\n")
+    config = tiny(
+        "student",
+        **{
+            "Eval.dataset.label_file_list": [str(tmp_path / "five.txt")],
+            "Eval.loader.batch_size_per_card": 2,
+            "Eval.loader.drop_last": True,
+            "Eval.loader.shuffle": True,
+            "Global.report": True,
+        },
+    )
+    judged = []
+
+    class Judged(Hook):
+        def on_start(self, run, position):
+            self.run = run
+
+        def on_eval(self, result):
+            judged.append(self.run.metric.judged)
+
+    train(config, hooks=[Judged()])
+    assert judged == [5, 5]
+    loader = load([tmp_path / "run" / "config.yml"]).at("Eval.loader")
+    assert (loader["drop_last"], loader["shuffle"]) == (False, False)
+    assert (tmp_path / "run" / "train.log").read_text().count("Eval.loader.drop_last") == 1
+    samples = json.loads((tmp_path / "run" / "samples.json").read_text())
+    assert samples["judged"] == 5
+
+
+@pytest.mark.parametrize("has_space", [True, False])
+def test_accuracy_says_what_it_makes_of_spaces(tiny, tmp_path, capsys, has_space):
+    values = {"Global.use_space_char": has_space, "Global.report": True}
+    train(tiny("distill", **values))
+    lines = [json.loads(text) for text in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    numbers = [line for line in lines if line["kind"] == "eval"]
+    assert all(("acc_with_space" in line) == has_space for line in numbers) and len(numbers) == 2
+    said = re.findall(r"eval at step .*", (tmp_path / "run" / "train.log").read_text())
+    assert len(said) == 2
+    for line in said:
+        assert "spaces ignored (Metric.ignore_space: true)" in line
+        assert ("acc_with_space" in line) == has_space
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "spaces ignored (Metric.ignore_space: true)" in page
+    assert ("acc_with_space" in page) == has_space
+    run = Run.build(tiny("distill", **values, **{"Global.checkpoints": f"{tmp_path}/run/latest"}), "eval")
+    assert ("acc_with_space" in evaluate(run).metrics) == has_space
 
 
 def test_save_teacher_adds_the_teacher_and_both_kinds_load(tiny, tmp_path):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import paddle.distributed as dist
 from tqdm import tqdm
 
+from ppocr_ext.metrics import space_note
 from ppocr_ext.training.events import EvalDone, Hook, Outcome, Position, StepDone
 from ppocr_ext.training.hooks.window import Window, format_losses
 
@@ -36,10 +37,13 @@ class ProgressBar(Hook):
         self._rate = 0.0  # seconds a step, smoothed, for the time left
         self._last = 0.0
         self._best = 0.0
+        self._note = ""
 
     def on_start(self, run: Run, position: Position) -> None:
         self._active = dist.get_rank() == 0
         self._indicator = run.metric.main_indicator
+        note = space_note(run.metric)
+        self._note = f"acc: {note}" if note else ""
         self._best = float((run.start.best or {}).get(self._indicator, 0.0))
         self._window = Window()
         self._last = time.perf_counter()
@@ -85,6 +89,7 @@ class ProgressBar(Hook):
             for name, value in result.metrics.items()
             if name != "fps" and "_epoch" not in name
         )
+        shown = "; ".join(part for part in (shown, self._note) if part)
         mark = "  (best so far)" if self._is_better(result) else ""
         _LOG.info("eval at step %d: %s%s", result.position.global_step, shown, mark)
         self._last = time.perf_counter()

@@ -1,0 +1,118 @@
+"""The check of a batch's labels: where they stand, what fits, and when labels that do not fit end the run."""
+
+import logging
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ppocr_ext.data.batch_labels import LabelCheck, misfits
+from ppocr_ext.data.batch_layout import MULTI_HEAD, BatchLayout, kept_keys
+from ppocr_ext.data.label_rules import frames_needed
+from ppocr_ext.data.verdict import Tolerance
+from ppocr_ext.errors import DataError
+
+LAYOUT = BatchLayout.of_keys(["image", "label", "length"])
+FITS, TOO_LONG = [1, 2, 3], [1, 1, 1]  # 3 and 5 frames
+
+
+def frames(height, width):
+    return {(32, 64): 4}.get((height, width))
+
+
+def sample(ids, width=64, kind=np.int64):
+    label = np.zeros(6, kind)
+    label[: len(ids)] = ids
+    return [np.zeros((3, 32, width), np.float32), label, np.array(len(ids))]
+
+
+def check(**options):
+    return LabelCheck(LAYOUT, 11, **{"tolerance": Tolerance(0.1), "frames": frames, **options})
+
+
+def test_the_layout_follows_the_kept_keys():
+    assert BatchLayout.of_keys(MULTI_HEAD) == BatchLayout(0, 1, 2, 3, 4)
+    assert BatchLayout.of_keys(["image", "length", "label_sar", "label_ctc"]) == BatchLayout(0, 3, 2, 1, None)
+    assert kept_keys([{"DecodeImage": None}, {"KeepKeys": {"keep_keys": ["image"]}}]) == ("image",)
+    assert kept_keys(None) is None
+
+
+def test_a_label_fits_as_a_naive_count_says():
+    rng = np.random.default_rng(0)
+    labels, lengths = rng.integers(1, 3, (200, 6)), rng.integers(0, 7, 200)
+    for count in range(1, 12):
+        naive = [
+            row
+            for row, (label, n) in enumerate(zip(labels, lengths, strict=True))
+            if n + sum(label[i] == label[i + 1] for i in range(n - 1)) > count
+        ]
+        assert misfits(labels, lengths, count) == naive
+    assert [frames_needed(text) for text in ("", "a", "aab", "aaa")] == [0, 1, 4, 5]
+
+
+def test_what_does_not_fit_is_warned_of_at_powers_of_ten_and_refused_above_the_share(caplog):
+    looks = check(tolerance=Tolerance(0.5))
+    with caplog.at_level(logging.INFO, "ppocr_ext"):
+        looks([sample(FITS), sample(FITS)])
+        for _ in range(10):
+            looks([sample(TOO_LONG), sample(FITS), sample(FITS)])
+    assert len(caplog.records) == 2 and "need 5 frames, CTC has 4" in caplog.text
+    assert [record.args[1:3] for record in caplog.records] == [("1", "5"), ("10", "32")]
+    looks([sample(FITS)] * 60)
+    with pytest.raises(DataError, match=r"^Train\.dataset\.transforms: .*\n.*3 characters with 2 repeats"):
+        for _ in range(200):
+            looks([sample(TOO_LONG), sample(TOO_LONG), sample(FITS)])
+
+
+def test_below_100_samples_only_a_first_batch_without_a_fit_is_refused():
+    looks = check(tolerance=Tolerance(0.0))
+    looks([sample(TOO_LONG), sample(FITS)])
+    looks([sample(TOO_LONG)] * 50)
+    with pytest.raises(DataError):
+        looks([sample(FITS)] * 50)  # now of 102 samples
+        looks([sample(TOO_LONG)])
+    with pytest.raises(DataError, match="first batch"):
+        check(tolerance=Tolerance(1.0))([sample(TOO_LONG), sample(TOO_LONG)])
+    with pytest.raises(DataError, match="strict"):
+        check(tolerance=Tolerance(1.0, strict=True))([sample(TOO_LONG), sample(FITS)])
+
+
+def test_an_unknown_image_size_and_unknown_forms_are_not_judged():
+    check()([sample(TOO_LONG, width=65)])
+    check(frames=None)([sample(TOO_LONG)])
+    for odd in ([{"image": 1}], [[1]], [["a", "b", "c"]], [sample([1]), [1, np.ones(2), 1]], []):
+        check()(odd)
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.uint8, np.float32])
+def test_labels_of_any_number_type_are_checked(kind):
+    check()([sample(FITS, kind=kind)])
+    with pytest.raises(DataError, match="class"):
+        check()([sample([1, 11], kind=kind)])
+
+
+def test_a_length_beyond_the_label_is_refused():
+    entry = sample(FITS)
+    with pytest.raises(DataError, match="length 7"):
+        check()([entry[:2] + [np.array(7)]])
+
+
+def test_counts_are_shared_with_processes_that_are_given_the_collate():
+    code = """
+import multiprocessing
+import numpy as np
+from ppocr_ext.data.batch_labels import CheckedCollate, LabelCheck
+from ppocr_ext.data.batch_layout import BatchLayout
+from ppocr_ext.data.verdict import Tolerance
+multiprocessing.set_start_method("spawn")  # all is pickled
+layout = BatchLayout.of_keys(["image", "label", "length"])
+sample = [np.zeros((3, 1, 1)), np.array([1, 1]), np.array(2)]
+collate = CheckedCollate(LabelCheck(layout, 11, Tolerance(), frames=max), len)
+process = multiprocessing.Process(target=collate, args=([sample, sample[:1] + [np.array([1, 0]), np.array(1)]],))
+process.start()
+process.join()
+print(process.exitcode, list(collate.check._counts))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split("\n")[0] == "0 [2, 1]", done.stderr

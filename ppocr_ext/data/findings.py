@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ppocr_ext.data.atomic import atomic_writer
-from ppocr_ext.data.label_rules import LabelRules
+from ppocr_ext.data.label_rules import FrameLimit, LabelRules
 from ppocr_ext.data.labels import LabelLine, read_label_file
 from ppocr_ext.errors import DataError
 
@@ -93,12 +93,12 @@ class Preflight:
         rejected: the first ``examples`` unusable lines of each reason.
         longest: characters of the longest label, usable or not.
         longest_at: its file and line.
-        frames: T of the CTC output; None where it is not known or not checked.
+        frames: what CTC's output holds; None if it is not known or not checked.
+        misfits: usable lines whose labels do not fit it, which count as read wrongly; 0 if they are unusable.
+        first_misfit: the first of them.
         most_frames: frames that the most demanding label needs, usable or not.
         most_frames_at: its file and line.
         unit: what is counted: ``"line"`` or ``"sample"`` (of an LMDB).
-        size_key: the key of the config that has the size of the images.
-        image_width: their width there, of several the least; None where it is not known.
     """
 
     data_dir: Path
@@ -112,12 +112,12 @@ class Preflight:
     rejected: list[Finding] = field(default_factory=list)
     longest: int = 0
     longest_at: tuple[Path, int] | None = None
-    frames: int | None = None
+    frames: FrameLimit | None = None
+    misfits: int = 0
+    first_misfit: Finding | None = None
     most_frames: int = 0
     most_frames_at: tuple[Path, int] | None = None
     unit: Literal["line", "sample"] = "line"
-    size_key: str = "RecResizeImg.image_shape"
-    image_width: int | None = None
 
     def begin_file(self, path: Path) -> FileFindings:
         """Start the findings of the next label file."""
@@ -131,9 +131,12 @@ class Preflight:
         if count <= self.examples:
             self.rejected.append(finding)
 
-    def note_label(self, line: LabelLine, file: Path, rules: LabelRules) -> None:
-        """Remember the longest label so far, and the one that needs the most frames."""
+    def note_label(self, line: LabelLine, file: Path, rules: LabelRules, usable: bool) -> None:
+        """Remember the longest label so far, and the one that needs the most frames; count what does not fit."""
         length = len(line.label)
+        if usable and (misfit := rules.misfit(line)) is not None:
+            self.misfits += 1
+            self.first_misfit = self.first_misfit or Finding(file, line.number, *misfit)
         if length > self.longest:
             self.longest, self.longest_at = length, (file, line.number)
         if 2 * length - 1 > self.most_frames:  # as if all its characters were the same
@@ -157,6 +160,11 @@ class Preflight:
         return self.total - self.usable
 
     @property
+    def bad_count(self) -> int:
+        """Lines that cannot be used, or count as read wrongly because their labels do not fit the frames."""
+        return self.rejected_count + self.misfits
+
+    @property
     def units(self) -> str:
         """What is counted, in the plural."""
         return f"{self.unit}s"
@@ -167,12 +175,23 @@ class Preflight:
 
     def summary(self) -> str:
         """One sentence: how many lines can be used, how many are left out and why, and one by name."""
+        misfits = f"; {self.misfits:,} have labels that do not fit the frames" if self.misfits else ""
         if self.rejected_count == 0:
-            return f"{self.total:,} {self.units}, all usable"
+            return f"{self.total:,} {self.units}, all usable{misfits}"
         first = self.rejected[0]
         return (
-            f"{self.usable:,} of {self.total:,} {self.units} usable; left out: {self.by_reason()} "
+            f"{self.usable:,} of {self.total:,} {self.units} usable{misfits}; left out: {self.by_reason()} "
             f"(first {self.place(first.file, first.line)}: {first.detail})"
+        )
+
+    def frames_summary(self) -> str:
+        """Return T, the frames that the most demanding label needs, and their ratio; empty if T is not known."""
+        if self.frames is None or not self.most_frames:
+            return ""
+        ratio = self.frames.frames / self.most_frames
+        return (
+            f"CTC has T = {self.frames.frames} frames; the longest label has {self.longest} characters, the most "
+            f"demanding one needs {self.most_frames} frames (ratio {ratio:.2g})"
         )
 
     def reasons(self) -> list[str]:
@@ -192,7 +211,12 @@ class Preflight:
             "files": [{"path": str(f.path), "total": f.total, "usable": f.usable} for f in self.files],
             "data_dir": str(self.data_dir),
             "longest_label": {"characters": self.longest, "at": _at(self.longest_at)},
-            "most_frames": {"needed": self.most_frames, "of": self.frames, "at": _at(self.most_frames_at)},
+            "most_frames": {
+                "needed": self.most_frames,
+                "of": None if self.frames is None else self.frames.frames,
+                "at": _at(self.most_frames_at),
+            },
+            "misfits": self.misfits,
             "examples_per_reason": self.examples,
             "rejected": [
                 {"file": str(f.file), "line": f.line, "reason": f.reason, "detail": f.detail}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from operator import eq
 from typing import Any, Literal
 
@@ -24,6 +25,34 @@ def frames_needed(label: Sequence[Any]) -> int:
     return len(label) + repeats_of(label)
 
 
+@dataclass(frozen=True)
+class FrameLimit:
+    """The frames that labels have to fit: one for each character and one more between equal neighbours.
+
+    Attributes:
+        frames: T of the CTC output, the least if batches have several.
+        by_ratio: T by the rounded ratio of width to height of a line's image (``ds_width``); None: ``frames`` for all.
+        required: a label that does not fit is unusable, as in training; False: it stays, and counts as read wrongly.
+        fixed: the network gives this T in training at any width, so that wider images do not help.
+        key: config path of the size of the images, for messages.
+        width: their width there, of several the least; None if it is not known.
+    """
+
+    frames: int
+    by_ratio: Mapping[int, int] | None = None
+    required: bool = True
+    fixed: bool = False
+    key: str = "RecResizeImg.image_shape"
+    width: int | None = None
+
+    def of(self, line: LabelLine) -> int:
+        """Return T for the image of ``line``."""
+        if not self.by_ratio or len(line.extra) < 2:
+            return self.frames
+        ratio = max(1, round(float(line.extra[0]) / float(line.extra[1])))
+        return self.by_ratio[min(ratio, max(self.by_ratio))]
+
+
 class LabelRules:
     """Judges the text of a line.
 
@@ -35,8 +64,7 @@ class LabelRules:
         charset: the dictionary.
         max_text_length: ``Global.max_text_length``.
         gtc: the encoder of the second label, if there is one.
-        frames: T of the CTC output, if it is to be checked: a label needs a frame for each character
-            and one more between equal neighbours.
+        frames: what CTC's output holds, if it is to be checked.
         unknown_char: ``"drop_line"``, or ``"drop_char"``: the line is used without the character,
             which the host's encoder removes.
     """
@@ -46,7 +74,7 @@ class LabelRules:
         charset: Charset,
         max_text_length: int,
         gtc: Gtc | None = None,
-        frames: int | None = None,
+        frames: FrameLimit | None = None,
         unknown_char: UnknownChar = "drop_line",
     ) -> None:
         self.charset = charset
@@ -76,20 +104,30 @@ class LabelRules:
             label = kept
         if len(label) > self.max_text_length - self.reserved:
             return "too_long", self._too_long(len(label))
-        return self._frames_fault(label) if self.frames is not None else None
+        return self._misfit(line, label) if self.frames is not None and self.frames.required else None
+
+    def misfit(self, line: LabelLine) -> tuple[str, str] | None:
+        """Return ``(reason, detail)`` if the label of a usable line does not fit the frames, whatever that costs."""
+        if self.frames is None or 2 * len(line.label) - 1 <= self.frames.frames:  # as if all were the same
+            return None
+        return self._misfit(line, self._encoded(line.label))
 
     def frames_needed(self, label: str) -> int:
         """Return the frames that CTC needs for ``label`` as it is encoded, however long it is."""
+        return frames_needed(self._encoded(label))
+
+    def _encoded(self, label: str) -> str:
         if self.charset.folds_case:
             label = label.lower()
-        return frames_needed(label if self.drop_line else [c for c in label if c in self._known])
+        return label if self.drop_line else "".join(c for c in label if c in self._known)
 
-    def _frames_fault(self, label: str) -> tuple[str, str] | None:
+    def _misfit(self, line: LabelLine, label: str) -> tuple[str, str] | None:
+        frames = 0 if self.frames is None else self.frames.of(line)
         count = frames_needed(label)
-        if count <= (self.frames or 0):
+        if count <= frames:
             return None
         needed = f"{len(label)} characters with {repeats_of(label)} repeats need {count} frames"
-        return "too_long_for_frames", f"{needed}, CTC has {self.frames} (wider images give more)"
+        return "too_long_for_frames", f"{needed}, CTC has {frames}"
 
     def _too_long(self, length: int) -> str:
         reserved = f", less {self.reserved} for {self.reserved_for}" if self.reserved else ""

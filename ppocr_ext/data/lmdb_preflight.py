@@ -12,7 +12,7 @@ from tqdm import tqdm
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.findings import Finding, Preflight
 from ppocr_ext.data.images import ImageCheck, content_fault
-from ppocr_ext.data.label_rules import Gtc, LabelRules, UnknownChar
+from ppocr_ext.data.label_rules import FrameLimit, Gtc, LabelRules, UnknownChar
 from ppocr_ext.data.labels import LabelLine
 from ppocr_ext.data.lmdb_reader import LmdbSet, open_sets
 
@@ -26,7 +26,7 @@ def check_lmdb(
     max_text_length: int,
     *,
     gtc: Gtc | None = None,
-    frames: int | None = None,
+    frames: FrameLimit | None = None,
     image_check: ImageCheck = "header",
     unknown_char: UnknownChar = "drop_line",
     examples: int = 20,
@@ -66,7 +66,7 @@ def _look_at(
         faults = pool.map(lambda sample: _fault(result, lmdb_set, sample, image_check), chunk)
         for (line, _, _), fault in zip(chunk, faults, strict=True):
             findings.add(usable=fault is None, altered=False)
-            result.note_label(line, lmdb_set.path, rules)
+            result.note_label(line, lmdb_set.path, rules, usable=fault is None)
             if fault is not None:
                 result.reject(Finding(lmdb_set.path, line.number, *fault))
         bar.update(len(chunk))

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.findings import FileFindings, Finding, Preflight
 from ppocr_ext.data.images import ImageCheck, image_fault, missing_image
-from ppocr_ext.data.label_rules import Gtc, LabelRules, UnknownChar
+from ppocr_ext.data.label_rules import FrameLimit, Gtc, LabelRules, UnknownChar
 from ppocr_ext.data.labels import LabelLine, read_label_file
 from ppocr_ext.errors import DataError
 
@@ -34,7 +34,7 @@ def check(
     max_text_length: int,
     *,
     gtc: Gtc | None = None,
-    frames: int | None = None,
+    frames: FrameLimit | None = None,
     image_check: ImageCheck = "header",
     unknown_char: UnknownChar = "drop_line",
     allow_outside_data_dir: bool = True,
@@ -52,8 +52,7 @@ def check(
         charset: the dictionary.
         max_text_length: ``Global.max_text_length``.
         gtc: which encoder makes the second label: ``"nrtr"``, ``"sar"`` or None.
-        frames: T, the length of the CTC output; labels that do not fit are unusable. None: not checked,
-            as with images of several widths.
+        frames: what CTC's output holds. None: not checked.
         image_check: ``"header"`` or ``"decode"``, see :func:`ppocr_ext.data.images.image_fault`.
         unknown_char: what a character outside the dictionary costs: the line, or only itself.
         allow_outside_data_dir: False makes an image outside ``data_dir`` unusable.
@@ -79,7 +78,7 @@ def check(
             findings = result.begin_file(path)
             for chunk in _chunks(read_label_file(path, delimiter, ds_width=ds_width), _CHUNK):
                 for line, fault in zip(chunk, _faults(chunk, rules, images, pool), strict=True):
-                    result.note_label(line, path, rules)
+                    result.note_label(line, path, rules, usable=fault is None)
                     _note(result, findings, line, fault)
                 bar.update(sum(len(line.content) + 1 for line in chunk))
             if findings.total == 0:

@@ -52,15 +52,13 @@ def refusals(found: Mapping[str, Preflight], tolerance: Tolerance) -> list[str]:
         tolerance: how much is admitted.
     """
     refused = {
-        mode: report
-        for mode, report in found.items()
-        if not tolerance.admits(report.rejected_count, report.total)
+        mode: report for mode, report in found.items() if not tolerance.admits(report.bad_count, report.total)
     }
     said = [_refusal(mode, report, tolerance) for mode, report in refused.items()]
     if said and tolerance.strict:
         said.append("Mend them or take them out, or go on without --strict (Global.strict: true).")
     elif said and all(report.usable for report in refused.values()):
-        share = max(report.rejected_count / report.total for report in refused.values())
+        share = max(report.bad_count / report.total for report in refused.values())
         said.append(f"Mend them, or go on without them: -o Global.max_unusable={_at_least(share):g}.")
     return said
 
@@ -71,8 +69,13 @@ def _at_least(share: float) -> float:
 
 
 def _refusal(mode: str, report: Preflight, tolerance: Tolerance) -> str:
-    counts = f"{report.rejected_count:,} of {report.total:,} {report.units}"
-    if not report.usable:
+    counts = f"{report.bad_count:,} of {report.total:,} {report.units}"
+    if report.misfits:
+        said = (
+            f"{mode}: {counts} cannot be read: {_with_misfits(report)}. {tolerance.limit}.\n"
+            f"  A label that does not fit CTC's frames counts as read wrongly."
+        )
+    elif not report.usable:
         where = ", ".join(str(f.path) for f in report.files)
         said = f"{mode}: no {report.unit} of {where} can be used. Of {report.total:,}: {report.by_reason()}."
     else:
@@ -81,8 +84,14 @@ def _refusal(mode: str, report: Preflight, tolerance: Tolerance) -> str:
     return "\n".join([said, *(f"  {line}" for line in [*examples, *_limits(report)])])
 
 
+def _with_misfits(report: Preflight) -> str:
+    misfits = f"{report.misfits:,} too_long_for_frames"
+    return f"{report.by_reason()}, {misfits}" if report.counts else misfits
+
+
 def _one_of_each(report: Preflight) -> list[str]:
     firsts = [next(f for f in report.rejected if f.reason == reason) for reason in report.reasons()]
+    firsts += [] if report.first_misfit is None else [report.first_misfit]
     return [f"{_named(report, finding)}. {remedy(report, finding.reason)}".rstrip() for finding in firsts]
 
 
@@ -112,7 +121,7 @@ def remedy(report: Preflight, reason: str) -> str:
 def _limits(report: Preflight) -> list[str]:
     """Return every limit that labels pass by their length, with the value that admits all of them."""
     limits: list[str] = []
-    if not any(reason in report.counts for reason in _OF_LENGTH):
+    if not report.misfits and not any(reason in report.counts for reason in _OF_LENGTH):
         return limits
     if "too_long" in report.counts and report.longest_at is not None:
         marks = f" ({report.reserved} of them for {report.reserved_for})" if report.reserved else ""
@@ -120,19 +129,20 @@ def _limits(report: Preflight) -> list[str]:
             f"The longest label has {report.longest} characters ({report.place(*report.longest_at)}); "
             f"`Global.max_text_length: {report.longest + report.reserved}`{marks} admits it."
         )
-    if report.frames and report.most_frames_at is not None and report.most_frames > report.frames:
-        limits.append(
-            f"Make `{report.size_key}` wider, or take such labels out: {report.place(*report.most_frames_at)} needs "
-            f"{report.most_frames} frames, CTC has {report.frames}: {_wider(report, report.frames)}."
-        )
+    limit = report.frames
+    if limit is not None and report.most_frames_at is not None and report.most_frames > limit.frames:
+        needed = f"{report.place(*report.most_frames_at)} needs {report.most_frames} frames, CTC has {limit.frames}"
+        if limit.fixed:
+            limits.append(f"Take such labels out: {needed} in training, however wide the images are.")
+        elif limit.by_ratio is None:
+            wider = _wider(report.most_frames / limit.frames, limit.width)
+            limits.append(f"Make `{limit.key}` wider, or take such labels out: {needed}: {wider}.")
     return limits
 
 
-def _wider(report: Preflight, frames: int) -> str:
+def _wider(factor: float, width: int | None) -> str:
     """Return by how much images have to be wider; frames grow with the width, in steps of up to 32 pixels."""
-    factor = report.most_frames / frames
     times = f"{math.ceil(factor * 100) / 100:g} times as wide"
-    if report.image_width is None:
+    if width is None:
         return times
-    width = math.ceil(report.image_width * factor / _STEP) * _STEP
-    return f"{times}, {width} in place of {report.image_width}"
+    return f"{times}, {math.ceil(width * factor / _STEP) * _STEP} in place of {width}"

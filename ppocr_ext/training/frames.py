@@ -16,6 +16,7 @@ import paddle
 
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import dotted
+from ppocr_ext.data.label_rules import FrameLimit
 from ppocr_ext.data.preprocessing import Size, preprocessing
 from ppocr_ext.errors import ModelError
 from ppocr_ext.modeling import BaseModel, DistillationModel
@@ -37,25 +38,45 @@ class FrameCounts:
         by_size: (height, width) of a batch → T.
         path: config path of these sizes.
         complete: every batch has one of these sizes.
+        follows_ratio: the width of a batch is a multiple of its height, by the ratio of its images (``ds_width``).
+        fixed: there are fewer frames in training than in evaluation.
     """
 
     by_size: Mapping[tuple[int, int], int]
     path: str = ""
     complete: bool = False
+    follows_ratio: bool = False
+    fixed: bool = False
 
     def __call__(self, height: int, width: int) -> int | None:
         """Return T for images of this size; None if it is not known."""
         return self.by_size.get((height, width))
 
     @property
-    def narrowest(self) -> int | None:
-        """Return the smallest width of these sizes; None if there are none."""
-        return min((width for _, width in self.by_size), default=None)
-
-    @property
     def least(self) -> int | None:
         """The smallest T that a batch can have; None if batches may have other sizes than these."""
         return min(self.by_size.values(), default=None) if self.complete else None
+
+    def limit(self, required: bool) -> FrameLimit | None:
+        """Return what labels have to fit; None if T is not known for every batch.
+
+        Args:
+            required: whether a label that does not fit is unusable, or counts as read wrongly.
+        """
+        if self.least is None:
+            return None
+        width = min(width for _, width in self.by_size)
+        return FrameLimit(self.least, self._by_ratio(), required, self.fixed, self.path, width)
+
+    def _by_ratio(self) -> dict[int, int] | None:
+        """T by the ratio of width to height, of several heights the least; None unless batches follow the ratio."""
+        if not self.follows_ratio:
+            return None
+        found: dict[int, int] = {}
+        for (height, width), count in self.by_size.items():
+            ratio = width // height
+            found[ratio] = min(count, found.get(ratio, count))
+        return found
 
 
 def count_frames(model: Any, config: Config, mode: str) -> FrameCounts:
@@ -82,7 +103,7 @@ def count_frames(model: Any, config: Config, mode: str) -> FrameCounts:
         return FrameCounts({})
     networks = [model.models[str(name)] if isinstance(model, DistillationModel) else model for name in names]
     counts: dict[tuple[int, int], int] = {}
-    complete = prepared.all_sizes
+    complete, fixed = prepared.all_sizes, False
     for size in prepared.sizes:
         try:
             found = [_frames(network, size, mode == "Train") for network in networks]
@@ -91,11 +112,13 @@ def count_frames(model: Any, config: Config, mode: str) -> FrameCounts:
             raise ModelError(
                 f"{where}: the network cannot take images of {list(size)}: {sentence(error)}"
             ) from error
-        known = [count for count in found if count is not None]
+        known = [min(both) for both in found if both]
         complete = complete and len(known) == len(found)
+        fixed = fixed or any(len(both) == 2 and both[0] < both[1] for both in found)
         if known:
             counts[size[1:]] = min(known)
-    return FrameCounts(counts, dotted(prepared.path), complete)
+    by_ratio = mode == "Train" and config.at("Train.dataset.ds_width", None) is True
+    return FrameCounts(counts, dotted(prepared.path), complete, by_ratio, fixed)
 
 
 def trained_with_ctc(config: Config) -> tuple[str | None, ...]:
@@ -128,19 +151,17 @@ def _read_as_ctc(config: Config) -> tuple[str | None, ...]:
     return decoder_models(config) or (None,)
 
 
-def _frames(network: Any, size: Size, trained: bool) -> int | None:
-    """T of one network; of one that is trained the smaller of both modes."""
-    evaluated = None
+def _frames(network: Any, size: Size, trained: bool) -> tuple[int, ...]:
+    """T of one network in evaluation mode, of one that is trained in training mode before it; empty if unknown."""
     try:
         evaluated = _frames_in_mode(network, size, training=False)
     except Exception:
         # PPLCNetV4, for one, refuses heights in evaluation that it trains at; Eval has sizes of its own
         if not trained:
             raise
-    if not trained:
-        return evaluated
-    in_training = _frames_in_mode(network, size, training=True)
-    return in_training if None in (in_training, evaluated) else min(in_training or 0, evaluated or 0)
+        evaluated = None
+    counts = [_frames_in_mode(network, size, training=True), evaluated] if trained else [evaluated]
+    return () if counts[0] is None else tuple(count for count in counts if count is not None)
 
 
 def _frames_in_mode(network: Any, size: Size, training: bool) -> int | None:

@@ -19,7 +19,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.data.atomic import write_text
 from ppocr_ext.data.batch_labels import CheckedCollate, Frames, LabelCheck
 from ppocr_ext.data.batch_layout import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
-from ppocr_ext.data.label_rules import Gtc
+from ppocr_ext.data.label_rules import FrameLimit, Gtc
 from ppocr_ext.data.lmdb_preflight import check_lmdb
 from ppocr_ext.data.preflight import Preflight, check
 from ppocr_ext.data.verdict import MAX_UNUSABLE, Tolerance, refusals
@@ -128,16 +128,16 @@ def look_at_data(
     said: list[str] = []
     for mode, count in frames.items():
         try:
-            report = _look(config, mode, charset, count.least if mode == "Train" else None)
+            report = _look(config, mode, charset, count.limit(required=mode == "Train"))
         except DataError as error:
             said.append(f"{names[mode]}: {error}")
             continue
         if report is not None:
-            report.size_key = count.path or report.size_key
-            report.image_width = count.narrowest
             found[mode] = report
-            if tolerance.admits(report.rejected_count, report.total):
+            if tolerance.admits(report.bad_count, report.total):
                 _LOG.info("%s data: %s", names[mode].lower(), report.summary())
+                if report.frames_summary():
+                    _LOG.info("%s data: %s", names[mode].lower(), report.frames_summary())
     if record is not None and found:
         content = {mode: report.to_json() for mode, report in found.items()}
         write_text(record, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
@@ -149,7 +149,7 @@ def look_at_data(
     return found
 
 
-def _look(config: Config, mode: str, charset: Charset, frames: int | None) -> Preflight | None:
+def _look(config: Config, mode: str, charset: Charset, frames: FrameLimit | None) -> Preflight | None:
     dataset = config.at(f"{mode}.dataset")
     name = dataset.get("name")
     if name not in (*_OF_LABEL_FILES, *_OF_LMDB):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.data.label_rules import FrameLimit
 from ppocr_ext.data.lmdb_preflight import check_lmdb
 from ppocr_ext.data.lmdb_reader import open_sets
 from ppocr_ext.data.verdict import Tolerance, refusals
@@ -59,7 +60,7 @@ def test_each_reason_with_its_index(tmp_path):
 
 def test_gtc_and_frames_hold_for_samples_too(tmp_path):
     folder = write(tmp_path / "a", ["1234", "111", "12"])
-    result = check_lmdb(folder, DIGITS, 5, gtc="nrtr", frames=4)
+    result = check_lmdb(folder, DIGITS, 5, gtc="nrtr", frames=FrameLimit(4))
     assert [(f.line, f.reason) for f in result.rejected] == [(1, "too_long"), (2, "too_long_for_frames")]
     said, admitted = refusals({"Train": result}, Tolerance(0.1))
     assert admitted.endswith("-o Global.max_unusable=0.67.")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.data.label_rules import FrameLimit
 from ppocr_ext.data.preflight import check
 from ppocr_ext.data.verdict import Tolerance, refusals
 from ppocr_ext.errors import DataError
@@ -68,7 +69,7 @@ def test_each_reason_with_its_line(folder):
         "ok.png\t111",
         ".\t1",
     )
-    result = check([file], folder, DIGITS, 5, frames=4)
+    result = check([file], folder, DIGITS, 5, frames=FrameLimit(4))
     assert reasons(result) == [
         (2, "bad_format"),
         (3, "empty_label"),
@@ -196,8 +197,7 @@ def test_all_limits_of_length_are_said_at_once(folder, max_text_length, unknown_
     long, demanding = "0123456789" * 8, "0011223344" * 7  # 80 and 70 + 35 frames
     file = write(folder, "ok.png\t1", f"ok.png\t{long}", f"ok.png\t{demanding}", *["ok.png\t12"] * 3)
     options = {"gtc": "nrtr", "unknown_char": unknown_char}
-    result = check(file, folder, DIGITS, max_text_length, frames=40, **options)
-    result.image_width = 320
+    result = check(file, folder, DIGITS, max_text_length, frames=FrameLimit(40, width=320), **options)
     assert (result.most_frames, result.most_frames_at) == (105, (file, 3))
     assert result.to_json()["most_frames"] == {"needed": 105, "of": 40, "at": {"file": str(file), "line": 3}}
     said = refusals({"Train": result}, Tolerance(0.1))[0]
@@ -205,12 +205,12 @@ def test_all_limits_of_length_are_said_at_once(folder, max_text_length, unknown_
     for part in (f"{file}:3", "105 frames", "40", "2.63 times", "864 in place of 320"):
         assert part in said
     assert said.count("max_text_length: 82") <= 1
-    assert check(file, folder, DIGITS, 82, frames=864 // 8, **options).usable == 6
+    assert check(file, folder, DIGITS, 82, frames=FrameLimit(864 // 8), **options).usable == 6
 
 
 def test_frames_that_suffice_are_not_said(folder):
     file = write(folder, "ok.png\t1", f"ok.png\t{'12' * 20}")
-    for frames in (None, 40):
+    for frames in (None, FrameLimit(40)):
         said = refusals({"Train": check(file, folder, DIGITS, 25, frames=frames)}, Tolerance(0.1))[0]
         assert "`Global.max_text_length: 40`" in said and "CTC has" not in said
 
@@ -341,3 +341,42 @@ def test_a_path_written_on_windows_names_the_file_that_is_there(folder):
 def test_one_that_is_named_with_a_backslash_is_used(folder):
     (folder / "ok.png").rename(folder / "img\\ok.png")
     assert check(write(folder, "img\\ok.png\t1"), folder, DIGITS, 25).rejected_count == 0
+
+
+def test_in_evaluation_a_label_that_does_not_fit_stays_and_counts(folder):
+    file = write(folder, "ok.png\t123456", "ok.png\t1122", *["ok.png\t12"] * 8)
+    result = check(file, folder, DIGITS, 25, frames=FrameLimit(5, required=False))
+    assert (result.usable, result.rejected_count, result.misfits, result.bad_count) == (10, 0, 2, 2)
+    assert (result.first_misfit.line, result.first_misfit.reason) == (1, "too_long_for_frames")
+    assert refusals({"Eval": result}, Tolerance(0.2)) == []
+    said = refusals({"Eval": result}, Tolerance(0.1))
+    assert f"{file}:1: too_long_for_frames" in said[0] and "-o Global.max_unusable=0.2" in said[-1]
+    assert refusals({"Eval": result}, Tolerance(strict=True))
+
+
+def test_a_line_with_another_fault_is_not_counted_twice(folder):
+    file = write(folder, "nowhere.png\t123456", "ok.png\t1")
+    result = check(file, folder, DIGITS, 25, frames=FrameLimit(5, required=False))
+    assert (result.misfits, result.counts) == (0, {"missing_image": 1})
+
+
+def test_under_ds_width_each_line_has_the_frames_of_its_ratio(folder):
+    limit = FrameLimit(4, by_ratio={1: 4, 2: 8, 3: 12})
+    lines = ["ok.png\t12345\t48\t48", "ok.png\t12345\t96\t48", "ok.png\t123456789012\t9999\t48"]
+    result = check(write(folder, *lines), folder, DIGITS, 25, frames=limit, ds_width=True)
+    assert (result.usable, [f.line for f in result.rejected]) == (2, [1])
+
+
+def test_where_the_width_does_not_matter_no_wider_images_are_advised(folder):
+    file = write(folder, "ok.png\t123456", "ok.png\t1")
+    limit = FrameLimit(5, fixed=True, key="Train.sampler.scales", width=320)
+    (said, _) = refusals({"Train": check(file, folder, DIGITS, 25, frames=limit)}, Tolerance(0.1))
+    assert "needs 6 frames, CTC has 5" in said and "Train.sampler.scales" not in said
+
+
+def test_frames_and_the_longest_label_are_summed_up(folder):
+    file = write(folder, "ok.png\t1122", "ok.png\t1")
+    assert check(file, folder, DIGITS, 25).frames_summary() == ""
+    summary = check(file, folder, DIGITS, 25, frames=FrameLimit(15)).frames_summary()
+    for number in ("15", "4", "6", "2.5"):
+        assert number in summary

@@ -15,6 +15,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.host import open_host
 from ppocr_ext.registry import DATASETS
 from ppocr_ext.sentences import sentence
+from ppocr_ext.training.frames import FrameCounts
 from ppocr_ext.training.loaders import build_loader, label_check, look_at_data
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -86,10 +87,10 @@ def outcome(dataset, workers, images, folder, fault):
     host = open_host()
     config = config_of(dataset, workers, images, folder)
     charset = Charset.from_file(config.at("Global.character_dict_path"))
-    report = look_at_data(config, charset, {"Train": None}).get("Train")
+    report = look_at_data(config, charset, {"Train": FrameCounts({})}).get("Train")
     check = label_check(config, charset, lambda height, width: FRAMES)
     inject(fault)
-    built = build_loader(host, config, config.thaw(), "Train", report, "cpu", 1, folder, check)
+    built = build_loader(host, config, config.thaw(), "Train", report, "cpu", 1, folder, labels=check)
     logging.getLogger("ppocr_ext").addHandler(handler)
     try:
         reading = iter(built.loader)

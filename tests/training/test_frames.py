@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import pytest
 
-from ppocr_ext.errors import DataError, ModelError
+from ppocr_ext.errors import DataError, ModelError, WeightsError
 from ppocr_ext.modeling import build_model
 from ppocr_ext.registry import BACKBONES, LOSSES
 from ppocr_ext.training.checkpoints import state_digest
@@ -205,8 +205,18 @@ def test_labels_that_do_not_fit_the_frames_are_left_out(tiny, captchas):
 def test_frames_of_training_mode_decide_what_is_left_out(tiny):
     """Wide images give many frames in evaluation; in training there are ten however wide they are."""
     few = {"Architecture.Backbone": {"name": "PoolsInTraining", "frames": 3}}
-    with pytest.raises(DataError, match="too_long_for_frames"):
+    with pytest.raises(DataError, match="too_long_for_frames") as refused:
         Run.build(tiny("student", **few), "train")
+    assert "RecResizeImg" not in str(refused.value)  # wider images would not help
+
+
+def test_labels_of_eval_that_do_not_fit_are_an_error_above_the_limit(tiny):
+    config = resized(tiny("student"), "Eval", [3, 32, 32])
+    allowed = config.with_values({"Global.allow_different_preprocessing": True})
+    with pytest.raises(DataError, match=r"Eval: 7 of 10 .*too_long_for_frames"):
+        Run.build(allowed, "eval")
+    with pytest.raises(WeightsError):  # the data pass; nothing has been trained
+        Run.build(allowed.with_values({"Global.max_unusable": 1}), "eval")
 
 
 def test_the_key_that_has_the_sizes_is_named(tiny):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument
 
+_SECONDS = 10.0  # of --data quick, for each of Train and Eval
+
 if TYPE_CHECKING:
     from ppocr_ext.charset import Charset
-    from ppocr_ext.checking import Fault
     from ppocr_ext.config import Config
     from ppocr_ext.host import Host
 
@@ -27,6 +28,9 @@ Without --check the resolved configuration goes to the standard output: bases, o
 one another, defaults and class counts filled in. Each line ends with where its value was written: `my.yml:12`,
 `-o`, or `computed`. Faults go to the standard error. Nothing is built and nothing is written.
 
+With --check, the device that the config asks for is looked for on this machine too, and the label files (or LMDBs)
+and their images are checked: for 10 seconds each of Train and Eval, or `--data all`, or `--data none`.
+
 The modules of Global.plugins are not imported, since that runs their code. What only they may know is a warning
 [plugin_not_loaded]; --import-plugins imports them, as train and eval do.
 
@@ -39,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config_arguments(parser)
     add_host_argument(parser)
     parser.add_argument("--check", action="store_true", help="print the faults, or `no faults`, and no YAML")
+    parser.add_argument(
+        "--data",
+        choices=("quick", "all", "none"),
+        default="quick",
+        help="with --check: lines of the data to check (default: as many as 10 seconds allow)",
+    )
     parser.add_argument(
         "--role",
         choices=("train", "eval"),
@@ -60,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.training.logs import quiet_host
     from ppocr_ext.training.prepare import import_plugins, plugin_names
 
-    config = load([find_config(path) for path in args.config], args.opt)
+    files = [find_config(path) for path in args.config]
+    config = load(files, args.opt)
     host = open_host(args.host)
     quiet_host(host.logger)
     if args.import_plugins:
@@ -70,8 +81,44 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(_resolved(config, host).to_yaml(origins=True))
         sys.stdout.flush()
     strict = args.strict or config.at("Global.strict", default=False) is True
-    _print(faults, strict, sys.stdout if args.check else sys.stderr)
-    return 2 if any(strict or fault.level == "error" for fault in faults) else 0
+    stream = sys.stdout if args.check else sys.stderr
+    for fault in faults:
+        print(f"{'error' if strict else fault.level}: {fault}", file=stream)
+    wrong = any(strict or fault.level == "error" for fault in faults)
+    if args.check:
+        options = ["Global.strict=true"] if args.strict else []
+        wrong = not _check_machine(load(files, [*args.opt, *options]), host, args, wrong)
+    if not faults and not wrong:
+        print("no faults", file=stream)
+    return 2 if wrong else 0
+
+
+def _check_machine(config: Config, host: Host, args: argparse.Namespace, wrong: bool) -> bool:
+    """Print what is wrong with the device and the data on this machine; False if something, or the config, is.
+
+    Data are checked only under a config without errors, which may name other files or another dictionary.
+    """
+    from ppocr_ext.errors import PPOCRExtError
+    from ppocr_ext.training.device import device_kind
+    from ppocr_ext.training.frames import FrameCounts
+    from ppocr_ext.training.loaders import look_at_data
+
+    try:
+        device_kind(config)
+    except PPOCRExtError as error:
+        print(f"error: {error}")
+        wrong = True
+    charset = _charset(config, host)
+    if args.data == "none" or wrong or charset is None:
+        return not wrong
+    modes = [mode for mode in (("Train", "Eval") if args.role == "train" else ("Eval",)) if config.get(mode)]
+    seconds = _SECONDS if args.data == "quick" else None
+    try:
+        look_at_data(config, charset, dict.fromkeys(modes, FrameCounts({})), seconds=seconds, say=print)
+    except PPOCRExtError as error:
+        print(f"error: {error}")
+        return False
+    return True
 
 
 def _resolved(config: Config, host: Host) -> Config:
@@ -99,11 +146,3 @@ def _charset(config: Config, host: Host) -> Charset | None:
         return resolve_charset(config, host.find_file)
     except (CharsetError, ConfigError):  # among the faults
         return None
-
-
-def _print(faults: list[Fault], strict: bool, stream: TextIO) -> None:
-    for fault in faults:
-        level = "error" if strict else fault.level
-        print(f"{level}: {fault}", file=stream)
-    if not faults:
-        print("no faults", file=stream)

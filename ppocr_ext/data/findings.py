@@ -98,6 +98,7 @@ class Preflight:
         first_misfit: the first of them.
         most_frames: frames that the most demanding label needs, usable or not.
         most_frames_at: its file and line.
+        stopped: the check ended before the last line, because its time was over.
         unit: what is counted: ``"line"`` or ``"sample"`` (of an LMDB).
     """
 
@@ -117,6 +118,7 @@ class Preflight:
     first_misfit: Finding | None = None
     most_frames: int = 0
     most_frames_at: tuple[Path, int] | None = None
+    stopped: bool = False
     unit: Literal["line", "sample"] = "line"
 
     def begin_file(self, path: Path) -> FileFindings:
@@ -176,11 +178,14 @@ class Preflight:
     def summary(self) -> str:
         """One sentence: how many lines can be used, how many are left out and why, and one by name."""
         misfits = f"; {self.misfits:,} have labels that do not fit the frames" if self.misfits else ""
+        total = f"{self.total:,} {self.units}"
+        if self.stopped:
+            total = f"the first {total} (time was over before the last)"
         if self.rejected_count == 0:
-            return f"{self.total:,} {self.units}, all usable{misfits}"
+            return f"{total}, all usable{misfits}"
         first = self.rejected[0]
         return (
-            f"{self.usable:,} of {self.total:,} {self.units} usable{misfits}; left out: {self.by_reason()} "
+            f"{self.usable:,} of {total} usable{misfits}; left out: {self.by_reason()} "
             f"(first {self.place(first.file, first.line)}: {first.detail})"
         )
 

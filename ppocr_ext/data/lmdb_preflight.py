@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -30,6 +32,7 @@ def check_lmdb(
     image_check: ImageCheck = "header",
     unknown_char: UnknownChar = "drop_line",
     examples: int = 20,
+    seconds: float | None = None,
 ) -> Preflight:
     """Look at every sample once and say which can be used.
 
@@ -45,10 +48,11 @@ def check_lmdb(
         Path(data_dir), rules.reserved, rules.reserved_for, examples=examples, frames=frames, unit="sample"
     )
     sets = open_sets(data_dir)
+    end = math.inf if seconds is None else time.monotonic() + seconds
     bar = tqdm(total=sum(s.count for s in sets), desc="samples", leave=False, disable=None, delay=1)
     with bar, ThreadPoolExecutor(4) as pool:
         for each in sets:
-            _look_at(each, result, rules, image_check, pool, bar)
+            _look_at(each, result, rules, image_check, pool, bar, end)
     return result
 
 
@@ -59,10 +63,14 @@ def _look_at(
     image_check: ImageCheck,
     pool: ThreadPoolExecutor,
     bar: tqdm,
+    end: float,
 ) -> None:
     findings = result.begin_file(lmdb_set.path)
     samples = _samples(lmdb_set, rules)
     while chunk := list(islice(samples, _CHUNK)):
+        if time.monotonic() > end:
+            result.stopped = True
+            return
         faults = pool.map(lambda sample: _fault(result, lmdb_set, sample, image_check), chunk)
         for (line, _, _), fault in zip(chunk, faults, strict=True):
             findings.add(usable=fault is None, altered=False)

@@ -5,7 +5,9 @@ PaddleOCR replaces such a line by another one without a word. Here it is left ou
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -41,6 +43,7 @@ def check(
     delimiter: str = "\t",
     ds_width: bool = False,
     examples: int = 20,
+    seconds: float | None = None,
 ) -> Preflight:
     """Look at every line once and say which can be used.
 
@@ -59,6 +62,7 @@ def check(
         delimiter: what separates the columns.
         ds_width: lines must have the image's width and height.
         examples: unusable lines of each reason that are kept by name; all are counted.
+        seconds: stop after this time, with ``stopped`` set in the result; None: check every line.
 
     Raises:
         DataError: a label file is missing or empty.
@@ -71,6 +75,7 @@ def check(
     result = Preflight(
         Path(data_dir), rules.reserved, rules.reserved_for, delimiter, ds_width, examples, frames=frames
     )
+    end = math.inf if seconds is None else time.monotonic() + seconds
     with ExitStack() as stack:
         bar = stack.enter_context(_bar(files))
         pool = stack.enter_context(ThreadPoolExecutor(min(8, (os.cpu_count() or 1) + 2)))
@@ -81,6 +86,9 @@ def check(
                     result.note_label(line, path, rules, usable=fault is None)
                     _note(result, findings, line, fault)
                 bar.update(sum(len(line.content) + 1 for line in chunk))
+                if time.monotonic() > end:
+                    result.stopped = True
+                    return result
             if findings.total == 0:
                 raise DataError(
                     f"{path}: the label file is empty. A line is a path, {_named(delimiter)}, a label."

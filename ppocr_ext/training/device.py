@@ -18,14 +18,19 @@ def choose_device(config: Config) -> str:
     Raises:
         ConfigError: the installed Paddle cannot use the device asked for.
     """
-    kind = _asked_for(config)
+    kind = device_kind(config)
     if kind == "cpu":
         tune_cpu()
     device = kind if kind == "cpu" else f"{kind}:{dist.ParallelEnv().dev_id}"
     return str(paddle.set_device(device) and device)
 
 
-def _asked_for(config: Config) -> str:
+def device_kind(config: Config) -> str:
+    """Return what the config asks for: ``"cpu"``, ``"gpu"``, …; nothing is set.
+
+    Raises:
+        ConfigError: the installed Paddle cannot use the device asked for.
+    """
     wanted = [kind for kind in ("gpu", "xpu", *_CUSTOM) if config.at(f"Global.use_{kind}", default=False)]
     if not wanted:
         return "cpu"
@@ -33,15 +38,14 @@ def _asked_for(config: Config) -> str:
         keys = ", ".join(f"Global.use_{kind}" for kind in wanted)
         raise ConfigError(f"{keys} are all true. Leave one of them.")
     kind = wanted[0]
+    key = f"{config.where(f'Global.use_{kind}')}: Global.use_{kind}"
     if not _supported(kind):
         raise ConfigError(
-            f"Global.use_{kind} is true, but this Paddle ({paddle.__version__}) is not built for {kind.upper()}. "
+            f"{key} is true, but this Paddle ({paddle.__version__}) is not built for {kind.upper()}. "
             f"Install the build for it (`pip install 'ppocr-ext[gpu]'` for NVIDIA), or set -o Global.use_{kind}=false."
         )
     if kind == "gpu" and paddle.device.cuda.device_count() == 0:
-        raise ConfigError(
-            "Global.use_gpu is true, but no GPU is visible. Set -o Global.use_gpu=false for the CPU."
-        )
+        raise ConfigError(f"{key} is true, but no GPU is visible. Set -o Global.use_gpu=false for the CPU.")
     return kind
 
 

@@ -107,6 +107,8 @@ def look_at_data(
     frames: Mapping[str, FrameCounts],
     record: Path | None = None,
     data_of: str = "Eval",
+    seconds: float | None = None,
+    say: Callable[[str], None] = _LOG.info,
 ) -> dict[str, Preflight]:
     """What preflight finds in the data of each mode; a mode whose dataset it does not know is left out.
 
@@ -116,6 +118,8 @@ def look_at_data(
         frames: for each mode that is to be checked (``"Train"``, ``"Eval"``), T of the CTC output.
         record: the ``preflight.json`` to write, also where the data are refused.
         data_of: how messages call the data of ``Eval``.
+        seconds: stop the check of each mode after this time; None: check every line.
+        say: is given what was found in data that can be used.
 
     Raises:
         DataError: label files or LMDBs cannot be read, or more lines are unusable than
@@ -128,16 +132,15 @@ def look_at_data(
     said: list[str] = []
     for mode, count in frames.items():
         try:
-            report = _look(config, mode, charset, count.limit(required=mode == "Train"))
+            report = _look(config, mode, charset, count.limit(required=mode == "Train"), seconds)
         except DataError as error:
             said.append(f"{names[mode]}: {error}")
             continue
         if report is not None:
             found[mode] = report
             if tolerance.admits(report.bad_count, report.total):
-                _LOG.info("%s data: %s", names[mode].lower(), report.summary())
-                if report.frames_summary():
-                    _LOG.info("%s data: %s", names[mode].lower(), report.frames_summary())
+                for text in filter(None, (report.summary(), report.frames_summary())):
+                    say(f"{names[mode].lower()} data: {text}")
     if record is not None and found:
         content = {mode: report.to_json() for mode, report in found.items()}
         write_text(record, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
@@ -149,7 +152,9 @@ def look_at_data(
     return found
 
 
-def _look(config: Config, mode: str, charset: Charset, frames: FrameLimit | None) -> Preflight | None:
+def _look(
+    config: Config, mode: str, charset: Charset, frames: FrameLimit | None, seconds: float | None
+) -> Preflight | None:
     dataset = config.at(f"{mode}.dataset")
     name = dataset.get("name")
     if name not in (*_OF_LABEL_FILES, *_OF_LMDB):
@@ -162,6 +167,7 @@ def _look(config: Config, mode: str, charset: Charset, frames: FrameLimit | None
     rules: dict[str, Any] = {
         "gtc": label_kind(dataset.get("transforms")),
         "frames": frames,
+        "seconds": seconds,
         "unknown_char": unknown_char,
         # a bad image in evaluation would make its result wrong
         "image_check": "decode" if mode == "Eval" else "header",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
 import yaml
 
+from ppocr_ext.cli import config as config_command
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import load
 from ppocr_ext.resources import config_path
@@ -16,7 +19,8 @@ from ppocr_ext.resources import config_path
 def files(tmp_path: Path) -> Path:
     """The quickstart's student with the files that it names: ``my.yml``."""
     (tmp_path / "dict.txt").write_text("\n".join("0123456789") + "\n")
-    (tmp_path / "val.txt").write_text("")
+    cv2.imwrite(str(tmp_path / "a.png"), np.zeros((32, 128, 3), np.uint8))
+    (tmp_path / "val.txt").write_text("a.png\t123\n" * 4)
     own = {
         "_BASE_": str(config_path("quickstart/student.yml")),
         "Global": {"character_dict_path": str(tmp_path / "dict.txt")},
@@ -55,7 +59,7 @@ def test_the_yaml_is_whole_and_says_where_each_value_is_from(
 
 def test_check_prints_the_faults_alone(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("-c", files / "my.yml", "--check") == 0
-    assert capsys.readouterr() == ("no faults\n", "")
+    assert capsys.readouterr() == ("eval data: 4 lines, all usable\nno faults\n", "")
     assert (
         run("-c", files / "my.yml", "-o", "Global.epohc_num=3", "Eval.dataset.data_dir=/no/data", "--check")
         == 2
@@ -72,7 +76,7 @@ def test_a_warning_is_an_error_under_strict(files: Path, capsys: pytest.CaptureF
     (files / "over.yml").write_text("Architecture: {Backbone: {zzz: 1}}\n")
     both = ("-c", files / "my.yml", files / "over.yml", "--check")
     said = f"{files / 'over.yml'}:1: Architecture.Backbone.zzz: the key is not used.\n"
-    assert run(*both) == 0
+    assert run(*both, "--data", "none") == 0
     assert capsys.readouterr().out == f"warning: {said}"
     assert run(*both, "--strict") == run(*both, "-o", "Global.strict=true") == 2
     assert capsys.readouterr().out == f"error: {said}" * 2
@@ -83,6 +87,36 @@ def test_the_role_says_what_is_needed(files: Path, capsys: pytest.CaptureFixture
     assert run("-c", files / "my.yml", "-o", option, "--check") == 2
     assert run("-c", files / "my.yml", "-o", option, "--check", "--role", "eval") == 0
     assert "no faults" in capsys.readouterr().out
+
+
+def test_check_looks_for_the_device(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("-c", files / "my.yml", "--check", "-o", "Global.use_xpu=true") == 2
+    out = capsys.readouterr().out
+    assert "-o Global.use_xpu=true: Global.use_xpu" in out and "no faults" not in out
+    assert run("-c", files / "my.yml", "-o", "Global.use_xpu=true") == 0  # without --check: the config alone
+
+
+def test_check_looks_at_the_data(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "val.txt").write_text("a.png\t123\nnowhere.png\t1\n")
+    assert run("-c", files / "my.yml", "--check") == 2
+    out = capsys.readouterr().out
+    assert f"{files / 'val.txt'}:2: missing_image" in out and "no faults" not in out
+    assert run("-c", files / "my.yml", "--check", "--data", "none") == 0
+    (files / "val.txt").write_text("a.png\t123\n" * 20 + "nowhere.png\t1\n")
+    assert run("-c", files / "my.yml", "--check") == 0
+    assert run("-c", files / "my.yml", "--check", "--strict") == 2
+    assert run("-c", files / "my.yml", "--check", "-o", "Global.strict=true") == 2
+
+
+def test_the_quick_look_stops(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["a.png\t123\n"] * 5000
+    (files / "val.txt").write_text("".join(lines) + "nowhere.png\t1\n" * 1000)
+    monkeypatch.setattr(config_command, "_SECONDS", 0.0)
+    assert run("-c", files / "my.yml", "--check") == 0
+    assert "eval data: the first 2,048 lines" in capsys.readouterr().out
+    assert run("-c", files / "my.yml", "--check", "--data", "all") == 2
 
 
 def test_what_can_be_shown_is_shown_without_a_dictionary(

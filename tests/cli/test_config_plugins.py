@@ -60,7 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     registry.LOSSES._own.pop("ZebraObjective", None)
 
 
-@pytest.mark.parametrize("words", [[], ["--check"]])
+@pytest.mark.parametrize("words", [[], ["--check", "--data", "none"]])
 def test_nothing_is_imported_and_only_plugins_names_are_warned_of(
     folder: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
@@ -76,7 +76,7 @@ def test_nothing_is_imported_and_only_plugins_names_are_warned_of(
 
 
 def test_plugins_are_imported_on_request(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["config", "-c", "my.yml", "--check", "--import-plugins"]) == 0
+    assert main(["config", "-c", "my.yml", "--check", "--data", "none", "--import-plugins"]) == 0
     assert (folder / "imported").exists()
     told = capsys.readouterr()
     assert str(folder / "looked_at.py") in told.err

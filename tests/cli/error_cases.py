@@ -194,6 +194,14 @@ CONFIGURATION = group(
         shows=NEAREST,
     ),
     case(
+        "eval-resizes-differently",
+        "`Eval` that resizes images differently from `Train`",
+        "`Eval` 缩放图像的方式与 `Train` 不同",
+        lambda bench: judge("Eval.dataset.transforms.RecResizeImg={image_shape: [3, 48, 72], padding: false}"),
+        "Eval.dataset.transforms.RecResizeImg.image_shape",
+        "Global.allow_different_preprocessing=true",
+    ),
+    case(
         "max-unusable",
         "`max_unusable` that is no share",
         "`max_unusable` 不是 0 到 1 的比例",

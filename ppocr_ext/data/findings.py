@@ -177,7 +177,7 @@ class Preflight:
 
     def summary(self) -> str:
         """One sentence: how many lines can be used, how many are left out and why, and one by name."""
-        misfits = f"; {self.misfits:,} have labels that do not fit the frames" if self.misfits else ""
+        misfits = f"; {self.misfits:,} with labels that do not fit the frames" if self.misfits else ""
         total = f"{self.total:,} {self.units}"
         if self.stopped:
             total = f"the first {total} (time was over before the last)"

@@ -197,7 +197,9 @@ CONFIGURATION = group(
         "eval-resizes-differently",
         "`Eval` that resizes images differently from `Train`",
         "`Eval` 缩放图像的方式与 `Train` 不同",
-        lambda bench: judge("Eval.dataset.transforms.RecResizeImg={image_shape: [3, 48, 72], padding: false}"),
+        lambda bench: judge(
+            "Eval.dataset.transforms.RecResizeImg={image_shape: [3, 48, 72], padding: false}"
+        ),
         "Eval.dataset.transforms.RecResizeImg.image_shape",
         "Global.allow_different_preprocessing=true",
     ),

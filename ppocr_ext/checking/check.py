@@ -13,7 +13,7 @@ from ppocr_ext.checking.labels import check_labels
 from ppocr_ext.checking.look import Look
 from ppocr_ext.checking.networks import check_networks
 from ppocr_ext.checking.objective import check_decoder, check_loss, check_metric, check_optimizer
-from ppocr_ext.checking.preprocessing import check_preprocessing
+from ppocr_ext.checking.same_preprocessing import check_preprocessing
 from ppocr_ext.checking.settings import check_global, check_loaders, check_sections
 from ppocr_ext.config import Config, derive_values
 from ppocr_ext.host import Host

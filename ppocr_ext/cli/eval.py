@@ -60,7 +60,9 @@ def run(args: argparse.Namespace) -> int:
         config = for_model(config, args.model)
     if args.save_predictions:
         check_writable(Path(args.save_predictions))
-    built = Run.build(config, "eval", host_path=args.host, old_dictionary=args.old_dict)
+    built = Run.build(
+        config, "eval", host_path=args.host, old_dictionary=args.old_dict, reads_ctc=args.head == "ctc"
+    )
     result = evaluate(built, args.head)
     for name, value in result.metrics.items():
         print(f"{name}: {value:.4f}" if name != "fps" else f"{name}: {value:.1f}")

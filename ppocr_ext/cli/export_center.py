@@ -90,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
         old_dictionary=args.old_dict,
         weights_of=name or "Student",
         data_of=args.split.capitalize(),
+        reads_ctc=False,  # which lines count is decided by --frames
     )
     options = CollectOptions(
         args.frames, args.all_lines, args.limit, args.output.with_suffix(".partial.npz"), args.resume

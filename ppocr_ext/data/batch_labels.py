@@ -22,6 +22,7 @@ from ppocr_ext.errors import DataError
 
 _LOG = logging.getLogger("ppocr_ext")
 _WHERE = "Train.dataset.transforms"
+_NONE_FITS = 8  # samples without one that fits, after which the run ends
 _AT_LEAST = 100  # samples seen before a share of them is judged
 _SHOWN = 50  # class ids of a label that a message shows
 _BLANK = 0
@@ -62,7 +63,7 @@ def _shown(ids: np.ndarray) -> str:
     return f"  The label: {ids[:_SHOWN].tolist()}{more}"
 
 
-def misfits(labels: np.ndarray, lengths: np.ndarray, frames: int) -> list[int]:
+def too_long_rows(labels: np.ndarray, lengths: np.ndarray, frames: int) -> list[int]:
     """Return the rows of the labels that need more than ``frames`` frames.
 
     Args:
@@ -145,7 +146,7 @@ class LabelCheck:
         frames = self._frames(shape[-2], shape[-1]) if self._frames is not None and len(shape) == 3 else None
         if frames is None:
             return
-        rows = misfits(labels, lengths, frames)
+        rows = too_long_rows(labels, lengths, frames)
         with self._counts.get_lock():
             seen, before = self._counts
             self._counts[0] = together = seen + len(labels)
@@ -153,7 +154,7 @@ class LabelCheck:
         if not rows:
             return
         example = described(labels[rows[0], : lengths[rows[0]]], frames)
-        limit = self._limit_passed(count, together, first=seen == 0)
+        limit = self._limit_passed(count, together)
         if limit:
             raise DataError(
                 f"{_WHERE}: {count:,} of {together:,} labels do not fit CTC's frames and train nothing; {limit}.\n"
@@ -166,10 +167,10 @@ class LabelCheck:
                 _WHERE, f"{count:,}", f"{together:,}", example,
             )  # fmt: skip
 
-    def _limit_passed(self, count: int, together: int, first: bool) -> str:
+    def _limit_passed(self, count: int, together: int) -> str:
         """Return which limit ``count`` of ``together`` samples pass; empty if the run may go on."""
-        if first and count == together:
-            return "not one of the first batch fits"
+        if count == together >= _NONE_FITS:
+            return "not one of them fits"
         judged = together >= _AT_LEAST or self._tolerance.strict
         return self._tolerance.limit if judged and not self._tolerance.admits(count, together) else ""
 

@@ -37,6 +37,10 @@ class Finding:
     reason: str
     detail: str
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"file": str(self.file), "line": self.line, "reason": self.reason, "detail": self.detail}
+
 
 @dataclass
 class FileFindings:
@@ -95,7 +99,7 @@ class Preflight:
         longest_at: its file and line.
         frames: what CTC's output holds; None if it is not known or not checked.
         misfits: usable lines whose labels do not fit it, which count as read wrongly; 0 if they are unusable.
-        first_misfit: the first of them.
+        misfit_examples: the first ``examples`` of them.
         most_frames: frames that the most demanding label needs, usable or not.
         most_frames_at: its file and line.
         stopped: the check ended before the last line, because its time was over.
@@ -115,7 +119,7 @@ class Preflight:
     longest_at: tuple[Path, int] | None = None
     frames: FrameLimit | None = None
     misfits: int = 0
-    first_misfit: Finding | None = None
+    misfit_examples: list[Finding] = field(default_factory=list)
     most_frames: int = 0
     most_frames_at: tuple[Path, int] | None = None
     stopped: bool = False
@@ -138,7 +142,8 @@ class Preflight:
         length = len(line.label)
         if usable and (misfit := rules.misfit(line)) is not None:
             self.misfits += 1
-            self.first_misfit = self.first_misfit or Finding(file, line.number, *misfit)
+            if self.misfits <= self.examples:
+                self.misfit_examples.append(Finding(file, line.number, *misfit))
         if length > self.longest:
             self.longest, self.longest_at = length, (file, line.number)
         if 2 * length - 1 > self.most_frames:  # as if all its characters were the same
@@ -193,6 +198,12 @@ class Preflight:
         """Return T, the frames that the most demanding label needs, and their ratio; empty if T is not known."""
         if self.frames is None or not self.most_frames:
             return ""
+        if self.frames.by_ratio:
+            most = max(self.frames.by_ratio.values())
+            return (
+                f"CTC has T = {self.frames.frames} to {most} frames by the width of a line; the longest label has "
+                f"{self.longest} characters, the most demanding one needs {self.most_frames} frames"
+            )
         ratio = self.frames.frames / self.most_frames
         return (
             f"CTC has T = {self.frames.frames} frames; the longest label has {self.longest} characters, the most "
@@ -223,10 +234,8 @@ class Preflight:
             },
             "misfits": self.misfits,
             "examples_per_reason": self.examples,
-            "rejected": [
-                {"file": str(f.file), "line": f.line, "reason": f.reason, "detail": f.detail}
-                for f in self.rejected
-            ],
+            "rejected": [f.to_json() for f in self.rejected],
+            "misfit_examples": [f.to_json() for f in self.misfit_examples],
         }
 
     def write_usable(self, folder: str | Path) -> list[Path]:

@@ -68,7 +68,7 @@ def _look_at(
     findings = result.begin_file(lmdb_set.path)
     samples = _samples(lmdb_set, rules)
     while chunk := list(islice(samples, _CHUNK)):
-        if time.monotonic() > end:
+        if result.total and time.monotonic() > end:
             result.stopped = True
             return
         faults = pool.map(lambda sample: _fault(result, lmdb_set, sample, image_check), chunk)

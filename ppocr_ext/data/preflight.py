@@ -82,13 +82,13 @@ def check(
         for path in files:
             findings = result.begin_file(path)
             for chunk in _chunks(read_label_file(path, delimiter, ds_width=ds_width), _CHUNK):
+                if result.total and time.monotonic() > end:
+                    result.stopped = True
+                    return result
                 for line, fault in zip(chunk, _faults(chunk, rules, images, pool), strict=True):
                     result.note_label(line, path, rules, usable=fault is None)
                     _note(result, findings, line, fault)
                 bar.update(sum(len(line.content) + 1 for line in chunk))
-                if time.monotonic() > end:
-                    result.stopped = True
-                    return result
             if findings.total == 0:
                 raise DataError(
                     f"{path}: the label file is empty. A line is a path, {_named(delimiter)}, a label."

@@ -36,6 +36,12 @@ class Tolerance:
             return unusable == 0
         return unusable < total and unusable <= self.max_unusable * total
 
+    def admits_all(self, report: Preflight) -> bool:
+        """Return whether a run goes on with these data: lines that cannot be used, and labels that do not fit."""
+        if self.strict:
+            return report.bad_count == 0
+        return report.usable > 0 and report.bad_count <= self.max_unusable * report.total
+
     @property
     def limit(self) -> str:
         """What is admitted, as messages say it where there is more."""
@@ -51,15 +57,14 @@ def refusals(found: Mapping[str, Preflight], tolerance: Tolerance) -> list[str]:
         found: what preflight found, by ``"Train"`` / ``"Eval"``.
         tolerance: how much is admitted.
     """
-    refused = {
-        mode: report for mode, report in found.items() if not tolerance.admits(report.bad_count, report.total)
-    }
+    refused = {mode: report for mode, report in found.items() if not tolerance.admits_all(report)}
     said = [_refusal(mode, report, tolerance) for mode, report in refused.items()]
     if said and tolerance.strict:
         said.append("Mend them or take them out, or go on without --strict (Global.strict: true).")
     elif said and all(report.usable for report in refused.values()):
         share = max(report.bad_count / report.total for report in refused.values())
-        said.append(f"Mend them, or go on without them: -o Global.max_unusable={_at_least(share):g}.")
+        accept = "accept them" if any(report.misfits for report in refused.values()) else "go on without them"
+        said.append(f"Mend them, or {accept}: -o Global.max_unusable={_at_least(share):g}.")
     return said
 
 
@@ -91,13 +96,13 @@ def _with_misfits(report: Preflight) -> str:
 
 def _one_of_each(report: Preflight) -> list[str]:
     firsts = [next(f for f in report.rejected if f.reason == reason) for reason in report.reasons()]
-    firsts += [] if report.first_misfit is None else [report.first_misfit]
+    firsts += report.misfit_examples[:1]
     return [f"{_named(report, finding)}. {remedy(report, finding.reason)}".rstrip() for finding in firsts]
 
 
 def _every(report: Preflight) -> list[str]:
-    lines = [_named(report, finding) for finding in report.rejected[:_NAMED]]
-    more = report.rejected_count - len(lines)
+    lines = [_named(report, finding) for finding in [*report.rejected, *report.misfit_examples][:_NAMED]]
+    more = report.bad_count - len(lines)
     return [*lines, f"… and {more:,} more"] if more else lines
 
 
@@ -134,9 +139,15 @@ def _limits(report: Preflight) -> list[str]:
         needed = f"{report.place(*report.most_frames_at)} needs {report.most_frames} frames, CTC has {limit.frames}"
         if limit.fixed:
             limits.append(f"Take such labels out: {needed} in training, however wide the images are.")
-        elif limit.by_ratio is None:
+        elif limit.by_ratio is not None:
+            limits.append(
+                "Take such labels out, or raise `Train.sampler.max_w` where it caps the width of lines."
+            )
+        else:
             wider = _wider(report.most_frames / limit.frames, limit.width)
-            limits.append(f"Make `{limit.key}` wider, or take such labels out: {needed}: {wider}.")
+            other = {"Train": " (and the size in Eval)", "Eval": " (and the size in Train)"}
+            both = other.get(limit.key.partition(".")[0], "")
+            limits.append(f"Make `{limit.key}` wider{both}, or take such labels out: {needed}: {wider}.")
     return limits
 
 

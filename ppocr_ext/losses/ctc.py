@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ppocr_ext.data.batch_labels import ctc_label_fault, described, misfits
+from ppocr_ext.data.batch_labels import ctc_label_fault, described, too_long_rows
 from ppocr_ext.errors import DataError, ModelError
 from ppocr_ext.losses.base import Loss, Parts, Read, to_logits
 from ppocr_ext.losses.targets import head_batch
@@ -68,7 +68,7 @@ class CTCLoss(Loss):
     def _warn_of_zero(self, losses: np.ndarray, labels: np.ndarray, lengths: np.ndarray, frames: int) -> None:
         """Name the first label whose loss [B] is 0 because it does not fit; a sure model reaches 0 too."""
         zero = np.flatnonzero(losses.reshape(-1) == 0)
-        rows = misfits(labels[zero], lengths[zero], frames) if len(zero) else []
+        rows = too_long_rows(labels[zero], lengths[zero], frames) if len(zero) else []
         if rows:
             self._warned = True
             row = zero[rows[0]]

@@ -6,9 +6,9 @@ On a CPU, Paddle's CTC loss of such a label is 0, and so is its gradient: it tra
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from ppocr_ext.config.node import dotted
 from ppocr_ext.data.label_rules import FrameLimit
 from ppocr_ext.data.preprocessing import Size, preprocessing
 from ppocr_ext.errors import ModelError
+from ppocr_ext.losses.ctc import CTCLoss
+from ppocr_ext.losses.distillation_ctc import DistillationCTCLoss
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.request import HeadRequest
 from ppocr_ext.registry import LOSSES
@@ -26,7 +28,6 @@ from ppocr_ext.sentences import sentence
 from ppocr_ext.training.model_setup import decoder_models
 
 _CTC_DECODERS = ("CTCLabelDecode", "DistillationCTCLabelDecode")
-_CTC_LOSSES = ("CTCLoss", "DistillationCTCLoss")
 _CTC_LOGITS = HeadRequest(frozenset({"ctc"}), as_dict=False)
 
 
@@ -35,7 +36,8 @@ class FrameCounts:
     """T of the CTC output by the size of the images.
 
     Attributes:
-        by_size: (height, width) of a batch → T.
+        by_size: (height, width) of a batch → T, of training and evaluation the smaller.
+        in_training: the same in training mode alone; empty if nothing is trained.
         path: config path of these sizes.
         complete: every batch has one of these sizes.
         follows_ratio: the width of a batch is a multiple of its height, by the ratio of its images (``ds_width``).
@@ -43,14 +45,15 @@ class FrameCounts:
     """
 
     by_size: Mapping[tuple[int, int], int]
+    in_training: Mapping[tuple[int, int], int] = field(default_factory=dict)
     path: str = ""
     complete: bool = False
     follows_ratio: bool = False
     fixed: bool = False
 
     def __call__(self, height: int, width: int) -> int | None:
-        """Return T for images of this size; None if it is not known."""
-        return self.by_size.get((height, width))
+        """Return T in training for images of this size; None if it is not known."""
+        return self.in_training.get((height, width))
 
     @property
     def least(self) -> int | None:
@@ -103,6 +106,7 @@ def count_frames(model: Any, config: Config, mode: str) -> FrameCounts:
         return FrameCounts({})
     networks = [model.models[str(name)] if isinstance(model, DistillationModel) else model for name in names]
     counts: dict[tuple[int, int], int] = {}
+    in_training: dict[tuple[int, int], int] = {}
     complete, fixed = prepared.all_sizes, False
     for size in prepared.sizes:
         try:
@@ -117,8 +121,29 @@ def count_frames(model: Any, config: Config, mode: str) -> FrameCounts:
         fixed = fixed or any(len(both) == 2 and both[0] < both[1] for both in found)
         if known:
             counts[size[1:]] = min(known)
+        if known and mode == "Train":
+            in_training[size[1:]] = min(both[0] for both in found if both)
     by_ratio = mode == "Train" and config.at("Train.dataset.ds_width", None) is True
-    return FrameCounts(counts, dotted(prepared.path), complete, by_ratio, fixed)
+    return FrameCounts(counts, in_training, dotted(prepared.path), complete, by_ratio, fixed)
+
+
+def loss_parts(config: Config) -> Iterator[tuple[Callable[..., Any], tuple[str, ...]]]:
+    """Yield the losses that ``Loss`` is made of, each with the path of its options.
+
+    Raises:
+        UnknownComponentError: nobody has one of them.
+    """
+    name = config.at("Loss.name", None)
+    if name in ("CombinedLoss", "MultiLoss"):
+        for part, path in named_items(config, "Loss", "loss_config_list"):
+            yield LOSSES.get(part), path
+    elif isinstance(name, str):
+        yield LOSSES.get(name), ("Loss",)
+
+
+def is_ctc_loss(loss: Callable[..., Any]) -> bool:
+    """Return whether ``loss`` is our CTC loss, of one model or of sub-models, or derived from it."""
+    return isinstance(loss, type) and issubclass(loss, CTCLoss | DistillationCTCLoss)
 
 
 def trained_with_ctc(config: Config) -> tuple[str | None, ...]:
@@ -126,16 +151,13 @@ def trained_with_ctc(config: Config) -> tuple[str | None, ...]:
 
     A loss that is not ours may read anything: the sub-models that a CTC decoder reads are taken then.
     """
-    losses = list(named_items(config, "Loss", "loss_config_list")) or [
-        (str(config.at("Loss.name", None)), ("Loss",))
-    ]
     models = config.at("Architecture.Models", None)
     names: list[str | None] = []
-    for loss, path in losses:
-        if loss in _CTC_LOSSES:
+    for loss, path in loss_parts(config):
+        if is_ctc_loss(loss):
             named = config.at((*path, "model_name_list"), None) if models is not None else (None,)
             names += named if isinstance(named, tuple) else ()
-        elif not LOSSES.get(loss).__module__.startswith("ppocr_ext."):
+        elif not loss.__module__.startswith("ppocr_ext."):
             names += _read_as_ctc(config)
     return tuple(dict.fromkeys(name for name in names if models is None or _is_trained(models, name)))
 

@@ -26,11 +26,8 @@ from ppocr_ext.data.verdict import MAX_UNUSABLE, Tolerance, refusals
 from ppocr_ext.data.watch import Watch
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.host import Host
-from ppocr_ext.losses.ctc import CTCLoss
-from ppocr_ext.losses.distillation_ctc import DistillationCTCLoss
-from ppocr_ext.registry import LOSSES
 from ppocr_ext.training.datasets import watched_lines, watched_samples
-from ppocr_ext.training.frames import FrameCounts
+from ppocr_ext.training.frames import FrameCounts, is_ctc_loss, loss_parts
 from ppocr_ext.training.raising_loader import RaisingLoader
 from ppocr_ext.training.team import team
 
@@ -138,7 +135,7 @@ def look_at_data(
             continue
         if report is not None:
             found[mode] = report
-            if tolerance.admits(report.bad_count, report.total):
+            if tolerance.admits_all(report):
                 for text in filter(None, (report.summary(), report.frames_summary())):
                     say(f"{names[mode].lower()} data: {text}")
     if record is not None and found:
@@ -249,22 +246,18 @@ def label_check(config: Config, charset: Charset, frames: Frames | None) -> Labe
         charset: its dictionary.
         frames: T for an image size (height, width); None where it is not known.
     """
-    loss = config.at("Loss", default=None) or {}
-    listed = [next(iter(entry.items())) for entry in loss.get("loss_config_list") or () if entry]
-    if not any(map(_reads_ctc_labels, (loss.get("name"), *(name for name, _ in listed)))):
+    paths = [path for loss, path in loss_parts(config) if is_ctc_loss(loss)]
+    if not paths:
         return None
     transforms = config.at("Train.dataset.transforms", default=None)
-    of_two = loss.get("name") == "MultiLoss" or any((given or {}).get("multi_head") for _, given in listed)
+    of_two = config.at("Loss.name") == "MultiLoss" or any(
+        config.at((*path, "multi_head"), None) is True for path in paths
+    )
     layout = BatchLayout.of_keys(kept_keys(transforms) or (MULTI_HEAD if of_two else SINGLE_HEAD))
     if layout.label is None or layout.length is None:
         return None
     second = {"nrtr": charset.nrtr_rows, "sar": charset.sar_classes}.get(label_kind(transforms) or "")
     return LabelCheck(layout, charset.ctc_classes, tolerance_of(config), second, frames)
-
-
-def _reads_ctc_labels(name: Any) -> bool:
-    loss = LOSSES.get(name) if isinstance(name, str) else None
-    return isinstance(loss, type) and issubclass(loss, CTCLoss | DistillationCTCLoss)
 
 
 def _drop_ratio(dataset: dict[str, Any], mode: str) -> None:

@@ -106,6 +106,7 @@ class Run:
         old_dictionary: str | None = None,
         weights_of: str = "Student",
         data_of: str = "Eval",
+        reads_ctc: bool = True,
     ) -> Run:
         """Build what ``role`` (``"train"`` or ``"eval"``) needs from a config.
 
@@ -116,12 +117,13 @@ class Run:
             weights_of: for ``"eval"`` of a single model, the sub-model whose weights it takes from a file that has
                 several.
             data_of: the section that the data of ``Eval`` come from, for messages.
+            reads_ctc: labels of ``Eval`` are compared with what CTC reads, so that they have to fit its frames.
 
         Raises:
             PPOCRExtError: something cannot be built; the message says what to change.
         """
         with said_once() as said:
-            run = _Builder(config, role, host_path, old_dictionary, weights_of, data_of).build()
+            run = _Builder(config, role, host_path, old_dictionary, weights_of, data_of, reads_ctc).build()
         run.said = said
         return run
 
@@ -137,12 +139,14 @@ class _Builder:
         old_dictionary: str | None,
         weights_of: str = "Student",
         data_of: str = "Eval",
+        reads_ctc: bool = True,
     ) -> None:
         if role not in ("train", "eval"):
             raise ValueError(f"no such role: {role!r}")
         self.role = role
         self.weights_of = weights_of
         self.data_of = data_of
+        self.reads_ctc = reads_ctc
         self.host = open_host(host_path)
         import_plugins(config)
         faults = [_of_section(fault, data_of) for fault in check_config(config, self.host, role)]
@@ -182,6 +186,7 @@ class _Builder:
             self.seed,
             processes,
             self.data_of,
+            self.reads_ctc,
         )
         post_process = self.config.at("PostProcess").thaw()
         decoder = self.host.build_post_process(post_process, self.config.at("Global").thaw())

@@ -10,7 +10,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.host import Host
-from ppocr_ext.training.frames import count_frames
+from ppocr_ext.training.frames import FrameCounts, count_frames
 from ppocr_ext.training.loaders import Loaded, build_loader, label_check, look_at_data
 from ppocr_ext.training.prepare import scratch_folder
 from ppocr_ext.training.team import Team, is_leader
@@ -30,12 +30,14 @@ def open_data(
     seed: int,
     processes: Team,
     data_of: str = "Eval",
+    reads_ctc: bool = True,
 ) -> dict[str, Loaded]:
     """Loaders of ``Train`` and ``Eval``, as far as ``role`` and this process need them.
 
     One process of each machine looks at the data, since their files may differ; in training process 0 alone
     evaluates, and alone writes into the run folder. Copies of label files that the others need lie in a
-    temporary folder. Messages call the data of ``Eval`` those of ``data_of``.
+    temporary folder. Messages call the data of ``Eval`` those of ``data_of``. Unless ``reads_ctc``, its labels
+    need not fit the frames of CTC.
 
     Raises:
         ConfigError: a section is missing.
@@ -43,7 +45,10 @@ def open_data(
     """
     first = processes.rank == 0
     modes = [mode for mode in _modes(config, role) if first or mode == "Train" or role == "eval"]
-    frames = {mode: count_frames(model, config, mode) for mode in modes}
+    frames = {
+        mode: count_frames(model, config, mode) if mode == "Train" or reads_ctc else FrameCounts({})
+        for mode in modes
+    }
     record = folder / "preflight.json" if role == "train" and first else None
     found = processes.once_a_machine(
         "preflight", lambda: look_at_data(config, charset, frames, record, data_of)

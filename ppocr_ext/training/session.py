@@ -104,6 +104,8 @@ def _record(run: Run) -> None:
     config = run.config
     if config.at("Global.checkpoints", default=None):  # where this run went on is in run.json
         config = config.with_values({"Global.checkpoints": None})
-    write_text(run.folder / "config.yml", config.to_yaml())
+    # a reader who edits a computed value must learn why it has no effect
+    note = "\n# Computed again when this file is read; to set one of these by hand, take its path out.\ncomputed:"
+    write_text(run.folder / "config.yml", config.to_yaml().replace("\ncomputed:", note, 1))
     found = {mode: report.to_json() for mode, report in run.preflight.items()}
     write_text(run.folder / "preflight.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n")

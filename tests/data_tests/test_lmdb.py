@@ -67,6 +67,13 @@ def test_gtc_and_frames_hold_for_samples_too(tmp_path):
     assert f"{folder}#1" in said and "`Global.max_text_length: 6`" in said
 
 
+def test_a_check_stops_when_its_time_is_over_and_never_before_a_sample(tmp_path):
+    few = check_lmdb(write(tmp_path / "a", ["1"] * 3), DIGITS, 5, seconds=0.0)
+    assert (few.total, few.stopped) == (3, False)
+    many = check_lmdb(write(tmp_path / "b", ["1"] * 600), DIGITS, 5, seconds=0.0)
+    assert (many.total, many.usable, many.stopped) == (256, 256, True)
+
+
 def test_a_sample_without_a_label_is_left_out(tmp_path):
     result = check_lmdb(write(tmp_path / "a", ["1", None, "3"]), DIGITS, 5)
     assert [(f.line, f.reason) for f in result.rejected] == [(2, "bad_format")]

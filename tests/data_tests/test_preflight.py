@@ -347,11 +347,13 @@ def test_in_evaluation_a_label_that_does_not_fit_stays_and_counts(folder):
     file = write(folder, "ok.png\t123456", "ok.png\t1122", *["ok.png\t12"] * 8)
     result = check(file, folder, DIGITS, 25, frames=FrameLimit(5, required=False))
     assert (result.usable, result.rejected_count, result.misfits, result.bad_count) == (10, 0, 2, 2)
-    assert (result.first_misfit.line, result.first_misfit.reason) == (1, "too_long_for_frames")
+    assert (result.misfit_examples[0].line, result.misfit_examples[0].reason) == (1, "too_long_for_frames")
     assert refusals({"Eval": result}, Tolerance(0.2)) == []
     said = refusals({"Eval": result}, Tolerance(0.1))
     assert f"{file}:1: too_long_for_frames" in said[0] and "-o Global.max_unusable=0.2" in said[-1]
-    assert refusals({"Eval": result}, Tolerance(strict=True))
+    strict = refusals({"Eval": result}, Tolerance(strict=True))[0]
+    assert all(f"{file}:{line}: too_long_for_frames" in strict for line in (1, 2))
+    assert [f["line"] for f in result.to_json()["misfit_examples"]] == [1, 2]
 
 
 def test_a_line_with_another_fault_is_not_counted_twice(folder):
@@ -380,3 +382,25 @@ def test_frames_and_the_longest_label_are_summed_up(folder):
     summary = check(file, folder, DIGITS, 25, frames=FrameLimit(15)).frames_summary()
     for number in ("15", "4", "6", "2.5"):
         assert number in summary
+
+
+def test_all_labels_of_eval_may_be_misfits_if_that_is_accepted(folder):
+    file = write(folder, *["ok.png\t123456"] * 3)
+    result = check(file, folder, DIGITS, 25, frames=FrameLimit(5, required=False))
+    said = refusals({"Eval": result}, Tolerance(0.1))
+    assert "-o Global.max_unusable=1." in said[-1]
+    assert refusals({"Eval": result}, Tolerance(1.0)) == []
+
+
+def test_the_advice_under_ds_width(folder):
+    limit = FrameLimit(4, by_ratio={1: 4, 2: 8})
+    result = check(write(folder, "ok.png\t12345\t48\t48"), folder, DIGITS, 25, frames=limit, ds_width=True)
+    assert "Train.sampler.max_w" in refusals({"Train": result}, Tolerance())[0]
+    assert "4 to 8 frames" in result.frames_summary()
+
+
+def test_a_check_that_had_time_for_all_lines_was_not_stopped(folder):
+    result = check(write(folder, *["ok.png\t1"] * 10), folder, DIGITS, 25, seconds=0.0)
+    assert (result.total, result.stopped) == (10, False)
+    result = check(write(folder, *["ok.png\t1"] * 5000), folder, DIGITS, 25, seconds=0.0)
+    assert (result.total, result.stopped) == (2048, True)

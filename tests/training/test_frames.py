@@ -7,11 +7,13 @@ import numpy as np
 import paddle
 import pytest
 
+from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError, ModelError, WeightsError
 from ppocr_ext.modeling import build_model
 from ppocr_ext.registry import BACKBONES, LOSSES
 from ppocr_ext.training.checkpoints import state_digest
 from ppocr_ext.training.frames import count_frames, trained_with_ctc
+from ppocr_ext.training.loaders import label_check
 from ppocr_ext.training.run import Run
 
 
@@ -136,7 +138,7 @@ def test_ds_width_has_a_count_for_each_width(tiny):
 def test_widths_that_the_config_does_not_give(tiny):
     config = resized(tiny("student"), "Eval", [3, 32, 128], eval_mode=True, padding=True)
     frames = count_frames(built(config), config, "Eval")
-    assert (frames.least, frames(32, 128)) == (None, 16)
+    assert (frames.least, dict(frames.by_size)) == (None, {(32, 128): 16})
 
 
 def test_another_decoder_does_not_hide_what_ctc_trains(tiny):
@@ -155,6 +157,12 @@ def test_which_networks_a_ctc_loss_trains(tiny):
     assert trained_with_ctc(tiny("distill", **{listed: ["Teacher", "Student"]})) == (
         "Student",
     )  # a frozen teacher
+
+
+def test_a_list_of_a_loss_that_is_not_ours_is_its_own_business(tiny):
+    own = {"name": "SomebodysLoss", "loss_config_list": [{"PartOfTheirs": {"a": 1}}, "text"]}
+    assert trained_with_ctc(tiny("student", Loss=own)) == (None,)
+    assert label_check(tiny("student", Loss=own), Charset(tuple("01")), None) is None
 
 
 def test_only_trained_sub_models_count(tiny):
@@ -185,6 +193,20 @@ def test_a_size_that_is_refused_in_evaluation_alone_is_one_to_train_at(tiny):
         ModelError, match=r"Eval\.dataset\.transforms\.RecResizeImg\.image_shape.*\[3, 32, 128\]"
     ):
         count_frames(model, config, "Eval")
+
+
+def test_a_label_that_fits_training_alone_does_train(tiny):
+    """Batches are checked by the frames of training; label files by those of evaluation too."""
+    config = tiny("student", **{"Architecture.Backbone": {"name": "PoolsInTraining", "frames": 40}})
+    frames = count_frames(built(config), config, "Train")
+    assert (frames.least, frames(32, 128)) == (16, 40)
+
+
+def test_labels_need_not_fit_what_is_not_read(tiny):
+    """The NRTR branch, or the export of centers, does not read CTC's frames."""
+    config = resized(tiny("student"), "Eval", [3, 32, 32])
+    with pytest.raises(WeightsError):  # the data pass
+        Run.build(config.with_values({"Global.allow_different_preprocessing": True}), "eval", reads_ctc=False)
 
 
 def narrow(config, width):

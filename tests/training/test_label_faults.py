@@ -9,7 +9,9 @@ import pytest
 from batch_label_faults import IDS
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.training.loaders import label_check
+from ppocr_ext.data.batch_labels import CheckedCollate
+from ppocr_ext.host import open_host
+from ppocr_ext.training.loaders import build_loader, label_check
 
 # what the message has to name: the sample's own ids, and the number that is wrong or its limit
 NAMED = {
@@ -49,3 +51,13 @@ def test_labels_are_checked_where_something_trains_with_ctc(tiny):
     assert label_check(tiny("student", Loss={"name": "NRTRLoss"}), charset, None) is None
     kept = {"Train.dataset.transforms": [{"KeepKeys": {"keep_keys": ["image", "text"]}}]}
     assert label_check(tiny("student", **kept), charset, None) is None
+
+
+def test_a_loader_that_is_built_again_is_checked_too(tiny, tmp_path):
+    config = tiny("student")
+    charset = Charset.from_file(config.at("Global.character_dict_path"))
+    check = label_check(config, charset, None)
+    built = build_loader(open_host(), config, config.thaw(), "Train", None, "cpu", 1, tmp_path, labels=check)
+    for loader in (built.loader, built.rebuild(2)):
+        assert isinstance(loader.collate_fn, CheckedCollate)
+        assert loader.collate_fn.check is check

@@ -20,7 +20,7 @@ def version() -> str:
 
 
 def config_packages() -> list[str]:
-    """``configs/`` and its folders as data packages below ``ppocr_ext``, for ``ppocr_ext.resources``."""
+    """``configs/`` and its folders as data packages below ``ppocr_ext``, for ``ppocr_ext.io.resources``."""
     folders = find_namespace_packages(str(ROOT / "configs"))
     return ["ppocr_ext.configs", *(f"ppocr_ext.configs.{folder}" for folder in folders)]
 

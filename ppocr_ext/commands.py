@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 from pathlib import Path
 
@@ -16,6 +18,8 @@ def command_line(name: str, *words: str | Path, host: str | None = None) -> str:
 
 def setting(key: str, value: str | Path) -> str:
     """Return ``KEY=VALUE`` for ``-o``, whose value is read back as the same text."""
-    from ppocr_ext.config.yaml_io import dump_line  # the command line starts without reading YAML
+    import yaml  # the command line starts without it
 
-    return f"{key}={dump_line(str(value))}"
+    text = str(value)
+    plain = re.fullmatch(r"[A-Za-z_./~][\w./~ -]*[\w]", text) is not None and yaml.safe_load(text) == text
+    return f"{key}={text if plain else json.dumps(text, ensure_ascii=False)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class PPOCRExtError(Exception):
     """Base of all errors that a user can act on.
@@ -39,7 +41,13 @@ class ModelError(PPOCRExtError):
 
 
 class DataError(PPOCRExtError):
-    """Label files or images cannot be used."""
+    """Label files or images cannot be used.
+
+    Attributes:
+        record: a file that was written about them and that the message names; None if there is none.
+    """
+
+    record: Path | None = None
 
 
 class WeightsError(PPOCRExtError):

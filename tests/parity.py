@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-DATA = Path(__file__).parent / "data" / "parity"
+DATA = Path(__file__).parent / "fixtures" / "parity"
 
 
 class Case(NamedTuple):
@@ -26,7 +26,7 @@ class Case(NamedTuple):
 
 
 def load_case(name: str) -> Case:
-    """Read ``tests/data/parity/NAME.json`` and, where there is one, ``NAME.npz``."""
+    """Read ``tests/fixtures/parity/NAME.json`` and, where there is one, ``NAME.npz``."""
     info = json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
     arrays: dict[str, np.ndarray] = {}
     archive = DATA / f"{name}.npz"

@@ -3,12 +3,12 @@
 import pytest
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.checkpoint.checkpoints import count_parameters
 from ppocr_ext.config import load, with_class_counts
+from ppocr_ext.io.resources import config_root
 from ppocr_ext.losses import build_loss
 from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import build_model
-from ppocr_ext.resources import config_root
-from ppocr_ext.training.checkpoints import count_parameters
 
 ROOT = config_root()
 NAMES = sorted(

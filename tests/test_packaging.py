@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ppocr_ext import __version__, resources
+from ppocr_ext import __version__
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.io import resources
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -51,7 +52,9 @@ def test_an_installed_package_finds_its_configurations(built: Path, tmp_path: Pa
     added = built / "ppocr_ext" / "configs" / "quickstart" / "added_by_a_test.yml"
     added.parent.mkdir(parents=True, exist_ok=True)
     added.write_text("Global: {}\n")
-    code = "from ppocr_ext.resources import config_path; print(config_path('quickstart/added_by_a_test.yml'))"
+    code = (
+        "from ppocr_ext.io.resources import config_path; print(config_path('quickstart/added_by_a_test.yml'))"
+    )
     environment = {**os.environ, "PYTHONPATH": str(built)}
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True

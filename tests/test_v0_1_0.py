@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ppocr_ext.characters.center_table import read_centers
 from ppocr_ext.cli.main import main
-from ppocr_ext.data.center_table import read_centers
 
 FIXTURE = Path(__file__).parent / "fixtures" / "v0_1_0"
 DICTIONARY = "Global.character_dict_path=data/dict.txt"  # 0.1.0 recorded an absolute path

@@ -3,9 +3,9 @@
 import pytest
 
 from ppocr_ext.config import load
-from ppocr_ext.data.captcha import CaptchaOptions
-from ppocr_ext.data.captcha_files import CaptchaFolder, make_captcha_folder
-from ppocr_ext.resources import config_path
+from ppocr_ext.io.resources import config_path
+from ppocr_ext.synth.captcha import CaptchaOptions
+from ppocr_ext.synth.captcha_files import CaptchaFolder, make_captcha_folder
 
 TINY = {
     "Backbone": {

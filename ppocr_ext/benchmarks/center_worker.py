@@ -13,10 +13,10 @@ import paddle
 
 from ppocr_ext.benchmarks.fresh import answer
 from ppocr_ext.benchmarks.memory import PeakGrowth
+from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.center_table import CenterTable
 from ppocr_ext.losses.center import CenterLoss
-from ppocr_ext.training.cpu import tune_cpu
+from ppocr_ext.run.cpu import tune_cpu
 
 _CHARACTERS = 0x4E00  # the first of the CJK block: any symbols will do
 _LENGTH = 25  # characters that a label has room for

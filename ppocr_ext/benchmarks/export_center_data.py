@@ -19,12 +19,12 @@ from ppocr_ext.benchmarks.sizes import SIZES, charset_of
 from ppocr_ext.centers.single_model import config_of_model
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import load, with_class_counts
-from ppocr_ext.data.atomic import write_text
 from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.io.atomic import write_text
+from ppocr_ext.io.resources import config_path
 from ppocr_ext.modeling import build_model
 from ppocr_ext.modeling.features import FeatureTap, classifier_of, ctc_head_of
-from ppocr_ext.resources import config_path
-from ppocr_ext.training.cpu import tune_cpu
+from ppocr_ext.run.cpu import tune_cpu
 
 _CHUNK = 32  # images read at a time
 _TRIES = 40  # times as many images as lines are looked through at most

@@ -21,11 +21,11 @@ from ppocr_ext.benchmarks.memory import peak_memory
 from ppocr_ext.benchmarks.peer import peer_first, stand_in_for_unused
 from ppocr_ext.centers.single_model import config_of_model
 from ppocr_ext.charset import Charset
+from ppocr_ext.checkpoint.serialize import read_state
 from ppocr_ext.config import Config, load, with_class_counts
 from ppocr_ext.errors import HostError
 from ppocr_ext.modeling.features import FeatureTap
-from ppocr_ext.training.cpu import tune_cpu
-from ppocr_ext.training.serialize import read_state
+from ppocr_ext.run.cpu import tune_cpu
 
 
 def measure(folder: str, root: str, distillation: bool, rounds: int) -> dict[str, Any]:

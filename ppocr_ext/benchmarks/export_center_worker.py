@@ -15,8 +15,8 @@ from ppocr_ext.centers.collect import Collected, CollectOptions, collect
 from ppocr_ext.centers.single_model import config_of_model
 from ppocr_ext.config import load
 from ppocr_ext.host import open_host
-from ppocr_ext.training.logs import quiet_host
-from ppocr_ext.training.run import Run
+from ppocr_ext.run.logs import quiet_host
+from ppocr_ext.run.run import Run
 
 
 def measure(folder: str, passes: list[str], frames: str) -> dict[str, Any]:

@@ -22,15 +22,15 @@ from ppocr_ext.benchmarks.sizes import SIZES, charset_of
 from ppocr_ext.benchmarks.table import machine, markdown, threads
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
+from ppocr_ext.io.resources import config_path
+from ppocr_ext.loop.events import Position, StepDone
+from ppocr_ext.loop.hooks.window import Window
+from ppocr_ext.loop.proxies import LossProxy, OptimizerProxy
 from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling import TRAIN, build_model
 from ppocr_ext.optim import build_optimizer
-from ppocr_ext.resources import config_path
-from ppocr_ext.training.cpu import tune_cpu
-from ppocr_ext.training.events import Position, StepDone
-from ppocr_ext.training.hooks.window import Window
-from ppocr_ext.training.model_setup import narrow
-from ppocr_ext.training.proxies import LossProxy, OptimizerProxy
+from ppocr_ext.run.cpu import tune_cpu
+from ppocr_ext.run.model_setup import narrow
 
 Step = Callable[[], None]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ppocr_ext.data.atomic import atomic_writer
 from ppocr_ext.errors import DataError
+from ppocr_ext.io.atomic import atomic_writer
 
 
 class CenterAccumulator:

@@ -22,15 +22,15 @@ from ppocr_ext import __version__
 from ppocr_ext.centers.accumulator import CenterAccumulator
 from ppocr_ext.centers.frames import BLANK, Frames, classes_of_frames
 from ppocr_ext.centers.single_model import label_places
+from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.center_table import CenterTable
+from ppocr_ext.checkpoint.checkpoints import state_digest
 from ppocr_ext.errors import DataError
+from ppocr_ext.loop.proxies import leave_signals_to_the_run
+from ppocr_ext.loop.signals import DeferredSignals
 from ppocr_ext.modeling.features import FeatureTap, classifier_of, ctc_head_of
-from ppocr_ext.training.checkpoints import state_digest
-from ppocr_ext.training.proxies import leave_signals_to_the_run
-from ppocr_ext.training.run import Run
-from ppocr_ext.training.signals import DeferredSignals
-from ppocr_ext.training.team import team
+from ppocr_ext.run.run import Run
+from ppocr_ext.run.team import team
 
 _LOG = logging.getLogger("ppocr_ext")
 _SAVE_EVERY = 30.0  # seconds between two copies of what was added up so far

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ppocr_ext.checkpoint.serialize import read_state
+from ppocr_ext.checkpoint.weights import find_parameters
 from ppocr_ext.config import Config
 from ppocr_ext.data.batch_layout import BatchLayout, kept_keys
 from ppocr_ext.errors import ConfigError, WeightsError
-from ppocr_ext.training.serialize import read_state
-from ppocr_ext.training.weights import find_parameters
 
 _ONE_SIZE = {"MultiScaleDataSet": "SimpleDataSet", "MSTextRecDataset": "TextRecDataset"}
 _WRAPPERS = ("module.", "_layers.")  # what data-parallel wrappers put before every name

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ppocr_ext.characters.center_table import CenterTable
+from ppocr_ext.characters.look_alikes import rivals_of
+from ppocr_ext.characters.symbol_names import name_of
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.center_table import CenterTable
-from ppocr_ext.data.look_alikes import rivals_of
-from ppocr_ext.data.symbol_names import name_of
 
 FEW_FRAMES = 10  # a mean of fewer is not to be relied on
 _BLOCK = 512  # centers whose distances to all others are held at a time

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ppocr_ext.errors import HostError
-from ppocr_ext.host.complete import INSTALL_PADDLE
 from ppocr_ext.host.quiet import quiet_imports
+from ppocr_ext.messages import INSTALL_PADDLE
 
 OK, NOTE, FAIL = "ok", "note", "FAIL"
 PYTHONS = ((3, 10), (3, 12))

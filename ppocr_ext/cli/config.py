@@ -63,12 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
-    from ppocr_ext.checking import check_config
+    from ppocr_ext.check import check_config
     from ppocr_ext.config import load
     from ppocr_ext.host import open_host
-    from ppocr_ext.resources import find_config
-    from ppocr_ext.training.logs import quiet_host
-    from ppocr_ext.training.prepare import import_plugins, plugin_names
+    from ppocr_ext.io.resources import find_config
+    from ppocr_ext.run.logs import quiet_host
+    from ppocr_ext.run.prepare import import_plugins, plugin_names
 
     files = [find_config(path) for path in args.config]
     config = load(files, args.opt)
@@ -99,9 +99,9 @@ def _check_machine(config: Config, host: Host, args: argparse.Namespace, wrong: 
     Data are checked only under a config without errors, which may name other files or another dictionary.
     """
     from ppocr_ext.errors import PPOCRExtError
-    from ppocr_ext.training.device import device_kind
-    from ppocr_ext.training.frames import FrameCounts
-    from ppocr_ext.training.loaders import look_at_data
+    from ppocr_ext.run.device import device_kind
+    from ppocr_ext.run.frames import FrameCounts
+    from ppocr_ext.run.loaders import look_at_data
 
     try:
         device_kind(config)
@@ -126,7 +126,7 @@ def _resolved(config: Config, host: Host) -> Config:
     from ppocr_ext.charset import Charset
     from ppocr_ext.config import with_class_counts
     from ppocr_ext.errors import ConfigError
-    from ppocr_ext.training.prepare import complete
+    from ppocr_ext.run.prepare import complete
 
     charset = _charset(config, host)
     if charset is None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ppocr_ext.characters.look_alikes import read_groups, within
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.atomic import check_writable, write_text
-from ppocr_ext.data.look_alikes import read_groups, within
-from ppocr_ext.data.predictions import pair_up, read_predictions
 from ppocr_ext.errors import DataError
+from ppocr_ext.evaluation.predictions import pair_up, read_predictions
+from ppocr_ext.io.atomic import check_writable, write_text
 
 NAME = "confusions"
 HELP = "Say which characters a recogniser takes for which, before and after a fine-tuning."

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from ppocr_ext.cli.dataset_options import FOLDER, add_folder_arguments, report
-from ppocr_ext.data.captcha import LIBRARY_FONT_SIZES, CaptchaOptions
-from ppocr_ext.data.captcha_files import CaptchaFolder, make_captcha_folder
+from ppocr_ext.synth.captcha import LIBRARY_FONT_SIZES, CaptchaOptions
+from ppocr_ext.synth.captcha_files import CaptchaFolder, make_captcha_folder
 
 KIND = "captcha"
 HELP = "pictures of 4 to 6 digits (or any characters) by the library captcha"

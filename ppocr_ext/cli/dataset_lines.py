@@ -11,13 +11,13 @@ from pathlib import Path
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.cli.dataset_options import FOLDER, add_folder_arguments, report
-from ppocr_ext.data.dataset_folder import DatasetFolder, check_counts, make_folder
-from ppocr_ext.data.lines.corpus import CorpusTexts
-from ppocr_ext.data.lines.fonts import FontFile, find_fonts, split_fonts
-from ppocr_ext.data.lines.source import LineSource, LineSplit
-from ppocr_ext.data.lines.style import BACKGROUNDS, LineStyle, find_photos
-from ppocr_ext.data.lines.texts import RandomTexts, RichIn, Texts
 from ppocr_ext.errors import DataError
+from ppocr_ext.synth.dataset_folder import DatasetFolder, check_counts, make_folder
+from ppocr_ext.synth.lines.corpus import CorpusTexts
+from ppocr_ext.synth.lines.fonts import FontFile, find_fonts, split_fonts
+from ppocr_ext.synth.lines.source import LineSource, LineSplit
+from ppocr_ext.synth.lines.style import BACKGROUNDS, LineStyle, find_photos
+from ppocr_ext.synth.lines.texts import RandomTexts, RichIn, Texts
 
 KIND = "lines"
 HELP = "lines of text with your fonts, from a corpus or from random characters"

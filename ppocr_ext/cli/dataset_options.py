@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ppocr_ext.data.dataset_folder import Made, default_processes
+from ppocr_ext.synth.dataset_folder import Made, default_processes
 
 FOLDER = """\
 DIR then holds

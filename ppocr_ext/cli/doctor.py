@@ -104,7 +104,6 @@ def _verdict(findings: Iterable[Finding]) -> int:
 
 
 def _print_components() -> None:
-    import ppocr_ext.data.captcha_dataset
     import ppocr_ext.losses
     import ppocr_ext.metrics
     import ppocr_ext.modeling

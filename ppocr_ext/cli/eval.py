@@ -44,13 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     from ppocr_ext.config import load
-    from ppocr_ext.data.atomic import check_writable
+    from ppocr_ext.evaluation.evaluate import evaluate, for_model, write_predictions
     from ppocr_ext.host import open_host
+    from ppocr_ext.io.atomic import check_writable
+    from ppocr_ext.io.resources import find_config
     from ppocr_ext.metrics import space_note
-    from ppocr_ext.resources import find_config
-    from ppocr_ext.training.evaluate import evaluate, for_model, write_predictions
-    from ppocr_ext.training.logs import quiet_host, set_up_console
-    from ppocr_ext.training.run import Run
+    from ppocr_ext.run.logs import quiet_host, set_up_console
+    from ppocr_ext.run.run import Run
 
     set_up_console()
     quiet_host(open_host(args.host).logger)

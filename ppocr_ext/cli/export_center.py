@@ -74,9 +74,9 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.centers.single_model import config_of_model
     from ppocr_ext.config import load
     from ppocr_ext.host import open_host
-    from ppocr_ext.resources import find_config
-    from ppocr_ext.training.logs import quiet_host, set_up_console
-    from ppocr_ext.training.run import Run
+    from ppocr_ext.io.resources import find_config
+    from ppocr_ext.run.logs import quiet_host, set_up_console
+    from ppocr_ext.run.run import Run
 
     set_up_console()
     quiet_host(open_host(args.host).logger)
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_files(args: argparse.Namespace) -> None:
     """Refuse files that cannot be written, or of which one would replace another."""
-    from ppocr_ext.data.atomic import check_writable
+    from ppocr_ext.io.atomic import check_writable
 
     check_writable(args.output)
     files = [args.output, *(args.output.with_suffix(kind) for kind in (".json", ".png"))]
@@ -137,8 +137,8 @@ def _write(args: argparse.Namespace, built: Any, result: Any, name: str | None) 
         to_json,
         to_text,
     )
-    from ppocr_ext.data.atomic import write_text
-    from ppocr_ext.data.look_alikes import read_groups
+    from ppocr_ext.characters.look_alikes import read_groups
+    from ppocr_ext.io.atomic import write_text
 
     table = table_of(
         result,
@@ -174,22 +174,24 @@ def _training_command(args: argparse.Namespace, config: Config) -> str:
 
     Without a CenterLoss in the config the overlay brings one, and a run folder of its own.
     """
-    has_loss = config.at("Loss.loss_config_list.CenterLoss", default=None) is not None
-    left_out = ("Global.checkpoints=",) if has_loss else ("Global.checkpoints=", "Global.save_model_dir=")
-    options = [option for option in args.opt if not option.startswith(left_out)]
+    from ppocr_ext.config import CENTER_LOSSES, named_items
+
+    names = [entry for entry, _ in named_items(config, "Loss", "loss_config_list") if entry in CENTER_LOSSES]
+    left_out = ("Global.checkpoints=",) if names else ("Global.checkpoints=", "Global.save_model_dir=")
+    options = [option for option in args.opt if not option.strip().removeprefix("+").startswith(left_out)]
     checkpoint = config.at("Global.checkpoints", default=None)
     if checkpoint:  # to train, it is where the run begins, not a run to go on with
-        options.append(setting("Global.pretrained_model", checkpoint))
-        options += [] if config.origin("Global.checkpoints") == "-o" else ["Global.checkpoints=null"]
-    options.append(setting("Loss.loss_config_list.CenterLoss.center_file_path", args.output))
-    files = args.config if has_loss else [*args.config, _OVERLAY]
+        options += [setting("Global.pretrained_model", checkpoint), "Global.checkpoints=null"]
+    name = names[0] if names else "CenterLoss"
+    options.append(setting(f"Loss.loss_config_list.{name}.center_file_path", args.output))
+    files = args.config if names else [*args.config, _OVERLAY]
     old = [] if args.old_dict is None else ["--old-dict", args.old_dict]
     return command_line("train", "-c", *files, "-o", *options, *old, host=args.host)
 
 
 def _draw(path: Path, table: Any, pairs: Any) -> Path | None:
     try:
-        from ppocr_ext.report.center_map import draw_center_map
+        from ppocr_ext.centers.center_map import draw_center_map
     except ModuleNotFoundError as missing:
         if missing.name != "matplotlib":
             raise

@@ -18,7 +18,7 @@ from ppocr_ext import __version__
 from ppocr_ext.cli.terminate import Terminated, termination_raises
 from ppocr_ext.commands import PROGRAM, command_line
 from ppocr_ext.errors import PPOCRExtError
-from ppocr_ext.sentences import DEBUG, sentence
+from ppocr_ext.messages import DEBUG, sentence
 
 CANNOT = 2  # exit code: the job could not be done
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.lmdb_samples import LmdbInput
-from ppocr_ext.data.lmdb_writer import LmdbMade, make_lmdb
+from ppocr_ext.data.lmdb.samples import LmdbInput
+from ppocr_ext.data.lmdb.writer import LmdbMade, make_lmdb
 from ppocr_ext.data.verdict import MAX_UNUSABLE
 from ppocr_ext.errors import DataError
 

@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     if args.minutes is not None and args.minutes <= 0:
         raise ConfigError(f"--minutes {args.minutes:g}: give a number above 0.")
-    from ppocr_ext.training.logs import set_up_console
-    from ppocr_ext.training.quickstart import Settings, Stopped, run_quickstart, to_markdown
+    from ppocr_ext.recipes.quickstart import Settings, Stopped, run_quickstart, to_markdown
+    from ppocr_ext.run.logs import set_up_console
 
     set_up_console()
     folder = Path(args.out)

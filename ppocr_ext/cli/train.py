@@ -48,9 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     from ppocr_ext.config import load
-    from ppocr_ext.resources import find_config
-    from ppocr_ext.training.prepare import folder_of
-    from ppocr_ext.training.session import train
+    from ppocr_ext.io.resources import find_config
+    from ppocr_ext.loop.session import train
+    from ppocr_ext.run.prepare import folder_of
 
     strict = ["Global.strict=true"] if args.strict else []
     config = load([find_config(path) for path in args.config], [*args.opt, *strict])

@@ -12,7 +12,7 @@ from ppocr_ext.errors import ConfigError
 _LISTED = "Loss.loss_config_list"
 _LISTS = ("CombinedLoss", "MultiLoss")
 _ALONE = ("CTCLoss", "NRTRLoss")  # surely take no list
-_CENTER = ("CenterLoss", "DistillationCenterLoss")
+CENTER_LOSSES = ("CenterLoss", "DistillationCenterLoss")
 
 
 def fit_center_losses(config: Config) -> Config:
@@ -55,7 +55,7 @@ def _combine(config: Config) -> Config:
 
 
 def _is_center(entry: Node) -> bool:
-    return entry.is_mapping and len(entry.value) == 1 and next(iter(entry.value)) in _CENTER
+    return entry.is_mapping and len(entry.value) == 1 and next(iter(entry.value)) in CENTER_LOSSES
 
 
 def _name_sub_models(config: Config) -> Config:

@@ -26,7 +26,7 @@ from ppocr_ext.config.node import (
 )
 from ppocr_ext.config.override import override
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.resources import find_config
+from ppocr_ext.io.resources import find_config
 
 _BASE = "_BASE_"
 _REQUIRED: Any = object()

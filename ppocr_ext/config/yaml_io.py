@@ -10,7 +10,7 @@ import yaml
 
 from ppocr_ext.config.node import Key, Mark, Node, Place
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.resources import shown_path
+from ppocr_ext.io.resources import shown_path
 
 MAX_VALUES = 100_000  # aliases are copied out; a file that grows beyond this is a trap or a mistake
 _MERGE_TAG = "tag:yaml.org,2002:merge"

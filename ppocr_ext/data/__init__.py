@@ -1,1 +1,1 @@
-"""Label files, their check before training, and images made as they are asked for."""
+"""Label files, their check before training, and the labels of a batch."""

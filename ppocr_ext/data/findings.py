@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ppocr_ext.data.atomic import atomic_writer
 from ppocr_ext.data.label_rules import FrameLimit, LabelRules
 from ppocr_ext.data.labels import LabelLine, read_label_file
 from ppocr_ext.errors import DataError
+from ppocr_ext.io.atomic import atomic_writer
 
 REASONS: dict[str, str] = {  # reason -> what to do about it
     "bad_format": "A line is a path, `dataset.delimiter` and the label, in UTF-8.",

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ppocr_ext.data.atomic import atomic_writer
 from ppocr_ext.errors import DataError
+from ppocr_ext.io.atomic import atomic_writer
 
 _SPACED = re.compile(r"\S*\.\w+ +\S")  # a file name, a space, and something more
 

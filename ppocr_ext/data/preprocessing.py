@@ -108,16 +108,22 @@ def _by_sampler(config: Config, mode: str) -> tuple[tuple[Size, ...], str, tuple
 def sampler_scales(config: Config, mode: str) -> list[tuple[int, int]]:
     """Return (width, height) of each scale of a MultiScaleSampler, as it rounds them; empty if there are none."""
     scales = config.at((mode, "sampler", "scales"), None)
-    factor = config.at((mode, "sampler", "divided_factor"), None)
-    across, down = factor if positive_numbers(factor, 2) else _SAMPLER_FACTOR
+    across, down = sampler_factor(config, mode)
     if not isinstance(scales, tuple) or not all(positive_numbers(scale, 2) for scale in scales):
         return []
     return [(width // across * across, height // down * down) for width, height in scales]
 
 
+def sampler_factor(config: Config, mode: str) -> tuple[int, ...]:
+    """Return what widths and heights of a MultiScaleSampler are multiples of: (of widths, of heights)."""
+    factor = config.at((mode, "sampler", "divided_factor"), None)
+    return factor if positive_numbers(factor, 2) else _SAMPLER_FACTOR
+
+
 def _widths_by_ratio(config: Config, mode: str, sizes: tuple[Size, ...]) -> Iterator[Size]:
     """Sizes under ``ds_width``: the width of a batch is a multiple of the height, by the ratio of its images."""
-    widest = config.at((mode, "sampler", "max_w"), None) or _SAMPLER_MAX_WIDTH
+    given = config.at((mode, "sampler", "max_w"), None)
+    widest = given if isinstance(given, int | float) and given > 0 else _SAMPLER_MAX_WIDTH
     for channels, height, _ in sizes:
         for ratio in range(1, max(1, round(widest / height)) + 1):
             yield channels, height, height * ratio
@@ -134,4 +140,4 @@ def positive_numbers(value: Any, count: int) -> TypeGuard[tuple[int, ...]]:
 
 def _shown(options: Mapping[Any, Any]) -> str:
     plain = options.thaw() if isinstance(options, Config) else dict(options)
-    return ", ".join(f"{key}: {value}" for key, value in sorted(plain.items())) or "without options"
+    return ", ".join(f"{key}: {value}" for key, value in sorted(plain.items(), key=str)) or "without options"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ppocr_ext.characters.look_alikes import read_groups, within
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.dataset_folder import DatasetFolder, make_folder
-from ppocr_ext.data.lines import FontFile, LineSource, LineSplit, LineStyle, RandomTexts, RichIn, find_fonts
-from ppocr_ext.data.look_alikes import read_groups, within
 from ppocr_ext.errors import DataError
+from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
+from ppocr_ext.synth.lines import FontFile, LineSource, LineSplit, LineStyle, RandomTexts, RichIn, find_fonts
 
 # Of the package mplfonts, Noto and Source Han alone. They are of two designs, sans and serif, and both are
 # trained: the fonts of testing are other files, with other Latin letters and metrics, but no third design.

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ppocr_ext.data.atomic import atomic_writer
 from ppocr_ext.experiments.look_alike_results import Judgement
+from ppocr_ext.io.atomic import atomic_writer
 
 _BAR, _DOT, _GREY = "#9ecae1", "#0072B2", "#666666"
 

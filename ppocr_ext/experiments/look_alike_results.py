@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ppocr_ext.data.predictions import Read
-from ppocr_ext.report.confusion import Rate, errors_by_character, look_alike_errors, mcnemar
+from ppocr_ext.evaluation.confusions import Rate, errors_by_character, look_alike_errors, mcnemar
+from ppocr_ext.evaluation.predictions import Read
 
 STUDENT = "student"  # the model that all are fine-tuned from
 _PARTS = 3  # into which look-alikes are divided by how near their centers lay

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.centers.summary import rival_distance, rival_separations
+from ppocr_ext.characters.center_table import read_centers
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.atomic import write_text
-from ppocr_ext.data.center_table import read_centers
-from ppocr_ext.data.predictions import read_predictions
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.evaluation.predictions import read_predictions
 from ppocr_ext.experiments.look_alike_lines import folders, groups_in, make_lines
 from ppocr_ext.experiments.look_alike_results import STUDENT, Judgement, by_nearness, judged, to_markdown
 from ppocr_ext.experiments.runs import Training, command, read_lines, side_by_side, train
-from ppocr_ext.resources import config_path
+from ppocr_ext.io.atomic import write_text
+from ppocr_ext.io.resources import config_path
 
 _LOG = logging.getLogger("ppocr_ext")
 PRESET = "experiments/lookalikes"

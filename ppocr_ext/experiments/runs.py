@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from ppocr_ext.checkpoint.checkpoints import finish_journal
 from ppocr_ext.commands import command_line
 from ppocr_ext.errors import PPOCRExtError
-from ppocr_ext.training.checkpoints import finish_journal
 
 T = TypeVar("T")
 _LOG = logging.getLogger("ppocr_ext")

@@ -14,10 +14,10 @@ from types import ModuleType
 from ppocr_ext.errors import HostError, MissingPackageError, PPOCRExtError
 from ppocr_ext.host.locate import INSTALL_WHEEL, Location
 from ppocr_ext.host.quiet import quiet_imports
+from ppocr_ext.messages import INSTALL_PADDLE
 
 GRAFT = Path(__file__).resolve().parent / "graft"
 GRAFTED = ("modeling", "losses", "optimizer", "metrics")
-INSTALL_PADDLE = "pip install 'ppocr-ext[cpu]'"
 # imgaug needs numpy 1; OpenCV from 4.12 on needs numpy 2.
 IMGAUG_ON_NUMPY_1 = (
     "pip install imgaug 'numpy<2' "

@@ -8,8 +8,8 @@ from typing import Any
 import paddle
 from paddle.autograd import PyLayer
 
+from ppocr_ext.characters.center_table import CenterTable, read_centers
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.center_table import CenterTable, read_centers
 from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.losses.alignment import UNALIGNED, forced_alignment
 from ppocr_ext.losses.base import FEATURES, Loss, Parts, Read, number, one_of, to_tensor

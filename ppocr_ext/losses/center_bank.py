@@ -7,7 +7,7 @@ import paddle
 import paddle.distributed as dist
 from paddle import nn
 
-from ppocr_ext.data.center_table import CenterTable
+from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.errors import DataError
 
 _BLOCK = 512  # centers whose distances to all others are held at a time

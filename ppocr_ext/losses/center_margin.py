@@ -11,9 +11,9 @@ import paddle.nn.functional as F
 from paddle import nn
 from paddle.autograd import PyLayer
 
+from ppocr_ext.characters.look_alikes import SHIPPED, read_groups, within
+from ppocr_ext.characters.symbol_names import name_of
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.look_alikes import SHIPPED, read_groups, within
-from ppocr_ext.data.symbol_names import name_of
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.losses.center_bank import CenterBank
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 
-from ppocr_ext.data.predictions import Read
-from ppocr_ext.report.confusion import Rate
+from ppocr_ext.evaluation.confusions import Rate
+from ppocr_ext.evaluation.predictions import Read
 from ppocr_ext.report.confusion_report import Comparison
 from ppocr_ext.report.page import page
 from ppocr_ext.report.pictures import Pictures

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ppocr_ext.data.predictions import Read
-from ppocr_ext.report.confusion import (
+from ppocr_ext.evaluation.confusions import (
     Confusions,
     McNemar,
     Rate,
@@ -20,6 +19,7 @@ from ppocr_ext.report.confusion import (
     look_alikes_confused,
     mcnemar,
 )
+from ppocr_ext.evaluation.predictions import Read
 
 
 @dataclass(frozen=True)

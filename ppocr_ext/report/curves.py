@@ -14,8 +14,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
-from ppocr_ext.data.atomic import atomic_writer
 from ppocr_ext.errors import DataError
+from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.report.metrics_file import Metrics, Series, read_metrics
 from ppocr_ext.report.panels import SMOOTH_FROM, Panel, best_point, panels_of, smoothed
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ppocr_ext import __version__
-from ppocr_ext.data.atomic import write_text
+from ppocr_ext.io.atomic import write_text
 from ppocr_ext.report.run_data import RunData, find_runs, read_runs
 from ppocr_ext.report.sections import configuration, curves, data, evaluations, predictions
 from ppocr_ext.report.style import STYLE

@@ -9,7 +9,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from ppocr_ext.data.lmdb_reader import LmdbSet, open_sets
+from ppocr_ext.data.lmdb.reader import LmdbSet, open_sets
 from ppocr_ext.errors import DataError, MissingPackageError
 
 _MOST_BYTES = 20 << 20  # of an encoded image

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ppocr_ext.data.predictions import HEADER
+from ppocr_ext.evaluation.predictions import HEADER
 from ppocr_ext.report.pictures import Pictures
 from ppocr_ext.report.selection import KEPT, Selection
 from ppocr_ext.report.text import number

@@ -1,1 +1,1 @@
-"""Training and evaluation inside the host's loop."""
+"""Old names of modules, for one version."""

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from tiny_runs import tiny_config
 
+from ppocr_ext.characters.center_table import read_centers
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import load
-from ppocr_ext.data.center_table import read_centers
-from ppocr_ext.data.predictions import read_predictions
-from ppocr_ext.resources import config_path
-from ppocr_ext.training.session import train
+from ppocr_ext.evaluation.predictions import read_predictions
+from ppocr_ext.io.resources import config_path
+from ppocr_ext.loop.session import train
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 CHARACTERS = "0O17"  # 0 and O are look-alikes

@@ -17,15 +17,16 @@ from ppocr_ext.centers.collect import (
     table_of,
 )
 from ppocr_ext.centers.single_model import config_of_model, label_places
+from ppocr_ext.characters.center_table import read_centers
+from ppocr_ext.cli import export_center as export_command
 from ppocr_ext.cli import train as train_command
 from ppocr_ext.cli.main import build_parser, main
-from ppocr_ext.config import load
-from ppocr_ext.data.center_table import read_centers
+from ppocr_ext.config import fit_center_losses, load
 from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.io.resources import find_config
+from ppocr_ext.loop.session import train
 from ppocr_ext.modeling.features import FeatureTap
-from ppocr_ext.resources import find_config
-from ppocr_ext.training.run import Run
-from ppocr_ext.training.session import train
+from ppocr_ext.run.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +152,7 @@ def test_an_interrupted_pass_goes_on(trained, tmp_path, monkeypatch):
 
 def test_a_result_that_cannot_be_written_keeps_what_was_added_up(trained, tmp_path, monkeypatch, capsys):
     from ppocr_ext.centers import collect as module
-    from ppocr_ext.data.center_table import CenterTable
+    from ppocr_ext.characters.center_table import CenterTable
 
     config = trained.with_values({"Eval.loader.batch_size_per_card": 5})
     (tmp_path / "config.yml").write_text(config.to_yaml())
@@ -250,6 +251,41 @@ def test_the_command_writes_centers_map_summary_and_pickle(trained, tmp_path, ca
     assert tuned.at("Global.checkpoints") is None
     assert tuned.at("Global.save_model_dir") == "./output/center_loss"
     assert tuned.at("Loss.loss_config_list.CenterLoss.center_file_path") == str(out)
+
+
+def printed(words, config):
+    """The config of the command that is printed for ``export-center`` with these words."""
+    given = build_parser("export-center", export_command).parse_args(words)
+    name, command, *rest = shlex.split(export_command._training_command(given, config))
+    assert (name, command) == ("ppocr-ext", "train")
+    args = build_parser("train", train_command).parse_args(rest)
+    return load([find_config(path) for path in args.config], args.opt)
+
+
+@pytest.mark.parametrize("option", ["Global.checkpoints=new/best", "+Global.checkpoints=new/best"])
+def test_the_printed_command_does_not_go_on_with_a_checkpoint_of_the_file(trained, tmp_path, option):
+    file = tmp_path / "my.yml"
+    file.write_text(trained.with_values({"Global.checkpoints": "old/latest"}).to_yaml())
+    words = ["-c", str(file), "-o", option]
+    tuned = printed(words, load([file], [option]))
+    assert (tuned.at("Global.checkpoints"), tuned.at("Global.pretrained_model")) == (None, "new/best")
+
+
+def test_the_printed_command_sets_the_file_of_the_center_loss_that_is_there(trained, tmp_path):
+    overlaid = load([_write(tmp_path, trained), find_config("configs/overlays/center_loss.yml")])
+    recorded = tmp_path / "recorded.yml"
+    recorded.write_text(fit_center_losses(overlaid).to_yaml())
+    tuned = printed(["-c", str(recorded), "--output", "new.npz"], load([recorded]))
+    names = [
+        next(iter(entry)) for entry in tuned.at("Loss.loss_config_list") if "Center" in next(iter(entry))
+    ]
+    assert len(names) == 1
+    assert tuned.at(f"Loss.loss_config_list.{names[0]}.center_file_path") == "new.npz"
+
+
+def _write(folder, config):
+    (folder / "base.yml").write_text(config.to_yaml())
+    return folder / "base.yml"
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from tiny_runs import captchas, tiny_config  # noqa: F401
 
 from ppocr_ext.centers.collect import CollectOptions, collect, table_of
 from ppocr_ext.centers.single_model import config_of_model
+from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
-from ppocr_ext.data.center_table import CenterTable
-from ppocr_ext.training.run import Run
-from ppocr_ext.training.session import train
+from ppocr_ext.loop.session import train
+from ppocr_ext.run.run import Run
 
 
 @pytest.fixture(scope="module")

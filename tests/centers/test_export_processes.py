@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tiny_runs import captchas, tiny  # noqa: F401
 
+from ppocr_ext.characters.center_table import read_centers
 from ppocr_ext.cli.main import main
-from ppocr_ext.data.center_table import read_centers
-from ppocr_ext.training.session import train
+from ppocr_ext.loop.session import train
 
 TOOL = Path(__file__).parents[2] / "tools" / "export_center.py"
 

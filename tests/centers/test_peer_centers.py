@@ -20,13 +20,13 @@ import paddle
 import pytest
 from tiny_runs import captchas, tiny_config  # noqa: F401
 
+from ppocr_ext.characters.center_table import CenterTable, read_centers
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
-from ppocr_ext.data.center_table import CenterTable, read_centers
+from ppocr_ext.loop.session import train
 from ppocr_ext.losses.center import CenterLoss
 from ppocr_ext.modeling.features import FeatureTap
-from ppocr_ext.training.run import Run
-from ppocr_ext.training.session import train
+from ppocr_ext.run.run import Run
 
 HERE = Path(__file__).parent
 CLASSES, DIM = 11, 16  # of the tiny student on digits

@@ -11,7 +11,7 @@ from tiny_runs import captchas, tiny  # noqa: F401
 
 from ppocr_ext.centers.single_model import config_of_model
 from ppocr_ext.errors import WeightsError
-from ppocr_ext.training.run import Run
+from ppocr_ext.run.run import Run
 
 ALL = {"whole": ("Teacher.", "Student."), "student": ("Student.",), "teacher": ("Teacher.",), "single": ("",)}
 

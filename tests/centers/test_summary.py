@@ -12,7 +12,7 @@ from ppocr_ext.centers.summary import (
     rival_separations,
     to_text,
 )
-from ppocr_ext.data.center_table import CenterTable
+from ppocr_ext.characters.center_table import CenterTable
 
 
 def table_of(characters, centers, counts=None, spread=None):

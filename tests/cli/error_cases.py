@@ -850,7 +850,7 @@ def own_data(name: str, code: str, *options: str) -> Arrange:
 
 
 def disk_full(bench: Bench) -> list[str]:
-    from ppocr_ext.training import checkpoints
+    from ppocr_ext.checkpoint import checkpoints
 
     def refuse(path: Path, content: bytes) -> Path:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

@@ -12,7 +12,7 @@ import yaml
 from ppocr_ext.cli import config as config_command
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import load
-from ppocr_ext.resources import config_path
+from ppocr_ext.io.resources import config_path
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from ppocr_ext import registry
-from ppocr_ext.checking import check_config
+from ppocr_ext.check import check_config
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config, load
 from ppocr_ext.host import open_host
-from ppocr_ext.resources import config_path
+from ppocr_ext.io.resources import config_path
 
 CODE = "plugin_not_loaded"
 MODULE = """

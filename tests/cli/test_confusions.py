@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ppocr_ext.cli.main import main
-from ppocr_ext.training.evaluate import Prediction, write_predictions
+from ppocr_ext.evaluation.evaluate import Prediction, write_predictions
 
 LABELS = ["未来", "末日", "土地", "O0", "来日"]
 BEFORE = ["末来", "末日", "士地", "OO", "来日"]

@@ -9,8 +9,8 @@ import cv2
 import matplotlib
 import pytest
 
+from ppocr_ext.characters.look_alikes import read_groups
 from ppocr_ext.cli.main import main
-from ppocr_ext.data.look_alikes import read_groups
 
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 SANS, SERIF = str(FONTS / "DejaVuSans.ttf"), str(FONTS / "DejaVuSerif.ttf")

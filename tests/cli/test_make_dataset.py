@@ -9,8 +9,8 @@ import pytest
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.cli.main import main
-from ppocr_ext.data.captcha import CaptchaOptions, CaptchaSource
 from ppocr_ext.data.preflight import check
+from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
 
 SMALL = ("--train", "6", "--val", "3", "--seed", "3", "--processes", "1", "--painter", "fast")
 

@@ -18,12 +18,12 @@ from ppocr_ext.commands import command_line, setting
 from ppocr_ext.config.node import Place
 from ppocr_ext.config.yaml_io import read_value
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.training.quickstart import Settings, run_quickstart
+from ppocr_ext.recipes.quickstart import Settings, run_quickstart
 
 ROOT = Path(__file__).resolve().parents[2]
 STOPPING = """
 import os, signal
-from ppocr_ext.training.adapter import HostLoop
+from ppocr_ext.loop.adapter import HostLoop
 
 before = HostLoop._step_done
 

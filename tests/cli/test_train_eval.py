@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ppocr_ext.data.captcha import CaptchaOptions
-from ppocr_ext.data.captcha_files import CaptchaFolder, make_captcha_folder
+from ppocr_ext.synth.captcha import CaptchaOptions
+from ppocr_ext.synth.captcha_files import CaptchaFolder, make_captcha_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.e2e
@@ -141,9 +141,9 @@ from pathlib import Path
 import ppocr_ext  # before Paddle, whose zlib of 2.6 must not come first
 import paddle.distributed as dist
 from ppocr_ext.config import load
-from ppocr_ext.training.checkpoints import state_digest
-from ppocr_ext.training.events import Hook
-from ppocr_ext.training.session import train
+from ppocr_ext.checkpoint.checkpoints import state_digest
+from ppocr_ext.loop.events import Hook
+from ppocr_ext.loop.session import train
 
 
 class Report(Hook):

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from ppocr_ext.config import Config, load
-from ppocr_ext.resources import config_root
+from ppocr_ext.io.resources import config_root
 
 NASTY = [
     "1e-3",

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ppocr_ext import resources
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import load
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.io import resources
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, fit_center_losses, load, switch_features_on, with_class_counts
 from ppocr_ext.config.node import PlaceKind
-from ppocr_ext.resources import config_path
+from ppocr_ext.io.resources import config_path
 
 OVERLAY = config_path("overlays/center_loss.yml")
 LISTED = "Loss.loss_config_list"

@@ -12,7 +12,7 @@ from ppocr_ext import registry
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config, derive_values, load
 from ppocr_ext.config.node import PlaceKind
-from ppocr_ext.resources import config_path, config_root
+from ppocr_ext.io.resources import config_path, config_root
 
 HEADS = [
     {"CTCHead": {"Neck": {"name": "reshape"}}},

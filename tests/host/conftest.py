@@ -1,4 +1,4 @@
-"""The tiny runs of ``tests/training``, and the host that this test session has."""
+"""The tiny runs of ``tests/tiny_runs.py``, and the host that this test session has."""
 
 import pytest
 from tiny_runs import captchas, tiny

@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 from tiny_runs import tiny_config
 
+from ppocr_ext.checkpoint.serialize import read_state
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config, load
+from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.host import Host
-from ppocr_ext.training.evaluate import evaluate
-from ppocr_ext.training.events import Hook
-from ppocr_ext.training.run import Run
-from ppocr_ext.training.serialize import read_state
-from ppocr_ext.training.session import train
+from ppocr_ext.loop.events import Hook
+from ppocr_ext.loop.session import train
+from ppocr_ext.run.run import Run
 
 # Configs of PaddleOCR's repository with parts that we lack; 3.x calls some of the files by another name.
 OFFICIAL = {

@@ -5,8 +5,8 @@ import paddle
 import pytest
 
 from ppocr_ext.benchmarks.memory import PeakGrowth
+from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.center_table import CenterTable
 from ppocr_ext.losses.alignment import forced_alignment
 from ppocr_ext.losses.center import CenterLoss
 from ppocr_ext.losses.functional import best_classes

@@ -9,8 +9,8 @@ import paddle
 import pytest
 from parity import array, load_case
 
+from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.center_table import CenterTable
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.losses import build_loss
 from ppocr_ext.losses.center import CenterLoss

@@ -8,8 +8,8 @@ import numpy as np
 import paddle
 import pytest
 
+from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.center_table import CenterTable
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.losses import build_loss
 from ppocr_ext.losses.center import CenterLoss

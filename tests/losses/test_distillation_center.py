@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.center_table import CenterTable
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.losses.center import CenterLoss
 from ppocr_ext.losses.distillation_center import DistillationCenterLoss

@@ -19,7 +19,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[2])
 from ppocr_ext.errors import PPOCRExtError  # noqa: E402
 from ppocr_ext.experiments.look_alikes import Experiment, Settings  # noqa: E402
 from ppocr_ext.experiments.runs import RunStopped  # noqa: E402
-from ppocr_ext.training.logs import set_up_console  # noqa: E402
+from ppocr_ext.run.logs import set_up_console  # noqa: E402
 
 
 def main() -> int:

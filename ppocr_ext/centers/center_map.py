@@ -1,0 +1,137 @@
+"""A map of character centers: near on the map, near for the recogniser. Imports no Paddle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from matplotlib import font_manager
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patheffects import Normal, Stroke
+
+from ppocr_ext.centers.summary import Pair
+from ppocr_ext.characters.center_table import CenterTable
+from ppocr_ext.characters.symbol_names import code_points, leaves_no_ink
+
+# matplotlib's font with a box for every code point there is, and its fonts for formulas, whose codes are their own
+_NO_TEXT = ("Last Resort", "cmb", "cmex", "cmmi", "cmr", "cmss", "cmsy", "cmtt", "STIXNonUnicode", "STIXSize")
+_MOST = 400  # characters that are written out; of more, those of the pairs come first
+
+
+def project(centers: np.ndarray) -> np.ndarray:
+    """Two axes with the most variance (principal components), [K, D] to [K, 2]."""
+    offset = centers.astype(np.float64) - centers.mean(axis=0, dtype=np.float64)
+    _, _, axes = np.linalg.svd(offset, full_matrices=False)
+    flat = np.zeros([len(centers), 2])
+    flat[:, : len(axes[:2])] = offset @ axes[:2].T
+    return flat
+
+
+def draw_center_map(path: Path, table: CenterTable, pairs: Sequence[Pair], title: str) -> None:
+    """Draw the centers of characters in two dimensions, near pairs joined by a line.
+
+    Args:
+        path: the PNG to write.
+        table: the centers; the blank is left out.
+        pairs: those that are joined, as :func:`ppocr_ext.centers.summary.nearest_pairs` gives them.
+        title: over the map.
+    """
+    rows = np.flatnonzero(table.class_ids != 0)
+    names = [table.characters[row] for row in rows]
+    flat = project(table.centers[rows]) if len(rows) else np.zeros([0, 2])
+    place = dict(zip(names, flat, strict=True))
+    figure = Figure(figsize=(9, 9), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    pairs = pairs[: max(3, len(rows) // 2)]  # of a few characters every pair is near
+    for pair in pairs:
+        ends = np.stack([place[pair.first], place[pair.second]])
+        axes.plot(ends[:, 0], ends[:, 1], color="#d55e00", linewidth=1, alpha=0.6, zorder=1)
+    in_pairs = dict.fromkeys(name for pair in pairs for name in (pair.first, pair.second))
+    shown = [*in_pairs, *(name for name in names if name not in in_pairs)][:_MOST]
+    written = set(shown)
+    unnamed = [row for row, name in enumerate(names) if name not in written]
+    axes.scatter(flat[unnamed, 0], flat[unnamed, 1], s=6, color="#9aa5b1", zorder=2)
+    axes.update_datalim(flat)  # labels take no room by themselves, and are left out where the axes end
+    labels = _labels(shown)
+    fonts = fonts_for(list(labels.values()))
+    for name, label in labels.items():
+        axes.annotate(
+            label if label in fonts else code_points(name),
+            place[name],
+            parse_math=False,
+            fontproperties=fonts.get(label),
+            fontsize=12 if len(shown) <= 120 else 8,
+            color="#b23c00" if name in in_pairs else "#1f2933",
+            ha="center",
+            va="center",
+            zorder=3,
+            path_effects=[Stroke(linewidth=3, foreground="white"), Normal()],
+        )
+    axes.set_title(title, loc="left")
+    axes.set_xlabel("first principal component")
+    axes.set_ylabel("second principal component")
+    axes.margins(0.06)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path)
+
+
+def _labels(names: Sequence[str]) -> dict[str, str]:
+    """What is written for each entry: itself, where it can be seen."""
+    return {name: code_points(name) if any(map(leaves_no_ink, name)) else name for name in names}
+
+
+def fonts_for(labels: Sequence[str]) -> Mapping[str, font_manager.FontProperties]:
+    """A font for each label: the one that draws the most of all, and of the rest in turn.
+
+    Returns:
+        Without the labels that no installed font draws.
+    """
+    wanted = {label: {ord(c) for c in label if not c.isspace()} for label in dict.fromkeys(labels)}
+    able: dict[str, list[str]] = {}
+    for file in _files():
+        drawn = _drawn_by(file)
+        able[file] = [label for label, points in wanted.items() if points <= drawn]
+        if len(able[file]) == len(wanted):  # no other can draw more
+            break
+    fonts: dict[str, font_manager.FontProperties] = {}
+    while able:
+        best = max(able, key=lambda file: len(able[file]))  # the first of equals
+        font = font_manager.FontProperties(fname=best)
+        fonts |= dict.fromkeys(able.pop(best), font)
+        able = {file: rest for file, found in able.items() if (rest := [n for n in found if n not in fonts])}
+    return fonts
+
+
+def _files() -> list[str]:
+    """Fonts of text: matplotlib's own, then installed ones, regular weights first."""
+    upright = [
+        entry
+        for entry in font_manager.fontManager.ttflist
+        if entry.style == "normal" and not entry.name.startswith(_NO_TEXT)
+    ]
+    upright.sort(key=lambda entry: entry.weight not in (400, "normal", "regular", "book"))
+    own = font_manager.findfont(font_manager.FontProperties(family="DejaVu Sans"))
+    return list(dict.fromkeys([own, *(entry.fname for entry in upright), *_of_packages()]))
+
+
+@lru_cache(maxsize=256)
+def _drawn_by(file: str) -> frozenset[int]:
+    from matplotlib.ft2font import FT2Font
+
+    try:
+        return frozenset(FT2Font(file).get_charmap())
+    except (OSError, RuntimeError):  # a font that FreeType cannot open draws nothing
+        return frozenset()
+
+
+def _of_packages() -> list[str]:
+    """Fonts that the package mplfonts brings, where it is installed."""
+    import importlib.util
+
+    found = importlib.util.find_spec("mplfonts")
+    folders = [] if found is None else list(found.submodule_search_locations or ())
+    return [str(file) for folder in folders for file in sorted(Path(folder).rglob("*.[ot]tf"))]

@@ -1,0 +1,1 @@
+"""Facts about characters: centers, look-alikes, names of symbols."""

@@ -1,6 +1,0 @@
-"""What is wrong with a config, found before anything heavy and said all at once."""
-
-from ppocr_ext.checking.check import check_config
-from ppocr_ext.checking.fault import Fault, report
-
-__all__ = ["Fault", "check_config", "report"]

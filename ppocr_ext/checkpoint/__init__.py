@@ -1,0 +1,1 @@
+"""Files of a checkpoint: names, journal, weights, class rows, training state."""

@@ -1,0 +1,92 @@
+"""Read checkpoint files without running code from them; the bytes that a checkpoint is written as.
+
+``.pdparams``, ``.pdopt`` and ``.states`` are pickles, read by :mod:`ppocr_ext.io.plain_pickle`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ppocr_ext.errors import WeightsError
+from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
+
+NAME_TABLE = "StructuredToParameterName@@"  # what paddle.save adds beside the tensors
+
+
+def read_plain_pickle(path: Path) -> Any:
+    """Unpickle arrays and plain containers from ``path``.
+
+    Raises:
+        WeightsError: the file is missing, truncated, or holds anything else.
+    """
+    if not path.is_file():
+        raise WeightsError(
+            f"There is no file {path}. Give the path of a checkpoint, with or without its ending."
+        )
+    try:
+        return load_plain_pickle(path)
+    except PlainPickleError as fault:
+        raise WeightsError(
+            f"{path} ({path.stat().st_size} bytes) is no checkpoint that can be read: {fault}. It is truncated, "
+            f"or not what paddle.save writes. Use another checkpoint of the run."
+        ) from fault
+
+
+def read_state(path: Path) -> dict[str, np.ndarray]:
+    """Weights by name, as ``paddle.save(layer.state_dict(), path)`` left them.
+
+    Tensors that Paddle wrote as ``(name, array)`` are unwrapped; its table of names is left out.
+
+    Raises:
+        WeightsError: the file cannot be read, or holds something else than arrays by name.
+    """
+    content = read_plain_pickle(path)
+    if not isinstance(content, dict):
+        raise WeightsError(
+            f"{path} holds a {type(content).__name__}, not weights by name. Give what "
+            f"`paddle.save(model.state_dict(), path)` wrote."
+        )
+    state: dict[str, np.ndarray] = {}
+    for name, value in content.items():
+        if name == NAME_TABLE:
+            continue
+        if isinstance(value, tuple) and len(value) == 2:
+            value = value[1]
+        if not isinstance(value, np.ndarray):
+            raise WeightsError(f"{path}: the entry {name!r} is a {type(value).__name__}, not an array.")
+        state[name] = value
+    if not state:
+        raise WeightsError(f"{path} holds no weights.")
+    return state
+
+
+def write_temporary(path: Path, content: bytes) -> Path:
+    """Write and sync a temporary file in the folder of ``path``; return where it lies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.chmod(0o644)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def tensors_to_bytes(state: Any) -> bytes:
+    """What ``paddle.save(state, file)`` writes."""
+    import paddle
+
+    buffer = io.BytesIO()
+    paddle.save(state, buffer)
+    return buffer.getvalue()

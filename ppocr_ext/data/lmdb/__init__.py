@@ -1,0 +1,1 @@
+"""LMDBs of text lines: read, checked, written."""

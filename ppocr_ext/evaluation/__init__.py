@@ -1,0 +1,1 @@
+"""Evaluate a recogniser, and compare what was read."""

@@ -1,0 +1,1 @@
+"""Files: atomic writes, plain pickles, what ships with the package."""

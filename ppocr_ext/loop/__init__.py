@@ -1,0 +1,1 @@
+"""PaddleOCR's training loop: proxies, events, hooks."""

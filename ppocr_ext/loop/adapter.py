@@ -1,0 +1,235 @@
+"""Runs the host's ``program.train`` with our objects, and turns its calls into events.
+
+Data flow: the host pulls a batch from :class:`LoaderProxy`, calls the model (a plain Layer), the
+loss, and the optimizer through proxies; each tells :class:`HostLoop`, which keeps the position
+(epoch, step), the best evaluation and the checkpoints, and tells the hooks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import paddle
+import paddle.distributed as dist
+
+from ppocr_ext.checkpoint.checkpoints import Progress, parameter_names, trained_state, write_checkpoint
+from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
+from ppocr_ext.loop.proxies import (
+    EmptyLoader,
+    EvalListener,
+    EvalLoader,
+    LoaderProxy,
+    LossProxy,
+    OptimizerProxy,
+    ScalerProxy,
+)
+from ppocr_ext.loop.signals import DeferredSignals
+from ppocr_ext.messages import record_of, sentence
+from ppocr_ext.run.amp import full_precision
+from ppocr_ext.run.loss_setup import loss_state
+from ppocr_ext.run.profiling import run_is_profiled
+from ppocr_ext.run.run import Run
+from ppocr_ext.run.team import team
+
+_LOG = logging.getLogger("ppocr_ext")
+
+
+class StopRun(Exception):  # noqa: N818 - not an error: it carries a decision through the host's loop
+    """Raised at a step boundary to leave the host's loop."""
+
+    def __init__(self, reason: str, signal: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.signal = signal
+
+
+class HostLoop:
+    """One training run inside the host's loop.
+
+    Args:
+        run: everything the run needs, built by :meth:`Run.build` with role ``"train"``.
+        hooks: told of every event, in this order.
+    """
+
+    def __init__(self, run: Run, hooks: Sequence[Hook]) -> None:
+        self.run = run
+        self.hooks = list(hooks)
+        start = run.start
+        epochs = int(run.config.at("Global.epoch_num"))
+        self.position = Position(
+            start.epoch, start.step_in_epoch, start.global_step, epochs, len(run.train_loader)
+        )
+        self.best: dict[str, float] = dict(start.best or {})
+        self._indicator = run.metric.main_indicator
+        self._stop: StopRun | None = None
+        self._refused_export = False
+        self._said_zero = False
+        self._saved_early = False
+
+    def request_stop(self, reason: str, signal: int | None = None) -> None:
+        """Leave the loop at the next step boundary, after saving ``latest``."""
+        self._stop = StopRun(reason, signal)
+
+    def train(self) -> Outcome:
+        """Run to the end, or to a stop; the outcome says which."""
+        self._tell("on_start", self.run, self.position)
+        # until all is saved: whoever sends a signal may send it again
+        with DeferredSignals(lambda number: self.request_stop(f"signal {number}", number)):
+            try:
+                outcome = self._to_the_end()
+            except BaseException as fault:
+                try:
+                    self._tell_end(self._outcome("failed", record_of(fault)))
+                except Exception as second:  # of a hook; the run failed by the first
+                    _LOG.warning("at the end of the run: %s", sentence(second))
+                raise
+            self._tell_end(outcome)
+        return outcome
+
+    def _to_the_end(self) -> Outcome:
+        try:
+            self._run_host()
+        except StopRun as stop:
+            self.save("latest")
+            return self._outcome("stopped", stop.reason, stop.signal)
+        except SystemExit as leave:
+            if leave.code or not run_is_profiled(self.run.config):
+                raise
+            self.save("latest")
+            return self._outcome("stopped", "the profiler has seen its batches")
+        return self._outcome("finished", signal=None if self._stop is None else self._stop.signal)
+
+    def _outcome(self, status: str, reason: str = "", signal: int | None = None) -> Outcome:
+        return Outcome(status, self.position, dict(self.best), reason, signal)
+
+    def _run_host(self) -> None:
+        run = self.run
+        self._loss = LossProxy(run.loss)
+        self._optimizer = OptimizerProxy(run.optimizer, self._step_done)
+        loader = LoaderProxy(
+            run.train_loader,
+            seed=run.seed,
+            rank=dist.get_rank(),
+            first_epoch=self.position.epoch + 1,
+            skip=self.position.step_in_epoch,
+            rebuild=run.rebuild_train_loader,
+            on_boundary=self._boundary,
+            on_epoch=self._epoch_done,
+        )
+        progress = Progress(
+            self.position.epoch, self.position.step_in_epoch, self.position.global_step, {**self.best}
+        )
+        amp = run.amp
+        run.host.train(
+            run.host_config,
+            loader,
+            EmptyLoader() if run.eval_loader is None else EvalLoader(run.eval_loader, self._evaluating),
+            run.device,
+            run.model,
+            self._loss,
+            self._optimizer,
+            run.schedule,
+            run.decoder,
+            run.metric,
+            progress.for_host(),
+            run.host.logger,
+            len(loader),
+            EvalListener(self._eval_done),
+            None if amp.scaler is None else ScalerProxy(amp.scaler),
+            amp.level,
+            amp.black_list,
+            amp.white_list,
+            amp.dtype,
+            replacements={"save_model": self._host_saves, "export": self._host_exports},
+        )
+
+    def _step_done(self, lr: float) -> None:
+        self.position.step_in_epoch += 1
+        self.position.global_step += 1
+        images = self._loss.images * dist.get_world_size()
+        self._tell("on_step", StepDone(self.position, self._loss.losses, lr, images))
+
+    def _boundary(self) -> None:
+        """Stop here if asked to: on all ranks at the same step, or the others would wait for ever.
+
+        The others wait here while process 0 evaluates or saves.
+        """
+        # what this step draws (dropout, stochastic depth) depends on nothing before it: a resumed run repeats
+        paddle.seed((self.run.seed + dist.get_rank()) * 1_000_003 + self.position.global_step)
+        if team().any(self._stop is not None) and self._stop is None:
+            self.request_stop("another process was asked to stop")
+        if self._stop is not None:
+            raise self._stop
+
+    def _evaluating(self) -> None:
+        """Save at once if asked to stop: Paddle's launcher waits for 30 seconds, which an evaluation may outlast."""
+        if self._stop is not None and not self._saved_early:
+            self._saved_early = True
+            self.save("latest")
+
+    def _epoch_done(self) -> None:
+        self.position.epoch, self.position.step_in_epoch = self.position.epoch + 1, 0
+        self._tell("on_epoch_end", self.position)
+
+    def _eval_done(self, metrics: Mapping[str, float]) -> None:
+        value = float(metrics[self._indicator])
+        is_best = value >= float(self.best.get(self._indicator, 0.0))
+        if is_best:
+            self.best = {k: float(v) for k, v in metrics.items()}
+            self.best["best_epoch"] = self.position.completed()[0] or 1
+        self._tell("on_eval", EvalDone(self.position, dict(metrics), is_best, dict(self.best)))
+
+    def _host_saves(self, *args: Any, **kwargs: Any) -> None:
+        """Stands in for the host's ``save_model``: same names, written our way."""
+        prefix = kwargs.get("prefix", "latest")
+        if prefix == "best_accuracy" and not self.best.get(self._indicator) and not self._said_zero:
+            self._said_zero = True
+            _LOG.warning(
+                "the best %s so far is 0: see the predictions with `ppocr-ext eval`", self._indicator
+            )
+        self.save(prefix)
+
+    def _host_exports(self, *args: Any, **kwargs: Any) -> None:
+        """Stands in for the host's ``export`` (``Global.uniform_output_enabled``), which cannot export our models."""
+        if not self._refused_export:
+            _LOG.warning("Global.uniform_output_enabled: no inference model is exported during training.")
+        self._refused_export = True
+
+    def save(self, name: str) -> Path:
+        """Write the checkpoint ``name`` into the run folder (rank 0 only)."""
+        prefix = self.run.folder / name
+        if dist.get_rank() != 0:
+            return prefix
+        epoch, step = self.position.completed()
+        run = self.run
+        write_checkpoint(
+            prefix,
+            full_precision(trained_state(run.model, run.left_out), run.optimizer, run.kept),
+            run.optimizer,
+            Progress(epoch, step, self.position.global_step, dict(self.best)),
+            extra={
+                "parameter_names": parameter_names(run.network.named_parameters()),
+                "frozen": run.frozen_digests,
+                "total_steps": run.total_steps,
+                "optimizer": str(run.config.at("Optimizer.name")),
+                "scaler": run.amp.state(),
+                "loss": loss_state(run.loss),
+                "charset_digest": run.charset.digest,
+            },
+        )
+        self._tell("on_save", prefix, self.position)
+        return prefix
+
+    def _tell(self, event: str, *args: Any) -> None:
+        for hook in self.hooks:
+            getattr(hook, event)(*args)
+
+    def _tell_end(self, outcome: Outcome) -> None:
+        """Tell every hook, in order, whatever another one raises: each may have something to close."""
+        with ExitStack() as ends:
+            for hook in reversed(self.hooks):
+                ends.callback(hook.on_end, outcome)

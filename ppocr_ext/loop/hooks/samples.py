@@ -1,0 +1,128 @@
+"""``samples.json``: some of what the last evaluation read, mistakes first, for the report."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import cv2
+import numpy as np
+import paddle.distributed as dist
+
+from ppocr_ext.io.atomic import write_text
+from ppocr_ext.loop.events import EvalDone, Hook, Position
+from ppocr_ext.report.samples import SAMPLES_FILE
+from ppocr_ext.report.selection import Selection
+
+if TYPE_CHECKING:
+    from ppocr_ext.run.run import Run
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A line that was judged, with the image as the model saw it: float [channels, height, width]."""
+
+    label: str
+    text: str
+    confidence: float
+    right: bool
+    image: np.ndarray
+
+
+class _WatchedMetric:
+    """The run's metric as the host calls it; selects among what is judged."""
+
+    def __init__(self, metric: Any) -> None:
+        self._metric = metric
+        self._normalised: Callable[[str], str] = getattr(metric, "normalised", str)
+        self._passing: Selection[_Read] = Selection()
+        self.seen: Selection[_Read] = Selection()  # up to the last `get_metric`
+
+    def __call__(self, decoded: Any, batch: Any = None, **kwargs: Any) -> Any:
+        lines = decoded.get(getattr(self._metric, "key", None)) if isinstance(decoded, dict) else decoded
+        images = batch[0] if isinstance(batch, Sequence) and len(batch) else None
+        if lines is not None and _are_lines(lines) and isinstance(images, np.ndarray) and images.ndim == 4:
+            for read, truth, image in zip(lines[0], lines[1], images, strict=False):
+                self._show(str(read[0]), float(read[1]), str(truth[0]), image)
+        return self._metric(decoded, batch, **kwargs)
+
+    def _show(self, text: str, confidence: float, label: str, image: np.ndarray) -> None:
+        right = self._normalised(text) == self._normalised(label)
+        sure = (
+            confidence if text and math.isfinite(confidence) else 0.0
+        )  # of no character: the mean of nothing
+        # a copy of the image, or the whole batch would be kept
+        self._passing.add(right, sure, lambda: _Read(label, text, sure, right, image.copy()))
+
+    def get_metric(self) -> Any:
+        """The metric's own. Lines of training batches (``cal_metric_during_train``) go by in this way too."""
+        self.seen, self._passing = self._passing, Selection()
+        return self._metric.get_metric()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._metric, name)
+
+
+def _are_lines(decoded: Any) -> bool:
+    """Whether a decoder gave ([(text, confidence), …], [(label, …), …]); some of the host's give other things."""
+    return (
+        isinstance(decoded, tuple | list)
+        and len(decoded) == 2
+        and all(
+            isinstance(part, list) and all(isinstance(line, tuple | list) and len(line) >= 2 for line in part)
+            for part in decoded
+        )
+    )
+
+
+class Samples(Hook):
+    """Keeps some lines of the last evaluation in ``samples.json``, with their images (rank 0 only).
+
+    They are taken from what the host hands the metric, so that nothing is read or decoded twice.
+    """
+
+    def __init__(self) -> None:
+        self._metric: _WatchedMetric | None = None
+
+    def on_start(self, run: Run, position: Position) -> None:
+        if dist.get_rank() == 0 and run.eval_loader is not None:
+            self._path: Path = run.folder / SAMPLES_FILE
+            run.metric = self._metric = _WatchedMetric(run.metric)
+
+    def on_eval(self, result: EvalDone) -> None:
+        if self._metric is None:
+            return
+        selection = self._metric.seen
+        written = {
+            "step": result.position.global_step,
+            "judged": selection.judged,
+            "wrong": selection.wrong,
+            "samples": [
+                {
+                    "label": read.label,
+                    "text": read.text,
+                    "confidence": round(read.confidence, 4),
+                    "right": read.right,
+                    "png": base64.b64encode(_png(read.image)).decode("ascii"),
+                }
+                for read in selection.chosen()
+            ],
+        }
+        write_text(self._path, json.dumps(written) + "\n")
+
+
+def _png(image: np.ndarray) -> bytes:
+    """PNG of a normalised image, without the columns of zeros that fill up a batch on the right."""
+    used = np.flatnonzero(np.any(image != 0, axis=(0, 1)))
+    if len(used):
+        image = image[:, :, : used[-1] + 1]
+    low, high = (-1.0, 1.0) if np.abs(image).max(initial=0) <= 1.001 else (image.min(), image.max())
+    pixels = np.rint((image - low) * (255.0 / max(high - low, 1e-6))).clip(0, 255).astype(np.uint8)
+    channels = pixels if len(pixels) in (1, 3) else pixels[:1]
+    _, encoded = cv2.imencode(".png", np.ascontiguousarray(channels.transpose(1, 2, 0)))
+    return bytes(encoded)

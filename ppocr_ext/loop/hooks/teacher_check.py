@@ -1,0 +1,47 @@
+"""A frozen sub-model must not change: its digest is compared at every epoch's end."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ppocr_ext.checkpoint.checkpoints import state_digest
+from ppocr_ext.errors import ModelError
+from ppocr_ext.loop.events import Hook, Outcome, Position
+
+if TYPE_CHECKING:
+    from ppocr_ext.run.run import Run
+
+_LOG = logging.getLogger("ppocr_ext")
+
+
+class TeacherCheck(Hook):
+    """Compares each frozen sub-model's state with what it was at the start.
+
+    Raises (from ``on_epoch_end``):
+        ModelError: a frozen sub-model has changed.
+    """
+
+    def __init__(self) -> None:
+        self.digests: dict[str, str] = {}
+
+    def on_start(self, run: Run, position: Position) -> None:
+        # not those that `run` has: mixed precision may have cast the weights since
+        self.digests = {name: state_digest(run.sub_model(name)) for name in sorted(run.frozen)}
+        self._run = run
+
+    def on_epoch_end(self, position: Position) -> None:
+        self._check()
+
+    def on_end(self, outcome: Outcome) -> None:
+        if outcome.status != "failed" and self.digests:
+            self._check()
+            _LOG.info("frozen and unchanged: %s", ", ".join(self.digests))
+
+    def _check(self) -> None:
+        for name, before in self.digests.items():
+            if state_digest(self._run.sub_model(name)) != before:
+                raise ModelError(
+                    f"{name} is frozen (freeze_params: true), but its state has changed during training. Something "
+                    f"outside of ppocr_ext writes to it: look at plugins and hooks that touch the model."
+                )

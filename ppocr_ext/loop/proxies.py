@@ -1,0 +1,286 @@
+"""Objects handed to the host's loop in place of ours, so that we see what it does.
+
+The host calls ``iter(loader)``, ``loss(preds, batch)``, ``optimizer.step()``,
+``optimizer.clear_grad()``, ``scaler.scale/minimize`` and ``log_writer.log_metrics``. Each proxy
+does what the host asked and tells the loop (:mod:`ppocr_ext.loop.adapter`) about it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+_LOG = logging.getLogger("ppocr_ext")
+_PR_SET_PDEATHSIG = 1  # of Linux's prctl
+_MANY = 20  # steps in a row without effect: no longer the search for a scale
+
+
+class SamplerFrom:
+    """A batch sampler that leaves out its first ``skip`` batches, for a run that goes on mid-epoch."""
+
+    def __init__(self, sampler: Any, skip: int) -> None:
+        self.sampler = sampler
+        self.skip = skip
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = iter(self.sampler)
+        for _ in range(self.skip):
+            next(batches, None)
+        return batches
+
+    def __len__(self) -> int:
+        return max(0, len(self.sampler) - self.skip)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.sampler, name)
+
+
+class _SteadyDataset:
+    """What the host reads of ``loader.dataset``: never to be rebuilt by it."""
+
+    need_reset = False
+
+
+class LoaderProxy:
+    """The training loader as the host sees it.
+
+    ``__len__`` is the full epoch. Each ``iter`` begins an epoch: random generators are seeded from
+    (seed, epoch), so that a run that was interrupted sees the data that it would have seen. Each
+    ``next`` is a step boundary: ``on_boundary`` may save, or raise to stop the run.
+
+    All processes draw the same order of batches; what else they draw (augmentation) differs.
+
+    Args:
+        loader: the real loader.
+        seed: the run's seed.
+        rank: number of this process.
+        first_epoch: epoch (from 1) that the next ``iter`` begins.
+        skip: batches of that epoch that were done before.
+        rebuild: makes the loader of another epoch, where the data are drawn anew each epoch.
+        on_boundary: called before each batch.
+        on_epoch: called after the last batch of an epoch.
+    """
+
+    def __init__(
+        self,
+        loader: Any,
+        *,
+        seed: int,
+        first_epoch: int,
+        skip: int,
+        rebuild: Callable[[int], Any] | None,
+        on_boundary: Callable[[], None],
+        on_epoch: Callable[[], None],
+        rank: int = 0,
+    ) -> None:
+        self._loader = loader
+        self._seed = seed
+        self._rank = rank
+        self._epoch = first_epoch
+        self._skip = skip
+        self._rebuild = rebuild
+        self._on_boundary = on_boundary
+        self._on_epoch = on_epoch
+        self._length = len(loader)
+        self.dataset = _SteadyDataset()
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, skip = self._epoch, self._skip
+        self._epoch, self._skip = epoch + 1, 0
+        common = _mixed(self._seed, epoch)
+        if self._rebuild is not None and epoch > 1:
+            random.seed(common)  # PaddleOCR's MultiScaleSampler draws when it is built
+            self._loader = self._rebuild(epoch)
+        order = _begin_epoch(self._loader, epoch, common)
+        own = _mixed(self._seed + self._rank, epoch)
+        random.seed(own)
+        np.random.seed(own % 2**32)
+        for batch in _batches(self._loader, order, skip):
+            # not after an epoch's last batch: the host then saves what is due at the epoch's end
+            self._on_boundary()
+            yield batch
+        self._on_epoch()
+
+
+def _mixed(seed: int, epoch: int) -> int:
+    return seed * 1_000_003 + epoch
+
+
+def _begin_epoch(loader: Any, epoch: int, seed: int) -> Any:
+    """Prepare ``loader`` for ``epoch``; its batch sampler, or the list of batches that it drew."""
+    sampler: Any = getattr(loader, "batch_sampler", None)
+    parts: tuple[Any, ...] = (sampler, loader.dataset)
+    for part in parts:
+        if hasattr(part, "set_epoch"):
+            part.set_epoch(epoch)
+    loader.worker_init_fn = leave_signals_to_the_run
+    if hasattr(sampler, "batchs_in_one_epoch_id"):
+        # PaddleOCR's MultiScaleSampler shuffles the order of the epoch before; a run that goes on has none
+        sampler.batchs_in_one_epoch_id = list(range(len(sampler.batchs_in_one_epoch_id)))
+        sampler.seed = seed
+        return SamplerFrom(list(sampler), 0)  # drawn now, since it seeds the generator that augmentation uses
+    return sampler
+
+
+def leave_signals_to_the_run(worker: int) -> None:
+    """Ctrl-C and a scheduler's SIGTERM reach every process of a group; the run ends its workers itself.
+
+    A run that is killed outright cannot: the system then ends them.
+    """
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # or a warning printed from the background would stop it
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _batches(loader: Any, order: Any, skip: int) -> Iterator[Any]:
+    """Batches of one epoch in ``order`` after the first ``skip``.
+
+    The loader is read to its end: only then does Paddle end its worker processes.
+    """
+    whole = loader.batch_sampler
+    if order is whole and not skip:
+        yield from loader
+        return
+    loader.batch_sampler = SamplerFrom(order, skip)
+    try:
+        rest = iter(loader)
+    finally:
+        loader.batch_sampler = whole
+    yield from rest
+
+
+class EvalLoader:
+    """The valid loader as the host sees it; ``on_batch`` is called before each batch."""
+
+    def __init__(self, loader: Any, on_batch: Callable[[], None]) -> None:
+        self._loader = loader
+        self._on_batch = on_batch
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._loader:
+            self._on_batch()
+            yield batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+class EmptyLoader:
+    """Stands for a valid loader where a config has no ``Eval``: the host then leaves evaluation out."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+
+class LossProxy:
+    """The loss as the host calls it; remembers the last result."""
+
+    def __init__(self, loss: Callable[..., Mapping[str, Any]]) -> None:
+        self._loss = loss
+        self.losses: Mapping[str, Any] = {}
+        self.images = 0
+
+    def __call__(self, predictions: Any, batch: Any) -> Mapping[str, Any]:
+        """The loss dict of this batch, kept as :attr:`losses`."""
+        self.losses = self._loss(predictions, batch)
+        self.images = len(batch[0])
+        return self.losses
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loss, name)
+
+
+class OptimizerProxy:
+    """The optimizer as the host calls it; ``clear_grad`` is the end of a step, with and without AMP."""
+
+    def __init__(self, optimizer: Any, on_step: Callable[[float], None]) -> None:
+        self.real = optimizer
+        self._on_step = on_step
+
+    def clear_grad(self, *args: Any, **kwargs: Any) -> None:
+        """Clear the gradients; the step is done."""
+        self.real.clear_grad(*args, **kwargs)
+        self._on_step(float(self.real.get_lr()))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+class ScalerProxy:
+    """The AMP scaler as the host calls it: hands Paddle's the real optimizer, and counts overflows.
+
+    Attributes:
+        skipped: steps that changed no weights, since their gradients overflowed.
+        skipped_in_a_row: those of them since the last step that did.
+    """
+
+    def __init__(self, scaler: Any) -> None:
+        self.real = scaler
+        self.skipped = self.skipped_in_a_row = 0
+
+    def minimize(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """Unscale and step, with the optimizer behind the proxy."""
+        result = self.real.minimize(getattr(optimizer, "real", optimizer), *args, **kwargs)
+        if bool(getattr(self.real, "_found_inf", False)):
+            self.skipped += 1
+            self.skipped_in_a_row += 1
+            self._say()
+        else:
+            self.skipped_in_a_row = 0
+        return result
+
+    def _say(self) -> None:
+        if self.skipped == 1:
+            _LOG.info(
+                "mixed precision: the gradients of this step overflowed, so it changed no weights. With a loss "
+                "scale that adapts (Global.use_dynamic_loss_scaling) this happens now and then."
+            )
+        if self.skipped_in_a_row % _MANY == 0:
+            _LOG.warning(
+                "mixed precision: the gradients of %d steps in a row overflowed; nothing is learned. Lower "
+                "Global.scale_loss, set Global.use_dynamic_loss_scaling: true, or use Global.amp_dtype: bfloat16.",
+                self.skipped_in_a_row,
+            )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+class EvalListener:
+    """The host's log writer: passes evaluations on, and nothing else.
+
+    The host gives its writer window medians of the training losses; hooks read the losses
+    themselves instead.
+    """
+
+    def __init__(self, on_eval: Callable[[Mapping[str, float]], None]) -> None:
+        self._on_eval = on_eval
+
+    def log_metrics(self, metrics: Mapping[str, float], prefix: str | None = None, step: int = 0) -> None:
+        """Pass an evaluation on."""
+        if prefix == "EVAL" and not all(name.startswith("best_") for name in metrics):
+            self._on_eval(metrics)
+
+    def log_model(self, is_best: bool = False, prefix: str = "", metadata: Any = None) -> None:
+        """Checkpoints are seen where they are written."""
+
+    def close(self) -> None:
+        """Hooks close what they opened at the end of the run."""

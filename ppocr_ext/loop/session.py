@@ -1,0 +1,114 @@
+"""A whole training run: build, record, train; what `ppocr-ext train` and the quickstart call."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import shutil
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from pathlib import Path
+
+import paddle.distributed as dist
+
+from ppocr_ext.config import Config
+from ppocr_ext.host import open_host
+from ppocr_ext.io.atomic import write_text
+from ppocr_ext.loop.adapter import HostLoop
+from ppocr_ext.loop.events import Hook, Outcome
+from ppocr_ext.loop.hooks import MetricsLog, ProgressBar, ReportHook, RunRecord, Samples, TeacherCheck
+from ppocr_ext.loop.hooks.writers import require_packages, writers_for
+from ppocr_ext.run.logs import OURS, log_file, quiet_host, set_up_console
+from ppocr_ext.run.prepare import folder_of
+from ppocr_ext.run.run import Run
+from ppocr_ext.run.team import failing_together
+
+_LOG = logging.getLogger("ppocr_ext")
+
+
+def default_hooks(run: Run) -> list[Hook]:
+    """The hooks of every run."""
+    every = int(run.config.at("Global.print_batch_step"))
+    hooks: list[Hook] = [
+        MetricsLog(every, writers_for(run.config)),  # first: a writer that cannot be opened ends the run
+        RunRecord(),
+        TeacherCheck(),
+        ProgressBar(every),
+    ]
+    if run.config.at("Global.report", default=True):
+        hooks += [Samples(), ReportHook()]
+    return hooks
+
+
+def train(
+    config: Config,
+    *,
+    host_path: str | None = None,
+    old_dictionary: str | None = None,
+    hooks: Sequence[Hook] = (),
+) -> Outcome:
+    """Train as ``config`` says; ``hooks`` are told after the default ones.
+
+    Raises:
+        PPOCRExtError: the run cannot be built, or a hook refused to go on.
+    """
+    set_up_console()
+    require_packages(config)
+    host = open_host(host_path)
+    quiet_host(host.logger)
+    folder = folder_of(config)
+    loggers = [logging.getLogger(OURS), host.logger]
+    first = dist.get_rank() == 0  # the others' lines go where the launcher writes what they print
+    new = [path for path in (folder, *folder.parents) if not path.exists()] if first else []
+    with failing_together(), log_file(folder / "train.log", *loggers) if first else nullcontext():
+        try:
+            run = Run.build(config, "train", host_path=host_path, old_dictionary=old_dictionary)
+        except BaseException as fault:
+            if getattr(fault, "record", None) is None:  # a file that the message names stays
+                _remove_new(new)
+            raise
+        _record(run)
+        loop = HostLoop(run, [*default_hooks(run), *hooks])
+        try:
+            return loop.train()
+        except OSError as fault:
+            if fault.errno == errno.ENOSPC and fault.filename is None:
+                fault.filename = str(folder)  # a stream that was being written does not say where it goes
+            raise
+
+
+def _remove_new(folders: Sequence[Path]) -> None:
+    """Remove the run folder, the first of ``folders``, and those above it that were made with it.
+
+    Files that a start does not write stay, and so do their folders.
+    """
+    if not folders:
+        return
+    folder = folders[0]
+    for name in ("usable_train", "usable_eval"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for remove in (
+        *((folder / name).unlink for name in ("train.log", "preflight.json") if (folder / name).is_file()),
+        *(path.rmdir for path in folders),
+    ):
+        with suppress(
+            OSError
+        ):  # another run has written there, or nobody may write: the fault is what matters
+            remove()
+
+
+def _record(run: Run) -> None:
+    if dist.get_rank() != 0:
+        return
+    record = run.folder / "run.json"
+    if record.is_file() and not run.config.at("Global.checkpoints", default=None):
+        _LOG.warning("%s holds a run already: its checkpoints and records are overwritten.", run.folder)
+    config = run.config
+    if config.at("Global.checkpoints", default=None):  # where this run went on is in run.json
+        config = config.with_values({"Global.checkpoints": None})
+    # a reader who edits a computed value must learn why it has no effect
+    note = "\n# Computed again when this file is read; to set one of these by hand, take its path out.\ncomputed:"
+    write_text(run.folder / "config.yml", config.to_yaml().replace("\ncomputed:", note, 1))
+    found = {mode: report.to_json() for mode, report in run.preflight.items()}
+    write_text(run.folder / "preflight.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,1 @@
+"""Whole jobs made of several runs, such as the quickstart."""

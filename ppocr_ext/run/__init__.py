@@ -1,0 +1,1 @@
+"""A run and how it is built: data, loaders, device, precision, processes."""

@@ -1,0 +1,105 @@
+"""The host's datasets with what they lack: lines left out stay out, and a sample that fails is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ppocr_ext.data.findings import FileFindings
+from ppocr_ext.data.labels import parse_line
+from ppocr_ext.data.lmdb.reader import open_sets
+from ppocr_ext.data.watch import Watch, watched
+
+Place = Callable[[bytes], str]
+
+
+def watched_lines(base: Any, watch: Watch, label_files: Sequence[Path], delimiter: str) -> type:
+    """The host's dataset of label files, ``SimpleDataSet`` or ``MultiScaleDataSet``.
+
+    Args:
+        base: the host's class.
+        watch: is told of lines that fail when they are loaded.
+        label_files: as the config names them; a line that fails is looked up there.
+        delimiter: of the label files.
+    """
+    return watched(base, watch, _line_of, _line_finder(label_files, delimiter))
+
+
+def _line_of(dataset: Any, index: int) -> bytes:
+    by_width = getattr(dataset, "wh_ratio_sort", None) if getattr(dataset, "ds_width", False) else None
+    line = dataset.data_lines[(dataset.data_idx_order_list if by_width is None else by_width)[index]]
+    return bytes(line)
+
+
+def _line_finder(label_files: Sequence[Path], delimiter: str) -> Place:
+    def place(line: bytes) -> str:
+        wanted = parse_line(2, line, delimiter)  # not the first, whose byte order mark is off already
+        for file in label_files:
+            with file.open("rb") as stream:
+                for number, raw in enumerate(stream, start=1):
+                    if parse_line(number, raw, delimiter).content == wanted.content:
+                        return f"{file}:{number}"
+        return ", ".join(wanted.images)
+
+    return place
+
+
+def watched_samples(base: Any, watch: Watch, findings: Sequence[FileFindings]) -> type:
+    """The host's ``LMDBDataSet`` without the samples that preflight found unusable.
+
+    Samplers see the number of those that are left. An LMDB is opened once for all who read it.
+
+    Args:
+        base: the host's class.
+        watch: is told of samples that fail when they are loaded.
+        findings: what preflight found, an entry for each LMDB.
+    """
+
+    class Checked(base):
+        def __init__(self, config: Any, mode: str, logger: Any, seed: int | None = None) -> None:
+            before = np.random.get_state()
+            np.random.seed(seed)  # the host shuffles here: a run that goes on needs the same order
+            try:
+                super().__init__(config, mode, logger, seed)
+            finally:
+                np.random.set_state(before)
+
+        def load_hierarchical_lmdb_dataset(self, data_dir: str) -> dict[int, dict[str, Any]]:
+            return {
+                number: {
+                    "dirpath": str(each.path),
+                    "env": each.environment,
+                    "txn": each.transaction,
+                    "num_samples": each.count,
+                }
+                for number, each in enumerate(open_sets(data_dir))
+            }
+
+        def dataset_traversal(self) -> Any:
+            rows = np.asarray(super().dataset_traversal(), np.int64)
+            usable = np.zeros(len(rows), bool)
+            for number, found in enumerate(findings):
+                mine = rows[:, 0] == number
+                usable[mine] = found.usable_array()[rows[mine, 1] - 1]
+            return rows[usable]
+
+    Checked.__name__ = base.__name__
+    return watched(Checked, watch, lambda dataset, index: sample_name(dataset, index).encode(), bytes.decode)
+
+
+def sample_name(dataset: Any, index: int) -> str:
+    """``folder#12``: the sample at ``index`` of an ``LMDBDataSet``."""
+    number, sample = (int(part) for part in dataset.data_idx_order_list[index])
+    return f"{dataset.lmdb_sets[number]['dirpath']}#{sample}"
+
+
+def image_names(dataset: Any, delimiter: str) -> Iterator[str]:
+    """Image paths, or names of samples, in the order of the data; none where the dataset has neither."""
+    if hasattr(dataset, "lmdb_sets"):
+        yield from (sample_name(dataset, index) for index in range(len(dataset)))
+    elif hasattr(dataset, "data_lines"):
+        for index in dataset.data_idx_order_list:
+            yield parse_line(index + 1, dataset.data_lines[index], delimiter).images[0]

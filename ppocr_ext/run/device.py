@@ -1,0 +1,57 @@
+"""The device that a config asks for, by PaddleOCR's keys (``use_gpu``, ``use_xpu``, …)."""
+
+from __future__ import annotations
+
+import paddle
+import paddle.distributed as dist
+
+from ppocr_ext.config import Config
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.run.cpu import tune_cpu
+
+_CUSTOM = ("npu", "mlu", "gcu")
+
+
+def choose_device(config: Config) -> str:
+    """Set and return Paddle's device: ``"cpu"``, ``"gpu:0"``, …
+
+    Raises:
+        ConfigError: the installed Paddle cannot use the device asked for.
+    """
+    kind = device_kind(config)
+    if kind == "cpu":
+        tune_cpu()
+    device = kind if kind == "cpu" else f"{kind}:{dist.ParallelEnv().dev_id}"
+    return str(paddle.set_device(device) and device)
+
+
+def device_kind(config: Config) -> str:
+    """Return what the config asks for: ``"cpu"``, ``"gpu"``, …; nothing is set.
+
+    Raises:
+        ConfigError: the installed Paddle cannot use the device asked for.
+    """
+    wanted = [kind for kind in ("gpu", "xpu", *_CUSTOM) if config.at(f"Global.use_{kind}", default=False)]
+    if not wanted:
+        return "cpu"
+    if len(wanted) > 1:
+        keys = ", ".join(f"Global.use_{kind}" for kind in wanted)
+        raise ConfigError(f"{keys} are all true. Leave one of them.")
+    kind = wanted[0]
+    key = f"{config.where(f'Global.use_{kind}')}: Global.use_{kind}"
+    if not _supported(kind):
+        raise ConfigError(
+            f"{key} is true, but this Paddle ({paddle.__version__}) is not built for {kind.upper()}. "
+            f"Install the build for it (`pip install 'ppocr-ext[gpu]'` for NVIDIA), or set -o Global.use_{kind}=false."
+        )
+    if kind == "gpu" and paddle.device.cuda.device_count() == 0:
+        raise ConfigError(f"{key} is true, but no GPU is visible. Set -o Global.use_gpu=false for the CPU.")
+    return kind
+
+
+def _supported(kind: str) -> bool:
+    if kind == "gpu":
+        return bool(paddle.is_compiled_with_cuda())
+    if kind == "xpu":
+        return bool(paddle.device.is_compiled_with_xpu())
+    return bool(paddle.device.is_compiled_with_custom_device(kind))

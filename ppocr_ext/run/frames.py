@@ -1,0 +1,224 @@
+"""Count the frames of a model's CTC output, so that labels that do not fit are found before training.
+
+On a CPU, Paddle's CTC loss of such a label is 0, and so is its gradient: it trains nothing, without a message.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ppocr_ext.config import Config, named_items
+from ppocr_ext.config.node import dotted
+from ppocr_ext.data.label_rules import FrameLimit
+from ppocr_ext.data.preprocessing import Size, preprocessing
+from ppocr_ext.errors import ModelError
+from ppocr_ext.losses.ctc import CTCLoss
+from ppocr_ext.losses.distillation_ctc import DistillationCTCLoss
+from ppocr_ext.messages import sentence
+from ppocr_ext.modeling import BaseModel, DistillationModel
+from ppocr_ext.modeling.request import HeadRequest
+from ppocr_ext.registry import LOSSES
+from ppocr_ext.run.model_setup import decoder_models
+
+_CTC_DECODERS = ("CTCLabelDecode", "DistillationCTCLabelDecode")
+_CTC_LOGITS = HeadRequest(frozenset({"ctc"}), as_dict=False)
+
+
+@dataclass(frozen=True)
+class FrameCounts:
+    """T of the CTC output by the size of the images.
+
+    Attributes:
+        by_size: (height, width) of a batch → T, of training and evaluation the smaller.
+        in_training: the same in training mode alone; empty if nothing is trained.
+        path: config path of these sizes.
+        complete: every batch has one of these sizes.
+        follows_ratio: the width of a batch is a multiple of its height, by the ratio of its images (``ds_width``).
+        fixed: there are fewer frames in training than in evaluation.
+    """
+
+    by_size: Mapping[tuple[int, int], int]
+    in_training: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    path: str = ""
+    complete: bool = False
+    follows_ratio: bool = False
+    fixed: bool = False
+
+    def __call__(self, height: int, width: int) -> int | None:
+        """Return T in training for images of this size; None if it is not known."""
+        return self.in_training.get((height, width))
+
+    @property
+    def least(self) -> int | None:
+        """The smallest T that a batch can have; None if batches may have other sizes than these."""
+        return min(self.by_size.values(), default=None) if self.complete else None
+
+    def limit(self, required: bool) -> FrameLimit | None:
+        """Return what labels have to fit; None if T is not known for every batch.
+
+        Args:
+            required: whether a label that does not fit is unusable, or counts as read wrongly.
+        """
+        if self.least is None:
+            return None
+        width = min(width for _, width in self.by_size)
+        return FrameLimit(self.least, self._by_ratio(), required, self.fixed, self.path, width)
+
+    def _by_ratio(self) -> dict[int, int] | None:
+        """T by the ratio of width to height, of several heights the least; None unless batches follow the ratio."""
+        if not self.follows_ratio:
+            return None
+        found: dict[int, int] = {}
+        for (height, width), count in self.by_size.items():
+            ratio = width // height
+            found[ratio] = min(count, found.get(ratio, count))
+        return found
+
+
+def count_frames(model: Any, config: Config, mode: str) -> FrameCounts:
+    """Return the frames that labels of ``mode`` have to fit.
+
+    For ``"Train"``: of each sub-model that a CTC loss trains, the smaller of its two modes: some backbones pool to a
+    fixed number of frames in training and by the width in evaluation. For ``"Eval"``: of the sub-models that a CTC
+    decoder reads, in evaluation mode. Weights, BatchNorm statistics, generators and modes are as before afterwards.
+
+    Args:
+        model: with any weights, not wrapped.
+        config: resolved.
+        mode: ``"Train"`` or ``"Eval"``.
+
+    Returns:
+        Empty counts if nothing has to fit, or the config does not give the size of the images.
+
+    Raises:
+        ModelError: the network cannot take images of a size that the config gives.
+    """
+    prepared = preprocessing(config, mode)
+    names = trained_with_ctc(config) if mode == "Train" else _read_as_ctc(config)
+    if prepared is None or not prepared.sizes or not names:
+        return FrameCounts({})
+    networks = [model.models[str(name)] if isinstance(model, DistillationModel) else model for name in names]
+    counts: dict[tuple[int, int], int] = {}
+    in_training: dict[tuple[int, int], int] = {}
+    complete, fixed = prepared.all_sizes, False
+    for size in prepared.sizes:
+        try:
+            found = [_frames(network, size, mode == "Train") for network in networks]
+        except Exception as error:
+            where = f"{config.where(prepared.path)}: {dotted(prepared.path)}"
+            raise ModelError(
+                f"{where}: the network cannot take images of {list(size)}: {sentence(error)}"
+            ) from error
+        known = [min(both) for both in found if both]
+        complete = complete and len(known) == len(found)
+        fixed = fixed or any(len(both) == 2 and both[0] < both[1] for both in found)
+        if known:
+            counts[size[1:]] = min(known)
+        if known and mode == "Train":
+            in_training[size[1:]] = min(both[0] for both in found if both)
+    by_ratio = mode == "Train" and config.at("Train.dataset.ds_width", None) is True
+    return FrameCounts(counts, in_training, dotted(prepared.path), complete, by_ratio, fixed)
+
+
+def loss_parts(config: Config) -> Iterator[tuple[Callable[..., Any], tuple[str, ...]]]:
+    """Yield the losses that ``Loss`` is made of, each with the path of its options.
+
+    Raises:
+        UnknownComponentError: nobody has one of them.
+    """
+    name = config.at("Loss.name", None)
+    if name in ("CombinedLoss", "MultiLoss"):
+        for part, path in named_items(config, "Loss", "loss_config_list"):
+            yield LOSSES.get(part), path
+    elif isinstance(name, str):
+        yield LOSSES.get(name), ("Loss",)
+
+
+def is_ctc_loss(loss: Callable[..., Any]) -> bool:
+    """Return whether ``loss`` is our CTC loss, of one model or of sub-models, or derived from it."""
+    return isinstance(loss, type) and issubclass(loss, CTCLoss | DistillationCTCLoss)
+
+
+def trained_with_ctc(config: Config) -> tuple[str | None, ...]:
+    """Return the sub-models that a CTC loss trains, ``(None,)`` for a model without sub-models, ``()`` for none.
+
+    A loss that is not ours may read anything: the sub-models that a CTC decoder reads are taken then.
+    """
+    models = config.at("Architecture.Models", None)
+    names: list[str | None] = []
+    for loss, path in loss_parts(config):
+        if is_ctc_loss(loss):
+            named = config.at((*path, "model_name_list"), None) if models is not None else (None,)
+            names += named if isinstance(named, tuple) else ()
+        elif not loss.__module__.startswith("ppocr_ext."):
+            names += _read_as_ctc(config)
+    return tuple(dict.fromkeys(name for name in names if models is None or _is_trained(models, name)))
+
+
+def _is_trained(models: Mapping[Any, Any], name: str | None) -> bool:
+    options = models.get(name)
+    return isinstance(options, Mapping) and not options.get("freeze_params")
+
+
+def _read_as_ctc(config: Config) -> tuple[str | None, ...]:
+    if config.at("PostProcess.name", None) not in _CTC_DECODERS:
+        return ()
+    return decoder_models(config) or (None,)
+
+
+def _frames(network: Any, size: Size, trained: bool) -> tuple[int, ...]:
+    """T of one network in evaluation mode, of one that is trained in training mode before it; empty if unknown."""
+    try:
+        evaluated = _frames_in_mode(network, size, training=False)
+    except Exception:
+        # PPLCNetV4, for one, refuses heights in evaluation that it trains at; Eval has sizes of its own
+        if not trained:
+            raise
+        evaluated = None
+    counts = [_frames_in_mode(network, size, training=True), evaluated] if trained else [evaluated]
+    return () if counts[0] is None else tuple(count for count in counts if count is not None)
+
+
+def _frames_in_mode(network: Any, size: Size, training: bool) -> int | None:
+    with _left_as_it_was(network), paddle.no_grad():
+        for layer in network.sublayers(include_self=True):
+            layer.training = training  # not train(), which also switches Paddle's tracer
+        images = paddle.zeros([1, *size])
+        output = network(images, None, _CTC_LOGITS) if isinstance(network, BaseModel) else network(images)
+    return _length(output)
+
+
+@contextmanager
+def _left_as_it_was(network: Any) -> Iterator[None]:
+    """Put modes, BatchNorm statistics and generators back, whatever happens inside."""
+    modes = [(layer, layer.training) for layer in network.sublayers(include_self=True)]
+    statistics = [(t, t.clone()) for t in network.state_dict().values() if t.stop_gradient]
+    generators = paddle.get_rng_state(), np.random.get_state(), random.getstate()
+    try:
+        yield
+    finally:
+        for layer, mode in modes:
+            layer.training = mode
+        for tensor, before in statistics:
+            tensor.set_value(before)
+        paddle.set_rng_state(generators[0])
+        np.random.set_state(generators[1])
+        random.setstate(generators[2])
+
+
+def _length(output: Any) -> int | None:
+    """T of logits or probabilities [B, T, C], which may be in a dict or behind features."""
+    if isinstance(output, Mapping):
+        output = next((output[key] for key in ("ctc", "head_out") if key in output), None)
+        return None if output is None else _length(output)
+    if isinstance(output, tuple | list):  # return_feats: (features, logits)
+        output = output[-1] if output else None
+    shape = list(getattr(output, "shape", []))
+    return int(shape[1]) if len(shape) == 3 else None

@@ -1,0 +1,276 @@
+"""A run's loaders: the data looked at once, then the host's datasets and samplers over what can be used."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from paddle.io.dataloader.collate import default_collate_fn
+
+import ppocr_ext.synth.captcha_dataset  # noqa: F401 - registers CaptchaDataSet
+from ppocr_ext.charset import Charset
+from ppocr_ext.check.data import reads_key
+from ppocr_ext.config import Config
+from ppocr_ext.data.batch_labels import CheckedCollate, Frames, LabelCheck
+from ppocr_ext.data.batch_layout import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
+from ppocr_ext.data.label_rules import FrameLimit, Gtc
+from ppocr_ext.data.lmdb.preflight import check_lmdb
+from ppocr_ext.data.preflight import Preflight, check
+from ppocr_ext.data.verdict import MAX_UNUSABLE, Tolerance, refusals
+from ppocr_ext.data.watch import Watch
+from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.host import Host
+from ppocr_ext.io.atomic import write_text
+from ppocr_ext.run.datasets import watched_lines, watched_samples
+from ppocr_ext.run.frames import FrameCounts, is_ctc_loss, loss_parts
+from ppocr_ext.run.raising_loader import RaisingLoader
+from ppocr_ext.run.team import team
+
+_LOG = logging.getLogger("ppocr_ext")
+_OF_LABEL_FILES = ("SimpleDataSet", "MultiScaleDataSet", "TextRecDataset", "MSTextRecDataset")
+_OF_LMDB = ("LMDBDataSet",)
+_UNKNOWN_CHAR = ("drop_line", "drop_char")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A loader, how to build it again (for another seed), and what it reads.
+
+    Attributes:
+        loader: a ``paddle.io.DataLoader``.
+        rebuild: the same with the seed that is given.
+        preflight: what was found in the data; None where nothing is looked at.
+        watch: counts lines that fail when they are loaded; None where nothing is looked at.
+        label_files: as the config names them; empty where the dataset has none.
+    """
+
+    loader: Any
+    rebuild: Callable[[int], Any]
+    preflight: Preflight | None
+    watch: Watch | None
+    label_files: tuple[Path, ...]
+
+
+def label_kind(transforms: Any) -> Gtc | None:
+    """Which second label the transforms make: ``"nrtr"``, ``"sar"`` or None (CTC alone)."""
+    for entry in transforms or ():
+        name, options = next(iter(entry.items())) if isinstance(entry, Mapping) else (entry, None)
+        if name == "MultiLabelEncode":
+            encode = (options or {}).get("gtc_encode")
+            return "nrtr" if encode == "NRTRLabelEncode" else "sar" if encode is None else None
+        if name == "NRTRLabelEncode":
+            return "nrtr"
+        if name == "SARLabelEncode":
+            return "sar"
+    return None
+
+
+def label_files_of(config: Config, mode: str) -> tuple[Path, ...]:
+    """Label files of ``Train`` or ``Eval``; empty where the dataset has none, or reads none."""
+    if not reads_key(config, mode, "label_file_list"):
+        return ()
+    files = config.at(f"{mode}.dataset.label_file_list", default=None) or ()
+    return tuple(Path(f) for f in ((files,) if isinstance(files, str) else files))
+
+
+def tolerance_of(config: Config) -> Tolerance:
+    """``Global.max_unusable`` and ``Global.strict``.
+
+    Raises:
+        ConfigError: the first is no share from 0 to 1, or the second no truth value.
+    """
+    share = config.at("Global.max_unusable", default=None)
+    share = MAX_UNUSABLE if share is None else share
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise ConfigError(f"Global.max_unusable: {share!r} is no share from 0 to 1, such as 0.1.")
+    return Tolerance(float(share), _truth(config, "Global.strict"))
+
+
+def _truth(config: Config, key: str) -> bool:
+    value = config.at(key, default=None)
+    if value is not None and not isinstance(value, bool):
+        raise ConfigError(f"{key}: {value!r} is neither true nor false.")
+    return bool(value)
+
+
+def look_at_data(
+    config: Config,
+    charset: Charset,
+    frames: Mapping[str, FrameCounts],
+    record: Path | None = None,
+    data_of: str = "Eval",
+    seconds: float | None = None,
+    say: Callable[[str], None] = _LOG.info,
+) -> dict[str, Preflight]:
+    """What preflight finds in the data of each mode; a mode whose dataset it does not know is left out.
+
+    Args:
+        config: the configuration.
+        charset: its dictionary.
+        frames: for each mode that is to be checked (``"Train"``, ``"Eval"``), T of the CTC output.
+        record: the ``preflight.json`` to write, also where the data are refused.
+        data_of: how messages call the data of ``Eval``.
+        seconds: stop the check of each mode after this time; None: check every line.
+        say: is given what was found in data that can be used.
+
+    Raises:
+        DataError: label files or LMDBs cannot be read, or more lines are unusable than
+            ``Global.max_unusable`` and ``Global.strict`` admit. The message covers all modes.
+        ConfigError: a key of these checks has no meaning.
+    """
+    tolerance = tolerance_of(config)
+    names = {mode: data_of if mode == "Eval" else mode for mode in frames}
+    found: dict[str, Preflight] = {}
+    said: list[str] = []
+    for mode, count in frames.items():
+        try:
+            report = _look(config, mode, charset, count.limit(required=mode == "Train"), seconds)
+        except DataError as error:
+            said.append(f"{names[mode]}: {error}")
+            continue
+        if report is not None:
+            found[mode] = report
+            if tolerance.admits_all(report):
+                for text in filter(None, (report.summary(), report.frames_summary())):
+                    say(f"{names[mode].lower()} data: {text}")
+    if record is not None and found:
+        content = {mode: report.to_json() for mode, report in found.items()}
+        write_text(record, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    refused = refusals({names[mode]: report for mode, report in found.items()}, tolerance)
+    if refused and record is not None:
+        refused.append(f"{record} names the first {found[next(iter(found))].examples} of each reason.")
+    if said or refused:
+        refusal = DataError("\n".join(said + refused))
+        refusal.record = record if refused else None
+        raise refusal
+    return found
+
+
+def _look(
+    config: Config, mode: str, charset: Charset, frames: FrameLimit | None, seconds: float | None
+) -> Preflight | None:
+    dataset = config.at(f"{mode}.dataset")
+    name = dataset.get("name")
+    if name not in (*_OF_LABEL_FILES, *_OF_LMDB):
+        return None
+    if dataset.get("data_dir") is None:
+        raise DataError(f"{mode}.dataset.data_dir is missing: {_data_dir_is(name)}.")
+    unknown_char = config.at("Global.unknown_char", default=None) or "drop_line"
+    if unknown_char not in _UNKNOWN_CHAR:
+        raise ConfigError(f"Global.unknown_char: {unknown_char!r} is not among {', '.join(_UNKNOWN_CHAR)}.")
+    rules: dict[str, Any] = {
+        "gtc": label_kind(dataset.get("transforms")),
+        "frames": frames,
+        "seconds": seconds,
+        "unknown_char": unknown_char,
+        # a bad image in evaluation would make its result wrong
+        "image_check": "decode" if mode == "Eval" else "header",
+    }
+    length = int(config.at("Global.max_text_length", default=25))
+    if name in _OF_LMDB:
+        return check_lmdb(dataset["data_dir"], charset, length, **rules)
+    return check(
+        label_files_of(config, mode),
+        Path(dataset["data_dir"]),
+        charset,
+        length,
+        allow_outside_data_dir=_truth(config, "Global.allow_outside_data_dir"),
+        delimiter=dataset.get("delimiter", "\t"),
+        ds_width=bool(dataset.get("ds_width", False)),
+        **rules,
+    )
+
+
+def _data_dir_is(name: str) -> str:
+    return "the folder of the LMDB" if name in _OF_LMDB else "the folder that image paths start from"
+
+
+def build_loader(
+    host: Host,
+    config: Config,
+    host_config: dict[str, Any],
+    mode: str,
+    report: Preflight | None,
+    device: str,
+    seed: int,
+    scratch: Path,
+    data_of: str = "Eval",
+    labels: LabelCheck | None = None,
+) -> Loaded:
+    """The loader of ``Train`` or ``Eval`` over the lines that ``report`` found usable.
+
+    Where label files have unusable lines (or a byte order mark, or carriage returns), the host reads
+    copies of them from ``scratch``, which ``host_config`` then names. Messages call the data of ``Eval``
+    those of ``data_of``. ``labels`` looks at the samples of each batch before they are put together.
+
+    Raises:
+        DataError: there is no full batch.
+    """
+    files = label_files_of(config, mode)
+    dataset = watch = None
+    if report is not None:
+        name = str(config.at(f"{mode}.dataset.name"))
+        called = data_of if mode == "Eval" else mode
+        watch = Watch(mode, report.total, report.rejected_count, tolerance_of(config), called)
+        if name in _OF_LMDB:
+            dataset = watched_samples(host.dataset_class(name), watch, report.files)
+            _drop_ratio(host_config[mode]["dataset"], mode)
+        else:
+            dataset = watched_lines(host.dataset_class(name), watch, files, report.delimiter)
+            kept = team().once_a_machine(
+                f"copies {mode}", partial(report.write_usable, scratch / f"usable_{mode.lower()}")
+            )
+            host_config[mode]["dataset"]["label_file_list"] = [str(path) for path in kept]
+    build = partial(host.build_dataloader, host_config, mode, device, host.logger, dataset_class=dataset)
+
+    def make(seed: int) -> Any:
+        loader = RaisingLoader.of(build(seed=seed))
+        if labels is not None:
+            loader.collate_fn = CheckedCollate(labels, loader.collate_fn or default_collate_fn)
+        return loader
+
+    loader = make(seed)
+    if len(loader) == 0:
+        raise DataError(_no_batch(config, mode, len(loader.dataset)))
+    return Loaded(loader, make, report, watch, files)
+
+
+def label_check(config: Config, charset: Charset, frames: Frames | None) -> LabelCheck | None:
+    """Return the check of the samples of ``Train``; None where nothing trains with CTC, or labels are not kept.
+
+    Args:
+        config: the configuration.
+        charset: its dictionary.
+        frames: T for an image size (height, width); None where it is not known.
+    """
+    paths = [path for loss, path in loss_parts(config) if is_ctc_loss(loss)]
+    if not paths:
+        return None
+    transforms = config.at("Train.dataset.transforms", default=None)
+    of_two = config.at("Loss.name") == "MultiLoss" or any(
+        config.at((*path, "multi_head"), None) is True for path in paths
+    )
+    layout = BatchLayout.of_keys(kept_keys(transforms) or (MULTI_HEAD if of_two else SINGLE_HEAD))
+    if layout.label is None or layout.length is None:
+        return None
+    second = {"nrtr": charset.nrtr_rows, "sar": charset.sar_classes}.get(label_kind(transforms) or "")
+    return LabelCheck(layout, charset.ctc_classes, tolerance_of(config), second, frames)
+
+
+def _drop_ratio(dataset: dict[str, Any], mode: str) -> None:
+    """PaddleOCR's LMDBDataSet draws no share of the data: it only shuffles anew for ``ratio_list``."""
+    if dataset.pop("ratio_list", None) is not None:
+        _LOG.warning("%s.dataset.ratio_list: LMDBDataSet reads all samples; the key has no effect.", mode)
+
+
+def _no_batch(config: Config, mode: str, lines: int) -> str:
+    size = config.at(f"{mode}.loader.batch_size_per_card", default=None)
+    return (
+        f"{mode}: {lines} usable line{'s' if lines != 1 else ''} do not fill one batch of {size} and drop_last is "
+        f"true. Set -o {mode}.loader.drop_last=false, or a smaller {mode}.loader.batch_size_per_card."
+    )

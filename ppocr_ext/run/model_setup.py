@@ -1,0 +1,216 @@
+"""A run's model: built, narrowed to what is read, and filled with weights."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.checkpoint.serialize import read_state
+from ppocr_ext.checkpoint.weights import find_parameters, fit_state, load_weights
+from ppocr_ext.config import Config
+from ppocr_ext.errors import ConfigError, WeightsError
+from ppocr_ext.modeling import DistillationModel
+
+_LOG = logging.getLogger("ppocr_ext")
+
+Reads = set[tuple[str | None, str]]
+_BRANCH_OF = {"ctc": "ctc", "neck": "ctc", "gtc": "gtc", "sar": "sar"}
+# layers of a MultiHead that belong to one branch alone
+_BRANCH_LAYERS = {
+    "ctc": ("ctc_encoder", "ctc_head"),
+    "gtc": ("before_gtc", "gtc_head"),
+    "sar": ("sar_head",),
+}
+
+
+def decoder_models(config: Config) -> tuple[str, ...] | None:
+    """Names of the sub-models that the decoder reads; None for a model without sub-models."""
+    if config.at("Architecture.Models", default=None) is None:
+        return None
+    names = config.at("PostProcess.model_name", default=None) or ("Student",)
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def narrow(model: Any, reads: Reads | None, config: Config) -> None:
+    """Let each sub-model compute only the branches that something reads.
+
+    Parameters of branches that nothing reads are no longer trained (a data-parallel reducer would
+    wait for their gradients). ``reads`` None: a foreign loss does not say, everything is computed.
+    """
+    if reads is None:
+        return
+    reads = set(reads)
+    if config.at("Global.cal_metric_during_train", default=False):
+        reads |= {(name, "ctc") for name in decoder_models(config) or (None,)}
+    branches = _branches(reads)
+    if isinstance(model, DistillationModel):
+        _refuse_unknown(branches, model.model_name_list)
+        model.require({str(name): wanted for name, wanted in branches.items()})
+        model.unread = frozenset(name for name in model.model_name_list if name not in branches)
+        for name in model.model_name_list:
+            _freeze_unread(getattr(model, name), branches.get(name, set()))
+        _leave_out_untaught(model)
+    else:
+        wanted = branches.get(None, set())
+        if hasattr(model, "train_request"):
+            model.train_request = replace(model.train_request, branches=frozenset(wanted))
+        _freeze_unread(model, wanted)
+
+
+def _branches(reads: Iterable[tuple[str | None, str]]) -> dict[str | None, set[str]]:
+    branches: dict[str | None, set[str]] = {}
+    for name, output in reads:
+        wanted = branches.setdefault(name, set())
+        if output in _BRANCH_OF:
+            wanted.add(_BRANCH_OF[output])
+    return branches
+
+
+def _refuse_unknown(branches: Mapping[str | None, set[str]], names: Iterable[str]) -> None:
+    known = set(names)
+    unknown = [str(name) for name in branches if name not in known]
+    if unknown:
+        raise ConfigError(
+            f"Loss: it reads the sub-model{'s' if len(unknown) > 1 else ''} {', '.join(unknown)}, but "
+            f"Architecture.Models has {', '.join(sorted(known))}. Correct model_name_list or model_name_pairs."
+        )
+
+
+def _freeze_unread(model: Any, wanted: set[str]) -> None:
+    head = getattr(model, "head", None)
+    for branch, layers in _BRANCH_LAYERS.items():
+        if branch in wanted:
+            continue
+        for layer in layers:
+            for parameter in getattr(head, layer).parameters() if hasattr(head, layer) else ():
+                parameter.stop_gradient = True
+
+
+def _leave_out_untaught(model: DistillationModel) -> None:
+    """Stop training sub-models that no loss reads; such a parameter never gets a gradient."""
+    for name in sorted(model.unread - model.frozen):
+        _LOG.warning("Loss: no loss reads the sub-model %s, so it is not trained.", name)
+        for parameter in getattr(model, name).parameters():
+            parameter.stop_gradient = True
+
+
+def load_model_weights(
+    model: Any,
+    config: Config,
+    charset: Charset,
+    *,
+    checkpoint: Path | None,
+    needed: tuple[str, ...] | None,
+    old_charset: Charset | None = None,
+    prefer: str = "Student",
+) -> set[str | None]:
+    """Fill ``model`` from the checkpoint or ``Global.pretrained_model``, and sub-models from their own files.
+
+    Args:
+        checkpoint: prefix of the checkpoint to go on from, if any; goes before ``pretrained_model``.
+        needed: sub-models that must have weights; others may lack them. None: all.
+        old_charset: the dictionary that the weights were trained with, if another.
+        prefer: of a file with several sub-models, the one whose weights a single model takes.
+
+    Returns:
+        Names of the sub-models that got weights; ``{None}`` for a model without sub-models.
+
+    Raises:
+        WeightsError: see :func:`ppocr_ext.checkpoint.weights.load_weights`.
+    """
+    options: dict[str, Any] = {
+        "partial": bool(config.at("Global.pretrained_partial", default=False)),
+        "charset": charset,
+        "old_charset": old_charset,
+    }
+    if not isinstance(model, DistillationModel):
+        path = checkpoint or config.at("Global.pretrained_model", default=None)
+        if not path:
+            return set()
+        load_weights(model, path, prefer=f"{prefer}.", **options)
+        return {None}
+    homes = sorted(model.model_name_list, key=lambda name: name in model.frozen)  # trained ones first
+    covered: set[str | None] = set()
+    # a checkpoint holds what was trained; a teacher that came with the first weights comes from there again
+    for path in dict.fromkeys((checkpoint, config.at("Global.pretrained_model", default=None))):
+        if not path or (path != checkpoint and checkpoint is not None and not _lacks(covered, model, needed)):
+            continue
+        found = _covered_models(model, path, homes) - covered
+        if found:
+            only = tuple(f"{name}." for name in model.model_name_list if name in found)
+            load_weights(model, path, only=only, homes=homes, **options)
+        elif path == checkpoint or checkpoint is None:
+            load_weights(model, path, homes=homes, **options)  # says what does not fit
+        covered |= found
+    for name in model.model_name_list:
+        if name not in covered and _load_sub_model(model, name, needed, options):
+            covered.add(name)
+    return covered
+
+
+def _lacks(covered: set[str | None], model: DistillationModel, needed: tuple[str, ...] | None) -> bool:
+    """Whether a sub-model that must have weights has neither got them nor a file of its own."""
+    names = model.model_name_list if needed is None else needed
+    return any(name not in covered and not model.pretrained.get(name) for name in names)
+
+
+def _covered_models(model: DistillationModel, path: str | Path, homes: Sequence[str]) -> set[str | None]:
+    """Sub-models of which the file at ``path`` has entries."""
+    file = find_parameters(path)
+    shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
+    fit = fit_state(file, read_state(file), shapes, homes=homes)
+    present = {*fit.matched, *fit.wrong_shape}
+    return {name for name in model.model_name_list if any(n.startswith(f"{name}.") for n in present)}
+
+
+def _load_sub_model(
+    model: DistillationModel, name: str, needed: tuple[str, ...] | None, options: dict[str, Any]
+) -> bool:
+    path = model.pretrained.get(name)
+    if needed is not None and name not in needed:
+        return False
+    if path:
+        try:
+            load_weights(getattr(model, name), path, prefer=f"{name}.", **options)
+        except WeightsError as fault:
+            raise WeightsError(f"Architecture.Models.{name}.pretrained: {fault}") from fault
+    elif name in model.frozen:
+        _LOG.warning(
+            "%s is frozen but has no weights: it would teach noise. Give its weights with "
+            "-o Architecture.Models.%s.pretrained=PATH.",
+            name,
+            name,
+        )
+    return bool(path)
+
+
+def require_weight_files(config: Config, *, sub_models: bool = True) -> None:
+    """Refuse a path of weights where nothing is, before the data are looked at.
+
+    Args:
+        config: the configuration.
+        sub_models: look at sub-models' own files too, which are needed where no file for the whole model
+            is given.
+
+    Raises:
+        WeightsError: a file is missing.
+    """
+    paths = {key: config.at(key, default=None) for key in ("Global.checkpoints", "Global.pretrained_model")}
+    if paths["Global.checkpoints"]:
+        del paths["Global.pretrained_model"]
+    elif sub_models and not paths["Global.pretrained_model"]:
+        models = config.at("Architecture.Models", default=None) or {}
+        paths = {
+            f"Architecture.Models.{name}.pretrained": options.get("pretrained")
+            for name, options in models.items()
+        }
+    for key, path in paths.items():
+        if path:
+            try:
+                find_parameters(path)
+            except WeightsError as fault:
+                raise WeightsError(f"{key}: {fault}") from fault

@@ -1,0 +1,1 @@
+"""Drawn data: text lines, CAPTCHAs, glyphs of fonts."""

@@ -1,0 +1,28 @@
+"""Images of text lines, drawn with fonts, from a corpus or from random characters; no Paddle.
+
+Example::
+
+    fonts = split_fonts(find_fonts(["mplfonts", "fonts"]), {"train": 0.8, "val": 0.1, "test": 0.1})
+    texts = RandomTexts("0123456789已己巳", (2, 12), rich_in=RichIn("已己巳", 0.4))
+    source = LineSource({name: LineSplit(texts, some) for name, some in fonts.items()}, LineStyle(), seed=1)
+    text, image = source.image("test", 0)
+"""
+
+from ppocr_ext.synth.lines.corpus import CorpusTexts
+from ppocr_ext.synth.lines.fonts import FontFile, find_fonts, split_fonts
+from ppocr_ext.synth.lines.source import LineSource, LineSplit
+from ppocr_ext.synth.lines.style import LineStyle, find_photos
+from ppocr_ext.synth.lines.texts import RandomTexts, RichIn
+
+__all__ = [
+    "CorpusTexts",
+    "FontFile",
+    "LineSource",
+    "LineSplit",
+    "LineStyle",
+    "RandomTexts",
+    "RichIn",
+    "find_fonts",
+    "find_photos",
+    "split_fonts",
+]

@@ -1,0 +1,137 @@
+"""The map of centers: labels, lines between pairs, fonts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib import font_manager
+from matplotlib.figure import Figure
+
+from ppocr_ext.centers import center_map
+from ppocr_ext.centers.center_map import draw_center_map, fonts_for, project
+from ppocr_ext.centers.summary import Pair
+from ppocr_ext.characters.center_table import CenterTable
+
+DEJAVU = font_manager.findfont("DejaVu Sans")
+DRAWN_BY_NONE = "\U000e0fff"
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that are saved."""
+    saved: list[Figure] = []
+    real = Figure.savefig
+
+    def savefig(figure: Figure, *args: object, **options: object) -> None:
+        saved.append(figure)
+        real(figure, *args, **options)
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+    return saved
+
+
+def table_of(characters: list[str]) -> CenterTable:
+    count = len(characters)
+    centers = np.random.default_rng(0).normal(size=[count, 6]).astype(np.float32)
+    return CenterTable(np.arange(count), tuple(characters), centers, np.full(count, 20), np.ones(count))
+
+
+def labels_of(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_every_character_is_written_and_pairs_are_joined(figures: list[Figure], tmp_path: Path) -> None:
+    table = table_of(["blank", "a", "b", "c", "d"])
+    pairs = [Pair("a", "c", 1.0, 0.5), Pair("b", "c", 1.0, 0.6)]
+    draw_center_map(tmp_path / "map.png", table, pairs, "4 character centers")
+    (figure,) = figures
+    axes = figure.axes[0]
+    assert sorted(labels_of(figure)) == ["a", "b", "c", "d"]
+    flat = dict(zip("abcd", project(table.centers[1:]), strict=True))
+    joined = [np.asarray(line.get_xydata()) for line in axes.lines]
+    np.testing.assert_allclose(joined, [[flat["a"], flat["c"]], [flat["b"], flat["c"]]])
+    places = {text.get_text(): text.xy for text in axes.texts}
+    for character, place in flat.items():
+        np.testing.assert_allclose(places[character], place)
+    colors = {text.get_text(): text.get_color() for text in axes.texts}
+    assert colors["a"] == colors["b"] == colors["c"] != colors["d"]
+    assert axes.get_title(loc="left") == "4 character centers"
+    assert (tmp_path / "map.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_all_centers_lie_within_the_axes(figures: list[Figure], tmp_path: Path) -> None:
+    table = table_of(["blank", *"abcdefgh"])
+    draw_center_map(tmp_path / "map.png", table, [Pair("a", "b", 1.0, 0.5)], "")
+    axes = figures[0].axes[0]
+    flat = project(table.centers[1:])
+    for limits, places in ((axes.get_xlim(), flat[:, 0]), (axes.get_ylim(), flat[:, 1])):
+        assert limits[0] < places.min() < places.max() < limits[1]
+
+
+def test_of_many_characters_those_of_pairs_are_written_and_the_others_are_dots(
+    figures: list[Figure], tmp_path: Path
+) -> None:
+    names = [chr(0x21 + i) for i in range(90)] + [chr(0xC0 + i) for i in range(400)]
+    pairs = [Pair(names[488], names[489], 1.0, 0.5)]
+    draw_center_map(tmp_path / "map.png", table_of(["blank", *names]), pairs, "")
+    (figure,) = figures
+    assert labels_of(figure)[:2] == names[488:]
+    assert len(labels_of(figure)) == 400
+    assert len(figure.axes[0].collections[0].get_offsets()) == 90
+
+
+@pytest.mark.parametrize("entry", ["$$", "$x$", "$\\foo$", "_", "\\", "^"])
+def test_an_entry_is_text_and_no_formula(figures: list[Figure], tmp_path: Path, entry: str) -> None:
+    draw_center_map(tmp_path / "map.png", table_of(["blank", "a", entry]), [Pair("a", entry, 1, 1)], "")
+    assert sorted(labels_of(figures[0])) == sorted(["a", entry])
+
+
+def test_what_cannot_be_seen_has_a_label(figures: list[Figure], tmp_path: Path) -> None:
+    names = [" ", "\u3000", "\u200b", "a b", f"ab{DRAWN_BY_NONE}"]
+    draw_center_map(tmp_path / "map.png", table_of(["blank", *names]), [], "")
+    assert labels_of(figures[0]) == [
+        "U+0020",
+        "U+3000",
+        "U+200B",
+        "U+0061 U+0020 U+0062",
+        "U+0061 U+0062 U+E0FFF",
+    ]
+
+
+def test_one_character_that_no_font_draws_leaves_the_others_as_they_are(
+    figures: list[Figure], tmp_path: Path
+) -> None:
+    draw_center_map(tmp_path / "map.png", table_of(["blank", "é", "ж", DRAWN_BY_NONE]), [], "")
+    assert labels_of(figures[0]) == ["é", "ж", "U+E0FFF"]
+
+
+def test_the_font_that_draws_most_comes_first_and_others_draw_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = {"one.ttf": set("abc"), "two.ttf": set("abcdeé"), "three.ttf": set("fgé")}
+    monkeypatch.setattr(center_map, "_files", lambda: list(drawn))
+    monkeypatch.setattr(center_map, "_drawn_by", lambda file: {ord(c) for c in drawn[file]})
+    fonts = fonts_for(["a", "ab", "é", "f", "fg", "af", "?"])
+    assert {label: str(font.get_file()) for label, font in fonts.items()} == {
+        "a": "two.ttf",
+        "ab": "two.ttf",
+        "é": "two.ttf",
+        "f": "three.ttf",
+        "fg": "three.ttf",
+    }
+
+
+def test_plain_letters_are_in_matplotlib_s_own_font() -> None:
+    assert {font.get_file() for font in fonts_for(["a", "b", "é"]).values()} == {DEJAVU}
+
+
+def test_a_font_of_placeholders_is_no_font() -> None:
+    assert fonts_for([DRAWN_BY_NONE]) == {}
+    assert not any("LastResort" in str(font.get_file()) for font in fonts_for(["未", "末"]).values())
+
+
+def test_no_center_but_the_blank_s_is_an_empty_map(figures: list[Figure], tmp_path: Path) -> None:
+    draw_center_map(tmp_path / "map.png", table_of(["blank"]), [], "")
+    assert labels_of(figures[0]) == []

@@ -1,0 +1,57 @@
+"""PaddleOCR's own configs pass, and so do ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from official_facts import OFFICIAL, Check, official, with_data
+
+from ppocr_ext.config import Config, ctc_heads, load, switch_features_on
+from ppocr_ext.io.resources import config_root
+from ppocr_ext.modeling import backbones  # noqa: F401 - registers ours
+from ppocr_ext.registry import BACKBONES
+
+ROOT = config_root()
+SHIPPED = sorted(
+    str(path.relative_to(ROOT))
+    for path in ROOT.rglob("*.yml")
+    if path.stem in ("teacher", "student", "distill")
+)
+
+
+@pytest.mark.parametrize("name", OFFICIAL)
+def test_an_official_config_passes_or_lacks_its_backbone_alone(name: str, data: Path, check: Check) -> None:
+    backbone = OFFICIAL[name][1]
+    found = check(with_data(official(name), data))
+    if isinstance(backbone, dict) or backbone in BACKBONES:
+        assert found == []
+    else:
+        assert found == [
+            f"error: Architecture.Backbone.name: {backbone} is a backbone of PaddleOCR's repository, which the "
+            f"installed package lacks: `--host DIR` names a checkout that has it."
+        ]
+
+
+@pytest.mark.parametrize("name", OFFICIAL)
+def test_the_overlay_of_features_fits_an_official_config(
+    name: str, data: Path, tmp_path: Path, check: Check
+) -> None:
+    file = tmp_path / "config.yml"
+    file.write_text(Config(with_data(official(name), data)).to_yaml())
+    config = load([file, ROOT / "overlays" / "return_feats.yml"])
+    assert check(config) == check(load([file]))
+    heads = [switch_features_on(config).at(path) for path in ctc_heads(config)]
+    assert len(heads) == (2 if "distillation" in name else 1)
+    assert all(head["return_feats"] is True and len(head) > 1 for head in heads)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_config_has_no_fault_but_files_that_are_not_there(name: str, check: Check) -> None:
+    assert len(SHIPPED) > 10
+    found = check(load([ROOT / name]))
+    assert [fault for fault in found if "there is no f" not in fault and "the dictionary" not in fault] == []
+
+
+def test_an_unspoilt_config_has_no_fault(one: Config, two: Config, check: Check) -> None:
+    assert check(one) == check(two) == check(one, "eval") == check(two, "eval") == []

@@ -1,0 +1,149 @@
+"""Eval prepares images as Train does, or the config says that it need not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ppocr_ext.check import Fault, check_config
+from ppocr_ext.config import Config, load
+from ppocr_ext.data.preprocessing import PAD, SQUASH, WIDEN, preprocessing
+from ppocr_ext.host import Host
+from ppocr_ext.io.resources import config_path
+
+RESIZE = "Eval.dataset.transforms.RecResizeImg"
+SCALES = "Train.sampler.scales"
+
+
+def faults(config: Config, host: Host, role: str = "train") -> list[Fault]:
+    return check_config(config, host, role)
+
+
+def single_size(config: Config, resize: dict[str, Any]) -> Config:
+    """The config trained at one size, by a RecResizeImg in place of the sampler."""
+    plain = config.thaw()
+    del plain["Train"]["sampler"]
+    dataset = plain["Train"]["dataset"]
+    dataset["name"] = "SimpleDataSet"
+    dataset.pop("ds_width", None)
+    dataset["transforms"].insert(-1, resize)
+    return Config(plain)
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"image_shape": [3, 48, 72]}, f"{RESIZE}.image_shape"),
+        ({"image_shape": [3, 40, 320]}, f"{RESIZE}.image_shape"),
+        ({"image_shape": [3, 48, 320], "padding": False}, f"{RESIZE}.padding"),
+        ({"image_shape": [3, 48, 72], "padding": False}, f"{RESIZE}.image_shape"),
+        ({"image_shape": [3, 40, 320], "eval_mode": True}, f"{RESIZE}.image_shape"),
+        ({"image_shape": [1, 48, 320]}, f"{RESIZE}.image_shape"),
+    ],
+)
+def test_another_resizing_is_an_error(change: dict[str, Any], path: str, one: Config, host: Host) -> None:
+    for role in ("train", "eval"):
+        (fault,) = faults(one.with_values({RESIZE: change}), host, role)
+        assert (fault.level, fault.path) == ("error", path)
+        assert SCALES in fault.message
+
+
+def test_the_key_that_allows_it(one: Config, host: Host) -> None:
+    other = one.with_values({RESIZE: {"image_shape": [3, 48, 72], "padding": False}})
+    assert faults(other, host)
+    assert faults(other.with_values({"Global.allow_different_preprocessing": True}), host) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"image_shape": [3, 32, 320]},  # one of the scales
+        {"image_shape": [3, 64, 320], "padding": True},
+        {"image_shape": [3, 48, 320], "eval_mode": True},  # PaddleOCR's korean_PP-OCRv5 evaluates so
+    ],
+)
+def test_a_size_that_the_sampler_hands_out_passes(change: dict[str, Any], one: Config, host: Host) -> None:
+    assert faults(one.with_values({RESIZE: change}), host) == []
+
+
+def test_ds_width_trains_at_many_widths(one: Config, host: Host) -> None:
+    config = one.with_values({"Train.dataset.ds_width": True})
+    assert faults(config, host) == []
+    (fault,) = faults(config.with_values({f"{RESIZE}.image_shape": [3, 40, 320]}), host)
+    assert fault.path == f"{RESIZE}.image_shape"
+
+
+@pytest.mark.parametrize(("name", "padding"), [("RecResizeImg", True), ("SVTRRecResizeImg", False)])
+def test_the_same_by_another_transform_passes(name: str, padding: bool, one: Config, host: Host) -> None:
+    options = {"image_shape": [3, 48, 320], "padding": padding}
+    config = single_size(one, {name: options})
+    assert faults(config.with_values({RESIZE: options}), host) == []
+    (fault,) = faults(config.with_values({f"{RESIZE}.padding": not padding}), host)
+    assert fault.path == f"{RESIZE}.padding"
+
+
+def test_channels_in_another_order(one: Config, host: Host) -> None:
+    path = "Eval.dataset.transforms.DecodeImage.img_mode"
+    (fault,) = faults(one.with_values({path: "RGB"}), host)
+    assert (fault.level, fault.path) == ("error", path)
+    unsaid = one.thaw()
+    unsaid["Eval"]["dataset"]["transforms"][0] = {"DecodeImage": None}  # PaddleOCR's default is RGB
+    assert [fault.path for fault in faults(Config(unsaid), host)] == [path]
+
+
+def test_pixels_normalised_in_another_way(one: Config, host: Host) -> None:
+    config = single_size(one, {"ABINetRecResizeImg": {"image_shape": [3, 48, 320]}})
+    squashed = config.with_values({RESIZE: {"image_shape": [3, 48, 320], "padding": False}})
+    (fault,) = faults(squashed, host)
+    assert (fault.path, "ImageNet" in fault.message) == (RESIZE, True)
+
+
+def test_what_the_config_does_not_say_is_not_compared(one: Config, host: Host) -> None:
+    config = one.thaw()
+    config["Train"]["dataset"]["transforms"].insert(-1, {"NobodysTransform": None})
+    config["Train"]["dataset"]["name"] = "SimpleDataSet"
+    del config["Train"]["sampler"]
+    assert preprocessing(Config(config), "Train") is None
+    assert not any("preprocessing" in fault.message for fault in faults(Config(config), host))
+
+
+def test_an_eval_list_that_was_copied_before_train_was_changed(tmp_path: Path, host: Host) -> None:
+    """The base's Eval is a copy of its Train by an anchor; an overlay of Train alone leaves it at 32×128."""
+    overlay = tmp_path / "lines.yml"
+    overlay.write_text(
+        "Train:\n  dataset: !replace\n    name: SimpleDataSet\n    data_dir: .\n    label_file_list: [train.txt]\n"
+        "    transforms:\n      - DecodeImage: {img_mode: BGR, channel_first: false}\n"
+        "      - MultiLabelEncode: {gtc_encode: NRTRLabelEncode}\n"
+        "      - RecResizeImg: {image_shape: [3, 48, 320]}\n"
+        "      - KeepKeys: {keep_keys: [image, label_ctc, label_gtc, length, valid_ratio]}\n"
+    )
+    base = config_path("quickstart/teacher.yml")
+    found = faults(load([base, overlay]), host)
+    (fault,) = [fault for fault in found if fault.path == f"{RESIZE}.image_shape"]
+    assert fault.level == "error"
+    assert fault.where.startswith("configs/quickstart/base.yml:")
+    assert f"{overlay}:9" in fault.message
+
+
+def test_what_is_read_of_a_section(one: Config) -> None:
+    train, evaluated = preprocessing(one, "Train"), preprocessing(one, "Eval")
+    assert train is not None and evaluated is not None
+    assert (train.sizes, train.fit) == (((3, 32, 320), (3, 48, 320), (3, 64, 320)), PAD)
+    assert (evaluated.sizes, evaluated.fit, evaluated.color) == (((3, 48, 320),), PAD, "BGR")
+    assert train.normalisation == evaluated.normalisation
+
+    def read(options: dict[str, Any]) -> Any:
+        return preprocessing(one.with_values({RESIZE: {"image_shape": [3, 48, 320], **options}}), "Eval")
+
+    assert read({"padding": False}).fit == SQUASH
+    widened = read({"eval_mode": True})
+    assert (widened.fit, widened.all_sizes) == (WIDEN, False)
+
+
+def test_widths_of_batches_by_ratio(one: Config) -> None:
+    values = {"Train.dataset.ds_width": True, SCALES: [[320, 48]], "Train.sampler.max_w": 150}
+    found = preprocessing(one.with_values(values), "Train")
+    assert found is not None and found.all_sizes
+    assert found.sizes == ((3, 48, 48), (3, 48, 96), (3, 48, 144))

@@ -1,0 +1,220 @@
+import json
+import pickle
+
+import numpy as np
+import paddle
+import pytest
+from paddle.base.layer_helper import LayerHelper
+
+from ppocr_ext.checkpoint import checkpoints
+from ppocr_ext.checkpoint.checkpoints import (
+    Progress,
+    finish_journal,
+    parameter_names,
+    prefix_of,
+    read_progress,
+    restore_optimizer,
+    trained_state,
+    write_checkpoint,
+)
+from ppocr_ext.checkpoint.serialize import read_state
+from ppocr_ext.errors import WeightsError
+
+
+def trained(steps=3, seed=0):
+    paddle.seed(seed)
+    layer = paddle.nn.Linear(3, 2)
+    schedule = paddle.optimizer.lr.CosineAnnealingDecay(0.1, 50)
+    optimizer = paddle.optimizer.AdamW(learning_rate=schedule, parameters=layer.parameters())
+    advance(layer, optimizer, schedule, steps)
+    return layer, optimizer, schedule
+
+
+def advance(layer, optimizer, schedule, steps):
+    for i in range(steps):
+        (layer(paddle.ones([1, 3])) * (i + 1)).square().sum().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        schedule.step()
+
+
+def test_files_have_the_names_and_keys_of_paddleocr(tmp_path):
+    layer, optimizer, _ = trained()
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, Progress(2, 5, 25, {"acc": 0.5}))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["latest.pdopt", "latest.pdparams", "latest.states"]
+    states = pickle.loads((tmp_path / "latest.states").read_bytes())
+    assert (states["epoch"], states["global_step"], states["best_model_dict"]) == (2, 25, {"acc": 0.5})
+    assert set(paddle.load(str(tmp_path / "latest.pdparams"))) == {"weight", "bias"}
+
+
+def test_training_goes_on_as_if_never_stopped_in_a_process_with_other_names(tmp_path):
+    layer, optimizer, schedule = trained(3)
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, Progress(0, 3, 3))
+    saved = parameter_names(layer.named_parameters())
+    advance(layer, optimizer, schedule, 4)
+
+    paddle.nn.Linear(5, 5)  # shifts the names that Paddle generates
+    other, other_optimizer, other_schedule = trained(0, seed=9)
+    assert parameter_names(other.named_parameters()) != saved
+    other.set_state_dict(
+        {k: paddle.to_tensor(v) for k, v in read_state(tmp_path / "latest.pdparams").items()}
+    )
+    now = parameter_names(other.named_parameters())
+    assert restore_optimizer(other_optimizer, tmp_path / "latest", now, saved)
+    advance(other, other_optimizer, other_schedule, 4)
+    np.testing.assert_allclose(other.weight.numpy(), layer.weight.numpy(), rtol=1e-6)
+    assert other_optimizer.get_lr() == pytest.approx(optimizer.get_lr())
+
+
+def test_a_checkpoint_of_paddleocr_is_read(tmp_path):
+    kwargs = {"best_model_dict": {"acc": 0.25, "start_epoch": 1}, "epoch": 7, "global_step": 70}
+    (tmp_path / "latest.states").write_bytes(pickle.dumps(kwargs, protocol=2))
+    progress, _ = read_progress(tmp_path / "latest")
+    assert progress == Progress(7, 0, 70, {"acc": 0.25})
+    assert progress.for_host() == {"acc": 0.25, "start_epoch": 8, "global_step": 70}
+
+
+@pytest.mark.parametrize("renames_done", [0, 1, 2, 3])
+def test_a_save_that_was_killed_is_finished_by_the_next_reader(tmp_path, monkeypatch, renames_done):
+    layer, optimizer, schedule = trained(1)
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, Progress(0, 1, 1))
+    advance(layer, optimizer, schedule, 1)
+    monkeypatch.setattr(checkpoints, "finish_journal", lambda prefix: None)
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, Progress(0, 2, 2))
+    monkeypatch.undo()
+    journal = json.loads((tmp_path / "latest.journal").read_text())
+    for temporary, final in list(journal.items())[:renames_done]:
+        (tmp_path / temporary).replace(tmp_path / final)
+    finish_journal(tmp_path / "latest")
+    assert read_progress(tmp_path / "latest")[0].global_step == 2
+    np.testing.assert_array_equal(read_state(tmp_path / "latest.pdparams")["weight"], layer.weight.numpy())
+    assert sorted(p.suffix for p in tmp_path.iterdir()) == [".pdopt", ".pdparams", ".states"]
+
+
+def test_killed_before_the_journal_the_old_checkpoint_stands(tmp_path, monkeypatch):
+    layer, optimizer, schedule = trained(1)
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, Progress(0, 1, 1))
+    before = layer.weight.numpy().copy()
+    advance(layer, optimizer, schedule, 1)
+
+    def killed(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoints, "write_text", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, Progress(0, 2, 2))
+    finish_journal(tmp_path / "latest")
+    assert read_progress(tmp_path / "latest")[0].global_step == 1
+    np.testing.assert_array_equal(read_state(tmp_path / "latest.pdparams")["weight"], before)
+
+
+def test_frozen_sub_models_are_left_out_unless_asked_for():
+    class Pair(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.Teacher = paddle.nn.Linear(1, 1)
+            self.Student = paddle.nn.Linear(1, 1)
+
+    assert sorted(trained_state(Pair(), frozenset({"Teacher"}))) == ["Student.bias", "Student.weight"]
+    assert len(trained_state(Pair())) == 4
+
+
+def test_prefix_of_takes_any_of_the_three_endings_off():
+    assert {str(prefix_of(f"run/best_accuracy{e}")) for e in ("", ".pdparams", ".pdopt", ".states")} == {
+        "run/best_accuracy"
+    }
+
+
+def test_a_checkpoint_of_paddleocr_resumes_by_the_names_in_its_weights(tmp_path):
+    layer, optimizer, schedule = trained(3)
+    paddle.save(layer.state_dict(), str(tmp_path / "latest.pdparams"))  # as PaddleOCR's save_model does
+    paddle.save(optimizer.state_dict(), str(tmp_path / "latest.pdopt"))
+    advance(layer, optimizer, schedule, 2)
+
+    paddle.nn.Linear(5, 5)  # shifts the names that Paddle generates
+    other, other_optimizer, other_schedule = trained(0, seed=9)
+    other.set_state_dict(
+        {k: paddle.to_tensor(v) for k, v in read_state(tmp_path / "latest.pdparams").items()}
+    )
+    assert restore_optimizer(
+        other_optimizer, tmp_path / "latest", parameter_names(other.named_parameters()), None
+    )
+    advance(other, other_optimizer, other_schedule, 2)
+    np.testing.assert_allclose(other.weight.numpy(), layer.weight.numpy(), rtol=1e-6)
+
+
+def test_optimizer_state_of_other_parameters_is_a_sentence(tmp_path):
+    _, optimizer, _ = trained(2)
+    paddle.save(optimizer.state_dict(), str(tmp_path / "latest.pdopt"))
+    other, other_optimizer, _ = trained(1)
+    names = parameter_names(other.named_parameters())
+    with pytest.raises(WeightsError, match=r"latest\.pdopt does not fit AdamW"):
+        restore_optimizer(other_optimizer, tmp_path / "latest", names, {n: f"gone_{n}" for n in names})
+
+
+def in_16_bits(layer):
+    """An optimizer over ``layer``, which is cast; a CPU has no step for it."""
+    layer.bfloat16()
+    schedule = paddle.optimizer.lr.CosineAnnealingDecay(0.1, 50)
+    return paddle.optimizer.AdamW(schedule, parameters=layer.parameters(), multi_precision=True)
+
+
+def first_step(optimizer):
+    """Make or take up masters and moments, as the first step does."""
+    block = paddle.static.default_main_program().global_block()
+    optimizer.helper = LayerHelper(type(optimizer).__name__)  # as Paddle 2.6 does in a step
+    optimizer._create_accumulators(block, optimizer._parameter_list)
+
+
+def moments(optimizer, layer):
+    """First moments by the weight's name in the model."""
+    kept = optimizer._accumulators["moment1"]
+    masters = optimizer._master_weights
+    return {
+        name: kept[masters[p.name].name if p.name in masters else p.name].numpy()
+        for name, p in layer.named_parameters()
+    }
+
+
+def test_master_weights_and_their_moments_come_back_under_other_names(tmp_path):
+    layer = paddle.nn.Linear(3, 2)
+    exact = {name: p.numpy().copy() for name, p in layer.named_parameters()}
+    optimizer = in_16_bits(layer)
+    first_step(optimizer)
+    for name, p in layer.named_parameters():
+        optimizer._master_weights[p.name].set_value(paddle.to_tensor(exact[name]))
+    for value in optimizer._accumulators["moment1"].values():
+        value.set_value(paddle.full_like(value, 0.25))
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, Progress(0, 3, 3))
+    saved = parameter_names(layer.named_parameters())
+
+    paddle.nn.Linear(5, 5)  # shifts the names that Paddle generates
+    other = paddle.nn.Linear(3, 2)
+    other_optimizer = in_16_bits(other)
+    restore_optimizer(other_optimizer, tmp_path / "latest", parameter_names(other.named_parameters()), saved)
+    first_step(other_optimizer)
+    for name, p in other.named_parameters():
+        np.testing.assert_array_equal(other_optimizer._master_weights[p.name].numpy(), exact[name])
+        assert (moments(other_optimizer, other)[name] == 0.25).all()
+
+
+def test_a_run_without_16_bits_goes_on_with_them_and_the_other_way_round(tmp_path):
+    layer, optimizer, _ = trained(3)
+    write_checkpoint(tmp_path / "full", layer.state_dict(), optimizer, Progress(0, 3, 3))
+    saved = parameter_names(layer.named_parameters())
+    exact, known = {n: p.numpy().copy() for n, p in layer.named_parameters()}, moments(optimizer, layer)
+
+    half = paddle.nn.Linear(3, 2)
+    half_optimizer = in_16_bits(half)
+    names = parameter_names(half.named_parameters())
+    restore_optimizer(half_optimizer, tmp_path / "full", names, saved)
+    first_step(half_optimizer)
+    for name, p in half.named_parameters():
+        np.testing.assert_array_equal(half_optimizer._master_weights[p.name].numpy(), exact[name])
+        np.testing.assert_array_equal(moments(half_optimizer, half)[name], known[name])
+    write_checkpoint(tmp_path / "half", layer.state_dict(), half_optimizer, Progress(0, 3, 3))
+
+    back, back_optimizer, _ = trained(0, seed=9)
+    restore_optimizer(back_optimizer, tmp_path / "half", parameter_names(back.named_parameters()), names)
+    advance(back, back_optimizer, back_optimizer._learning_rate, 1)
+    assert not back_optimizer._master_weights

@@ -1,0 +1,197 @@
+import logging
+
+import numpy as np
+import paddle
+import pytest
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.checkpoint.weights import load_weights
+from ppocr_ext.errors import WeightsError
+
+DIGITS = Charset(characters=tuple("0123456789"), use_space=False, path=None)
+
+
+class Head(paddle.nn.Layer):
+    def __init__(self, charset, dim=4):
+        super().__init__()
+        self.fc = paddle.nn.Linear(dim, charset.ctc_classes)
+
+
+class Gtc(paddle.nn.Layer):
+    def __init__(self, charset, dim=4):
+        super().__init__()
+        self.embedding = paddle.nn.Layer()
+        self.embedding.embedding = paddle.nn.Embedding(charset.nrtr_rows, dim)
+        self.tgt_word_prj = paddle.nn.Linear(dim, charset.nrtr_rows, bias_attr=False)
+
+
+class Recogniser(paddle.nn.Layer):
+    """Names and class axes of a MultiHead recogniser, without the rest of it."""
+
+    def __init__(self, charset=DIGITS, dim=4):
+        super().__init__()
+        self.backbone = paddle.nn.Linear(3, dim)
+        self.head = paddle.nn.Layer()
+        self.head.ctc_head = Head(charset, dim)
+        self.head.gtc_head = Gtc(charset, dim)
+
+
+@pytest.fixture
+def caplog_ours(caplog):
+    logger = logging.getLogger("ppocr_ext")
+    logger.addHandler(caplog.handler)
+    caplog.set_level(logging.INFO, logger="ppocr_ext")
+    yield caplog
+    logger.removeHandler(caplog.handler)
+
+
+def save(tmp_path, state, name="w"):
+    paddle.save(state, str(tmp_path / f"{name}.pdparams"))
+    return tmp_path / name
+
+
+def same(model, other):
+    ours, theirs = model.state_dict(), other.state_dict()
+    return all(np.array_equal(ours[n].numpy(), theirs[n].numpy()) for n in ours)
+
+
+@pytest.mark.parametrize("prefix", ["", "module.", "_layers.", "Student.", "Teacher.", "module.Student."])
+def test_prefixes_are_recognised(tmp_path, prefix):
+    source, target = Recogniser(), Recogniser()
+    path = save(tmp_path, {prefix + n: t for n, t in source.state_dict().items()})
+    fit = load_weights(target, path, prefer="Student.")
+    assert same(source, target)
+    assert len(fit.matched) == len(target.state_dict())
+
+
+def test_of_two_sub_models_in_a_file_the_preferred_one_is_taken(tmp_path):
+    student, teacher, target = Recogniser(), Recogniser(), Recogniser()
+    state = {f"Teacher.{n}": t for n, t in teacher.state_dict().items()}
+    state |= {f"Student.{n}": t for n, t in student.state_dict().items()}
+    load_weights(target, save(tmp_path, state), prefer="Student.")
+    assert same(student, target)
+    load_weights(target, save(tmp_path, state), prefer="Teacher.")
+    assert same(teacher, target)
+
+
+def test_a_single_model_fills_a_sub_model(tmp_path):
+    class Pair(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.Student = Recogniser()
+            self.Teacher = Recogniser()
+
+    source, pair = Recogniser(), Pair()
+    load_weights(pair, save(tmp_path, source.state_dict()), only=("Student.",))
+    assert same(source, pair.Student)
+
+
+def test_missing_entries_are_an_error_that_names_them(tmp_path):
+    state = Recogniser().state_dict()
+    del state["backbone.bias"]
+    with pytest.raises(
+        WeightsError, match=r"missing in the file: backbone\.bias[\s\S]*pretrained_partial: true"
+    ):
+        load_weights(Recogniser(), save(tmp_path, state))
+
+
+def test_partial_loads_what_fits_and_says_so(tmp_path, caplog_ours):
+    source, target = Recogniser(), Recogniser()
+    state = source.state_dict()
+    del state["backbone.bias"]
+    load_weights(target, save(tmp_path, state), partial=True)
+    np.testing.assert_array_equal(target.backbone.weight.numpy(), source.backbone.weight.numpy())
+    assert "backbone.bias" in caplog_ours.text
+
+
+def test_unexpected_entries_are_named_but_no_error(tmp_path, caplog_ours):
+    state = {**Recogniser().state_dict(), "extra.weight": paddle.ones([2])}
+    fit = load_weights(Recogniser(), save(tmp_path, state))
+    assert fit.unexpected == ["extra.weight"]
+    assert "extra.weight" in caplog_ours.text
+
+
+def test_wrong_shape_names_both_shapes(tmp_path):
+    with pytest.raises(WeightsError, match=r"backbone\.weight \[3, 6\] in the file, \[3, 4\] in the model"):
+        load_weights(Recogniser(), save(tmp_path, Recogniser(dim=6).state_dict()))
+
+
+def test_a_dictionary_of_another_size_is_named(tmp_path):
+    big = Charset(characters=tuple(chr(0x4E00 + i) for i in range(6624)), use_space=False, path=None)
+    path = save(tmp_path, Recogniser(big).state_dict())
+    with pytest.raises(WeightsError, match=r"6625 CTC classes against 11[\s\S]*--old-dict"):
+        load_weights(Recogniser(), path, charset=DIGITS)
+
+
+def test_another_architecture_is_named(tmp_path):
+    path = save(tmp_path, {"conv1.weight": paddle.ones([2])})
+    with pytest.raises(WeightsError, match="none of its 1 entries"):
+        load_weights(Recogniser(), path)
+
+
+def test_rows_are_carried_over_character_by_character(tmp_path, caplog_ours):
+    old = Charset(characters=tuple("cab"), use_space=False, path=None)
+    new = Charset(characters=tuple("abxc "), use_space=True, path=None)
+    source, target = Recogniser(old), Recogniser(new)
+    initial = {n: t.numpy().copy() for n, t in target.state_dict().items()}
+    load_weights(target, save(tmp_path, source.state_dict()), charset=new, old_charset=old)
+
+    ours, theirs = target.head.ctc_head.fc, source.head.ctc_head.fc
+    for i, symbol in enumerate(new.ctc_symbols):
+        if symbol in old.ctc_symbols:
+            j = old.ctc_symbols.index(symbol)
+            np.testing.assert_array_equal(ours.weight.numpy()[:, i], theirs.weight.numpy()[:, j])
+            assert ours.bias.numpy()[i] == theirs.bias.numpy()[j]
+        else:
+            np.testing.assert_array_equal(ours.weight.numpy()[:, i], initial["head.ctc_head.fc.weight"][:, i])
+    rows, old_rows = (
+        target.head.gtc_head.embedding.embedding.weight,
+        source.head.gtc_head.embedding.embedding.weight,
+    )
+    for i, symbol in enumerate(new.nrtr_symbols):
+        if symbol in old.nrtr_symbols:
+            np.testing.assert_array_equal(rows.numpy()[i], old_rows.numpy()[old.nrtr_symbols.index(symbol)])
+    np.testing.assert_array_equal(target.backbone.weight.numpy(), source.backbone.weight.numpy())
+    assert "3 characters carried over" in caplog_ours.text
+    assert "2 new" in caplog_ours.text
+
+
+def test_a_reordered_dictionary_of_the_same_size_is_carried_too(tmp_path):
+    old = Charset(characters=tuple("ab"), use_space=False, path=None)
+    new = Charset(characters=tuple("ba"), use_space=False, path=None)
+    source, target = Recogniser(old), Recogniser(new)
+    load_weights(target, save(tmp_path, source.state_dict()), charset=new, old_charset=old)
+    np.testing.assert_array_equal(
+        target.head.ctc_head.fc.weight.numpy()[:, 1], source.head.ctc_head.fc.weight.numpy()[:, 2]
+    )
+
+
+@pytest.mark.parametrize("trained_with_space", [True, False])
+def test_whether_the_old_dictionary_had_the_space_is_found_out(tmp_path, trained_with_space):
+    lines = tuple("ab ")  # a dictionary may hold a space itself
+    trained = Charset(
+        characters=(*lines, " ") if trained_with_space else lines, use_space=trained_with_space, path=None
+    )
+    given = Charset(characters=(*lines, " "), use_space=True, path=None)
+    new = Charset(characters=tuple("ba"), use_space=False, path=None)
+    source, target = Recogniser(trained), Recogniser(new)
+    load_weights(target, save(tmp_path, source.state_dict()), charset=new, old_charset=given)
+    np.testing.assert_array_equal(
+        target.head.ctc_head.fc.weight.numpy()[:, 1], source.head.ctc_head.fc.weight.numpy()[:, 2]
+    )
+
+
+def test_an_old_dictionary_that_does_not_fit_the_file_is_an_error(tmp_path):
+    path = save(tmp_path, Recogniser(DIGITS).state_dict())
+    wrong = Charset(characters=tuple("abc"), use_space=False, path=None)
+    with pytest.raises(WeightsError, match="has 11 classes, but the old dictionary"):
+        load_weights(Recogniser(), path, charset=DIGITS, old_charset=wrong)
+
+
+def test_bfloat16_weights_are_read(tmp_path):
+    source, target = Recogniser(), Recogniser()
+    rounded = {n: t.astype("bfloat16") for n, t in source.state_dict().items()}
+    load_weights(target, save(tmp_path, rounded))
+    np.testing.assert_array_equal(
+        target.backbone.weight.numpy(), rounded["backbone.weight"].astype("float32").numpy()
+    )

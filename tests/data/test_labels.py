@@ -1,0 +1,116 @@
+"""Label files: what is read from a line, and that what is written reads back."""
+
+from __future__ import annotations
+
+import pytest
+
+from ppocr_ext.data.labels import parse_line, read_label_file, write_label_file
+from ppocr_ext.errors import DataError
+from ppocr_ext.io.atomic import atomic_writer
+
+
+def test_lines_have_their_number_path_and_label(tmp_path):
+    file = tmp_path / "list.txt"
+    file.write_bytes("a.jpg\t苹果\nb/c.png\tx y\n".encode())
+    lines = list(read_label_file(file))
+    assert [(line.number, line.images, line.label, line.fault) for line in lines] == [
+        (1, ("a.jpg",), "苹果", None),
+        (2, ("b/c.png",), "x y", None),
+    ]
+
+
+def test_list_of_images():
+    assert parse_line(1, b'["a.jpg", "b.jpg"]\tword').images == ("a.jpg", "b.jpg")
+
+
+@pytest.mark.parametrize("name", ["[1].jpg", "[]"])
+def test_a_path_that_only_looks_like_a_list_is_a_path(name):
+    assert parse_line(1, f"{name}\tword".encode()).images == (name,)
+
+
+def test_other_delimiter_and_ignored_columns():
+    line = parse_line(1, b"a.jpg,word,320,48", ",")
+    assert (line.images, line.label, line.extra) == (("a.jpg",), "word", ("320", "48"))
+
+
+def test_byte_order_mark_and_carriage_return_are_taken_off_and_said():
+    line = parse_line(1, b"\xef\xbb\xbfa.jpg\tword\r\n")
+    assert (line.images, line.label, line.altered) == (("a.jpg",), "word", True)
+    assert line.content == b"a.jpg\tword"
+    assert not parse_line(2, b"a.jpg\tword\n").altered
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"\n", "blank"),
+        (b"  \n", "blank"),
+        (b"a.jpg word\n", "no delimiter"),
+        (b"\tword\n", "no image path"),
+        (b"[1, 2]\tword\n", "no image path"),
+        (b"a.jpg\t\xff\xfe\n", "not UTF-8"),
+    ],
+)
+def test_faults_are_named(raw, said):
+    fault = parse_line(5, raw).fault
+    assert fault is not None and said in fault
+
+
+@pytest.mark.parametrize(
+    ("columns", "good"),
+    [
+        ("320\t48", True),
+        ("320", False),
+        ("320\t0", False),
+        ("w\th", False),
+        ("1\t2\t3", False),
+        ("nan\t4", False),
+    ],
+)
+def test_ds_width_asks_for_width_and_height(columns, good):
+    line = parse_line(1, f"a.jpg\tword\t{columns}\n".encode(), ds_width=True)
+    assert (line.fault is None) == good
+
+
+def test_missing_file_says_what_to_check(tmp_path):
+    with pytest.raises(DataError, match="label_file_list"):
+        list(read_label_file(tmp_path / "none.txt"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_file_in_utf_16_is_one_sentence(tmp_path, encoding):
+    file = tmp_path / "list.txt"
+    file.write_bytes("\ufeffa.jpg\tword\nb.jpg\tword\n".encode(encoding))
+    with pytest.raises(DataError, match=r"list\.txt: the label file is UTF-16; save it as UTF-8\."):
+        list(read_label_file(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "spaced"), [("a/b.jpg word", True), ("a b.jpg", False), ("a.jpg", False), ("words alone", False)]
+)
+def test_a_space_where_the_delimiter_should_be(text, spaced):
+    fault = parse_line(1, text.encode()).fault
+    assert fault.endswith(f"in {text!r}" + " (a space where the delimiter should be)" * spaced)
+
+
+def test_written_rows_read_back(tmp_path):
+    rows = [("a b.jpg", "x,y"), ("c.jpg", " ")]
+    assert write_label_file(tmp_path / "sub" / "list.txt", rows) == 2
+    assert [(line.images[0], line.label) for line in read_label_file(tmp_path / "sub" / "list.txt")] == rows
+
+
+@pytest.mark.parametrize("row", [("a\tb.jpg", "x"), ("a.jpg", "x\ny"), ("a.jpg", "")])
+def test_rows_that_would_not_read_back_are_refused_and_leave_nothing(tmp_path, row):
+    with pytest.raises(DataError, match="row 2"):
+        write_label_file(tmp_path / "list.txt", [("good.jpg", "x"), row])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_atomic_writer_keeps_the_old_file_when_writing_fails(tmp_path):
+    file = tmp_path / "f"
+    file.write_text("old")
+    with pytest.raises(RuntimeError), atomic_writer(file) as stream:
+        stream.write(b"half of the ne")
+        raise RuntimeError
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]

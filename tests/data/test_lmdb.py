@@ -1,0 +1,119 @@
+"""LMDBs: samples judged as lines are, a count that is wrong, and PaddleOCR's dataset without bad samples."""
+
+from __future__ import annotations
+
+import cv2
+import lmdb
+import numpy as np
+import pytest
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.data.label_rules import FrameLimit
+from ppocr_ext.data.lmdb.preflight import check_lmdb
+from ppocr_ext.data.lmdb.reader import open_sets
+from ppocr_ext.data.verdict import Tolerance, refusals
+from ppocr_ext.errors import DataError
+
+DIGITS = Charset(tuple("0123456789"))
+IMAGE = cv2.imencode(".png", np.full((8, 24, 3), 200, np.uint8))[1].tobytes()
+
+
+def write(folder, labels, count=None, images=None, **others):
+    """An LMDB; a label or an image None is left out."""
+    folder.mkdir(parents=True)
+    images = images or {}
+    with lmdb.open(str(folder), map_size=1 << 24) as environment, environment.begin(write=True) as put:
+        for number, label in enumerate(labels, start=1):
+            if label is not None:
+                put.put(b"label-%09d" % number, label if isinstance(label, bytes) else label.encode())
+            image = images.get(number, IMAGE)
+            if image is not None:
+                put.put(b"image-%09d" % number, image)
+        put.put(b"num-samples", str(len(labels) if count is None else count).encode())
+        for key, value in others.items():
+            put.put(key.encode(), value)
+    return folder
+
+
+def test_each_reason_with_its_index(tmp_path):
+    damaged = bytearray(IMAGE)
+    at = damaged.index(b"IDAT")
+    damaged[at + 4 : at + 12] = b"\xff" * 8
+    images = {3: IMAGE[:30], 4: None, 5: b"", 9: bytes(damaged)}
+    labels = ["12", "1x", "3", "4", "5", "", "1234567", b"\xff", "9", "12"]
+    folder = write(tmp_path / "a", labels, images=images)
+    result = check_lmdb(folder, DIGITS, 6)
+    assert [(f.file, f.line, f.reason) for f in result.rejected] == [
+        (folder, 2, "unknown_char"),
+        (folder, 3, "broken_image"),
+        (folder, 4, "missing_image"),
+        (folder, 5, "broken_image"),
+        (folder, 6, "empty_label"),
+        (folder, 7, "too_long"),
+        (folder, 8, "bad_format"),
+    ]
+    assert result.files[0].usable_array().tolist() == [True, *[False] * 7, True, True]
+    assert f"{folder}#2" in result.summary() and "3 of 10 samples usable" in result.summary()
+    decoded = check_lmdb(folder, DIGITS, 6, image_check="decode")
+    assert (9, "broken_image") in [(f.line, f.reason) for f in decoded.rejected]
+
+
+def test_gtc_and_frames_hold_for_samples_too(tmp_path):
+    folder = write(tmp_path / "a", ["1234", "111", "12"])
+    result = check_lmdb(folder, DIGITS, 5, gtc="nrtr", frames=FrameLimit(4))
+    assert [(f.line, f.reason) for f in result.rejected] == [(1, "too_long"), (2, "too_long_for_frames")]
+    said, admitted = refusals({"Train": result}, Tolerance(0.1))
+    assert admitted.endswith("-o Global.max_unusable=0.67.")
+    assert f"{folder}#1" in said and "`Global.max_text_length: 6`" in said
+
+
+def test_a_check_stops_when_its_time_is_over_and_never_before_a_sample(tmp_path):
+    few = check_lmdb(write(tmp_path / "a", ["1"] * 3), DIGITS, 5, seconds=0.0)
+    assert (few.total, few.stopped) == (3, False)
+    many = check_lmdb(write(tmp_path / "b", ["1"] * 600), DIGITS, 5, seconds=0.0)
+    assert (many.total, many.usable, many.stopped) == (256, 256, True)
+
+
+def test_a_sample_without_a_label_is_left_out(tmp_path):
+    result = check_lmdb(write(tmp_path / "a", ["1", None, "3"]), DIGITS, 5)
+    assert [(f.line, f.reason) for f in result.rejected] == [(2, "bad_format")]
+
+
+def test_several_lmdbs_in_the_order_of_their_paths(tmp_path):
+    for name, count in (("b", 2), ("a", 1), ("c/deep", 3)):
+        write(tmp_path / name, ["1"] * count)
+    assert [(s.path, s.count) for s in open_sets(tmp_path)] == [
+        (tmp_path / "a", 1),
+        (tmp_path / "b", 2),
+        (tmp_path / "c/deep", 3),
+    ]
+    assert check_lmdb(tmp_path, DIGITS, 5).usable == 6
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda folder: None, "is not there"),
+        (lambda folder: folder.mkdir(), "no data.mdb"),
+        (
+            lambda folder: (folder.mkdir(), (folder / "data.mdb").write_text("text")),
+            "cannot be read as an LMDB",
+        ),
+        (lambda folder: write(folder, ["1", "2"], count=3), "no label-000000003"),
+        (lambda folder: write(folder, ["1", "2"], count=1), "there is a label-000000002"),
+        (lambda folder: write(folder, [], count="many"), "not a number of samples"),
+        (lambda folder: write(folder, [], count=0), "of at least 1"),
+    ],
+)
+def test_what_is_no_lmdb_of_lines_is_a_sentence(tmp_path, make, said):
+    make(tmp_path / "a")
+    with pytest.raises(DataError, match=said):
+        check_lmdb(tmp_path / "a", DIGITS, 5)
+
+
+def test_an_lmdb_without_its_count(tmp_path):
+    (tmp_path / "a").mkdir()
+    with lmdb.open(str(tmp_path / "a")) as environment, environment.begin(write=True) as put:
+        put.put(b"label-000000001", b"1")
+    with pytest.raises(DataError, match="has no key num-samples"):
+        check_lmdb(tmp_path / "a", DIGITS, 5)

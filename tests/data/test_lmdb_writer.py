@@ -1,0 +1,243 @@
+"""LMDBs from label files: what the host reads back, and what interruption leaves."""
+
+from __future__ import annotations
+
+import logging
+
+import cv2
+import lmdb
+import numpy as np
+import pytest
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.data.lmdb import samples as lmdb_samples
+from ppocr_ext.data.lmdb import writer as lmdb_writer
+from ppocr_ext.data.lmdb.samples import LmdbInput
+from ppocr_ext.data.lmdb.writer import make_lmdb
+from ppocr_ext.errors import DataError
+
+
+@pytest.fixture
+def images(tmp_path):
+    """Twelve images and a label file."""
+    folder = tmp_path / "images"
+    folder.mkdir()
+    rng = np.random.default_rng(1)
+    rows = []
+    for number in range(12):
+        name = f"{number}.{'png' if number % 2 else 'jpg'}"
+        cv2.imwrite(str(folder / name), rng.integers(0, 255, (20, 40, 3), np.uint8))
+        rows.append(f"{name}\tlabel {number} é漢\n")
+    (tmp_path / "list.txt").write_text("".join(rows), encoding="utf-8")
+    return folder
+
+
+def wanted(images, *lists, **changed):
+    lists = lists or (images.parent / "list.txt",)
+    return LmdbInput(tuple(lists), images, **changed)
+
+
+def stored(out):
+    with lmdb.open(str(out), readonly=True, lock=False) as environment, environment.begin() as transaction:
+        everything = {bytes(key): bytes(value) for key, value in transaction.cursor()}
+    everything.pop(b"ppocr-ext-make-lmdb")
+    return everything
+
+
+def test_the_host_reads_it_back(images, tmp_path):
+    from ppocr_ext.host import open_host
+
+    made = make_lmdb(tmp_path / "out", wanted(images))
+    assert (made.written, made.state.left_out) == (12, 0)
+    open_host()
+    from ppocr.data.lmdb_dataset import LMDBDataSet
+
+    section = {
+        "dataset": {
+            "data_dir": str(tmp_path / "out"),
+            "transforms": [
+                {"DecodeImage": {"img_mode": "BGR", "channel_first": False}},
+                {"KeepKeys": {"keep_keys": ["image", "label"]}},
+            ],
+        },
+        "loader": {"shuffle": False, "batch_size_per_card": 2},
+    }
+    dataset = LMDBDataSet({"Global": {}, "Train": section}, "Train", logging.getLogger("test"))
+    assert len(dataset) == 12
+    for index, (image, label) in enumerate(dataset[i] for i in range(12)):
+        name = f"{index}.{'png' if index % 2 else 'jpg'}"
+        assert label == f"label {index} é漢"
+        assert np.array_equal(image, cv2.imread(str(images / name)))
+
+
+def test_images_are_stored_as_they_are(images, tmp_path):
+    make_lmdb(tmp_path / "out", wanted(images))
+    content = stored(tmp_path / "out")
+    assert content[b"num-samples"] == b"12"
+    assert content[b"image-000000001"] == (images / "0.jpg").read_bytes()
+    assert content[b"label-000000012"].decode() == "label 11 é漢"
+    assert len(content) == 25
+
+
+def test_what_cannot_be_used_is_left_out_counted_and_named(images, tmp_path):
+    (images / "empty.png").touch()
+    (images / "cut.png").write_bytes((images / "1.png").read_bytes()[:-30])
+    (tmp_path / "outside.png").write_bytes((images / "1.png").read_bytes())
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(
+        b"0.jpg\tgood\nno tab\ngone.png\tx\n1.png\t\nempty.png\tx\ncut.png\tx\n../outside.png\tx\n"
+        b"3.png\tfine\n\xff\tx\n"
+    )
+    made = make_lmdb(tmp_path / "out", wanted(images, bad, check="decode"), max_unusable=0.9)
+    assert made.state.unusable == {
+        "bad_format": 2,
+        "missing_image": 1,
+        "empty_label": 1,
+        "broken_image": 2,
+        "outside_data_dir": 1,
+    }
+    assert {(place, reason) for _, place, reason, _ in made.state.examples} == {
+        (2, "bad_format"),
+        (3, "missing_image"),
+        (4, "empty_label"),
+        (5, "broken_image"),
+        (6, "broken_image"),
+        (7, "outside_data_dir"),
+        (9, "bad_format"),
+    }
+    labels = [value for key, value in stored(tmp_path / "out").items() if key.startswith(b"label")]
+    assert labels == [b"good", b"fine"]
+
+
+def test_outside_images_are_taken_where_they_are_meant(images, tmp_path):
+    (tmp_path / "outside.png").write_bytes((images / "1.png").read_bytes())
+    (tmp_path / "o.txt").write_text("../outside.png\tx\n")
+    made = make_lmdb(tmp_path / "out", wanted(images, tmp_path / "o.txt", allow_outside_data_dir=True))
+    assert made.state.samples == 1
+
+
+def test_labels_are_judged_by_dictionary_and_length(images, tmp_path):
+    (tmp_path / "d.txt").write_text("1.png\tab\n3.png\tabx\n5.png\tabab\n7.png\ta b\n")
+    judged = wanted(images, tmp_path / "d.txt", charset=Charset(("a", "b")), max_text_length=3)
+    made = make_lmdb(tmp_path / "out", judged, max_unusable=1)
+    assert made.state.unusable == {"unknown_char": 2, "too_long": 1}
+    with_space = wanted(images, tmp_path / "d.txt", max_text_length=3)
+    assert make_lmdb(tmp_path / "two", with_space, max_unusable=1).state.unusable == {"too_long": 1}
+
+
+def test_each_image_of_a_list_is_a_sample(images, tmp_path):
+    (tmp_path / "j.txt").write_text('["1.png", "3.png"]\ttwice\n0.jpg\tonce\n["5.png", "gone.png"]\tno\n')
+    made = make_lmdb(tmp_path / "out", wanted(images, tmp_path / "j.txt"), max_unusable=0.5)
+    content = stored(tmp_path / "out")
+    assert [content[b"label-%09d" % n] for n in (1, 2, 3)] == [b"twice", b"twice", b"once"]
+    assert content[b"image-000000002"] == (images / "3.png").read_bytes()
+    assert content[b"num-samples"] == b"3" and made.state.unusable == {"missing_image": 1}
+
+
+@pytest.mark.parametrize("commits", [1, 2, 3, 5])
+def test_killed_anywhere_it_goes_on(images, tmp_path, monkeypatch, commits):
+    second = tmp_path / "second.txt"
+    second.write_text("1.png\tanother\nbad\n3.png\tone\n")
+    job = wanted(images, tmp_path / "list.txt", second)
+    make_lmdb(tmp_path / "whole", job)
+    monkeypatch.setattr(lmdb_samples, "_CHUNK", 3)
+    monkeypatch.setattr(lmdb_writer, "_BATCH", 1)  # a transaction after each three lines
+    commit = lmdb_writer._Store.commit
+    done = []
+
+    def killed(self, pending, state):
+        if len(done) == commits:
+            raise KeyboardInterrupt
+        commit(self, pending, state)
+        done.append(state.lines)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lmdb_writer._Store, "commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            make_lmdb(tmp_path / "half", job)
+    assert b"num-samples" not in stored(tmp_path / "half")
+    made = make_lmdb(tmp_path / "half", job)
+    assert made.written < 14 and made.state.left_out == 1
+    assert stored(tmp_path / "half") == stored(tmp_path / "whole")
+
+
+def test_a_complete_one_is_left_as_it_is(images, tmp_path):
+    make_lmdb(tmp_path / "out", wanted(images))
+    before = (tmp_path / "out" / "data.mdb").stat().st_mtime_ns
+    made = make_lmdb(tmp_path / "out", wanted(images))
+    assert made.written == 0 and made.state.samples == 12
+    assert (tmp_path / "out" / "data.mdb").stat().st_mtime_ns == before
+
+
+def test_the_map_grows(images, tmp_path):
+    big = np.random.default_rng(2).integers(0, 255, (700, 700, 3), np.uint8)
+    cv2.imwrite(str(images / "big.png"), big)
+    (tmp_path / "b.txt").write_text("big.png\tx\n" * 4)
+    made = make_lmdb(tmp_path / "out", wanted(images, tmp_path / "b.txt"), map_size=1 << 20)
+    assert made.size > 5_000_000 and stored(tmp_path / "out")[b"num-samples"] == b"4"
+
+
+def test_too_many_unusable_lines_leave_it_incomplete_until_they_are_admitted(images, tmp_path):
+    (tmp_path / "b.txt").write_text("1.png\tx\ngone.png\ty\n")
+    job = wanted(images, tmp_path / "b.txt")
+    with pytest.raises(DataError, match=r"1 of 2 lines.*1 missing_image.*--max-unusable 0\.5") as refused:
+        make_lmdb(tmp_path / "out", job)
+    assert "b.txt:2: missing_image" in str(refused.value)
+    assert b"num-samples" not in stored(tmp_path / "out")
+    assert make_lmdb(tmp_path / "out", job, max_unusable=0.5).state.samples == 1
+    assert stored(tmp_path / "out")[b"num-samples"] == b"1"
+
+
+def test_without_a_single_sample_the_next_run_begins_anew(images, tmp_path):
+    (tmp_path / "g.txt").write_text("later.png\tx\n" * 3000)
+    job = wanted(images, tmp_path / "g.txt")
+    with pytest.raises(DataError, match="missing_image") as refused:
+        make_lmdb(tmp_path / "out", job)
+    assert "3,000" not in str(refused.value)  # it need not look at all of them
+    (images / "later.png").write_bytes((images / "1.png").read_bytes())
+    assert make_lmdb(tmp_path / "out", job).state.samples == 3000
+
+
+def test_lines_that_were_not_looked_at_are_not_taken_for_unusable(images, tmp_path):
+    (tmp_path / "g.txt").write_text("gone.png\tx\n" * 3000 + "1.png\tx\n")
+    with pytest.raises(DataError, match="missing_image"):
+        make_lmdb(tmp_path / "out", wanted(images, tmp_path / "g.txt"), max_unusable=1)
+    assert b"num-samples" not in stored(tmp_path / "out")
+
+
+def test_other_label_files_and_foreign_folders_are_refused(images, tmp_path):
+    make_lmdb(tmp_path / "out", wanted(images))
+    (tmp_path / "list.txt").write_text("1.png\tother\n")
+    with pytest.raises(DataError, match="other parameters or label files: label_files"):
+        make_lmdb(tmp_path / "out", wanted(images))
+    with pytest.raises(DataError, match="holds no LMDB"):
+        make_lmdb(images, wanted(images))
+    with lmdb.open(str(tmp_path / "theirs")) as environment, environment.begin(write=True) as transaction:
+        transaction.put(b"num-samples", b"3")
+    with pytest.raises(DataError, match="not made by this command"):
+        make_lmdb(tmp_path / "theirs", wanted(images))
+    with pytest.raises(DataError, match="is a file"):
+        make_lmdb(tmp_path / "list.txt", wanted(images))
+
+
+def test_two_processes_do_not_mix(images, tmp_path, monkeypatch):
+    monkeypatch.setattr(lmdb_samples, "_CHUNK", 3)
+    monkeypatch.setattr(lmdb_writer, "_BATCH", 1)
+    commit = lmdb_writer._Store.commit
+
+    def overtaken(self, pending, state):
+        with self._environment.begin(write=True) as transaction:
+            transaction.put(b"ppocr-ext-make-lmdb", b"of another")
+        commit(self, pending, state)
+
+    monkeypatch.setattr(lmdb_writer._Store, "commit", overtaken)
+    with pytest.raises(DataError, match="Another process"):
+        make_lmdb(tmp_path / "out", wanted(images))
+
+
+def test_an_empty_list_and_a_missing_one_are_refused(images, tmp_path):
+    (tmp_path / "e.txt").touch()
+    with pytest.raises(DataError, match=r"e\.txt: no line"):
+        make_lmdb(tmp_path / "out", wanted(images, tmp_path / "e.txt"))
+    with pytest.raises(DataError, match=r"no\.txt: the label file cannot be read"):
+        make_lmdb(tmp_path / "two", wanted(images, tmp_path / "no.txt"))

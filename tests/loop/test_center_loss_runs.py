@@ -1,0 +1,112 @@
+"""Center loss in a run: features are switched on, centers are state, evaluation still reads."""
+
+import signal
+
+import numpy as np
+import pytest
+
+from ppocr_ext.characters.center_table import CenterTable
+from ppocr_ext.checkpoint.serialize import read_plain_pickle, read_state
+from ppocr_ext.errors import DataError, WeightsError
+from ppocr_ext.evaluation.evaluate import evaluate
+from ppocr_ext.loop.adapter import HostLoop
+from ppocr_ext.loop.events import Hook
+from ppocr_ext.loop.session import train
+from ppocr_ext.run.loss_setup import loss_state, restore_loss
+from ppocr_ext.run.run import Run
+
+DIM = 16  # of the tiny student's frames
+
+
+class StopAfterFour(Hook):
+    def on_step(self, step):
+        if step.position.global_step == 4:
+            signal.raise_signal(signal.SIGINT)
+
+
+def with_center_loss(config, **options):
+    losses = config.thaw()["Loss"]["loss_config_list"]
+    return config.with_values(
+        {"Loss.loss_config_list": [*losses, {"CenterLoss": {"weight": 0.1, "update": "ema", **options}}]}
+    )
+
+
+def centers_file(path, classes=11, dim=DIM):
+    CenterTable(
+        np.arange(classes),
+        tuple(map(str, range(classes))),
+        np.zeros([classes, dim], np.float32),
+        np.ones(classes, np.int64),
+        np.zeros(classes),
+    ).save(path)
+    return str(path)
+
+
+def test_a_stopped_run_goes_on_with_its_centers(tiny, tmp_path):
+    def config(name):
+        return with_center_loss(tiny("student", **{"Global.save_model_dir": str(tmp_path / name)}))
+
+    train(config("whole"))
+    train(config("broken"), hooks=[StopAfterFour()])
+    train(config("broken").with_values({"Global.checkpoints": str(tmp_path / "broken" / "latest")}))
+
+    ours, theirs = (read_plain_pickle(tmp_path / n / "latest.states")["loss"] for n in ("broken", "whole"))
+    assert ours.keys() == theirs.keys()
+    [centers] = [value for name, value in theirs.items() if name.endswith("centers")]
+    assert centers.shape == (11, DIM)
+    assert np.abs(centers[0]).max() > 0  # the blank has one
+    for name in theirs:
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-5, atol=1e-6, err_msg=name)
+    ours, theirs = (read_state(tmp_path / n / "latest.pdparams") for n in ("broken", "whole"))
+    for name in theirs:
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-5, atol=1e-6, err_msg=name)
+    assert not any("centers" in name for name in theirs)
+
+
+def test_a_distillation_with_centers_from_a_file(tiny, tmp_path):
+    config = tiny("distill")
+    losses = config.thaw()["Loss"]["loss_config_list"]
+    entry = {
+        "weight": 0.05,
+        "model_name_list": ["Student"],
+        "key": "head_out",
+        "multi_head": True,
+        "center_file_path": centers_file(tmp_path / "centers.npz"),
+        "labels": "aligned",
+        "blank": False,
+    }
+    config = config.with_values(
+        {
+            "Loss.loss_config_list": [*losses, {"DistillationCenterLoss": entry}],
+            "Global.cal_metric_during_train": True,
+        }
+    )
+    run = Run.build(config, "train")
+    assert run.sub_model("Student").head.ctc_head.return_feats
+    assert not run.sub_model("Teacher").head.ctc_head.return_feats
+    seen = []
+
+    class Watch(Hook):
+        def on_step(self, step):
+            seen.append(float(step.losses["loss_center_Student_0"]))
+
+    HostLoop(run, [Watch()]).train()
+    assert len(seen) == 6
+    assert all(np.isfinite(seen))
+    assert any(value > 0 for value in seen)
+    assert len(evaluate(run).predictions) == 10  # of (features, probabilities)
+
+
+def test_centers_of_another_size_are_refused_before_training(tiny, tmp_path):
+    config = with_center_loss(
+        tiny("student"), update="frozen", center_file_path=centers_file(tmp_path / "c.npz", dim=7)
+    )
+    with pytest.raises(DataError, match="7 features, but the CTC head's classifier sees 16"):
+        Run.build(config, "train")
+
+
+def test_centers_of_another_shape_in_a_checkpoint_are_refused(tiny, tmp_path):
+    run = Run.build(with_center_loss(tiny("student")), "train")
+    state = {name: value[:-1] if value.ndim else value for name, value in loss_state(run.loss).items()}
+    with pytest.raises(WeightsError, match="has the shape"):
+        restore_loss(run.loss, state, tmp_path / "latest")

@@ -1,0 +1,142 @@
+"""The overlay that turns a trained recogniser's config into a fine-tuning with center loss."""
+
+import json
+
+import numpy as np
+import pytest
+from tiny_runs import single_head
+
+from ppocr_ext.characters.center_table import CenterTable
+from ppocr_ext.cli.main import main
+from ppocr_ext.config import fit_center_losses, load
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.io.resources import config_path
+from ppocr_ext.loop.session import train
+from ppocr_ext.run.run import Run
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("kind", ["student", "distill", "single"])
+def test_export_and_fine_tune_as_the_overlay_says(tiny, tmp_path, capsys, kind):
+    values = {"Global.save_teacher": True, "Global.report": False}
+    config = single_head(tiny("student", **values)) if kind == "single" else tiny(kind, **values)
+    train(config)
+    (tmp_path / "config.yml").write_text(config.to_yaml())
+    common = ["-c", str(tmp_path / "config.yml")]
+    trained = f"Global.pretrained_model={tmp_path / 'run' / 'latest'}"
+    centers = tmp_path / "centers.npz"
+    code = main(["export-center", *common, "-o", trained, "--frames", "aligned", "--output", str(centers)])
+    assert code == 0, capsys.readouterr()
+
+    overlay = str(config_path("overlays/center_loss.yml"))
+    options = [
+        trained,
+        f"Global.save_model_dir={tmp_path / 'tuned'}",
+        f"Loss.loss_config_list.CenterLoss.center_file_path={centers}",
+    ]
+    code = main(["train", *common, overlay, "-o", *options])
+    said = capsys.readouterr()
+    assert code == 0, said
+    assert "other weights" not in said.out + said.err
+    metrics = (tmp_path / "tuned" / "metrics.jsonl").read_text()
+    assert "loss_center" in metrics or "CenterLoss" in metrics
+    code = main(["eval", "-c", str(tmp_path / "tuned" / "config.yml")]
+        + ["-o", f"Global.checkpoints={tmp_path / 'tuned' / 'latest'}"])  # fmt: skip
+    assert code == 0, capsys.readouterr()
+
+
+def centers_file(path, dim, **meta):
+    ids = np.arange(11)
+    centers = np.ones([11, dim], np.float32)
+    CenterTable(ids, tuple(map(str, ids)), centers, np.ones_like(ids), np.zeros(11), meta).save(path)
+    return str(path)
+
+
+def laid_over(config, folder, **values):
+    (folder / "config.yml").write_text(config.to_yaml())
+    config = load([str(folder / "config.yml"), config_path("overlays/center_loss.yml")])
+    return config.with_values({"Global.save_model_dir": str(folder / "run"), **values})
+
+
+def test_a_single_ctc_head_with_a_plain_ctc_loss_gets_its_center_loss(tiny, tmp_path):
+    config = laid_over(single_head(tiny("student", **{"Global.epoch_num": 1})), tmp_path)
+    assert config.at("Loss.name") == "CTCLoss"
+    file = centers_file(tmp_path / "centers.npz", 12)
+    train(config.with_values({"Loss.loss_config_list.CenterLoss.center_file_path": file}))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    losses = [line["losses"] for line in lines if line["kind"] == "train"]
+    assert len(losses) == 3
+    for parts in losses:
+        assert parts.keys() == {"CTCLoss", "loss_center"}
+        assert min(parts.values()) > 0
+
+
+def test_a_loss_without_a_list_becomes_a_part(tiny, tmp_path):
+    config = single_head(tiny("student")).with_values({"Loss.use_focal_loss": True})
+    assert fit_center_losses(config) is config
+    loss = fit_center_losses(laid_over(config, tmp_path)).thaw()["Loss"]
+    ctc, center = loss.pop("loss_config_list")
+    assert loss == {"name": "CombinedLoss"}
+    assert ctc == {"CTCLoss": {"weight": 1.0, "use_focal_loss": True}}
+    assert center["CenterLoss"]["weight"] == 0.05
+
+
+@pytest.mark.parametrize("name", ["CTCLoss", "NRTRLoss"])
+def test_a_list_that_its_loss_does_not_take_is_refused(tiny, tmp_path, name):
+    config = laid_over(tiny("student"), tmp_path, **{"Loss.name": name})
+    with pytest.raises(ConfigError, match=f"{name} takes no loss_config_list.*Set Loss.name to MultiLoss"):
+        fit_center_losses(config)
+
+
+def test_a_user_s_own_loss_keeps_its_list(tiny, tmp_path):
+    config = laid_over(tiny("student"), tmp_path, **{"Loss.name": "MyLoss"})
+    assert fit_center_losses(config) is config
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_centers_of_other_weights_are_said(tiny, tmp_path, caplog, begins):
+    file = centers_file(tmp_path / "centers.npz", 12, model_digest="0" * 64)
+    config = laid_over(single_head(tiny("student", **{"Global.epoch_num": 1})), tmp_path)
+    config = config.with_values({"Loss.loss_config_list.CenterLoss.center_file_path": file})
+    if not begins:
+        train(config)
+        more = {"Global.checkpoints": str(tmp_path / "run" / "latest"), "Global.epoch_num": 2}
+        config = config.with_values(more)
+        caplog.clear()
+    Run.build(config, "train")
+    assert ("centers.npz was exported from other weights than the model starts from" in caplog.text) is begins
+
+
+def test_files_by_sub_model_reach_the_loss_of_a_distillation(tiny, tmp_path):
+    files = {"Student": centers_file(tmp_path / "centers.npz", 16, model="Student")}
+    config = laid_over(tiny("distill"), tmp_path)
+    config = config.with_values({"Loss.loss_config_list.CenterLoss.center_file_path": files})
+    run = Run.build(config, "train")
+    [centers] = [v for n, v in run.loss.state_dict().items() if n.endswith("bank.centers")]
+    assert centers.numpy().tolist() == np.ones([11, 16]).tolist()
+
+
+def test_a_single_model_s_config_stays_as_it_is(tiny):
+    config = tiny("student")
+    assert fit_center_losses(config) is config
+
+
+def test_only_trained_sub_models_are_pulled(tiny):
+    config = tiny("distill")
+    losses = config.thaw()["Loss"]["loss_config_list"]
+    config = config.with_values({"Loss.loss_config_list": [*losses, {"CenterLoss": {"weight": 0.5}}]})
+    last = fit_center_losses(config).thaw()["Loss"]["loss_config_list"][-1]
+    assert last == {
+        "DistillationCenterLoss": {
+            "model_name_list": ["Student"],
+            "key": "head_out",
+            "multi_head": True,
+            "weight": 0.5,
+        }
+    }
+
+
+@pytest.mark.parametrize("base", ["svtrv2/student.yml", "svtrv2/distill.yml", "quickstart/distill.yml"])
+def test_the_overlay_fits_every_kind_of_config(base):
+    config = load([config_path(base), config_path("overlays/center_loss.yml")])
+    assert config.at("Loss.loss_config_list.CenterLoss.labels") == "aligned"

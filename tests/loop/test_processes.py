@@ -1,0 +1,199 @@
+"""Two processes on a CPU, through Paddle's launcher."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ppocr_ext.checkpoint.serialize import read_state
+from ppocr_ext.io.atomic import write_text
+from ppocr_ext.loop.session import train
+from ppocr_ext.run.run import Run
+
+HERE = Path(__file__).parent
+SCRIPT = HERE / "one_of_two.py"
+TRAIN = HERE.parents[1] / "tools" / "train.py"
+STILL = ("RecAug", "RecConAug")  # transforms that draw
+pytestmark = pytest.mark.e2e
+
+
+def launch(folder, *arguments):
+    folder.mkdir(exist_ok=True)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE)}
+    command = [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--log_dir", "log"]
+    return subprocess.Popen(
+        [*command, *map(str, arguments)],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process, seconds):
+    try:
+        said, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        said, _ = process.communicate()
+        pytest.fail(f"still running after {seconds} s:\n{said}")
+    return said
+
+
+@pytest.fixture
+def two(tiny, captchas, tmp_path):
+    """Config of a run of two processes that draws nothing and reads its lines, all but one, in their order."""
+    lines = (captchas / "train_list.txt").read_text()
+    write_text(tmp_path / "train.txt", "nowhere.png\t1234\n" + lines)
+
+    def build(name, kind="student", **values):
+        transforms = tiny(kind).thaw()["Train"]["dataset"]["transforms"]
+        return tiny(
+            kind,
+            **{
+                "Global.save_model_dir": str(tmp_path / name),
+                "Global.use_gpu": False,
+                "Global.report": False,
+                "Train.dataset.label_file_list": [str(tmp_path / "train.txt")],
+                "Train.dataset.transforms": [t for t in transforms if next(iter(t)) not in STILL],
+                "Train.loader.batch_size_per_card": 4,
+                "Train.loader.shuffle": False,
+            },
+            **values,
+        )
+
+    return build
+
+
+def job(tmp_path, name, config, **more):
+    write_text(tmp_path / f"{name}.yml", config.to_yaml())
+    return {"config": str(tmp_path / f"{name}.yml"), "keep": str(tmp_path / name), **more}
+
+
+def trained(tmp_path, name):
+    """Parameters of both processes, which must be the same."""
+    first, second = (dict(np.load(tmp_path / f"{name}.{rank}.npz")) for rank in (0, 1))
+    assert first.keys() == second.keys() != set()
+    for key, value in first.items():
+        np.testing.assert_array_equal(value, second[key], err_msg=key)
+    return first
+
+
+def run_all(tmp_path, jobs, seconds=150):
+    write_text(tmp_path / "jobs.json", json.dumps(jobs))
+    process = launch(tmp_path / "launched", SCRIPT, tmp_path / "jobs.json")
+    said = finish(process, seconds)
+    assert process.returncode == 0, said
+    return said
+
+
+def steps(folder, kind):
+    lines = [json.loads(text) for text in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line["step"] for line in lines if line["kind"] == kind]
+
+
+def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(HERE))
+    one_branch = {
+        "Global.plugins": ["processes_parts"],
+        "Architecture.Backbone": {"name": "Columns", "width": 16},
+        "Architecture.Head": {
+            "name": "MultiHead",
+            "head_list": [{"CTCHead": {"Neck": {"name": "reshape"}, "Head": {}}}],
+        },
+        "Loss": {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": {}}]},
+        "Optimizer.lr.learning_rate": 0.01,
+    }
+    silent = {"Global.plugins": ["processes_parts"], "Loss": {"name": "SilentCTC"}}
+    ctc = {"Loss": {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": {}}]}}
+    broken = two("broken", **ctc)
+    jobs = [
+        job(tmp_path, "double", two("double", **one_branch)),
+        job(tmp_path, "silent", two("silent", **silent)),
+        job(tmp_path, "ctc", two("ctc", **ctc)),
+        job(tmp_path, "distilled", two("distilled", "distill")),
+        job(tmp_path, "broken", broken, stop_after=[1, 4]),
+        job(
+            tmp_path,
+            "goes_on",
+            broken.with_values({"Global.checkpoints": str(tmp_path / "broken" / "latest")}),
+        ),
+    ]
+    said = run_all(tmp_path, jobs)
+
+    # as one process with the double batch
+    train(two("single", **one_branch).with_values({"Train.loader.batch_size_per_card": 8}))
+    single = read_state(tmp_path / "single" / "latest.pdparams")
+    for name, value in trained(tmp_path, "double").items():
+        np.testing.assert_allclose(value, single[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+    # a loss that reads the CTC branch alone: the other gets no gradient, said or not
+    for name in ("ctc", "silent"):
+        assert not any("gtc" in parameter for parameter in trained(tmp_path, name))
+    assert "the loss gives no gradient to" in said
+
+    # the teacher is frozen (each process compares it itself), the checkpoint has the plain names
+    student = trained(tmp_path, "distilled")
+    state = read_state(tmp_path / "distilled" / "latest.pdparams")
+    assert all(name.startswith("Student.") for name in state)
+    assert student.keys() <= state.keys()
+    run = Run.build(tiny("distill", **{"Global.checkpoints": str(tmp_path / "distilled" / "latest")}), "eval")
+    for name, value in student.items():
+        loaded = run.sub_model("Student").state_dict()[name.removeprefix("Student.")]
+        np.testing.assert_array_equal(loaded.numpy(), value, err_msg=name)
+
+    # process 0 alone writes: the files of one process, and each step once; all leave the bad line out
+    assert (tmp_path / "double" / "usable_train").is_dir()
+    assert {p.name for p in (tmp_path / "double").iterdir()} == {
+        p.name for p in (tmp_path / "single").iterdir()
+    }
+    for name in ("double", "broken"):
+        assert steps(tmp_path / name, "train") == [1, 2, 3, 4, 5, 6]
+        assert steps(tmp_path / name, "eval") == [3, 6]
+
+    # stopped by a signal to process 1, and gone on with: as if it had not been stopped
+    whole = trained(tmp_path, "ctc")
+    for name, value in trained(tmp_path, "goes_on").items():
+        np.testing.assert_allclose(value, whole[name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("how", "sentences"),  # ours, or the launcher's where that is the first to see it
+    [
+        ("raise", ("Process 1 of 2 (its messages: ", "error: the disk of this process is broken")),
+        ("kill", ("is gone (killed, perhaps for want of memory)", "Container rank 1 status failed")),
+    ],
+)
+def test_a_process_that_fails_ends_the_run_with_its_name(two, tmp_path, how, sentences):
+    config = two("lost", **{"Global.epoch_num": 500, "Global.eval_batch_step": [0, 100000]})
+    write_text(tmp_path / "jobs.json", json.dumps([job(tmp_path, "lost", config, fail=[1, 2, how])]))
+    began = time.monotonic()
+    process = launch(tmp_path / "launched", SCRIPT, tmp_path / "jobs.json")
+    said = finish(process, 60)
+    assert process.returncode != 0
+    assert time.monotonic() - began < 40
+    assert "log/workerlog.1" in said and any(sentence in said for sentence in sentences), said
+
+
+def test_an_interrupt_of_the_launcher_leaves_a_checkpoint(two, tmp_path):
+    config = two("long", **{"Global.epoch_num": 500, "Global.eval_batch_step": [0, 100000]})
+    write_text(tmp_path / "long.yml", config.to_yaml())
+    process = launch(tmp_path / "launched", TRAIN, "-c", tmp_path / "long.yml")
+    metrics = tmp_path / "long" / "metrics.jsonl"
+    until = time.monotonic() + 60
+    while not (metrics.is_file() and len(metrics.read_text().splitlines()) > 2):
+        assert process.poll() is None and time.monotonic() < until, process.stdout.read()
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    finish(process, 30)
+    assert process.returncode != 0
+    record = json.loads((tmp_path / "long" / "run.json").read_text())
+    assert record["status"] == "stopped"
+    assert (tmp_path / "long" / "latest.pdparams").is_file()

@@ -1,0 +1,673 @@
+import json
+import pickle
+import re
+import signal
+import sys
+
+import numpy as np
+import paddle
+import pytest
+import yaml
+
+from ppocr_ext.checkpoint.serialize import read_state
+from ppocr_ext.cli.main import main
+from ppocr_ext.config import Config, load
+from ppocr_ext.config.override import override
+from ppocr_ext.errors import ConfigError, DataError, ModelError, PPOCRExtError, WeightsError
+from ppocr_ext.evaluation.evaluate import evaluate, for_model
+from ppocr_ext.loop.events import Hook
+from ppocr_ext.loop.hooks.teacher_check import state_digest
+from ppocr_ext.loop.session import train
+from ppocr_ext.run.run import Run
+
+
+class StopAfter(Hook):
+    """Ask the run to stop after some steps, as a signal would."""
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def on_step(self, step):
+        if step.position.global_step == self.steps:
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.fixture
+def finished(tiny, tmp_path):
+    train(tiny("distill"))
+    return tmp_path / "run"
+
+
+def test_the_run_folder_holds_what_is_needed_to_repeat_or_judge_it(finished):
+    names = {p.name for p in finished.iterdir()}
+    assert {"config.yml", "run.json", "train.log", "metrics.jsonl", "preflight.json"} <= names
+    for name in ("latest", "best_accuracy"):
+        assert {f"{name}.pdparams", f"{name}.pdopt", f"{name}.states"} <= names
+    record = json.loads((finished / "run.json").read_text())
+    assert (record["status"], record["global_step"], record["epoch"]) == ("finished", 6, 2)
+    assert set(record["frozen"]) == {"Teacher"}
+    assert record["dictionary"]["classes"] == 11
+    lines = [json.loads(text) for text in (finished / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "train"] == [1, 2, 3, 4, 5, 6]
+    assert [line["step"] for line in lines if line["kind"] == "eval"] == [3, 6]
+    step = next(line for line in lines if line["kind"] == "train")
+    assert step["loss"] == pytest.approx(sum(step["losses"].values()), rel=1e-5)
+    assert "epoch" in (finished / "train.log").read_text()
+
+
+def test_the_written_config_builds_the_same_run(finished, tiny):
+    from ppocr_ext.config import load
+
+    plain = yaml.safe_load((finished / "config.yml").read_text())  # as PaddleOCR's own scripts read it
+    assert plain["Architecture"]["Models"]["Student"]["Head"]["out_channels_list"] == {
+        "CTCLabelDecode": 11,
+        "NRTRLabelDecode": 14,
+    }
+    again = load([finished / "config.yml"])
+    run = Run.build(again.with_values({"Global.checkpoints": str(finished / "latest")}), "eval")
+    assert evaluate(run).judged == 10
+
+
+def test_a_checkpoint_holds_what_is_trained(finished, tiny, tmp_path):
+    assert all(name.startswith("Student.") for name in read_state(finished / "latest.pdparams"))
+
+
+def test_every_line_is_evaluated_during_training(tiny, captchas, tmp_path):
+    lines = (captchas / "val_list.txt").read_text().splitlines()[:5]
+    (tmp_path / "five.txt").write_text("\n".join(lines) + "\n")
+    config = tiny(
+        "student",
+        **{
+            "Eval.dataset.label_file_list": [str(tmp_path / "five.txt")],
+            "Eval.loader.batch_size_per_card": 2,
+            "Eval.loader.drop_last": True,
+            "Eval.loader.shuffle": True,
+            "Global.report": True,
+        },
+    )
+    judged = []
+
+    class Judged(Hook):
+        def on_start(self, run, position):
+            self.run = run
+
+        def on_eval(self, result):
+            judged.append(self.run.metric.judged)
+
+    train(config, hooks=[Judged()])
+    assert judged == [5, 5]
+    loader = load([tmp_path / "run" / "config.yml"]).at("Eval.loader")
+    assert (loader["drop_last"], loader["shuffle"]) == (False, False)
+    assert (tmp_path / "run" / "train.log").read_text().count("Eval.loader.drop_last") == 1
+    samples = json.loads((tmp_path / "run" / "samples.json").read_text())
+    assert samples["judged"] == 5
+
+
+@pytest.mark.parametrize("has_space", [True, False])
+def test_accuracy_says_what_it_makes_of_spaces(tiny, tmp_path, capsys, has_space):
+    values = {"Global.use_space_char": has_space, "Global.report": True}
+    train(tiny("distill", **values))
+    lines = [json.loads(text) for text in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    numbers = [line for line in lines if line["kind"] == "eval"]
+    assert all(("acc_with_space" in line) == has_space for line in numbers) and len(numbers) == 2
+    said = re.findall(r"eval at step .*", (tmp_path / "run" / "train.log").read_text())
+    assert len(said) == 2
+    for line in said:
+        assert "spaces ignored (Metric.ignore_space: true)" in line
+        assert ("acc_with_space" in line) == has_space
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "spaces ignored (Metric.ignore_space: true)" in page
+    assert ("acc_with_space" in page) == has_space
+    run = Run.build(tiny("distill", **values, **{"Global.checkpoints": f"{tmp_path}/run/latest"}), "eval")
+    assert ("acc_with_space" in evaluate(run).metrics) == has_space
+
+
+def test_save_teacher_adds_the_teacher_and_both_kinds_load(tiny, tmp_path):
+    train(tiny("distill", **{"Global.save_teacher": True}))
+    folder = tmp_path / "run"
+    state = read_state(folder / "latest.pdparams")
+    assert {name.split(".")[0] for name in state} == {"Student", "Teacher"}
+    config = for_model(tiny("distill", **{"Global.checkpoints": str(folder / "latest")}), "Teacher")
+    run = Run.build(config, "eval")
+    for name, tensor in run.sub_model("Teacher").state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), state[f"Teacher.{name}"], err_msg=name)
+    assert evaluate(run).judged == 10
+
+
+def test_a_teacher_without_weights_is_not_judged(finished, tiny, tmp_path):
+    config = for_model(tiny("distill", **{"Global.checkpoints": str(finished / "latest")}), "Teacher")
+    with pytest.raises(WeightsError, match="no weights of Teacher to evaluate"):
+        Run.build(config, "eval")
+
+
+def test_a_teacher_is_judged_with_its_own_file(finished, tiny, tmp_path):
+    train(tiny("student", **{"Global.save_model_dir": str(tmp_path / "teacher")}))
+    values = {
+        "Global.checkpoints": str(finished / "latest"),
+        "Architecture.Models.Teacher.pretrained": str(tmp_path / "teacher" / "latest"),
+    }
+    run = Run.build(for_model(tiny("distill", **values), "Teacher"), "eval")
+    saved = read_state(tmp_path / "teacher" / "latest.pdparams")
+    for name, tensor in run.sub_model("Teacher").state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), saved[name], err_msg=name)
+    assert evaluate(run).judged == 10
+    # and the student is judged without the teacher's file
+    gone = {**values, "Architecture.Models.Teacher.pretrained": "no/where"}
+    assert evaluate(Run.build(tiny("distill", **gone), "eval")).judged == 10
+
+
+def test_a_frozen_teacher_is_bit_identical_after_training(tiny):
+    digests = {}
+
+    class Look(Hook):
+        def on_start(self, run, position):
+            self.run = run
+            digests["before"] = state_digest(run.sub_model("Teacher"))
+
+        def on_end(self, outcome):
+            digests["after"] = state_digest(self.run.sub_model("Teacher"))
+            digests["student"] = state_digest(self.run.sub_model("Student"))
+            assert not any(
+                layer.training for layer in self.run.sub_model("Teacher").sublayers(include_self=True)
+            )
+
+    train(tiny("distill"), hooks=[Look()])
+    assert digests["before"] == digests["after"] != digests["student"]
+
+
+def test_a_teacher_that_changes_is_noticed(tiny):
+    class Meddle(Hook):
+        def on_start(self, run, position):
+            self.run = run
+
+        def on_step(self, step):
+            with paddle.no_grad():
+                parameter = self.run.sub_model("Teacher").parameters()[0]
+                parameter.set_value(parameter + 1)
+
+    with pytest.raises(ModelError, match="Teacher is frozen"):
+        train(tiny("distill"), hooks=[Meddle()])
+
+
+@pytest.mark.parametrize(("kind", "model"), [("student", ""), ("distill", ".Models.Student")])
+def test_an_error_of_a_part_starts_with_its_place(tiny, tmp_path, kind, model):
+    (tmp_path / "tiny.yml").write_text(tiny(kind).to_yaml())
+    config, backbone = load(tmp_path / "tiny.yml"), f"Architecture{model}.Backbone"
+    wrong = {f"{backbone}.name": "SVTRv2", f"{backbone}.dims": [7, 32, 96]}
+    with pytest.raises(ModelError) as found:
+        Run.build(config.with_values(wrong), "train")
+    assert "tiny.yml:" in config.where(backbone)
+    assert str(found.value).startswith(f"{config.where(backbone)}: {backbone}: SVTRv2: ")
+    given = [f"{path}={value}" for path, value in wrong.items()]
+    with pytest.raises(ModelError) as found:
+        Run.build(Config.of(override(config._node, given)), "train")
+    assert str(found.value).startswith(f"-o {backbone}.dims=[7, 32, 96]: {backbone}.dims: SVTRv2: ")
+
+
+def test_a_stopped_run_goes_on_to_where_an_unbroken_one_ends(tiny, tmp_path):
+    whole = tiny("student", **{"Global.save_model_dir": str(tmp_path / "whole")})
+    train(whole)
+    broken = tiny("student", **{"Global.save_model_dir": str(tmp_path / "broken")})
+    outcome = train(broken, hooks=[StopAfter(4)])
+    assert (outcome.status, outcome.signal) == ("stopped", signal.SIGINT)
+    states = pickle.loads((tmp_path / "broken" / "latest.states").read_bytes())
+    assert (states["epoch"], states["step_in_epoch"], states["global_step"]) == (1, 1, 4)
+
+    outcome = train(broken.with_values({"Global.checkpoints": str(tmp_path / "broken" / "latest")}))
+    assert (outcome.status, outcome.position.global_step) == ("finished", 6)
+    ours = read_state(tmp_path / "broken" / "latest.pdparams")
+    theirs = read_state(tmp_path / "whole" / "latest.pdparams")
+    assert ours.keys() == theirs.keys()
+    for name in theirs:  # dropout and stochastic depth included
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-5, atol=1e-6, err_msg=name)
+    lines = [json.loads(t) for t in (tmp_path / "broken" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "train"] == [1, 2, 3, 4, 5, 6]
+
+
+def test_branches_that_no_loss_reads_are_neither_computed_nor_trained(tiny):
+    config = tiny("distill")
+    losses = [loss for loss in config.thaw()["Loss"]["loss_config_list"] if "DistillationCTCLoss" in loss]
+    run = Run.build(config.with_values({"Loss.loss_config_list": losses}), "train")
+    student = run.sub_model("Student")
+    assert all(p.stop_gradient for p in student.head.gtc_head.parameters())
+    assert not any(p.stop_gradient for p in student.head.ctc_head.parameters())
+    batch = next(iter(run.train_loader))
+    run.model.train()
+    outputs = run.model(batch[0], data=batch[1:])
+    assert "gtc" not in outputs["Student"]["head_out"]
+    assert "ctc" in outputs["Student"]["head_out"]
+
+
+def test_eval_judges_each_head_and_records_what_was_read(finished, tiny, captchas):
+    run = Run.build(tiny("distill", **{"Global.checkpoints": str(finished / "latest")}), "eval")
+    ctc = evaluate(run)
+    gtc = evaluate(run, "gtc")
+    assert [p.text for p in evaluate(run).predictions] == [p.text for p in ctc.predictions]
+    lines = [line.split("\t") for line in (captchas / "val_list.txt").read_text().splitlines()]
+    for result in (ctc, gtc):
+        assert [(p.image, p.label) for p in result.predictions] == [tuple(line) for line in lines]
+        assert result.left_out == 0
+        right = sum(p.text == p.label for p in result.predictions)
+        assert result.metrics["acc"] == pytest.approx(right / 10, abs=1e-4)
+
+
+def test_a_bad_line_is_left_out_of_an_evaluation_and_counted(finished, tiny, captchas, tmp_path):
+    lines = (captchas / "val_list.txt").read_text().splitlines()
+    (tmp_path / "val.txt").write_text("\n".join([*lines[:3], "nowhere.png\t1234", *lines[3:5]]) + "\n")
+    config = tiny(
+        "distill",
+        **{
+            "Global.checkpoints": str(finished / "latest"),
+            "Global.max_unusable": 0.2,
+            "Eval.dataset.label_file_list": [str(tmp_path / "val.txt")],
+        },
+    )
+    result = evaluate(Run.build(config, "eval"))
+    assert (result.judged, result.left_out) == (5, 1)
+    assert [p.image for p in result.predictions] == [line.split("\t")[0] for line in lines[:5]]
+
+
+def test_eval_without_weights_says_how_to_give_them(tiny):
+    with pytest.raises(WeightsError, match=r"-o Global\.checkpoints="):
+        Run.build(tiny("student"), "eval")
+
+
+def test_unknown_model_and_missing_head_are_named(finished, tiny):
+    config = tiny("distill", **{"Global.checkpoints": str(finished / "latest")})
+    with pytest.raises(ConfigError, match="Teacher, Student"):
+        for_model(config, "Nobody")
+    with pytest.raises(ConfigError, match="without names"):
+        for_model(tiny("student"), "Student")
+    heads = config.thaw()["Architecture"]["Models"]["Student"]["Head"]["head_list"][:1]
+    folder = str(finished.parent / "plain")
+    plain = tiny(
+        "student",
+        **{
+            "Architecture.Head.head_list": heads,
+            "Loss.loss_config_list": [{"CTCLoss": {}}],
+            "Global.epoch_num": 1,
+            "Global.save_model_dir": folder,
+        },
+    )
+    train(plain)
+    run = Run.build(plain.with_values({"Global.checkpoints": f"{folder}/latest"}), "eval")
+    with pytest.raises(ConfigError, match="--head gtc: the model has no NRTR branch"):
+        evaluate(run, "gtc")
+
+
+def test_a_metric_of_a_sub_model_that_is_not_decoded_is_named(tiny):
+    with pytest.raises(ConfigError, match=r"Metric\.key: Teacher is not among"):
+        Run.build(tiny("distill", **{"Metric.key": "Teacher"}), "train")
+
+
+def test_a_checkpoint_of_another_dictionary_is_refused(finished, tiny, tmp_path):
+    (tmp_path / "reversed.txt").write_text("\n".join("9876543210") + "\n")
+    other = {
+        "Global.checkpoints": str(finished / "latest"),
+        "Global.character_dict_path": str(tmp_path / "reversed.txt"),
+    }
+    with pytest.raises(WeightsError, match="--old-dict"):
+        Run.build(tiny("distill", **other), "eval")
+    with pytest.raises(WeightsError, match=r"Global\.pretrained_model"):
+        Run.build(tiny("distill", **other), "train")
+    first = evaluate(
+        Run.build(tiny("distill", **{"Global.checkpoints": other["Global.checkpoints"]}), "eval")
+    )
+    old = str(tiny("distill").at("Global.character_dict_path"))
+    again = evaluate(Run.build(tiny("distill", **other), "eval", old_dictionary=old))
+    assert [p.text for p in again.predictions] == [p.text for p in first.predictions]
+
+
+def test_another_dictionary_over_the_config_of_a_run(finished, tiny, tmp_path, capsys):
+    old = str(tiny().at("Global.character_dict_path"))
+    (tmp_path / "new.txt").write_text("\n".join("0123456789ab") + "\n")
+    new = f"Global.character_dict_path={tmp_path / 'new.txt'}"
+    (tmp_path / "overlay.yml").write_text(f"Global: {{character_dict_path: {tmp_path / 'new.txt'}}}\n")
+    weights = f"Global.checkpoints={finished / 'latest'}"
+    config = str(finished / "config.yml")
+    for given in (["-c", config, "-o", new], ["-c", config, str(tmp_path / "overlay.yml")]):
+        code = main(["eval", *given, "-o", weights, "--old-dict", old])
+        assert code == 0, capsys.readouterr()
+    again = [
+        f"Global.pretrained_model={finished / 'latest'}",
+        f"Global.save_model_dir={tmp_path / 'again'}",
+        "Global.epoch_num=1",
+        "Global.report=false",
+    ]
+    code = main(["train", "-c", config, "-o", new, *again, "--old-dict", old])
+    assert code == 0, capsys.readouterr()
+    written = yaml.safe_load((tmp_path / "again" / "config.yml").read_text())
+    path = "Architecture.Models.Student.Head.out_channels_list"
+    assert path in written["computed"] and "Global.character_dict_path" not in written["computed"]
+    head = written["Architecture"]["Models"]["Student"]["Head"]
+    assert head["out_channels_list"] == {"CTCLabelDecode": 13, "NRTRLabelDecode": 16}
+
+
+def test_the_host_is_not_given_the_list_of_what_is_computed(tiny):
+    run = Run.build(tiny("student"), "train")
+    assert "computed" in run.config and "computed" not in run.host_config
+
+
+def test_weights_that_have_the_new_dictionary_are_not_carried_over(tiny, tmp_path):
+    train(tiny("student", **{"Global.save_model_dir": str(tmp_path / "teacher")}))
+    (tmp_path / "reversed.txt").write_text("\n".join("9876543210") + "\n")
+    config = tiny(
+        "distill", **{"Architecture.Models.Teacher.pretrained": str(tmp_path / "teacher" / "latest")}
+    )
+    run = Run.build(config, "train", old_dictionary=str(tmp_path / "reversed.txt"))
+    saved = read_state(tmp_path / "teacher" / "latest.pdparams")
+    for name, tensor in run.sub_model("Teacher").state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), saved[name], err_msg=name)
+
+
+def test_a_resumed_distillation_has_the_teacher_that_it_began_with(tiny, tmp_path):
+    both = tiny("distill", **{"Global.save_teacher": True, "Global.save_model_dir": str(tmp_path / "both")})
+    train(both)
+    start = {
+        "Global.pretrained_model": str(tmp_path / "both" / "latest"),
+        "Global.save_model_dir": str(tmp_path / "run"),
+    }
+    train(tiny("distill", **start), hooks=[StopAfter(2)])
+    go_on = {**start, "Global.checkpoints": str(tmp_path / "run" / "latest")}
+    run = Run.build(tiny("distill", **go_on), "train")
+    saved = read_state(tmp_path / "both" / "latest.pdparams")
+    stopped = read_state(tmp_path / "run" / "latest.pdparams")
+    assert not np.array_equal(
+        stopped["Student.head.ctc_head.fc.weight"], saved["Student.head.ctc_head.fc.weight"]
+    )
+    for name, tensor in run.sub_model("Teacher").state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), saved[f"Teacher.{name}"], err_msg=name)
+    for name, tensor in run.sub_model("Student").state_dict().items():  # and the student is the checkpoint's
+        np.testing.assert_array_equal(tensor.numpy(), stopped[f"Student.{name}"], err_msg=name)
+    train(tiny("student", **{"Global.save_model_dir": str(tmp_path / "other")}))
+    other = {**go_on, "Architecture.Models.Teacher.pretrained": str(tmp_path / "other" / "latest")}
+    del other["Global.pretrained_model"]
+    with pytest.raises(WeightsError, match="taught by another Teacher"):
+        Run.build(tiny("distill", **other), "train")
+
+
+def test_a_file_of_one_model_goes_to_the_model_that_is_trained(tiny, tmp_path):
+    train(tiny("student", **{"Global.save_model_dir": str(tmp_path / "one")}))
+    models = tiny("distill").thaw()["Architecture"]["Models"]
+    config = tiny(
+        "distill",
+        **{
+            "Architecture.Models": {"Assistant": models["Teacher"], **models},
+            "Global.pretrained_model": str(tmp_path / "one" / "latest"),
+        },
+    )
+    run = Run.build(config, "train")
+    saved = read_state(tmp_path / "one" / "latest.pdparams")
+    for name, tensor in run.sub_model("Student").state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), saved[name], err_msg=name)
+
+
+def test_a_frozen_model_that_nothing_reads_does_not_run(tiny):
+    config = tiny("distill")
+    losses = [loss for loss in config.thaw()["Loss"]["loss_config_list"] if "DistillationCTCLoss" in loss]
+    run = Run.build(config.with_values({"Loss.loss_config_list": losses}), "train")
+    batch = next(iter(run.train_loader))
+    run.model.train()
+    assert set(run.model(batch[0], data=batch[1:])) == {"Student"}
+
+
+def test_a_finished_run_given_more_epochs_follows_the_longer_schedule(tiny, tmp_path):
+    train(tiny("student", **{"Global.epoch_num": 1}))
+    run = Run.build(tiny("student", **{"Global.checkpoints": str(tmp_path / "run" / "latest")}), "train")
+    assert run.optimizer.get_lr() == pytest.approx(run.config.at("Optimizer.lr.learning_rate") / 2, rel=1e-3)
+
+
+def test_the_log_says_how_the_rate_jumps_in_a_longer_run(tiny, tmp_path):
+    train(tiny("student", **{"Global.epoch_num": 1}))
+    train(tiny("student", **{"Global.checkpoints": str(tmp_path / "run" / "latest")}))
+    (line,) = [
+        line for line in (tmp_path / "run" / "train.log").read_text().splitlines() if "3 before" in line
+    ]
+    assert "6 now" in line and "from 0 to 0.0025" in line
+
+
+@pytest.mark.parametrize("existed", [False, True])
+def test_a_start_that_fails_leaves_no_new_folder(tiny, tmp_path, existed):
+    folder = tmp_path / "new" / "run"
+    if existed:
+        folder.mkdir(parents=True)
+    late = {"Architecture.Models.Teacher.pretrained": str(tmp_path / "teacher")}
+    paddle.save({"x": paddle.zeros([1])}, str(tmp_path / "teacher.pdparams"))
+    for values in ({"Global.character_dict_path": "no.txt"}, late):
+        with pytest.raises(PPOCRExtError):
+            train(tiny("distill", **{"Global.save_model_dir": str(folder), **values}))
+        assert folder.exists() == existed
+        assert (tmp_path / "new").exists() == existed
+
+
+def test_a_start_whose_data_are_refused_keeps_what_its_message_names(tiny, captchas, tmp_path):
+    (tmp_path / "bad.txt").write_text("no.png\t1234\n" * 3)
+    with pytest.raises(DataError, match=r"run/preflight\.json"):
+        train(tiny("student", **{"Train.dataset.label_file_list": [str(tmp_path / "bad.txt")]}))
+    assert (tmp_path / "run" / "preflight.json").is_file()
+
+
+def test_a_checkpoint_for_another_optimizer_is_a_sentence(tiny, tmp_path):
+    train(tiny("student", **{"Global.epoch_num": 1}))
+    config = tiny(
+        "student",
+        **{
+            "Global.checkpoints": str(tmp_path / "run" / "latest"),
+            "Optimizer": {"name": "Momentum", "momentum": 0.9, "lr": {"name": "Const", "learning_rate": 0.1}},
+        },
+    )
+    with pytest.raises(WeightsError, match="trained with AdamW, Optimizer.name is Momentum"):
+        Run.build(config, "train")
+
+
+def test_a_signal_in_the_last_step_is_remembered(tiny):
+    outcome = train(tiny("student"), hooks=[StopAfter(6)])
+    assert (outcome.status, outcome.signal) == ("finished", signal.SIGINT)
+
+
+def test_a_pretrained_file_whose_save_was_killed_is_finished_first(tiny, tmp_path):
+    folder = tmp_path / "teacher"
+    train(tiny("student", **{"Global.save_model_dir": str(folder), "Global.epoch_num": 1}))
+    renames = {f".latest.{e}.abcd_123.tmp": f"latest.{e}" for e in ("pdparams", "pdopt", "states")}
+    for temporary, final in renames.items():
+        (folder / final).rename(folder / temporary)
+    (folder / "latest.journal").write_text(json.dumps(renames))
+    Run.build(tiny("distill", **{"Architecture.Models.Teacher.pretrained": str(folder / "latest")}), "train")
+    assert (folder / "latest.pdparams").is_file()
+
+
+def test_weights_load_although_the_progress_beside_them_is_damaged(tiny, tmp_path):
+    folder = tmp_path / "one"
+    train(tiny("student", **{"Global.save_model_dir": str(folder), "Global.epoch_num": 1}))
+    (folder / "latest.states").write_bytes(b"")
+    run = Run.build(tiny("student", **{"Global.pretrained_model": str(folder / "latest")}), "train")
+    saved = read_state(folder / "latest.pdparams")
+    np.testing.assert_array_equal(run.model.head.ctc_head.fc.bias.numpy(), saved["head.ctc_head.fc.bias"])
+
+
+def test_an_evaluation_counts_lines_that_do_not_fit_the_frames_as_read_wrongly(finished, tiny):
+    narrow = tiny("student").thaw()["Eval"]["dataset"]["transforms"]
+    for entry in narrow:
+        if "RecResizeImg" in entry:
+            entry["RecResizeImg"]["image_shape"] = [3, 32, 32]  # 4 frames, for labels of 4 to 6 characters
+    values = {"Eval.dataset.transforms": narrow, "Global.allow_different_preprocessing": True}
+    config = tiny("distill", **{"Global.checkpoints": str(finished / "latest"), **values})
+    result = evaluate(Run.build(config.with_values({"Global.max_unusable": 1}), "eval"))
+    assert (result.judged, result.left_out) == (10, 0)
+
+
+def test_a_stop_at_an_epochs_last_step_keeps_what_is_due(tiny, tmp_path):
+    outcome = train(tiny("student", **{"Global.save_epoch_step": 1}), hooks=[StopAfter(3)])
+    assert outcome.status == "stopped"
+    assert (tmp_path / "run" / "iter_epoch_1.pdparams").is_file()
+    assert outcome.position.completed() == (1, 0)
+
+
+@pytest.mark.e2e
+def test_multi_scale_training_goes_on_with_the_batches_it_would_have_seen(tiny, tmp_path):
+    def config(name):
+        built = tiny("student", **{"Global.save_model_dir": str(tmp_path / name), "Global.epoch_num": 3})
+        section = built.thaw()["Train"]
+        section["dataset"] |= {"name": "MultiScaleDataSet", "ds_width": False, "ext_op_transform_idx": 1}
+        section["dataset"]["transforms"] = [
+            t for t in section["dataset"]["transforms"] if "RecResizeImg" not in t
+        ]
+        section["sampler"] = {
+            "name": "MultiScaleSampler",
+            "scales": [[128, 32], [128, 48]],
+            "first_bs": 4,
+            "fix_bs": True,
+            "divided_factor": [8, 16],
+            "is_training": True,
+        }
+        padded = "Eval.dataset.transforms.RecResizeImg.padding"  # as the dataset of several scales does
+        return built.with_values({"Train": section, padded: True})
+
+    class Labels(Hook):
+        """Which labels each step saw."""
+
+        def __init__(self):
+            self.seen = []
+
+        def on_start(self, run, position):
+            forward = run.loss.forward
+
+            def look(predicts, batch):
+                self.seen.append(batch[1].numpy().tolist())
+                return forward(predicts, batch)
+
+            run.loss.forward = look
+
+    whole, first, second = Labels(), Labels(), Labels()
+    train(config("whole"), hooks=[whole])
+    steps = len(whole.seen)
+    train(config("broken"), hooks=[first, StopAfter(steps // 3 + 2)])
+    train(
+        config("broken").with_values({"Global.checkpoints": str(tmp_path / "broken" / "latest")}),
+        hooks=[second],
+    )
+    assert first.seen + second.seen == whole.seen
+
+
+def test_eval_pairs_predictions_with_lines_that_a_ratio_drew(finished, tiny, captchas):
+    config = tiny(
+        "distill",
+        **{
+            "Global.checkpoints": str(finished / "latest"),
+            "Eval.dataset.ratio_list": [0.5],
+            "Eval.loader.drop_last": True,
+            "Eval.loader.batch_size_per_card": 4,
+        },
+    )
+    result = evaluate(Run.build(config, "eval"))
+    labels = dict(line.split("\t") for line in (captchas / "val_list.txt").read_text().splitlines())
+    assert len(result.predictions) == 5
+    assert all(labels[p.image] == p.label for p in result.predictions)
+
+
+def test_images_outside_the_data_dir_need_a_word(tiny, captchas, tmp_path):
+    lines = (captchas / "train_list.txt").read_text().splitlines()
+    (tmp_path / "absolute.txt").write_text("".join(f"{captchas}/{line}\n" for line in lines))
+    values = {
+        "Train.dataset.label_file_list": [str(tmp_path / "absolute.txt")],
+        "Train.dataset.data_dir": str(tmp_path),
+    }
+    with pytest.raises(DataError, match=r"-o Global\.allow_outside_data_dir=true"):
+        Run.build(tiny("student", **values), "train")
+    run = Run.build(tiny("student", **values, **{"Global.allow_outside_data_dir": True}), "train")
+    assert run.preflight["Train"].usable == 24
+
+
+def test_an_unknown_character_costs_the_line_or_itself(tiny, captchas, tmp_path):
+    first, *rest = (captchas / "train_list.txt").read_text().splitlines()
+    (tmp_path / "odd.txt").write_text("\n".join([f"{first}#", *rest]) + "\n")
+    values = {"Train.dataset.label_file_list": [str(tmp_path / "odd.txt")]}
+    assert Run.build(tiny("student", **values), "train").preflight["Train"].usable == 23
+    kept = Run.build(tiny("student", **values, **{"Global.unknown_char": "drop_char"}), "train")
+    assert kept.preflight["Train"].usable == 24
+
+
+def test_pretrained_of_a_teacher_is_loaded_from_a_single_models_checkpoint(tiny, tmp_path):
+    train(tiny("student", **{"Global.save_model_dir": str(tmp_path / "teacher")}))
+    config = tiny(
+        "distill", **{"Architecture.Models.Teacher.pretrained": str(tmp_path / "teacher" / "latest")}
+    )
+    run = Run.build(config, "train")
+    saved = read_state(tmp_path / "teacher" / "latest.pdparams")
+    for name, tensor in run.sub_model("Teacher").state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), saved[name], err_msg=name)
+
+
+def test_a_teacher_file_that_is_not_there_is_named(tiny):
+    config = tiny("distill", **{"Architecture.Models.Teacher.pretrained": "no/where"})
+    with pytest.raises(ConfigError, match=r"Architecture\.Models\.Teacher\.pretrained.*no/where\.pdparams"):
+        Run.build(config, "train")
+
+
+def test_no_full_batch_is_a_sentence(tiny):
+    with pytest.raises(DataError, match="24 usable lines do not fill one batch of 500"):
+        Run.build(tiny("student", **{"Train.loader.batch_size_per_card": 500}), "train")
+
+
+def test_a_loss_that_reads_an_unknown_sub_model_is_named(tiny):
+    config = tiny("distill", **{"Loss.loss_config_list.DistillationCTCLoss.model_name_list": ["Pupil"]})
+    with pytest.raises(ConfigError, match="Pupil"):
+        Run.build(config, "train")
+
+
+PLUGIN = '''
+import paddle
+from ppocr_ext.registry import BACKBONES, LOSSES
+
+
+@BACKBONES.register()
+class Stripes(paddle.nn.Layer):
+    """A backbone of a user's own: one convolution down to a line."""
+
+    def __init__(self, in_channels=3, width=12):
+        super().__init__()
+        self.out_channels = width
+        self.conv = paddle.nn.Conv2D(in_channels, width, 3, stride=(1, 8), padding=1)
+
+    def forward(self, x):
+        return self.conv(x).mean(axis=2, keepdim=True)
+
+
+@LOSSES.register()
+class HalfCTC(paddle.nn.Layer):
+    """A loss of a user's own: half of CTC."""
+
+    def __init__(self):
+        super().__init__()
+        self.ctc = paddle.nn.CTCLoss(blank=0)
+
+    def forward(self, predicts, batch):
+        logits = predicts["ctc"].transpose([1, 0, 2])
+        frames = paddle.full([logits.shape[1]], logits.shape[0], dtype="int64")
+        value = 0.5 * self.ctc(logits, batch[1].astype("int32"), frames, batch[3].astype("int64"))
+        return {"half_ctc": value, "loss": value}
+'''
+
+
+def test_a_users_own_backbone_and_loss_train(tiny, tmp_path, monkeypatch):
+    (tmp_path / "my_parts.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = tiny(
+        "student",
+        **{
+            "Global.plugins": ["my_parts"],
+            "Architecture.Backbone": {"name": "Stripes", "width": 16},
+            "Loss": {"name": "HalfCTC"},
+        },
+    )
+    outcome = train(config)
+    assert (outcome.status, outcome.position.global_step) == ("finished", 6)
+    lines = [json.loads(t) for t in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert "half_ctc" in lines[0]["losses"]
+    assert str(tmp_path / "my_parts.py") in (tmp_path / "run" / "train.log").read_text()
+    sys.modules.pop("my_parts", None)
+
+
+def test_a_plugin_that_cannot_be_imported_is_named(tiny):
+    with pytest.raises(ConfigError, match="Global.plugins: 'nobody_has_this'"):
+        Run.build(tiny("student", **{"Global.plugins": ["nobody_has_this"]}), "train")

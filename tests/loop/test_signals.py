@@ -1,0 +1,68 @@
+"""When a run is asked to stop: once, more than once, and in the middle of an evaluation."""
+
+import signal
+import time
+
+import pytest
+
+from ppocr_ext.loop import signals
+from ppocr_ext.loop.events import Hook
+from ppocr_ext.loop.session import train
+from ppocr_ext.loop.signals import DeferredSignals
+
+
+def test_a_termination_that_is_sent_again_at_once_is_the_same_one(monkeypatch):
+    asked = []
+    with DeferredSignals(asked.append):
+        for _ in range(3):  # as Paddle's launcher does
+            signal.raise_signal(signal.SIGTERM)
+    assert asked == [signal.SIGTERM]
+
+
+def test_a_second_signal_acts_at_once(monkeypatch):
+    asked = []
+    with pytest.raises(KeyboardInterrupt), DeferredSignals(asked.append):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    assert asked == [signal.SIGINT]
+    monkeypatch.setattr(signals, "_REPEATED", 0.05)
+    before = signal.signal(signal.SIGTERM, lambda number, frame: asked.append("default"))
+    try:
+        with DeferredSignals(asked.append):
+            signal.raise_signal(signal.SIGTERM)
+            time.sleep(0.1)
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert asked[1:] == [signal.SIGTERM, "default"]
+
+
+class AskDuringEvaluation(Hook):
+    """A signal after the first batch of an evaluation; was anything saved by its last one?"""
+
+    def on_start(self, run, position):
+        self.folder = run.folder
+        self.loader = run.eval_loader
+        run.eval_loader = self
+
+    def __len__(self):
+        return len(self.loader)
+
+    def __iter__(self):
+        batches = list(self.loader)
+        assert len(batches) > 2
+        for number, batch in enumerate(batches):
+            if number == 1:
+                assert not (self.folder / "latest.pdparams").exists()
+                signal.raise_signal(signal.SIGTERM)
+            if number == 2:
+                self.saved = (self.folder / "latest.pdparams").exists()
+            yield batch
+
+
+def test_a_stop_during_an_evaluation_saves_before_it_ends(tiny):
+    ask = AskDuringEvaluation()
+    options = {"Eval.loader.batch_size_per_card": 2, "Global.report": False, "Global.eval_batch_step": [0, 2]}
+    outcome = train(tiny("student", **options), hooks=[ask])
+    assert ask.saved
+    assert (outcome.status, outcome.position.global_step) == ("stopped", 2)

@@ -1,0 +1,319 @@
+"""TensorBoard, VisualDL and Weights & Biases get the numbers of metrics.jsonl, each step once, also after a resume."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import struct
+import sys
+import types
+from collections import Counter
+
+import pytest
+
+from ppocr_ext.config import Config
+from ppocr_ext.errors import ConfigError, MissingPackageError, PPOCRExtError
+from ppocr_ext.loop import session
+from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
+from ppocr_ext.loop.hooks import MetricsLog
+from ppocr_ext.loop.hooks.writers import require_packages, writers_for
+from ppocr_ext.loop.hooks.writers.base import Numbers, Writer
+from ppocr_ext.loop.session import train
+
+ALL = {
+    "Global.use_tensorboard": True,
+    "Global.use_visualdl": True,
+    "wandb": {"project": "lines", "tags": ["a"]},
+}
+
+
+@pytest.fixture
+def offline(monkeypatch, tmp_path):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    for name in ("CONFIG_DIR", "CACHE_DIR", "DATA_DIR"):
+        monkeypatch.setenv(f"WANDB_{name}", str(tmp_path / "wandb_home"))
+
+
+class StopAfter(Hook):
+    def __init__(self, steps):
+        self.steps = steps
+
+    def on_step(self, step):
+        if step.position.global_step == self.steps:
+            signal.raise_signal(signal.SIGINT)
+
+
+def expected(folder):
+    """(name, step) → number, worked out of metrics.jsonl by hand."""
+    found, best = {}, 0.0
+    for line in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines()):
+        step = line["step"]
+        if line["kind"] == "train":
+            found |= {(f"train/{key}", step): line[key] for key in ("epoch", "loss", "lr", "ips")}
+            found |= {
+                ("loss/ctc", step): line["losses"]["CTCLoss"],
+                ("loss/nrtr", step): line["losses"]["NRTRLoss"],
+            }
+        else:
+            best = max(best, line["acc"])
+            found |= {(f"eval/{k}", step): v for k, v in line.items() if k not in ("kind", "step", "time")}
+            found["eval/best_acc", step] = best
+    return found
+
+
+def tensorboard_events(folder):
+    from tensorboardX.proto import event_pb2
+
+    (file,) = (folder / "tensorboard").iterdir()
+    content, at = file.read_bytes(), 0
+    while at < len(content):
+        (length,) = struct.unpack_from("<Q", content, at)
+        yield event_pb2.Event.FromString(content[at + 12 : at + 12 + length])
+        at += 16 + length
+
+
+def visualdl_scalars(folder):
+    from visualdl import LogReader
+
+    (file,) = (folder / "visualdl").iterdir()
+    reader = LogReader(file_path=str(file))
+    return [
+        ((tag, record.id), record.value)
+        for tag in reader.get_tags()["scalar"]
+        for record in reader.get_data("scalar", tag)
+    ]
+
+
+def wandb_records(file):
+    """Records of an offline run: a LevelDB log (32 KiB blocks; crc, length, type) after 7 bytes of head."""
+    from wandb.proto import wandb_internal_pb2
+
+    content, at, parts = file.read_bytes(), 7, b""
+    while at + 7 <= len(content):
+        left = 32768 - at % 32768
+        if left < 7:
+            at += left
+            continue
+        _, length, kind = struct.unpack_from("<IHB", content, at)
+        parts += content[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            yield wandb_internal_pb2.Record.FromString(parts)
+            parts = b""
+
+
+def wandb_numbers(file):
+    found = []
+    for record in wandb_records(file):
+        if record.WhichOneof("record_type") == "history":
+            row = {
+                (item.key or "/".join(item.nested_key)): json.loads(item.value_json)
+                for item in record.history.item
+            }
+            step = row.pop("_step", record.history.step.num)
+            found += [((name, step), value) for name, value in row.items() if not name.startswith("_")]
+    return found
+
+
+def same(found, folder):
+    """Whether (key, value) pairs hold every number once, in float32."""
+    wanted = expected(folder)
+    assert max(Counter(key for key, _ in found).values()) == 1
+    assert set(dict(found)) == set(wanted)
+    return all(math.isclose(value, wanted[key], rel_tol=1e-6, abs_tol=1e-12) for key, value in found)
+
+
+@pytest.mark.e2e
+def test_all_three_hold_metrics_jsonl_after_a_stop_and_a_resume(tiny, tmp_path, offline):
+    folder = tmp_path / "run"
+    config = tiny("student", **ALL)
+    assert train(config, hooks=[StopAfter(4)]).status == "stopped"
+    (first,) = (folder / "wandb").glob("offline-run-*/*.wandb")
+    with (folder / "metrics.jsonl").open(
+        "a"
+    ) as stream:  # what a run writes after its last checkpoint is done again
+        stream.write(json.dumps({"kind": "train", "step": 5, "time": 1, "loss": 99.0, "losses": {}}) + "\n")
+    assert train(config.with_values({"Global.checkpoints": str(folder / "latest")})).status == "finished"
+    assert {step for _, step in expected(folder)} == {1, 2, 3, 4, 5, 6}
+
+    events = list(tensorboard_events(folder))
+    scalars = [
+        ((value.tag, event.step), value.simple_value)
+        for event in events
+        for value in event.summary.value
+        if value.HasField("simple_value")
+    ]
+    assert same(scalars, folder)
+    texts = [v.tensor.string_val[0].decode() for e in events for v in e.summary.value if v.tensor.string_val]
+    assert "SVTRv2" in texts[0] and texts[-1].startswith("finished")
+
+    assert same(visualdl_scalars(folder), folder)
+
+    last = max((folder / "wandb").glob("offline-run-*/*.wandb"), key=lambda file: file.stat().st_mtime_ns)
+    assert last != first and last.stem == first.stem  # another file, under the same id
+    assert same(wandb_numbers(last), folder)
+    (run,) = [record.run for record in wandb_records(last) if record.WhichOneof("record_type") == "run"][:1]
+    assert (run.project, list(run.tags), run.display_name) == ("lines", ["a"], "run")
+    assert "SVTRv2" in str(run.config)
+
+
+def test_a_writer_that_cannot_be_opened_leaves_the_records_of_an_earlier_run(tiny, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    assert train(tiny("student")).status == "finished"
+    before = {name: (folder / name).read_bytes() for name in ("metrics.jsonl", "run.json")}
+
+    def fail(*args):
+        raise PPOCRExtError("no server")
+
+    monkeypatch.setattr("ppocr_ext.loop.hooks.writers.WandbWriter.open", fail)
+    with pytest.raises(PPOCRExtError, match="no server"):
+        train(tiny("student", wandb={}))
+    assert before == {name: (folder / name).read_bytes() for name in before}
+
+
+class Listed(Writer):
+    package = "listed"
+
+    def __init__(self):
+        self.calls = []
+
+    def open(self, folder, config):
+        self.calls.append("open")
+
+    def write(self, numbers, step, when):
+        self.calls.append(numbers)
+
+    def close(self, outcome):
+        self.calls.append(outcome.status)
+
+
+@pytest.fixture
+def run(tmp_path):
+    start = types.SimpleNamespace(best={})
+    metric = types.SimpleNamespace(main_indicator="acc")
+    return types.SimpleNamespace(folder=tmp_path, config=Config(), metric=metric, start=start)
+
+
+def test_writers_are_closed_when_a_run_fails(run):
+    writer, position = Listed(), Position(0, 0, 0, 1, 10)
+    log = MetricsLog(1, [writer])
+    log.on_start(run, position)
+    log.on_step(StepDone(position, {"loss": 1.0}, 0.1, 8))
+    log.on_eval(EvalDone(position, {"acc": 0.5}, True, {}))
+    log.on_end(Outcome("failed", position, {}, "OSError"))
+    assert writer.calls[0] == "open" and writer.calls[-1] == "failed" and len(writer.calls) == 4
+    assert writer.calls[1]["train/loss"] == 1.0 and writer.calls[2]["eval/best_acc"] == 0.5
+
+
+def test_numbers_that_are_not_finite_are_left_out_and_a_single_part_is_the_loss():
+    numbers = Numbers("acc")
+    line = {"kind": "train", "step": 1, "time": 2.0, "lr": 0.1, "loss": None, "losses": {"CTCLoss": 3.0}}
+    assert numbers.of(line) == {"train/lr": 0.1}
+    line["losses"]["loss_nrtr_Student_1"] = None
+    assert numbers.of(line) == {"train/lr": 0.1, "loss/ctc": 3.0}
+    evals = [numbers.of({"kind": "eval", "step": 1, "acc": acc}) for acc in (0.4, 0.6, 0.5)]
+    assert [line["eval/best_acc"] for line in evals] == [0.4, 0.6, 0.6]
+
+
+@pytest.mark.parametrize(
+    ("values", "package", "extra"),
+    [
+        ({"use_tensorboard": True}, "tensorboardX", "tensorboard"),
+        ({"use_visualdl": True}, "visualdl", "visualdl"),
+        ({"use_wandb": True}, "wandb", "wandb"),
+    ],
+)
+def test_a_package_that_is_missing_is_said_before_anything_is_built(
+    monkeypatch, tmp_path, values, package, extra
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr(session, "open_host", lambda path: pytest.fail("the host has been opened"))
+    folder = tmp_path / "run"
+    with pytest.raises(MissingPackageError, match=rf"pip install 'ppocr-ext\[{extra}\]'"):
+        train(Config({"Global": {**values, "save_model_dir": str(folder)}}))
+    assert not folder.exists()
+
+
+def test_a_package_that_fails_when_it_is_imported(monkeypatch, tmp_path):
+    (tmp_path / "visualdl.py").write_text("raise TypeError('Descriptors cannot be created directly')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "visualdl", raising=False)
+    with pytest.raises(MissingPackageError, match="visualdl cannot be imported .*Descriptors"):
+        require_packages(Config({"Global": {"use_visualdl": True}}))
+
+
+@pytest.mark.parametrize(
+    ("values", "count"),
+    [
+        ({}, 0),
+        ({"wandb": {}}, 1),  # as in PaddleOCR, the section is enough
+        ({"wandb": {"project": "x"}, "Global": {"use_wandb": False}}, 0),
+        ({"Global": {"use_wandb": True, "use_tensorboard": True, "use_visualdl": True}}, 3),
+        ({"Global": {"use_tensorboard": False}}, 0),
+    ],
+)
+def test_which_writers_a_config_asks_for(values, count):
+    assert len(writers_for(Config(values))) == count
+
+
+def test_a_key_that_wandb_does_not_know_is_refused():
+    with pytest.raises(ConfigError, match=r"wandb\.projct: .*Did you mean 'project'"):
+        require_packages(Config({"wandb": {"projct": "x"}}))
+
+
+def test_a_run_that_goes_on_sends_wandb_only_what_it_has_not(monkeypatch, tmp_path):
+    import wandb
+
+    sent, begun = [], []
+
+    def init(**options):
+        begun.append(options)
+        log = lambda numbers, step: sent.append(step)  # noqa: E731
+        return types.SimpleNamespace(id="abc", dir="x", offline=False, url="u", step=4, log=log)
+
+    monkeypatch.setattr(wandb, "init", init)
+    for values in ({}, {"Global": {"checkpoints": "run/latest"}}, {}):
+        (writer,) = writers_for(Config({"wandb": {}}))
+        writer.open(tmp_path, Config(values))
+    for step in range(1, 7):
+        writer.write({"train/loss": 1.0}, step, 0.0)
+    assert [options.get("id") for options in begun] == [None, "abc", None]
+    assert {options["resume"] for options in begun} == {"allow"}
+    assert sent == [4, 5, 6]
+
+
+@pytest.mark.parametrize("values", [{"tags": 3}, {"mode": "nonsense"}])
+def test_values_that_wandb_cannot_use_are_said_as_such(values, tmp_path, offline):
+    config = Config({"wandb": values})
+    (writer,) = writers_for(config)
+    with pytest.raises(PPOCRExtError, match="wandb"):
+        writer.open(tmp_path, config)
+
+
+def test_wandb_switched_off_in_its_own_way_costs_nothing(monkeypatch, tmp_path, offline):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    (writer,) = writers_for(Config({"wandb": {}}))
+    writer.open(tmp_path, Config())
+    writer.write({"train/loss": 1.0}, 1, 0.0)
+    writer.close(Outcome("finished", Position(0, 0, 1, 1, 1), {}))
+
+
+def test_paddleocrs_keys_of_the_section_wandb_are_known():
+    keys = ("project", "name", "id", "entity", "save_dir", "group", "tags", "notes", "job_type")
+    require_packages(Config({"wandb": dict.fromkeys(keys)}))
+
+
+def test_no_way_to_wandbs_server_is_an_error_that_names_the_ways_out(monkeypatch, tmp_path):
+    import wandb
+
+    def refuse(**options):
+        assert options["settings"].init_timeout <= 60
+        raise wandb.errors.CommError("no such host")
+
+    monkeypatch.setattr(wandb, "init", refuse)
+    monkeypatch.setattr("ppocr_ext.loop.hooks.writers.weights_and_biases.wandb_options", lambda config: {})
+    (writer,) = writers_for(Config({"wandb": {}}))
+    with pytest.raises(PPOCRExtError, match="no such host.*WANDB_MODE=offline"):
+        writer.open(tmp_path, Config())

@@ -1,0 +1,232 @@
+"""Data in a run: LMDBs without their bad samples, and exceptions of a dataset that reach the run."""
+
+import json
+import threading
+from pathlib import Path
+
+import lmdb
+import numpy as np
+import pytest
+from paddle.io import DataLoader, Dataset
+
+from ppocr_ext.errors import DataError
+from ppocr_ext.evaluation.evaluate import evaluate
+from ppocr_ext.host import open_host
+from ppocr_ext.loop.adapter import HostLoop
+from ppocr_ext.loop.events import Hook
+from ppocr_ext.loop.session import train
+from ppocr_ext.run import raising_loader
+from ppocr_ext.run import run as run_module
+from ppocr_ext.run.loaders import label_files_of
+from ppocr_ext.run.raising_loader import RaisingLoader
+from ppocr_ext.run.run import Run
+
+
+@pytest.fixture(scope="module")
+def lmdbs(captchas, tmp_path_factory):
+    """The images of ``captchas`` in LMDBs; samples 2 and 5 of the training data cannot be used."""
+    root = tmp_path_factory.mktemp("lmdbs")
+    for split in ("train", "val"):
+        lines = (captchas / f"{split}_list.txt").read_text().splitlines()
+        (root / split).mkdir()
+        with (
+            lmdb.open(str(root / split), map_size=1 << 24) as environment,
+            environment.begin(write=True) as put,
+        ):
+            for number, line in enumerate(lines, start=1):
+                image, label = line.split("\t")
+                bad = split == "train" and number == 2
+                put.put(b"label-%09d" % number, b"x" if bad else label.encode())
+                if not (split == "train" and number == 5):
+                    put.put(b"image-%09d" % number, (captchas / image).read_bytes())
+            put.put(b"num-samples", str(len(lines)).encode())
+    return root
+
+
+def on_lmdb(tiny, lmdbs, **values):
+    return tiny(
+        "student",
+        **{
+            "Train.dataset.name": "LMDBDataSet",
+            "Train.dataset.data_dir": str(lmdbs / "train"),
+            "Eval.dataset.name": "LMDBDataSet",
+            "Eval.dataset.data_dir": str(lmdbs / "val"),
+            "Global.save_teacher": False,
+            **values,
+        },
+    )
+
+
+def test_label_files_that_the_dataset_does_not_read_are_none_of_the_run(tiny, lmdbs):
+    open_host()
+    config = on_lmdb(tiny, lmdbs, **{"Train.dataset.label_file_list": ["gone.txt"]})
+    assert label_files_of(config, "Train") == ()
+    named = config.with_values({"Train.dataset.name": "SimpleDataSet"})
+    assert label_files_of(named, "Train") == (Path("gone.txt"),)
+
+
+class Losses(Hook):
+    def __init__(self):
+        self.seen = []
+
+    def on_step(self, step):
+        self.seen.append(float(step.losses["loss"]))
+
+
+def test_an_lmdb_is_trained_on_and_judged_without_its_bad_samples(tiny, lmdbs, captchas):
+    run = Run.build(on_lmdb(tiny, lmdbs), "train")
+    assert run.preflight["Train"].counts == {"unknown_char": 1, "missing_image": 1}
+    assert len(run.train_loader.dataset) == 22
+    assert sorted(int(index) for _, index in run.train_loader.dataset.data_idx_order_list) == [
+        number for number in range(1, 25) if number not in (2, 5)
+    ]
+    assert len(run.train_loader.batch_sampler) == 2  # 22 // 8: samplers see the true number
+    losses = Losses()
+    assert HostLoop(run, [losses]).train().status == "finished"
+    assert np.isfinite(losses.seen).all()
+    config = on_lmdb(tiny, lmdbs, **{"Global.checkpoints": f"{run.folder}/latest"})
+    result = evaluate(Run.build(config, "eval"))
+    labels = [line.split("\t")[1] for line in (captchas / "val_list.txt").read_text().splitlines()]
+    assert [p.image for p in result.predictions] == [f"{lmdbs}/val#{n}" for n in range(1, 11)]
+    assert [p.label for p in result.predictions] == labels
+
+
+def test_a_run_says_how_many_lines_could_not_be_loaded(tiny, captchas, tmp_path):
+    lines = (captchas / "train_list.txt").read_text().splitlines()
+    content = bytearray((captchas / lines[0].split("\t")[0]).read_bytes())
+    content[60:-60] = bytes(len(content) - 120)  # head and tail are those of an image
+    (tmp_path / "broken.png").write_bytes(content)
+    lines[0] = f"{tmp_path}/broken.png\t1234"
+    (tmp_path / "list.txt").write_text("\n".join(lines) + "\n")
+    values = {
+        "Train.dataset.label_file_list": [str(tmp_path / "list.txt")],
+        "Global.allow_outside_data_dir": True,
+        "Global.report": False,
+    }
+    train(tiny("student", **values))
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["failed_to_load"] == {"Train": 1, "Eval": 0}
+    said = (tmp_path / "run" / "train.log").read_text()
+    assert said.count("Train: 1 line could not be loaded") == 1
+
+
+def test_what_ended_a_run_stands_in_its_record_as_a_sentence(tiny, tmp_path):
+    class Fails(Hook):
+        def on_step(self, step):
+            raise RuntimeError(
+                "DataLoader worker(0) caught DataError with message:\nTraceback (most recent call last):\n"
+                '  File "x.py", line 3, in y\nppocr_ext.errors.DataError: the image is broken'
+            )
+
+        def on_end(self, outcome):
+            raise OSError("a hook that stumbles at the end")
+
+    with pytest.raises(RuntimeError, match="the image is broken"):
+        train(tiny("student", **{"Global.report": False}), hooks=[Fails()])
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (record["status"], record["reason"]) == ("failed", "the image is broken")
+
+
+def test_warnings_of_the_checks_come_from_process_0_alone(tiny, monkeypatch):
+    said = []
+    monkeypatch.setattr(run_module, "report", lambda faults, strict: said.append([str(f) for f in faults]))
+    config = tiny("student", **{"Loss.zzz": 1})
+    for rank in (0, 1):
+        monkeypatch.setattr(run_module.dist, "get_rank", lambda rank=rank: rank)
+        run_module._Builder(config, "train", None, None)
+    assert len(said[0]) == 1 and "Loss.zzz: the key is not used." in said[0][0]
+    assert said[1] == []
+
+
+def test_an_lmdb_gives_what_the_label_file_gives(tiny, lmdbs, captchas):
+    from_lmdb = Run.build(on_lmdb(tiny, lmdbs), "train").eval_loader
+    from_file = Run.build(tiny("student"), "train").eval_loader
+    for one, other in zip(from_lmdb, from_file, strict=True):
+        for a, b in zip(one, other, strict=True):
+            assert np.array_equal(a.numpy(), b.numpy())
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_shuffled_order_of_an_lmdb_repeats(tiny, lmdbs, workers):
+    values = {"Train.loader.num_workers": workers}
+    orders = []
+    for _ in range(2):
+        run = Run.build(on_lmdb(tiny, lmdbs, **values), "train")
+        orders.append(run.train_loader.dataset.data_idx_order_list.tolist())
+        np.random.rand(3)  # whatever else draws in between
+    assert orders[0] == orders[1] != sorted(orders[0])
+
+
+class Failing(Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        if index == 5:
+            raise DataError("Train: list.txt:6: broken")
+        return np.zeros(3, np.float32)
+
+
+def test_an_exception_of_a_dataset_reaches_the_run():
+    """With Paddle's own loader this would wait for ever."""
+    loader = RaisingLoader.of(DataLoader(Failing(), batch_size=2, num_workers=0))
+    read = []
+    with pytest.raises(DataError, match=r"Train: list\.txt:6: broken"):
+        read.extend(loader)
+    assert len(read) <= 2
+    with pytest.raises(DataError):  # and so does the next epoch
+        list(loader)
+
+
+class Batches:
+    """Stands for Paddle's iterator over worker processes: its thread has failed, and its queue is closed."""
+
+    def __init__(self, said):
+        def collect():
+            raise RuntimeError(f"DataLoader worker(0) caught DataError with message:\n{said}")
+
+        self._thread = threading.Thread(target=collect)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise SystemError("Blocking queue is killed because the data reader raises an exception.")
+
+
+def test_loaders_that_are_read_in_turns_keep_their_own_exceptions():
+    """A batch of Train that was prefetched fails; then an evaluation begins, and fails too."""
+    train, evaluated = Batches("of Train"), Batches("of Eval")
+    raising_loader._hear_threads()
+    for batches in (train, evaluated):
+        batches._thread.start()
+        batches._thread.join()
+    with pytest.raises(RuntimeError, match="of Train"):
+        list(raising_loader._from_workers(train))
+    with pytest.raises(RuntimeError, match="of Eval"):
+        list(raising_loader._from_workers(evaluated))
+
+
+def test_images_of_different_sizes_are_an_exception_and_no_hang():
+    class Uneven(Dataset):
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            return np.zeros(3 + index, np.float32)
+
+    with pytest.raises(ValueError):
+        list(RaisingLoader.of(DataLoader(Uneven(), batch_size=2, num_workers=0)))
+
+
+def test_a_loader_without_a_fault_gives_every_batch():
+    class Numbers(Dataset):
+        def __len__(self):
+            return 10
+
+        def __getitem__(self, index):
+            return np.float32(index)
+
+    loader = RaisingLoader.of(DataLoader(Numbers(), batch_size=3, num_workers=0))
+    for _ in range(2):
+        assert [x for batch in loader for x in batch.numpy().tolist()] == list(range(10))

@@ -1,0 +1,271 @@
+"""How many CTC frames labels have to fit: in both modes, of the networks that matter, and without a trace."""
+
+import random
+import re
+
+import numpy as np
+import paddle
+import pytest
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.checkpoint.checkpoints import state_digest
+from ppocr_ext.errors import DataError, ModelError, WeightsError
+from ppocr_ext.modeling import build_model
+from ppocr_ext.registry import BACKBONES, LOSSES
+from ppocr_ext.run.frames import count_frames, trained_with_ctc
+from ppocr_ext.run.loaders import label_check
+from ppocr_ext.run.run import Run
+
+
+@BACKBONES.register()
+class PoolsInTraining(paddle.nn.Layer):
+    """As PPLCNetV3 does: a fixed number of frames in training, W/8 in evaluation; BatchNorm and dropout besides."""
+
+    def __init__(self, in_channels=3, frames=10, least_height=0):
+        super().__init__()
+        self.out_channels = 12
+        self.frames, self.least_height = frames, least_height
+        self.conv = paddle.nn.Conv2D(in_channels, 12, 3, padding=1)
+        self.norm = paddle.nn.BatchNorm2D(12)
+        self.dropout = paddle.nn.Dropout(0.5)
+
+    def forward(self, x):
+        if not self.training and x.shape[2] < self.least_height:
+            raise ValueError(f"height {x.shape[2]} is too small in evaluation")
+        x = self.dropout(self.norm(self.conv(x)))
+        if self.training:
+            return paddle.nn.functional.adaptive_avg_pool2d(x, [1, self.frames])
+        return paddle.nn.functional.avg_pool2d(x, [x.shape[2], 8])
+
+
+@LOSSES.register()
+class SomebodysLoss(paddle.nn.Layer):
+    """It may read anything."""
+
+
+POOLS = {"Architecture.Backbone": {"name": "PoolsInTraining"}}
+
+
+def built(config):
+    plain = config.thaw()["Architecture"]
+    models = plain.get("Models", {"": plain})
+    for model in models.values():
+        model["Head"]["out_channels_list"] = {"CTCLabelDecode": 11, "NRTRLabelDecode": 13}
+    return build_model(plain)
+
+
+def resized(config, mode, shape, name="RecResizeImg", **options):
+    """The config with another resizing transform in ``mode``."""
+    plain = config.thaw()[mode]["dataset"]["transforms"]
+    changed = [
+        {name: {"image_shape": shape, "padding": False, **options}} if "RecResizeImg" in t else t
+        for t in plain
+    ]
+    return config.with_values({f"{mode}.dataset.transforms": changed})
+
+
+def test_train_has_the_smaller_of_both_modes_and_eval_its_own(tiny):
+    config = tiny("student", **POOLS)
+    model = built(config)
+    assert count_frames(model, config, "Train").least == 10
+    assert count_frames(model, config, "Eval").least == 16
+    wider = tiny("student", **{"Architecture.Backbone": {"name": "PoolsInTraining", "frames": 40}})
+    assert count_frames(built(wider), wider, "Train").least == 16
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_nothing_of_the_model_or_the_generators_changes(tiny, training):
+    config = tiny("student", **POOLS)
+    model = built(config)
+    model.train() if training else model.eval()
+    model.backbone.norm.eval()  # set by its owner, and not to be switched on by us
+    paddle.seed(7), random.seed(7), np.random.seed(7)
+    before = state_digest(model)
+    modes = [layer.training for layer in model.sublayers(include_self=True)]
+    count_frames(model, config, "Train")
+    drawn = paddle.rand([4]).numpy(), random.random(), np.random.rand()
+    assert state_digest(model) == before
+    assert [layer.training for layer in model.sublayers(include_self=True)] == modes
+    paddle.seed(7), random.seed(7), np.random.seed(7)
+    assert (drawn[0] == paddle.rand([4]).numpy()).all()
+    assert drawn[1:] == (random.random(), np.random.rand())
+
+
+def test_a_pass_in_training_mode_would_have_changed_the_statistics(tiny):
+    """So that the test before is one: the same pass, not put back, does change the digest."""
+    model = built(tiny("student", **POOLS))
+    before = state_digest(model)
+    model.train()
+    model.backbone(paddle.ones([1, 3, 32, 128]))
+    assert state_digest(model) != before
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("RecResizeImg", {}),
+        ("SVTRRecResizeImg", {}),
+        ("VLRecResizeImg", {}),
+        ("ABINetRecResizeImg", {}),
+        ("CTCRecResizeImg", {}),
+    ],
+)
+def test_every_resizing_transform(tiny, name, options):
+    config = resized(tiny("student"), "Train", [3, 32, 160], name, **options)
+    assert count_frames(built(config), config, "Train").least == 20
+
+
+def test_of_several_scales_the_narrowest_counts_and_each_is_known(tiny):
+    sampler = {"name": "MultiScaleSampler", "scales": [[320, 32], [163, 50]]}
+    config = tiny("student", **{"Train.sampler": sampler, "Train.dataset.name": "MultiScaleDataSet"})
+    frames = count_frames(built(config), config, "Train")
+    assert (frames.least, frames(32, 320), frames(48, 160), frames(32, 328)) == (20, 40, 20, None)
+    assert frames.path == "Train.sampler.scales"
+
+
+def test_ds_width_has_a_count_for_each_width(tiny):
+    values = {
+        "Train.sampler": {"name": "MultiScaleSampler", "scales": [[320, 32]], "max_w": 128},
+        "Train.dataset.name": "MultiScaleDataSet",
+        "Train.dataset.ds_width": True,
+    }
+    config = tiny("student", **values)
+    frames = count_frames(built(config), config, "Train")
+    assert dict(frames.by_size) == {(32, 32): 4, (32, 64): 8, (32, 96): 12, (32, 128): 16}
+    assert frames.least == 4
+
+
+def test_widths_that_the_config_does_not_give(tiny):
+    config = resized(tiny("student"), "Eval", [3, 32, 128], eval_mode=True, padding=True)
+    frames = count_frames(built(config), config, "Eval")
+    assert (frames.least, dict(frames.by_size)) == (None, {(32, 128): 16})
+
+
+def test_another_decoder_does_not_hide_what_ctc_trains(tiny):
+    config = tiny("student", **{"PostProcess.name": "NRTRLabelDecode"})
+    model = built(config)
+    assert count_frames(model, config, "Train").least == 16
+    assert count_frames(model, config, "Eval").least is None
+
+
+def test_which_networks_a_ctc_loss_trains(tiny):
+    assert trained_with_ctc(tiny("student")) == (None,)
+    assert trained_with_ctc(tiny("student", Loss={"name": "CTCLoss"})) == (None,)
+    assert trained_with_ctc(tiny("student", Loss={"name": "NRTRLoss"})) == ()
+    assert trained_with_ctc(tiny("student", Loss={"name": "SomebodysLoss"})) == (None,)
+    listed = "Loss.loss_config_list.DistillationCTCLoss.model_name_list"
+    assert trained_with_ctc(tiny("distill", **{listed: ["Teacher", "Student"]})) == (
+        "Student",
+    )  # a frozen teacher
+
+
+def test_a_list_of_a_loss_that_is_not_ours_is_its_own_business(tiny):
+    own = {"name": "SomebodysLoss", "loss_config_list": [{"PartOfTheirs": {"a": 1}}, "text"]}
+    assert trained_with_ctc(tiny("student", Loss=own)) == (None,)
+    assert label_check(tiny("student", Loss=own), Charset(tuple("01")), None) is None
+
+
+def test_only_trained_sub_models_count(tiny):
+    pools = {"name": "PoolsInTraining"}
+    teacher = tiny("distill", **{"Architecture.Models.Teacher.Backbone": pools})
+    assert count_frames(built(teacher), teacher, "Train").least == 16
+    student = tiny("distill", **{"Architecture.Models.Student.Backbone": pools})
+    assert count_frames(built(student), student, "Train").least == 10
+    listed = "Loss.loss_config_list.DistillationCTCLoss.model_name_list"
+    both = {"Architecture.Models.Teacher.freeze_params": False, listed: ["Student", "Teacher"]}
+    taught = tiny("distill", **{"Architecture.Models.Teacher.Backbone": pools, **both})
+    assert count_frames(built(taught), taught, "Train").least == 10
+
+
+def test_return_feats_does_not_hide_the_logits(tiny):
+    config = tiny("student")
+    model = built(config)
+    model.head.ctc_head.return_feats = True
+    assert count_frames(model, config, "Train").least == 16
+
+
+def test_a_size_that_is_refused_in_evaluation_alone_is_one_to_train_at(tiny):
+    backbone = {"name": "PoolsInTraining", "least_height": 48}
+    config = tiny("student", **{"Architecture.Backbone": backbone})
+    model = built(config)
+    assert count_frames(model, config, "Train").least == 10
+    with pytest.raises(
+        ModelError, match=r"Eval\.dataset\.transforms\.RecResizeImg\.image_shape.*\[3, 32, 128\]"
+    ):
+        count_frames(model, config, "Eval")
+
+
+def test_a_label_that_fits_training_alone_does_train(tiny):
+    """Batches are checked by the frames of training; label files by those of evaluation too."""
+    config = tiny("student", **{"Architecture.Backbone": {"name": "PoolsInTraining", "frames": 40}})
+    frames = count_frames(built(config), config, "Train")
+    assert (frames.least, frames(32, 128)) == (16, 40)
+
+
+def test_labels_need_not_fit_what_is_not_read(tiny):
+    """The NRTR branch, or the export of centers, does not read CTC's frames."""
+    config = resized(tiny("student"), "Eval", [3, 32, 32])
+    with pytest.raises(WeightsError):  # the data pass
+        Run.build(config.with_values({"Global.allow_different_preprocessing": True}), "eval", reads_ctc=False)
+
+
+def narrow(config, width):
+    return resized(config, "Train", [3, 32, width]).with_values(
+        {"Global.allow_different_preprocessing": True}
+    )
+
+
+def test_labels_that_do_not_fit_the_frames_are_left_out(tiny, captchas):
+    labels = [line.split("\t")[1] for line in (captchas / "train_list.txt").read_text().splitlines()]
+    fitting = [t for t in labels if len(t) + sum(a == b for a, b in zip(t, t[1:], strict=False)) <= 4]
+    values = {"Train.loader.batch_size_per_card": 1, "Global.max_unusable": 1}
+    run = Run.build(narrow(tiny("student", **values), 32), "train")
+    assert run.preflight["Train"].usable == len(fitting) < len(labels)
+    assert run.preflight["Train"].counts == {"too_long_for_frames": len(labels) - len(fitting)}
+
+
+def test_frames_of_training_mode_decide_what_is_left_out(tiny):
+    """Wide images give many frames in evaluation; in training there are ten however wide they are."""
+    few = {"Architecture.Backbone": {"name": "PoolsInTraining", "frames": 3}}
+    with pytest.raises(DataError, match="too_long_for_frames") as refused:
+        Run.build(tiny("student", **few), "train")
+    assert "RecResizeImg" not in str(refused.value)  # wider images would not help
+
+
+def test_labels_of_eval_that_do_not_fit_are_an_error_above_the_limit(tiny):
+    config = resized(tiny("student"), "Eval", [3, 32, 32])
+    allowed = config.with_values({"Global.allow_different_preprocessing": True})
+    with pytest.raises(DataError, match=r"Eval: 7 of 10 .*too_long_for_frames"):
+        Run.build(allowed, "eval")
+    with pytest.raises(WeightsError):  # the data pass; nothing has been trained
+        Run.build(allowed.with_values({"Global.max_unusable": 1}), "eval")
+
+
+def test_the_key_that_has_the_sizes_is_named(tiny):
+    sampler = {"name": "MultiScaleSampler", "scales": [[16, 32]], "first_bs": 4}
+    values = {"Train.dataset.ds_width": False, "Global.allow_different_preprocessing": True}
+    config = tiny(
+        "student", **{"Train.sampler": sampler, "Train.dataset.name": "MultiScaleDataSet", **values}
+    )
+    with pytest.raises(DataError, match=r"Train\.sampler\.scales"):
+        Run.build(config, "train")
+
+
+def test_when_no_label_fits_the_message_says_so(tiny):
+    with pytest.raises(DataError, match=r"RecResizeImg\.image_shape"):
+        Run.build(narrow(tiny("student"), 16), "train")
+
+
+def test_one_message_tells_all_that_long_labels_need(tiny, captchas, tmp_path):
+    """What it says is enough: with it the same lines are used."""
+    image = (captchas / "train_list.txt").read_text().split("\t")[0]
+    (tmp_path / "list.txt").write_text(f"{image}\t{'0123456789' * 3}\n{image}\t{'1122334455' * 2}9\n" * 8)
+    config = tiny("student", **{"Train.dataset.label_file_list": [str(tmp_path / "list.txt")]})
+    with pytest.raises(DataError) as refused:
+        Run.build(config, "train")
+    length = int(re.search(r"Global\.max_text_length: (\d+)", str(refused.value))[1])
+    width = int(re.search(r"(\d+) in place of 128", str(refused.value))[1])
+    wide = resized(resized(config, "Train", [3, 32, width]), "Eval", [3, 32, width])
+    heads = "Architecture.Head.head_list.NRTRHead.max_text_length"
+    run = Run.build(wide.with_values({"Global.max_text_length": length, heads: length}), "train")
+    assert (length, run.preflight["Train"].usable) == (32, 16)

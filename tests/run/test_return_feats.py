@@ -1,0 +1,155 @@
+"""``configs/overlays/return_feats.yml``: features beside what the CTC head gives, and nothing else changes."""
+
+import json
+
+import numpy as np
+import paddle
+import pytest
+from paddle.static import InputSpec
+from tiny_runs import single_head
+
+from ppocr_ext.check import check_config
+from ppocr_ext.config import Config, load, switch_features_on
+from ppocr_ext.evaluation.evaluate import evaluate
+from ppocr_ext.host import open_host
+from ppocr_ext.io.resources import config_path
+from ppocr_ext.loop.session import train
+from ppocr_ext.modeling.features import classifier_of, ctc_head_of
+from ppocr_ext.run.run import Run
+
+OVERLAY = config_path("overlays/return_feats.yml")
+KINDS = ["single", "multi", "distill"]
+
+
+@pytest.fixture
+def job(tiny, tmp_path):
+    """``job(kind, folder, overlay)``: config of a tiny run that is saved in ``folder``."""
+
+    def build(kind, folder="run", overlay=True, **values):
+        values = {
+            "Global.save_model_dir": str(tmp_path / folder),
+            "Global.report": False,
+            "Global.cal_metric_during_train": True,
+            "Global.print_batch_step": 1,
+            **values,
+        }
+        config = tiny("distill" if kind == "distill" else "student", **values)
+        if kind == "single":
+            config = single_head(config)
+        (tmp_path / f"{folder}.yml").write_text(config.to_yaml())
+        return load([tmp_path / f"{folder}.yml", *([OVERLAY] if overlay else [])])
+
+    return build
+
+
+def outputs_of(run, batch):
+    """What the CTC heads give of ``batch``, by sub-model."""
+    outputs = run.model(batch[0], data=batch[1:])
+    models = outputs if hasattr(run.model, "models") else {None: outputs}
+    found = {}
+    for name, output in models.items():
+        output = output["head_out"] if isinstance(output, dict) and "head_out" in output else output
+        found[name] = output["ctc"] if isinstance(output, dict) else output
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_features_are_the_input_of_the_last_linear_layer(job, kind):
+    run = Run.build(job(kind), "train")
+    batch = next(iter(run.train_loader))  # once: a second iterator would run beside the first one's thread
+    networks = {None: run.model} if kind != "distill" else dict(run.model.models)
+    for training in (True, False):
+        run.model.train() if training else run.model.eval()
+        if kind == "distill":
+            run.model.eval_models = None
+        with paddle.no_grad():
+            found = outputs_of(run, batch)
+        assert found.keys() == (networks.keys() if kind == "distill" else {None})
+        for name, (features, scores) in found.items():
+            classifier = classifier_of(ctc_head_of(networks[name]))
+            dim = 12 if kind == "single" else 16
+            assert features.dtype == paddle.float32
+            assert features.shape == [8, 16, dim]
+            expected = classifier(features)
+            if not training:
+                expected = paddle.nn.functional.softmax(expected, axis=-1)
+            np.testing.assert_allclose(scores.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_losses_metrics_and_texts_are_as_without(job, kind, tmp_path):
+    logged, judged = [], []
+    for folder, overlay in (("without", False), ("with", True)):
+        config = job(kind, folder, overlay, **{"Global.epoch_num": 1})
+        train(config)
+        lines = [json.loads(line) for line in (tmp_path / folder / "metrics.jsonl").read_text().splitlines()]
+        logged.append([{k: v for k, v in line.items() if not is_time(k)} for line in lines])
+        run = Run.build(config.with_values({"Global.checkpoints": str(tmp_path / folder / "latest")}), "eval")
+        found = evaluate(run)
+        judged.append((found.predictions, {k: v for k, v in found.metrics.items() if k != "fps"}))
+    assert [line["kind"] for line in logged[0]].count("train") == 3
+    assert any("acc" in line for line in logged[0])
+    assert logged[0] == logged[1]
+    assert judged[0] == judged[1]
+    assert len(judged[0][0]) == 10
+
+
+def is_time(key):
+    return any(word in key for word in ("time", "ips", "fps", "second", "cost", "per_s"))
+
+
+@pytest.mark.parametrize("kind", ["single", "multi"])
+def test_an_exported_graph_gives_probabilities_alone(job, kind, tmp_path):
+    run = Run.build(job(kind), "train")
+    run.model.eval()
+    images = paddle.randn([2, 3, 32, 128])
+    output = run.model(images)
+    _, expected = output["head_out"] if isinstance(output, dict) else output
+    spec = [InputSpec([None, 3, 32, 128], "float32")]
+    paddle.jit.save(
+        paddle.jit.to_static(run.model, input_spec=spec, full_graph=True), str(tmp_path / "model")
+    )
+    probabilities = paddle.jit.load(str(tmp_path / "model"))(images)
+    assert isinstance(probabilities, paddle.Tensor)
+    np.testing.assert_allclose(probabilities.numpy(), expected.numpy(), atol=1e-5)
+
+
+def test_paddleocr_s_export_writes_one_output(job, tmp_path):
+    open_host()
+    export_model = pytest.importorskip("ppocr.utils.export_model")
+    run = Run.build(
+        job("distill", **{"Global.export_with_pir": not paddle.__version__.startswith("2.")}), "train"
+    )
+    export_model.export(run.host_config, run.model, str(tmp_path / "inference"))
+    for name in ("Teacher", "Student"):
+        loaded = paddle.jit.load(str(tmp_path / "inference" / name / "inference"))
+        found = loaded(paddle.zeros([1, 3, 48, 128]))
+        assert isinstance(found, paddle.Tensor)
+        assert found.shape == [1, 16, 11]
+
+
+def test_the_key_is_spelled_out_in_the_config_of_the_run(job):
+    run = Run.build(job("distill"), "train")
+    for name in ("Teacher", "Student"):
+        head = run.config.at(f"Architecture.Models.{name}.Head.head_list.CTCHead.Head")
+        assert head["return_feats"] is True
+        assert head["fc_decay"] == 0.00001
+
+
+def test_without_the_key_a_config_stays_as_it_is(job):
+    config = job("multi", overlay=False)
+    assert switch_features_on(config) is config
+    off = config.with_values({"Global.return_feats": False})
+    assert switch_features_on(off) is off
+
+
+def test_no_ctc_head_is_said(job):
+    config = job("single").with_values({"Architecture.Head": {"name": "NRTRHead"}})
+    found = [str(fault) for fault in check_config(config, open_host(), "train")]
+    assert any("Global.return_feats: no CTCHead in Architecture" in fault for fault in found), found
+
+
+@pytest.mark.parametrize("head", [None, "CTCHead", {"name": "MultiHead", "head_list": ["CTCHead", {}]}, {}])
+def test_a_config_that_is_not_in_order_is_left_to_the_checks(head):
+    config = Config({"Global": {"return_feats": True}, "Architecture": {"Head": head}})
+    assert switch_features_on(config) == config

@@ -1,0 +1,208 @@
+"""Processes that wait for each other and fail together: here threads over a store in memory."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import paddle
+import pytest
+
+from ppocr_ext.errors import DataError, ProcessError
+from ppocr_ext.run import parallel, run_data
+from ppocr_ext.run import team as module
+from ppocr_ext.run.team import Team
+
+
+class Store:
+    """As Paddle's TCPStore; ``closed`` as when process 0 has ended."""
+
+    def __init__(self):
+        self.counts, self.texts, self.lock, self.closed = {}, {}, threading.Lock(), False
+
+    def add(self, key, count):
+        if self.closed:
+            raise ValueError("TCP receive error")
+        with self.lock:
+            self.counts[key] = self.counts.get(key, 0) + count
+            return self.counts[key]
+
+    def set(self, key, value):
+        self.texts[key] = value
+
+    def get(self, key):
+        return self.texts[key].encode()
+
+
+@pytest.fixture
+def two(monkeypatch):
+    """Two members over one store, on one machine whose first is number 0."""
+    monkeypatch.setenv("PADDLE_LOG_DIR", "/logs")
+    monkeypatch.setenv("PADDLE_LOCAL_RANK", "1")
+    monkeypatch.setattr(module, "_leader_of", lambda rank: 0)
+    store = Store()
+    return [Team(store, rank, 2) for rank in (0, 1)]
+
+
+def together(*works):
+    """Results, or errors, of works that run at the same time."""
+    results = [None] * len(works)
+
+    def keep(place, work):
+        try:
+            results[place] = work()
+        except Exception as fault:
+            results[place] = fault
+
+    threads = [threading.Thread(target=keep, args=item) for item in enumerate(works)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    return results
+
+
+def test_the_first_waits_for_the_last_each_time(two):
+    first, second = two
+    seen = []
+
+    def slow():
+        for step in range(3):
+            time.sleep(0.1)
+            seen.append(step)
+            second.meet()
+
+    def quick():
+        for step in range(3):
+            first.meet()
+            assert seen[: step + 1] == list(range(step + 1))
+
+    assert together(slow, quick) == [None, None]
+
+
+def test_one_process_waits_for_nobody():
+    alone = Team()
+    alone.meet()
+    assert alone.any(True) and not alone.any(False)
+    assert alone.once_a_machine("work", lambda: 3) == 3
+    assert alone.as_process_0_says("word", "yes") == "yes"
+
+
+def test_work_is_done_once_and_its_result_or_error_handed_on(two):
+    first, second = two
+    done = []
+
+    def work():
+        done.append(1)
+        return {"lines": [1, 2]}
+
+    def fail():
+        raise DataError("no usable line")
+
+    for _ in range(2):  # a second run of the same process
+        results = together(
+            lambda: first.once_a_machine("look", work), lambda: second.once_a_machine("look", work)
+        )
+        assert results == [{"lines": [1, 2]}] * 2
+    assert len(done) == 2
+    faults = together(lambda: first.once_a_machine("look", fail), lambda: second.once_a_machine("look", fail))
+    assert [(type(fault), str(fault)) for fault in faults] == [(DataError, "no usable line")] * 2
+
+
+def test_machines_with_other_lines_are_refused():
+    class Elsewhere(Team):
+        def as_process_0_says(self, name, text):
+            return "90 of 100"
+
+    run_data._same_on_all_machines(Elsewhere(), "90 of 100")
+    with pytest.raises(
+        DataError, match="on this machine 89 of 100 lines can be used, on that of process 0 90"
+    ):
+        run_data._same_on_all_machines(Elsewhere(), "89 of 100")
+
+
+def test_what_process_0_says_is_what_all_hear(two):
+    first, second = two
+    for word in ("one", "two"):
+        words = together(
+            lambda word=word: first.as_process_0_says("lines", word),
+            lambda: second.as_process_0_says("lines", "no"),
+        )
+        assert words == [word, word]
+
+
+def test_a_failure_ends_the_waiting_of_the_others_with_its_words(two):
+    first, second = two
+
+    def fail():
+        second.failed(DataError("the disk is full"))
+
+    _, fault = together(fail, first.meet)
+    assert isinstance(fault, ProcessError)
+    assert "Process 1 of 2 (its messages: /logs/workerlog.1) has failed: the disk is full" in str(fault)
+    # a collective that broke because of it is not this process's own failure
+    with pytest.raises(ProcessError, match="the disk is full"):
+        first.failed(RuntimeError("gloo: connection closed by peer"))
+
+
+def test_a_process_that_is_killed_ends_the_waiting_of_the_others(two):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    first, second = two
+    second._publish("process/1", f"{module._machine()} {child.pid} log/workerlog.1")
+    threading.Timer(0.3, child.kill).start()
+    began = time.monotonic()
+    with pytest.raises(ProcessError, match=r"Process 1 of 2 \(its messages: log/workerlog\.1\) is gone"):
+        first.meet()
+    assert time.monotonic() - began < 5
+    child.wait()
+
+
+def test_the_end_of_process_0_ends_the_waiting_of_the_others(two):
+    _, second = two
+    second._store.closed = True
+    with pytest.raises(ProcessError, match="Process 0 has ended"):
+        second.meet()
+
+
+def test_a_process_that_is_done_is_not_missed(two, monkeypatch):
+    first, second = two
+    monkeypatch.setattr(module, "_runs", lambda pid: pid != os.getpid())  # all are gone
+    monkeypatch.setattr(module, "_BLAME_WITHIN", 0.1)
+    second.done()
+    first.failed(RuntimeError("of its own"))  # tells the others, and blames nobody
+    assert first._store.counts["ppocr_ext/failures"] == 1
+
+
+def test_the_trial_of_a_loss_leaves_no_trace(monkeypatch):
+    class Net(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.used, self.unused = (
+                paddle.nn.BatchNorm1D(3),
+                paddle.nn.Linear(3, 2),
+                paddle.nn.Linear(3, 2),
+            )
+
+        def forward(self, x, data=None):
+            return self.used(self.norm(x))
+
+    monkeypatch.setattr(parallel.dist, "all_reduce", lambda tensor, op: None)
+    model = Net()
+    before = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
+    batch = [paddle.rand([4, 3]) + 5]
+    untouched = parallel.freeze_untouched(model, lambda found, batch: {"loss": found.sum()}, batch)
+    assert untouched == ["unused.weight", "unused.bias"]
+    for name, tensor in model.state_dict().items():  # BatchNorm's statistics too
+        np.testing.assert_array_equal(tensor.numpy(), before[name], err_msg=name)
+
+
+def test_a_result_that_went_with_its_process_is_that_process_s_failure(two, monkeypatch, tmp_path):
+    first, second = two
+    monkeypatch.setattr(module, "_BLAME_WITHIN", 0.1)
+    first._publish("work/0/look/1", str(tmp_path / "gone.pickle"))
+    first.failed(DataError("no usable line"))
+    with pytest.raises(ProcessError, match="has failed: no usable line"):
+        second.once_a_machine("look", lambda: None)

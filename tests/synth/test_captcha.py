@@ -1,0 +1,108 @@
+"""CAPTCHAs: the library's pictures, and the same ones in any order, thread and process."""
+
+from __future__ import annotations
+
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import captcha.image
+import numpy as np
+import pytest
+
+from ppocr_ext.errors import DataError
+from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
+from ppocr_ext.synth.draws import Draws
+
+FAST = CaptchaOptions()
+LIBRARY = CaptchaOptions(painter="library")
+
+
+@pytest.mark.parametrize("options", [FAST, LIBRARY], ids=["fast", "library"])
+def test_an_image_depends_on_seed_stream_and_index_alone(options):
+    one, other = CaptchaSource(options, 5), CaptchaSource(options, 5)
+    forwards = [one.image("train", i) for i in range(6)]
+    backwards = [other.image("train", i) for i in reversed(range(6))][::-1]
+    assert [label for label, _ in forwards] == [label for label, _ in backwards]
+    assert all(np.array_equal(a, b) for (_, a), (_, b) in zip(forwards, backwards, strict=True))
+    again = CaptchaSource(options, 6).image("train", 0), one.image("val", 0)
+    assert not any(np.array_equal(forwards[0][1], image) for _, image in again)
+
+
+def test_threads_draw_the_same():
+    source = CaptchaSource(LIBRARY, 1)
+    alone = [source.image("x", i)[1] for i in range(12)]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda i: source.image("x", i)[1], range(12)))
+    assert all(np.array_equal(a, b) for a, b in zip(alone, together, strict=True))
+
+
+def test_the_library_gets_its_randomness_back():
+    CaptchaSource(LIBRARY, 1).image("x", 0)
+    assert captcha.image.secrets is secrets
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"width": 90, "height": 30},
+        {"width": 33, "height": 21, "length": (1, 9)},
+        {"width": 300, "height": 100, "characters": "iljWM.,'"},
+        {"characters": "abcdefXYZ", "font_sizes": (20, 61)},
+    ],
+    ids=str,
+)
+def test_the_fast_painter_draws_the_librarys_picture(changed):
+    fast, library = (CaptchaSource(replace(o, **changed), 11) for o in (FAST, LIBRARY))
+    differences, unlike = [], []
+    for index in range(40):
+        (text, ours), (same_text, theirs) = fast.image("t", index), library.image("t", index)
+        assert text == same_text
+        assert ours.shape == theirs.shape and ours.dtype == theirs.dtype == np.uint8
+        differences.append(np.abs(ours.astype(int) - theirs).mean())
+        other = library.image("t", index + 1)[1]
+        unlike.append(np.abs(ours.astype(int) - other).mean())
+    # levels of 255, a pixel: edges differ a little; another picture differs ten times as much
+    assert np.mean(differences) < 2.0 and max(differences) < 5.0
+    assert np.mean(unlike) > 8 * np.mean(differences)
+
+
+def test_labels_use_the_characters_and_lengths_asked_for():
+    source = CaptchaSource(replace(FAST, characters="aZ9", length=(2, 4)), 0)
+    labels = [source.label("train", i) for i in range(300)]
+    assert {len(label) for label in labels} == {2, 3, 4}
+    assert set("".join(labels)) == set("aZ9")
+    assert source.image("train", 7)[0] == labels[7]
+
+
+def test_image_size():
+    assert CaptchaSource(replace(FAST, width=101, height=37), 0).image("x", 0)[1].shape == (37, 101, 3)
+
+
+def test_draws_stay_in_range_and_reach_both_ends():
+    draws = Draws(1, "x", 0)
+    values = [draws.randbelow(3) for _ in range(200)]
+    assert set(values) == {0, 1, 2}
+    assert all(0 <= draws.randbits(4) < 16 for _ in range(100))
+    assert {draws.choice("ab") for _ in range(50)} == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"characters": ""}, "empty"),
+        ({"characters": "0120"}, "repeat '0'"),
+        ({"characters": "1 2"}, "cannot draw ' '"),
+        ({"characters": "1漢"}, "cannot draw '漢'"),
+        ({"length": (0, 4)}, "length 0 to 4"),
+        ({"length": (5, 4)}, "length 5 to 4"),
+        ({"width": 4}, "4×60"),
+        ({"font_sizes": ()}, "font sizes"),
+        ({"fonts": ("/no/font.ttf",)}, "cannot be used as a font"),
+        ({"painter": "slow"}, "'slow'"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(changed, said):
+    with pytest.raises(DataError, match=said):
+        CaptchaSource(replace(FAST, **changed), 0)

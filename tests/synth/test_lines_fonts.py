@@ -1,0 +1,158 @@
+"""Which fonts are found, what they draw, and how they are divided."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fontTools.ttLib import TTCollection, TTFont
+from PIL import ImageFont
+from small_fonts import make_font
+
+from ppocr_ext.errors import DataError
+from ppocr_ext.synth.draws import Draws
+from ppocr_ext.synth.lines.coverage import Coverage, drawable
+from ppocr_ext.synth.lines.fonts import FontFile, find_fonts, split_fonts
+from ppocr_ext.synth.lines.typeset import set_line
+
+
+def only(path) -> FontFile:
+    (font,) = find_fonts([path])
+    return font
+
+
+def test_fonts_are_found_in_files_folders_and_packages(tmp_path):
+    one = make_font(tmp_path / "a" / "one.ttf", "ab", family="One")
+    make_font(tmp_path / "a" / "deep" / "two.TTF", "ab", family="Two")
+    (tmp_path / "a" / "readme.txt").write_text("no font")
+    assert [(f.name, f.family) for f in find_fonts([tmp_path / "a"])] == [
+        ("one.ttf", "One"),
+        ("two.TTF", "Two"),
+    ]
+    assert len(find_fonts([one, tmp_path / "a", one])) == 2
+    of_matplotlib = {font.name for font in find_fonts(["matplotlib"])}
+    assert "DejaVuSans.ttf" in of_matplotlib
+    assert not any(name.startswith(("cm", "LastResort", "STIXSiz")) for name in of_matplotlib)
+    assert of_matplotlib <= {font.name for font in find_fonts()}
+
+
+def test_every_font_of_a_collection_is_found(tmp_path):
+    members = [make_font(tmp_path / f"{n}.ttf", c, family=n) for n, c in (("A", "abc"), ("B", "xyz"))]
+    collection = TTCollection()
+    collection.fonts = [TTFont(path) for path in members]
+    collection.save(tmp_path / "both.ttc")
+    first, second = find_fonts([tmp_path / "both.ttc"])
+    assert (first.family, second.family, second.index) == ("A", "B", 1)
+    assert drawable(first, "abxy") == set("ab") and drawable(second, "abxy") == set("xy")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, "neither a font file"), (b"not a font", "cannot be used as a font")]
+)
+def test_what_is_no_font_is_named(tmp_path, content, said):
+    path = tmp_path / "broken.ttf"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=said) as refused:
+        find_fonts([path])
+    assert "broken.ttf" in str(refused.value)
+
+
+def test_a_folder_without_fonts_is_named(tmp_path):
+    with pytest.raises(DataError, match="has no font"):
+        find_fonts([tmp_path])
+
+
+def test_only_characters_with_a_glyph_of_their_own_are_drawn(tmp_path):
+    path = make_font(
+        tmp_path / "f.ttf",
+        "ab漢",
+        empty="e",
+        absent="n",
+        glyphs={"$": "arrowright", **dict.fromkeys("αβγδεζηθι", "placeholder")},
+    )
+    assert drawable(only(path), "ab漢enxyz$αι") == set("ab漢")
+
+
+@pytest.mark.parametrize("kind", ["arrowup", "integraldisplay"])
+def test_a_font_with_symbols_in_place_of_letters_draws_nothing(tmp_path, kind):
+    symbols = {letter: f"{kind}{'x' * number}" for number, letter in enumerate("abcdef")}
+    path = make_font(tmp_path / "symbols.ttf", "ghi!", glyphs=symbols)
+    assert drawable(only(path), "abcdefghi!") == set()
+
+
+def test_the_fonts_of_matplotlib_that_are_no_text_fonts_are_found_out():
+    fonts = {font.name: font for font in find_fonts(["matplotlib"])}
+    folder = fonts["DejaVuSans.ttf"].path.rpartition("/")[0]
+    for name in ("cmex10.ttf", "cmsy10.ttf", "LastResortHE-Regular.ttf"):
+        assert drawable(only(f"{folder}/{name}"), "abcXYZ019") == set(), name
+    assert drawable(fonts["DejaVuSans.ttf"], "abcXYZ019é") == set("abcXYZ019é")
+
+
+def test_letters_that_need_shaping_are_not_drawn():
+    coverage = Coverage(find_fonts(["matplotlib"]), "aשع")  # DejaVu has Hebrew and Arabic glyphs
+    assert coverage.missing() == ["ש", "ع"]
+
+
+def test_a_text_is_drawn_with_a_font_that_has_all_of_it(tmp_path):
+    fonts = [
+        only(make_font(tmp_path / f"{n}.ttf", c, family=n))
+        for n, c in (("A", "abc"), ("B", "bcd"), ("C", "c"))
+    ]
+    coverage = Coverage(fonts, "abcd")
+    chosen = {coverage.choose("b c", Draws(0, "x", index)).name for index in range(40)}
+    assert chosen == {"A.ttf", "B.ttf"}
+    assert coverage.mask("ad") == 0
+    assert [(font.name, count) for font, count in coverage.poor()] == [("C.ttf", 1)]
+
+
+def families(fonts):
+    return {font.family for font in fonts}
+
+
+def test_a_split_of_the_fonts_keeps_families_together():
+    fonts = [FontFile(f"{family}-{weight}.ttf", 0, family) for family in "ABCDEFGHIJ" for weight in "xyz"]
+    parts = split_fonts(fonts, {"train": 0.7, "val": 0.2, "test": 0.1}, seed=3)
+    assert [len(families(part)) for part in parts.values()] == [7, 2, 1]
+    assert sum(map(len, parts.values())) == 30
+    assert not families(parts["train"]) & families(parts["val"]) | families(parts["val"]) & families(
+        parts["test"]
+    )
+    assert split_fonts(fonts, {"train": 0.7, "val": 0.2, "test": 0.1}, seed=3) == parts
+    others = {tuple(split_fonts(fonts, {"a": 1, "b": 1}, seed)["a"]) for seed in range(5)}
+    assert len(others) > 1
+
+
+def test_each_split_gets_a_family_or_it_is_refused():
+    fonts = [FontFile(f"{family}.ttf", 0, family) for family in "ABC"]
+    assert [len(part) for part in split_fonts(fonts, {"a": 100, "b": 1, "c": 1}).values()] == [1, 1, 1]
+    with pytest.raises(DataError, match="3 font families"):
+        split_fonts(fonts, {"a": 1, "b": 1, "c": 1, "d": 1})
+    with pytest.raises(DataError, match="positive"):
+        split_fonts(fonts, {"a": 1, "b": 0})
+
+
+def test_a_set_line_is_what_the_font_draws():
+    font = next(f for f in find_fonts(["matplotlib"]) if f.name == "DejaVuSans.ttf")
+    face = ImageFont.truetype(font.path, 32, layout_engine=ImageFont.Layout.BASIC)
+    for text in ("A", "W", "jé", "Hill"):
+        mask = face.getmask(text)
+        whole = np.array(list(mask), np.uint8).reshape(mask.size[::-1])
+        rows, columns = np.flatnonzero(whole.any(1)), np.flatnonzero(whole.any(0))
+        expected = whole[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+        ours = set_line(text, font, 32, spacing=0)
+        assert ours.shape[0] == expected.shape[0]
+        assert abs(ours.shape[1] - expected.shape[1]) <= len(text)  # letters start at whole pixels
+        if len(text) == 1:
+            assert (ours == expected).all()
+
+
+def test_spacing():
+    font = next(f for f in find_fonts(["matplotlib"]) if f.name == "DejaVuSans.ttf")
+    widths = [set_line("abc", font, 30, spacing).shape[1] for spacing in (0, 5, 10)]
+    assert widths[1] - widths[0] == 10 and widths[2] - widths[1] == 10
+
+
+def test_accents_stay_on_their_letters():
+    font = next(f for f in find_fonts(["matplotlib"]) if f.name == "DejaVuSans.ttf")
+    tight, wide = (set_line("e\u0301", font, 40, spacing).shape for spacing in (0, 20))
+    assert tight == wide

@@ -1,0 +1,192 @@
+"""Images of lines: reproducible, legible, complete, in the size asked for."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import cv2
+import numpy as np
+import pytest
+
+from ppocr_ext.errors import DataError
+from ppocr_ext.synth.draws import Draws
+from ppocr_ext.synth.lines import LineSource, LineSplit, LineStyle, RandomTexts, find_fonts, find_photos
+from ppocr_ext.synth.lines.shaping import bend, place
+from ppocr_ext.synth.lines.style import OFF
+
+PLAIN = LineStyle(
+    rotation=OFF,
+    shear=OFF,
+    perspective=OFF,
+    blur=OFF,
+    shrink=OFF,
+    noise=OFF,
+    jpeg=OFF,
+    backgrounds=("plain",),
+)
+WEIGHTS = np.array([0.114, 0.587, 0.299])  # of blue, green, red
+
+
+@pytest.fixture(scope="module")
+def fonts():
+    return tuple(
+        f for f in find_fonts(["matplotlib"]) if f.name in ("DejaVuSans.ttf", "DejaVuSerif-Bold.ttf")
+    )
+
+
+@pytest.fixture(scope="module")
+def source(fonts):
+    texts = RandomTexts("abcXYZ019gjy", (1, 12))
+
+    def make(style=LineStyle(), seed=1, **splits):  # noqa: B008 - immutable
+        named = splits or {"train": fonts}
+        return LineSource({name: LineSplit(texts, some) for name, some in named.items()}, style, seed)
+
+    return make
+
+
+def test_an_image_depends_on_seed_split_and_index_alone(source, fonts):
+    one, other = source(train=fonts, val=fonts), source(train=fonts, val=fonts)
+    forwards = [one.image("train", i) for i in range(8)]
+    backwards = [other.image("train", i) for i in reversed(range(8))][::-1]
+    assert (
+        [text for text, _ in forwards]
+        == [text for text, _ in backwards]
+        == [one.label("train", i) for i in range(8)]
+    )
+    assert all(np.array_equal(a, b) for (_, a), (_, b) in zip(forwards, backwards, strict=True))
+    copied = pickle.loads(pickle.dumps(one)).image("train", 3)
+    assert np.array_equal(copied[1], forwards[3][1])
+    elsewhere = (source(seed=2).image("train", 0), one.image("val", 0), one.image("train/2", 0))
+    assert not any(np.array_equal(forwards[0][1], image) for _, image in elsewhere)
+
+
+def test_splits_have_the_fonts_they_were_given(source, fonts):
+    lines = source(train=fonts[:1], test=fonts[1:])
+    for split, font in zip(("train", "test"), fonts, strict=True):
+        assert {lines.font(split, i)[0] for i in range(10)} == {font.path}
+    with pytest.raises(DataError, match="no split 'val'"):
+        lines.label("val", 0)
+
+
+@pytest.mark.parametrize("style", [LineStyle(), LineStyle(height=32, width=100), replace(PLAIN, height=20)])
+def test_image_size(source, style):
+    lines = source(style)
+    for index in range(20):
+        image = lines.image("train", index)[1]
+        assert image.dtype == np.uint8 and image.shape[0] == style.height and image.shape[2] == 3
+        assert style.width is None or image.shape[1] == style.width
+
+
+def test_longer_texts_make_wider_images(source):
+    lines = source(PLAIN)
+    widths = {}
+    for index in range(60):
+        text, image = lines.image("train", index)
+        widths.setdefault(len(text), []).append(image.shape[1])
+    assert np.mean(widths[1]) < np.mean(widths[6]) < np.mean(widths[12])
+
+
+def test_no_ink_is_cut_off_at_the_border():
+    style = LineStyle(rotation=(-20, 20), shear=(-30, 30), perspective=(0.2, 0.3), margin=OFF)
+    for index in range(60):
+        draws = Draws(0, "x", index)
+        shape = (draws.whole((8, 80)), draws.whole((5, 600)))
+        bent = bend(np.full(shape, 255, np.uint8), style, draws)
+        plane = place(bent, style if index % 2 else replace(style, width=200), draws)
+        assert not plane[0].any() and not plane[-1].any()
+        assert not plane[:, 0].any() and not plane[:, -1].any()
+        if index % 2:
+            assert plane.sum(dtype=int) == bent.sum(dtype=int)
+
+
+def test_rotation_turns_as_many_degrees_as_asked():
+    ink = np.zeros((40, 60), np.uint8)
+    ink[19:21] = 255
+    style = replace(PLAIN, rotation=(10, 10), height=200)
+    rows, columns = np.nonzero(bend(ink, style, Draws(0, "x", 0)) > 100)
+    slope = np.polyfit(columns, rows, 1)[0]
+    assert np.degrees(np.arctan(slope)) == pytest.approx(-10, abs=0.7)  # counter-clockwise: up to the right
+
+
+@pytest.mark.parametrize("backgrounds", [("plain",), ("gradient",), ("texture",), ("photo",)])
+def test_text_stands_out_from_any_background(source, tmp_path, backgrounds):
+    rng = np.random.default_rng(3)
+    for number in range(3):  # checks of black and white, the worst there is
+        checks = np.kron(rng.integers(0, 2, (12, 30)) * 255, np.ones((16, 16))).astype(np.uint8)
+        cv2.imwrite(str(tmp_path / f"{number}.png"), cv2.merge([checks] * 3))
+    style = replace(
+        PLAIN, backgrounds=backgrounds, photos=find_photos(tmp_path), contrast=(90, 200), spacing=(0.3, 0.3)
+    )
+    with_text, without = source(style), source(replace(style, contrast=(90, 200)))
+    for index in range(12):
+        image = with_text.image("train", index)[1].astype(float) @ WEIGHTS
+        draws = Draws(without.seed, "train", index)
+        assert image.max() - image.min() >= 80, draws
+        values = np.sort(image.ravel())
+        gaps = np.diff(values[:: max(1, values.size // 64)])
+        assert gaps.max() > 20  # ink and background are two groups of levels
+
+
+def test_contrast_is_as_asked_on_plain_backgrounds(source):
+    lines = source(replace(PLAIN, contrast=(100, 120)))
+    for index in range(30):
+        levels = lines.image("train", index)[1].astype(float) @ WEIGHTS
+        assert 97 <= levels.max() - levels.min() <= 123
+
+
+def test_effects_do_what_their_names_say(source):
+    def mean_of(measure, **changed):
+        lines = source(replace(PLAIN, contrast=(120, 120), **changed))
+        return np.mean([measure(lines.image("train", i)[1]) for i in range(12)])
+
+    def sharpness(image):
+        return cv2.Laplacian(image, cv2.CV_64F).var()
+
+    def unrest(image):
+        return image[:3].astype(float).std(axis=1).mean()  # above the text
+
+    plain = mean_of(sharpness)
+    assert mean_of(sharpness, blur=(1.2, 1.2)) < 0.5 * plain
+    assert mean_of(sharpness, shrink=(2, 2)) < 0.7 * plain
+    assert mean_of(unrest, noise=(8, 8), margin=(0.5, 0.5)) == pytest.approx(8, abs=2)
+    assert mean_of(sharpness, jpeg=(10, 10)) != plain
+
+
+def test_noise_covers_images_larger_than_its_tile(source):
+    lines = source(replace(PLAIN, height=300, width=2500, noise=(20, 20)))
+    image = lines.image("train", 0)[1].astype(float)
+    assert image[:, -50:].std() > 10 and image[-20:].std() > 10
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"height": 8}, "×8 is out of range"),
+        ({"sizes": (2, 30)}, "Font sizes 2 to 30"),
+        ({"blur": (2, 1)}, "--blur 2 1"),
+        ({"noise": (0, 500)}, "--noise"),
+        ({"inverted": 2}, "--inverted 2"),
+        ({"backgrounds": ("marble",)}, "marble"),
+        ({"backgrounds": ("photo",)}, "needs a folder"),
+    ],
+)
+def test_impossible_styles_are_refused(source, changed, said):
+    with pytest.raises(DataError, match=said):
+        source(replace(LineStyle(), **changed))
+
+
+def test_a_folder_without_photos_or_with_broken_ones_is_refused(tmp_path):
+    with pytest.raises(DataError, match="no image"):
+        find_photos(tmp_path)
+    (tmp_path / "broken.jpg").write_bytes(b"not a photo")
+    with pytest.raises(DataError, match=r"broken\.jpg.*Take them out"):
+        find_photos(tmp_path)
+
+
+def test_parameters_name_fonts_by_content(source, fonts):
+    written = source(train=fonts, val=fonts[:1]).to_json()
+    assert [len(written["splits"][name]["fonts"]) for name in ("train", "val")] == [2, 1]
+    assert all(" sha256:" in font and "/" not in font for font in written["splits"]["train"]["fonts"])
+    assert written["style"]["height"] == 48

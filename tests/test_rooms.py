@@ -1,0 +1,99 @@
+"""The rooms of the package import downwards only, as docs/architecture.md draws them."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "ppocr_ext"
+OLD_NAMES = {
+    "ppocr_ext.data.lines": "ppocr_ext.synth.lines",
+    "ppocr_ext.data.lmdb_preflight": "ppocr_ext.data.lmdb.preflight",
+    "ppocr_ext.training.events": "ppocr_ext.loop.events",
+    "ppocr_ext.training.session": "ppocr_ext.loop.session",
+}
+HOST_MODULES = ("ppocr", "tools")
+RUN_A_PEER = ("host", "benchmarks")  # a benchmark runs PaddleOCR itself beside us
+
+
+def levels() -> dict[str, int]:
+    """Room → line of the drawing, 0 at the top."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawing = re.search(r"<!-- rooms -->\n```\n(.*?)```", page, re.DOTALL)
+    assert drawing is not None
+    lines = [line.partition("  ")[0] for line in drawing[1].splitlines()]
+    return {room.strip("/"): number for number, line in enumerate(lines) for room in line.split(", ")}
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Name and tree of each module; old names, which only pass on, are left out."""
+    for file in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        if name not in OLD_NAMES and not name.startswith("ppocr_ext.host.graft") and name.count("."):
+            yield name, ast.parse(file.read_text(encoding="utf-8"))
+
+
+def imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of every import: in functions, under TYPE_CHECKING, and by `import_module` of a constant."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "a relative import"
+            for alias in node.names:
+                yield node.lineno, f"{node.module}.{alias.name}"
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in ("import_module", "__import__", "run_module"):
+                yield node.lineno, str(node.args[0].value)
+
+
+def room(name: str) -> str:
+    return name.split(".")[1]
+
+
+def test_every_room_is_drawn() -> None:
+    known = levels()
+    assert {room(name) for name, _ in modules()} - {"__main__", "training"} == set(known)
+
+
+def test_rooms_import_downwards_only() -> None:
+    known = levels()
+    upwards = []
+    for name, tree in modules():
+        for line, imported in imports(tree):
+            if not imported.startswith("ppocr_ext.") or imported.count(".") < 1:
+                continue
+            theirs, ours = room(imported), room(name)
+            if theirs in known and ours in known and theirs != ours and known[theirs] <= known[ours]:
+                upwards.append(f"{name}:{line} imports {imported}")
+    assert upwards == []
+
+
+def test_only_the_host_imports_paddleocr() -> None:
+    found = [
+        f"{name}:{line} imports {imported}"
+        for name, tree in modules()
+        for line, imported in imports(tree)
+        if imported.split(".")[0] in HOST_MODULES and room(name) not in RUN_A_PEER
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(("old", "new"), OLD_NAMES.items())
+def test_an_old_name_still_works_and_says_the_new_one(old: str, new: str) -> None:
+    sys.modules.pop(old, None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        module = import_module(old)
+    assert any(new in str(w.message) and w.category is DeprecationWarning for w in caught)
+    public = [name for name in vars(import_module(new)) if not name.startswith("_")]
+    assert public and all(getattr(module, name) is getattr(import_module(new), name) for name in public)

@@ -25,7 +25,7 @@ _DICTIONARY = ("Global", "character_dict_path")
 def check_dictionary(look: Look) -> None:
     """The dictionary, and the class counts that the config has already."""
     try:
-        with _unlogged():
+        with unlogged():
             charset = resolve_charset(look.config, look.host.find_file)
     except CharsetError as fault:
         look.error(_DICTIONARY, str(fault).removeprefix(f"{look.place(_DICTIONARY).text}: "))
@@ -49,7 +49,7 @@ def _check_space(look: Look, charset: Charset) -> None:
 
 def _check_counts(look: Look, charset: Charset) -> None:
     try:
-        with _unlogged():
+        with unlogged():
             wrong = wrong_counts(look.config, charset)
     except ConfigError:
         return  # a head_list that is no list of heads, which is said of the architecture
@@ -108,11 +108,15 @@ def _check_data_files(look: Look, mode: str) -> None:
     names = (listed,) if isinstance(listed, str) else listed
     if isinstance(names, tuple):
         for index, name in enumerate(names):
-            if isinstance(name, str) and not Path(name).is_file():
-                where = path if isinstance(listed, str) else (*path, str(index))
+            where = path if isinstance(listed, str) else (*path, str(index))
+            if not isinstance(name, str):
+                look.error(where, f"{shown(name)} is no path of a label file.")
+            elif not Path(name).is_file():
                 look.error(where, f"there is no file {name} (from {Path.cwd()}).")
     elif names is not None:
         look.error(path, f"{shown(names)} is no list of label files.")
+    if look.at(mode, "dataset", "delimiter") == "":
+        look.error((mode, "dataset", "delimiter"), 'it is empty. Fix: "\\t", or take it out.')
     path = (mode, "dataset", "data_dir")
     folder = look.at(*path) if reads_key(look.config, mode, "data_dir") else None
     if isinstance(folder, str) and not Path(folder).is_dir():
@@ -153,7 +157,7 @@ def _check_weights(look: Look, path: tuple[str, ...], name: str) -> None:
 
 
 @contextmanager
-def _unlogged() -> Iterator[None]:
+def unlogged() -> Iterator[None]:
     """Without what is logged on the way: building the run says it."""
 
     def silent(record: logging.LogRecord) -> bool:

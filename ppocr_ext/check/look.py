@@ -254,7 +254,7 @@ def _meant(home: Path | None) -> str:
 
 
 def _nearest(key: str, known: Iterable[str]) -> str:
-    near = near_match(key, known, cutoff=0.5)
+    near = near_match(key, known, cutoff=0.7)
     return f" The nearest that is read is {near!r}." if near else ""
 
 

@@ -95,6 +95,9 @@ def check_optimizer(look: Look) -> None:
             extra=_OF_OPTIMIZER,
             others=OPTIMIZERS,
         )
+    for key in _GIVEN_TO_OPTIMIZER:
+        if key in options:
+            look.unknown_key(("Optimizer", key), _OF_OPTIMIZER)
     for one, other in _EXCLUDING:
         if options.get(one) is not None and options.get(other) is not None:
             look.error(("Optimizer", one), f"`{one}` and `{other}` exclude each other. Keep one of them.")

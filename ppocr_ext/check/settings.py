@@ -22,6 +22,8 @@ def check_sections(look: Look) -> None:
     for name in look.config:
         if name not in SECTIONS:
             look.unknown_key((str(name),), SECTIONS)
+    if "Global" in look.config and look.at("Global") is None:
+        look.error(("Global",), "is empty. Fix: give the dictionary, max_text_length and epoch_num in it.")
     for name in NEEDED[look.role]:
         if name in look.config and look.at(name) is None:
             look.error((name,), f"is empty, but `{look.role}` needs it.")
@@ -67,6 +69,14 @@ def check_loaders(look: Look) -> None:
         look.warning(
             ("Eval", "loader", "drop_last"),
             "every line is evaluated, so it counts as false; PaddleOCR would skip the last lines. Fix: false.",
+        )
+    ratios = look.at("Eval", "dataset", "ratio_list")
+    if any(
+        isinstance(r, int | float) and r < 1 for r in (ratios if isinstance(ratios, tuple) else (ratios,))
+    ):
+        look.warning(
+            ("Eval", "dataset", "ratio_list"),
+            "an evaluation reads only this share of the lines, drawn at random. Fix: take it out to read all.",
         )
     if look.at("Eval", "loader", "shuffle") is True:
         look.warning(

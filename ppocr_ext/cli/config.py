@@ -114,10 +114,17 @@ def _check_machine(config: Config, host: Host, args: argparse.Namespace, wrong: 
     modes = [mode for mode in (("Train", "Eval") if args.role == "train" else ("Eval",)) if config.get(mode)]
     seconds = _SECONDS if args.data == "quick" else None
     try:
-        look_at_data(config, charset, dict.fromkeys(modes, FrameCounts({})), seconds=seconds, say=print)
+        found = look_at_data(
+            config, charset, dict.fromkeys(modes, FrameCounts({})), seconds=seconds, say=print
+        )
     except PPOCRExtError as error:
         print(f"error: {error}")
         return False
+    for mode in modes:
+        if mode not in found:
+            print(
+                f"{mode.lower()} data: not checked, {config.at(f'{mode}.dataset.name', None)} makes it itself"
+            )
     return True
 
 
@@ -139,10 +146,12 @@ def _resolved(config: Config, host: Host) -> Config:
 
 
 def _charset(config: Config, host: Host) -> Charset | None:
+    from ppocr_ext.check.files import unlogged
     from ppocr_ext.config import resolve_charset
     from ppocr_ext.errors import CharsetError, ConfigError
 
     try:
-        return resolve_charset(config, host.find_file)
+        with unlogged():  # a run logs it
+            return resolve_charset(config, host.find_file)
     except (CharsetError, ConfigError):  # among the faults
         return None

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ppocr_ext.config.config import Config
-from ppocr_ext.config.node import Node, from_plain
+from ppocr_ext.config.node import Node, PlaceKind, from_plain
 from ppocr_ext.errors import ConfigError
 
 _LISTED = "Loss.loss_config_list"
 _LISTS = ("CombinedLoss", "MultiLoss")
 _ALONE = ("CTCLoss", "NRTRLoss")  # surely take no list
+_COMPUTED = PlaceKind.COMPUTED
 CENTER_LOSSES = ("CenterLoss", "DistillationCenterLoss")
 
 
@@ -68,10 +69,34 @@ def _name_sub_models(config: Config) -> Config:
         or not all(map(_is_model, models.values()))
     ):
         return config
-    changed = tuple(_entry(entry, models) for entry in entries.value)
-    if not any(new is not old for new, old in zip(changed, entries.value, strict=True)):
+    changed = _merged(tuple(_entry(entry, models) for entry in entries.value))
+    if len(changed) == len(entries.value) and not any(
+        new is not old for new, old in zip(changed, entries.value, strict=True)
+    ):
         return config
     return config.with_values({_LISTED: Node(changed, entries.place)})
+
+
+def _merged(entries: tuple[Node, ...]) -> tuple[Node, ...]:
+    """One DistillationCenterLoss in place of several: options of a later one go over those of an earlier one.
+
+    The config.yml of a run with center loss has one; an overlay laid over it brings another.
+    """
+    places = [index for index, entry in enumerate(entries) if _is_center(entry)]
+    options = [next(iter(entries[index].value.values())) for index in places]
+    if len(places) < 2 or not all(item.is_mapping for item in options):
+        return entries
+    given = {
+        key: value
+        for item in options
+        for key, value in item.value.items()
+        if value.place.kind is not _COMPUTED
+    }
+    computed = {key: value for item in options for key, value in item.value.items() if key not in given}
+    name = "DistillationCenterLoss"
+    one = Node({name: Node({**computed, **given}, options[-1].place)}, entries[places[0]].place)
+    rest = [entry for index, entry in enumerate(entries) if index not in places]
+    return (*rest[: places[0]], one, *rest[places[0] :])
 
 
 def _is_model(options: Any) -> bool:

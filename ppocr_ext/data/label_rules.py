@@ -136,6 +136,9 @@ class LabelRules:
     def _unknown(self, label: str, unknown: list[str]) -> str:
         named = ", ".join(f"{c!r} (U+{ord(c):04X})" for c in unknown[:5])
         more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-        hint = "; Global.use_space_char: true admits the space" if " " in unknown else ""
+        hint = ""
+        if " " in unknown:
+            own = "" if self.charset.path else " with a dictionary in Global.character_dict_path"
+            hint = f"; Global.use_space_char: true{own} admits the space"
         hint += quotes_hint(label) if '"' in unknown else ""
         return f"{named}{more} of {label!r} not in {self.charset.name}{hint}"

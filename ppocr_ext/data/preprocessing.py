@@ -33,7 +33,8 @@ class Preprocessing:
 
     Attributes:
         sizes: [channels, height, width] of the batches. Empty for a transform that writes its sizes in another form.
-        all_sizes: each batch has one of ``sizes``. False under ``eval_mode: true``: longer images make wider batches.
+        all_sizes: each batch has one of ``sizes``. False under ``eval_mode`` or ``infer_mode``, where
+            longer images make wider batches.
         fit: PAD (keep the aspect ratio, fill up to the width, squeeze what is longer), SQUASH (always to the width),
             WIDEN (keep the aspect ratio, a longer image makes a wider input), or a transform with its options.
         color: order of the channels, ``"BGR"`` or ``"RGB"``; None if no DecodeImage gives it.
@@ -71,7 +72,7 @@ def preprocessing(config: Config, mode: str) -> Preprocessing | None:
         elif name == "NormalizeImage":
             normalisation.append(f"NormalizeImage {_shown(options)}")
         elif name.endswith("ResizeImg"):
-            resized = _by_transform(name, path, options)
+            resized = _by_transform(name, path, {**options, **_of_global(config)})
             first = _NORMALISATION.get(name, name)
     if config.at((*dataset, "name"), None) in RESIZING_DATASETS:
         resized, first = _by_sampler(config, mode), _HALF
@@ -91,8 +92,17 @@ def _by_transform(
     if not positive_numbers(shape, 3):
         return None
     squash = name in _ALWAYS_SQUASH or options.get("padding", True) is False
-    fit = WIDEN if options.get("eval_mode") is True else SQUASH if squash else PAD
+    widen = name == "RecResizeImg" and (options.get("eval_mode") or options.get("infer_mode"))
+    fit = WIDEN if widen else SQUASH if squash else PAD
     return ((shape[0], shape[1], shape[2]),), fit, path
+
+
+def _of_global(config: Config) -> dict[str, Any]:
+    """What PaddleOCR hands every transform from ``Global``, over the transform's own options."""
+    names = ("infer_mode", "eval_mode")
+    return {
+        name: config.at(f"Global.{name}") for name in names if config.at(f"Global.{name}", None) is not None
+    }
 
 
 def _by_sampler(config: Config, mode: str) -> tuple[tuple[Size, ...], str, tuple[str, ...]] | None:

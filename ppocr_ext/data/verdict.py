@@ -58,7 +58,8 @@ def refusals(found: Mapping[str, Preflight], tolerance: Tolerance) -> list[str]:
         tolerance: how much is admitted.
     """
     refused = {mode: report for mode, report in found.items() if not tolerance.admits_all(report)}
-    said = [_refusal(mode, report, tolerance) for mode, report in refused.items()]
+    width = max((_width_needed(report) or 0 for report in found.values()), default=0)
+    said = [_refusal(mode, report, tolerance, width) for mode, report in refused.items()]
     if said and tolerance.strict:
         said.append("Mend them or take them out, or go on without --strict (Global.strict: true).")
     elif said and all(report.usable for report in refused.values()):
@@ -73,7 +74,7 @@ def _at_least(share: float) -> float:
     return math.ceil(round(share * 100, 6)) / 100
 
 
-def _refusal(mode: str, report: Preflight, tolerance: Tolerance) -> str:
+def _refusal(mode: str, report: Preflight, tolerance: Tolerance, width: int) -> str:
     counts = f"{report.bad_count:,} of {report.total:,} {report.units}"
     if report.misfits:
         said = (
@@ -86,7 +87,7 @@ def _refusal(mode: str, report: Preflight, tolerance: Tolerance) -> str:
     else:
         said = f"{mode}: {counts} cannot be used: {report.by_reason()}. {tolerance.limit}."
     examples = _every(report) if tolerance.strict and report.usable else _one_of_each(report)
-    return "\n".join([said, *(f"  {line}" for line in [*examples, *_limits(report)])])
+    return "\n".join([said, *(f"  {line}" for line in [*examples, *_limits(report, width)])])
 
 
 def _with_misfits(report: Preflight) -> str:
@@ -123,8 +124,13 @@ def remedy(report: Preflight, reason: str) -> str:
     return (_OF_SAMPLES if report.unit == "sample" else {}).get(reason, REASONS[reason])
 
 
-def _limits(report: Preflight) -> list[str]:
-    """Return every limit that labels pass by their length, with the value that admits all of them."""
+def _limits(report: Preflight, width: int) -> list[str]:
+    """Return every limit that labels pass by their length, with the value that admits all of them.
+
+    Args:
+        report: of one section.
+        width: of the images that the labels of all sections need; 0 if it is not known.
+    """
     limits: list[str] = []
     if not report.misfits and not any(reason in report.counts for reason in _OF_LENGTH):
         return limits
@@ -144,16 +150,24 @@ def _limits(report: Preflight) -> list[str]:
                 "Take such labels out, or raise `Train.sampler.max_w` where it caps the width of lines."
             )
         else:
-            wider = _wider(report.most_frames / limit.frames, limit.width)
             other = {"Train": " (and the size in Eval)", "Eval": " (and the size in Train)"}
             both = other.get(limit.key.partition(".")[0], "")
-            limits.append(f"Make `{limit.key}` wider{both}, or take such labels out: {needed}: {wider}.")
+            limits.append(
+                f"Make `{limit.key}` wider{both}, or take such labels out: {needed}: {_wider(report, width)}."
+            )
     return limits
 
 
-def _wider(factor: float, width: int | None) -> str:
-    """Return by how much images have to be wider; frames grow with the width, in steps of up to 32 pixels."""
-    times = f"{math.ceil(factor * 100) / 100:g} times as wide"
-    if width is None:
-        return times
-    return f"{times}, {math.ceil(width * factor / _STEP) * _STEP} in place of {width}"
+def _wider(report: Preflight, width: int) -> str:
+    """Return by how much images have to be wider."""
+    assert report.frames is not None
+    times = f"{math.ceil(100 * report.most_frames / report.frames.frames) / 100:g} times as wide"
+    return f"{times}, {width} in place of {report.frames.width}" if report.frames.width else times
+
+
+def _width_needed(report: Preflight) -> int | None:
+    """Return the width that gives enough frames; they grow with it, in steps of up to 32 pixels."""
+    if report.frames is None or report.frames.width is None:
+        return None
+    factor = max(1.0, report.most_frames / report.frames.frames)
+    return math.ceil(report.frames.width * factor / _STEP) * _STEP

@@ -39,6 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         print(USAGE, file=sys.stderr)
         return 2
     name, *rest = arguments
+    name = name.removeprefix("tools/").removesuffix(".py")
     try:
         _refuse(name)
         host = open_host()

@@ -10,6 +10,7 @@ from ppocr_ext.errors import ConfigError
 from ppocr_ext.run.cpu import tune_cpu
 
 _CUSTOM = ("npu", "mlu", "gcu")
+_INSTALL = {"gpu": " (`pip install 'ppocr-ext[gpu]'` for NVIDIA)"}
 
 
 def choose_device(config: Config) -> str:
@@ -42,7 +43,7 @@ def device_kind(config: Config) -> str:
     if not _supported(kind):
         raise ConfigError(
             f"{key} is true, but this Paddle ({paddle.__version__}) is not built for {kind.upper()}. "
-            f"Install the build for it (`pip install 'ppocr-ext[gpu]'` for NVIDIA), or set -o Global.use_{kind}=false."
+            f"Install the build for it{_INSTALL.get(kind, '')}, or set -o Global.use_{kind}=false."
         )
     if kind == "gpu" and paddle.device.cuda.device_count() == 0:
         raise ConfigError(f"{key} is true, but no GPU is visible. Set -o Global.use_gpu=false for the CPU.")

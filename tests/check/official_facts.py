@@ -13,9 +13,8 @@ from typing import Any
 Check = Callable[..., list[str]]  # the fixture `check`
 
 GLOBAL = {
-    **dict.fromkeys(
-        ("debug", "use_gpu", "distributed", "use_visualdl", "infer_mode", "use_space_char"), True
-    ),
+    **dict.fromkeys(("debug", "use_gpu", "distributed", "use_visualdl", "use_space_char"), True),
+    "infer_mode": False,
     "cal_metric_during_train": True,
     **dict.fromkeys(("epoch_num", "log_smooth_window", "print_batch_step", "save_epoch_step"), 10),
     **dict.fromkeys(("save_model_dir", "infer_img", "save_res_path"), "./output"),

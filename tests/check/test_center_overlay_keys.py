@@ -8,7 +8,7 @@ import pytest
 
 from ppocr_ext.check import Fault, check_config
 from ppocr_ext.cli.main import main
-from ppocr_ext.config import Config, load
+from ppocr_ext.config import Config, fit_center_losses, load
 from ppocr_ext.host import Host
 from ppocr_ext.io.resources import config_path
 
@@ -59,3 +59,28 @@ def test_an_unread_option_of_a_loss_that_is_moved_into_the_list(
     assert (fault.level, fault.where, fault.path) == ("error", "-o Loss.qqq=1", f"{LISTED}.{name}.qqq")
     assert "-o +Loss.qqq=" in fault.message
     assert not any(path.endswith("qqq") for path in faults_of(host, file, "+Loss.qqq=1"))
+
+
+def test_the_overlay_over_a_run_that_has_center_loss_changes_it(two: Config, tmp_path: Path) -> None:
+    """The config.yml of a distillation with center loss, fine-tuned once more: one center loss, not two."""
+    (tmp_path / "two.yml").write_text(two.to_yaml())
+    recorded = fit_center_losses(load([tmp_path / "two.yml", OVERLAY]))
+    (tmp_path / "config.yml").write_text(recorded.to_yaml())
+    (tmp_path / "more.yml").write_text(
+        "Loss: {loss_config_list: [CenterLoss: {weight: 0.5, center_file_path: new.npz}]}\n"
+    )
+    config = fit_center_losses(load([tmp_path / "config.yml", tmp_path / "more.yml"]))
+    names = [next(iter(entry)) for entry in config.at(LISTED)]
+    assert names == [next(iter(entry)) for entry in recorded.at(LISTED)]
+    center = config.at(f"{LISTED}.DistillationCenterLoss")
+    assert (center["weight"], center["center_file_path"], center["labels"]) == (0.5, "new.npz", "aligned")
+    assert tuple(center["model_name_list"]) == ("Student",)
+
+
+def test_a_center_loss_listed_twice_is_an_error(host: Host, one: Config) -> None:
+    center = {"CenterLoss": {"weight": 1.0}}
+    listed = [{"CTCLoss": {"weight": 1.0}}, center, center]
+    found = check_config(
+        one.with_values({"Loss": {"name": "CombinedLoss", "loss_config_list": listed}}), host, "train"
+    )
+    assert any(fault.path == f"{LISTED}.2.CenterLoss" and "twice" in fault.message for fault in found)

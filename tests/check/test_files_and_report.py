@@ -150,3 +150,14 @@ def test_warnings_are_logged_and_under_strict_they_are_errors(warned: list[str])
     with pytest.raises(ConfigError, match="Global.x"):
         report([fault("warning", "Global.x")], strict=True)
     report([], strict=True)
+
+
+@pytest.mark.parametrize("listed", [[None], [5]])
+def test_a_label_file_that_is_no_path(listed: list[object], one: Config, check: Check) -> None:
+    found = check(one.with_values({"Train.dataset.label_file_list": listed}))
+    assert any(fault.startswith("error: Train.dataset.label_file_list.0: ") for fault in found)
+
+
+def test_an_empty_delimiter(one: Config, check: Check) -> None:
+    (fault,) = check(one.with_values({"Train.dataset.delimiter": ""}))
+    assert fault.startswith("error: Train.dataset.delimiter: ")

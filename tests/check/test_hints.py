@@ -114,3 +114,11 @@ def test_an_empty_loader_without_its_keys_must_be_given(host: Host, tmp_path: Pa
 def test_a_key_beside_a_whole_loader_is_an_unused_one(host: Host, one: Config) -> None:
     faults = check_config(one.with_values({"Train.shuffle": True}), host, "train")
     assert [(fault.path, fault.level) for fault in faults] == [("Train.shuffle", "warning")]
+
+
+@pytest.mark.parametrize("key", ["dict", "lr", "loss"])
+def test_a_far_fetched_name_is_no_hint(key: str, one: Config, host: Host) -> None:
+    config = Config.of(override(one._node, [f"Global.{key}=4"]))
+    (fault,) = (f for f in check_config(config, host, "train") if f.path == f"Global.{key}")
+    assert fault.level == "error"
+    assert not any(name in fault.message for name in ("strict", "lower", "scale_loss"))

@@ -147,3 +147,13 @@ def test_widths_of_batches_by_ratio(one: Config) -> None:
     found = preprocessing(one.with_values(values), "Train")
     assert found is not None and found.all_sizes
     assert found.sizes == ((3, 48, 48), (3, 48, 96), (3, 48, 144))
+
+
+@pytest.mark.parametrize("key", ["Eval.dataset.transforms.RecResizeImg.infer_mode", "Global.infer_mode"])
+def test_infer_mode_ignores_padding(key: str, one: Config, host: Host) -> None:
+    """PaddleOCR widens then, whatever `padding` says; of `Global` every transform gets it."""
+    squashed = {"image_shape": [3, 48, 320], "padding": False}
+    config = single_size(one, {"SVTRRecResizeImg": squashed}).with_values({RESIZE: squashed})
+    assert faults(config.with_values({"Global.infer_mode": False}), host) == []
+    (fault,) = faults(config.with_values({"Global.infer_mode": None, key: True}), host)
+    assert (fault.level, fault.path) == ("error", f"{RESIZE}.padding")

@@ -212,3 +212,26 @@ def test_an_evaluation_that_would_skip_or_mix_lines_is_warned_of(
         (found,) = check(one.with_values({f"Eval.loader.{key}": True}), role)
         assert found.startswith(f"warning: Eval.loader.{key}: ")
         assert check(one.with_values({f"Eval.loader.{key}": False}), role) == []
+
+
+def with_options(config: Config, *options: str) -> Config:
+    return Config.of(override(config._node, options))
+
+
+def test_an_evaluation_of_a_share_of_the_lines_is_warned_of(one: Config, check: Check) -> None:
+    path = "Eval.dataset.ratio_list"
+    assert check(one.with_values({path: [1.0]})) == []
+    for share in ([0.5], 0.5):
+        (fault,) = check(one.with_values({path: share}))
+        assert fault.startswith(f"warning: {path}: ")
+
+
+def test_an_empty_global_is_called_so(one: Config, check: Check) -> None:
+    assert any(fault.startswith("error: Global: ") for fault in check(one.with_values({"Global": None})))
+
+
+@pytest.mark.parametrize("key", ["learning_rate", "grad_clip"])
+def test_what_the_program_gives_the_optimizer_is_no_option(key: str, one: Config, check: Check) -> None:
+    option = f"Optimizer.{key}=4"
+    (fault,) = check(with_options(one, option))
+    assert fault.startswith(f"error: -o {option}: Optimizer.{key}: ")

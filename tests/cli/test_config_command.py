@@ -59,7 +59,12 @@ def test_the_yaml_is_whole_and_says_where_each_value_is_from(
 
 def test_check_prints_the_faults_alone(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("-c", files / "my.yml", "--check") == 0
-    assert capsys.readouterr() == ("eval data: 4 lines, all usable\nno faults\n", "")
+    assert capsys.readouterr() == (
+        "eval data: 4 lines, all usable\n"
+        "train data: not checked, CaptchaDataSet makes it itself\n"
+        "no faults\n",
+        "",
+    )
     assert (
         run("-c", files / "my.yml", "-o", "Global.epohc_num=3", "Eval.dataset.data_dir=/no/data", "--check")
         == 2

@@ -404,3 +404,25 @@ def test_a_check_that_had_time_for_all_lines_was_not_stopped(folder):
     assert (result.total, result.stopped) == (10, False)
     result = check(write(folder, *["ok.png\t1"] * 5000), folder, DIGITS, 25, seconds=0.0)
     assert (result.total, result.stopped) == (2048, True)
+
+
+def test_both_sections_are_given_one_width(folder):
+    train, evaluated = (write(folder, f"ok.png\t{'12' * n}", name=f"{n}.txt") for n in (28, 20))
+    found = {
+        mode: check(
+            file,
+            folder,
+            DIGITS,
+            99,
+            frames=FrameLimit(16, required=mode == "Train", width=128, key=f"{mode}.x"),
+        )
+        for mode, file in (("Train", train), ("Eval", evaluated))
+    }
+    said = refusals(found, Tolerance())
+    assert ["448 in place of 128" in text for text in said[:2]] == [True, True]
+    assert "(and the size in Eval)" in said[0] and "(and the size in Train)" in said[1]
+
+
+def test_the_default_characters_have_no_space_to_admit(folder):
+    result = check(write(folder, "ok.png\t1 2"), folder, Charset.default(), 25)
+    assert "Global.character_dict_path" in result.rejected[0].detail

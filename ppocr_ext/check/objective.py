@@ -60,6 +60,8 @@ def _check_branch_loss(look: Look, name: str, path: Path, seen: list[str]) -> No
     component = look.component(LOSSES, name, path)
     if component is not None:
         look.keys(path, component, look.mapping(*path), extra=("weight",) if name == "CenterLoss" else ())
+    if name == "CenterLoss" and "weight" in look.mapping(*path):
+        _check_weight(look, path)
 
 
 def _check_weighted_loss(look: Look, name: str, path: Path) -> None:
@@ -70,9 +72,13 @@ def _check_weighted_loss(look: Look, name: str, path: Path) -> None:
     if "weight" not in options:
         look.error(path, "`weight` is missing, such as `weight: 1.0`.")
     else:
-        weight = options["weight"]
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)):
-            look.error((*path, "weight"), f"{weight!r} is no number.")
+        _check_weight(look, path)
+
+
+def _check_weight(look: Look, path: Path) -> None:
+    weight = look.at(*path, "weight")
+    if isinstance(weight, bool) or not isinstance(weight, (int, float)):
+        look.error((*path, "weight"), f"{weight!r} is no number.")
 
 
 def check_optimizer(look: Look) -> None:

@@ -108,7 +108,12 @@ class LabelCheck:
         self._tolerance = tolerance
         self._second_classes = second_classes
         self._frames = frames
+        self._at_least = _AT_LEAST
         self._counts: Any = multiprocessing.Array("q", 2)  # samples seen, of them those that do not fit
+
+    def expect(self, samples: int) -> None:
+        """Judge the share of labels that do not fit after one epoch of ``samples``, if that is less than usual."""
+        self._at_least = min(_AT_LEAST, samples)
 
     def __call__(self, samples: Sequence[Any]) -> None:
         """Check ``samples``, lists as KeepKeys makes them; others are left to the loss.
@@ -171,7 +176,7 @@ class LabelCheck:
         """Return which limit ``count`` of ``together`` samples pass; empty if the run may go on."""
         if count == together >= _NONE_FITS:
             return "not one of them fits"
-        judged = together >= _AT_LEAST or self._tolerance.strict
+        judged = together >= self._at_least or self._tolerance.strict
         return self._tolerance.limit if judged and not self._tolerance.admits(count, together) else ""
 
 

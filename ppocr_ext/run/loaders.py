@@ -231,6 +231,7 @@ def build_loader(
     def make(seed: int) -> Any:
         loader = RaisingLoader.of(build(seed=seed))
         if labels is not None:
+            labels.expect(len(loader.dataset))
             loader.collate_fn = CheckedCollate(labels, loader.collate_fn or default_collate_fn)
         return loader
 

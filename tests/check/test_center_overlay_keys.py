@@ -84,3 +84,14 @@ def test_a_center_loss_listed_twice_is_an_error(host: Host, one: Config) -> None
         one.with_values({"Loss": {"name": "CombinedLoss", "loss_config_list": listed}}), host, "train"
     )
     assert any(fault.path == f"{LISTED}.2.CenterLoss" and "twice" in fault.message for fault in found)
+
+
+@pytest.mark.parametrize("weight", ['"0.1"', "null", "true"])
+def test_a_weight_that_is_no_number_in_a_multi_loss(
+    host: Host, one: Config, tmp_path: Path, weight: str
+) -> None:
+    (tmp_path / "my.yml").write_text(one.to_yaml())
+    option = f"{LISTED}.CenterLoss.weight={weight}"
+    found = check_config(load([tmp_path / "my.yml", OVERLAY], [option]), host, "train")
+    places = [(fault.level, fault.where) for fault in found if fault.path == f"{LISTED}.CenterLoss.weight"]
+    assert places == [("error", f"-o {option}")]

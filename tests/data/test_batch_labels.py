@@ -119,3 +119,12 @@ print(process.exitcode, list(collate.check._counts))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.split("\n")[0] == "0 [2, 1]", done.stderr
+
+
+def test_a_short_epoch_is_judged_at_its_end():
+    looks = check(tolerance=Tolerance(0.1))
+    looks.expect(24)
+    for _ in range(2):
+        looks([sample(TOO_LONG)] * 6 + [sample(FITS)] * 2)
+    with pytest.raises(DataError, match="18 of 24"):
+        looks([sample(TOO_LONG)] * 6 + [sample(FITS)] * 2)

@@ -26,6 +26,8 @@ _REFRESH = 100  # steps after which the nearest centers are looked for again, wh
 class CenterMargin(nn.Layer):
     """Hinge ``max(0, d(f, c) - d(f, n) + margin)`` on squared distances of a frame f.
 
+    It is the triplet-center loss (He et al., CVPR 2018), with look-alikes in place of all other classes.
+
     c is the center of the frame's class, n the one nearest to the frame among the centers of its look-alikes.
     Nearest centers that move are looked for every 100 steps and whenever a class gets its center; what was found is
     saved with the centers, so that a run that goes on has the same.

@@ -18,6 +18,9 @@ from ppocr_ext.registry import LOSSES
 class DistillationDistanceLoss(PairLoss):
     """L1, L2 or smooth L1 distance of the same output of two sub-models; gradients for both.
 
+    L2 of features is the hint of FitNets (Romero et al., ICLR 2015); smooth L1 is that of Fast R-CNN (Girshick,
+    ICCV 2015).
+
     Kept for parity: whatever ``mode`` is, it is logged as ``NAME_l2_MODEL_MODEL_INDEX``.
 
     Args:

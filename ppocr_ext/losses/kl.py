@@ -15,7 +15,7 @@ from ppocr_ext.registry import LOSSES
 
 @LOSSES.register()
 class DistillationKLDivLoss(PairLoss):
-    """KL(teacher ‖ student) of softmax over the classes, from logits [B, N, C].
+    """KL(teacher ‖ student) of softmax over the classes, from logits [B, N, C] (Hinton et al., 2015, temperature 1).
 
     Averaged over the positions that are no padding (``multi_head``, ``dis_head: gtc``) or over all frames
     (``dis_head: ctc``, where PaddleOCR fails, since it applies the decoder's mask). Kept for parity: without

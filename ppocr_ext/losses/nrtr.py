@@ -22,7 +22,7 @@ class NRTRLoss(Loss):
     ``batch``: ``[image, label, length, …]``, label int64 [B, L] as ``<s> characters </s> padding``, L > N.
 
     Args:
-        smoothing: label smoothing of 0.1.
+        smoothing: label smoothing of 0.1 (Szegedy et al., CVPR 2016).
         ignore_index: class of the padding (without smoothing), 0 or more.
 
     Raises:

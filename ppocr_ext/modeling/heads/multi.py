@@ -58,7 +58,7 @@ class AddPosition(nn.Layer):
 
 @HEADS.register()
 class MultiHead(nn.Layer):
-    """A CTC branch and one that guides it in training: NRTR (``gtc``) or SAR (``sar``).
+    """A CTC branch and one that guides it in training (GTC, Hu et al., AAAI 2020): NRTR (``gtc``) or SAR (``sar``).
 
     Args:
         in_channels: channels of the backbone.

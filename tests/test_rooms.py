@@ -21,7 +21,6 @@ OLD_NAMES = {
     "ppocr_ext.training.session": "ppocr_ext.loop.session",
 }
 HOST_MODULES = ("ppocr", "tools")
-RUN_A_PEER = ("host", "benchmarks")  # a benchmark runs PaddleOCR itself beside us
 
 
 def levels() -> dict[str, int]:
@@ -83,7 +82,7 @@ def test_only_the_host_imports_paddleocr() -> None:
         f"{name}:{line} imports {imported}"
         for name, tree in modules()
         for line, imported in imports(tree)
-        if imported.split(".")[0] in HOST_MODULES and room(name) not in RUN_A_PEER
+        if imported.split(".")[0] in HOST_MODULES and room(name) != "host"
     ]
     assert found == []
 

@@ -1,13 +1,145 @@
 #!/usr/bin/env python3
-"""The same as `ppocr-ext benchmark`."""
+"""Measure what training and centers cost, as ratios within one run."""
 
+from __future__ import annotations
+
+import argparse
+import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-# The clone in place of this folder: the package is found, and these scripts hide nobody's modules.
-sys.path[0] = str(Path(__file__).resolve().parents[1])
+HELP = "measure what a training step, center loss and the export of centers cost, against plain forms of them"
+EPILOG = """\
+examples:
+  python tools/benchmark.py step --size tiny --batch 64
+  python tools/benchmark.py step --size full --batch 16 --peer /path/to/PaddleOCR
+  python tools/benchmark.py center
+  python tools/benchmark.py export-center --size full --peer /path/to/PaddleOCR
+"""
+_SIZES = ("tiny", "full")
+_BAD = 1  # exit code: done, and the verdict is bad
 
-from ppocr_ext.cli.main import main  # noqa: E402
+
+def build_parser() -> argparse.ArgumentParser:
+    """Options of the command."""
+    parser = argparse.ArgumentParser(
+        description=HELP, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    kinds = parser.add_subparsers(dest="what", required=True)
+    _add_step(kinds.add_parser("step", help="seconds a distillation step"))
+    _add_center(kinds.add_parser("center", help="center loss against the dense formula: seconds, memory"))
+    _add_export_center(
+        kinds.add_parser("export-center", help="images/s and memory of the pass that makes centers")
+    )
+    return parser
+
+
+def _add_step(step: argparse.ArgumentParser) -> None:
+    step.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's models, or full size")
+    step.add_argument("--batch", type=_positive, default=16, help="images in a batch (default: 16)")
+    step.add_argument("--image", type=int, nargs=2, metavar=("H", "W"), help="default: 32 128, full: 48 320")
+    _add_common(step)
+    step.add_argument("--peer", metavar="DIR", help="a PaddleOCR checkout to measure in the same run")
+
+
+def _add_center(center: argparse.ArgumentParser) -> None:
+    center.add_argument(
+        "--batch", type=_positive, nargs="+", default=[64, 192], metavar="B", help="lines (default: 64 192)"
+    )
+    center.add_argument("--frames", type=_positive, default=40, metavar="T", help="of a line (default: 40)")
+    center.add_argument("--classes", type=_classes, default=6625, metavar="C", help="(default: 6625)")
+    center.add_argument("--features", type=_positive, default=256, metavar="D", help="(default: 256)")
+    center.add_argument("--labels", choices=("argmax", "aligned"), help="measure CenterLoss with it too")
+    center.add_argument("--margin", type=float, help="measure CenterLoss with it too")
+    center.add_argument("--update", choices=("frozen", "ema"), help="measure CenterLoss with it too")
+    _add_common(center)
+
+
+def _add_export_center(export: argparse.ArgumentParser) -> None:
+    export.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's models, or full size")
+    export.add_argument("--batch", type=_positive, default=16, help="lines in a batch (default: 16)")
+    export.add_argument("--lines", type=_positive, default=128, help="lines of a pass (default: 128)")
+    export.add_argument("--frames", choices=("argmax", "aligned"), default="argmax", help="(default: argmax)")
+    _add_common(export)
+    export.add_argument("--peer", metavar="DIR", help="a PaddleOCR checkout to measure too")
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--threads", type=_positive, help="CPU threads (default: OMP_NUM_THREADS, else 1, as Paddle has it)"
+    )
+    parser.add_argument(
+        "--rounds", type=_positive, default=5, help="measured rounds; the median counts (default: 5)"
+    )
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
+
+
+def _classes(text: str) -> int:
+    number = int(text)
+    if not 2 <= number <= 50_000:
+        raise argparse.ArgumentTypeError(f"{text} is not from 2 to 50000")
+    return number
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; the exit code."""
+    from ppocr_ext.errors import PPOCRExtError
+
+    args = build_parser().parse_args(argv)
+    if args.threads is not None:
+        os.environ["OMP_NUM_THREADS"] = str(args.threads)  # read once, when Paddle is imported
+    measures: dict[str, Callable[[argparse.Namespace], int]] = {
+        "step": _step,
+        "center": _center,
+        "export-center": _export_center,
+    }
+    try:
+        return measures[args.what](args)
+    except PPOCRExtError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def _step(args: argparse.Namespace) -> int:
+    from benchmarks.step import measure_step
+
+    print(measure_step(args.size, args.batch, args.image, args.rounds, args.peer).to_markdown())
+    return 0
+
+
+def _center(args: argparse.Namespace) -> int:
+    from benchmarks.center import measure_center
+
+    options = {key: getattr(args, key) for key in ("labels", "margin", "update")}
+    costs = measure_center(
+        args.batch,
+        args.rounds,
+        args.frames,
+        args.classes,
+        args.features,
+        {key: value for key, value in options.items() if value is not None},
+    )
+    print(costs.to_markdown())
+    return 0 if costs.agrees else _BAD
+
+
+def _export_center(args: argparse.Namespace) -> int:
+    from benchmarks.export_center import measure_export_center
+
+    costs = measure_export_center(args.size, args.batch, args.lines, args.frames, args.rounds, args.peer)
+    print(costs.to_markdown())
+    return 0 if costs.agrees else _BAD
+
 
 if __name__ == "__main__":
-    sys.exit(main(["benchmark", *sys.argv[1:]]))
+    here = Path(__file__).resolve().parent
+    # The clone in place of this folder, which comes last: the scripts in it hide nobody's modules.
+    sys.path[:] = [str(here.parent), *sys.path[1:], str(here)]
+    sys.exit(main())

@@ -52,9 +52,6 @@ COMMANDS = {
         "ppocr_ext.cli.make_dataset", "draw text lines with labels, dictionary and lists"
     ),
     "make-lmdb": Command("ppocr_ext.cli.make_lmdb", "put label files and their images into one LMDB"),
-    "benchmark": Command(
-        "ppocr_ext.cli.benchmark", "measure a training step, center loss, the export of centers"
-    ),
     "doctor": Command(
         "ppocr_ext.cli.doctor", "say what is installed, and the command that mends what is not"
     ),
@@ -128,6 +125,10 @@ def _run(arguments: list[str]) -> int:
         print(f"{PROGRAM} {__version__}")
         return 0
     name, rest = arguments[0].replace("_", "-"), arguments[1:]
+    if name == "benchmark":
+        raise PPOCRExtError(
+            "benchmarks are a script of a clone now: python tools/benchmark.py " + " ".join(rest)
+        )
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -193,7 +193,12 @@ def test_help_imports_no_paddle() -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("script", sorted((REPOSITORY / "tools").glob("*.py")), ids=lambda path: path.stem)
+SCRIPTS = [
+    path for path in sorted((REPOSITORY / "tools").glob("*.py")) if path.stem != "benchmark"
+]  # a clone's own
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_the_scripts_are_the_commands(script: Path, tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, str(script), "--help"], cwd=tmp_path, capture_output=True, text=True
@@ -231,3 +236,8 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     process.stdout.close()
     assert process.stderr.read() == ""
     assert process.wait(timeout=30) == 141
+
+
+def test_benchmarks_are_a_script_of_a_clone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["benchmark", "step", "--size", "full"]) == 2
+    assert "python tools/benchmark.py step --size full" in capsys.readouterr().err

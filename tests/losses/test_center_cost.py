@@ -3,8 +3,8 @@
 import numpy as np
 import paddle
 import pytest
+from benchmarks.memory import PeakGrowth
 
-from ppocr_ext.benchmarks.memory import PeakGrowth
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
 from ppocr_ext.losses.alignment import forced_alignment

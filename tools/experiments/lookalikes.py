@@ -12,13 +12,18 @@ import shlex
 import sys
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
-# The clone in place of this folder: the package is found, and these scripts hide nobody's modules.
-sys.path[0] = str(Path(__file__).resolve().parents[2])
+# The clone in place of this folder, and the folder above it last: these scripts hide nobody's modules.
+sys.path[:] = [
+    str(Path(__file__).resolve().parents[2]),
+    *sys.path[1:],
+    str(Path(__file__).resolve().parents[1]),
+]
 
+from experiments.look_alikes import Experiment, Settings  # noqa: E402
+from experiments.runs import RunStopped  # noqa: E402
 from ppocr_ext.errors import PPOCRExtError  # noqa: E402
-from ppocr_ext.experiments.look_alikes import Experiment, Settings  # noqa: E402
-from ppocr_ext.experiments.runs import RunStopped  # noqa: E402
 from ppocr_ext.run.logs import set_up_console  # noqa: E402
 
 
@@ -62,9 +67,8 @@ def main() -> int:
     if args.at_once < 1:
         parser.error("--at-once must be at least 1")
     named = {field.name: getattr(args, field.name) for field in fields(Settings)}
-    settings = Settings(
-        **{key: tuple(value) if isinstance(value, list) else value for key, value in named.items()}
-    )
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in named.items()}
+    settings = Settings(**values)
     set_up_console()
     try:
         print(f"\n{Experiment(args.out, settings, args.at_once).run(processes=args.at_once)}")

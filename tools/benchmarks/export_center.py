@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from ppocr_ext.benchmarks.fresh import in_fresh_process
-from ppocr_ext.benchmarks.peer import require_peer
-from ppocr_ext.benchmarks.table import machine, markdown, megabytes, threads
+from benchmarks.fresh import in_fresh_process
+from benchmarks.peer import require_peer
+from benchmarks.table import machine, markdown, megabytes, threads
 from ppocr_ext.errors import PPOCRExtError
 
 TOLERANCE = 1e-5
 BARE, OURS = "bare eval forward", "ppocr_ext, centers"
 WHOLE, ALONE = "PaddleOCR, distillation config", "PaddleOCR, student alone"
-_MODULE = "ppocr_ext.benchmarks.export_center"
+_MODULE = "benchmarks.export_center"
 
 
 @dataclass(frozen=True)

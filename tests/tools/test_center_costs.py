@@ -4,9 +4,8 @@ import dataclasses
 import re
 
 import pytest
-
-from ppocr_ext.benchmarks import center, center_worker
-from ppocr_ext.cli.main import main
+from benchmark import main
+from benchmarks import center, center_worker
 
 SMALL = ["--batch", "2", "3", "--frames", "10", "--classes", "30", "--features", "8", "--rounds", "2"]
 
@@ -17,7 +16,7 @@ def rows(shown):
 
 def test_a_row_for_each_formula_and_batch(in_this_process, capsys):
     in_this_process(center)
-    assert main(["benchmark", "center", *SMALL, "--labels", "aligned", "--margin", "1"]) == 0
+    assert main(["center", *SMALL, "--labels", "aligned", "--margin", "1"]) == 0
     shown = capsys.readouterr().out
     assert re.match(r"C = 30, D = 8, \d+ threads, Paddle \S+ on cpu, \S+, 2 rounds", shown)
     found = rows(shown)
@@ -39,7 +38,7 @@ def test_a_loss_of_another_value_is_a_bad_verdict(factor, in_this_process, monke
     in_this_process(center)
     ours = center_worker._ours
     monkeypatch.setattr(center_worker, "_ours", lambda *given: lambda *inputs: ours(*given)(*inputs) * factor)
-    assert main(["benchmark", "center", *SMALL]) == 1
+    assert main(["center", *SMALL]) == 1
     assert "DISAGREE" in capsys.readouterr().out
 
 
@@ -54,5 +53,5 @@ def test_a_gradient_that_differs_is_a_bad_verdict(in_this_process):
 
 def test_an_option_that_center_loss_refuses_is_said(in_this_process, capsys):
     in_this_process(center)
-    assert main(["benchmark", "center", *SMALL, "--margin", "-1"]) == 2
+    assert main(["center", *SMALL, "--margin", "-1"]) == 2
     assert "CenterLoss: margin" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ppocr_ext.experiments.look_alike_results import Judgement
+from experiments.look_alike_results import Judgement
 from ppocr_ext.io.atomic import atomic_writer
 
 _BAR, _DOT, _GREY = "#9ecae1", "#0072B2", "#666666"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmark import main
+from benchmarks import export_center
+from benchmarks.export_center_data import prepare
+from benchmarks.export_center_worker import measure
 
-from ppocr_ext.benchmarks import export_center
-from ppocr_ext.benchmarks.export_center_data import prepare
-from ppocr_ext.benchmarks.export_center_worker import measure
-from ppocr_ext.cli.main import main
 from ppocr_ext.errors import HostError, PPOCRExtError
 
 SMALL = ["--size", "tiny", "--batch", "4", "--lines", "6", "--rounds", "2"]
@@ -44,7 +44,7 @@ def test_every_line_is_read_correctly_and_counts(tmp_path):
 
 def test_a_row_for_each_pass_and_ratios(in_this_process, capsys):
     in_this_process(export_center)
-    assert main(["benchmark", "export-center", *SMALL]) == 0
+    assert main(["export-center", *SMALL]) == 0
     shown = capsys.readouterr().out
     assert re.match(r"tiny: 6 lines \(6 read correctly\), batch 4, 32x128, 11 classes", shown)
     assert names(shown) == ["bare eval forward", "ppocr_ext, centers"]
@@ -63,7 +63,7 @@ def test_ratios_are_of_medians():
 @pytest.mark.parametrize(("change", "code", "verdict"), [(0.0, 0, "agree"), (1e-4, 1, "DISAGREE")])
 def test_centers_of_a_checkout_must_be_ours(change, code, verdict, in_this_process, tmp_path, capsys):
     in_this_process(export_center, export_center_peer=lambda folder, **_: copy_of_ours(folder, change))
-    assert main(["benchmark", "export-center", *SMALL, "--peer", checkout(tmp_path)]) == code
+    assert main(["export-center", *SMALL, "--peer", checkout(tmp_path)]) == code
     shown = capsys.readouterr().out
     assert names(shown)[2:] == ["PaddleOCR, distillation config", "PaddleOCR, student alone"]
     assert f"The centers and PaddleOCR's {verdict}: they differ by" in shown
@@ -91,5 +91,5 @@ def test_against_a_checkout_in_fresh_processes(capsys):
     peer = os.environ.get("PADDLEOCR_PEER") or os.environ.get("PADDLEOCR_HOME")
     if not peer or not Path(peer, "tools", "export_center.py").is_file():
         pytest.skip("PADDLEOCR_PEER names no checkout of PaddleOCR with its training code")
-    assert main(["benchmark", "export-center", *SMALL, "--peer", peer]) == 0
+    assert main(["export-center", *SMALL, "--peer", peer]) == 0
     assert "PaddleOCR's agree" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""One formula of center loss, timed and weighed in a process of its own; see :mod:`ppocr_ext.benchmarks.center`."""
+"""One formula of center loss, timed and weighed in a process of its own; see :mod:`benchmarks.center`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ppocr_ext.benchmarks.fresh import answer
-from ppocr_ext.benchmarks.memory import PeakGrowth
+from benchmarks.fresh import answer
+from benchmarks.memory import PeakGrowth
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
 from ppocr_ext.losses.center import CenterLoss
@@ -47,7 +47,7 @@ def measure(
 
     Returns:
         ``seconds`` of each pass, ``growth`` in bytes over the passes before them, ``exact``: whether that is what
-        :class:`~ppocr_ext.benchmarks.memory.PeakGrowth` calls exact, and ``value``.
+        :class:`~benchmarks.memory.PeakGrowth` calls exact, and ``value``.
     """
     paddle.set_device("cpu")
     rng = np.random.default_rng(0)

@@ -5,9 +5,9 @@ import textwrap
 
 import numpy as np
 import pytest
+from benchmarks.fresh import in_fresh_process
+from benchmarks.memory import PeakGrowth, peak_memory
 
-from ppocr_ext.benchmarks.fresh import in_fresh_process
-from ppocr_ext.benchmarks.memory import PeakGrowth, peak_memory
 from ppocr_ext.errors import PPOCRExtError
 
 
@@ -16,7 +16,7 @@ def worker(tmp_path, monkeypatch):
     def write(body):
         text = f"""
             import os
-            from ppocr_ext.benchmarks.fresh import answer
+            from benchmarks.fresh import answer
             from ppocr_ext.errors import PPOCRExtError
             def work(number):
                 print("noise")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ppocr_ext.benchmarks.fresh import answer
-from ppocr_ext.benchmarks.memory import peak_memory
+from benchmarks.fresh import answer
+from benchmarks.memory import peak_memory
 from ppocr_ext.centers.collect import Collected, CollectOptions, collect
 from ppocr_ext.centers.single_model import config_of_model
 from ppocr_ext.config import load
@@ -23,7 +23,7 @@ def measure(folder: str, passes: list[str], frames: str) -> dict[str, Any]:
     """Passes over the lines of ``folder``, one after another.
 
     Args:
-        folder: as :func:`ppocr_ext.benchmarks.export_center_data.prepare` leaves it. A pass of centers writes
+        folder: as :func:`benchmarks.export_center_data.prepare` leaves it. A pass of centers writes
             ``ours.npz`` to it: class ids, centers and counts.
         passes: ``"bare"`` (the network's forward pass in evaluation mode, over the same loader) or ``"centers"``.
         frames: of ``export-center``.

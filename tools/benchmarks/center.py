@@ -3,7 +3,7 @@
 Each formula runs in a fresh process, on the same random features and logits. Features, logits and centers are there,
 and one line has gone through forward and backward pass, before the first pass that is measured. Growth is the highest
 level of resident memory over three passes above the level before the first of them
-(:class:`ppocr_ext.benchmarks.memory.PeakGrowth`). Only then are the flags set that a run sets
+(:class:`benchmarks.memory.PeakGrowth`). Only then are the flags set that a run sets
 (:mod:`ppocr_ext.run.cpu`), which let the allocator keep what is freed, and the passes timed, after one more.
 """
 
@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from ppocr_ext.benchmarks.fresh import in_fresh_process
-from ppocr_ext.benchmarks.table import machine, markdown, megabytes, threads
+from benchmarks.fresh import in_fresh_process
+from benchmarks.table import machine, markdown, megabytes, threads
 from ppocr_ext.errors import PPOCRExtError
 
 TOLERANCE = 1e-5
-_WORKER = "ppocr_ext.benchmarks.center_worker"
+_WORKER = "benchmarks.center_worker"
 _DENSE, _OURS = "dense float64", "CenterLoss"
 
 

@@ -3,14 +3,14 @@
 import re
 
 import pytest
+from benchmark import main
+from benchmarks.step import StepCosts, measure_step
 
-from ppocr_ext.benchmarks.step import StepCosts, measure_step
-from ppocr_ext.cli.main import main
 from ppocr_ext.errors import HostError
 
 
 def test_a_table_with_ratios_to_the_bare_sum(capsys):
-    assert main(["benchmark", "step", "--size", "tiny", "--batch", "2", "--rounds", "1"]) == 0
+    assert main(["step", "--size", "tiny", "--batch", "2", "--rounds", "1"]) == 0
     shown = capsys.readouterr().out
     assert re.search(r"tiny: batch 2, 32x128, 11 classes, \d+ threads", shown)
     assert re.search(r"^\| bare sum \| \d+\.\d{3} \| \d+\.\d{3} \| 1\.00 \|$", shown, re.MULTILINE)
@@ -38,6 +38,6 @@ def test_a_peer_that_is_no_checkout_is_named(tmp_path):
 )
 def test_numbers_that_measure_nothing_are_refused(options, capsys):
     with pytest.raises(SystemExit) as ended:
-        main(["benchmark", *options])
+        main([*options])
     assert ended.value.code == 2
     assert options[1] in capsys.readouterr().err

@@ -12,6 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments import look_alikes, runs
+from experiments.look_alike_lines import FONTS, folders, groups_in
+from experiments.look_alike_results import by_nearness, judged, to_markdown
+from experiments.look_alikes import Experiment, Settings
+from experiments.runs import RunFailedError, RunStopped, Training, command, side_by_side
 from PIL import Image
 
 from ppocr_ext.characters.center_table import CenterTable
@@ -19,11 +24,6 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.config import load
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.evaluation.predictions import Read
-from ppocr_ext.experiments import look_alikes, runs
-from ppocr_ext.experiments.look_alike_lines import FONTS, folders, groups_in
-from ppocr_ext.experiments.look_alike_results import by_nearness, judged, to_markdown
-from ppocr_ext.experiments.look_alikes import Experiment, Settings
-from ppocr_ext.experiments.runs import RunFailedError, RunStopped, Training, command, side_by_side
 from ppocr_ext.io.resources import config_path
 
 SMALL = Settings(

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ppocr_ext.benchmarks.peer import peer_first
-from ppocr_ext.benchmarks.sizes import SIZES, charset_of
-from ppocr_ext.benchmarks.table import machine, markdown, threads
+from benchmarks.peer import peer_first
+from benchmarks.sizes import SIZES, charset_of
+from benchmarks.table import machine, markdown, threads
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
 from ppocr_ext.io.resources import config_path

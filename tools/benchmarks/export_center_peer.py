@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ppocr_ext.benchmarks.fresh import answer
-from ppocr_ext.benchmarks.memory import peak_memory
-from ppocr_ext.benchmarks.peer import peer_first, stand_in_for_unused
+from benchmarks.fresh import answer
+from benchmarks.memory import peak_memory
+from benchmarks.peer import peer_first, stand_in_for_unused
 from ppocr_ext.centers.single_model import config_of_model
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.serialize import read_state
@@ -32,7 +32,7 @@ def measure(folder: str, root: str, distillation: bool, rounds: int) -> dict[str
     """Passes over the lines of ``folder``.
 
     Args:
-        folder: as :func:`ppocr_ext.benchmarks.export_center_data.prepare` leaves it. The last pass writes
+        folder: as :func:`benchmarks.export_center_data.prepare` leaves it. The last pass writes
             ``peer.npz`` to it: class ids and centers.
         root: the checkout.
         distillation: the config as it is, whose teacher runs too; else its student alone.

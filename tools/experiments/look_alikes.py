@@ -18,14 +18,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from experiments.look_alike_lines import folders, groups_in, make_lines
+from experiments.look_alike_results import STUDENT, Judgement, by_nearness, judged, to_markdown
+from experiments.runs import Training, command, read_lines, side_by_side, train
 from ppocr_ext.centers.summary import rival_distance, rival_separations
 from ppocr_ext.characters.center_table import read_centers
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.evaluation.predictions import read_predictions
-from ppocr_ext.experiments.look_alike_lines import folders, groups_in, make_lines
-from ppocr_ext.experiments.look_alike_results import STUDENT, Judgement, by_nearness, judged, to_markdown
-from ppocr_ext.experiments.runs import Training, command, read_lines, side_by_side, train
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.resources import config_path
 
@@ -198,7 +198,7 @@ class Experiment:
         """
         self._prepare(processes)
         # matplotlib, which need not be there, comes with the fonts, which have been looked for by now
-        from ppocr_ext.experiments.look_alike_picture import draw_results
+        from experiments.look_alike_picture import draw_results
 
         chosen = self._choose()
         results = self._test(chosen)

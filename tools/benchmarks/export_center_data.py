@@ -14,8 +14,8 @@ import cv2
 import numpy as np
 import paddle
 
-from ppocr_ext.benchmarks.fresh import answer
-from ppocr_ext.benchmarks.sizes import SIZES, charset_of
+from benchmarks.fresh import answer
+from benchmarks.sizes import SIZES, charset_of
 from ppocr_ext.centers.single_model import config_of_model
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import load, with_class_counts

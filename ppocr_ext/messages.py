@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Sequence
 
 from ppocr_ext.errors import PPOCRExtError
 
@@ -33,6 +34,17 @@ WORKER_ENDED = (
     "A worker process of a loader has ended: killed for lack of memory, or of shared memory. Use fewer "
     "loader.num_workers, or set loader.use_shared_memory: false."
 )
+
+
+def shortened(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Return the first ``most`` of ``names`` joined, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more
+
+
+def did_you_mean(name: object) -> str:
+    """Return the hint ``" Did you mean 'x'?"``, to be put behind a sentence; empty if ``name`` is None."""
+    return "" if name is None else f" Did you mean {name!r}?"
 
 
 def sentence(error: BaseException) -> str:

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from ppocr_ext.errors import ConfigError, UnknownComponentError
+from ppocr_ext.messages import did_you_mean
 from ppocr_ext.paddleocr_names import FORMER_NAMES, PADDLEOCR_NAMES
 
 T = TypeVar("T")
@@ -145,7 +146,7 @@ class Registry:
         near = FORMER_NAMES.get(name) or near_match(
             name, [*self._own, *foreign, *known_elsewhere], cutoff=0.6
         )
-        hint = f" Did you mean {near!r}?" if near else ""
+        hint = did_you_mean(near)
         theirs = ", ".join(foreign) if foreign else "none"
         checkout = "" if self._has_checkout else "`--host DIR` (a PaddleOCR checkout) or "
         return (
@@ -206,7 +207,7 @@ def known_options(component: Callable[..., Any], options: Mapping[str, Any], whe
             continue
         near = near_match(str(key), taken)
         if near:
-            raise ConfigError(f"{where}: unknown key {key!r}. Did you mean {near!r}?")
+            raise ConfigError(f"{where}: unknown key {key!r}.{did_you_mean(near)}")
         _LOG.warning("%s: the key %r is not used and is left out.", where, key)
     return chosen
 

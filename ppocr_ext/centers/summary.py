@@ -15,7 +15,9 @@ from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.characters.look_alikes import rivals_of
 from ppocr_ext.characters.symbol_names import name_of
 from ppocr_ext.charset import Charset
+from ppocr_ext.messages import shortened
 
+_LISTED = 30  # characters that a line names
 FEW_FRAMES = 10  # a mean of fewer is not to be relied on
 _BLOCK = 512  # centers whose distances to all others are held at a time
 
@@ -210,10 +212,11 @@ def to_text(
     """The summary for the screen."""
     lines = [f"characters with a center: {covered.classes - len(covered.missing):,} of {covered.classes:,}"]
     if covered.missing:
-        lines.append(f"without: {_listed([name_of(symbol) for symbol in covered.missing])}")
+        missing = shortened([name_of(symbol) for symbol in covered.missing], _LISTED, " ")
+        lines.append(f"without: {missing}")
     if covered.few:
         few = [f"{name_of(symbol)} ({count})" for symbol, count in covered.few]
-        lines.append(f"of fewer than {FEW_FRAMES} frames: {_listed(few)}")
+        lines.append(f"of fewer than {FEW_FRAMES} frames: {shortened(few, _LISTED, ' ')}")
     if pairs:
         lines.append("nearest pairs, by distance in units of their spread (below 2 they overlap):")
         lines += [f"  {name_of(p.first)} {name_of(p.second)}  {p.ratio:.2f}" for p in pairs[:10]]
@@ -221,8 +224,3 @@ def to_text(
         spreads = f", {statistics.median(separations.values()):.2f} spreads" if separations else ""
         lines.append(f"look-alikes: squared distance to the nearest other one {rivals:.4g}{spreads} (median)")
     return "\n".join(lines)
-
-
-def _listed(names: Sequence[str], most: int = 30) -> str:
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return " ".join(names[:most]) + more

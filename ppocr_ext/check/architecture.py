@@ -7,6 +7,7 @@ from typing import Any
 
 from ppocr_ext.check.look import Look, Path
 from ppocr_ext.config.node import PlaceKind
+from ppocr_ext.messages import did_you_mean
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.base import model_keys
 from ppocr_ext.modeling.heads import CTCHead, MultiHead
@@ -57,7 +58,7 @@ def _check_sub_models(look: Look, options: Mapping[Any, Any]) -> None:
     for name in models:
         path = ("Architecture", "Models", str(name))
         near = near_match(str(name), [str(other) for other in models if other != name])
-        hint = f" Did you mean {near!r}?" if near else ""
+        hint = did_you_mean(near)
         place = look.place(path)
         # an option that goes into a sub-model misspells its name; one that gives a whole sub-model does not
         if place.kind is PlaceKind.OPTION and len(place.target) > len(path):

@@ -13,6 +13,7 @@ from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
 from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
 from ppocr_ext.host import Host
+from ppocr_ext.messages import did_you_mean
 from ppocr_ext.registry import Registry, is_misspelling, leave_out_in_silence, near_match
 
 Path = tuple[str, ...]
@@ -118,7 +119,7 @@ class Look:
             return
         near, home = near_match(key, known), home_of(path)
         if near:
-            self.error(path, f"unknown key. Did you mean {near!r}?")
+            self.error(path, f"unknown key.{did_you_mean(near)}")
         elif is_open:
             return
         elif place.kind is PlaceKind.OPTION:
@@ -161,7 +162,7 @@ class Look:
                 return None
             near = near_match(str(name), names, cutoff=0.6)
             listed = f" It has: {', '.join(names)}." if len(names) <= _LISTED else ""
-            there = f" Did you mean {near!r}?" if near else listed
+            there = did_you_mean(near) or listed
             self.error(path, f"the host has no {label} {name!r}.{there}")
         return found
 
@@ -250,7 +251,7 @@ def _forced(path: Path, target: Path) -> Path:
 
 
 def _meant(home: Path | None) -> str:
-    return f" Did you mean {dotted(home)!r}?" if home else ""
+    return did_you_mean(dotted(home) if home else None)
 
 
 def _nearest(key: str, known: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from ppocr_ext.check.look import Look, Path
 from ppocr_ext.check.signatures import keys_of
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.losses.multi import BRANCH_OF
+from ppocr_ext.messages import did_you_mean
 from ppocr_ext.registry import LOSSES, near_match
 
 _BRANCH_HEAD = {"gtc": "NRTRHead", "sar": "SARHead", "ctc": "CTCHead"}
@@ -270,8 +271,7 @@ def _no_such_model(look: Look, path: Path, name: str) -> None:
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    near = near_match(name, known)
-    return f" Did you mean {near!r}?" if near else ""
+    return did_you_mean(near_match(name, known))
 
 
 def _names(networks: Mapping[Any, Network]) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_SHOWN = 8  # names in a message before "and N more"
+from ppocr_ext.messages import shortened
+
+SHOWN = 8  # names in a message before "and N more"
 
 
 def parameter_file(path: str | Path) -> Path:
@@ -28,11 +30,6 @@ def _those_in(folder: Path) -> str:
     names = sorted(str(file.with_suffix("")) for file in folder.glob("*.pdparams"))
     latest = str(folder / "latest")
     if latest not in names:
-        return f" There is {_shorten(names)}." if names else ""
+        return f" There is {shortened(names, SHOWN)}." if names else ""
     others = [name for name in names if name != latest]
-    return f" Give {latest}{f' (or {_shorten(others)})' if others else ''}."
-
-
-def _shorten(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(names[:_SHOWN])}{more}"
+    return f" Give {latest}{f' (or {shortened(others, SHOWN)})' if others else ''}."

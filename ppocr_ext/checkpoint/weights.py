@@ -19,12 +19,12 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.carry_over import carry_over
 from ppocr_ext.checkpoint.checkpoints import charset_digest, finish_journal, prefix_of
 from ppocr_ext.checkpoint.journal import read_journal
-from ppocr_ext.checkpoint.names import parameter_file, why_missing
+from ppocr_ext.checkpoint.names import SHOWN, parameter_file, why_missing
 from ppocr_ext.checkpoint.serialize import read_state
 from ppocr_ext.errors import WeightsError
+from ppocr_ext.messages import shortened
 
 _LOG = logging.getLogger("ppocr_ext")
-_SHOWN = 8  # names listed in a message before "and N more"
 _WRAPPERS = ("module.", "_layers.")  # what data-parallel wrappers put before every name
 
 
@@ -70,20 +70,14 @@ class Fit:
         if self.class_note:
             lines.append(self.class_note)
         if self.missing:
-            lines.append(f"missing in the file: {_shorten(self.missing)}")
+            lines.append(f"missing in the file: {shortened(list(self.missing), SHOWN)}")
         if self.wrong_shape:
             shapes = [
                 f"{name} {list(theirs)} in the file, {list(ours)} in the model"
                 for name, (theirs, ours) in self.wrong_shape.items()
             ]
-            lines.append(f"of another shape: {_shorten(shapes, '; ')}")
+            lines.append(f"of another shape: {shortened(shapes, SHOWN, '; ')}")
         return "\n  ".join(lines)
-
-
-def _shorten(names: Iterable[str], separator: str = ", ") -> str:
-    every = list(names)
-    shown = separator.join(every[:_SHOWN])
-    return shown if len(every) <= _SHOWN else f"{shown}{separator}and {len(every) - _SHOWN} more"
 
 
 def find_parameters(path: str | Path) -> Path:
@@ -216,9 +210,10 @@ def load_weights(
         fit = _restrict(fit, only)
     fit = replace(fit, class_note=_class_note(fit, charset))
     if not fit.matched:
+        theirs = shortened(list(fit.unexpected or fit.wrong_shape), SHOWN)
         raise WeightsError(
             f"{file}: none of its {len(fit.unexpected)} entries is of this architecture "
-            f"(file: {_shorten(fit.unexpected or fit.wrong_shape)}; model: {_shorten(shapes)}). Give weights "
+            f"(file: {theirs}; model: {shortened(list(shapes), SHOWN)}). Give weights "
             f"of the model that the configuration describes, or the configuration that they were trained with."
         )
     if fit.faults() and not partial:
@@ -231,7 +226,7 @@ def load_weights(
     if fit.faults():
         _LOG.warning("weights loaded in part, as Global.pretrained_partial asks:\n  %s", fit.faults())
     if fit.unexpected:
-        _LOG.info("not used from the file: %s", _shorten(fit.unexpected))
+        _LOG.info("not used from the file: %s", shortened(list(fit.unexpected), SHOWN))
     return fit
 
 

@@ -18,7 +18,7 @@ from ppocr_ext import __version__
 from ppocr_ext.cli.terminate import Terminated, termination_raises
 from ppocr_ext.commands import PROGRAM, command_line
 from ppocr_ext.errors import PPOCRExtError
-from ppocr_ext.messages import DEBUG, sentence
+from ppocr_ext.messages import DEBUG, did_you_mean, sentence
 
 CANNOT = 2  # exit code: the job could not be done
 
@@ -131,7 +131,7 @@ def _run(arguments: list[str]) -> int:
         )
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(next(iter(near), None))
         raise PPOCRExtError(f"no command {arguments[0]!r}.{hint} Commands: {', '.join(COMMANDS)}.")
     module = importlib.import_module(COMMANDS[name].module)
     # `--debug` may stand anywhere, also behind the subcommands that a command may have of its own.

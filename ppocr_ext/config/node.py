@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.messages import did_you_mean
 
 PathLike = str | Sequence[str | int]
 Key = str | int | float | bool | None
@@ -132,7 +133,7 @@ def nearest(name: str, known: Iterable[Any]) -> str:
     names = [str(key) for key in known]
     close = difflib.get_close_matches(name, names, n=1)
     if close:
-        return f" Did you mean {close[0]!r}?"
+        return did_you_mean(close[0])
     return f" There are: {', '.join(names)}." if names else ""
 
 

@@ -9,6 +9,7 @@ from ppocr_ext.config.merge import settle
 from ppocr_ext.config.node import Mark, Node, Place, PlaceKind, child, dotted, names_in, nearest, split
 from ppocr_ext.config.yaml_io import read_value
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.messages import did_you_mean
 
 
 def override(root: Node, options: Iterable[str]) -> Node:
@@ -63,5 +64,5 @@ def _unknown_section(root: Node, parts: tuple[str, ...]) -> str:
     homes = [
         dotted((key, parts[0])) for key, section in root.value.items() if child(section, parts, 0) is not None
     ]
-    hint = f" Did you mean {homes[0]!r}?" if homes else nearest(parts[0], names_in(root))
+    hint = did_you_mean(homes[0]) if homes else nearest(parts[0], names_in(root))
     return f"the config has no section {parts[0]!r}.{hint} `+{dotted(parts)}=…` creates it."

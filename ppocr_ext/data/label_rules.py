@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.labels import LabelLine, quotes_hint
+from ppocr_ext.messages import shortened
 
 Gtc = Literal["nrtr", "sar"]
 UnknownChar = Literal["drop_line", "drop_char"]
@@ -134,11 +135,10 @@ class LabelRules:
         return f"{length} characters, max_text_length is {self.max_text_length}{reserved}"
 
     def _unknown(self, label: str, unknown: list[str]) -> str:
-        named = ", ".join(f"{c!r} (U+{ord(c):04X})" for c in unknown[:5])
-        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+        named = shortened([f"{c!r} (U+{ord(c):04X})" for c in unknown], 5)
         hint = ""
         if " " in unknown:
             own = "" if self.charset.path else " with a dictionary in Global.character_dict_path"
             hint = f"; Global.use_space_char: true{own} admits the space"
         hint += quotes_hint(label) if '"' in unknown else ""
-        return f"{named}{more} of {label!r} not in {self.charset.name}{hint}"
+        return f"{named} of {label!r} not in {self.charset.name}{hint}"

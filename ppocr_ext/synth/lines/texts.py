@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ppocr_ext.errors import DataError
+from ppocr_ext.messages import shortened
 from ppocr_ext.synth.draws import Draws
 from ppocr_ext.synth.lines.coverage import Coverage
 from ppocr_ext.synth.lines.fonts import FontFile
@@ -198,5 +199,4 @@ def rich_json(rich_in: RichIn | None) -> dict[str, Any] | None:
 
 def listed(characters: Sequence[str], most: int = 20) -> str:
     """The first of ``characters``, and how many there are more."""
-    more = f" and {len(characters) - most} more" if len(characters) > most else ""
-    return f"{' '.join(characters[:most])}{more}"
+    return shortened(characters, most, " ")

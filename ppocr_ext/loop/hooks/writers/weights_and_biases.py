@@ -14,6 +14,7 @@ from ppocr_ext.errors import ConfigError, PPOCRExtError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import Outcome
 from ppocr_ext.loop.hooks.writers.base import Writer, import_package
+from ppocr_ext.messages import did_you_mean
 
 _LOG = logging.getLogger("ppocr_ext")
 _ID_FILE = Path("wandb", "run_id.txt")
@@ -36,7 +37,7 @@ def wandb_options(config: Config) -> dict[str, Any]:
     for key in options:
         if key not in known:
             near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(next(iter(near), None))
             raise ConfigError(
                 f"wandb.{key}: wandb.init has no such key.{hint} One of: {', '.join(sorted(known))}."
             )

@@ -66,7 +66,7 @@ class Charset:
             raise CharsetError(
                 f"{path}: the dictionary cannot be used:\n{_listing(flaws)}\n"
                 "Each line is a class, so give each character one line of its own, in UTF-8 without a byte "
-                "order mark. `--old-dict` carries a model trained with this file over to the mended one."
+                "order mark. `--old-dict` carries a model trained with this file over to the fixed one."
             )
         if flaws:
             _LOG.warning("%s: kept as PaddleOCR reads it:\n%s", path, _listing(flaws))

@@ -47,7 +47,7 @@ def check_global(look: Look) -> None:
     _check_eval_step(look)
     share = look.at("Global", "max_unusable")
     if isinstance(share, (int, float)) and not 0 <= share <= 1:
-        look.error(("Global", "max_unusable"), f"{share!r} is no share; give a number from 0 to 1.")
+        look.error(("Global", "max_unusable"), f"it is {share!r}, but must be between 0 and 1.")
     if look.at("Global", "return_feats") is True and not list(ctc_heads(look.config)):
         look.error(
             ("Global", "return_feats"), "no CTCHead in Architecture, alone or in a MultiHead, gives any."

@@ -34,12 +34,12 @@ class Finding:
     Attributes:
         level: ``OK``; ``NOTE``, something that only some commands miss; ``FAIL``, training cannot run.
         text: what was found.
-        mend: the command that mends it; empty where nothing is to be mended.
+        fix: the command that fixes it; empty where nothing is to be fixed.
     """
 
     level: str
     text: str
-    mend: str = ""
+    fix: str = ""
 
 
 def versions(names: tuple[str, ...]) -> dict[str, str]:
@@ -72,8 +72,8 @@ def check_paddle() -> list[Finding]:
     installed = versions(_PADDLES)
     if len(installed) > 1:
         both = " and ".join(f"{name} {version}" for name, version in installed.items())
-        mend = f"pip uninstall -y {' '.join(_PADDLES)} && {INSTALL_PADDLE}"
-        return [Finding(FAIL, f"{both} are both installed; they overwrite each other", mend)]
+        fix = f"pip uninstall -y {' '.join(_PADDLES)} && {INSTALL_PADDLE}"
+        return [Finding(FAIL, f"{both} are both installed; they overwrite each other", fix)]
     if importlib.util.find_spec("paddle") is None:
         return [Finding(FAIL, "Paddle is not installed", INSTALL_PADDLE)]
     try:
@@ -82,8 +82,8 @@ def check_paddle() -> list[Finding]:
     except ModuleNotFoundError as reason:
         return [Finding(FAIL, f"Paddle cannot be imported: {reason}", f"pip install {reason.name}")]
     except Exception as reason:  # whatever a broken build raises is what this check is to report
-        mend = f"pip uninstall -y {' '.join(_PADDLES)} && {INSTALL_PADDLE}"
-        return [Finding(FAIL, f"Paddle cannot be imported: {first_line(reason)}", mend)]
+        fix = f"pip uninstall -y {' '.join(_PADDLES)} && {INSTALL_PADDLE}"
+        return [Finding(FAIL, f"Paddle cannot be imported: {first_line(reason)}", fix)]
     build = "CUDA" if paddle.is_compiled_with_cuda() else "CPU"
     return [Finding(OK, f"Paddle {paddle.__version__} ({build} build)")]
 
@@ -91,7 +91,7 @@ def check_paddle() -> list[Finding]:
 def check_arrays() -> list[Finding]:
     """numpy and OpenCV can be imported, and the OpenCV packages agree."""
     findings = []
-    for module, name, mend in (
+    for module, name, fix in (
         ("numpy", "numpy", "pip install --force-reinstall numpy"),
         # The build with windows needs libraries of the desktop that servers and containers lack.
         ("cv2", "OpenCV", "pip install --force-reinstall --no-deps opencv-python-headless"),
@@ -99,7 +99,7 @@ def check_arrays() -> list[Finding]:
         try:
             loaded = importlib.import_module(module)
         except Exception as reason:  # as above
-            findings.append(Finding(FAIL, f"{name} cannot be imported: {first_line(reason)}", mend))
+            findings.append(Finding(FAIL, f"{name} cannot be imported: {first_line(reason)}", fix))
         else:
             findings.append(Finding(OK, f"{name} {loaded.__version__}"))
     opencvs = versions(_OPENCVS)

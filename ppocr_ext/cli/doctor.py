@@ -1,4 +1,4 @@
-"""``ppocr-ext doctor``: what is installed, where it comes from, and what mends the rest."""
+"""``ppocr-ext doctor``: what is installed, where it comes from, and what fixes the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ppocr_ext.cli.options import add_host_argument
 from ppocr_ext.commands import command_line
 
 NAME = "doctor"
-HELP = "say what is installed, where each part comes from, and the command that mends what is not right"
+HELP = "say what is installed, where each part comes from, and the command that fixes what is not right"
 EPILOG = """\
 examples:
   ppocr-ext doctor
@@ -84,8 +84,8 @@ def _print(title: str, findings: Iterable[Finding]) -> None:
     print(f"\n{title}")
     for finding in findings:
         print(f"  {finding.level:<5} {finding.text}")
-        if finding.mend:
-            print(f"        mend it: {finding.mend}")
+        if finding.fix:
+            print(f"        fix it: {finding.fix}")
 
 
 def _failures(findings: Iterable[Finding]) -> list[Finding]:
@@ -98,7 +98,7 @@ def _verdict(findings: Iterable[Finding]) -> int:
         print("\nTraining can run.")
         return 0
     print(
-        f"\nTraining cannot run: {failures} {'thing' if failures == 1 else 'things'} to mend, see FAIL above."
+        f"\nTraining cannot run: {failures} {'thing' if failures == 1 else 'things'} to fix, see FAIL above."
     )
     return 1
 

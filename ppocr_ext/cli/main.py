@@ -53,7 +53,7 @@ COMMANDS = {
     ),
     "make-lmdb": Command("ppocr_ext.cli.make_lmdb", "put label files and their images into one LMDB"),
     "doctor": Command(
-        "ppocr_ext.cli.doctor", "say what is installed, and the command that mends what is not"
+        "ppocr_ext.cli.doctor", "say what is installed, and the command that fixes what is not"
     ),
 }
 

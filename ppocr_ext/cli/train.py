@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     name = "best_accuracy" if (folder / "best_accuracy.pdparams").is_file() else "latest"
     if not config.get("Eval"):
         return 0
-    _LOG.info("judge it: %s", _command("eval", folder, name, args.host))
+    _LOG.info("evaluate it: %s", _command("eval", folder, name, args.host))
     return 0
 
 

@@ -46,8 +46,8 @@ class Tolerance:
     def limit(self) -> str:
         """What is admitted, as messages say it where there is more."""
         if self.strict:
-            return "Global.strict: true admits none"
-        return f"Global.max_unusable: {self.max_unusable:g} admits fewer"
+            return "the limit is 0 (Global.strict: true)"
+        return f"the limit is {100 * self.max_unusable:.4g} % (Global.max_unusable: {self.max_unusable:g})"
 
 
 def refusals(found: Mapping[str, Preflight], tolerance: Tolerance) -> list[str]:
@@ -61,11 +61,11 @@ def refusals(found: Mapping[str, Preflight], tolerance: Tolerance) -> list[str]:
     width = max((_width_needed(report) or 0 for report in found.values()), default=0)
     said = [_refusal(mode, report, tolerance, width) for mode, report in refused.items()]
     if said and tolerance.strict:
-        said.append("Mend them or take them out, or go on without --strict (Global.strict: true).")
+        said.append("Fix them or take them out, or go on without --strict (Global.strict: true).")
     elif said and all(report.usable for report in refused.values()):
         share = max(report.bad_count / report.total for report in refused.values())
         accept = "accept them" if any(report.misfits for report in refused.values()) else "go on without them"
-        said.append(f"Mend them, or {accept}: -o Global.max_unusable={_at_least(share):g}.")
+        said.append(f"Fix them, or {accept}: -o Global.max_unusable={_at_least(share):g}.")
     return said
 
 
@@ -78,14 +78,14 @@ def _refusal(mode: str, report: Preflight, tolerance: Tolerance, width: int) -> 
     counts = f"{report.bad_count:,} of {report.total:,} {report.units}"
     if report.misfits:
         said = (
-            f"{mode}: {counts} cannot be read: {_with_misfits(report)}. {tolerance.limit}.\n"
+            f"{mode}: {counts} cannot be read: {_with_misfits(report)}; {tolerance.limit}.\n"
             f"  A label that does not fit CTC's frames counts as read wrongly."
         )
     elif not report.usable:
         where = ", ".join(str(f.path) for f in report.files)
         said = f"{mode}: no {report.unit} of {where} can be used. Of {report.total:,}: {report.by_reason()}."
     else:
-        said = f"{mode}: {counts} cannot be used: {report.by_reason()}. {tolerance.limit}."
+        said = f"{mode}: {counts} cannot be used: {report.by_reason()}; {tolerance.limit}."
     examples = _every(report) if tolerance.strict and report.usable else _one_of_each(report)
     return "\n".join([said, *(f"  {line}" for line in [*examples, *_limits(report, width)])])
 

@@ -73,7 +73,7 @@ class Watch:
             count = self._count.value
         if self._mode != "Train":
             raise DataError(
-                f"{self._called}: {place()}: {reason}. An evaluation replaces no line by another: mend this one, or "
+                f"{self._called}: {place()}: {reason}. An evaluation replaces no line by another: fix this one, or "
                 f"take it out."
             )
         if not new:

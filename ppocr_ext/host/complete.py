@@ -112,7 +112,7 @@ def import_from_host(name: str, location: Location) -> ModuleType:
     """Import a module of the host.
 
     Raises:
-        HostError: it cannot be imported; the message gives the reason and what mends it.
+        HostError: it cannot be imported; the message gives the reason and what fixes it.
     """
     try:
         with quiet_imports():
@@ -124,7 +124,7 @@ def import_from_host(name: str, location: Location) -> ModuleType:
 
 
 def explain(reason: BaseException, module: str, location: Location) -> str:
-    """Why ``module`` of the host cannot be imported, and the command that mends it."""
+    """Why ``module`` of the host cannot be imported, and the command that fixes it."""
     said = (str(reason).splitlines() or ["no reason given"])[0]
     what = f"{module} of PaddleOCR at {location.root} cannot be imported: {type(reason).__name__}: {said}"
     return f"{what.rstrip('.')}. {_remedy(reason, location)}"

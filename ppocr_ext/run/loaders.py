@@ -87,7 +87,7 @@ def tolerance_of(config: Config) -> Tolerance:
     share = config.at("Global.max_unusable", default=None)
     share = MAX_UNUSABLE if share is None else share
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-        raise ConfigError(f"Global.max_unusable: {share!r} is no share from 0 to 1, such as 0.1.")
+        raise ConfigError(f"Global.max_unusable is {share!r}, but must be between 0 and 1.")
     return Tolerance(float(share), _truth(config, "Global.strict"))
 
 

@@ -56,8 +56,7 @@ def resume(run: Run, prefix: Path) -> None:
     epochs = int(run.config.at("Global.epoch_num"))
     if run.start.epoch >= epochs:
         raise ConfigError(
-            f"{prefix} has {run.start.epoch} epochs behind it and Global.epoch_num is {epochs}: nothing is left to do. "
-            f"Set -o Global.epoch_num to more."
+            f"{prefix} has already finished epoch {run.start.epoch} of {epochs}. Increase Global.epoch_num to continue."
         )
     _same_teachers(run, prefix, states.get("frozen", {}))
     _same_optimizer(run, prefix, states.get("optimizer"))

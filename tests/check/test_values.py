@@ -23,7 +23,7 @@ WRONG = [
     ("Global.use_gpu", "true", "'true' is neither true nor false. Write it without quotes."),
     ("Global.use_space_char", "no", "'no' is neither true nor false. Write it without quotes."),
     ("Global.scale_loss", "1024", "'1024' is no number. Write it without quotes."),
-    ("Global.max_unusable", 10, "10 is no share; give a number from 0 to 1."),
+    ("Global.max_unusable", 10, "it is 10, but must be between 0 and 1."),
     ("Global.amp_level", "02", "'02' is none of"),
     ("Global.plugins", "my_module", "'my_module' is no list. Write [my_module]."),
     ("Global.save_model_dir", False, "False is not the name of a folder."),

@@ -56,7 +56,7 @@ def test_both_builds_of_paddle(monkeypatch: pytest.MonkeyPatch) -> None:
     (finding,) = checks.check_paddle()
     assert finding.level == FAIL
     assert "paddlepaddle 3.3.1 and paddlepaddle-gpu 2.6.2 are both installed" in finding.text
-    assert finding.mend.startswith("pip uninstall -y paddlepaddle paddlepaddle-gpu && pip install")
+    assert finding.fix.startswith("pip uninstall -y paddlepaddle paddlepaddle-gpu && pip install")
 
 
 def test_paddle_without_setuptools(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_paddle_without_setuptools(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch, "paddle", ModuleNotFoundError("No module named 'setuptools'", name="setuptools")
     )
     (finding,) = checks.check_paddle()
-    assert (finding.level, finding.mend) == (FAIL, "pip install setuptools")
+    assert (finding.level, finding.fix) == (FAIL, "pip install setuptools")
 
 
 def test_paddle_that_does_not_load_shows_the_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_paddle_that_does_not_load_shows_the_first_line(monkeypatch: pytest.Monk
 def test_opencv_without_its_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_failing(monkeypatch, "cv2", ImportError("libGL.so.1: cannot open shared object file"))
     failed = [finding for finding in checks.check_arrays() if finding.level == FAIL]
-    assert [finding.mend for finding in failed] == [
+    assert [finding.fix for finding in failed] == [
         "pip install --force-reinstall --no-deps opencv-python-headless"
     ]
 
@@ -86,7 +86,7 @@ def test_opencv_packages_that_differ_are_noted(monkeypatch: pytest.MonkeyPatch) 
     pretend_installed(monkeypatch, {"opencv-python": "5.0.0.93", "opencv-contrib-python": "4.10.0.84"})
     (finding,) = [finding for finding in checks.check_arrays() if finding.level == NOTE]
     assert "opencv-python 5.0.0.93, opencv-contrib-python 4.10.0.84" in finding.text
-    assert finding.mend == "pip install -U opencv-python opencv-contrib-python"
+    assert finding.fix == "pip install -U opencv-python opencv-contrib-python"
     pretend_installed(monkeypatch, {"opencv-python": "5.0.0.93", "opencv-contrib-python": "5.0.0.93"})
     assert {finding.level for finding in checks.check_arrays()} == {OK}
 
@@ -94,7 +94,7 @@ def test_opencv_packages_that_differ_are_noted(monkeypatch: pytest.MonkeyPatch) 
 def test_captcha_is_only_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_missing(monkeypatch, "captcha")
     noted = [finding for finding in checks.check_quickstart() if finding.level != OK]
-    assert [(finding.level, finding.mend) for finding in noted] == [
+    assert [(finding.level, finding.fix) for finding in noted] == [
         (NOTE, "pip install 'ppocr-ext[quickstart]'")
     ]
 
@@ -105,7 +105,7 @@ def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     (finding,) = checks.check_folder()
     assert finding.level == NOTE and str(tmp_path) in finding.text
-    assert "Global.save_model_dir" in finding.mend
+    assert "Global.save_model_dir" in finding.fix
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_host_that_is_not_there_is_exit_1(capsys: pytest.CaptureFixture[str], 
     shown = capsys.readouterr().out
     assert "FAIL  --host names" in shown and "nowhere, which is not a folder" in shown
     assert "pip install 'paddleocr>=2.10,<3'" in shown
-    assert shown.endswith("Training cannot run: 1 thing to mend, see FAIL above.\n")
+    assert shown.endswith("Training cannot run: 1 thing to fix, see FAIL above.\n")
 
 
 def test_an_installation_that_is_whole(capsys: pytest.CaptureFixture[str]) -> None:

@@ -178,7 +178,7 @@ def _judge(state: LmdbState, wanted: LmdbInput, max_unusable: float) -> None:
         advice = f" {_ADVICE.get(reason, REASONS[reason])}".rstrip()
     else:
         admitting = f"--max-unusable {_up(share):g}"
-        advice = f" Mend them, delete --out and make it anew, or complete it without them: {admitting}."
+        advice = f" Fix them, delete --out and make it anew, or complete it without them: {admitting}."
     outside = " --allow-outside-data-dir admits such paths." if "outside_data_dir" in state.unusable else ""
     raise DataError(
         f"{state.left_out:,} of {state.lines:,} lines cannot be used: {state.by_reason()}.{advice}{outside}\n{listed}"
@@ -208,7 +208,7 @@ def _opened(out: Path, map_size: int) -> Iterator[_Store]:
     except lmdb.Error as error:
         said = str(error).removeprefix(f"{out}: ")
         raise DataError(
-            f"{out} cannot be written: {said}. Free space or mend the cause; the same command goes on."
+            f"{out} cannot be written: {said}. Free space or fix the cause; the same command goes on."
         ) from error
 
 

@@ -88,14 +88,13 @@ def _remove_new(folders: Sequence[Path]) -> None:
     folder = folders[0]
     for name in ("usable_train", "usable_eval"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    for remove in (
-        *((folder / name).unlink for name in ("train.log", "preflight.json") if (folder / name).is_file()),
-        *(path.rmdir for path in folders),
-    ):
-        with suppress(
-            OSError
-        ):  # another run has written there, or nobody may write: the fault is what matters
-            remove()
+    # another run may have written there, or the disk may refuse: the error of the start is what matters
+    for name in ("train.log", "preflight.json"):
+        with suppress(OSError):
+            (folder / name).unlink(missing_ok=True)
+    for path in folders:
+        with suppress(OSError):
+            path.rmdir()
 
 
 def _record(run: Run) -> None:

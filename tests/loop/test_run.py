@@ -3,6 +3,7 @@ import pickle
 import re
 import signal
 import sys
+from pathlib import Path
 
 import numpy as np
 import paddle
@@ -438,6 +439,32 @@ def test_a_start_that_fails_leaves_no_new_folder(tiny, tmp_path, existed):
             train(tiny("distill", **{"Global.save_model_dir": str(folder), **values}))
         assert folder.exists() == existed
         assert (tmp_path / "new").exists() == existed
+
+
+def test_a_start_that_fails_for_another_reason_keeps_no_record(tiny, tmp_path):
+    """The error says where the record is, and the data are all right."""
+    name = str(tmp_path / "run" / "preflight.json")
+    with pytest.raises(ConfigError, match="preflight"):
+        train(tiny("distill", **{"Architecture.Models.Teacher.pretrained": name}))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("method", ["unlink", "rmdir", "is_file"])
+def test_a_folder_that_cannot_be_removed_hides_no_error(tiny, tmp_path, monkeypatch, method):
+    real = getattr(Path, method)
+
+    def refused(path, *words, **keys):
+        if path.name in ("run", "train.log", "preflight.json"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *words, **keys)
+
+    def fail(*_, **__):
+        monkeypatch.setattr(Path, method, refused)
+        raise WeightsError("the real error")
+
+    monkeypatch.setattr(Run, "build", fail)
+    with pytest.raises(WeightsError, match="the real error"):
+        train(tiny("student"))
 
 
 def test_a_start_whose_data_are_refused_keeps_what_its_message_names(tiny, captchas, tmp_path):

@@ -7,7 +7,13 @@ from typing import Any
 
 from ppocr_ext.check.data import source_of
 from ppocr_ext.check.look import Look, Path, shown
-from ppocr_ext.data.preprocessing import COLORS, positive_numbers, sampler_factor, sampler_scales
+from ppocr_ext.data.preprocessing import (
+    COLORS,
+    positive_number,
+    positive_numbers,
+    sampler_factor,
+    sampler_scales,
+)
 
 DECODE = "DecodeImage"
 _GIVE_BYTES = (
@@ -111,9 +117,7 @@ def _check_scales(look: Look) -> None:
         look.error(
             (*path[:-1], "divided_factor"), f"{shown(factor)} is not [width, height], such as [8, 16]."
         )
-    if widest is not None and (
-        isinstance(widest, bool) or not isinstance(widest, int | float) or widest <= 0
-    ):
+    if widest is not None and not positive_number(widest):
         look.error((*path[:-1], "max_w"), f"{shown(widest)} is no number of pixels above 0, such as 480.")
     for given, rounded in zip(scales, sampler_scales(look.config, "Train"), strict=True):
         if 0 in rounded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -133,10 +134,15 @@ def sampler_factor(config: Config, mode: str) -> tuple[int, ...]:
 def _widths_by_ratio(config: Config, mode: str, sizes: tuple[Size, ...]) -> Iterator[Size]:
     """Sizes under ``ds_width``: the width of a batch is a multiple of the height, by the ratio of its images."""
     given = config.at((mode, "sampler", "max_w"), None)
-    widest = given if isinstance(given, int | float) and given > 0 else _SAMPLER_MAX_WIDTH
+    widest = given if positive_number(given) else _SAMPLER_MAX_WIDTH
     for channels, height, _ in sizes:
         for ratio in range(1, max(1, round(widest / height)) + 1):
             yield channels, height, height * ratio
+
+
+def positive_number(value: Any) -> TypeGuard[float]:
+    """Return whether ``value`` is a finite number above 0."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def positive_numbers(value: Any, count: int) -> TypeGuard[tuple[int, ...]]:

@@ -78,7 +78,15 @@ def test_drawn_captchas_are_not_decoded(one: Config, check: Check) -> None:
     assert check(one.with_values({"Eval.dataset": dataset})) == []
 
 
-@pytest.mark.parametrize(("key", "value"), [("divided_factor", 8), ("max_w", "128"), ("max_w", -1)])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("divided_factor", 8),
+        ("max_w", "128"),
+        ("max_w", -1),
+        *(("max_w", v) for v in (float("inf"), float("nan"))),
+    ],
+)
 def test_keys_of_the_sampler_that_are_none(key: str, value: Any, one: Config, check: Check) -> None:
     path = f"Train.sampler.{key}"
     found = check(one.with_values({path: value, "Train.dataset.ds_width": True}))

@@ -69,7 +69,11 @@ def _name_sub_models(config: Config) -> Config:
         or not all(map(_is_model, models.values()))
     ):
         return config
-    changed = _merged(tuple(_entry(entry, models) for entry in entries.value))
+    changed = tuple(_entry(entry, models) for entry in entries.value)
+    if any(
+        new is not old for new, old in zip(changed, entries.value, strict=True)
+    ):  # an overlay's CenterLoss
+        changed = _merged(changed)
     if len(changed) == len(entries.value) and not any(
         new is not old for new, old in zip(changed, entries.value, strict=True)
     ):

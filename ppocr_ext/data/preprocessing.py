@@ -25,6 +25,7 @@ _NORMALISATION = {
     "ABINetRecResizeImg": "(x / 255 - mean) / std of ImageNet",
 }
 _ALWAYS_SQUASH = ("VLRecResizeImg", "ABINetRecResizeImg")
+_MOST_RATIOS = 200  # of width to height; no text line is longer
 _SAMPLER_FACTOR, _SAMPLER_MAX_WIDTH = (8, 16), 480.0  # MultiScaleSampler's own defaults
 
 
@@ -136,7 +137,7 @@ def _widths_by_ratio(config: Config, mode: str, sizes: tuple[Size, ...]) -> Iter
     given = config.at((mode, "sampler", "max_w"), None)
     widest = given if positive_number(given) else _SAMPLER_MAX_WIDTH
     for channels, height, _ in sizes:
-        for ratio in range(1, max(1, round(widest / height)) + 1):
+        for ratio in range(1, min(max(1, round(widest / height)), _MOST_RATIOS) + 1):
             yield channels, height, height * ratio
 
 

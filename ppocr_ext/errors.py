@@ -1,4 +1,4 @@
-"""Errors that a tool prints as a sentence: what is wrong, where, and what to do."""
+"""Errors that a command prints as one message: what is wrong, where, and how to fix it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,20 @@ from pathlib import Path
 class PPOCRExtError(Exception):
     """Base of all errors that a user can act on.
 
-    A tool prints the message without a traceback and leaves with ``exit_code``.
+    A command prints the message without a traceback and ends with ``exit_code``.
+
+    Args:
+        message: what is wrong, where, and how to fix it.
+        code: stable name of this kind of error, such as ``"missing_file"``; printed behind the message.
     """
 
     exit_code = 2
+    code = "error"
+
+    def __init__(self, message: str = "", *, code: str | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
 
 
 class ConfigError(PPOCRExtError):

@@ -47,7 +47,7 @@ def did_you_mean(name: object) -> str:
     return "" if name is None else f" Did you mean {name!r}?"
 
 
-def sentence(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """What ``error`` says to a user: what happened, and what to do where that is known.
 
     An exception that is no :class:`PPOCRExtError` was not foreseen: the sentence says so and that
@@ -70,11 +70,11 @@ def sentence(error: BaseException) -> str:
     return f"{_unforeseen(kind or type(error).__name__, said)} {DEBUG}"
 
 
-def record_of(error: BaseException) -> str:
-    """What ended a run, for a record: as :func:`sentence`, without the option that shows more."""
+def end_text(error: BaseException) -> str:
+    """What ended a run, for a record: as :func:`error_text`, without the option that shows more."""
     if not isinstance(error, Exception):  # told to end
         return type(error).__name__
-    return sentence(error).removesuffix(DEBUG).rstrip()
+    return error_text(error).removesuffix(DEBUG).rstrip()
 
 
 def _unforeseen(kind: str, said: str) -> str:

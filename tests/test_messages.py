@@ -8,7 +8,7 @@ import traceback
 import pytest
 
 from ppocr_ext.errors import ConfigError, DataError
-from ppocr_ext.messages import WORKER_ENDED, sentence
+from ppocr_ext.messages import WORKER_ENDED, error_text
 
 DEBUG = "(run again with --debug to see where)"
 
@@ -59,7 +59,7 @@ def from_worker(error: Exception) -> Exception:
     ],
 )
 def test_sentences(error: Exception, said: str) -> None:
-    assert sentence(error) == said
+    assert error_text(error) == said
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_sentences(error: Exception, said: str) -> None:
     ],
 )
 def test_too_little_memory_has_its_remedy(error: Exception) -> None:
-    said = sentence(error)
+    said = error_text(error)
     assert "batch_size_per_card" in said and "/paddle/" not in said
 
 
@@ -81,7 +81,7 @@ def test_a_recursion_that_does_not_end() -> None:
 
     with pytest.raises(RecursionError) as raised:
         forever()
-    assert "nested too deeply" in sentence(raised.value)
+    assert "nested too deeply" in error_text(raised.value)
 
 
 def test_paddles_own_error_as_it_is_raised() -> None:
@@ -89,6 +89,6 @@ def test_paddles_own_error_as_it_is_raised() -> None:
 
     with pytest.raises(ValueError) as raised:
         paddle.nn.Linear(3, 4)(paddle.zeros([2, 5]))
-    said = sentence(raised.value)
+    said = error_text(raised.value)
     assert said.startswith("Paddle cannot go on: (InvalidArgument)")
     assert "Hint" not in said and "/paddle/" not in said and "\n" not in said

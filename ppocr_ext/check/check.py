@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from ppocr_ext.check.architecture import check_architecture
 from ppocr_ext.check.data import check_data
-from ppocr_ext.check.fault import Fault
 from ppocr_ext.check.files import check_dictionary, check_files
 from ppocr_ext.check.images import check_images
 from ppocr_ext.check.labels import check_labels
@@ -17,9 +16,10 @@ from ppocr_ext.check.same_preprocessing import check_preprocessing
 from ppocr_ext.check.settings import check_global, check_loaders, check_sections
 from ppocr_ext.config import Config, derive_values
 from ppocr_ext.host import Host
+from ppocr_ext.issues import Issue
 
 
-def check_config(config: Config, host: Host, role: str, unloaded_plugins: Sequence[str] = ()) -> list[Fault]:
+def check_config(config: Config, host: Host, role: str, unloaded_plugins: Sequence[str] = ()) -> list[Issue]:
     """Everything that is wrong with a config, before anything heavy is built.
 
     Nothing is changed, no module is imported, and no model is built. Components are those of the registries (import
@@ -32,7 +32,7 @@ def check_config(config: Config, host: Host, role: str, unloaded_plugins: Sequen
         unloaded_plugins: modules of ``Global.plugins`` that are not imported; what they alone may know is a warning.
 
     Returns:
-        The faults, each once, in the order of the config's sections.
+        The issues, each once, in the order of the config's sections.
     """
     look = Look(derive_values(config), host, role, tuple(unloaded_plugins))
     check_sections(look)
@@ -52,4 +52,4 @@ def check_config(config: Config, host: Host, role: str, unloaded_plugins: Sequen
     check_labels(look)
     check_dictionary(look)
     check_files(look)
-    return list(dict.fromkeys(look.faults))
+    return list(dict.fromkeys(look.issues))

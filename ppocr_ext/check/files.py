@@ -27,8 +27,8 @@ def check_dictionary(look: Look) -> None:
     try:
         with unlogged():
             charset = resolve_charset(look.config, look.host.find_file)
-    except CharsetError as fault:
-        look.error(_DICTIONARY, str(fault).removeprefix(f"{look.place(_DICTIONARY).text}: "))
+    except CharsetError as error:
+        look.error(_DICTIONARY, str(error).removeprefix(f"{look.place(_DICTIONARY).text}: "))
         return
     except ConfigError:
         return  # use_space_char is neither true nor false, which is said of the keys of Global
@@ -92,8 +92,8 @@ def _check_groups(look: Look, path: tuple[str, ...]) -> None:
     if isinstance(value, str):
         try:
             read_groups(value)
-        except DataError as fault:
-            look.error(path, str(fault))
+        except DataError as error:
+            look.error(path, str(error))
     elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
         look.error(
             path, f"{shown(value)} is neither a number of at least 1, nor `{SHIPPED}`, nor a file of groups."
@@ -150,8 +150,8 @@ def _check_weights(look: Look, path: tuple[str, ...], name: str) -> None:
     try:
         if read_journal(prefix):
             return
-    except WeightsError as fault:
-        look.error(path, str(fault))
+    except WeightsError as error:
+        look.error(path, str(error))
     else:
         look.error(path, why_missing(name))
 

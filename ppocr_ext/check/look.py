@@ -6,24 +6,25 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ppocr_ext.check.fault import PLUGIN_NOT_LOADED, Fault
 from ppocr_ext.check.homes import home_of
 from ppocr_ext.check.signatures import Keys, keys_of
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
 from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
 from ppocr_ext.host import Host
+from ppocr_ext.issues import Issue
 from ppocr_ext.messages import did_you_mean
 from ppocr_ext.registry import Registry, is_misspelling, leave_out_in_silence, near_match
 
 Path = tuple[str, ...]
 _LISTED = 20  # names that a message lists; the host has about a hundred transforms
+PLUGIN_NOT_LOADED = "plugin_not_loaded"  # a plugin that was not imported may know it
 TRUTHS = ("true", "false", "yes", "no", "on", "off")
 
 
 @dataclass
 class Look:
-    """The config that is looked at, and the faults found so far.
+    """The config that is looked at, and the issues found so far.
 
     Attributes:
         config: as it was loaded.
@@ -36,7 +37,7 @@ class Look:
     host: Host
     role: str
     unloaded_plugins: tuple[str, ...] = ()
-    faults: list[Fault] = field(default_factory=list)
+    issues: list[Issue] = field(default_factory=list)
 
     @property
     def modes(self) -> tuple[str, ...]:
@@ -51,7 +52,7 @@ class Look:
             return default
 
     def mapping(self, *path: str) -> Mapping[Any, Any]:
-        """The mapping at a path; empty where there is none, with a fault where something else stands there."""
+        """The mapping at a path; empty where there is none, with an issue where something else stands there."""
         found = self.at(*path)
         if found is None:
             return {}
@@ -87,12 +88,17 @@ class Look:
         self._add("warning", path, message, code=PLUGIN_NOT_LOADED)
 
     def _add(
-        self, level: Literal["error", "warning"], path: Path, message: str, key: str = "", code: str = ""
+        self,
+        level: Literal["error", "warning"],
+        path: Path,
+        message: str,
+        key: str = "",
+        code: str = "invalid_value",
     ) -> None:
         text = dotted(path)
         message = message.removeprefix(f"{text}: ") if text else message
         place = self.where((*path, key) if key else path)
-        self.faults.append(Fault(level, text, place, message, code))
+        self.issues.append(Issue(code, level, text, place, message))
 
     def unknown_key(
         self,
@@ -132,7 +138,7 @@ class Look:
             self.warning(path, f"the key is not used.{_meant(home)}")
 
     def component(self, registry: Registry, name: Any, path: Path) -> Callable[..., Any] | None:
-        """The component that ``path`` names, or None with a fault."""
+        """The component that ``path`` names, or None with an issue."""
         if not isinstance(name, str):
             self.error(
                 path,
@@ -141,11 +147,11 @@ class Look:
             return None
         try:
             return registry.get(name)
-        except (UnknownComponentError, HostError) as fault:
+        except (UnknownComponentError, HostError) as error:
             if self.is_of_plugin(registry, name):
                 self.not_loaded(path, f"no {registry.kind} {name!r}, unless a plugin has it.")
             else:
-                self.error(path, str(fault))
+                self.error(path, str(error))
             return None
 
     def is_of_plugin(self, registry: Registry, name: Any) -> bool:
@@ -228,7 +234,7 @@ class Look:
         """Names and paths of the items of a list of single-key mappings, ``- NAME: {options}``.
 
         The path goes by name, as one would write it after ``-o``; by index where a name stands twice.
-        An item of another form is a fault.
+        An item of another form is an issue.
         """
         entries = self.at(*path)
         if isinstance(entries, tuple):
@@ -240,7 +246,7 @@ class Look:
         yield from self.listed_quietly(*path)
 
     def listed_quietly(self, *path: str) -> Iterator[tuple[str, Path]]:
-        """As :meth:`listed`, without faults: for what has been looked at before."""
+        """As :meth:`listed`, without issues: for what has been looked at before."""
         return named_items(self.config, *path)
 
 

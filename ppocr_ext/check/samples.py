@@ -45,7 +45,7 @@ class Sample:
 
 
 def follow(look: Look, mode: str) -> Sample | None:
-    """Go through the transforms of ``mode``, with a fault for each kept key that none of them makes.
+    """Go through the transforms of ``mode``, with an issue for each kept key that none of them makes.
 
     None where the section has no transforms.
     """

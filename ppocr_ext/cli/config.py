@@ -26,7 +26,7 @@ examples:
 
 Without --check the resolved configuration goes to the standard output: bases, overlays and options laid over
 one another, defaults and class counts filled in. Each line ends with where its value was written: `my.yml:12`,
-`-o`, or `computed`. Faults go to the standard error. Nothing is built and nothing is written.
+`-o`, or `computed`. Issues go to the standard error. Nothing is built and nothing is written.
 
 With --check, the device that the config asks for is looked for on this machine too, and the label files (or LMDBs)
 and their images are checked: for 10 seconds each of Train and Eval, or `--data all`, or `--data none`.
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the command."""
     add_config_arguments(parser)
     add_host_argument(parser)
-    parser.add_argument("--check", action="store_true", help="print the faults, or `no faults`, and no YAML")
+    parser.add_argument("--check", action="store_true", help="print the issues, or `no issues`, and no YAML")
     parser.add_argument(
         "--data",
         choices=("quick", "all", "none"),
@@ -76,20 +76,20 @@ def run(args: argparse.Namespace) -> int:
     quiet_host(host.logger)
     if args.import_plugins:
         import_plugins(config, partial(print, file=sys.stderr))
-    faults = check_config(config, host, args.role, () if args.import_plugins else plugin_names(config))
+    issues = check_config(config, host, args.role, () if args.import_plugins else plugin_names(config))
     if not args.check:
         sys.stdout.write(_resolved(config, host).to_yaml(origins=True))
         sys.stdout.flush()
     strict = args.strict or config.at("Global.strict", default=False) is True
     stream = sys.stdout if args.check else sys.stderr
-    for fault in faults:
-        print(f"{'error' if strict else fault.level}: {fault}", file=stream)
-    wrong = any(strict or fault.level == "error" for fault in faults)
+    for issue in issues:
+        print(f"{'error' if strict else issue.level}: {issue}", file=stream)
+    wrong = any(strict or issue.level == "error" for issue in issues)
     if args.check:
         options = ["Global.strict=true"] if args.strict else []
         wrong = not _check_machine(load(files, [*args.opt, *options]), host, args, wrong)
-    if not faults and not wrong:
-        print("no faults", file=stream)
+    if not issues and not wrong:
+        print("no issues", file=stream)
     return 2 if wrong else 0
 
 
@@ -141,7 +141,7 @@ def _resolved(config: Config, host: Host) -> Config:
     whole = complete(config, charset)
     try:
         return with_class_counts(whole, charset)
-    except ConfigError:  # among the faults: a number that fits another dictionary
+    except ConfigError:  # among the issues: a number that fits another dictionary
         return whole
 
 
@@ -153,5 +153,5 @@ def _charset(config: Config, host: Host) -> Charset | None:
     try:
         with unlogged():  # a run logs it
             return resolve_charset(config, host.find_file)
-    except (CharsetError, ConfigError):  # among the faults
+    except (CharsetError, ConfigError):  # among the issues
         return None

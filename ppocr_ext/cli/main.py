@@ -18,7 +18,7 @@ from ppocr_ext import __version__
 from ppocr_ext.cli.terminate import Terminated, termination_raises
 from ppocr_ext.commands import PROGRAM, command_line
 from ppocr_ext.errors import PPOCRExtError
-from ppocr_ext.messages import DEBUG, did_you_mean, sentence
+from ppocr_ext.messages import DEBUG, did_you_mean, error_text
 
 CANNOT = 2  # exit code: the job could not be done
 
@@ -100,12 +100,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         if _was_interrupted(error):
             print("interrupted", file=sys.stderr)
             return 128 + signal.SIGINT
-        said = sentence(error)
+        said = error_text(error)
         if debug:
             traceback.print_exc()
             said = said.removesuffix(DEBUG).rstrip()
-        print(f"error: {_process()}{said}", file=sys.stderr)
+        print(f"error: {_process()}{_with_code(said, error)}", file=sys.stderr)
         return error.exit_code if isinstance(error, PPOCRExtError) else CANNOT
+
+
+def _with_code(text: str, error: Exception) -> str:
+    """Return ``text`` with the error's code behind its first line, as in ``there is no file x [missing_file]``."""
+    code = getattr(error, "code", None) if isinstance(error, PPOCRExtError) else None
+    if code in (None, PPOCRExtError.code):
+        return text
+    first, newline, rest = text.partition("\n")
+    return f"{first} [{code}]{newline}{rest}"
 
 
 def _was_interrupted(error: BaseException | None) -> bool:

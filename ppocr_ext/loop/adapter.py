@@ -28,7 +28,7 @@ from ppocr_ext.loop.proxies import (
     ScalerProxy,
 )
 from ppocr_ext.loop.signals import DeferredSignals
-from ppocr_ext.messages import record_of, sentence
+from ppocr_ext.messages import end_text, error_text
 from ppocr_ext.run.amp import full_precision
 from ppocr_ext.run.loss_setup import loss_state
 from ppocr_ext.run.profiling import run_is_profiled
@@ -83,9 +83,9 @@ class HostLoop:
                 outcome = self._to_the_end()
             except BaseException as fault:
                 try:
-                    self._tell_end(self._outcome("failed", record_of(fault)))
+                    self._tell_end(self._outcome("failed", end_text(fault)))
                 except Exception as second:  # of a hook; the run failed by the first
-                    _LOG.warning("at the end of the run: %s", sentence(second))
+                    _LOG.warning("at the end of the run: %s", error_text(second))
                 raise
             self._tell_end(outcome)
         return outcome

@@ -21,7 +21,7 @@ from ppocr_ext.data.preprocessing import Size, preprocessing
 from ppocr_ext.errors import ModelError
 from ppocr_ext.losses.ctc import CTCLoss
 from ppocr_ext.losses.distillation_ctc import DistillationCTCLoss
-from ppocr_ext.messages import sentence
+from ppocr_ext.messages import error_text
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.request import HeadRequest
 from ppocr_ext.registry import LOSSES
@@ -114,7 +114,7 @@ def count_frames(model: Any, config: Config, mode: str) -> FrameCounts:
         except Exception as error:
             where = f"{config.where(prepared.path)}: {dotted(prepared.path)}"
             raise ModelError(
-                f"{where}: the network cannot take images of {list(size)}: {sentence(error)}"
+                f"{where}: the network cannot take images of {list(size)}: {error_text(error)}"
             ) from error
         known = [min(both) for both in found if both]
         complete = complete and len(known) == len(found)

@@ -12,7 +12,7 @@ from typing import Any
 import paddle.distributed as dist
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.check import Fault, check_config, report
+from ppocr_ext.check import check_config
 from ppocr_ext.checkpoint.checkpoints import Progress, finish_journal, prefix_of
 from ppocr_ext.config import Config, resolve_charset, with_class_counts
 from ppocr_ext.config.node import COMPUTED, dotted
@@ -20,6 +20,7 @@ from ppocr_ext.data.preflight import Preflight
 from ppocr_ext.data.watch import Watch
 from ppocr_ext.errors import ConfigError, ModelError, WeightsError
 from ppocr_ext.host import Host, open_host
+from ppocr_ext.issues import Issue, report_issues
 from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import DistillationModel, build_model
 from ppocr_ext.registry import Said, said_once
@@ -149,11 +150,11 @@ class _Builder:
         self.reads_ctc = reads_ctc
         self.host = open_host(host_path)
         import_plugins(config)
-        faults = [_of_section(fault, data_of) for fault in check_config(config, self.host, role)]
+        issues = [_of_section(issue, data_of) for issue in check_config(config, self.host, role)]
         strict = bool(config.at("Global.strict", default=False))
         if dist.get_rank() != 0 and not strict:  # process 0 warns for all
-            faults = [fault for fault in faults if fault.level == "error"]
-        report(faults, strict=strict)
+            issues = [issue for issue in issues if issue.level == "error"]
+        report_issues(issues, strict=strict)
         self.charset = resolve_charset(config, self.host.find_file)
         self.old_charset = read_old_charset(old_dictionary, config)
         self.config = with_class_counts(complete(config, self.charset), self.charset)
@@ -248,12 +249,12 @@ class _Builder:
             raise ConfigError("The config has no section Eval.")
 
 
-def _of_section(fault: Fault, data_of: str) -> Fault:
-    """Return ``fault`` with the section that the data of ``Eval`` come from; transforms stay those of ``Eval``."""
+def _of_section(issue: Issue, data_of: str) -> Issue:
+    """Return ``issue`` with the section that the data of ``Eval`` come from; transforms stay those of ``Eval``."""
     begin = "Eval.dataset."
-    if not fault.path.startswith(begin) or fault.path.startswith(f"{begin}transforms"):
-        return fault
-    return replace(fault, path=f"{data_of}.dataset.{fault.path.removeprefix(begin)}")
+    if not issue.path.startswith(begin) or issue.path.startswith(f"{begin}transforms"):
+        return issue
+    return replace(issue, path=f"{data_of}.dataset.{issue.path.removeprefix(begin)}")
 
 
 def _build_model(config: Config) -> Any:

@@ -24,7 +24,7 @@ import paddle.distributed as dist
 from paddle.base import core
 
 from ppocr_ext.errors import PPOCRExtError, ProcessError
-from ppocr_ext.messages import record_of
+from ppocr_ext.messages import end_text
 
 T = TypeVar("T")
 _PREFIX = "ppocr_ext/"
@@ -159,7 +159,7 @@ class Team:
             if blamed is not None:
                 raise ProcessError(blamed) from fault
         with suppress(*_STORE_IS_GONE, ProcessError):
-            self._publish(f"failed/{self.rank}", record_of(fault))
+            self._publish(f"failed/{self.rank}", end_text(fault))
             self._add("failures", 1)
 
     def _numbered(self, name: str) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from official_facts import Check, official, with_data
 
-from ppocr_ext.check import Fault, check_config
+from ppocr_ext.check import check_config
 from ppocr_ext.config import Config
 from ppocr_ext.host import Host, open_host
+from ppocr_ext.issues import Issue
 
 
 @pytest.fixture(scope="session")
@@ -39,13 +40,13 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 @pytest.fixture
 def check(host: Host) -> Check:
-    """Faults of a config (or of plain dicts) as ``level: sentence``."""
+    """Issues of a config (or of plain dicts) as ``level: sentence``."""
 
     def look(config: Config | dict[str, Any], role: str = "train") -> list[str]:
-        faults: list[Fault] = check_config(
+        issues: list[Issue] = check_config(
             config if isinstance(config, Config) else Config(config), host, role
         )
-        return [f"{fault.level}: {fault}" for fault in faults]
+        return [f"{issue.level}: {issue.text}" for issue in issues]
 
     return look
 

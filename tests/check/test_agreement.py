@@ -27,9 +27,9 @@ class Resizing(Plain):
         data["valid_ratio"] = 1.0
 
 
-def only(faults: list[str]) -> str:
-    assert len(faults) == 1, faults
-    return faults[0]
+def only(issues: list[str]) -> str:
+    assert len(issues) == 1, issues
+    return issues[0]
 
 
 def keeping(*keys: str) -> dict[str, Any]:
@@ -63,19 +63,19 @@ class TestLabels:
             transforms[2] = {"MultiLabelEncode": None}
             transforms[3] = keeping("label_ctc", "label_sar", "length", "valid_ratio")
 
-        fault = only(check(spoilt(one, "Train", sar)))
+        issue = only(check(spoilt(one, "Train", sar)))
         assert (
             "NRTRLoss needs the labels of NRTRLabelEncode, but MultiLabelEncode makes those of SARLabelEncode"
-            in fault
+            in issue
         )
 
     def test_valid_ratio_that_nothing_makes(self, one: Config, check: Check) -> None:
-        fault = only(check(spoilt(one, "Eval", lambda t: t.pop(2))))
-        assert "no transform makes 'valid_ratio'" in fault and "RecResizeImg makes it" in fault
+        issue = only(check(spoilt(one, "Eval", lambda t: t.pop(2))))
+        assert "no transform makes 'valid_ratio'" in issue and "RecResizeImg makes it" in issue
 
     def test_valid_ratio_that_is_lost_again(self, one: Config, check: Check) -> None:
-        fault = only(check(spoilt(one, "Eval", lambda t: t.insert(1, t.pop(2)))))
-        assert "'valid_ratio' is made before MultiLabelEncode, which leaves it out" in fault
+        issue = only(check(spoilt(one, "Eval", lambda t: t.insert(1, t.pop(2)))))
+        assert "'valid_ratio' is made before MultiLabelEncode, which leaves it out" in issue
 
     def test_keep_keys_comes_last(self, one: Config, check: Check) -> None:
         found = check(spoilt(one, "Eval", lambda t: t.append(copy.deepcopy(RESIZE))))
@@ -101,10 +101,10 @@ class TestLabels:
         def nrtr(transforms: list[Any]) -> None:
             transforms[1:] = [{"NRTRLabelEncode": None}, RESIZE, keeping("label", "length")]
 
-        fault = only(check(spoilt(one, "Eval", nrtr)))
+        issue = only(check(spoilt(one, "Eval", nrtr)))
         assert (
             "CTCLabelDecode reads the label at the second place, but 'label' is made by NRTRLabelEncode"
-            in fault
+            in issue
         )
 
 
@@ -132,7 +132,7 @@ class TestSizes:
                 found = check(one.with_values({"Train.dataset.name": name}))
             finally:
                 del DATASETS._own[name]
-            assert any("no transform makes 'valid_ratio'" in fault for fault in found) is not resizes
+            assert any("no transform makes 'valid_ratio'" in issue for issue in found) is not resizes
 
     def test_captchas_are_of_one_size(self, one: Config, check: Check) -> None:
         dataset = {"name": "CaptchaDataSet", "size": 8, "characters": "012"}
@@ -143,8 +143,8 @@ class TestSizes:
         )
 
     def test_a_sampler_of_eval_is_not_used(self, one: Config, check: Check) -> None:
-        fault = only(check(one.with_values({"Eval.sampler": one.thaw()["Train"]["sampler"]})))
-        assert fault == "warning: Eval.sampler: a sampler is used in Train alone."
+        issue = only(check(one.with_values({"Eval.sampler": one.thaw()["Train"]["sampler"]})))
+        assert issue == "warning: Eval.sampler: a sampler is used in Train alone."
 
 
 class TestLengths:
@@ -171,8 +171,8 @@ class TestOneModel:
         )
 
     def test_an_algorithm_that_gets_no_labels(self, one: Config, check: Check) -> None:
-        fault = only(check(one.with_values({"Architecture.algorithm": "CRNN"})))
-        assert "hands the network no labels" in fault and "SVTR_LCNet" in fault
+        issue = only(check(one.with_values({"Architecture.algorithm": "CRNN"})))
+        assert "hands the network no labels" in issue and "SVTR_LCNet" in issue
 
     def test_parts_for_sub_models(self, one: Config, check: Check) -> None:
         loss = {
@@ -191,7 +191,7 @@ class TestOneModel:
 
     def test_a_decoder_that_a_multi_head_does_not_feed(self, one: Config, check: Check) -> None:
         found = check(one.with_values({"PostProcess.name": "NRTRLabelDecode"}))
-        assert any("a MultiHead gives its CTC output in evaluation" in fault for fault in found)
+        assert any("a MultiHead gives its CTC output in evaluation" in issue for issue in found)
 
 
 class TestSubModels:
@@ -243,25 +243,25 @@ class TestSubModels:
         self, path: str, value: Any, said: str, two: Config, check: Check
     ) -> None:
         found = check(two.with_values({path: value}))
-        assert [fault for fault in found if said in fault and fault.startswith("error: ")] != []
+        assert [issue for issue in found if said in issue and issue.startswith("error: ")] != []
 
     def test_a_key_of_a_model_that_gives_its_head_alone(self, two: Config, check: Check) -> None:
         found = check(two.with_values({f"{STUDENT}.return_all_feats": False}))
         said = "Student gives no 'head_out': set `return_all_feats: true` in Architecture.Models.Student."
-        assert len(found) == 5 and all(said in fault for fault in found)  # four losses and the decoder
+        assert len(found) == 5 and all(said in issue for issue in found)  # four losses and the decoder
 
     def test_a_branch_that_a_sub_model_has_not(self, two: Config, check: Check) -> None:
         plain = two.thaw()
         plain["Architecture"]["Models"]["Student"]["Head"]["head_list"].pop()
         found = check(plain)
-        assert len(found) == 2 and all("the head_list of Student has no NRTRHead" in fault for fault in found)
+        assert len(found) == 2 and all("the head_list of Student has no NRTRHead" in issue for issue in found)
 
     def test_an_option_that_makes_a_sub_model_of_its_own(self, two: Config, check: Check) -> None:
         spelt = Config.of(override(two._node, ["Architecture.Models.Studnet.Backbone.dims=[8]"]))
         said = "Architecture.Models.Studnet: the files have no such sub-model. Did you mean 'Student'?"
         assert said in only(check(spelt)[:1])
-        fault = only(check(two.with_values({"Architecture.Models.Studnet.freeze_params": True}))[:1])
-        assert "Did you mean 'Student'?" in fault
+        issue = only(check(two.with_values({"Architecture.Models.Studnet.freeze_params": True}))[:1])
+        assert "Did you mean 'Student'?" in issue
 
     def test_padding_that_cannot_be_told(self, two: Config, check: Check) -> None:
         pair = {

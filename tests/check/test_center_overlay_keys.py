@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ppocr_ext.check import Fault, check_config
+from ppocr_ext.check import check_config
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config, fit_center_losses, load
 from ppocr_ext.host import Host
 from ppocr_ext.io.resources import config_path
+from ppocr_ext.issues import Issue
 
 OVERLAY = config_path("overlays/center_loss.yml")
 LISTED = "Loss.loss_config_list"
@@ -27,25 +28,25 @@ def file(request: pytest.FixtureRequest, tmp_path: Path, one: Config, two: Confi
     return tmp_path / "my.yml"
 
 
-def faults_of(host: Host, file: Path, *options: str) -> dict[str, Fault]:
+def issues_of(host: Host, file: Path, *options: str) -> dict[str, Issue]:
     config = load([file, OVERLAY], [f"{LISTED}.CenterLoss.center_file_path=null", *options])
     return {
-        fault.path: fault for fault in check_config(config, host, "train") if fault.path.startswith("Loss")
+        issue.path: issue for issue in check_config(config, host, "train") if issue.path.startswith("Loss")
     }
 
 
 def test_an_entry_of_a_file_has_its_line(host: Host, file: Path) -> None:
     (line,) = (i for i, text in enumerate(file.read_text().splitlines(), 1) if "zzz" in text)
-    (fault,) = (fault for path, fault in faults_of(host, file).items() if path.endswith("zzz"))
-    assert (fault.level, fault.where) == ("warning", f"{file}:{line}")
+    (issue,) = (issue for path, issue in issues_of(host, file).items() if path.endswith("zzz"))
+    assert (issue.level, issue.where) == ("warning", f"{file}:{line}")
 
 
 def test_an_unread_option_of_the_overlay_s_entry_is_an_error(host: Host, file: Path, tmp_path: Path) -> None:
     option = f"{LISTED}.CenterLoss.qqq=1"
-    (fault,) = (fault for path, fault in faults_of(host, file, option).items() if path.endswith("qqq"))
-    assert (fault.level, fault.where) == ("error", f"-o {option}")
-    assert f"-o +{LISTED}.CenterLoss.qqq=" in fault.message  # which can be pasted
-    assert not any(path.endswith("qqq") for path in faults_of(host, file, f"+{option}"))
+    (issue,) = (issue for path, issue in issues_of(host, file, option).items() if path.endswith("qqq"))
+    assert (issue.level, issue.where) == ("error", f"-o {option}")
+    assert f"-o +{LISTED}.CenterLoss.qqq=" in issue.message  # which can be pasted
+    assert not any(path.endswith("qqq") for path in issues_of(host, file, f"+{option}"))
     assert main(["config", "--check", "-c", str(file), str(OVERLAY), "-o", option]) == 2
 
 
@@ -55,10 +56,10 @@ def test_an_unread_option_of_a_loss_that_is_moved_into_the_list(
 ) -> None:
     file = tmp_path / "my.yml"
     file.write_text(one.with_values({"Loss": {"name": name}}).to_yaml())
-    (fault,) = (f for path, f in faults_of(host, file, "Loss.qqq=1").items() if path.endswith("qqq"))
-    assert (fault.level, fault.where, fault.path) == ("error", "-o Loss.qqq=1", f"{LISTED}.{name}.qqq")
-    assert "-o +Loss.qqq=" in fault.message
-    assert not any(path.endswith("qqq") for path in faults_of(host, file, "+Loss.qqq=1"))
+    (issue,) = (f for path, f in issues_of(host, file, "Loss.qqq=1").items() if path.endswith("qqq"))
+    assert (issue.level, issue.where, issue.path) == ("error", "-o Loss.qqq=1", f"{LISTED}.{name}.qqq")
+    assert "-o +Loss.qqq=" in issue.message
+    assert not any(path.endswith("qqq") for path in issues_of(host, file, "+Loss.qqq=1"))
 
 
 def test_the_overlay_over_a_run_that_has_center_loss_changes_it(two: Config, tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ def test_a_center_loss_listed_twice_is_an_error(host: Host, one: Config) -> None
     found = check_config(
         one.with_values({"Loss": {"name": "CombinedLoss", "loss_config_list": listed}}), host, "train"
     )
-    assert any(fault.path == f"{LISTED}.2.CenterLoss" and "twice" in fault.message for fault in found)
+    assert any(issue.path == f"{LISTED}.2.CenterLoss" and "twice" in issue.message for issue in found)
 
 
 @pytest.mark.parametrize("weight", ['"0.1"', "null", "true"])
@@ -93,5 +94,5 @@ def test_a_weight_that_is_no_number_in_a_multi_loss(
     (tmp_path / "my.yml").write_text(one.to_yaml())
     option = f"{LISTED}.CenterLoss.weight={weight}"
     found = check_config(load([tmp_path / "my.yml", OVERLAY], [option]), host, "train")
-    places = [(fault.level, fault.where) for fault in found if fault.path == f"{LISTED}.CenterLoss.weight"]
+    places = [(issue.level, issue.where) for issue in found if issue.path == f"{LISTED}.CenterLoss.weight"]
     assert places == [("error", f"-o {option}")]

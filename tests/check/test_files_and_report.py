@@ -1,4 +1,4 @@
-"""Files that a role needs, and how all faults are said at once."""
+"""Files that a role needs, and how all issues are said at once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from official_facts import Check
 
-from ppocr_ext.check import Fault, report
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.issues import Issue, report_issues
 
 
 def test_files_that_are_not_there_are_all_named(two: Config, check: Check) -> None:
@@ -40,10 +40,10 @@ def test_files_that_the_dataset_does_not_read_are_not_looked_for(one: Config, ch
     dataset = {"name": "LMDBDataSet", "label_file_list": ["/no/train.txt"], "ds_width": None}
     found = check(one.with_values({f"{path}.{key}": value for key, value in dataset.items()}))
     assert f"warning: {path}.label_file_list: the key is not used." in found
-    assert not any("/no/train.txt" in fault for fault in found)
+    assert not any("/no/train.txt" in issue for issue in found)
     found = check(one.with_values({path: {"name": "CaptchaDataSet", "size": 1, "data_dir": "/no"}}))
     assert f"warning: {path}.data_dir: the key is not used." in found
-    assert not any("there is no folder" in fault for fault in found)
+    assert not any("there is no folder" in issue for issue in found)
 
 
 def test_a_space_that_is_two_classes_is_warned_of(one: Config, tmp_path: Path, check: Check) -> None:
@@ -64,22 +64,22 @@ def test_groups_of_look_alikes_are_read(one: Config, data: Path, tmp_path: Path,
     (tmp_path / "centers.npz").write_bytes(b"")
     path = "Loss.loss_config_list.CenterLoss.look_alikes"
 
-    def faults(look_alikes: object) -> list[str]:
+    def issues(look_alikes: object) -> list[str]:
         center = {"center_file_path": str(tmp_path / "centers.npz"), "look_alikes": look_alikes}
         loss = {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": None}, {"CenterLoss": center}]}
-        return [fault for fault in check(one.with_values({"Loss": loss})) if "look_alikes" in fault]
+        return [issue for issue in check(one.with_values({"Loss": loss})) if "look_alikes" in issue]
 
-    assert faults(3) == faults("shipped") == []
-    (missing,) = faults("/no/groups.txt")
+    assert issues(3) == issues("shipped") == []
+    (missing,) = issues("/no/groups.txt")
     assert missing.startswith(
         f"error: {path}: /no/groups.txt: the groups of look-alikes cannot be read (No such"
     )
-    (single,) = faults(str(tmp_path / "one.txt"))
+    (single,) = issues(str(tmp_path / "one.txt"))
     assert single.startswith(f"error: {path}: ") and "one.txt:1: '未' is no group" in single
     for value in (0, 2.5, True, ["未末"]):
-        (other,) = faults(value)
+        (other,) = issues(value)
         assert "is neither a number of at least 1, nor `shipped`, nor a file of groups" in other
-    assert faults("3") == [f"error: {path}: '3' is text. Write the number without quotes."]
+    assert issues("3") == [f"error: {path}: '3' is text. Write the number without quotes."]
 
 
 def test_an_evaluation_needs_its_own_files_alone(two: Config, check: Check) -> None:
@@ -88,8 +88,8 @@ def test_an_evaluation_needs_its_own_files_alone(two: Config, check: Check) -> N
         "Architecture.Models.Teacher.pretrained": "/no/teacher",
     }
     assert check(two.with_values(values), "eval") == []
-    (fault,) = check(two.with_values({**values, "Global.checkpoints": "/no/best"}), "eval")
-    assert fault.startswith(
+    (issue,) = check(two.with_values({**values, "Global.checkpoints": "/no/best"}), "eval")
+    assert issue.startswith(
         "error: Global.checkpoints: there is no file /no/best.pdparams. Give the path of weights"
     )
 
@@ -112,52 +112,52 @@ def test_a_journal_that_loading_would_refuse_is_no_checkpoint(
     two: Config, tmp_path: Path, check: Check
 ) -> None:
     (tmp_path / "latest.journal").write_text("{}")
-    (fault,) = check(two.with_values({"Global.checkpoints": str(tmp_path / "latest")}))
-    assert fault.startswith(f"error: Global.checkpoints: {tmp_path}/latest.journal: ")
+    (issue,) = check(two.with_values({"Global.checkpoints": str(tmp_path / "latest")}))
+    assert issue.startswith(f"error: Global.checkpoints: {tmp_path}/latest.journal: ")
 
 
 def test_a_flawed_dictionary_and_a_count_of_another_one(one: Config, tmp_path: Path, check: Check) -> None:
     path = "Architecture.Head.out_channels_list"
-    (fault,) = check(one.with_values({path: {"CTCLabelDecode": 97}}))
-    assert fault.startswith(f"error: {path}.CTCLabelDecode: is 97, but 5 fits ")
+    (issue,) = check(one.with_values({path: {"CTCLabelDecode": 97}}))
+    assert issue.startswith(f"error: {path}.CTCLabelDecode: is 97, but 5 fits ")
     (tmp_path / "dict.txt").write_text("a\na\n")
-    (fault,) = check(one.with_values({"Global.character_dict_path": str(tmp_path / "dict.txt")}))
+    (issue,) = check(one.with_values({"Global.character_dict_path": str(tmp_path / "dict.txt")}))
     assert (
-        fault.startswith("error: Global.character_dict_path: ")
-        and "line 2: 'a' again, first on line 1" in fault
+        issue.startswith("error: Global.character_dict_path: ")
+        and "line 2: 'a' again, first on line 1" in issue
     )
 
 
-def fault(level: str, path: str, where: str = "my.yml:3") -> Fault:
-    return Fault(level, path, where, "is wrong.")  # type: ignore[arg-type]
+def issue(level: str, path: str, where: str = "my.yml:3") -> Issue:
+    return Issue(level, path, where, "is wrong.")  # type: ignore[arg-type]
 
 
 def test_one_fault_is_its_sentence() -> None:
     with pytest.raises(ConfigError) as caught:
-        report([fault("error", "Global.x")])
+        report_issues([issue("error", "Global.x")])
     assert str(caught.value) == "my.yml:3: Global.x: is wrong."
 
 
 def test_several_faults_are_listed_and_counted_once_each() -> None:
     with pytest.raises(ConfigError) as caught:
-        report([fault("error", "Global.x"), fault("error", "Global.x"), fault("error", "Loss", "")])
-    assert str(caught.value) == "the config has 2 faults:\n  my.yml:3: Global.x: is wrong.\n  Loss: is wrong."
+        report_issues([issue("error", "Global.x"), issue("error", "Global.x"), issue("error", "Loss", "")])
+    assert str(caught.value) == "the config has 2 issues:\n  my.yml:3: Global.x: is wrong.\n  Loss: is wrong."
 
 
 def test_warnings_are_logged_and_under_strict_they_are_errors(warned: list[str]) -> None:
-    report([fault("warning", "Global.x"), fault("warning", "Global.x")])
+    report_issues([issue("warning", "Global.x"), issue("warning", "Global.x")])
     assert warned == ["my.yml:3: Global.x: is wrong."]
     with pytest.raises(ConfigError, match="Global.x"):
-        report([fault("warning", "Global.x")], strict=True)
-    report([], strict=True)
+        report_issues([issue("warning", "Global.x")], strict=True)
+    report_issues([], strict=True)
 
 
 @pytest.mark.parametrize("listed", [[None], [5]])
 def test_a_label_file_that_is_no_path(listed: list[object], one: Config, check: Check) -> None:
     found = check(one.with_values({"Train.dataset.label_file_list": listed}))
-    assert any(fault.startswith("error: Train.dataset.label_file_list.0: ") for fault in found)
+    assert any(issue.startswith("error: Train.dataset.label_file_list.0: ") for issue in found)
 
 
 def test_an_empty_delimiter(one: Config, check: Check) -> None:
-    (fault,) = check(one.with_values({"Train.dataset.delimiter": ""}))
-    assert fault.startswith("error: Train.dataset.delimiter: ")
+    (issue,) = check(one.with_values({"Train.dataset.delimiter": ""}))
+    assert issue.startswith("error: Train.dataset.delimiter: ")

@@ -9,12 +9,13 @@ import pytest
 import yaml
 
 from ppocr_ext import registry
-from ppocr_ext.check import Fault, check_config
+from ppocr_ext.check import check_config
 from ppocr_ext.check.homes import home_of
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.override import override
 from ppocr_ext.errors import UnknownComponentError
 from ppocr_ext.host import Host
+from ppocr_ext.issues import Issue
 
 MISPLACED = [
     ("Global.learning_rate", "Optimizer.lr.learning_rate"),
@@ -33,11 +34,11 @@ def test_a_key_in_the_wrong_section_is_told_its_own(host: Host, one: Config, pat
     assert ".".join(home_of(tuple(path.split("."))) or ()) == home
     if path.startswith("Global"):
         given = Config.of(override(one._node, [f"{path}=1"]))
-        (fault,) = (fault for fault in check_config(given, host, "train") if fault.path == path)
-        assert fault.level == "error" and f"{home!r}" in fault.message
-        assert "training_step" not in fault.message and "eval_batch_step" not in fault.message
-    (fault,) = (f for f in check_config(one.with_values({path: 1}), host, "train") if f.path == path)
-    assert fault.level == "warning" and f"{home!r}" in fault.message
+        (issue,) = (issue for issue in check_config(given, host, "train") if issue.path == path)
+        assert issue.level == "error" and f"{home!r}" in issue.message
+        assert "training_step" not in issue.message and "eval_batch_step" not in issue.message
+    (issue,) = (f for f in check_config(one.with_values({path: 1}), host, "train") if f.path == path)
+    assert issue.level == "warning" and f"{home!r}" in issue.message
 
 
 @pytest.mark.parametrize(
@@ -60,10 +61,10 @@ def test_another_host_is_advised_with_the_wheel_alone(
     assert "Global.plugins" in str(caught.value)
 
 
-def faults_of(host: Host, folder: Path, config: dict[str, Any], text: str) -> dict[str, Fault]:
+def issues_of(host: Host, folder: Path, config: dict[str, Any], text: str) -> dict[str, Issue]:
     del config["Train"]
     (folder / "my.yml").write_text(yaml.safe_dump(config, sort_keys=False) + text)
-    return {fault.path: fault for fault in check_config(load(folder / "my.yml"), host, "train")}
+    return {issue.path: issue for issue in check_config(load(folder / "my.yml"), host, "train")}
 
 
 def line_of(folder: Path, text: str) -> int:
@@ -85,40 +86,40 @@ def train_section(one: Config, loader: str, dataset: str | None = None) -> str:
 
 @pytest.mark.parametrize("spaces", [2, 0])
 def test_keys_of_the_loader_beside_it(host: Host, tmp_path: Path, one: Config, spaces: int) -> None:
-    found = faults_of(host, tmp_path, one.thaw(), train_section(one, indented(LOADER, spaces)))
+    found = issues_of(host, tmp_path, one.thaw(), train_section(one, indented(LOADER, spaces)))
     path = "Train.batch_size_per_card" if spaces else "batch_size_per_card"
-    fault = found[path]
-    assert (fault.level, fault.where) == (
+    issue = found[path]
+    assert (issue.level, issue.where) == (
         "error",
         f"{tmp_path / 'my.yml'}:{line_of(tmp_path, 'batch_size_per_card')}",
     )
-    assert "indentation" in fault.message and "`loader:`" in fault.message and "num_workers" in fault.message
+    assert "indentation" in issue.message and "`loader:`" in issue.message and "num_workers" in issue.message
     assert not any("loader must be given" in each.message for each in found.values())
     if spaces:
-        assert "Train.shuffle" not in found  # named in the one fault
+        assert "Train.shuffle" not in found  # named in the one issue
 
 
 def test_keys_of_the_dataset_beside_it(host: Host, tmp_path: Path, one: Config) -> None:
     own = yaml.safe_dump(one.thaw()["Train"]["dataset"], sort_keys=False)
     text = train_section(one, indented(LOADER, 4), dataset=indented(own, 2))
-    fault = faults_of(host, tmp_path, one.thaw(), text)["Train.data_dir"]
-    assert fault.where == f"{tmp_path / 'my.yml'}:{line_of(tmp_path, 'data_dir')}"
-    assert "`dataset:`" in fault.message
+    issue = issues_of(host, tmp_path, one.thaw(), text)["Train.data_dir"]
+    assert issue.where == f"{tmp_path / 'my.yml'}:{line_of(tmp_path, 'data_dir')}"
+    assert "`dataset:`" in issue.message
 
 
 def test_an_empty_loader_without_its_keys_must_be_given(host: Host, tmp_path: Path, one: Config) -> None:
-    found = faults_of(host, tmp_path, one.thaw(), train_section(one, ""))
+    found = issues_of(host, tmp_path, one.thaw(), train_section(one, ""))
     assert "loader must be given" in found["Train"].message
 
 
 def test_a_key_beside_a_whole_loader_is_an_unused_one(host: Host, one: Config) -> None:
-    faults = check_config(one.with_values({"Train.shuffle": True}), host, "train")
-    assert [(fault.path, fault.level) for fault in faults] == [("Train.shuffle", "warning")]
+    issues = check_config(one.with_values({"Train.shuffle": True}), host, "train")
+    assert [(issue.path, issue.level) for issue in issues] == [("Train.shuffle", "warning")]
 
 
 @pytest.mark.parametrize("key", ["dict", "lr", "loss"])
 def test_a_far_fetched_name_is_no_hint(key: str, one: Config, host: Host) -> None:
     config = Config.of(override(one._node, [f"Global.{key}=4"]))
-    (fault,) = (f for f in check_config(config, host, "train") if f.path == f"Global.{key}")
-    assert fault.level == "error"
-    assert not any(name in fault.message for name in ("strict", "lower", "scale_loss"))
+    (issue,) = (f for f in check_config(config, host, "train") if f.path == f"Global.{key}")
+    assert issue.level == "error"
+    assert not any(name in issue.message for name in ("strict", "lower", "scale_loss"))

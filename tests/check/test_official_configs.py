@@ -50,7 +50,7 @@ def test_the_overlay_of_features_fits_an_official_config(
 def test_a_shipped_config_has_no_fault_but_files_that_are_not_there(name: str, check: Check) -> None:
     assert len(SHIPPED) > 10
     found = check(load([ROOT / name]))
-    assert [fault for fault in found if "there is no f" not in fault and "the dictionary" not in fault] == []
+    assert [issue for issue in found if "there is no f" not in issue and "the dictionary" not in issue] == []
 
 
 def test_an_unspoilt_config_has_no_fault(one: Config, two: Config, check: Check) -> None:

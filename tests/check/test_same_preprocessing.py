@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from ppocr_ext.check import Fault, check_config
+from ppocr_ext.check import check_config
 from ppocr_ext.config import Config, load
 from ppocr_ext.data.preprocessing import PAD, SQUASH, WIDEN, preprocessing
 from ppocr_ext.host import Host
 from ppocr_ext.io.resources import config_path
+from ppocr_ext.issues import Issue
 
 RESIZE = "Eval.dataset.transforms.RecResizeImg"
 SCALES = "Train.sampler.scales"
 
 
-def faults(config: Config, host: Host, role: str = "train") -> list[Fault]:
+def issues(config: Config, host: Host, role: str = "train") -> list[Issue]:
     return check_config(config, host, role)
 
 
@@ -45,15 +46,15 @@ def single_size(config: Config, resize: dict[str, Any]) -> Config:
 )
 def test_another_resizing_is_an_error(change: dict[str, Any], path: str, one: Config, host: Host) -> None:
     for role in ("train", "eval"):
-        (fault,) = faults(one.with_values({RESIZE: change}), host, role)
-        assert (fault.level, fault.path) == ("error", path)
-        assert SCALES in fault.message
+        (issue,) = issues(one.with_values({RESIZE: change}), host, role)
+        assert (issue.level, issue.path) == ("error", path)
+        assert SCALES in issue.message
 
 
 def test_the_key_that_allows_it(one: Config, host: Host) -> None:
     other = one.with_values({RESIZE: {"image_shape": [3, 48, 72], "padding": False}})
-    assert faults(other, host)
-    assert faults(other.with_values({"Global.allow_different_preprocessing": True}), host) == []
+    assert issues(other, host)
+    assert issues(other.with_values({"Global.allow_different_preprocessing": True}), host) == []
 
 
 @pytest.mark.parametrize(
@@ -65,39 +66,39 @@ def test_the_key_that_allows_it(one: Config, host: Host) -> None:
     ],
 )
 def test_a_size_that_the_sampler_hands_out_passes(change: dict[str, Any], one: Config, host: Host) -> None:
-    assert faults(one.with_values({RESIZE: change}), host) == []
+    assert issues(one.with_values({RESIZE: change}), host) == []
 
 
 def test_ds_width_trains_at_many_widths(one: Config, host: Host) -> None:
     config = one.with_values({"Train.dataset.ds_width": True})
-    assert faults(config, host) == []
-    (fault,) = faults(config.with_values({f"{RESIZE}.image_shape": [3, 40, 320]}), host)
-    assert fault.path == f"{RESIZE}.image_shape"
+    assert issues(config, host) == []
+    (issue,) = issues(config.with_values({f"{RESIZE}.image_shape": [3, 40, 320]}), host)
+    assert issue.path == f"{RESIZE}.image_shape"
 
 
 @pytest.mark.parametrize(("name", "padding"), [("RecResizeImg", True), ("SVTRRecResizeImg", False)])
 def test_the_same_by_another_transform_passes(name: str, padding: bool, one: Config, host: Host) -> None:
     options = {"image_shape": [3, 48, 320], "padding": padding}
     config = single_size(one, {name: options})
-    assert faults(config.with_values({RESIZE: options}), host) == []
-    (fault,) = faults(config.with_values({f"{RESIZE}.padding": not padding}), host)
-    assert fault.path == f"{RESIZE}.padding"
+    assert issues(config.with_values({RESIZE: options}), host) == []
+    (issue,) = issues(config.with_values({f"{RESIZE}.padding": not padding}), host)
+    assert issue.path == f"{RESIZE}.padding"
 
 
 def test_channels_in_another_order(one: Config, host: Host) -> None:
     path = "Eval.dataset.transforms.DecodeImage.img_mode"
-    (fault,) = faults(one.with_values({path: "RGB"}), host)
-    assert (fault.level, fault.path) == ("error", path)
+    (issue,) = issues(one.with_values({path: "RGB"}), host)
+    assert (issue.level, issue.path) == ("error", path)
     unsaid = one.thaw()
     unsaid["Eval"]["dataset"]["transforms"][0] = {"DecodeImage": None}  # PaddleOCR's default is RGB
-    assert [fault.path for fault in faults(Config(unsaid), host)] == [path]
+    assert [issue.path for issue in issues(Config(unsaid), host)] == [path]
 
 
 def test_pixels_normalised_in_another_way(one: Config, host: Host) -> None:
     config = single_size(one, {"ABINetRecResizeImg": {"image_shape": [3, 48, 320]}})
     squashed = config.with_values({RESIZE: {"image_shape": [3, 48, 320], "padding": False}})
-    (fault,) = faults(squashed, host)
-    assert (fault.path, "ImageNet" in fault.message) == (RESIZE, True)
+    (issue,) = issues(squashed, host)
+    assert (issue.path, "ImageNet" in issue.message) == (RESIZE, True)
 
 
 def test_what_the_config_does_not_say_is_not_compared(one: Config, host: Host) -> None:
@@ -106,7 +107,7 @@ def test_what_the_config_does_not_say_is_not_compared(one: Config, host: Host) -
     config["Train"]["dataset"]["name"] = "SimpleDataSet"
     del config["Train"]["sampler"]
     assert preprocessing(Config(config), "Train") is None
-    assert not any("preprocessing" in fault.message for fault in faults(Config(config), host))
+    assert not any("preprocessing" in issue.message for issue in issues(Config(config), host))
 
 
 def test_an_eval_list_that_was_copied_before_train_was_changed(tmp_path: Path, host: Host) -> None:
@@ -120,11 +121,11 @@ def test_an_eval_list_that_was_copied_before_train_was_changed(tmp_path: Path, h
         "      - KeepKeys: {keep_keys: [image, label_ctc, label_gtc, length, valid_ratio]}\n"
     )
     base = config_path("quickstart/teacher.yml")
-    found = faults(load([base, overlay]), host)
-    (fault,) = [fault for fault in found if fault.path == f"{RESIZE}.image_shape"]
-    assert fault.level == "error"
-    assert fault.where.startswith("configs/quickstart/base.yml:")
-    assert f"{overlay}:9" in fault.message
+    found = issues(load([base, overlay]), host)
+    (issue,) = [issue for issue in found if issue.path == f"{RESIZE}.image_shape"]
+    assert issue.level == "error"
+    assert issue.where.startswith("configs/quickstart/base.yml:")
+    assert f"{overlay}:9" in issue.message
 
 
 def test_what_is_read_of_a_section(one: Config) -> None:
@@ -154,6 +155,6 @@ def test_infer_mode_ignores_padding(key: str, one: Config, host: Host) -> None:
     """PaddleOCR widens then, whatever `padding` says; of `Global` every transform gets it."""
     squashed = {"image_shape": [3, 48, 320], "padding": False}
     config = single_size(one, {"SVTRRecResizeImg": squashed}).with_values({RESIZE: squashed})
-    assert faults(config.with_values({"Global.infer_mode": False}), host) == []
-    (fault,) = faults(config.with_values({"Global.infer_mode": None, key: True}), host)
-    assert (fault.level, fault.path) == ("error", f"{RESIZE}.padding")
+    assert issues(config.with_values({"Global.infer_mode": False}), host) == []
+    (issue,) = issues(config.with_values({"Global.infer_mode": None, key: True}), host)
+    assert (issue.level, issue.path) == ("error", f"{RESIZE}.padding")

@@ -10,11 +10,11 @@ import paddle
 import pytest
 from official_facts import Check
 
-from ppocr_ext.check import report
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.override import override
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.host import Host
+from ppocr_ext.issues import report_issues
 from ppocr_ext.losses import build_loss
 from ppocr_ext.registry import BACKBONES, OPTIMIZERS, said_once
 
@@ -56,7 +56,7 @@ def test_a_misspelt_key_names_the_right_one(
         assert found == [f"warning: {path}: the key is not used."]
     else:
         spelt = f"unknown key. Did you mean {right!r}?"
-        assert [fault for fault in found if spelt in fault and fault.startswith(f"error: {path}")] != []
+        assert [issue for issue in found if spelt in issue and issue.startswith(f"error: {path}")] != []
 
 
 MISNAMED = [
@@ -88,7 +88,7 @@ MISNAMED = [
 def test_a_name_that_nobody_has_names_the_nearest(
     path: str, name: str, said: str, one: Config, check: Check
 ) -> None:
-    errors = [fault for fault in check(one.with_values({path: name})) if fault.startswith(f"error: {path}: ")]
+    errors = [issue for issue in check(one.with_values({path: name})) if issue.startswith(f"error: {path}: ")]
     assert len(errors) == 1
     assert said in errors[0]
 
@@ -113,7 +113,7 @@ def test_what_only_a_checkout_has_is_said_to_be_there(
     path: str, name: Any, kind: str, one: Config, check: Check
 ) -> None:
     said = f"is a {kind} of PaddleOCR's repository, which the installed package lacks: `--host DIR`"
-    assert any(said in fault for fault in check(one.with_values({path: name})))
+    assert any(said in issue for issue in check(one.with_values({path: name})))
 
 
 def test_an_encoder_that_only_a_checkout_has_says_so(one: Config, check: Check) -> None:
@@ -168,12 +168,12 @@ def test_an_option_may_give_a_whole_sub_model(two: Config, check: Check) -> None
     student = json.dumps(two.at("Architecture.Models.Student").thaw())
     assert check(with_options(two, f"Architecture.Models.Student=!replace {student}")) == []
     found = check(with_options(two, "Architecture.Models.Studnet.freeze_params=true"))
-    assert any("the files have no such sub-model. Did you mean 'Student'?" in fault for fault in found)
+    assert any("the files have no such sub-model. Did you mean 'Student'?" in issue for issue in found)
 
 
 def test_a_key_that_an_option_sets_in_a_file_s_unknown_one_is_an_error(one: Config, check: Check) -> None:
-    (fault,) = check(with_options(one, "Architecture.Backbone.use_pos_embedding=true"))
-    assert "Did you mean 'use_pos_embed'?" in fault and fault.startswith("error: -o ")
+    (issue,) = check(with_options(one, "Architecture.Backbone.use_pos_embedding=true"))
+    assert "Did you mean 'use_pos_embed'?" in issue and issue.startswith("error: -o ")
 
 
 def test_a_fault_says_file_and_line(tmp_path: Path, one: Config, check: Check) -> None:
@@ -212,7 +212,7 @@ def test_a_class_of_paddles_own_that_a_plugin_registers(one: Config, check: Chec
     finally:
         del OPTIMIZERS._own["CheckedLamb"]
     assert "warning: Optimizer.zzz: the key is not used." in found
-    assert not any("lamb_weight_decay" in fault for fault in found)
+    assert not any("lamb_weight_decay" in issue for issue in found)
 
 
 def test_what_was_warned_of_is_not_said_again_when_the_component_is_built(
@@ -222,8 +222,8 @@ def test_what_was_warned_of_is_not_said_again_when_the_component_is_built(
 
     config = one.with_values({"Loss": {"name": "CTCLoss", "zzz": 1}})
     with said_once():
-        faults = [fault for fault in check_config(config, host, "train") if "zzz" in fault.path]
-        report(faults + faults)
+        issues = [issue for issue in check_config(config, host, "train") if "zzz" in issue.path]
+        report_issues(issues + issues)
         build_loss(config.at("Loss").thaw())
     assert warned == ["Loss.zzz: the key is not used."]
 

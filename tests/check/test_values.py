@@ -65,8 +65,8 @@ WRONG = [
 def test_a_value_of_the_wrong_kind_is_named(
     path: str, value: Any, said: str, one: Config, check: Check
 ) -> None:
-    (fault,) = check(one.with_values({path: value}))
-    assert fault.startswith(f"error: {path}: ") and said in fault
+    (issue,) = check(one.with_values({path: value}))
+    assert issue.startswith(f"error: {path}: ") and said in issue
 
 
 def test_only_what_would_do_without_quotes_is_said_to(one: Config, check: Check) -> None:
@@ -102,7 +102,7 @@ def test_what_must_be_given_is_named(path: str, said: str, one: Config, check: C
     for part in parents:
         node = next(item[part] for item in node if part in item) if isinstance(node, list) else node[part]
     del node[last]
-    assert any(fault.startswith(f"error: {said}") for fault in check(config))
+    assert any(issue.startswith(f"error: {said}") for issue in check(config))
 
 
 def test_an_evaluation_needs_neither_train_nor_loss(one: Config, check: Check) -> None:
@@ -171,7 +171,7 @@ def test_a_model_without_backbone_or_head(
     assert model or len(found) == 1
     config = one.thaw()
     del config["Architecture"][part]
-    assert [fault[:38] for fault in check(config)] == [f"error: Architecture: has no {part}. Give it"[:38]]
+    assert [issue[:38] for issue in check(config)] == [f"error: Architecture: has no {part}. Give it"[:38]]
 
 
 @pytest.mark.parametrize(
@@ -187,21 +187,21 @@ def test_a_model_without_backbone_or_head(
     ],
 )
 def test_an_option_that_takes_something_away_is_the_place(option: str, one: Config, check: Check) -> None:
-    (fault,) = check(placed(one, option))
-    assert fault.startswith(f"error: -o {option}: ")
+    (issue,) = check(placed(one, option))
+    assert issue.startswith(f"error: -o {option}: ")
 
 
 def test_a_sub_model_that_was_taken_away_is_the_one_fault(two: Config, check: Check) -> None:
-    (fault,) = check(placed(two, "Architecture.Models.Student=null"))
-    assert fault.startswith("error: -o Architecture.Models.Student=null: ")
-    (fault,) = check(placed(two, "Architecture.Models.Student.Head.head_list=null"))
-    assert fault.startswith("error: -o Architecture.Models.Student.Head.head_list=null: ")
+    (issue,) = check(placed(two, "Architecture.Models.Student=null"))
+    assert issue.startswith("error: -o Architecture.Models.Student=null: ")
+    (issue,) = check(placed(two, "Architecture.Models.Student.Head.head_list=null"))
+    assert issue.startswith("error: -o Architecture.Models.Student.Head.head_list=null: ")
 
 
 def test_a_schedules_own_rates_are_not_negative_either(one: Config, check: Check) -> None:
     rates = {"name": "Piecewise", "decay_epochs": [3], "values": [0.1, -0.01]}
-    (fault,) = check(one.with_values({"Optimizer.lr": rates}))
-    assert fault.startswith("error: Optimizer.lr.values.1: -0.01 is negative.")
+    (issue,) = check(one.with_values({"Optimizer.lr": rates}))
+    assert issue.startswith("error: Optimizer.lr.values.1: -0.01 is negative.")
 
 
 @pytest.mark.parametrize("role", ["train", "eval"])
@@ -222,16 +222,16 @@ def test_an_evaluation_of_a_share_of_the_lines_is_warned_of(one: Config, check: 
     path = "Eval.dataset.ratio_list"
     assert check(one.with_values({path: [1.0]})) == []
     for share in ([0.5], 0.5):
-        (fault,) = check(one.with_values({path: share}))
-        assert fault.startswith(f"warning: {path}: ")
+        (issue,) = check(one.with_values({path: share}))
+        assert issue.startswith(f"warning: {path}: ")
 
 
 def test_an_empty_global_is_called_so(one: Config, check: Check) -> None:
-    assert any(fault.startswith("error: Global: ") for fault in check(one.with_values({"Global": None})))
+    assert any(issue.startswith("error: Global: ") for issue in check(one.with_values({"Global": None})))
 
 
 @pytest.mark.parametrize("key", ["learning_rate", "grad_clip"])
 def test_what_the_program_gives_the_optimizer_is_no_option(key: str, one: Config, check: Check) -> None:
     option = f"Optimizer.{key}=4"
-    (fault,) = check(with_options(one, option))
-    assert fault.startswith(f"error: -o {option}: Optimizer.{key}: ")
+    (issue,) = check(with_options(one, option))
+    assert issue.startswith(f"error: -o {option}: Optimizer.{key}: ")

@@ -94,8 +94,8 @@ def test_plugins_are_imported_on_request(folder: Path, capsys: pytest.CaptureFix
     ],
 )
 def test_a_misspelling_stays_an_error(folder: Path, option: str, path: str) -> None:
-    faults = check_config(load(["my.yml"], [option]), open_host(), "train", ["looked_at"])
-    assert (path, "") in [(fault.path, fault.code) for fault in faults if fault.level == "error"]
+    issues = check_config(load(["my.yml"], [option]), open_host(), "train", ["looked_at"])
+    assert (path, "") in [(issue.path, issue.code) for issue in issues if issue.level == "error"]
     assert main(["config", "-c", "my.yml", "--check", "-o", option]) == 2
 
 
@@ -103,19 +103,19 @@ def test_a_misspelling_stays_an_error(folder: Path, option: str, path: str) -> N
 def test_without_plugins_an_unknown_name_is_an_error(folder: Path, plugins: str) -> None:
     option = f"Global.plugins={plugins}"
     assert main(["config", "-c", "my.yml", "--check", "-o", option]) == 2
-    faults = check_config(load(["my.yml"], [option]), open_host(), "train")
-    assert {"Loss.name", "Train.dataset.name"} <= {f.path for f in faults if f.level == "error"}
-    assert not any(fault.code for fault in faults)
+    issues = check_config(load(["my.yml"], [option]), open_host(), "train")
+    assert {"Loss.name", "Train.dataset.name"} <= {f.path for f in issues if f.level == "error"}
+    assert not any(issue.code for issue in issues)
 
 
 def test_a_name_that_only_paddleocr_s_repository_has_may_be_a_plugin_s(folder: Path) -> None:
     config = load(["my.yml"], ["Architecture.Backbone={name: MobileNetV3}"])
-    (fault,) = (
-        fault
-        for fault in check_config(config, open_host(), "train", ["looked_at"])
-        if fault.path == "Architecture.Backbone.name"
+    (issue,) = (
+        issue
+        for issue in check_config(config, open_host(), "train", ["looked_at"])
+        if issue.path == "Architecture.Backbone.name"
     )
-    assert (fault.level, fault.code) == ("warning", CODE)
+    assert (issue.level, issue.code) == ("warning", CODE)
 
 
 def test_transforms_and_decoders_may_be_a_plugin_s(folder: Path) -> None:
@@ -123,8 +123,8 @@ def test_transforms_and_decoders_may_be_a_plugin_s(folder: Path) -> None:
     config = load(["my.yml"]).with_values(
         {"Eval.dataset.transforms": transforms, "PostProcess.name": "StripeReader"}
     )
-    faults = check_config(config, open_host(), "eval", ["looked_at"])
-    assert {(f.path, f.level, f.code) for f in faults if f.path != "Global.plugins"} >= {
+    issues = check_config(config, open_host(), "eval", ["looked_at"])
+    assert {(f.path, f.level, f.code) for f in issues if f.path != "Global.plugins"} >= {
         ("Eval.dataset.transforms.Zebras", "warning", CODE),
         ("PostProcess.name", "warning", CODE),
     }
@@ -132,6 +132,6 @@ def test_transforms_and_decoders_may_be_a_plugin_s(folder: Path) -> None:
 
 def test_plugins_that_are_no_list_are_a_fault(folder: Path) -> None:
     assert main(["config", "-c", "my.yml", "--check", "-o", "Global.plugins=looked_at"]) == 2
-    faults = check_config(Config({"Global": {"plugins": "looked_at"}}), open_host(), "eval")
-    assert "Global.plugins" in {fault.path for fault in faults if fault.level == "error"}
+    issues = check_config(Config({"Global": {"plugins": "looked_at"}}), open_host(), "eval")
+    assert "Global.plugins" in {issue.path for issue in issues if issue.level == "error"}
     assert not (folder / "imported").exists()

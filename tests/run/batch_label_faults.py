@@ -13,7 +13,7 @@ import numpy as np
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.host import open_host
-from ppocr_ext.messages import sentence
+from ppocr_ext.messages import error_text
 from ppocr_ext.registry import DATASETS
 from ppocr_ext.run.frames import FrameCounts
 from ppocr_ext.run.loaders import build_loader, label_check, look_at_data
@@ -99,7 +99,7 @@ def outcome(dataset, workers, images, folder, fault):
         )  # a worker that fails at once has failed when its first batch is asked for
         batches = sum(1 for _ in reading)
     except Exception as error:
-        return sentence(error), said
+        return error_text(error), said
     finally:
         logging.getLogger("ppocr_ext").removeHandler(handler)
     return batches, said

@@ -129,7 +129,9 @@ def test_what_ended_a_run_stands_in_its_record_as_a_sentence(tiny, tmp_path):
 
 def test_warnings_of_the_checks_come_from_process_0_alone(tiny, monkeypatch):
     said = []
-    monkeypatch.setattr(run_module, "report", lambda faults, strict: said.append([str(f) for f in faults]))
+    monkeypatch.setattr(
+        run_module, "report_issues", lambda issues, strict: said.append([i.text for i in issues])
+    )
     config = tiny("student", **{"Loss.zzz": 1})
     for rank in (0, 1):
         monkeypatch.setattr(run_module.dist, "get_rank", lambda rank=rank: rank)

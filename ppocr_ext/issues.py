@@ -1,0 +1,75 @@
+"""Issues: what the checks of config, labels and environment report, all of them at once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from ppocr_ext.errors import ConfigError
+
+_LOG = logging.getLogger("ppocr_ext")
+
+
+@dataclass(frozen=True)
+class Issue:
+    """One problem that a check found.
+
+    Attributes:
+        code: stable name of the kind of issue, such as ``"unknown_key"``.
+        level: ``"error"``: the run cannot start, or would not be what the config says; ``"warning"``: it can.
+        path: the config key, as ``"Global.epoch_num"``; empty for the config as a whole.
+        where: the place of the value, as ``"my.yml:12"`` or ``"-o Global.epoch_num=3"``; empty if unknown.
+        message: what is wrong, and how to fix it.
+    """
+
+    code: str
+    level: Literal["error", "warning"]
+    path: str
+    where: str
+    message: str
+
+    def __str__(self) -> str:
+        """Return ``my.yml:12: Global.epohc_num: unknown key. Did you mean 'epoch_num'? [unknown_key]``."""
+        return f"{self.text} [{self.code}]"
+
+    @property
+    def text(self) -> str:
+        """Place, path and message, without the code."""
+        return ": ".join(part for part in (self.where, self.path, self.message) if part)
+
+
+class InvalidConfigError(ConfigError):
+    """A config has issues of level error; the message lists all of them.
+
+    Attributes:
+        issues: the issues, each once.
+    """
+
+    def __init__(self, issues: list[Issue]) -> None:
+        self.issues = issues
+        if len(issues) == 1:
+            super().__init__(issues[0].text, code=issues[0].code)
+        else:
+            listed = "\n".join(f"  {issue}" for issue in issues)
+            super().__init__(f"the config has {len(issues)} issues:\n{listed}", code="config_issues")
+
+
+def report_issues(issues: Iterable[Issue], strict: bool = False) -> None:
+    """Log the warnings, each once, and raise all errors as one.
+
+    Args:
+        issues: as ``check_config`` returns them.
+        strict: True treats a warning as an error.
+
+    Raises:
+        InvalidConfigError: there is an issue of level error.
+    """
+    unique = list(dict.fromkeys(issues))
+    errors = [issue for issue in unique if strict or issue.level == "error"]
+    for issue in unique:
+        if issue not in errors:
+            _LOG.warning("%s", issue)
+    if errors:
+        raise InvalidConfigError(errors)

@@ -6,18 +6,8 @@ import signal
 import sys
 from pathlib import Path
 
-import pytest
-
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1] / "tools"))  # last: its scripts hide nobody's modules
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--write-docs",
-        action="store_true",
-        help="write docs/errors.md and its mirror anew (tests/cli/test_errors.py)",
-    )

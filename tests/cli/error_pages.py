@@ -1,4 +1,4 @@
-"""docs/errors.md from the cases and what the program said."""
+"""Render docs/errors.md from the cases and from what the program said."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from error_cases import Group
 INTRO = {
     "en": """# Bad input
 
-One rule: a line of the data that cannot be used is left out, counted, and named with its file and line; the run goes
-on. It ends with exit code 2 where nothing can be used, where more than `Global.max_unusable` (0.1: a tenth) of the
-lines of `Train` or of `Eval` cannot be used, or, with `--strict`, where one line cannot.
-[Data](data.md#what-is-left-out) has the reasons and their remedies.
+One rule for data: an unusable sample is skipped, counted, and named with its file and line; the run continues. It ends
+with exit code 2 if no sample is usable, if more than `Global.max_unusable` (0.1: 10 %) of the samples of `Train` or of
+`Eval` are unusable, or, with `--strict`, if one sample is. [Data](data.md#what-is-left-out) lists the reasons and how
+to fix each.
 
-Everything else that cannot be done is said before training begins, as one sentence with the remedy.
+Every other problem is reported before training starts, in one message that says how to fix it.
 
 | exit code | means |
 |---|---|
 | 0 | done |
-| 1 | the tool worked, and its verdict is bad |
+| 1 | done, and the result is bad |
 | 2 | the job could not be done |
 | 128 + n | signal n: 130 after Ctrl-C, 143 after SIGTERM. A run that was training has saved `latest` |
 
-Where an error is not foreseen, the sentence says so; `--debug` shows where it was raised.
+An unexpected error is called `internal error`; `--debug` shows where it was raised.
 
-Each message below was written by the program: `pytest tests/cli/test_errors.py` provokes them all and compares.
+Each message below was written by the program: `python tests/cli/write_error_pages.py` tries all inputs and writes
+this page; a test checks that it is current. The word in brackets is the code: it stays when the wording changes.
 """,
     "zh": """# 错误的输入
 
@@ -44,14 +45,15 @@ Each message below was written by the program: `pytest tests/cli/test_errors.py`
 
 没有预料到的错误，句子里会这样说明；`--debug` 显示它在哪里发生。
 
-下面的每条消息都由程序写出：`pytest tests/cli/test_errors.py` 会逐一触发并比较。
+下面的每条消息都由程序写出：`python tests/cli/write_error_pages.py` 逐一触发并写出本页，测试检查它是否最新。
+方括号中的词是代码：措辞改变时它不变。
 """,
 }
 HEAD = {"en": "| input | message | exit code |", "zh": "| 输入 | 消息 | 退出码 |"}
 
 
 def render(groups: Sequence[Group], messages: Mapping[str, str], language: str) -> str:
-    """The page in ``language``, ``"en"`` or ``"zh"``."""
+    """Return the page in ``language``, ``"en"`` or ``"zh"``."""
     parts = [INTRO[language]]
     for group in groups:
         rows = [

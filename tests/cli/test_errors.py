@@ -1,7 +1,4 @@
-"""Bad inputs: each is provoked, its message and exit code stand in docs/errors.md as they are.
-
-``pytest tests/cli/test_errors.py --write-docs`` writes the pages anew; without it a difference fails.
-"""
+"""Bad inputs: each is provoked, its message and exit code stand in docs/errors.md as they are."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from error_bench import Bench, Said, make_template
+from error_bench import Bench, Said
 from error_cases import GROUPS, Case, damaged_inside
 from error_pages import render
+from write_error_pages import CASES, PAGES, make_trained_template
+from write_error_pages import provoke as run_case
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-CASES = [case for group in GROUPS for case in group.cases]
 _SAID: dict[str, Said] = {}  # of the cases that have been run in this session
 
 
@@ -25,20 +22,14 @@ _SAID: dict[str, Said] = {}  # of the cases that have been run in this session
 def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The files that each case starts with, and a finished run in ``trained``."""
     folder = tmp_path_factory.mktemp("template")
-    make_template(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        said = Bench(folder, patch).run(["train", "-c", "config.yml", "-o", "Global.save_model_dir=trained"])
-    assert said.code == 0, said.text
+    make_trained_template(folder)
     yield folder
 
 
 def provoke(case: Case, template: Path, folder: Path) -> Said:
     """Run ``case`` once a session."""
     if case.name not in _SAID:
-        shutil.copytree(template, folder)
-        with pytest.MonkeyPatch.context() as patch:
-            bench = Bench(folder, patch)
-            _SAID[case.name] = bench.run(case.arrange(bench))
+        _SAID[case.name] = run_case(case, template, folder)
     return _SAID[case.name]
 
 
@@ -53,17 +44,12 @@ def test_a_bad_input_is_a_sentence(case: Case, template: Path, tmp_path: Path) -
         assert part in message
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_page_says_what_the_program_says(
-    language: str, template: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+@pytest.mark.parametrize("language", PAGES)
+def test_the_page_is_current(language: str, template: Path, tmp_path: Path) -> None:
     messages = {case.name: provoke(case, template, tmp_path / case.name).found(case.shows) for case in CASES}
-    page = DOCS / ("zh" if language == "zh" else "") / "errors.md"
-    text = render(GROUPS, messages, language)
-    if request.config.getoption("--write-docs"):
-        page.write_text(text, encoding="utf-8")
-    assert page.is_file() and page.read_text(encoding="utf-8") == text, (
-        f"{page} differs from what the program says: pytest tests/cli/test_errors.py --write-docs"
+    page = PAGES[language]
+    assert page.read_text(encoding="utf-8") == render(GROUPS, messages, language), (
+        f"{page} differs from what the program says: run `python tests/cli/write_error_pages.py`"
     )
 
 

@@ -1,0 +1,274 @@
+"""Measure the code: size, import circles, process-wide state, and tests that assert wording alone.
+
+`python tests/house.py` prints the table; `python tests/house.py --list` also names what it counted.
+tests/test_house.py sets the limits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "ppocr_ext"
+MUTATORS = {
+    "add",
+    "append",
+    "clear",
+    "discard",
+    "extend",
+    "insert",
+    "pop",
+    "popitem",
+    "remove",
+    "setdefault",
+    "update",
+}
+STATEFUL = {"ContextVar", "WeakKeyDictionary", "WeakValueDictionary", "local"}
+CACHES = {"cache", "lru_cache"}
+# names that tests give to text which a program has printed or raised
+TEXT_NAMES = re.compile(
+    r"(said|message|text|err|out|output|stderr|stdout|printed|log|logged|lines?|warned|caplog\.text)$"
+)
+
+
+def modules(folder: Path = PACKAGE) -> dict[str, ast.Module]:
+    """Return each module's dotted name and tree."""
+    found = {}
+    for file in sorted(folder.rglob("*.py")):
+        name = ".".join(file.relative_to(folder.parent).with_suffix("").parts).removesuffix(".__init__")
+        found[name] = ast.parse(file.read_text(encoding="utf-8"))
+    return found
+
+
+def statements(tree: ast.Module) -> int:
+    """Count the statements of a module: every `ast.stmt`, imports and docstrings included."""
+    return sum(isinstance(node, ast.stmt) for node in ast.walk(tree))
+
+
+def documented(trees: dict[str, ast.Module]) -> tuple[int, int]:
+    """Return how many modules, classes and functions have a docstring, and how many there are."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, kinds)]
+    return sum(ast.get_docstring(node) is not None for node in nodes), len(nodes)
+
+
+def imported(tree: ast.Module, known: set[str]) -> Iterator[str]:
+    """Yield the modules of `known` that a module imports: in functions and under TYPE_CHECKING too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                yield from (each for each in (name if name in known else node.module,) if each in known)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name == "import_module" and node.args[0].value in known:
+                yield str(node.args[0].value)
+
+
+def circles(trees: dict[str, ast.Module]) -> list[list[str]]:
+    """Return the groups of modules that import each other, directly or through others."""
+    graph = {name: set(imported(tree, set(trees))) - {name} for name, tree in trees.items()}
+    reach: dict[str, set[str]] = {}
+    for start in graph:
+        seen, queue = set(), list(graph[start])
+        while queue:
+            name = queue.pop()
+            if name not in seen:
+                seen.add(name)
+                queue.extend(graph[name])
+        reach[start] = seen
+    groups = {
+        frozenset(other for other in reach[name] if name in reach[other])
+        for name in graph
+        if name in reach[name]
+    }
+    return sorted(sorted(group) for group in groups)
+
+
+def process_state(trees: dict[str, ast.Module]) -> list[str]:
+    """Return names that a function of their module changes, and attributes of other modules that are assigned.
+
+    Registries of components, filled when a module is imported, are not counted: `registry.py` is their one place.
+    """
+    found = []
+    for module, tree in trees.items():
+        names = {t.id for node in tree.body for t in _targets(node)}
+        imports = {
+            (alias.asname or alias.name).split(".")[0]
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import)
+            for alias in node.names
+        }
+        for node in tree.body:
+            if isinstance(value := getattr(node, "value", None), ast.Call) and _called(value) in STATEFUL:
+                found += [f"{module}: {t.id}" for t in _targets(node)]
+        for function in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)):
+            if any(_called(d) in CACHES for d in function.decorator_list):
+                found.append(f"{module}: {function.name} (cache)")
+            own = {a.arg for a in function.args.args + function.args.kwonlyargs}
+            own |= {t.id for n in ast.walk(function) for t in _targets(n)}
+            for node in ast.walk(function):
+                if isinstance(node, ast.Global):
+                    found += [f"{module}: {name}" for name in node.names]
+                changed = _changed(node)
+                if changed in names - own:
+                    found.append(f"{module}: {changed}")
+                if isinstance(node, ast.Assign):
+                    found += [
+                        f"{module}: {ast.unparse(t)}"
+                        for t in node.targets
+                        if isinstance(t, ast.Attribute)
+                        and isinstance(t.value, ast.Name)
+                        and t.value.id in imports
+                    ]
+    return sorted(set(found))
+
+
+def _targets(node: ast.AST) -> Iterator[ast.Name]:
+    targets = (
+        node.targets
+        if isinstance(node, ast.Assign)
+        else [node.target]
+        if isinstance(node, ast.AnnAssign)
+        else []
+    )
+    yield from (t for t in targets if isinstance(t, ast.Name))
+
+
+def _called(node: ast.AST) -> str:
+    function = node.func if isinstance(node, ast.Call) else node
+    if isinstance(function, ast.Subscript):
+        function = function.value
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _changed(node: ast.AST) -> str | None:
+    """Return the name that `node` changes in place: `name.append(…)`, `name[…] = …`, `del name[…]`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MUTATORS:
+        return getattr(node.func.value, "id", None)
+    targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else []
+    for target in targets:
+        if isinstance(target, ast.Subscript):
+            return getattr(target.value, "id", None)
+    return None
+
+
+def prose_tests(folder: Path = ROOT / "tests") -> tuple[list[str], int]:
+    """Return the tests that assert nothing but the wording of a message, and how many tests there are.
+
+    Wording is: `pytest.raises` or `warns` with a `match` of several words, and comparisons of printed or raised text
+    with a text of several words. A test with any other assertion (a code, a number, a path, a file) is not counted.
+    """
+    found, count = [], 0
+    for file in sorted(folder.rglob("test_*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                count += 1
+                kinds = list(_assertions(node))
+                if kinds and all(kinds):
+                    found.append(f"{file.relative_to(ROOT)}::{node.name}")
+    return found, count
+
+
+def _assertions(function: ast.FunctionDef) -> Iterator[bool]:
+    """Yield for each assertion of a test whether it is about wording alone."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert):
+            yield _is_prose(node.test)
+        elif isinstance(node, ast.With):
+            for item in node.items:
+                call = item.context_expr
+                if isinstance(call, ast.Call) and _called(call) in ("raises", "warns"):
+                    match = next((k.value for k in call.keywords if k.arg == "match"), None)
+                    if match is not None:
+                        yield _is_words(match) or not isinstance(match, ast.Constant)
+                    elif item.optional_vars is None:
+                        yield False  # the type alone
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            yield from (False for name in (_called(node.value),) if name.startswith("assert"))
+
+
+def _is_prose(test: ast.expr) -> bool:
+    if isinstance(test, ast.BoolOp):
+        return all(_is_prose(value) for value in test.values)
+    if isinstance(test, ast.UnaryOp):
+        return _is_prose(test.operand)
+    if isinstance(test, ast.Call):
+        if (
+            _called(test) in ("all", "any")
+            and test.args
+            and isinstance(test.args[0], ast.GeneratorExp | ast.ListComp)
+        ):
+            return _is_prose(test.args[0].elt)
+        return _called(test) in ("startswith", "endswith", "search", "match", "found") and any(
+            map(_is_words, test.args)
+        )
+    if not isinstance(test, ast.Compare):
+        return False
+    sides = [test.left, *test.comparators]
+    return any(_is_words(side) for side in sides) and all(_is_words(side) or _is_text(side) for side in sides)
+
+
+def _is_words(node: ast.AST) -> bool:
+    """Return whether `node` holds a text of several words."""
+    return any(
+        isinstance(each, ast.Constant) and isinstance(each.value, str) and len(each.value.split()) > 1
+        for each in ast.walk(node)
+    )
+
+
+def _is_text(node: ast.AST) -> bool:
+    """Return whether `node` looks like text that was printed or raised."""
+    if isinstance(node, ast.Call) and _called(node) in (
+        "str",
+        "join",
+        "getMessage",
+        "error_text",
+        "splitlines",
+    ):
+        return True
+    return TEXT_NAMES.search(ast.unparse(node)) is not None
+
+
+def table() -> dict[str, str]:
+    """Return the measures by name."""
+    trees = modules()
+    lines = {
+        name: len(file.read_text(encoding="utf-8").splitlines())
+        for name, file in ((str(f), f) for f in PACKAGE.rglob("*.py"))
+    }
+    with_text, total = documented(trees)
+    wording, tests = prose_tests()
+    return {
+        "files": str(len(lines)),
+        "lines": f"{sum(lines.values()):,}",
+        "statements": f"{sum(map(statements, trees.values())):,}",
+        "median file, lines": f"{statistics.median(lines.values()):.0f}",
+        "longest file, lines": str(max(lines.values())),
+        "modules, classes and functions with a docstring": f"{with_text / total:.1%}",
+        "circles of imports": str(len(circles(trees))),
+        "process-wide state": str(len(process_state(trees))),
+        "tests that assert wording alone": f"{len(wording)} of {tests:,}",
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--list", action="store_true", help="name circles, state and tests too")
+    args = parser.parse_args()
+    for name, value in table().items():
+        print(f"{name:50}{value:>14}")
+    if args.list:
+        print("\n".join(["", *(" <-> ".join(group) for group in circles(modules()))]))
+        print("\n".join(["", *process_state(modules()), "", *prose_tests()[0]]))
+
+
+if __name__ == "__main__":
+    main()

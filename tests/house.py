@@ -163,7 +163,8 @@ def _changed(node: ast.AST) -> str | None:
 def prose_tests(folder: Path = ROOT / "tests") -> tuple[list[str], int]:
     """Return the tests that assert nothing but the wording of a message, and how many tests there are.
 
-    Wording is: `pytest.raises` or `warns` with a `match`, and comparisons of printed or raised text with a constant. A test with any other assertion (a code, a number, a path, a file) is not counted.
+    Wording is: `pytest.raises` or `warns` with a `match`, and comparisons of printed or raised text with a constant.
+    A test with any other assertion (a code, a number, a path, a file) is not counted.
     """
     found, count = [], 0
     for file in sorted(folder.rglob("test_*.py")):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ppocr_ext.check.architecture import check_architecture
+from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.data import check_data
 from ppocr_ext.check.files import check_dictionary, check_files
 from ppocr_ext.check.images import check_images
 from ppocr_ext.check.labels import check_labels
-from ppocr_ext.check.look import Look
 from ppocr_ext.check.networks import check_networks
 from ppocr_ext.check.objective import check_decoder, check_loss, check_metric, check_optimizer
 from ppocr_ext.check.same_preprocessing import check_preprocessing
@@ -34,22 +34,22 @@ def check_config(config: Config, host: Host, role: str, unloaded_plugins: Sequen
     Returns:
         The issues, each once, in the order of the config's sections.
     """
-    look = Look(derive_values(config), host, role, tuple(unloaded_plugins))
-    check_sections(look)
-    check_global(look)
-    check_architecture(look)
+    check = ConfigCheck(derive_values(config), host, role, tuple(unloaded_plugins))
+    check_sections(check)
+    check_global(check)
+    check_architecture(check)
     if role == "train":
-        check_loss(look)
-        check_optimizer(look)
-    check_decoder(look)
-    check_metric(look)
-    for mode in look.modes:
-        check_data(look, mode)
-    check_images(look)
-    check_preprocessing(look)
-    check_loaders(look)
-    check_networks(look)
-    check_labels(look)
-    check_dictionary(look)
-    check_files(look)
-    return list(dict.fromkeys(look.issues))
+        check_loss(check)
+        check_optimizer(check)
+    check_decoder(check)
+    check_metric(check)
+    for mode in check.modes:
+        check_data(check, mode)
+    check_images(check)
+    check_preprocessing(check)
+    check_loaders(check)
+    check_networks(check)
+    check_labels(check)
+    check_dictionary(check)
+    check_files(check)
+    return list(dict.fromkeys(check.issues))

@@ -9,9 +9,9 @@ from functools import cache
 from typing import Any
 
 import ppocr_ext.synth.captcha_dataset  # noqa: F401 - registers CaptchaDataSet
+from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.global_keys import DATA_KEYS
-from ppocr_ext.check.look import Look
-from ppocr_ext.check.signatures import Keys
+from ppocr_ext.check.signatures import ComponentKeys
 from ppocr_ext.config import Config
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.registry import DATASETS
@@ -20,60 +20,62 @@ _SECTION = ("dataset", "loader", "sampler")
 _ALWAYS = ("name", "transforms")
 _NEVER_EMPTY = frozenset({"data_dir", "label_file_list", "transforms"})
 _LOADER_REQUIRED = frozenset({"batch_size_per_card", "drop_last", "shuffle", "num_workers"})
-_LOADER = Keys(frozenset(DATA_KEYS["loader"]), _LOADER_REQUIRED, open=False)
+_LOADER = ComponentKeys(frozenset(DATA_KEYS["loader"]), _LOADER_REQUIRED, open=False)
 # How PaddleOCR's datasets read their section: `dataset_config["x"]`, `.get("x", …)`, `.pop("x")`.
 _READING = re.compile(r"""(?:dataset_config|\["dataset"\])(?:\.(get|pop)\(|\[)\s*["'](\w+)["']""")
 # A sampler of several scales asks the dataset for these, and hands it (width, height, index).
 _SCALES_ATTRIBUTE = re.compile(r"\bself\.ds_width\b")
 
 
-def check_data(look: Look, mode: str) -> None:
+def check_data(check: ConfigCheck, mode: str) -> None:
     """Everything below ``Train`` or ``Eval``."""
-    section = look.mapping(mode)
+    section = check.mapping(mode)
     if not section:
         return
-    misplaced = [key for part in DATA_KEYS for key in _check_indentation(look, mode, part)]
+    misplaced = [key for part in DATA_KEYS for key in _check_indentation(check, mode, part)]
     for key in section:
         if key not in _SECTION and key not in misplaced:
-            look.unknown_key((mode, str(key)), _SECTION)
-    dataset = _check_dataset(look, mode)
-    _check_transforms(look, mode)
-    _check_loader(look, mode)
-    _check_sampler(look, mode, dataset)
+            check.unknown_key((mode, str(key)), _SECTION)
+    dataset = _check_dataset(check, mode)
+    _check_transforms(check, mode)
+    _check_loader(check, mode)
+    _check_sampler(check, mode, dataset)
 
 
-def _check_indentation(look: Look, mode: str, part: str) -> list[str]:
+def _check_indentation(check: ConfigCheck, mode: str, part: str) -> list[str]:
     """Report a ``part`` of a section that is not there or whose keys stand beside it; return these keys."""
-    empty = look.at(mode, part) is None
-    beside = [key for key in DATA_KEYS[part] if key in look.at(mode) and look.at(mode, part, key) is None]
-    above = [key for key in DATA_KEYS[part] if empty and key in look.config]
+    empty = check.at(mode, part) is None
+    beside = [key for key in DATA_KEYS[part] if key in check.at(mode) and check.at(mode, part, key) is None]
+    above = [key for key in DATA_KEYS[part] if empty and key in check.config]
     if beside or above:
         path = (mode, beside[0]) if beside else (above[0],)
         listed = ", ".join(beside or above)
-        look.error(
-            path, f"wrong indentation: {listed} must stand below `{part}:` of {mode}. Fix: indent further."
+        check.error(
+            path,
+            "wrong_indentation",
+            f"wrong indentation: {listed} must stand below `{part}:` of {mode}. Fix: indent further.",
         )
     elif empty:
-        look.error((mode,), f"{part} must be given.", part)
+        check.error((mode,), "missing_key", f"{part} must be given.", part)
     return beside
 
 
-def _check_dataset(look: Look, mode: str) -> Callable[..., Any] | None:
+def _check_dataset(check: ConfigCheck, mode: str) -> Callable[..., Any] | None:
     path = (mode, "dataset")
-    options = look.mapping(*path)
+    options = check.mapping(*path)
     if not options:
         return None
     if options.get("name") is None:
         said = f"name must be given, such as SimpleDataSet or {', '.join(DATASETS.names())}."
-        look.error(path, said, "name")
+        check.error(path, "missing_key", said, "name")
         return None
-    dataset = look.component(DATASETS, options["name"], (*path, "name"))
+    dataset = check.component(DATASETS, options["name"], (*path, "name"))
     keys = None if dataset is None else dataset_keys(dataset)
     if keys is not None:
-        look.compare(path, keys, options, extra=_ALWAYS)
+        check.compare_keys(path, keys, options, extra=_ALWAYS)
         for key in sorted(_NEVER_EMPTY & keys.required & options.keys()):
             if options[key] in (None, ()):
-                look.error((*path, key), "is empty, but must be given.")
+                check.error((*path, key), "empty_value", "is empty, but must be given.")
     return dataset
 
 
@@ -87,20 +89,22 @@ def reads_key(config: Config, mode: str, key: str) -> bool:
 
 
 @cache
-def dataset_keys(dataset: Callable[..., Any]) -> Keys | None:
-    """Keys that a dataset reads from its section; None where that cannot be told.
+def dataset_keys(dataset: Callable[..., Any]) -> ComponentKeys | None:
+    """Return the keys that a dataset reads from its section; None where that cannot be told.
 
     A dataset of ours, or of a plugin, says so itself (class method ``known_keys``); one of PaddleOCR's has
     them in its source.
     """
     tell = getattr(dataset, "known_keys", None)
     if tell is not None:
-        return Keys(frozenset(tell()), frozenset(), open=False)
+        return ComponentKeys(frozenset(tell()), frozenset(), open=False)
     readings = _READING.findall(source_of(dataset))
     if not readings:
         return None
     named = frozenset(name for _, name in readings)
-    return Keys(named, frozenset(name for how, name in readings if how != "get") - {"name"}, open=False)
+    return ComponentKeys(
+        named, frozenset(name for how, name in readings if how != "get") - {"name"}, open=False
+    )
 
 
 @cache
@@ -118,62 +122,66 @@ def source_of(component: Callable[..., Any]) -> str:
     return "\n".join(texts)
 
 
-def _check_transforms(look: Look, mode: str) -> None:
+def _check_transforms(check: ConfigCheck, mode: str) -> None:
     """Names and keys of the operators; each is given all of ``Global`` besides its own options."""
-    if look.at(mode, "dataset", "transforms") is None:
+    if check.at(mode, "dataset", "transforms") is None:
         return
-    given = [str(key) for key in look.mapping("Global")]
-    for name, path in look.listed(mode, "dataset", "transforms"):
-        operator = look.part("operator", "transform", name, path)
+    given = [str(key) for key in check.mapping("Global")]
+    for name, path in check.items(mode, "dataset", "transforms"):
+        operator = check.host_component("operator", "transform", name, path)
         if operator is None:
             continue
-        options = look.mapping(*path)
-        look.keys(path, operator, options, injected=given, extra=given)
+        options = check.mapping(*path)
+        check.check_keys(path, operator, options, injected=given, extra=given)
         encode = options.get("gtc_encode")
         if name == "MultiLabelEncode" and encode is not None:
-            look.part("operator", "label encoder", encode, (*path, "gtc_encode"))
+            check.host_component("operator", "label encoder", encode, (*path, "gtc_encode"))
 
 
-def _check_loader(look: Look, mode: str) -> None:
+def _check_loader(check: ConfigCheck, mode: str) -> None:
     path = (mode, "loader")
-    options = look.mapping(*path)
+    options = check.mapping(*path)
     if not options:
         return
-    look.compare(path, _LOADER, options)
+    check.compare_keys(path, _LOADER, options)
     collate = options.get("collate_fn")
     if collate is not None:
-        look.part("collate_fn", "collate_fn", collate, (*path, "collate_fn"))
+        check.host_component("collate_fn", "collate_fn", collate, (*path, "collate_fn"))
 
 
-def _check_sampler(look: Look, mode: str, dataset: Callable[..., Any] | None) -> None:
+def _check_sampler(check: ConfigCheck, mode: str, dataset: Callable[..., Any] | None) -> None:
     path = (mode, "sampler")
-    options = look.mapping(*path)
+    options = check.mapping(*path)
     several_scales = dataset is not None and _SCALES_ATTRIBUTE.search(source_of(dataset)) is not None
     name = options.get("name") if mode == "Train" else None
     if several_scales and name is None:
         remedy = (
             "It needs `sampler: {name: MultiScaleSampler, …}`." if mode == "Train" else "Use SimpleDataSet."
         )
-        look.error(
+        check.error(
             (mode, "dataset", "name"),
-            f"{look.at(mode, 'dataset', 'name')} takes its image sizes from a sampler, and {mode} has none. {remedy}",
+            "sampler_mismatch",
+            f"{check.at(mode, 'dataset', 'name')} takes its image sizes from a sampler, and {mode} has none. {remedy}",
         )
     if not options:
         return
     if mode != "Train":
-        look.warning(path, "a sampler is used in Train alone.")
+        check.warning(path, "unused_key", "a sampler is used in Train alone.")
         return
     if name is None:
-        look.error(path, "name must be given, such as MultiScaleSampler.", "name")
+        check.error(path, "missing_key", "name must be given, such as MultiScaleSampler.", "name")
         return
-    sampler = look.part("sampler", "sampler", name, (*path, "name"))
+    sampler = check.host_component("sampler", "sampler", name, (*path, "name"))
     if sampler is None:
         return
-    look.keys(path, sampler, look.options(*path), injected=("data_source", "dataset"), extra=("name",))
+    check.check_keys(
+        path, sampler, check.options(*path), injected=("data_source", "dataset"), extra=("name",)
+    )
     if _needs_scales(sampler) and dataset is not None and not several_scales:
-        look.error(
+        check.error(
             (*path, "name"),
-            f"{name} hands out image sizes, which {look.at(mode, 'dataset', 'name')} does not take. Use "
+            "sampler_mismatch",
+            f"{name} hands out image sizes, which {check.at(mode, 'dataset', 'name')} does not take. Use "
             f"MultiScaleDataSet, or remove the sampler.",
         )
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from ppocr_ext.characters.look_alikes import SHIPPED, read_groups
 from ppocr_ext.charset import Charset
+from ppocr_ext.check.config_check import ConfigCheck, is_number, shown
 from ppocr_ext.check.data import reads_key
-from ppocr_ext.check.look import Look, is_number, shown
 from ppocr_ext.checkpoint.journal import read_journal
 from ppocr_ext.checkpoint.names import why_missing
-from ppocr_ext.config import resolve_charset
+from ppocr_ext.config import named_items, resolve_charset
 from ppocr_ext.config.class_counts import wrong_counts
 from ppocr_ext.errors import CharsetError, ConfigError, DataError, WeightsError
 from ppocr_ext.registry import DATASETS
@@ -22,44 +22,45 @@ _LOG = logging.getLogger("ppocr_ext")
 _DICTIONARY = ("Global", "character_dict_path")
 
 
-def check_dictionary(look: Look) -> None:
+def check_dictionary(check: ConfigCheck) -> None:
     """The dictionary, and the class counts that the config has already."""
     try:
         with unlogged():
-            charset = resolve_charset(look.config, look.host.find_file)
+            charset = resolve_charset(check.config, check.host.find_file)
     except CharsetError as error:
-        look.error(_DICTIONARY, str(error).removeprefix(f"{look.place(_DICTIONARY).text}: "))
+        check.error(_DICTIONARY, error.code, str(error).removeprefix(f"{check.place(_DICTIONARY).text}: "))
         return
     except ConfigError:
         return  # use_space_char is neither true nor false, which is said of the keys of Global
-    _check_space(look, charset)
-    _check_counts(look, charset)
+    _check_space(check, charset)
+    _check_counts(check, charset)
 
 
-def _check_space(look: Look, charset: Charset) -> None:
+def _check_space(check: ConfigCheck, charset: Charset) -> None:
     line = charset.line_of_second_space
     if line is not None:
         used = charset.ids(" ")[0]
-        look.warning(
+        check.warning(
             ("Global", "use_space_char"),
+            "space_twice",
             f"{charset.path}:{line} is the space already: it gets the classes {line} and {used}, labels use {used}.\n"
             f"  Fix: `use_space_char: false` for a new training; keep true for weights that were trained so.",
         )
 
 
-def _check_counts(look: Look, charset: Charset) -> None:
+def _check_counts(check: ConfigCheck, charset: Charset) -> None:
     try:
         with unlogged():
-            wrong = wrong_counts(look.config, charset)
+            wrong = wrong_counts(check.config, charset)
     except ConfigError:
         return  # a head_list that is no list of heads, which is said of the architecture
     for path, message in wrong:
-        look.error(path, message)
+        check.error(path, "wrong_class_count", message)
 
 
-def _check_centers(look: Look, path: tuple[str, ...]) -> None:
+def _check_centers(check: ConfigCheck, path: tuple[str, ...]) -> None:
     """One file of centers, or one for each sub-model."""
-    given = look.at(*path)
+    given = check.at(*path)
     files = (
         {(*path, str(name)): file for name, file in given.items()}
         if isinstance(given, Mapping)
@@ -67,82 +68,86 @@ def _check_centers(look: Look, path: tuple[str, ...]) -> None:
     )
     for place, file in files.items():
         if isinstance(file, str) and not Path(file).is_file():
-            look.error(place, f"there is no file {file}. `ppocr-ext export-center` writes it.")
+            check.error(
+                place, "missing_file", f"there is no file {file}. `ppocr-ext export-center` writes it."
+            )
 
 
-def check_files(look: Look) -> None:
+def check_files(check: ConfigCheck) -> None:
     """Label files, data folders and weights."""
-    for mode in look.modes:
-        _check_data_files(look, mode)
-    for _, path in look.listed_quietly("Loss", "loss_config_list") if look.role == "train" else ():
-        _check_centers(look, (*path, "center_file_path"))
-        _check_groups(look, (*path, "look_alikes"))
-    for path, name in _weights(look):
+    for mode in check.modes:
+        _check_data_files(check, mode)
+    for _, path in named_items(check.config, "Loss", "loss_config_list") if check.role == "train" else ():
+        _check_centers(check, (*path, "center_file_path"))
+        _check_groups(check, (*path, "look_alikes"))
+    for path, name in _weights(check):
         if isinstance(name, str):
-            _check_weights(look, path, name)
+            _check_weights(check, path, name)
         elif path[0] != "Global":  # of Global it is said there
-            look.error(path, f"{shown(name)} is no path of weights.")
+            check.error(path, "bad_value", f"{shown(name)} is no path of weights.")
 
 
-def _check_groups(look: Look, path: tuple[str, ...]) -> None:
-    """Look-alike characters: a number, or groups; text that is a number is refused with the other keys."""
-    value = look.at(*path)
+def _check_groups(check: ConfigCheck, path: tuple[str, ...]) -> None:
+    """ConfigCheck-alike characters: a number, or groups; text that is a number is refused with the other keys."""
+    value = check.at(*path)
     if value is None or (isinstance(value, str) and is_number(value)):
         return
     if isinstance(value, str):
         try:
             read_groups(value)
         except DataError as error:
-            look.error(path, str(error))
+            check.error(path, error.code, str(error))
     elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        look.error(
-            path, f"{shown(value)} is neither a number of at least 1, nor `{SHIPPED}`, nor a file of groups."
+        check.error(
+            path,
+            "bad_value",
+            f"{shown(value)} is neither a number of at least 1, nor `{SHIPPED}`, nor a file of groups.",
         )
 
 
-def _check_data_files(look: Look, mode: str) -> None:
-    if look.is_of_plugin(DATASETS, look.at(mode, "dataset", "name")):
+def _check_data_files(check: ConfigCheck, mode: str) -> None:
+    if check.is_of_plugin(DATASETS, check.at(mode, "dataset", "name")):
         return  # which keys it reads is unknown
     path = (mode, "dataset", "label_file_list")
-    listed = look.at(*path) if reads_key(look.config, mode, "label_file_list") else None
+    listed = check.at(*path) if reads_key(check.config, mode, "label_file_list") else None
     names = (listed,) if isinstance(listed, str) else listed
     if isinstance(names, tuple):
         for index, name in enumerate(names):
             where = path if isinstance(listed, str) else (*path, str(index))
             if not isinstance(name, str):
-                look.error(where, f"{shown(name)} is no path of a label file.")
+                check.error(where, "bad_value", f"{shown(name)} is no path of a label file.")
             elif not Path(name).is_file():
-                look.error(where, f"there is no file {name} (from {Path.cwd()}).")
+                check.error(where, "missing_file", f"there is no file {name} (from {Path.cwd()}).")
     elif names is not None:
-        look.error(path, f"{shown(names)} is no list of label files.")
-    if look.at(mode, "dataset", "delimiter") == "":
-        look.error((mode, "dataset", "delimiter"), 'it is empty. Fix: "\\t", or take it out.')
+        check.error(path, "bad_value", f"{shown(names)} is no list of label files.")
+    if check.at(mode, "dataset", "delimiter") == "":
+        check.error((mode, "dataset", "delimiter"), "empty_value", 'it is empty. Fix: "\\t", or take it out.')
     path = (mode, "dataset", "data_dir")
-    folder = look.at(*path) if reads_key(look.config, mode, "data_dir") else None
+    folder = check.at(*path) if reads_key(check.config, mode, "data_dir") else None
     if isinstance(folder, str) and not Path(folder).is_dir():
-        look.error(path, f"there is no folder {folder} (from {Path.cwd()}).")
+        check.error(path, "missing_folder", f"there is no folder {folder} (from {Path.cwd()}).")
     elif folder is not None and not isinstance(folder, (str, tuple)):
-        look.error(path, f"{shown(folder)} is not the name of a folder.")
+        check.error(path, "bad_value", f"{shown(folder)} is not the name of a folder.")
 
 
-def _weights(look: Look) -> Iterator[tuple[tuple[str, ...], object]]:
+def _weights(check: ConfigCheck) -> Iterator[tuple[tuple[str, ...], object]]:
     """Paths of weights that are going to be read: a whole model's, or else those of sub-models."""
     for key in ("checkpoints", "pretrained_model"):
-        name = look.at("Global", key)
+        name = check.at("Global", key)
         if name:
             yield ("Global", key), name
             return
-    models = look.at("Architecture", "Models")
-    if look.role != "train" or not isinstance(models, Mapping):
+    models = check.at("Architecture", "Models")
+    if check.role != "train" or not isinstance(models, Mapping):
         return
     for model in models:
         path = ("Architecture", "Models", str(model), "pretrained")
-        name = look.at(*path)
+        name = check.at(*path)
         if name:
             yield path, name
 
 
-def _check_weights(look: Look, path: tuple[str, ...], name: str) -> None:
+def _check_weights(check: ConfigCheck, path: tuple[str, ...], name: str) -> None:
     """Report weights that are not there; a checkpoint whose journal was left counts, loading finishes it."""
     prefix = Path(name.removesuffix(".pdparams"))
     if Path(f"{prefix}.pdparams").is_file():
@@ -151,9 +156,9 @@ def _check_weights(look: Look, path: tuple[str, ...], name: str) -> None:
         if read_journal(prefix):
             return
     except WeightsError as error:
-        look.error(path, str(error))
+        check.error(path, error.code, str(error))
     else:
-        look.error(path, why_missing(name))
+        check.error(path, "missing_file", why_missing(name))
 
 
 @contextmanager

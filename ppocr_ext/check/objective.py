@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import ppocr_ext.optim  # noqa: F401 - registers optimizers and schedules
-from ppocr_ext.check.homes import GIVEN_TO_SCHEDULE
-from ppocr_ext.check.look import Look, Path, is_number, shown
-from ppocr_ext.check.signatures import keys_of
+from ppocr_ext.check.config_check import ConfigCheck, Path, is_number, shown
+from ppocr_ext.check.signatures import component_keys
+from ppocr_ext.check.unknown_keys import GIVEN_TO_SCHEDULE
 from ppocr_ext.config import CENTER_LOSSES
 from ppocr_ext.losses import CombinedLoss, MultiLoss
 from ppocr_ext.losses.multi import BRANCH_OF
@@ -22,78 +22,95 @@ _RATES = ("learning_rate", "start_lr", "end_lr", "min_lr", "max_lr")
 _EXCLUDING = (("regularizer", "weight_decay"), ("clip_norm", "clip_norm_global"))
 
 
-def check_loss(look: Look) -> None:
+def check_loss(check: ConfigCheck) -> None:
     """The loss, and the losses that it is made of."""
-    options = look.mapping("Loss")
+    options = check.mapping("Loss")
     if not options:
         return
     name = options.get("name")
     if name is None:
-        look.error(("Loss",), f"`name` is missing. One of: {', '.join(LOSSES.names())}.", "name")
+        check.error(
+            ("Loss",), "missing_key", f"`name` is missing. One of: {', '.join(LOSSES.names())}.", "name"
+        )
         return
-    component = look.component(LOSSES, name, ("Loss", "name"))
+    component = check.component(LOSSES, name, ("Loss", "name"))
     if component is None:
         return
-    look.keys(("Loss",), component, look.options("Loss"), extra=("name",))
+    check.check_keys(("Loss",), component, check.options("Loss"), extra=("name",))
     if component not in (CombinedLoss, MultiLoss):
         return
-    if not look.at("Loss", "loss_config_list"):
+    if not check.at("Loss", "loss_config_list"):
         said = f"loss_config_list must be given: what the {name} is made of."
-        look.error(("Loss",), said, "loss_config_list")
+        check.error(("Loss",), "missing_key", said, "loss_config_list")
     seen: list[str] = []
-    for entry, path in look.listed("Loss", "loss_config_list"):
+    for entry, path in check.items("Loss", "loss_config_list"):
         if entry in CENTER_LOSSES and any(name in CENTER_LOSSES for name in seen):
-            look.error(path, "a center loss is listed twice, so that frames would be pulled twice. Keep one.")
+            check.error(
+                path,
+                "duplicate_item",
+                "a center loss is listed twice, so that frames would be pulled twice. Keep one.",
+            )
         if component is MultiLoss:
-            _check_branch_loss(look, entry, path, seen)
+            _check_branch_loss(check, entry, path, seen)
         else:
-            _check_weighted_loss(look, entry, path)
+            _check_weighted_loss(check, entry, path)
         seen.append(entry)
 
 
-def _check_branch_loss(look: Look, name: str, path: Path, seen: list[str]) -> None:
+def _check_branch_loss(check: ConfigCheck, name: str, path: Path, seen: list[str]) -> None:
     if name not in BRANCH_OF:
-        look.error(path, f"{name} is none of {', '.join(BRANCH_OF)}, which a MultiLoss is made of.")
+        check.error(
+            path,
+            "unsupported_component",
+            f"{name} is none of {', '.join(BRANCH_OF)}, which a MultiLoss is made of.",
+        )
         return
     if name in seen:
-        look.error(path, f"{name} is listed twice.")
-    component = look.component(LOSSES, name, path)
+        check.error(path, "duplicate_item", f"{name} is listed twice.")
+    component = check.component(LOSSES, name, path)
     if component is not None:
-        look.keys(path, component, look.mapping(*path), extra=("weight",) if name == "CenterLoss" else ())
-    if name == "CenterLoss" and "weight" in look.mapping(*path):
-        _check_weight(look, path)
+        check.check_keys(
+            path, component, check.mapping(*path), extra=("weight",) if name == "CenterLoss" else ()
+        )
+    if name == "CenterLoss" and "weight" in check.mapping(*path):
+        _check_weight(check, path)
 
 
-def _check_weighted_loss(look: Look, name: str, path: Path) -> None:
-    component = look.component(LOSSES, name, path)
-    options = look.mapping(*path)
+def _check_weighted_loss(check: ConfigCheck, name: str, path: Path) -> None:
+    component = check.component(LOSSES, name, path)
+    options = check.mapping(*path)
     if component is not None:
-        look.keys(path, component, options, extra=("weight",))
+        check.check_keys(path, component, options, extra=("weight",))
     if "weight" not in options:
-        look.error(path, "`weight` is missing, such as `weight: 1.0`.")
+        check.error(path, "missing_key", "`weight` is missing, such as `weight: 1.0`.")
     else:
-        _check_weight(look, path)
+        _check_weight(check, path)
 
 
-def _check_weight(look: Look, path: Path) -> None:
-    weight = look.at(*path, "weight")
+def _check_weight(check: ConfigCheck, path: Path) -> None:
+    weight = check.at(*path, "weight")
     if isinstance(weight, bool) or not isinstance(weight, (int, float)):
-        look.error((*path, "weight"), f"{weight!r} is no number.")
+        check.error((*path, "weight"), "bad_value", f"{weight!r} is no number.")
 
 
-def check_optimizer(look: Look) -> None:
+def check_optimizer(check: ConfigCheck) -> None:
     """The optimizer, its learning rate and its regularizer."""
-    options = look.mapping("Optimizer")
+    options = check.mapping("Optimizer")
     if not options:
         return
     name = options.get("name")
     component = None
     if name is None:
-        look.error(("Optimizer",), f"`name` is missing. One of: {', '.join(OPTIMIZERS.names())}.", "name")
+        check.error(
+            ("Optimizer",),
+            "missing_key",
+            f"`name` is missing. One of: {', '.join(OPTIMIZERS.names())}.",
+            "name",
+        )
     else:
-        component = look.component(OPTIMIZERS, name, ("Optimizer", "name"))
+        component = check.component(OPTIMIZERS, name, ("Optimizer", "name"))
     if component is not None:
-        look.keys(
+        check.check_keys(
             ("Optimizer",),
             component,
             options,
@@ -103,111 +120,121 @@ def check_optimizer(look: Look) -> None:
         )
     for key in _GIVEN_TO_OPTIMIZER:
         if key in options:
-            look.unknown_key(("Optimizer", key), _OF_OPTIMIZER)
+            check.unknown_key(("Optimizer", key), _OF_OPTIMIZER)
     for one, other in _EXCLUDING:
         if options.get(one) is not None and options.get(other) is not None:
-            look.error(("Optimizer", one), f"`{one}` and `{other}` exclude each other. Keep one of them.")
+            check.error(
+                ("Optimizer", one),
+                "conflicting_keys",
+                f"`{one}` and `{other}` exclude each other. Keep one of them.",
+            )
     if options.get("group_lr"):
-        look.error(
-            ("Optimizer", "group_lr"), "a rate of its own for some parameters is not supported. Take it out."
+        check.error(
+            ("Optimizer", "group_lr"),
+            "unsupported_key",
+            "a rate of its own for some parameters is not supported. Take it out.",
         )
     for key in ("clip_norm", "clip_norm_global", "weight_decay"):
-        _check_number(look, ("Optimizer", key))
-    _check_regularizer(look)
-    _check_schedule(look)
+        _check_number(check, ("Optimizer", key))
+    _check_regularizer(check)
+    _check_schedule(check)
 
 
-def _check_number(look: Look, path: Path) -> None:
+def _check_number(check: ConfigCheck, path: Path) -> None:
     """A finite number that is not negative, or nothing."""
-    value = look.at(*path)
+    value = check.at(*path)
     if isinstance(value, str) and is_number(value):
-        look.kind(path, value, "number")
+        check.refuse_quoted(path, value, "number")
     elif value is not None and (
         isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value)
     ):
-        look.error(path, f"{shown(value)} is no number.")
+        check.error(path, "bad_value", f"{shown(value)} is no number.")
     elif isinstance(value, (int, float)) and value < 0:
-        look.error(path, f"{value!r} is negative. Give a number of at least 0.")
+        check.error(path, "bad_value", f"{value!r} is negative. Give a number of at least 0.")
 
 
-def _check_regularizer(look: Look) -> None:
-    options = look.mapping("Optimizer", "regularizer")
+def _check_regularizer(check: ConfigCheck) -> None:
+    options = check.mapping("Optimizer", "regularizer")
     if not options:
         return
-    look.keys(("Optimizer", "regularizer"), _regularizer_keys, options)
+    check.check_keys(("Optimizer", "regularizer"), _regularizer_keys, options)
     name = options.get("name")
     if name is not None and str(name).removesuffix("Decay") not in ("L1", "L2"):
-        look.error(("Optimizer", "regularizer", "name"), f"{name!r} must be L1 or L2.")
+        check.error(("Optimizer", "regularizer", "name"), "bad_value", f"{name!r} must be L1 or L2.")
 
 
 def _regularizer_keys(name: Any, factor: float = 0.0) -> None:
     """Keys of ``Optimizer.regularizer``."""
 
 
-def _check_schedule(look: Look) -> None:
+def _check_schedule(check: ConfigCheck) -> None:
     path = ("Optimizer", "lr")
-    options = look.mapping(*path)
+    options = check.mapping(*path)
     if not options:
-        if look.at(*path) is None:
+        if check.at(*path) is None:
             said = "`lr` is missing, such as `lr: {name: Cosine, learning_rate: 0.001}`."
-            look.error(("Optimizer",), said, "lr")
+            check.error(("Optimizer",), "missing_key", said, "lr")
         return
-    component = look.component(SCHEDULES, options.get("name") or "Const", (*path, "name"))
+    component = check.component(SCHEDULES, options.get("name") or "Const", (*path, "name"))
     if component is not None:
-        look.keys(
+        check.check_keys(
             path,
             component,
-            look.options(*path),
+            check.options(*path),
             injected=GIVEN_TO_SCHEDULE,
             extra=("name",),
             others=SCHEDULES,
         )
         for key in _RATES:
-            _check_number(look, (*path, key))
+            _check_number(check, (*path, key))
         values = options.get("values")  # of Piecewise
         for index in range(len(values) if isinstance(values, tuple) else 0):
-            _check_number(look, (*path, "values", str(index)))
+            _check_number(check, (*path, "values", str(index)))
 
 
-def check_decoder(look: Look) -> None:
+def check_decoder(check: ConfigCheck) -> None:
     """``PostProcess``: the host's decoder, which is given all of ``Global`` too."""
-    options = look.mapping("PostProcess")
+    options = check.mapping("PostProcess")
     if not options:
         return
     if options.get("name") is None:
-        look.error(("PostProcess",), "`name` is missing, such as CTCLabelDecode.", "name")
+        check.error(("PostProcess",), "missing_key", "`name` is missing, such as CTCLabelDecode.", "name")
         return
-    component = look.part("decoder", "decoder", options["name"], ("PostProcess", "name"))
+    component = check.host_component("decoder", "decoder", options["name"], ("PostProcess", "name"))
     if component is not None:
-        given = [str(key) for key in look.mapping("Global")]
-        look.keys(
-            ("PostProcess",), component, look.options("PostProcess"), injected=given, extra=("name", *given)
+        given = [str(key) for key in check.mapping("Global")]
+        check.check_keys(
+            ("PostProcess",), component, check.options("PostProcess"), injected=given, extra=("name", *given)
         )
 
 
-def check_metric(look: Look) -> None:
+def check_metric(check: ConfigCheck) -> None:
     """The metric, and the one that a DistillationMetric applies to each sub-model."""
-    options = look.mapping("Metric")
+    options = check.mapping("Metric")
     if not options:
         return
     if options.get("name") is None:
-        look.error(("Metric",), f"`name` is missing. One of: {', '.join(METRICS.names())}.", "name")
+        check.error(
+            ("Metric",), "missing_key", f"`name` is missing. One of: {', '.join(METRICS.names())}.", "name"
+        )
         return
-    component = look.component(METRICS, options["name"], ("Metric", "name"))
+    component = check.component(METRICS, options["name"], ("Metric", "name"))
     extra = {"name", "main_indicator"}
     if component is DistillationMetric:
-        base = look.component(
+        base = check.component(
             METRICS, options.get("base_metric_name", "RecMetric"), ("Metric", "base_metric_name")
         )
         if base is None:
             return
-        extra |= keys_of(base).named
+        extra |= component_keys(base).named
         if options.get("key") is None:
             said = "`key` is missing: the sub-model that decides, such as `key: Student`."
-            look.error(("Metric",), said, "key")
+            check.error(("Metric",), "missing_key", said, "key")
     if component is None:
         return
-    look.keys(("Metric",), component, options, injected=("has_space",), extra=extra)
+    check.check_keys(("Metric",), component, options, injected=("has_space",), extra=extra)
     indicator = options.get("main_indicator", "acc")
     if component in (RecMetric, DistillationMetric) and indicator not in INDICATORS:
-        look.error(("Metric", "main_indicator"), f"{indicator!r} is not among {', '.join(INDICATORS)}.")
+        check.error(
+            ("Metric", "main_indicator"), "bad_value", f"{indicator!r} is not among {', '.join(INDICATORS)}."
+        )

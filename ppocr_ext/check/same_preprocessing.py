@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ppocr_ext.check.look import Look, Path
+from ppocr_ext.check.config_check import ConfigCheck, Path
 from ppocr_ext.config.node import dotted
 from ppocr_ext.data.preprocessing import PAD, WIDEN, Preprocessing, Size, preprocessing
 
@@ -12,27 +12,33 @@ ALLOW = "allow_different_preprocessing"
 _FIX = f"Use the same in both, or allow it: -o Global.{ALLOW}=true."
 
 
-def check_preprocessing(look: Look) -> None:
+def check_preprocessing(check: ConfigCheck) -> None:
     """Compare sizes, padding, channel order and normalisation of ``Train`` and ``Eval``.
 
     Only what the config says is compared: a section whose images are resized by a plugin is passed over. An Eval size
     must be among the sizes that a MultiScaleSampler hands out. ``eval_mode: true`` in Eval goes with padding in Train:
     both keep the aspect ratio.
     """
-    trained, evaluated = preprocessing(look.config, "Train"), preprocessing(look.config, "Eval")
-    if trained is None or evaluated is None or look.at("Global", ALLOW) is True:
+    trained, evaluated = preprocessing(check.config, "Train"), preprocessing(check.config, "Eval")
+    if trained is None or evaluated is None or check.at("Global", ALLOW) is True:
         return
-    found = list(_differences(look, trained, evaluated))
+    found = list(_differences(check, trained, evaluated))
     if not found:
         return
     path = found[0][0]
     lines = "".join(f"\n    {line}" for _, line in found)
-    look.error(path, f"Eval prepares images differently from Train, which spoils its accuracy. {_FIX}{lines}")
+    check.error(
+        path,
+        "preprocessing_mismatch",
+        f"Eval prepares images differently from Train, which spoils its accuracy. {_FIX}{lines}",
+    )
 
 
-def _differences(look: Look, trained: Preprocessing, evaluated: Preprocessing) -> Iterator[tuple[Path, str]]:
+def _differences(
+    check: ConfigCheck, trained: Preprocessing, evaluated: Preprocessing
+) -> Iterator[tuple[Path, str]]:
     """Config path in Eval and one line for each difference."""
-    place = look.where(trained.path)
+    place = check.where(trained.path)
     where = f"{dotted(trained.path)}, {place}" if place else dotted(trained.path)
     resize = evaluated.path[:-1] if evaluated.path[-1] in ("image_shape", "scales") else evaluated.path
     if not _size_fits(trained, evaluated):
@@ -41,7 +47,7 @@ def _differences(look: Look, trained: Preprocessing, evaluated: Preprocessing) -
             f"size: {_listed(evaluated.sizes)} in Eval, {_listed(trained.sizes)} in Train ({where})",
         )
     if evaluated.fit != trained.fit and {trained.fit, evaluated.fit} != {PAD, WIDEN}:
-        key = "padding" if look.at(*resize, "padding") is not None else ""
+        key = "padding" if check.at(*resize, "padding") is not None else ""
         path = (*resize, key) if key else resize
         yield path, f"resizing: {evaluated.fit} in Eval, {trained.fit} in Train ({where})"
     if None not in (evaluated.color, trained.color) and evaluated.color != trained.color:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ppocr_ext.check.config_check import ConfigCheck, Path
 from ppocr_ext.check.data import source_of
-from ppocr_ext.check.look import Look, Path
 from ppocr_ext.data.preprocessing import RESIZING_DATASETS
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.registry import DATASETS
@@ -44,17 +44,17 @@ class Sample:
     gtc: str | None
 
 
-def follow(look: Look, mode: str) -> Sample | None:
+def follow(check: ConfigCheck, mode: str) -> Sample | None:
     """Go through the transforms of ``mode``, with an issue for each kept key that none of them makes.
 
     None where the section has no transforms.
     """
     path = (mode, "dataset", "transforms")
-    entries = look.at(*path)
+    entries = check.at(*path)
     if not isinstance(entries, tuple) or not entries:
         return None
     named = [next(iter(e.items())) for e in entries if isinstance(e, Mapping) and len(e) == 1]
-    walk = _Walk(look, mode, path)
+    walk = _Walk(check, mode, path)
     for index, (name, options) in enumerate(named):
         last = index == len(named) - 1
         walk.step(str(name), options if isinstance(options, Mapping) else {}, last)
@@ -65,9 +65,9 @@ def follow(look: Look, mode: str) -> Sample | None:
 class _Walk:
     """State of going through a list of transforms."""
 
-    def __init__(self, look: Look, mode: str, path: Path) -> None:
-        self.look, self.path = look, path
-        self.dataset = str(look.at(mode, "dataset", "name"))
+    def __init__(self, check: ConfigCheck, mode: str, path: Path) -> None:
+        self.check, self.path = check, path
+        self.dataset = str(check.at(mode, "dataset", "name"))
         start = _MADE_BY_DATASET.get(self.dataset)
         self.known = start is not None  # whether every key of the sample is known
         self.made_by: dict[str, str] = dict.fromkeys(start or (), self.dataset)
@@ -83,7 +83,7 @@ class _Walk:
         elif name == _MULTI:
             self._encode_both(options)
         else:
-            operator = self.look.host.component("operator", name)
+            operator = self.check.host.component("operator", name)
             made = None if operator is None else keys_made(operator)
             if made is None:
                 self.known = False
@@ -115,14 +115,18 @@ class _Walk:
             return  # that keep_keys must be given is said of its options
         self.kept = tuple(str(key) for key in keys)
         if not last:
-            self.look.error(
-                path, "KeepKeys makes a list of the sample, so nothing can come after it. Put it last."
+            self.check.error(
+                path,
+                "transform_order",
+                "KeepKeys makes a list of the sample, so nothing can come after it. Put it last.",
             )
         if self.kept[0] != "image":
-            self.look.error((*path, "keep_keys"), f"the image must come first, not {self.kept[0]!r}.")
+            self.check.error(
+                (*path, "keep_keys"), "keep_keys_order", f"the image must come first, not {self.kept[0]!r}."
+            )
         for key in self.kept:
             if self.known and key not in self.made_by:
-                self.look.error((*path, "keep_keys"), self._not_made(key))
+                self.check.error((*path, "keep_keys"), "unknown_sample_key", self._not_made(key))
 
     def _not_made(self, key: str) -> str:
         if key in self.lost:
@@ -135,16 +139,18 @@ class _Walk:
         return f"no transform makes {key!r}; there are {there}.{remedy}"
 
     def finish(self) -> None:
-        collate = self.look.at(self.path[0], "loader", "collate_fn")
+        collate = self.check.at(self.path[0], "loader", "collate_fn")
         if self.kept is None and self.known and collate is None:
-            self.look.error(
-                self.path, "there is no KeepKeys with keep_keys at the end, so batches would not be lists."
+            self.check.error(
+                self.path,
+                "missing_transform",
+                "there is no KeepKeys with keep_keys at the end, so batches would not be lists.",
             )
 
 
 @cache
 def keys_made(operator: Callable[..., Any]) -> frozenset[str] | None:
-    """Keys that an operator puts into a sample, read from its source; None where that cannot be told."""
+    """Return the keys that an operator puts into a sample, read from its source; None where that cannot be told."""
     source = textwrap.dedent(source_of(operator))
     if not source:
         return None

@@ -16,7 +16,7 @@ _READERS = ("get", "pop", "setdefault")
 
 
 @dataclass(frozen=True)
-class Keys:
+class ComponentKeys:
     """What a constructor takes by name.
 
     Attributes:
@@ -33,7 +33,7 @@ class Keys:
 
 
 @cache
-def keys_of(component: Callable[..., Any]) -> Keys:
+def component_keys(component: Callable[..., Any]) -> ComponentKeys:
     """Keys of a class, with those of the constructors that it hands its ``**kwargs`` to, or of a function."""
     named: dict[str, inspect.Parameter] = {}
     read: set[str] = set()
@@ -56,7 +56,7 @@ def keys_of(component: Callable[..., Any]) -> Keys:
         if not use.to_base:
             break
     kinds = tuple((name, kind) for name, p in named.items() if (kind := _kind(p)) is not None)
-    return Keys(frozenset(named) | read, frozenset(required), is_open, kinds)
+    return ComponentKeys(frozenset(named) | read, frozenset(required), is_open, kinds)
 
 
 def _constructors(component: Callable[..., Any]) -> Iterator[Callable[..., Any]]:

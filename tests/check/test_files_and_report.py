@@ -9,8 +9,7 @@ import pytest
 from official_facts import Check
 
 from ppocr_ext.config import Config
-from ppocr_ext.errors import ConfigError
-from ppocr_ext.issues import Issue, report_issues
+from ppocr_ext.issues import InvalidConfigError, Issue, report_issues
 
 
 def test_files_that_are_not_there_are_all_named(two: Config, check: Check) -> None:
@@ -129,26 +128,32 @@ def test_a_flawed_dictionary_and_a_count_of_another_one(one: Config, tmp_path: P
 
 
 def issue(level: str, path: str, where: str = "my.yml:3") -> Issue:
-    return Issue(level, path, where, "is wrong.")  # type: ignore[arg-type]
+    return Issue("bad_value", level, path, where, "is wrong.")  # type: ignore[arg-type]
 
 
-def test_one_fault_is_its_sentence() -> None:
-    with pytest.raises(ConfigError) as caught:
+def test_a_single_issue_is_the_error() -> None:
+    with pytest.raises(InvalidConfigError) as caught:
         report_issues([issue("error", "Global.x")])
-    assert str(caught.value) == "my.yml:3: Global.x: is wrong."
+    assert caught.value.issues == [issue("error", "Global.x")] and caught.value.code == "bad_value"
+    assert str(caught.value) == issue("error", "Global.x").text == "my.yml:3: Global.x: is wrong."
+    assert str(issue("error", "Global.x")) == "my.yml:3: Global.x: is wrong. [bad_value]"
 
 
-def test_several_faults_are_listed_and_counted_once_each() -> None:
-    with pytest.raises(ConfigError) as caught:
-        report_issues([issue("error", "Global.x"), issue("error", "Global.x"), issue("error", "Loss", "")])
-    assert str(caught.value) == "the config has 2 issues:\n  my.yml:3: Global.x: is wrong.\n  Loss: is wrong."
+def test_several_issues_are_listed_once_each() -> None:
+    first, second = issue("error", "Global.x"), issue("error", "Loss", "")
+    with pytest.raises(InvalidConfigError) as caught:
+        report_issues([first, first, second])
+    assert caught.value.issues == [first, second] and caught.value.code == "config_issues"
+    assert str(caught.value).splitlines()[1:] == [f"  {first}", f"  {second}"]
 
 
-def test_warnings_are_logged_and_under_strict_they_are_errors(warned: list[str]) -> None:
-    report_issues([issue("warning", "Global.x"), issue("warning", "Global.x")])
-    assert warned == ["my.yml:3: Global.x: is wrong."]
-    with pytest.raises(ConfigError, match="Global.x"):
-        report_issues([issue("warning", "Global.x")], strict=True)
+def test_warnings_are_logged_and_strict_makes_them_errors(warned: list[str]) -> None:
+    warning = issue("warning", "Global.x")
+    report_issues([warning, warning])
+    assert warned == [str(warning)]
+    with pytest.raises(InvalidConfigError) as caught:
+        report_issues([warning], strict=True)
+    assert caught.value.issues == [warning]
     report_issues([], strict=True)
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from ppocr_ext import registry
 from ppocr_ext.check import check_config
-from ppocr_ext.check.homes import home_of
+from ppocr_ext.check.unknown_keys import suggest_path
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.override import override
 from ppocr_ext.errors import UnknownComponentError
@@ -31,7 +31,7 @@ MISPLACED = [
 
 @pytest.mark.parametrize(("path", "home"), MISPLACED)
 def test_a_key_in_the_wrong_section_is_told_its_own(host: Host, one: Config, path: str, home: str) -> None:
-    assert ".".join(home_of(tuple(path.split("."))) or ()) == home
+    assert ".".join(suggest_path(tuple(path.split("."))) or ()) == home
     if path.startswith("Global"):
         given = Config.of(override(one._node, [f"{path}=1"]))
         (issue,) = (issue for issue in check_config(given, host, "train") if issue.path == path)
@@ -45,7 +45,7 @@ def test_a_key_in_the_wrong_section_is_told_its_own(host: Host, one: Config, pat
     "path", ["Global.zzz", "Architecture.Backbone.learning_rate", "Train.zzz", "MyPlugin"]
 )
 def test_a_key_without_a_home_has_no_hint(path: str) -> None:
-    assert home_of(tuple(path.split("."))) is None
+    assert suggest_path(tuple(path.split("."))) is None
 
 
 @pytest.mark.parametrize("has_checkout", [True, False])

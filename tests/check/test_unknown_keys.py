@@ -225,7 +225,8 @@ def test_what_was_warned_of_is_not_said_again_when_the_component_is_built(
         issues = [issue for issue in check_config(config, host, "train") if "zzz" in issue.path]
         report_issues(issues + issues)
         build_loss(config.at("Loss").thaw())
-    assert warned == ["Loss.zzz: the key is not used."]
+    assert warned == [str(issue) for issue in issues]
+    assert [issue.code for issue in issues] == ["unused_key"]
 
 
 def test_what_was_said_of_one_config_says_nothing_of_another(host: Host, one: Config) -> None:

@@ -1,0 +1,286 @@
+"""The check of one config: read values, collect issues, compare keys with what a component takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ppocr_ext.check.signatures import ComponentKeys, component_keys
+from ppocr_ext.check.unknown_keys import suggest_path
+from ppocr_ext.config import Config, named_items
+from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
+from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
+from ppocr_ext.host import Host
+from ppocr_ext.issues import Issue
+from ppocr_ext.messages import did_you_mean
+from ppocr_ext.registry import Registry, is_misspelling, leave_out_in_silence, near_match
+
+Path = tuple[str, ...]
+_LISTED = 20  # names that a message lists; the host has about a hundred transforms
+TRUTHS = ("true", "false", "yes", "no", "on", "off")
+
+
+@dataclass
+class ConfigCheck:
+    """A config under check, and the issues found so far.
+
+    Attributes:
+        config: as it was loaded.
+        host: opened; components of ours and of imported plugins are registered.
+        role: ``"train"`` or ``"eval"``: what the config is used for.
+        unloaded_plugins: modules of ``Global.plugins`` that were not imported.
+        issues: in the order in which they were found.
+    """
+
+    config: Config
+    host: Host
+    role: str
+    unloaded_plugins: tuple[str, ...] = ()
+    issues: list[Issue] = field(default_factory=list)
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The data sections that the role needs."""
+        return ("Train", "Eval") if self.role == "train" else ("Eval",)
+
+    def at(self, *path: str, default: Any = None) -> Any:
+        """Return the value at a path, or ``default`` if there is none."""
+        try:
+            return self.config.at(path, default)
+        except ConfigError:  # a key occurs twice in a list; the check of that list reports it
+            return default
+
+    def mapping(self, *path: str) -> Mapping[Any, Any]:
+        """Return the mapping at a path; an empty one if there is none, with an issue if it is something else."""
+        found = self.at(*path)
+        if found is None:
+            return {}
+        if not isinstance(found, Mapping):
+            self.error(path, "bad_value", f"found {shown(found)}, expected a mapping of keys.")
+            return {}
+        return found
+
+    def options(self, *path: str) -> Mapping[Any, Any]:
+        """Return the options of a named component: the mapping at ``path`` without its ``name``."""
+        return {key: value for key, value in self.mapping(*path).items() if key != "name"}
+
+    def items(self, *path: str) -> Iterator[tuple[str, Path]]:
+        """Yield name and path of each item of a list ``- NAME: {options}``; an item of another form is an issue.
+
+        The path goes by name, as after ``-o``; by index if a name occurs twice.
+        """
+        entries = self.at(*path)
+        if isinstance(entries, tuple):
+            for index, entry in enumerate(entries):
+                if not isinstance(entry, Mapping) or len(entry) != 1:
+                    where, found = (*path, str(index)), shown(entry)
+                    self.error(where, "bad_value", f"found {found}, expected an item `- NAME: {{options}}`.")
+        elif entries is not None:
+            found = shown(entries)
+            self.error(path, "bad_value", f"found {found}, expected a list of `- NAME: {{options}}`.")
+        yield from named_items(self.config, *path)
+
+    def place(self, path: Path) -> Place:
+        """Return the place of the value at ``path``, or of the nearest one above it."""
+        for end in range(len(path), 0, -1):
+            try:
+                return self.config.place(path[:end])
+            except ConfigError:
+                continue
+        return COMPUTED
+
+    def where(self, path: Path) -> str:
+        """Return the text of :meth:`place`; empty for a computed value."""
+        place = self.place(path)
+        return "" if place == COMPUTED else place.text
+
+    def error(self, path: Path, code: str, message: str, key: str = "") -> None:
+        """Add an issue with which the run cannot start, or would not be what the config says.
+
+        Args:
+            path: of the value.
+            code: the kind of issue, in snake_case.
+            message: what is wrong, and how to fix it.
+            key: key of the value whose place is shown, if it is not the place of the value itself.
+        """
+        self._add("error", path, code, message, key)
+
+    def warning(self, path: Path, code: str, message: str) -> None:
+        """Add an issue with which the run can start, though the config has no effect there or is doubtful."""
+        self._add("warning", path, code, message)
+
+    def plugin_warning(self, path: Path, message: str) -> None:
+        """Warn of a name or key that only a plugin that was not imported may know."""
+        self._add("warning", path, "plugin_not_loaded", message)
+
+    def _add(
+        self, level: Literal["error", "warning"], path: Path, code: str, message: str, key: str = ""
+    ) -> None:
+        text = dotted(path)
+        message = message.removeprefix(f"{text}: ") if text else message
+        place = self.where((*path, key) if key else path)
+        self.issues.append(Issue(code, level, text, place, message))
+
+    def component(self, registry: Registry, name: Any, path: Path) -> Callable[..., Any] | None:
+        """Return the component that ``path`` names, or None with an issue."""
+        if not isinstance(name, str):
+            names = ", ".join(registry.names())
+            self.error(path, "bad_value", f"found {name!r}, expected a name of a {registry.kind}: {names}.")
+            return None
+        try:
+            return registry.get(name)
+        except (UnknownComponentError, HostError) as error:
+            if self.is_of_plugin(registry, name):
+                self.plugin_warning(path, f"no {registry.kind} {name!r}, unless a plugin has it.")
+            else:
+                self.error(path, "unknown_component", str(error))
+            return None
+
+    def is_of_plugin(self, registry: Registry, name: Any) -> bool:
+        """Return True if only a plugin that was not imported can have the component ``name``."""
+        return bool(self.unloaded_plugins) and isinstance(name, str) and registry.is_foreign(name)
+
+    def host_component(self, kind: str, label: str, name: Any, path: Path) -> Callable[..., Any] | None:
+        """Return the host's component that ``path`` names, or None with an issue.
+
+        Args:
+            kind: ``"operator"``, ``"sampler"``, ``"decoder"`` or ``"collate_fn"``.
+            label: the kind as messages call it.
+            name: as the config has it.
+            path: of the name.
+        """
+        found = self.host.component(kind, name) if isinstance(name, str) else None
+        if found is None:
+            names = self.host.component_names(kind)
+            if self.unloaded_plugins and not is_misspelling(str(name), names):
+                self.plugin_warning(path, f"the host has no {label} {name!r}, unless a plugin adds it.")
+                return None
+            near = near_match(str(name), names, cutoff=0.6)
+            listed = f" It has: {', '.join(names)}." if len(names) <= _LISTED else ""
+            hint = did_you_mean(near) or listed
+            self.error(path, "unknown_component", f"the host has no {label} {name!r}.{hint}")
+        return found
+
+    def check_keys(
+        self,
+        path: Path,
+        component: Callable[..., Any],
+        options: Mapping[Any, Any],
+        injected: Iterable[str] = (),
+        extra: Iterable[str] = (),
+        others: Registry | None = None,
+    ) -> None:
+        """Compare the keys of ``options`` with those that ``component`` takes.
+
+        Args:
+            path: of the options.
+            component: whose constructor has the keys.
+            options: as the config has them.
+            injected: keys that the program itself supplies.
+            extra: keys of the section that are read before the component is built (``name``, ``weight``, …).
+            others: components that the config may have used before: their keys are unused, not misspelt.
+        """
+        rivals = [] if others is None else [others.get(name) for name in others.names()]
+        elsewhere = {key for rival in rivals for key in component_keys(rival).named}
+        self.compare_keys(path, component_keys(component), options, component, injected, extra, elsewhere)
+
+    def compare_keys(
+        self,
+        path: Path,
+        keys: ComponentKeys,
+        options: Mapping[Any, Any],
+        component: Callable[..., Any] | None = None,
+        injected: Iterable[str] = (),
+        extra: Iterable[str] = (),
+        elsewhere: Collection[str] = (),
+    ) -> None:
+        """Do the same as :meth:`check_keys` for known ``keys``; ``elsewhere`` has those of other components."""
+        supplied, kinds = frozenset(injected), dict(keys.kinds)
+        known = (keys.named - supplied) | frozenset(extra)
+        for key, value in options.items():
+            if key in keys.named or key in known:
+                self.refuse_quoted((*path, str(key)), value, kinds.get(str(key)))
+            else:
+                self.unknown_key((*path, str(key)), () if key in elsewhere else known, component, keys.open)
+        lacking = sorted(keys.required - supplied - set(options))
+        if lacking:
+            self.error(path, "missing_key", f"{', '.join(lacking)} must be given.")
+
+    def refuse_quoted(self, path: Path, value: Any, kind: str | None) -> None:
+        """Report a number or truth value that is written as text."""
+        if not isinstance(value, str):
+            return
+        if kind == "number" and is_number(value):
+            self.error(path, "quoted_value", f"{value!r} is text. Write the number without quotes.")
+        elif kind == "truth" and value.strip().lower() in TRUTHS:
+            self.error(path, "quoted_value", f"{value!r} is text. Write true or false, without quotes.")
+
+    def unknown_key(
+        self,
+        path: Path,
+        known: Collection[str],
+        component: Callable[..., Any] | None = None,
+        is_open: bool = False,
+    ) -> None:
+        """Report a key that is not among the ``known`` ones.
+
+        It is an error if it is misspelt, or set with ``-o`` and read by nothing; ``-o +KEY`` allows both. Any other
+        key is a warning, since PaddleOCR's configs carry keys that nothing reads.
+
+        Args:
+            path: of the key.
+            known: the keys that are read there.
+            component: that takes the keys; building it does not report the key again.
+            is_open: it may read other keys too.
+        """
+        key, place = path[-1], self.place(path)
+        if component is not None:
+            leave_out_in_silence(component, key)
+        if place.kind is PlaceKind.FORCED_OPTION:
+            return
+        near, suggested = near_match(key, known), suggest_path(path)
+        hint = did_you_mean(dotted(suggested) if suggested else None)
+        if near:
+            self.error(path, "unknown_key", f"unknown key.{did_you_mean(near)}")
+        elif is_open:
+            return
+        elif place.kind is PlaceKind.OPTION:
+            similar = near_match(key, known, cutoff=0.7)
+            hint = hint or (f" The nearest known key is {similar!r}." if similar else "")
+            forced = dotted(_forced_path(path, place.target))
+            self.error(
+                path,
+                "unused_option",
+                f"nothing reads this key.{hint} `-o +{forced}=…` sets it all the same.",
+            )
+        elif suggested is None and self.unloaded_plugins and path[:-1] in ((), ("Global",)):
+            self.plugin_warning(path, "the key is not used, unless a plugin reads it.")
+        else:
+            self.warning(path, "unused_key", f"the key is not used.{hint}")
+
+
+def _forced_path(path: Path, target: Path) -> Path:
+    """Return the path for ``-o +PATH``: the key's, or the option's own if its value was moved to ``path``."""
+    shared = min(len(path), len(target))
+    return path if path[:shared] == target[:shared] else target
+
+
+def is_number(text: str) -> bool:
+    """Return True if a text reads as a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def shown(value: Any) -> str:
+    """Return a value as one writes it in a config: lists as lists."""
+    return repr(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value.thaw() if isinstance(value, Config) else value

@@ -9,7 +9,7 @@ from pathlib import Path
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.lmdb.samples import LmdbInput
 from ppocr_ext.data.lmdb.writer import LmdbMade, make_lmdb
-from ppocr_ext.data.verdict import MAX_UNUSABLE
+from ppocr_ext.data.unusable_limit import MAX_UNUSABLE
 from ppocr_ext.errors import DataError
 
 NAME = "make-lmdb"

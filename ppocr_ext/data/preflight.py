@@ -18,10 +18,10 @@ from posixpath import abspath, join  # on strings: a Path a line costs more than
 from tqdm import tqdm
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.findings import FileFindings, Finding, Preflight
-from ppocr_ext.data.images import ImageCheck, image_fault, missing_image
-from ppocr_ext.data.label_rules import FrameLimit, Gtc, LabelRules, UnknownChar
-from ppocr_ext.data.labels import LabelLine, read_label_file
+from ppocr_ext.data.image_check import ImageCheck, image_fault, missing_image
+from ppocr_ext.data.label_file import LabelLine, read_label_file
+from ppocr_ext.data.preflight_report import FileReport, PreflightReport, UnusableSample
+from ppocr_ext.data.sample_rules import FrameLimit, Gtc, LabelRules, UnknownChar
 from ppocr_ext.errors import DataError
 
 _BLOCK = 64  # images a thread looks at before it asks for more
@@ -44,7 +44,7 @@ def check(
     ds_width: bool = False,
     examples: int = 20,
     seconds: float | None = None,
-) -> Preflight:
+) -> PreflightReport:
     """Look at every line once and say which can be used.
 
     Memory does not grow with the data but for one bit a line.
@@ -56,7 +56,7 @@ def check(
         max_text_length: ``Global.max_text_length``.
         gtc: which encoder makes the second label: ``"nrtr"``, ``"sar"`` or None.
         frames: what CTC's output holds. None: not checked.
-        image_check: ``"header"`` or ``"decode"``, see :func:`ppocr_ext.data.images.image_fault`.
+        image_check: ``"header"`` or ``"decode"``, see :func:`ppocr_ext.data.image_check.image_fault`.
         unknown_char: what a character outside the dictionary costs: the line, or only itself.
         allow_outside_data_dir: False makes an image outside ``data_dir`` unusable.
         delimiter: what separates the columns.
@@ -72,7 +72,7 @@ def check(
         raise DataError("No label file is given. Name at least one in dataset.label_file_list.")
     rules = LabelRules(charset, max_text_length, gtc, frames, unknown_char)
     images = _Images(str(data_dir), image_check, allow_outside_data_dir)
-    result = Preflight(
+    result = PreflightReport(
         Path(data_dir), rules.reserved, rules.reserved_for, delimiter, ds_width, examples, frames=frames
     )
     end = math.inf if seconds is None else time.monotonic() + seconds
@@ -100,10 +100,10 @@ def _named(delimiter: str) -> str:
     return "a tab" if delimiter == "\t" else repr(delimiter)
 
 
-def _note(result: Preflight, findings: FileFindings, line: LabelLine, fault: Fault | None) -> None:
+def _note(result: PreflightReport, findings: FileReport, line: LabelLine, fault: Fault | None) -> None:
     findings.add(usable=fault is None, altered=line.altered)
     if fault is not None:
-        result.reject(Finding(findings.path, line.number, *fault))
+        result.reject(UnusableSample(findings.path, line.number, *fault))
 
 
 def _faults(

@@ -138,7 +138,7 @@ def evaluate(run: Run, head: str = "ctc") -> Evaluation:
         for image, (label, confidence, text) in zip(names, recorder.seen, strict=False)
     ]
     report = run.preflight.get("Eval")
-    left_out = report.rejected_count if report is not None else 0
+    left_out = report.unusable_count if report is not None else 0
     return Evaluation(metrics, predictions, len(recorder.seen), left_out)
 
 

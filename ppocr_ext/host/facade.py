@@ -13,7 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ppocr_ext.data.transforms import Operator, set_factory
+from ppocr_ext.data.transform_factory import Operator, set_transform_factory
 from ppocr_ext.errors import ConfigError, HostError
 from ppocr_ext.host.catalog import Catalog
 from ppocr_ext.host.complete import HostModules, import_from_host, import_host, missing_packages
@@ -216,7 +216,7 @@ def open_host(path: str | Path | None = None) -> Host:
     host = Host(location, import_host(location))
     quiet_signals()
     _OPEN.append(host)
-    set_factory(host.create_operators)
+    set_transform_factory(host.create_operators)
     for kind, registry in BY_KIND.items():
         registry.set_fallback(_finder(host, kind), _lister(host, kind), host.form == "checkout")
     return host

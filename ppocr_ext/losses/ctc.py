@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ppocr_ext.data.batch_labels import ctc_label_fault, described, too_long_rows
+from ppocr_ext.data.batch_check import ctc_label_error, describe_frames, misfit_rows
 from ppocr_ext.errors import DataError, ModelError
 from ppocr_ext.losses.base import Loss, Parts, Read, to_logits
 from ppocr_ext.losses.targets import head_batch
@@ -30,7 +30,7 @@ class CTCLoss(Loss):
     gradient 0 on CPU, as in PaddleOCR; the first such label is named in a warning. A class id outside 1 to
     C - 1 inside a label gives a wrong number, and a batch of empty labels only ends the process; where the label
     lies in CPU memory both are refused here. Elsewhere a look would hold up the device: a run checks the samples
-    before they become a batch (:class:`ppocr_ext.data.batch_labels.LabelCheck`).
+    before they become a batch (:class:`ppocr_ext.data.batch_check.BatchLabelCheck`).
 
     Args:
         use_focal_loss: weigh each line by ``(1 - p(label))²`` (Lin et al., ICCV 2017, gamma 2).
@@ -68,11 +68,11 @@ class CTCLoss(Loss):
     def _warn_of_zero(self, losses: np.ndarray, labels: np.ndarray, lengths: np.ndarray, frames: int) -> None:
         """Name the first label whose loss [B] is 0 because it does not fit; a sure model reaches 0 too."""
         zero = np.flatnonzero(losses.reshape(-1) == 0)
-        rows = too_long_rows(labels[zero], lengths[zero], frames) if len(zero) else []
+        rows = misfit_rows(labels[zero], lengths[zero], frames) if len(zero) else []
         if rows:
             self._warned = True
             row = zero[rows[0]]
-            needed = described(labels[row, : lengths[row]], frames)
+            needed = describe_frames(labels[row, : lengths[row]], frames)
             _LOG.warning("CTCLoss: the loss of a label is 0, so it trains nothing: %s.", needed)
 
     def reads(self) -> set[Read]:
@@ -88,7 +88,7 @@ def _check(logits: paddle.Tensor, label: paddle.Tensor, length: paddle.Tensor) -
             f"{length.shape[0]} lengths."
         )
     if _on_cpu(label, length):
-        fault = ctc_label_fault(label.numpy(), length.numpy().reshape(-1), classes)
+        fault = ctc_label_error(label.numpy(), length.numpy().reshape(-1), classes)
         if fault is not None:
             raise DataError(f"CTCLoss: {fault}")
 

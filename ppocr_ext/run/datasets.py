@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from ppocr_ext.data.findings import FileFindings
-from ppocr_ext.data.labels import parse_line
+from ppocr_ext.data.label_file import parse_line
 from ppocr_ext.data.lmdb.reader import open_sets
-from ppocr_ext.data.watch import Watch, watched
+from ppocr_ext.data.load_failures import LoadFailures, report_failures
+from ppocr_ext.data.preflight_report import FileReport
 
 Place = Callable[[bytes], str]
 
 
-def watched_lines(base: Any, watch: Watch, label_files: Sequence[Path], delimiter: str) -> type:
+def label_file_dataset_class(
+    base: Any, watch: LoadFailures, label_files: Sequence[Path], delimiter: str
+) -> type:
     """The host's dataset of label files, ``SimpleDataSet`` or ``MultiScaleDataSet``.
 
     Args:
@@ -25,7 +27,7 @@ def watched_lines(base: Any, watch: Watch, label_files: Sequence[Path], delimite
         label_files: as the config names them; a line that fails is looked up there.
         delimiter: of the label files.
     """
-    return watched(base, watch, _line_of, _line_finder(label_files, delimiter))
+    return report_failures(base, watch, _line_of, _line_finder(label_files, delimiter))
 
 
 def _line_of(dataset: Any, index: int) -> bytes:
@@ -47,7 +49,7 @@ def _line_finder(label_files: Sequence[Path], delimiter: str) -> Place:
     return place
 
 
-def watched_samples(base: Any, watch: Watch, findings: Sequence[FileFindings]) -> type:
+def lmdb_dataset_class(base: Any, watch: LoadFailures, findings: Sequence[FileReport]) -> type:
     """The host's ``LMDBDataSet`` without the samples that preflight found unusable.
 
     Samplers see the number of those that are left. An LMDB is opened once for all who read it.
@@ -87,7 +89,9 @@ def watched_samples(base: Any, watch: Watch, findings: Sequence[FileFindings]) -
             return rows[usable]
 
     Checked.__name__ = base.__name__
-    return watched(Checked, watch, lambda dataset, index: sample_name(dataset, index).encode(), bytes.decode)
+    return report_failures(
+        Checked, watch, lambda dataset, index: sample_name(dataset, index).encode(), bytes.decode
+    )
 
 
 def sample_name(dataset: Any, index: int) -> str:

@@ -16,8 +16,8 @@ import paddle
 
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import dotted
-from ppocr_ext.data.label_rules import FrameLimit
 from ppocr_ext.data.preprocessing import Size, preprocessing
+from ppocr_ext.data.sample_rules import FrameLimit
 from ppocr_ext.errors import ModelError
 from ppocr_ext.losses.ctc import CTCLoss
 from ppocr_ext.losses.distillation_ctc import DistillationCTCLoss

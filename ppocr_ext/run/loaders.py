@@ -16,17 +16,17 @@ import ppocr_ext.synth.captcha_dataset  # noqa: F401 - registers CaptchaDataSet
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.config import Config
-from ppocr_ext.data.batch_labels import CheckedCollate, Frames, LabelCheck
+from ppocr_ext.data.batch_check import BatchLabelCheck, CollateWithCheck, Frames
 from ppocr_ext.data.batch_layout import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
-from ppocr_ext.data.label_rules import FrameLimit, Gtc
 from ppocr_ext.data.lmdb.preflight import check_lmdb
-from ppocr_ext.data.preflight import Preflight, check
-from ppocr_ext.data.verdict import MAX_UNUSABLE, Tolerance, refusals
-from ppocr_ext.data.watch import Watch
+from ppocr_ext.data.load_failures import LoadFailures
+from ppocr_ext.data.preflight import PreflightReport, check
+from ppocr_ext.data.sample_rules import FrameLimit, Gtc
+from ppocr_ext.data.unusable_limit import MAX_UNUSABLE, UnusableLimit, limit_errors
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.host import Host
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.run.datasets import watched_lines, watched_samples
+from ppocr_ext.run.datasets import label_file_dataset_class, lmdb_dataset_class
 from ppocr_ext.run.frames import FrameCounts, is_ctc_loss, loss_parts
 from ppocr_ext.run.raising_loader import RaisingLoader
 from ppocr_ext.run.team import team
@@ -51,8 +51,8 @@ class Loaded:
 
     loader: Any
     rebuild: Callable[[int], Any]
-    preflight: Preflight | None
-    watch: Watch | None
+    preflight: PreflightReport | None
+    watch: LoadFailures | None
     label_files: tuple[Path, ...]
 
 
@@ -78,7 +78,7 @@ def label_files_of(config: Config, mode: str) -> tuple[Path, ...]:
     return tuple(Path(f) for f in ((files,) if isinstance(files, str) else files))
 
 
-def tolerance_of(config: Config) -> Tolerance:
+def tolerance_of(config: Config) -> UnusableLimit:
     """``Global.max_unusable`` and ``Global.strict``.
 
     Raises:
@@ -88,7 +88,7 @@ def tolerance_of(config: Config) -> Tolerance:
     share = MAX_UNUSABLE if share is None else share
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
         raise ConfigError(f"Global.max_unusable is {share!r}, but must be between 0 and 1.")
-    return Tolerance(float(share), _truth(config, "Global.strict"))
+    return UnusableLimit(float(share), _truth(config, "Global.strict"))
 
 
 def _truth(config: Config, key: str) -> bool:
@@ -106,7 +106,7 @@ def look_at_data(
     data_of: str = "Eval",
     seconds: float | None = None,
     say: Callable[[str], None] = _LOG.info,
-) -> dict[str, Preflight]:
+) -> dict[str, PreflightReport]:
     """What preflight finds in the data of each mode; a mode whose dataset it does not know is left out.
 
     Args:
@@ -125,7 +125,7 @@ def look_at_data(
     """
     tolerance = tolerance_of(config)
     names = {mode: data_of if mode == "Eval" else mode for mode in frames}
-    found: dict[str, Preflight] = {}
+    found: dict[str, PreflightReport] = {}
     said: list[str] = []
     for mode, count in frames.items():
         try:
@@ -135,13 +135,13 @@ def look_at_data(
             continue
         if report is not None:
             found[mode] = report
-            if tolerance.admits_all(report):
+            if tolerance.allows_report(report):
                 for text in filter(None, (report.summary(), report.frames_summary())):
                     say(f"{names[mode].lower()} data: {text}")
     if record is not None and found:
         content = {mode: report.to_json() for mode, report in found.items()}
         write_text(record, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    refused = refusals({names[mode]: report for mode, report in found.items()}, tolerance)
+    refused = limit_errors({names[mode]: report for mode, report in found.items()}, tolerance)
     if refused and record is not None:
         refused.append(f"{record} names the first {found[next(iter(found))].examples} of each reason.")
     if said or refused:
@@ -153,7 +153,7 @@ def look_at_data(
 
 def _look(
     config: Config, mode: str, charset: Charset, frames: FrameLimit | None, seconds: float | None
-) -> Preflight | None:
+) -> PreflightReport | None:
     dataset = config.at(f"{mode}.dataset")
     name = dataset.get("name")
     if name not in (*_OF_LABEL_FILES, *_OF_LMDB):
@@ -195,12 +195,12 @@ def build_loader(
     config: Config,
     host_config: dict[str, Any],
     mode: str,
-    report: Preflight | None,
+    report: PreflightReport | None,
     device: str,
     seed: int,
     scratch: Path,
     data_of: str = "Eval",
-    labels: LabelCheck | None = None,
+    labels: BatchLabelCheck | None = None,
 ) -> Loaded:
     """The loader of ``Train`` or ``Eval`` over the lines that ``report`` found usable.
 
@@ -216,12 +216,12 @@ def build_loader(
     if report is not None:
         name = str(config.at(f"{mode}.dataset.name"))
         called = data_of if mode == "Eval" else mode
-        watch = Watch(mode, report.total, report.rejected_count, tolerance_of(config), called)
+        watch = LoadFailures(mode, report.total, report.unusable_count, tolerance_of(config), called)
         if name in _OF_LMDB:
-            dataset = watched_samples(host.dataset_class(name), watch, report.files)
+            dataset = lmdb_dataset_class(host.dataset_class(name), watch, report.files)
             _drop_ratio(host_config[mode]["dataset"], mode)
         else:
-            dataset = watched_lines(host.dataset_class(name), watch, files, report.delimiter)
+            dataset = label_file_dataset_class(host.dataset_class(name), watch, files, report.delimiter)
             kept = team().once_a_machine(
                 f"copies {mode}", partial(report.write_usable, scratch / f"usable_{mode.lower()}")
             )
@@ -232,7 +232,7 @@ def build_loader(
         loader = RaisingLoader.of(build(seed=seed))
         if labels is not None:
             labels.expect(len(loader.dataset))
-            loader.collate_fn = CheckedCollate(labels, loader.collate_fn or default_collate_fn)
+            loader.collate_fn = CollateWithCheck(labels, loader.collate_fn or default_collate_fn)
         return loader
 
     loader = make(seed)
@@ -241,7 +241,7 @@ def build_loader(
     return Loaded(loader, make, report, watch, files)
 
 
-def label_check(config: Config, charset: Charset, frames: Frames | None) -> LabelCheck | None:
+def label_check(config: Config, charset: Charset, frames: Frames | None) -> BatchLabelCheck | None:
     """Return the check of the samples of ``Train``; None where nothing trains with CTC, or labels are not kept.
 
     Args:
@@ -260,7 +260,7 @@ def label_check(config: Config, charset: Charset, frames: Frames | None) -> Labe
     if layout.label is None or layout.length is None:
         return None
     second = {"nrtr": charset.nrtr_rows, "sar": charset.sar_classes}.get(label_kind(transforms) or "")
-    return LabelCheck(layout, charset.ctc_classes, tolerance_of(config), second, frames)
+    return BatchLabelCheck(layout, charset.ctc_classes, tolerance_of(config), second, frames)
 
 
 def _drop_ratio(dataset: dict[str, Any], mode: str) -> None:

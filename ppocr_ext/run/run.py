@@ -16,8 +16,8 @@ from ppocr_ext.check import check_config
 from ppocr_ext.checkpoint.checkpoints import Progress, finish_journal, prefix_of
 from ppocr_ext.config import Config, resolve_charset, with_class_counts
 from ppocr_ext.config.node import COMPUTED, dotted
-from ppocr_ext.data.preflight import Preflight
-from ppocr_ext.data.watch import Watch
+from ppocr_ext.data.load_failures import LoadFailures
+from ppocr_ext.data.preflight import PreflightReport
 from ppocr_ext.errors import ConfigError, ModelError, WeightsError
 from ppocr_ext.host import Host, open_host
 from ppocr_ext.issues import Issue, report_issues
@@ -72,8 +72,8 @@ class Run:
     frozen: frozenset[str] = frozenset()
     frozen_digests: dict[str, str] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
-    preflight: dict[str, Preflight] = field(default_factory=dict)
-    watches: dict[str, Watch] = field(default_factory=dict)
+    preflight: dict[str, PreflightReport] = field(default_factory=dict)
+    watches: dict[str, LoadFailures] = field(default_factory=dict)
     said: Said = field(default_factory=set)
     label_files: tuple[Path, ...] = ()
     rebuild_train_loader: Callable[[int], Any] | None = None

@@ -11,7 +11,7 @@ import numpy as np
 from paddle.io import Dataset
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.transforms import apply, create_operators
+from ppocr_ext.data.transform_factory import apply_transforms, create_transforms
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.registry import DATASETS, known_options
 from ppocr_ext.synth.captcha import LIBRARY_FONT_SIZES, CaptchaOptions, CaptchaSource, PainterName
@@ -78,7 +78,7 @@ class CaptchaDataSet(Dataset):
         _check_labels(options, global_config, where)
         transforms = list(section.get("transforms") or ())
         self._decode = _take_decode(transforms)
-        self.ops = create_operators(transforms, global_config)
+        self.ops = create_transforms(transforms, global_config)
         joiner = next((i for i, op in enumerate(self.ops) if hasattr(op, "ext_data_num")), None)
         self._ext_count = 0 if joiner is None else self.ops[joiner].ext_data_num
         # PaddleOCR counts DecodeImage, which is not among these operators, and would send the further
@@ -100,7 +100,7 @@ class CaptchaDataSet(Dataset):
         data = self._sample(int(index))
         if self._ext_count:
             data["ext_data"] = [self._ext_sample(int(index), number) for number in range(self._ext_count)]
-        result = apply(data, self.ops)
+        result = apply_transforms(data, self.ops)
         if result is None:
             raise DataError(
                 f"{self._mode}: a transform refuses the CAPTCHA {data['label']!r}. Is its label too long? NRTR and "
@@ -116,7 +116,7 @@ class CaptchaDataSet(Dataset):
 
     def _ext_sample(self, index: int, number: int) -> Any:
         """Another image, as far processed as operators such as ``RecConAug`` expect it."""
-        return apply(self._sample(index, f"/ext{number}"), self._ext_ops)
+        return apply_transforms(self._sample(index, f"/ext{number}"), self._ext_ops)
 
 
 def _options(

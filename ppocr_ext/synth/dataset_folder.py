@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 from tqdm import tqdm
 
-from ppocr_ext.data.labels import write_label_file
+from ppocr_ext.data.label_file import write_label_file
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer, write_text
 from ppocr_ext.synth.contact_sheet import Picture, contact_sheet

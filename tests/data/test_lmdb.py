@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.label_rules import FrameLimit
 from ppocr_ext.data.lmdb.preflight import check_lmdb
 from ppocr_ext.data.lmdb.reader import open_sets
-from ppocr_ext.data.verdict import Tolerance, refusals
+from ppocr_ext.data.sample_rules import FrameLimit
+from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
 
 DIGITS = Charset(tuple("0123456789"))
@@ -62,7 +62,7 @@ def test_gtc_and_frames_hold_for_samples_too(tmp_path):
     folder = write(tmp_path / "a", ["1234", "111", "12"])
     result = check_lmdb(folder, DIGITS, 5, gtc="nrtr", frames=FrameLimit(4))
     assert [(f.line, f.reason) for f in result.rejected] == [(1, "too_long"), (2, "too_long_for_frames")]
-    said, admitted = refusals({"Train": result}, Tolerance(0.1))
+    said, admitted = limit_errors({"Train": result}, UnusableLimit(0.1))
     assert admitted.endswith("-o Global.max_unusable=0.67.")
     assert f"{folder}#1" in said and "`Global.max_text_length: 6`" in said
 

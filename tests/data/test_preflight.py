@@ -1,4 +1,4 @@
-"""Preflight: the same verdict as PaddleOCR's encoders and decoder, exact counts, usable copies."""
+"""PreflightReport: the same verdict as PaddleOCR's encoders and decoder, exact counts, usable copies."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.label_rules import FrameLimit
 from ppocr_ext.data.preflight import check
-from ppocr_ext.data.verdict import Tolerance, refusals
+from ppocr_ext.data.sample_rules import FrameLimit
+from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.host.locate import locate_host
 
@@ -44,11 +44,11 @@ def reasons(result):
 def test_all_usable_reads_the_original(folder):
     file = write(folder, "ok.png\t12", "ok.jpg\t3")
     result = check(file, folder, DIGITS, 25)
-    assert (result.total, result.usable, result.rejected_count, result.counts) == (2, 2, 0, {})
+    assert (result.total, result.usable, result.unusable_count, result.counts) == (2, 2, 0, {})
     assert result.write_usable(folder / "copies") == [file]
     assert not (folder / "copies").exists()
     assert "all usable" in result.summary()
-    assert refusals({"Train": result}, Tolerance(0, strict=True)) == []
+    assert limit_errors({"Train": result}, UnusableLimit(0, strict=True)) == []
 
 
 def test_each_reason_with_its_line(folder):
@@ -181,7 +181,7 @@ def test_a_file_that_changed_meanwhile_is_refused(folder, change):
 def test_nothing_usable_says_why_and_what_would_do(folder, gtc, admits):
     file = write(folder, *[f"ok.png\t{'1' * 31}"] * 3, "none.png\t1")
     result = check(file, folder, DIGITS, 25, gtc=gtc)
-    (said,) = refusals({"Train": result}, Tolerance(1.0))
+    (said,) = limit_errors({"Train": result}, UnusableLimit(1.0))
     for part in (
         f"{file}",
         "3 too_long, 1 missing_image",
@@ -200,7 +200,7 @@ def test_all_limits_of_length_are_said_at_once(folder, max_text_length, unknown_
     result = check(file, folder, DIGITS, max_text_length, frames=FrameLimit(40, width=320), **options)
     assert (result.most_frames, result.most_frames_at) == (105, (file, 3))
     assert result.to_json()["most_frames"] == {"needed": 105, "of": 40, "at": {"file": str(file), "line": 3}}
-    said = refusals({"Train": result}, Tolerance(0.1))[0]
+    said = limit_errors({"Train": result}, UnusableLimit(0.1))[0]
     assert ("`Global.max_text_length: 82`" in said) == (max_text_length < 82)
     for part in (f"{file}:3", "105 frames", "40", "2.63 times", "864 in place of 320"):
         assert part in said
@@ -211,7 +211,7 @@ def test_all_limits_of_length_are_said_at_once(folder, max_text_length, unknown_
 def test_frames_that_suffice_are_not_said(folder):
     file = write(folder, "ok.png\t1", f"ok.png\t{'12' * 20}")
     for frames in (None, FrameLimit(40)):
-        said = refusals({"Train": check(file, folder, DIGITS, 25, frames=frames)}, Tolerance(0.1))[0]
+        said = limit_errors({"Train": check(file, folder, DIGITS, 25, frames=frames)}, UnusableLimit(0.1))[0]
         assert "`Global.max_text_length: 40`" in said and "CTC has" not in said
 
 
@@ -293,7 +293,7 @@ def test_paddle_is_not_imported():
 def test_how_much_is_admitted(folder, bad, share, strict, refused):
     file = write(folder, *["ok.png\tx"] * bad, *["ok.png\t1"] * (10 - bad))
     result = check(file, folder, DIGITS, 25)
-    said = refusals({"Train": result}, Tolerance(share, strict))
+    said = limit_errors({"Train": result}, UnusableLimit(share, strict))
     assert bool(said) == refused
     if refused:
         assert f"{file}:1" in said[0]
@@ -304,13 +304,13 @@ def test_how_much_is_admitted(folder, bad, share, strict, refused):
 def test_the_share_that_is_proposed_admits(folder):
     file = write(folder, *["ok.png\tx"] * 7, *["ok.png\t1"] * 14)
     result = check(file, folder, DIGITS, 25)
-    proposed = float(refusals({"Train": result}, Tolerance(0.1))[-1].rpartition("=")[2].rstrip("."))
-    assert refusals({"Train": result}, Tolerance(proposed)) == []
+    proposed = float(limit_errors({"Train": result}, UnusableLimit(0.1))[-1].rpartition("=")[2].rstrip("."))
+    assert limit_errors({"Train": result}, UnusableLimit(proposed)) == []
 
 
 def test_strict_names_every_line_up_to_a_number(folder):
     file = write(folder, "ok.png\t1", *["ok.png\tx"] * 25)
-    said, _ = refusals({"Eval": check(file, folder, DIGITS, 25, examples=40)}, Tolerance(strict=True))
+    said, _ = limit_errors({"Eval": check(file, folder, DIGITS, 25, examples=40)}, UnusableLimit(strict=True))
     assert all(f"{file}:{number}: unknown_char" in said for number in range(2, 22))
     assert said.endswith("… and 5 more")
 
@@ -340,18 +340,18 @@ def test_a_path_written_on_windows_names_the_file_that_is_there(folder):
 
 def test_one_that_is_named_with_a_backslash_is_used(folder):
     (folder / "ok.png").rename(folder / "img\\ok.png")
-    assert check(write(folder, "img\\ok.png\t1"), folder, DIGITS, 25).rejected_count == 0
+    assert check(write(folder, "img\\ok.png\t1"), folder, DIGITS, 25).unusable_count == 0
 
 
 def test_in_evaluation_a_label_that_does_not_fit_stays_and_counts(folder):
     file = write(folder, "ok.png\t123456", "ok.png\t1122", *["ok.png\t12"] * 8)
     result = check(file, folder, DIGITS, 25, frames=FrameLimit(5, required=False))
-    assert (result.usable, result.rejected_count, result.misfits, result.bad_count) == (10, 0, 2, 2)
+    assert (result.usable, result.unusable_count, result.misfits, result.problem_count) == (10, 0, 2, 2)
     assert (result.misfit_examples[0].line, result.misfit_examples[0].reason) == (1, "too_long_for_frames")
-    assert refusals({"Eval": result}, Tolerance(0.2)) == []
-    said = refusals({"Eval": result}, Tolerance(0.1))
+    assert limit_errors({"Eval": result}, UnusableLimit(0.2)) == []
+    said = limit_errors({"Eval": result}, UnusableLimit(0.1))
     assert f"{file}:1: too_long_for_frames" in said[0] and "-o Global.max_unusable=0.2" in said[-1]
-    strict = refusals({"Eval": result}, Tolerance(strict=True))[0]
+    strict = limit_errors({"Eval": result}, UnusableLimit(strict=True))[0]
     assert all(f"{file}:{line}: too_long_for_frames" in strict for line in (1, 2))
     assert [f["line"] for f in result.to_json()["misfit_examples"]] == [1, 2]
 
@@ -372,7 +372,7 @@ def test_under_ds_width_each_line_has_the_frames_of_its_ratio(folder):
 def test_where_the_width_does_not_matter_no_wider_images_are_advised(folder):
     file = write(folder, "ok.png\t123456", "ok.png\t1")
     limit = FrameLimit(5, fixed=True, key="Train.sampler.scales", width=320)
-    (said, _) = refusals({"Train": check(file, folder, DIGITS, 25, frames=limit)}, Tolerance(0.1))
+    (said, _) = limit_errors({"Train": check(file, folder, DIGITS, 25, frames=limit)}, UnusableLimit(0.1))
     assert "needs 6 frames, CTC has 5" in said and "Train.sampler.scales" not in said
 
 
@@ -387,15 +387,15 @@ def test_frames_and_the_longest_label_are_summed_up(folder):
 def test_all_labels_of_eval_may_be_misfits_if_that_is_accepted(folder):
     file = write(folder, *["ok.png\t123456"] * 3)
     result = check(file, folder, DIGITS, 25, frames=FrameLimit(5, required=False))
-    said = refusals({"Eval": result}, Tolerance(0.1))
+    said = limit_errors({"Eval": result}, UnusableLimit(0.1))
     assert "-o Global.max_unusable=1." in said[-1]
-    assert refusals({"Eval": result}, Tolerance(1.0)) == []
+    assert limit_errors({"Eval": result}, UnusableLimit(1.0)) == []
 
 
 def test_the_advice_under_ds_width(folder):
     limit = FrameLimit(4, by_ratio={1: 4, 2: 8})
     result = check(write(folder, "ok.png\t12345\t48\t48"), folder, DIGITS, 25, frames=limit, ds_width=True)
-    assert "Train.sampler.max_w" in refusals({"Train": result}, Tolerance())[0]
+    assert "Train.sampler.max_w" in limit_errors({"Train": result}, UnusableLimit())[0]
     assert "4 to 8 frames" in result.frames_summary()
 
 
@@ -418,7 +418,7 @@ def test_both_sections_are_given_one_width(folder):
         )
         for mode, file in (("Train", train), ("Eval", evaluated))
     }
-    said = refusals(found, Tolerance())
+    said = limit_errors(found, UnusableLimit())
     assert ["448 in place of 128" in text for text in said[:2]] == [True, True]
     assert "(and the size in Eval)" in said[0] and "(and the size in Train)" in said[1]
 

@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 import pytest
 
-from ppocr_ext.data import transforms
+from ppocr_ext.data import transform_factory
 from ppocr_ext.errors import ConfigError, DataError, HostError
 from ppocr_ext.registry import DATASETS
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
@@ -51,10 +51,10 @@ def host_transforms():
             next(iter(operator.values())).update(global_config)  # PaddleOCR writes into its config as well
         return [OPERATORS[next(iter(operator))](operator) for operator in operators]
 
-    known = transforms._factory
-    transforms.set_factory(factory)
+    known = transform_factory._factory
+    transform_factory.set_transform_factory(factory)
     yield
-    transforms.set_factory(known)
+    transform_factory.set_transform_factory(known)
 
 
 @pytest.fixture
@@ -180,6 +180,6 @@ def test_multi_scale_sampler_is_refused(config):
 
 
 def test_without_a_host_there_are_no_transforms(config):
-    transforms.set_factory(None)
+    transform_factory.set_transform_factory(None)
     with pytest.raises(HostError, match="open the host"):
         CaptchaDataSet(config(), "Train", None, 1)

@@ -12,11 +12,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.findings import Finding, Preflight
-from ppocr_ext.data.images import ImageCheck, content_fault
-from ppocr_ext.data.label_rules import FrameLimit, Gtc, LabelRules, UnknownChar
-from ppocr_ext.data.labels import LabelLine
+from ppocr_ext.data.image_check import ImageCheck, content_fault
+from ppocr_ext.data.label_file import LabelLine
 from ppocr_ext.data.lmdb.reader import LmdbSet, open_sets
+from ppocr_ext.data.preflight_report import PreflightReport, UnusableSample
+from ppocr_ext.data.sample_rules import FrameLimit, Gtc, LabelRules, UnknownChar
 
 _CHUNK = 256  # samples held in memory at a time
 _Fault = tuple[str, str]
@@ -33,7 +33,7 @@ def check_lmdb(
     unknown_char: UnknownChar = "drop_line",
     examples: int = 20,
     seconds: float | None = None,
-) -> Preflight:
+) -> PreflightReport:
     """Look at every sample once and say which can be used.
 
     A file of the result is the folder of an LMDB, a line of it the index of a sample, from 1. Memory
@@ -44,7 +44,7 @@ def check_lmdb(
         DataError: there is no LMDB, or one cannot be read.
     """
     rules = LabelRules(charset, max_text_length, gtc, frames, unknown_char)
-    result = Preflight(
+    result = PreflightReport(
         Path(data_dir), rules.reserved, rules.reserved_for, examples=examples, frames=frames, unit="sample"
     )
     sets = open_sets(data_dir)
@@ -58,7 +58,7 @@ def check_lmdb(
 
 def _look_at(
     lmdb_set: LmdbSet,
-    result: Preflight,
+    result: PreflightReport,
     rules: LabelRules,
     image_check: ImageCheck,
     pool: ThreadPoolExecutor,
@@ -76,7 +76,7 @@ def _look_at(
             findings.add(usable=fault is None, altered=False)
             result.note_label(line, lmdb_set.path, rules, usable=fault is None)
             if fault is not None:
-                result.reject(Finding(lmdb_set.path, line.number, *fault))
+                result.reject(UnusableSample(lmdb_set.path, line.number, *fault))
         bar.update(len(chunk))
 
 
@@ -102,7 +102,9 @@ def _line(index: int, label: bytes | None) -> LabelLine:
         return LabelLine(index, b"", fault=f"the label is not UTF-8: byte {wrong}")
 
 
-def _fault(result: Preflight, lmdb_set: LmdbSet, sample: _Sample, image_check: ImageCheck) -> _Fault | None:
+def _fault(
+    result: PreflightReport, lmdb_set: LmdbSet, sample: _Sample, image_check: ImageCheck
+) -> _Fault | None:
     line, fault, image = sample
     if fault is not None:
         return fault

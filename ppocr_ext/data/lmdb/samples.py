@@ -11,9 +11,9 @@ from posixpath import abspath, join  # on strings, as in preflight
 from typing import Any, Literal, NamedTuple
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.images import content_fault, missing_image
-from ppocr_ext.data.label_rules import LabelRules
-from ppocr_ext.data.labels import LabelLine, parse_line, refuse_utf16
+from ppocr_ext.data.image_check import content_fault, missing_image
+from ppocr_ext.data.label_file import LabelLine, parse_line, refuse_utf16
+from ppocr_ext.data.sample_rules import LabelRules
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.file_names import named_by_content
 
@@ -31,7 +31,7 @@ class LmdbInput:
         label_files: PaddleOCR label files, in the order of the samples.
         data_dir: folder that relative image paths start from.
         delimiter: what separates the columns; what follows the label is not used.
-        check: how closely to look at an image: as :func:`ppocr_ext.data.images.image_fault`, or only
+        check: how closely to look at an image: as :func:`ppocr_ext.data.image_check.image_fault`, or only
             whether the file is there and not empty.
         charset: labels with other characters are unusable; None: any character will do.
         max_text_length: longer labels are unusable; None: any length will do.

@@ -17,9 +17,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ppocr_ext.data.findings import REASONS
 from ppocr_ext.data.lmdb.samples import Entry, LmdbInput, Position, entries
-from ppocr_ext.data.verdict import MAX_UNUSABLE, Tolerance
+from ppocr_ext.data.preflight_report import REASONS
+from ppocr_ext.data.unusable_limit import MAX_UNUSABLE, UnusableLimit
 from ppocr_ext.errors import DataError, MissingPackageError
 
 _STATE = b"ppocr-ext-make-lmdb"  # how far it is, in JSON
@@ -169,7 +169,7 @@ def _judge(state: LmdbState, wanted: LmdbInput, max_unusable: float) -> None:
             f"{', '.join(map(str, wanted.label_files))}: no line. A line is a path, a tab, a label."
         )
     # without a sample the rest of the lines may not have been looked at, and there is nothing to read
-    if state.samples and Tolerance(max_unusable).admits(state.left_out, state.lines):
+    if state.samples and UnusableLimit(max_unusable).allows(state.left_out, state.lines):
         return
     listed = "\n".join(f"  {line}" for line in state.named())
     share = state.left_out / state.lines

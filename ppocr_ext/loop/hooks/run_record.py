@@ -18,7 +18,7 @@ import paddle.distributed as dist
 
 from ppocr_ext import __version__
 from ppocr_ext.checkpoint.checkpoints import count_parameters
-from ppocr_ext.data.watch import Watch
+from ppocr_ext.data.load_failures import LoadFailures
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
 
@@ -48,7 +48,7 @@ class RunRecord(Hook):
         self._command = sys.argv if command is None else command
         self._path: Path | None = None
         self._record: dict[str, Any] = {}
-        self._watches: dict[str, Watch] = {}
+        self._watches: dict[str, LoadFailures] = {}
 
     def on_start(self, run: Run, position: Position) -> None:
         if dist.get_rank() != 0:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ppocr_ext.data.images import image_fault
+from ppocr_ext.data.image_check import image_fault
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.file_names import named_by_content
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ppocr_ext.data.batch_layout import BatchLayout
-from ppocr_ext.data.label_rules import frames_needed, repeats_of
-from ppocr_ext.data.verdict import Tolerance
-from ppocr_ext.data.watch import passes_power_of_ten
+from ppocr_ext.data.load_failures import passes_power_of_ten
+from ppocr_ext.data.sample_rules import frames_needed, repeats_of
+from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import DataError
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -30,7 +30,7 @@ _BLANK = 0
 Frames = Callable[[int, int], int | None]  # height and width of the images of a batch -> T, None if unknown
 
 
-def ctc_label_fault(labels: np.ndarray, lengths: np.ndarray, classes: int) -> str | None:
+def ctc_label_error(labels: np.ndarray, lengths: np.ndarray, classes: int) -> str | None:
     """Return what is wrong with the CTC labels of a batch, what to do and the label; None if nothing is.
 
     Args:
@@ -63,7 +63,7 @@ def _shown(ids: np.ndarray) -> str:
     return f"  The label: {ids[:_SHOWN].tolist()}{more}"
 
 
-def too_long_rows(labels: np.ndarray, lengths: np.ndarray, frames: int) -> list[int]:
+def misfit_rows(labels: np.ndarray, lengths: np.ndarray, frames: int) -> list[int]:
     """Return the rows of the labels that need more than ``frames`` frames.
 
     Args:
@@ -75,13 +75,13 @@ def too_long_rows(labels: np.ndarray, lengths: np.ndarray, frames: int) -> list[
     return [int(row) for row in possible if frames_needed(labels[row, : lengths[row]].tolist()) > frames]
 
 
-def described(label: np.ndarray, frames: int) -> str:
+def describe_frames(label: np.ndarray, frames: int) -> str:
     """Return length, repeats and frames of a label (int [length]) that does not fit, for a message."""
     ids = label.tolist()
     return f"{len(ids)} characters with {repeats_of(ids)} repeats need {frames_needed(ids)} frames, CTC has {frames}"
 
 
-class LabelCheck:
+class BatchLabelCheck:
     """Checks the samples of each batch of ``Train``, in the process that puts it together.
 
     Labels that need more frames than CTC has are counted over all worker processes (forked later, or given
@@ -99,7 +99,7 @@ class LabelCheck:
         self,
         layout: BatchLayout,
         classes: int,
-        tolerance: Tolerance,
+        tolerance: UnusableLimit,
         second_classes: int | None = None,
         frames: Frames | None = None,
     ) -> None:
@@ -127,7 +127,7 @@ class LabelCheck:
         if labels is None or lengths is None or labels.ndim != 2 or lengths.size != len(labels):
             return
         lengths = lengths.reshape(-1).astype(np.int64)
-        fault = ctc_label_fault(labels, lengths, self._classes) or self._second_fault(samples)
+        fault = ctc_label_error(labels, lengths, self._classes) or self._second_fault(samples)
         if fault is not None:
             raise DataError(f"{_WHERE}: {fault}")
         self._check_frames(samples, labels, lengths)
@@ -151,14 +151,14 @@ class LabelCheck:
         frames = self._frames(shape[-2], shape[-1]) if self._frames is not None and len(shape) == 3 else None
         if frames is None:
             return
-        rows = too_long_rows(labels, lengths, frames)
+        rows = misfit_rows(labels, lengths, frames)
         with self._counts.get_lock():
             seen, before = self._counts
             self._counts[0] = together = seen + len(labels)
             self._counts[1] = count = before + len(rows)
         if not rows:
             return
-        example = described(labels[rows[0], : lengths[rows[0]]], frames)
+        example = describe_frames(labels[rows[0], : lengths[rows[0]]], frames)
         limit = self._limit_passed(count, together)
         if limit:
             raise DataError(
@@ -177,11 +177,11 @@ class LabelCheck:
         if count == together >= _NONE_FITS:
             return "not one of them fits"
         judged = together >= self._at_least or self._tolerance.strict
-        return self._tolerance.limit if judged and not self._tolerance.admits(count, together) else ""
+        return self._tolerance.limit if judged and not self._tolerance.allows(count, together) else ""
 
 
 @dataclass(frozen=True)
-class CheckedCollate:
+class CollateWithCheck:
     """A loader's ``collate_fn`` with a check of the samples before it.
 
     Attributes:
@@ -189,7 +189,7 @@ class CheckedCollate:
         collate: puts them together.
     """
 
-    check: LabelCheck
+    check: BatchLabelCheck
     collate: Callable[[Any], Any]
 
     def __call__(self, samples: Any) -> Any:

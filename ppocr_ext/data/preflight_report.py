@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ppocr_ext.data.label_rules import FrameLimit, LabelRules
-from ppocr_ext.data.labels import LabelLine, read_label_file
+from ppocr_ext.data.label_file import LabelLine, read_label_file
+from ppocr_ext.data.sample_rules import FrameLimit, LabelRules
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer
 
@@ -26,7 +26,7 @@ REASONS: dict[str, str] = {  # reason -> what to do about it
 
 
 @dataclass(frozen=True)
-class Finding:
+class UnusableSample:
     """An unusable line: where it stands, the reason (a key of ``REASONS``) and the particulars.
 
     In an LMDB ``file`` is its folder and ``line`` the index of the sample.
@@ -43,7 +43,7 @@ class Finding:
 
 
 @dataclass
-class FileFindings:
+class FileReport:
     """The lines of one label file (samples of one LMDB), and one bit for each that can be used."""
 
     path: Path
@@ -82,7 +82,7 @@ class FileFindings:
 
 
 @dataclass
-class Preflight:
+class PreflightReport:
     """What was found in the label files or the LMDBs of a train or eval set.
 
     Attributes:
@@ -112,25 +112,25 @@ class Preflight:
     delimiter: str = "\t"
     ds_width: bool = False
     examples: int = 20
-    files: list[FileFindings] = field(default_factory=list)
+    files: list[FileReport] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
-    rejected: list[Finding] = field(default_factory=list)
+    rejected: list[UnusableSample] = field(default_factory=list)
     longest: int = 0
     longest_at: tuple[Path, int] | None = None
     frames: FrameLimit | None = None
     misfits: int = 0
-    misfit_examples: list[Finding] = field(default_factory=list)
+    misfit_examples: list[UnusableSample] = field(default_factory=list)
     most_frames: int = 0
     most_frames_at: tuple[Path, int] | None = None
     stopped: bool = False
     unit: Literal["line", "sample"] = "line"
 
-    def begin_file(self, path: Path) -> FileFindings:
+    def begin_file(self, path: Path) -> FileReport:
         """Start the findings of the next label file."""
-        self.files.append(FileFindings(path))
+        self.files.append(FileReport(path))
         return self.files[-1]
 
-    def reject(self, finding: Finding) -> None:
+    def reject(self, finding: UnusableSample) -> None:
         """Count an unusable line, and keep it by name while there is room."""
         count = self.counts.get(finding.reason, 0) + 1
         self.counts[finding.reason] = count
@@ -143,7 +143,7 @@ class Preflight:
         if usable and (misfit := rules.misfit(line)) is not None:
             self.misfits += 1
             if self.misfits <= self.examples:
-                self.misfit_examples.append(Finding(file, line.number, *misfit))
+                self.misfit_examples.append(UnusableSample(file, line.number, *misfit))
         if length > self.longest:
             self.longest, self.longest_at = length, (file, line.number)
         if 2 * length - 1 > self.most_frames:  # as if all its characters were the same
@@ -162,14 +162,14 @@ class Preflight:
         return sum(f.usable for f in self.files)
 
     @property
-    def rejected_count(self) -> int:
+    def unusable_count(self) -> int:
         """Lines that cannot be used."""
         return self.total - self.usable
 
     @property
-    def bad_count(self) -> int:
+    def problem_count(self) -> int:
         """Lines that cannot be used, or count as read wrongly because their labels do not fit the frames."""
-        return self.rejected_count + self.misfits
+        return self.unusable_count + self.misfits
 
     @property
     def units(self) -> str:
@@ -186,7 +186,7 @@ class Preflight:
         total = f"{self.total:,} {self.units}"
         if self.stopped:
             total = f"the first {total} (time was over before the last)"
-        if self.rejected_count == 0:
+        if self.unusable_count == 0:
             return f"{total}, all usable{misfits}"
         first = self.rejected[0]
         return (
@@ -257,7 +257,7 @@ class Preflight:
             for findings, copy in zip(self.files, copies, strict=True)
         ]
 
-    def _copy(self, findings: FileFindings, copy: Path) -> Path:
+    def _copy(self, findings: FileReport, copy: Path) -> Path:
         count = 0
         with atomic_writer(copy) as stream:
             for line in read_label_file(findings.path, self.delimiter, ds_width=self.ds_width):

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from ppocr_ext.data.verdict import Tolerance
-from ppocr_ext.data.watch import Watch, watched
+from ppocr_ext.data.load_failures import LoadFailures, report_failures
+from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import DataError
 
 
@@ -46,8 +46,8 @@ class Host:
 def dataset(monkeypatch):
     def build(bad, mode="Train", tolerance=None, before=0):
         monkeypatch.setattr(Host, "bad", frozenset(bad))
-        watch = Watch(mode, Host.size + before, before, tolerance or Tolerance(0.1))
-        kind = watched(
+        watch = LoadFailures(mode, Host.size + before, before, tolerance or UnusableLimit(0.1))
+        kind = report_failures(
             Host, watch, lambda data, index: str(index).encode(), lambda key: f"list:{key.decode()}"
         )
         return kind({}, mode, logging.getLogger("ppocr")), watch
@@ -86,7 +86,7 @@ def test_more_than_admitted_ends_the_run(dataset):
 
 
 def test_strict_admits_none(dataset):
-    data, _ = dataset({4}, tolerance=Tolerance(1.0, strict=True))
+    data, _ = dataset({4}, tolerance=UnusableLimit(1.0, strict=True))
     with pytest.raises(DataError, match=r"Train: list:4: .*Global\.strict"):
         data[4]
 
@@ -99,7 +99,7 @@ def test_an_evaluation_replaces_nothing(dataset):
 
 
 def test_where_all_fail_there_is_an_end(dataset):
-    data, _ = dataset(range(50), tolerance=Tolerance(1.0))
+    data, _ = dataset(range(50), tolerance=UnusableLimit(1.0))
     with pytest.raises(DataError, match="cannot"):
         data[0]
 
@@ -111,9 +111,11 @@ def test_the_samples_of_a_multi_scale_sampler(dataset):
             found = self.ops[0](index)
             return self[[width, height, 7, ratio]] if found is None else (width, height, found, ratio)
 
-    watch = Watch("Train", 50, 0, Tolerance(0.1))
+    watch = LoadFailures("Train", 50, 0, UnusableLimit(0.1))
     Host.bad = frozenset({4})
-    data = watched(Scaled, watch, lambda d, i: str(i).encode(), lambda key: key.decode())({}, "Train", None)
+    data = report_failures(Scaled, watch, lambda d, i: str(i).encode(), lambda key: key.decode())(
+        {}, "Train", None
+    )
     assert data[(64, 32, 4, None)] == (64, 32, 5, None)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from posixpath import join  # on strings: a Path a line costs more than the check
 from typing import Literal
 
-from ppocr_ext.data.labels import quotes_hint
+from ppocr_ext.data.label_file import quotes_hint
 
 ImageCheck = Literal["header", "decode"]
 _PNG = b"\x89PNG\r\n\x1a\n"

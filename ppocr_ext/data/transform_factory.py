@@ -1,6 +1,6 @@
 """How a dataset of ours gets PaddleOCR's transforms without importing PaddleOCR.
 
-The host puts its ``create_operators`` here when it is opened; a dataset asks for the operators here.
+The host puts its ``create_transforms`` here when it is opened; a dataset asks for the operators here.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Factory = Callable[[list[dict[str, Any]], dict[str, Any]], list[Operator]]
 _factory: Factory | None = None
 
 
-def set_factory(factory: Factory | None) -> None:
+def set_transform_factory(factory: Factory | None) -> None:
     """Say what makes operators from ``dataset.transforms`` and ``Global``; None takes it back."""
     global _factory
     _factory = factory
 
 
-def create_operators(
+def create_transforms(
     transforms: Sequence[Mapping[str, Any]], global_config: Mapping[str, Any]
 ) -> list[Operator]:
     """Operators of a ``transforms`` list. PaddleOCR's factory writes into what it is given, so it gets copies.
@@ -37,7 +37,7 @@ def create_operators(
     return _factory(copy.deepcopy([dict(t) for t in transforms]), copy.deepcopy(dict(global_config)))
 
 
-def apply(data: dict[str, Any], operators: Sequence[Operator]) -> Any:
+def apply_transforms(data: dict[str, Any], operators: Sequence[Operator]) -> Any:
     """What the operators make of ``data`` in turn; None as soon as one of them refuses it."""
     result: Any = data
     for operator in operators:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ppocr_ext.data.verdict import Tolerance
+from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import DataError
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -28,7 +28,7 @@ def passes_power_of_ten(before: int, count: int) -> bool:
     return count > before and (before == 0 or len(str(count)) > len(str(before)))
 
 
-class Watch:
+class LoadFailures:
     """Keeps count of the lines of ``Train`` or ``Eval`` that fail when they are loaded.
 
     The count is shared with worker processes that are forked later. Lines are told apart by two bits
@@ -42,7 +42,9 @@ class Watch:
         called: how messages call the data; empty: as ``mode``.
     """
 
-    def __init__(self, mode: str, total: int, unusable: int, tolerance: Tolerance, called: str = "") -> None:
+    def __init__(
+        self, mode: str, total: int, unusable: int, tolerance: UnusableLimit, called: str = ""
+    ) -> None:
         self._mode = mode
         self._called = called or mode
         self._total = total
@@ -79,7 +81,7 @@ class Watch:
         if not new:
             return
         together = self._before + count
-        if not self._tolerance.admits(together, self._total):
+        if not self._tolerance.allows(together, self._total):
             raise DataError(
                 f"{self._mode}: {place()}: {reason}. With it {together:,} of {self._total:,} cannot be used; "
                 f"{self._tolerance.limit}."
@@ -123,7 +125,7 @@ class _Notes:
 
     def begin(self) -> None:
         """Forget the sample before."""
-        self.last, self.refusals = "", 0
+        self.last, self.limit_errors = "", 0
 
     def error(self, message: str, *args: Any) -> None:
         """Keep the last line of a traceback: the exception."""
@@ -147,8 +149,8 @@ class _Step:
             name = type(self._operator).__name__
             said = "the image cannot be decoded" if name == "DecodeImage" else f"{name} refuses it"
             self._notes.last = said
-            self._notes.refusals += 1
-            if self._notes.refusals > _REFUSALS:
+            self._notes.limit_errors += 1
+            if self._notes.limit_errors > _REFUSALS:
                 raise RuntimeError(said)
         return result
 
@@ -158,7 +160,9 @@ class _Step:
         return getattr(self._operator, name)
 
 
-def watched(base: Any, watch: Watch, key: Callable[[Any, int], bytes], place: Callable[[bytes], str]) -> type:
+def report_failures(
+    base: Any, watch: LoadFailures, key: Callable[[Any, int], bytes], place: Callable[[bytes], str]
+) -> type:
     """A subclass of the host's dataset ``base`` that reports to ``watch`` which samples fail.
 
     The host asks itself for another sample where one fails. Here that call ends the attempt, the sample

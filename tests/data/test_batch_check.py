@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from ppocr_ext.data.batch_labels import LabelCheck, too_long_rows
+from ppocr_ext.data.batch_check import BatchLabelCheck, misfit_rows
 from ppocr_ext.data.batch_layout import MULTI_HEAD, BatchLayout, kept_keys
-from ppocr_ext.data.label_rules import frames_needed
-from ppocr_ext.data.verdict import Tolerance
+from ppocr_ext.data.sample_rules import frames_needed
+from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import DataError
 
 LAYOUT = BatchLayout.of_keys(["image", "label", "length"])
@@ -28,7 +28,7 @@ def sample(ids, width=64, kind=np.int64):
 
 
 def check(**options):
-    return LabelCheck(LAYOUT, 11, **{"tolerance": Tolerance(0.1), "frames": frames, **options})
+    return BatchLabelCheck(LAYOUT, 11, **{"tolerance": UnusableLimit(0.1), "frames": frames, **options})
 
 
 def test_the_layout_follows_the_kept_keys():
@@ -47,12 +47,12 @@ def test_a_label_fits_as_a_naive_count_says():
             for row, (label, n) in enumerate(zip(labels, lengths, strict=True))
             if n + sum(label[i] == label[i + 1] for i in range(n - 1)) > count
         ]
-        assert too_long_rows(labels, lengths, count) == naive
+        assert misfit_rows(labels, lengths, count) == naive
     assert [frames_needed(text) for text in ("", "a", "aab", "aaa")] == [0, 1, 4, 5]
 
 
 def test_what_does_not_fit_is_warned_of_at_powers_of_ten_and_refused_above_the_share(caplog):
-    looks = check(tolerance=Tolerance(0.5))
+    looks = check(tolerance=UnusableLimit(0.5))
     with caplog.at_level(logging.INFO, "ppocr_ext"):
         looks([sample(FITS), sample(FITS)])
         for _ in range(10):
@@ -66,19 +66,19 @@ def test_what_does_not_fit_is_warned_of_at_powers_of_ten_and_refused_above_the_s
 
 
 def test_below_100_samples_only_eight_without_a_fit_are_refused():
-    looks = check(tolerance=Tolerance(0.0))
+    looks = check(tolerance=UnusableLimit(0.0))
     looks([sample(TOO_LONG), sample(FITS)])
     looks([sample(TOO_LONG)] * 50)
     with pytest.raises(DataError):
         looks([sample(FITS)] * 50)  # now of 102 samples
         looks([sample(TOO_LONG)])
-    one_by_one = check(tolerance=Tolerance(1.0))
+    one_by_one = check(tolerance=UnusableLimit(1.0))
     for _ in range(7):  # RecConAug may have made the first of small batches too long
         one_by_one([sample(TOO_LONG)])
     with pytest.raises(DataError, match="not one of them"):
         one_by_one([sample(TOO_LONG)])
     with pytest.raises(DataError, match="strict"):
-        check(tolerance=Tolerance(1.0, strict=True))([sample(TOO_LONG), sample(FITS)])
+        check(tolerance=UnusableLimit(1.0, strict=True))([sample(TOO_LONG), sample(FITS)])
 
 
 def test_an_unknown_image_size_and_unknown_forms_are_not_judged():
@@ -105,13 +105,13 @@ def test_counts_are_shared_with_processes_that_are_given_the_collate():
     code = """
 import multiprocessing
 import numpy as np
-from ppocr_ext.data.batch_labels import CheckedCollate, LabelCheck
+from ppocr_ext.data.batch_check import CollateWithCheck, BatchLabelCheck
 from ppocr_ext.data.batch_layout import BatchLayout
-from ppocr_ext.data.verdict import Tolerance
+from ppocr_ext.data.unusable_limit import UnusableLimit
 multiprocessing.set_start_method("spawn")  # all is pickled
 layout = BatchLayout.of_keys(["image", "label", "length"])
 sample = [np.zeros((3, 1, 1)), np.array([1, 1]), np.array(2)]
-collate = CheckedCollate(LabelCheck(layout, 11, Tolerance(), frames=max), len)
+collate = CollateWithCheck(BatchLabelCheck(layout, 11, UnusableLimit(), frames=max), len)
 process = multiprocessing.Process(target=collate, args=([sample, sample[:1] + [np.array([1, 0]), np.array(1)]],))
 process.start()
 process.join()
@@ -122,7 +122,7 @@ print(process.exitcode, list(collate.check._counts))
 
 
 def test_a_short_epoch_is_judged_at_its_end():
-    looks = check(tolerance=Tolerance(0.1))
+    looks = check(tolerance=UnusableLimit(0.1))
     looks.expect(24)
     for _ in range(2):
         looks([sample(TOO_LONG)] * 6 + [sample(FITS)] * 2)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ppocr_ext.data.findings import REASONS, Finding, Preflight
+from ppocr_ext.data.preflight_report import REASONS, PreflightReport, UnusableSample
 
 MAX_UNUSABLE = 0.1
 _OF_LENGTH = ("too_long", "too_long_for_frames")
@@ -19,7 +19,7 @@ _OF_SAMPLES = {  # what is said in place of REASONS where the data are LMDBs
 
 
 @dataclass(frozen=True)
-class Tolerance:
+class UnusableLimit:
     """What is admitted: a share of unusable lines, or none at all.
 
     Attributes:
@@ -30,17 +30,17 @@ class Tolerance:
     max_unusable: float = MAX_UNUSABLE
     strict: bool = False
 
-    def admits(self, unusable: int, total: int) -> bool:
+    def allows(self, unusable: int, total: int) -> bool:
         """Whether a run goes on without ``unusable`` of ``total`` lines."""
         if self.strict:
             return unusable == 0
         return unusable < total and unusable <= self.max_unusable * total
 
-    def admits_all(self, report: Preflight) -> bool:
+    def allows_report(self, report: PreflightReport) -> bool:
         """Return whether a run goes on with these data: lines that cannot be used, and labels that do not fit."""
         if self.strict:
-            return report.bad_count == 0
-        return report.usable > 0 and report.bad_count <= self.max_unusable * report.total
+            return report.problem_count == 0
+        return report.usable > 0 and report.problem_count <= self.max_unusable * report.total
 
     @property
     def limit(self) -> str:
@@ -50,20 +50,20 @@ class Tolerance:
         return f"the limit is {100 * self.max_unusable:.4g} % (Global.max_unusable: {self.max_unusable:g})"
 
 
-def refusals(found: Mapping[str, Preflight], tolerance: Tolerance) -> list[str]:
+def limit_errors(found: Mapping[str, PreflightReport], tolerance: UnusableLimit) -> list[str]:
     """What is to be said against going on, a paragraph each; empty where nothing is.
 
     Args:
         found: what preflight found, by ``"Train"`` / ``"Eval"``.
         tolerance: how much is admitted.
     """
-    refused = {mode: report for mode, report in found.items() if not tolerance.admits_all(report)}
+    refused = {mode: report for mode, report in found.items() if not tolerance.allows_report(report)}
     width = max((_width_needed(report) or 0 for report in found.values()), default=0)
     said = [_refusal(mode, report, tolerance, width) for mode, report in refused.items()]
     if said and tolerance.strict:
         said.append("Fix them or take them out, or go on without --strict (Global.strict: true).")
     elif said and all(report.usable for report in refused.values()):
-        share = max(report.bad_count / report.total for report in refused.values())
+        share = max(report.problem_count / report.total for report in refused.values())
         accept = "accept them" if any(report.misfits for report in refused.values()) else "go on without them"
         said.append(f"Fix them, or {accept}: -o Global.max_unusable={_at_least(share):g}.")
     return said
@@ -74,8 +74,8 @@ def _at_least(share: float) -> float:
     return math.ceil(round(share * 100, 6)) / 100
 
 
-def _refusal(mode: str, report: Preflight, tolerance: Tolerance, width: int) -> str:
-    counts = f"{report.bad_count:,} of {report.total:,} {report.units}"
+def _refusal(mode: str, report: PreflightReport, tolerance: UnusableLimit, width: int) -> str:
+    counts = f"{report.problem_count:,} of {report.total:,} {report.units}"
     if report.misfits:
         said = (
             f"{mode}: {counts} cannot be read: {_with_misfits(report)}; {tolerance.limit}.\n"
@@ -90,28 +90,28 @@ def _refusal(mode: str, report: Preflight, tolerance: Tolerance, width: int) -> 
     return "\n".join([said, *(f"  {line}" for line in [*examples, *_limits(report, width)])])
 
 
-def _with_misfits(report: Preflight) -> str:
+def _with_misfits(report: PreflightReport) -> str:
     misfits = f"{report.misfits:,} too_long_for_frames"
     return f"{report.by_reason()}, {misfits}" if report.counts else misfits
 
 
-def _one_of_each(report: Preflight) -> list[str]:
+def _one_of_each(report: PreflightReport) -> list[str]:
     firsts = [next(f for f in report.rejected if f.reason == reason) for reason in report.reasons()]
     firsts += report.misfit_examples[:1]
     return [f"{_named(report, finding)}. {remedy(report, finding.reason)}".rstrip() for finding in firsts]
 
 
-def _every(report: Preflight) -> list[str]:
+def _every(report: PreflightReport) -> list[str]:
     lines = [_named(report, finding) for finding in [*report.rejected, *report.misfit_examples][:_NAMED]]
-    more = report.bad_count - len(lines)
+    more = report.problem_count - len(lines)
     return [*lines, f"… and {more:,} more"] if more else lines
 
 
-def _named(report: Preflight, finding: Finding) -> str:
+def _named(report: PreflightReport, finding: UnusableSample) -> str:
     return f"{report.place(finding.file, finding.line)}: {finding.reason}: {finding.detail}"
 
 
-def remedy(report: Preflight, reason: str) -> str:
+def remedy(report: PreflightReport, reason: str) -> str:
     """What to do about ``reason``, with the numbers that this data needs; empty where :func:`_limits` says it."""
     if reason == "outside_data_dir" and 2 * report.counts[reason] >= report.total:
         which = "All" if report.counts[reason] == report.total else "Most"
@@ -124,7 +124,7 @@ def remedy(report: Preflight, reason: str) -> str:
     return (_OF_SAMPLES if report.unit == "sample" else {}).get(reason, REASONS[reason])
 
 
-def _limits(report: Preflight, width: int) -> list[str]:
+def _limits(report: PreflightReport, width: int) -> list[str]:
     """Return every limit that labels pass by their length, with the value that admits all of them.
 
     Args:
@@ -158,14 +158,14 @@ def _limits(report: Preflight, width: int) -> list[str]:
     return limits
 
 
-def _wider(report: Preflight, width: int) -> str:
+def _wider(report: PreflightReport, width: int) -> str:
     """Return by how much images have to be wider."""
     assert report.frames is not None
     times = f"{math.ceil(100 * report.most_frames / report.frames.frames) / 100:g} times as wide"
     return f"{times}, {width} in place of {report.frames.width}" if report.frames.width else times
 
 
-def _width_needed(report: Preflight) -> int | None:
+def _width_needed(report: PreflightReport) -> int | None:
     """Return the width that gives enough frames; they grow with it, in steps of up to 32 pixels."""
     if report.frames is None or report.frames.width is None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ppocr_ext.data.labels import parse_line, read_label_file, write_label_file
+from ppocr_ext.data.label_file import parse_line, read_label_file, write_label_file
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer
 

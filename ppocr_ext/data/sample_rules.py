@@ -8,7 +8,7 @@ from operator import eq
 from typing import Any, Literal
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.labels import LabelLine, quotes_hint
+from ppocr_ext.data.label_file import LabelLine, quotes_hint
 from ppocr_ext.messages import shortened
 
 Gtc = Literal["nrtr", "sar"]

@@ -3,7 +3,7 @@
 import pytest
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.checkpoints import count_parameters
+from ppocr_ext.checkpoint.model_state import count_parameters
 from ppocr_ext.config import load, with_class_counts
 from ppocr_ext.io.resources import config_root
 from ppocr_ext.losses import build_loss

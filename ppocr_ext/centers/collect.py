@@ -24,7 +24,7 @@ from ppocr_ext.centers.frames import BLANK, Frames, classes_of_frames
 from ppocr_ext.centers.single_model import label_places
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.checkpoints import state_digest
+from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.errors import DataError
 from ppocr_ext.loop.proxies import leave_signals_to_the_run
 from ppocr_ext.loop.signals import DeferredSignals

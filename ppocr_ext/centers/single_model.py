@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ppocr_ext.checkpoint.serialize import read_state
-from ppocr_ext.checkpoint.weights import find_parameters
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.config import Config
 from ppocr_ext.data.batch_layout import BatchLayout, kept_keys
 from ppocr_ext.errors import ConfigError, WeightsError
 
 _ONE_SIZE = {"MultiScaleDataSet": "SimpleDataSet", "MSTextRecDataset": "TextRecDataset"}
-_WRAPPERS = ("module.", "_layers.")  # what data-parallel wrappers put before every name
 _OF_TRAINING = ("ratio_list", "ds_width", "ext_op_transform_idx", "ext_data_num")
 
 
@@ -75,7 +73,7 @@ def _weights(config: Config, name: str, own: str | None) -> dict[str, Any]:
         return {"Global.checkpoints": None}
     if given:
         raise WeightsError(
-            f"{find_parameters(given)} holds no weights of {name} (a checkpoint holds a frozen teacher only with "
+            f"{given} holds no weights of {name} (a checkpoint holds a frozen teacher only with "
             f"Global.save_teacher). Give them with -o Architecture.Models.{name}.pretrained=PATH."
         )
     return {}
@@ -84,11 +82,7 @@ def _weights(config: Config, name: str, own: str | None) -> dict[str, Any]:
 def _holds(config: Config, path: str, name: str, own: str | None) -> bool:
     """Whether a file has weights for the sub-model; those of one model are for the first that is trained."""
     models = config.at("Architecture.Models")
-    names = set()
-    for entry in read_state(find_parameters(path)):
-        for wrapper in _WRAPPERS:
-            entry = entry.removeprefix(wrapper)
-        names.add(entry.split(".", 1)[0])
+    names = Checkpoint(path).models()
     if names.intersection(models):
         return name in names
     home = min(

@@ -1,32 +1,68 @@
-"""Read the journal that lies beside a checkpoint that was being written; imports no Paddle.
+"""The journal of a checkpoint: renames that are still to do; imports no Paddle.
 
-A journal may come from anywhere, as weights do. It is carried out only if it has the form that
-:func:`ppocr_ext.checkpoint.checkpoints.write_checkpoint` gives it: the files of one checkpoint, in one folder.
+A journal may come from anywhere, as weights do. Its renames are done only if it has the form that
+:func:`write_journal` writes: the files of one checkpoint, in one folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import os
 import re
 import stat
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ppocr_ext.errors import WeightsError
+from ppocr_ext.io.atomic import write_text
+
+_LOG = logging.getLogger("ppocr_ext")
 
 ENDINGS = (".pdparams", ".pdopt", ".states")
 _MAX_BYTES = 8192  # six names in JSON
 _RANDOM = "[a-z0-9_]{8}"  # what tempfile puts into a temporary name
 
 
-def journal_of(prefix: Path) -> Path:
-    """Return the path of the journal of the checkpoint ``prefix``."""
+def _journal_of(prefix: Path) -> Path:
     return Path(f"{prefix}.journal")
 
 
+def write_journal(prefix: Path, renames: Mapping[str, str]) -> None:
+    """Write the journal of the checkpoint ``prefix``: temporary name to final name."""
+    journal = _journal_of(prefix)
+    if journal.is_dir() and not journal.is_symlink():  # a file cannot replace a folder
+        other = journal.rename(tempfile.mkdtemp(prefix=f"{journal.name}.", dir=journal.parent))
+        _LOG.warning("%s is a folder; it is now called %s.", journal, other.name)
+    write_text(journal, json.dumps(renames))
+
+
+def finish_journal(prefix: Path) -> None:
+    """Do the renames that a killed process had written down but not finished.
+
+    A journal of another form is ignored if there are weights without it; loading them warns of it.
+
+    Raises:
+        WeightsError: the journal has another form, and there are no weights.
+    """
+    try:
+        renames = read_journal(prefix)
+    except WeightsError:
+        if not Path(f"{prefix}.pdparams").is_file():
+            raise
+        return
+    for temporary, final in renames.items():
+        with contextlib.suppress(FileNotFoundError):  # another process has just done it
+            (prefix.parent / temporary).replace(prefix.parent / final)
+    if renames:
+        _journal_of(prefix).unlink(missing_ok=True)
+
+
 def read_journal(prefix: Path) -> dict[str, str]:
-    """Return the renames that are left to do for the checkpoint ``prefix``; empty if there is no journal.
+    """Return the renames still to do for the checkpoint ``prefix``; empty if there is no journal.
 
     Returns:
         Temporary name to final name, both in the folder of ``prefix``.
@@ -34,7 +70,7 @@ def read_journal(prefix: Path) -> dict[str, str]:
     Raises:
         WeightsError: the journal does not have the form in which a checkpoint is written.
     """
-    journal = journal_of(prefix)
+    journal = _journal_of(prefix)
     try:
         content = _read(journal)
         return {} if content is None else _renames(prefix, json.loads(content))
@@ -48,7 +84,9 @@ def read_journal(prefix: Path) -> dict[str, str]:
         reason = f"it is not JSON: {fault}"
     except ValueError as fault:
         reason = str(fault)
-    raise WeightsError(f"{journal}: not the journal of a checkpoint ({reason}). Fix: delete it.")
+    raise WeightsError(
+        f"{journal}: not the journal of a checkpoint ({reason}). Fix: delete it.", code="bad_journal"
+    )
 
 
 def _read(journal: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""Read checkpoint files without running code from them; the bytes that a checkpoint is written as.
+"""Read checkpoint files without running code from them, and write them.
 
 ``.pdparams``, ``.pdopt`` and ``.states`` are pickles, read by :mod:`ppocr_ext.io.plain_pickle`.
 """
@@ -27,21 +27,23 @@ def read_plain_pickle(path: Path) -> Any:
     """
     if not path.is_file():
         raise WeightsError(
-            f"There is no file {path}. Give the path of a checkpoint, with or without its ending."
+            f"There is no file {path}. Give the path of a checkpoint, with or without its ending.",
+            code="missing_file",
         )
     try:
         return load_plain_pickle(path)
     except PlainPickleError as fault:
         raise WeightsError(
-            f"{path} ({path.stat().st_size} bytes) is no checkpoint that can be read: {fault}. It is truncated, "
-            f"or not what paddle.save writes. Use another checkpoint of the run."
+            f"{path} ({path.stat().st_size} bytes) cannot be read as a checkpoint: {fault}. It is truncated, or was "
+            f"not written by paddle.save. Fix: use another checkpoint of the run.",
+            code="damaged_file",
         ) from fault
 
 
 def read_state(path: Path) -> dict[str, np.ndarray]:
-    """Weights by name, as ``paddle.save(layer.state_dict(), path)`` left them.
+    """Return weights by name, as ``paddle.save(layer.state_dict(), path)`` wrote them.
 
-    Tensors that Paddle wrote as ``(name, array)`` are unwrapped; its table of names is left out.
+    Tensors that Paddle wrote as ``(name, array)`` are unwrapped; its table of names is dropped.
 
     Raises:
         WeightsError: the file cannot be read, or holds something else than arrays by name.
@@ -49,8 +51,9 @@ def read_state(path: Path) -> dict[str, np.ndarray]:
     content = read_plain_pickle(path)
     if not isinstance(content, dict):
         raise WeightsError(
-            f"{path} holds a {type(content).__name__}, not weights by name. Give what "
-            f"`paddle.save(model.state_dict(), path)` wrote."
+            f"{path} holds a {type(content).__name__}, not weights by name. Fix: give a file written by "
+            f"`paddle.save(model.state_dict(), path)`.",
+            code="bad_content",
         )
     state: dict[str, np.ndarray] = {}
     for name, value in content.items():
@@ -59,15 +62,17 @@ def read_state(path: Path) -> dict[str, np.ndarray]:
         if isinstance(value, tuple) and len(value) == 2:
             value = value[1]
         if not isinstance(value, np.ndarray):
-            raise WeightsError(f"{path}: the entry {name!r} is a {type(value).__name__}, not an array.")
+            raise WeightsError(
+                f"{path}: the entry {name!r} is a {type(value).__name__}, not an array.", code="bad_content"
+            )
         state[name] = value
     if not state:
-        raise WeightsError(f"{path} holds no weights.")
+        raise WeightsError(f"{path} holds no weights.", code="bad_content")
     return state
 
 
 def write_temporary(path: Path, content: bytes) -> Path:
-    """Write and sync a temporary file in the folder of ``path``; return where it lies."""
+    """Write and sync a temporary file in the folder of ``path``; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     temporary = Path(name)
@@ -84,7 +89,7 @@ def write_temporary(path: Path, content: bytes) -> Path:
 
 
 def tensors_to_bytes(state: Any) -> bytes:
-    """What ``paddle.save(state, file)`` writes."""
+    """Return the bytes that ``paddle.save(state, file)`` writes."""
     import paddle
 
     buffer = io.BytesIO()

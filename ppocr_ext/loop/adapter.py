@@ -16,7 +16,8 @@ from typing import Any
 import paddle
 import paddle.distributed as dist
 
-from ppocr_ext.checkpoint.checkpoints import Progress, parameter_names, trained_state, write_checkpoint
+from ppocr_ext.checkpoint.checkpoints import Progress, TrainState, write_checkpoint
+from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
 from ppocr_ext.loop.proxies import (
     EmptyLoader,
@@ -210,16 +211,16 @@ class HostLoop:
             prefix,
             full_precision(trained_state(run.model, run.left_out), run.optimizer, run.kept),
             run.optimizer,
-            Progress(epoch, step, self.position.global_step, dict(self.best)),
-            extra={
-                "parameter_names": parameter_names(run.network.named_parameters()),
-                "frozen": run.frozen_digests,
-                "total_steps": run.total_steps,
-                "optimizer": str(run.config.at("Optimizer.name")),
-                "scaler": run.amp.state(),
-                "loss": loss_state(run.loss),
-                "charset_digest": run.charset.digest,
-            },
+            TrainState(
+                Progress(epoch, step, self.position.global_step, dict(self.best)),
+                parameter_names=parameter_names(run.network),
+                frozen=run.frozen_digests,
+                total_steps=run.total_steps,
+                optimizer=str(run.config.at("Optimizer.name")),
+                scaler=run.amp.state(),
+                loss=loss_state(run.loss),
+                charset_digest=run.charset.digest,
+            ),
         )
         self._tell("on_save", prefix, self.position)
         return prefix

@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ppocr_ext.checkpoint.checkpoints import count_parameters, finish_journal
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.model_state import count_parameters
 from ppocr_ext.commands import command_line
 from ppocr_ext.config import Config, load
 from ppocr_ext.errors import ConfigError
@@ -195,12 +196,10 @@ def _train_stage(stage: str, folder: Path, settings: Settings, host_path: str | 
     if _status(run_folder) == "finished":
         _LOG.info("%s: finished before", STAGES[stage])
         return
-    finish_journal(run_folder / "latest")
-    if (run_folder / "latest.pdparams").is_file():
+    if Checkpoint(run_folder / "latest").file(".pdparams").is_file():
         config = config.with_values({"Global.checkpoints": str(run_folder / "latest")})
     _LOG.info("\n== %s ==", STAGES[stage])
-    finish_journal(folder / "teacher" / "latest")
-    teacher = folder / "teacher" / "latest.pdparams"
+    teacher = Checkpoint(folder / "teacher" / "latest").file(".pdparams")
     if stage == "distilled" and not teacher.is_file():
         both = ["--out", str(folder), *_options(asdict(settings)), "--stages", "teacher", "distilled"]
         raise ConfigError(

@@ -11,7 +11,7 @@ import numpy as np
 from paddle import nn
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.checkpoints import state_digest
+from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.losses.base import FEATURES, Loss
 from ppocr_ext.losses.center import CenterLoss

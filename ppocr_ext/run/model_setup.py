@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.serialize import read_state
-from ppocr_ext.checkpoint.weights import find_parameters, fit_state, load_weights
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.weights import load_weights, match_weights
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.modeling import DistillationModel
@@ -106,7 +106,7 @@ def load_model_weights(
     checkpoint: Path | None,
     needed: tuple[str, ...] | None,
     old_charset: Charset | None = None,
-    prefer: str = "Student",
+    first_model: str = "Student",
 ) -> set[str | None]:
     """Fill ``model`` from the checkpoint or ``Global.pretrained_model``, and sub-models from their own files.
 
@@ -114,7 +114,7 @@ def load_model_weights(
         checkpoint: prefix of the checkpoint to go on from, if any; goes before ``pretrained_model``.
         needed: sub-models that must have weights; others may lack them. None: all.
         old_charset: the dictionary that the weights were trained with, if another.
-        prefer: of a file with several sub-models, the one whose weights a single model takes.
+        first_model: of a file with several sub-models, the one whose weights a single model takes.
 
     Returns:
         Names of the sub-models that got weights; ``{None}`` for a model without sub-models.
@@ -131,20 +131,20 @@ def load_model_weights(
         path = checkpoint or config.at("Global.pretrained_model", default=None)
         if not path:
             return set()
-        load_weights(model, path, prefer=f"{prefer}.", **options)
+        load_weights(model, path, first_prefix=f"{first_model}.", **options)
         return {None}
-    homes = sorted(model.model_name_list, key=lambda name: name in model.frozen)  # trained ones first
+    targets = sorted(model.model_name_list, key=lambda name: name in model.frozen)  # trained ones first
     covered: set[str | None] = set()
     # a checkpoint holds what was trained; a teacher that came with the first weights comes from there again
     for path in dict.fromkeys((checkpoint, config.at("Global.pretrained_model", default=None))):
         if not path or (path != checkpoint and checkpoint is not None and not _lacks(covered, model, needed)):
             continue
-        found = _covered_models(model, path, homes) - covered
+        found = _covered_models(model, path, targets) - covered
         if found:
             only = tuple(f"{name}." for name in model.model_name_list if name in found)
-            load_weights(model, path, only=only, homes=homes, **options)
+            load_weights(model, path, only=only, target_models=targets, **options)
         elif path == checkpoint or checkpoint is None:
-            load_weights(model, path, homes=homes, **options)  # says what does not fit
+            load_weights(model, path, target_models=targets, **options)  # says what does not fit
         covered |= found
     for name in model.model_name_list:
         if name not in covered and _load_sub_model(model, name, needed, options):
@@ -158,12 +158,12 @@ def _lacks(covered: set[str | None], model: DistillationModel, needed: tuple[str
     return any(name not in covered and not model.pretrained.get(name) for name in names)
 
 
-def _covered_models(model: DistillationModel, path: str | Path, homes: Sequence[str]) -> set[str | None]:
+def _covered_models(model: DistillationModel, path: str | Path, targets: Sequence[str]) -> set[str | None]:
     """Sub-models of which the file at ``path`` has entries."""
-    file = find_parameters(path)
+    checkpoint = Checkpoint(path)
     shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
-    fit = fit_state(file, read_state(file), shapes, homes=homes)
-    present = {*fit.matched, *fit.wrong_shape}
+    match = match_weights(checkpoint.weights_file(), checkpoint.weights(), shapes, target_models=targets)
+    present = {*match.matched, *match.wrong_shape}
     return {name for name in model.model_name_list if any(n.startswith(f"{name}.") for n in present)}
 
 
@@ -175,7 +175,7 @@ def _load_sub_model(
         return False
     if path:
         try:
-            load_weights(getattr(model, name), path, prefer=f"{name}.", **options)
+            load_weights(getattr(model, name), path, first_prefix=f"{name}.", **options)
         except WeightsError as fault:
             raise WeightsError(f"Architecture.Models.{name}.pretrained: {fault}") from fault
     elif name in model.frozen:
@@ -211,6 +211,6 @@ def require_weight_files(config: Config, *, sub_models: bool = True) -> None:
     for key, path in paths.items():
         if path:
             try:
-                find_parameters(path)
+                Checkpoint(path).weights_file()
             except WeightsError as fault:
                 raise WeightsError(f"{key}: {fault}") from fault

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paddle.optimizer.lr import LRScheduler
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.checkpoints import (
-    Progress,
-    charset_digest,
-    parameter_names,
-    read_progress,
-    restore_optimizer,
-)
+from ppocr_ext.checkpoint.checkpoints import Checkpoint, Progress
+from ppocr_ext.checkpoint.model_state import parameter_names
+from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.run.loss_setup import restore_loss
 
@@ -25,14 +22,16 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("ppocr_ext")
 
 
-def refuse_other_dictionary(prefix: Path, role: str, charset: Charset, old_charset: Charset | None) -> None:
+def refuse_other_dictionary(
+    checkpoint: Checkpoint, role: str, charset: Charset, old_charset: Charset | None
+) -> None:
     """Refuse a checkpoint of another dictionary, which would be read garbled.
 
     Raises:
         WeightsError: the dictionary differs (or ``--old-dict`` is given in training, where a run goes on
             with its own).
     """
-    digest = charset_digest(prefix)
+    prefix, digest = checkpoint.prefix, checkpoint.train_state().charset_digest
     other = digest not in (None, charset.digest)
     if role == "eval" and other and old_charset is None:
         raise WeightsError(
@@ -52,28 +51,29 @@ def resume(run: Run, prefix: Path) -> None:
     Raises:
         WeightsError: the teacher is another, or the optimizer state does not fit.
     """
-    run.start, states = read_progress(prefix)
+    checkpoint = Checkpoint(prefix)
+    if not checkpoint.file(".states").is_file():
+        _LOG.warning("%s.states is missing: the run is counted from its beginning.", prefix)
+    state = checkpoint.train_state()
+    run.start = state.position
     epochs = int(run.config.at("Global.epoch_num"))
     if run.start.epoch >= epochs:
         raise ConfigError(
             f"{prefix} has already finished epoch {run.start.epoch} of {epochs}. Increase Global.epoch_num to continue."
         )
-    _same_teachers(run, prefix, states.get("frozen", {}))
-    _same_optimizer(run, prefix, states.get("optimizer"))
-    restore_optimizer(
-        run.optimizer, prefix, parameter_names(run.network.named_parameters()), states.get("parameter_names")
-    )
-    before = states.get("total_steps", run.total_steps)
-    if before != run.total_steps:
-        _follow_longer_schedule(run, before)
-    run.amp.load(states.get("scaler", {}))
-    restore_loss(run.loss, states.get("loss", {}), prefix)
+    _same_teachers(run, prefix, state.frozen)
+    _same_optimizer(run, prefix, state.optimizer)
+    restore_optimizer(run.optimizer, checkpoint, parameter_names(run.network), state.parameter_names)
+    if state.total_steps not in (None, run.total_steps):
+        _follow_longer_schedule(run, state.total_steps)
+    run.amp.load(state.scaler)
+    restore_loss(run.loss, state.loss, prefix)
     if run.start.step_in_epoch >= len(run.train_loader):
         run.start = Progress(run.start.epoch + 1, 0, run.start.global_step, run.start.best)
     _LOG.info("going on from %s: epoch %d, step %d", prefix, run.start.epoch + 1, run.start.global_step)
 
 
-def _same_teachers(run: Run, prefix: Path, before: dict[str, str]) -> None:
+def _same_teachers(run: Run, prefix: Path, before: Mapping[str, str]) -> None:
     changed = [name for name, digest in before.items() if run.frozen_digests.get(name, digest) != digest]
     if changed:
         raise WeightsError(

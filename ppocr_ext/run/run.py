@@ -13,7 +13,7 @@ import paddle.distributed as dist
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.check import check_config
-from ppocr_ext.checkpoint.checkpoints import Progress, finish_journal, prefix_of
+from ppocr_ext.checkpoint.checkpoints import Checkpoint, Progress
 from ppocr_ext.config import Config, resolve_charset, with_class_counts
 from ppocr_ext.config.node import COMPUTED, dotted
 from ppocr_ext.data.load_failures import LoadFailures
@@ -221,10 +221,9 @@ class _Builder:
             return None
         if self.config.at("Global.pretrained_model", default=None):
             _LOG.info("Global.checkpoints is given: what it holds goes before Global.pretrained_model")
-        prefix = prefix_of(path)
-        finish_journal(prefix)
-        refuse_other_dictionary(prefix, self.role, self.charset, self.old_charset)
-        return prefix
+        checkpoint = Checkpoint(path)
+        refuse_other_dictionary(checkpoint, self.role, self.charset, self.old_charset)
+        return checkpoint.prefix
 
     def _load_for_eval(self, run: Run, checkpoint: Path | None) -> None:
         names = getattr(run.model, "eval_models", None)
@@ -235,7 +234,7 @@ class _Builder:
             checkpoint=checkpoint,
             needed=names,
             old_charset=self.old_charset,
-            prefer=self.weights_of,
+            first_model=self.weights_of,
         )
         lacking = [name for name in names or (None,) if name not in found]
         if lacking:

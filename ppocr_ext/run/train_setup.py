@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.checkpoints import state_digest, trained_state
+from ppocr_ext.checkpoint.model_state import state_digest, trained_state
 from ppocr_ext.losses import build_loss
 from ppocr_ext.optim import build_optimizer
 from ppocr_ext.run.amp import build_amp, decorate, untrained

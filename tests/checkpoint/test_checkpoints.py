@@ -6,17 +6,10 @@ import paddle
 import pytest
 from paddle.base.layer_helper import LayerHelper
 
-from ppocr_ext.checkpoint import checkpoints
-from ppocr_ext.checkpoint.checkpoints import (
-    Progress,
-    finish_journal,
-    parameter_names,
-    prefix_of,
-    read_progress,
-    restore_optimizer,
-    trained_state,
-    write_checkpoint,
-)
+from ppocr_ext.checkpoint import checkpoints, journal
+from ppocr_ext.checkpoint.checkpoints import Checkpoint, Progress, TrainState, write_checkpoint
+from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
+from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
 from ppocr_ext.checkpoint.serialize import read_state
 from ppocr_ext.errors import WeightsError
 
@@ -40,7 +33,9 @@ def advance(layer, optimizer, schedule, steps):
 
 def test_files_have_the_names_and_keys_of_paddleocr(tmp_path):
     layer, optimizer, _ = trained()
-    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, Progress(2, 5, 25, {"acc": 0.5}))
+    write_checkpoint(
+        tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Progress(2, 5, 25, {"acc": 0.5}))
+    )
     assert sorted(p.name for p in tmp_path.iterdir()) == ["latest.pdopt", "latest.pdparams", "latest.states"]
     states = pickle.loads((tmp_path / "latest.states").read_bytes())
     assert (states["epoch"], states["global_step"], states["best_model_dict"]) == (2, 25, {"acc": 0.5})
@@ -49,18 +44,18 @@ def test_files_have_the_names_and_keys_of_paddleocr(tmp_path):
 
 def test_training_goes_on_as_if_never_stopped_in_a_process_with_other_names(tmp_path):
     layer, optimizer, schedule = trained(3)
-    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, Progress(0, 3, 3))
-    saved = parameter_names(layer.named_parameters())
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Progress(0, 3, 3)))
+    saved = parameter_names(layer)
     advance(layer, optimizer, schedule, 4)
 
     paddle.nn.Linear(5, 5)  # shifts the names that Paddle generates
     other, other_optimizer, other_schedule = trained(0, seed=9)
-    assert parameter_names(other.named_parameters()) != saved
+    assert parameter_names(other) != saved
     other.set_state_dict(
         {k: paddle.to_tensor(v) for k, v in read_state(tmp_path / "latest.pdparams").items()}
     )
-    now = parameter_names(other.named_parameters())
-    assert restore_optimizer(other_optimizer, tmp_path / "latest", now, saved)
+    now = parameter_names(other)
+    assert restore_optimizer(other_optimizer, Checkpoint(tmp_path / "latest"), now, saved)
     advance(other, other_optimizer, other_schedule, 4)
     np.testing.assert_allclose(other.weight.numpy(), layer.weight.numpy(), rtol=1e-6)
     assert other_optimizer.get_lr() == pytest.approx(optimizer.get_lr())
@@ -69,43 +64,43 @@ def test_training_goes_on_as_if_never_stopped_in_a_process_with_other_names(tmp_
 def test_a_checkpoint_of_paddleocr_is_read(tmp_path):
     kwargs = {"best_model_dict": {"acc": 0.25, "start_epoch": 1}, "epoch": 7, "global_step": 70}
     (tmp_path / "latest.states").write_bytes(pickle.dumps(kwargs, protocol=2))
-    progress, _ = read_progress(tmp_path / "latest")
-    assert progress == Progress(7, 0, 70, {"acc": 0.25})
-    assert progress.for_host() == {"acc": 0.25, "start_epoch": 8, "global_step": 70}
+    position = Checkpoint(tmp_path / "latest").train_state().position
+    assert position == Progress(7, 0, 70, {"acc": 0.25})
+    assert position.for_host() == {"acc": 0.25, "start_epoch": 8, "global_step": 70}
 
 
 @pytest.mark.parametrize("renames_done", [0, 1, 2, 3])
 def test_a_save_that_was_killed_is_finished_by_the_next_reader(tmp_path, monkeypatch, renames_done):
     layer, optimizer, schedule = trained(1)
-    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, Progress(0, 1, 1))
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Progress(0, 1, 1)))
     advance(layer, optimizer, schedule, 1)
     monkeypatch.setattr(checkpoints, "finish_journal", lambda prefix: None)
-    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, Progress(0, 2, 2))
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Progress(0, 2, 2)))
     monkeypatch.undo()
-    journal = json.loads((tmp_path / "latest.journal").read_text())
-    for temporary, final in list(journal.items())[:renames_done]:
+    renames = json.loads((tmp_path / "latest.journal").read_text())
+    for temporary, final in list(renames.items())[:renames_done]:
         (tmp_path / temporary).replace(tmp_path / final)
-    finish_journal(tmp_path / "latest")
-    assert read_progress(tmp_path / "latest")[0].global_step == 2
-    np.testing.assert_array_equal(read_state(tmp_path / "latest.pdparams")["weight"], layer.weight.numpy())
+    checkpoint = Checkpoint(tmp_path / "latest")
+    assert checkpoint.train_state().position.global_step == 2
+    np.testing.assert_array_equal(checkpoint.weights()["weight"], layer.weight.numpy())
     assert sorted(p.suffix for p in tmp_path.iterdir()) == [".pdopt", ".pdparams", ".states"]
 
 
 def test_killed_before_the_journal_the_old_checkpoint_stands(tmp_path, monkeypatch):
     layer, optimizer, schedule = trained(1)
-    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, Progress(0, 1, 1))
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Progress(0, 1, 1)))
     before = layer.weight.numpy().copy()
     advance(layer, optimizer, schedule, 1)
 
     def killed(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checkpoints, "write_text", killed)
+    monkeypatch.setattr(journal, "write_text", killed)
     with pytest.raises(KeyboardInterrupt):
-        write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, Progress(0, 2, 2))
-    finish_journal(tmp_path / "latest")
-    assert read_progress(tmp_path / "latest")[0].global_step == 1
-    np.testing.assert_array_equal(read_state(tmp_path / "latest.pdparams")["weight"], before)
+        write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Progress(0, 2, 2)))
+    checkpoint = Checkpoint(tmp_path / "latest")
+    assert checkpoint.train_state().position.global_step == 1
+    np.testing.assert_array_equal(checkpoint.weights()["weight"], before)
 
 
 def test_frozen_sub_models_are_left_out_unless_asked_for():
@@ -119,10 +114,25 @@ def test_frozen_sub_models_are_left_out_unless_asked_for():
     assert len(trained_state(Pair())) == 4
 
 
-def test_prefix_of_takes_any_of_the_three_endings_off():
-    assert {str(prefix_of(f"run/best_accuracy{e}")) for e in ("", ".pdparams", ".pdopt", ".states")} == {
-        "run/best_accuracy"
-    }
+@pytest.mark.parametrize("ending", ["", ".pdparams", ".pdopt", ".states"])
+def test_a_checkpoint_is_named_with_or_without_any_of_its_endings(ending):
+    assert str(Checkpoint(f"run/best_accuracy{ending}").prefix) == "run/best_accuracy"
+
+
+def test_what_a_run_needs_to_resume_comes_back(tmp_path):
+    layer, optimizer, _ = trained(1)
+    state = TrainState(
+        Progress(1, 2, 3, {"acc": 0.5}), {"a": "linear_0.w_0"}, {"Teacher": "d"}, 9, "Adam", {}, {}, "c"
+    )
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, state)
+    assert Checkpoint(tmp_path / "latest").train_state() == state
+
+
+@pytest.mark.parametrize("wrapper", ["", "module.", "_layers."])
+def test_the_sub_models_of_a_checkpoint_are_known_by_its_names(tmp_path, wrapper):
+    names = ("Student.head.fc", "Teacher.head.fc")
+    paddle.save({wrapper + name: paddle.ones([1]) for name in names}, str(tmp_path / "a.pdparams"))
+    assert Checkpoint(tmp_path / "a").models() == {"Student", "Teacher"}
 
 
 def test_a_checkpoint_of_paddleocr_resumes_by_the_names_in_its_weights(tmp_path):
@@ -136,9 +146,7 @@ def test_a_checkpoint_of_paddleocr_resumes_by_the_names_in_its_weights(tmp_path)
     other.set_state_dict(
         {k: paddle.to_tensor(v) for k, v in read_state(tmp_path / "latest.pdparams").items()}
     )
-    assert restore_optimizer(
-        other_optimizer, tmp_path / "latest", parameter_names(other.named_parameters()), None
-    )
+    assert restore_optimizer(other_optimizer, Checkpoint(tmp_path / "latest"), parameter_names(other), None)
     advance(other, other_optimizer, other_schedule, 2)
     np.testing.assert_allclose(other.weight.numpy(), layer.weight.numpy(), rtol=1e-6)
 
@@ -147,9 +155,12 @@ def test_optimizer_state_of_other_parameters_is_a_sentence(tmp_path):
     _, optimizer, _ = trained(2)
     paddle.save(optimizer.state_dict(), str(tmp_path / "latest.pdopt"))
     other, other_optimizer, _ = trained(1)
-    names = parameter_names(other.named_parameters())
-    with pytest.raises(WeightsError, match=r"latest\.pdopt does not fit AdamW"):
-        restore_optimizer(other_optimizer, tmp_path / "latest", names, {n: f"gone_{n}" for n in names})
+    names = parameter_names(other)
+    with pytest.raises(WeightsError) as error:
+        restore_optimizer(
+            other_optimizer, Checkpoint(tmp_path / "latest"), names, {n: f"gone_{n}" for n in names}
+        )
+    assert error.value.code == "optimizer_mismatch"
 
 
 def in_16_bits(layer):
@@ -185,13 +196,13 @@ def test_master_weights_and_their_moments_come_back_under_other_names(tmp_path):
         optimizer._master_weights[p.name].set_value(paddle.to_tensor(exact[name]))
     for value in optimizer._accumulators["moment1"].values():
         value.set_value(paddle.full_like(value, 0.25))
-    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, Progress(0, 3, 3))
-    saved = parameter_names(layer.named_parameters())
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Progress(0, 3, 3)))
+    saved = parameter_names(layer)
 
     paddle.nn.Linear(5, 5)  # shifts the names that Paddle generates
     other = paddle.nn.Linear(3, 2)
     other_optimizer = in_16_bits(other)
-    restore_optimizer(other_optimizer, tmp_path / "latest", parameter_names(other.named_parameters()), saved)
+    restore_optimizer(other_optimizer, Checkpoint(tmp_path / "latest"), parameter_names(other), saved)
     first_step(other_optimizer)
     for name, p in other.named_parameters():
         np.testing.assert_array_equal(other_optimizer._master_weights[p.name].numpy(), exact[name])
@@ -200,21 +211,21 @@ def test_master_weights_and_their_moments_come_back_under_other_names(tmp_path):
 
 def test_a_run_without_16_bits_goes_on_with_them_and_the_other_way_round(tmp_path):
     layer, optimizer, _ = trained(3)
-    write_checkpoint(tmp_path / "full", layer.state_dict(), optimizer, Progress(0, 3, 3))
-    saved = parameter_names(layer.named_parameters())
+    write_checkpoint(tmp_path / "full", layer.state_dict(), optimizer, TrainState(Progress(0, 3, 3)))
+    saved = parameter_names(layer)
     exact, known = {n: p.numpy().copy() for n, p in layer.named_parameters()}, moments(optimizer, layer)
 
     half = paddle.nn.Linear(3, 2)
     half_optimizer = in_16_bits(half)
-    names = parameter_names(half.named_parameters())
-    restore_optimizer(half_optimizer, tmp_path / "full", names, saved)
+    names = parameter_names(half)
+    restore_optimizer(half_optimizer, Checkpoint(tmp_path / "full"), names, saved)
     first_step(half_optimizer)
     for name, p in half.named_parameters():
         np.testing.assert_array_equal(half_optimizer._master_weights[p.name].numpy(), exact[name])
         np.testing.assert_array_equal(moments(half_optimizer, half)[name], known[name])
-    write_checkpoint(tmp_path / "half", layer.state_dict(), half_optimizer, Progress(0, 3, 3))
+    write_checkpoint(tmp_path / "half", layer.state_dict(), half_optimizer, TrainState(Progress(0, 3, 3)))
 
     back, back_optimizer, _ = trained(0, seed=9)
-    restore_optimizer(back_optimizer, tmp_path / "half", parameter_names(back.named_parameters()), names)
+    restore_optimizer(back_optimizer, Checkpoint(tmp_path / "half"), parameter_names(back), names)
     advance(back, back_optimizer, back_optimizer._learning_rate, 1)
     assert not back_optimizer._master_weights

@@ -59,18 +59,18 @@ def same(model, other):
 def test_prefixes_are_recognised(tmp_path, prefix):
     source, target = Recogniser(), Recogniser()
     path = save(tmp_path, {prefix + n: t for n, t in source.state_dict().items()})
-    fit = load_weights(target, path, prefer="Student.")
+    match = load_weights(target, path, first_prefix="Student.")
     assert same(source, target)
-    assert len(fit.matched) == len(target.state_dict())
+    assert len(match.matched) == len(target.state_dict())
 
 
 def test_of_two_sub_models_in_a_file_the_preferred_one_is_taken(tmp_path):
     student, teacher, target = Recogniser(), Recogniser(), Recogniser()
     state = {f"Teacher.{n}": t for n, t in teacher.state_dict().items()}
     state |= {f"Student.{n}": t for n, t in student.state_dict().items()}
-    load_weights(target, save(tmp_path, state), prefer="Student.")
+    load_weights(target, save(tmp_path, state), first_prefix="Student.")
     assert same(student, target)
-    load_weights(target, save(tmp_path, state), prefer="Teacher.")
+    load_weights(target, save(tmp_path, state), first_prefix="Teacher.")
     assert same(teacher, target)
 
 
@@ -89,10 +89,9 @@ def test_a_single_model_fills_a_sub_model(tmp_path):
 def test_missing_entries_are_an_error_that_names_them(tmp_path):
     state = Recogniser().state_dict()
     del state["backbone.bias"]
-    with pytest.raises(
-        WeightsError, match=r"missing in the file: backbone\.bias[\s\S]*pretrained_partial: true"
-    ):
+    with pytest.raises(WeightsError) as error:
         load_weights(Recogniser(), save(tmp_path, state))
+    assert error.value.code == "weights_mismatch" and "backbone.bias" in str(error.value)
 
 
 def test_partial_loads_what_fits_and_says_so(tmp_path, caplog_ours):
@@ -106,27 +105,32 @@ def test_partial_loads_what_fits_and_says_so(tmp_path, caplog_ours):
 
 def test_unexpected_entries_are_named_but_no_error(tmp_path, caplog_ours):
     state = {**Recogniser().state_dict(), "extra.weight": paddle.ones([2])}
-    fit = load_weights(Recogniser(), save(tmp_path, state))
-    assert fit.unexpected == ["extra.weight"]
+    match = load_weights(Recogniser(), save(tmp_path, state))
+    assert match.unexpected == ["extra.weight"]
     assert "extra.weight" in caplog_ours.text
 
 
 def test_wrong_shape_names_both_shapes(tmp_path):
-    with pytest.raises(WeightsError, match=r"backbone\.weight \[3, 6\] in the file, \[3, 4\] in the model"):
+    with pytest.raises(WeightsError) as error:
         load_weights(Recogniser(), save(tmp_path, Recogniser(dim=6).state_dict()))
+    assert error.value.code == "weights_mismatch"
+    assert all(fact in str(error.value) for fact in ("backbone.weight", "[3, 6]", "[3, 4]"))
 
 
 def test_a_dictionary_of_another_size_is_named(tmp_path):
     big = Charset(characters=tuple(chr(0x4E00 + i) for i in range(6624)), use_space=False, path=None)
     path = save(tmp_path, Recogniser(big).state_dict())
-    with pytest.raises(WeightsError, match=r"6625 CTC classes against 11[\s\S]*--old-dict"):
+    with pytest.raises(WeightsError) as error:
         load_weights(Recogniser(), path, charset=DIGITS)
+    assert error.value.code == "weights_mismatch"
+    assert all(fact in str(error.value) for fact in ("6625", "11", "--old-dict"))
 
 
 def test_another_architecture_is_named(tmp_path):
     path = save(tmp_path, {"conv1.weight": paddle.ones([2])})
-    with pytest.raises(WeightsError, match="none of its 1 entries"):
+    with pytest.raises(WeightsError) as error:
         load_weights(Recogniser(), path)
+    assert error.value.code == "architecture_mismatch"
 
 
 def test_rows_are_carried_over_character_by_character(tmp_path, caplog_ours):
@@ -184,8 +188,10 @@ def test_whether_the_old_dictionary_had_the_space_is_found_out(tmp_path, trained
 def test_an_old_dictionary_that_does_not_fit_the_file_is_an_error(tmp_path):
     path = save(tmp_path, Recogniser(DIGITS).state_dict())
     wrong = Charset(characters=tuple("abc"), use_space=False, path=None)
-    with pytest.raises(WeightsError, match="has 11 classes, but the old dictionary"):
+    with pytest.raises(WeightsError) as error:
         load_weights(Recogniser(), path, charset=DIGITS, old_charset=wrong)
+    assert error.value.code == "charset_mismatch"
+    assert all(fact in str(error.value) for fact in ("11 classes", "gives 4"))
 
 
 def test_bfloat16_weights_are_read(tmp_path):

@@ -141,7 +141,7 @@ from pathlib import Path
 import ppocr_ext  # before Paddle, whose zlib of 2.6 must not come first
 import paddle.distributed as dist
 from ppocr_ext.config import load
-from ppocr_ext.checkpoint.checkpoints import state_digest
+from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
 

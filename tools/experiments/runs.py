@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from ppocr_ext.checkpoint.checkpoints import finish_journal
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.commands import command_line
 from ppocr_ext.errors import PPOCRExtError
 
@@ -77,8 +77,7 @@ def train(run: Training, threads: int = 1) -> Training:
     """
     if run.finished():
         return run
-    finish_journal(run.latest)
-    before = run.latest.with_suffix(".pdparams").is_file()
+    before = Checkpoint(run.latest).file(".pdparams").is_file()
     more = [f"Global.checkpoints={run.latest}"] if before else []
     command("train", [*run.options(), *more], run.folder.with_name(f"{run.folder.name}.log"), threads)
     return run

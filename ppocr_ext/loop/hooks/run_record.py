@@ -17,7 +17,7 @@ import paddle
 import paddle.distributed as dist
 
 from ppocr_ext import __version__
-from ppocr_ext.checkpoint.checkpoints import count_parameters
+from ppocr_ext.checkpoint.model_state import count_parameters
 from ppocr_ext.data.load_failures import LoadFailures
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position

@@ -1,0 +1,143 @@
+"""Put the optimizer state of a checkpoint into an optimizer of another process.
+
+Paddle keys optimizer state by the parameter's generated name (``linear_3.w_0``), which depends on
+what else the process had built; the keys are translated. Where weights have 16 bits (mixed precision
+at level O2) the optimizer keeps master weights in float32, and keys its moments by the master's name.
+Paddle refuses, in the first step, a state with names of the other kind; these are converted.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.errors import WeightsError
+
+_LOG = logging.getLogger("ppocr_ext")
+MASTERS = "master_weights"
+HALF = (paddle.float16, paddle.bfloat16)
+_SUFFIX = "_fp32_master"
+_MASTER_SUFFIX = re.compile(rf"{_SUFFIX}_\d+(?=_)")
+
+
+def restore_optimizer(
+    optimizer: Any, checkpoint: Checkpoint, names: Mapping[str, str], saved: Mapping[str, str] | None
+) -> bool:
+    """Load the optimizer state of ``checkpoint`` into ``optimizer``; return False if it has none.
+
+    Args:
+        optimizer: of the run.
+        checkpoint: where the state is.
+        names: generated name now, by the name in the model.
+        saved: generated name at the time of saving, by the name in the model; empty for a checkpoint of
+            PaddleOCR, for which Paddle keeps the same table in ``.pdparams``.
+
+    Raises:
+        WeightsError: the state is of another optimizer or of other parameters.
+    """
+    state, file = checkpoint.optimizer_state(), checkpoint.file(".pdopt")
+    if state is None:
+        _LOG.warning("%s is missing: the optimizer starts with an empty state.", file)
+        return False
+    before = saved or checkpoint.generated_names() or names
+    translated = _translate(state, {before[n]: names[n] for n in before if n in names})
+    groups = (each["params"] if isinstance(each, dict) else [each] for each in optimizer._parameter_list)
+    trained = [parameter for group in groups for parameter in group]
+    converted = _convert_masters(translated, trained, lambda: _float32_weights(checkpoint, names))
+    try:
+        with warnings.catch_warnings():
+            # LinearWarmup keeps an entry for the schedule inside it, which Paddle then reports as unused
+            warnings.filterwarnings("ignore", message=".*unused values in state_dict.*")
+            optimizer.set_state_dict(_to_tensors(converted))
+    except (AssertionError, KeyError, ValueError) as error:
+        raise WeightsError(
+            f"{file} does not fit {type(optimizer).__name__} and its parameters ({error}). A resumed run keeps its "
+            f"optimizer. Fix: to start with a new one, give the weights as Global.pretrained_model.",
+            code="optimizer_mismatch",
+        ) from error
+    return True
+
+
+def _float32_weights(checkpoint: Checkpoint, names: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """Return the float32 weights of ``checkpoint`` by their generated names now."""
+    weights = checkpoint.weights() if checkpoint.file(".pdparams").is_file() else {}
+    return {names[n]: value for n, value in weights.items() if n in names and value.dtype == np.float32}
+
+
+def _to_tensors(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return paddle.to_tensor(value)
+    if _is_named(value):
+        tensor = paddle.to_tensor(value[1])
+        tensor.name = value[0]  # Paddle finds a master weight's moments by its name
+        return tensor
+    if isinstance(value, dict) and "last_epoch" not in value:  # the schedule's state stays plain
+        return {key: _to_tensors(item) for key, item in value.items()}
+    return value
+
+
+def _is_named(value: Any) -> bool:
+    """Return True for a ``(name, array)`` pair, Paddle's form of tensors in a nested state."""
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], np.ndarray)
+
+
+def _owner(key: str, longest_first: Iterable[str]) -> str | None:
+    """Return the parameter that a key of the state belongs to; linear_1.w_0 is a prefix of linear_1.w_01 too."""
+    return next((name for name in longest_first if key.startswith(f"{name}_")), None)
+
+
+def _translate(state: Mapping[str, Any], new_names: Mapping[str, str]) -> dict[str, Any]:
+    if all(old == new for old, new in new_names.items()):
+        return dict(state)
+    longest_first = sorted(new_names, key=len, reverse=True)
+
+    def renamed(key: str) -> str:
+        owner = _owner(key, longest_first)
+        return key if owner is None else new_names[owner] + key[len(owner) :]
+
+    translated = {renamed(key): value for key, value in state.items() if key != MASTERS}
+    if MASTERS in state:
+        translated[MASTERS] = {
+            new_names.get(owner, owner): (renamed(value[0]), value[1]) if _is_named(value) else value
+            for owner, value in state[MASTERS].items()
+        }
+    return translated
+
+
+def _convert_masters(
+    state: dict[str, Any], parameters: Iterable[Any], float32: Callable[[], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return ``state`` with master weights for the 16-bit parameters, and for no others.
+
+    Args:
+        state: of an optimizer, by the parameters' names now.
+        parameters: what the optimizer trains.
+        float32: returns float32 weights by the same names; called for masters that ``state`` lacks.
+    """
+    parameters = list(parameters)
+    half = {p.name for p in parameters if p.dtype in HALF}
+    masters = state.get(MASTERS, {})
+    if half == masters.keys():
+        return state
+    longest_first = sorted({p.name for p in parameters}, key=len, reverse=True)
+
+    def renamed(key: str) -> str:
+        owner = _owner(key, longest_first)
+        if owner is None or (owner in half) == (owner in masters):
+            return key
+        rest = key[len(owner) :]
+        return f"{owner}{_SUFFIX}_0{rest}" if owner in half else owner + _MASTER_SUFFIX.sub("", rest, count=1)
+
+    converted = {renamed(key): value for key, value in state.items() if key != MASTERS}
+    weights = float32() if half - masters.keys() else {}
+    new = {name: (f"{name}{_SUFFIX}_0", value) for name, value in weights.items()}
+    if half:
+        converted[MASTERS] = {name: value for name, value in {**new, **masters}.items() if name in half}
+    return converted

@@ -102,7 +102,7 @@ def _check_value(check: ConfigCheck, path: Path, value: Any, key: GlobalKey) -> 
     elif key.kind == "truth":
         _truth(check, path, value)
     elif key.kind == "number" and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        check.error(path, "bad_value", f"{shown(value)} is no number.{_unquote(value)}")
+        check.error(path, _code(value), f"{shown(value)} is no number.{_unquote(value)}")
     elif key.kind == "text" and not isinstance(value, str) and path[-1] == "save_model_dir":
         check.error(
             path,
@@ -123,13 +123,17 @@ def _check_value(check: ConfigCheck, path: Path, value: Any, key: GlobalKey) -> 
 def _whole(check: ConfigCheck, path: Path, value: Any, least: int) -> None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
         check.error(
-            path, "bad_value", f"{shown(value)} is not a whole number of at least {least}.{_unquote(value)}"
+            path, _code(value), f"{shown(value)} is not a whole number of at least {least}.{_unquote(value)}"
         )
 
 
 def _truth(check: ConfigCheck, path: Path, value: Any) -> None:
     if value is not None and not isinstance(value, bool):
-        check.error(path, "bad_value", f"{shown(value)} is neither true nor false.{_unquote(value)}")
+        check.error(path, _code(value), f"{shown(value)} is neither true nor false.{_unquote(value)}")
+
+
+def _code(value: Any) -> str:
+    return "quoted_value" if _unquote(value) else "bad_value"
 
 
 def _unquote(value: Any) -> str:

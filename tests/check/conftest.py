@@ -40,15 +40,12 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 @pytest.fixture
 def check(host: Host) -> Check:
-    """Issues of a config (or of plain dicts) as ``level: sentence``."""
+    """Return a function that gives the issues of a config, or of plain dicts."""
 
-    def look(config: Config | dict[str, Any], role: str = "train") -> list[str]:
-        issues: list[Issue] = check_config(
-            config if isinstance(config, Config) else Config(config), host, role
-        )
-        return [f"{issue.level}: {issue.text}" for issue in issues]
+    def issues_of(config: Config | dict[str, Any], role: str = "train") -> list[Issue]:
+        return check_config(config if isinstance(config, Config) else Config(config), host, role)
 
-    return look
+    return issues_of
 
 
 @pytest.fixture(scope="session")

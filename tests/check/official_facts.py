@@ -10,7 +10,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-Check = Callable[..., list[str]]  # the fixture `check`
+from ppocr_ext.issues import Issue
+
+Check = Callable[..., list[Issue]]  # the fixture `check`
+
+
+def facts(issues: list[Issue]) -> list[tuple[str, str, str]]:
+    """Return level, code and path of each issue."""
+    return [(issue.level, issue.code, issue.path) for issue in issues]
+
+
+def only(issues: list[Issue]) -> Issue:
+    """Return the only issue."""
+    assert len(issues) == 1, issues
+    return issues[0]
+
+
+def errors_at(issues: list[Issue], path: str) -> list[Issue]:
+    """Return the errors at ``path``."""
+    return [issue for issue in issues if (issue.level, issue.path) == ("error", path)]
+
 
 GLOBAL = {
     **dict.fromkeys(("debug", "use_gpu", "distributed", "use_visualdl", "use_space_char"), True),

@@ -6,13 +6,15 @@ import copy
 from typing import Any
 
 import pytest
-from official_facts import KEEP, RESIZE, Check
+from official_facts import KEEP, RESIZE, Check, errors_at, facts, only
 
 from ppocr_ext.config import Config
 from ppocr_ext.config.override import override
 from ppocr_ext.registry import DATASETS
 
 TRANSFORMS = "Train.dataset.transforms"
+EVAL_TRANSFORMS = "Eval.dataset.transforms"
+KEPT = "KeepKeys.keep_keys"
 HEADS = "Architecture.Head.head_list"
 STUDENT = "Architecture.Models.Student"
 
@@ -25,11 +27,6 @@ class Plain:
 class Resizing(Plain):
     def resized(self, data: dict[str, Any]) -> None:
         data["valid_ratio"] = 1.0
-
-
-def only(issues: list[str]) -> str:
-    assert len(issues) == 1, issues
-    return issues[0]
 
 
 def keeping(*keys: str) -> dict[str, Any]:
@@ -46,17 +43,15 @@ def spoilt(config: Config, mode: str, change: Any) -> dict[str, Any]:
 class TestLabels:
     def test_labels_in_another_order(self, one: Config, check: Check) -> None:
         kept = ["image", "label_gtc", "label_ctc", "length", "valid_ratio"]
-        found = check(one.with_values({f"{TRANSFORMS}.KeepKeys.keep_keys": kept}))
-        assert any(
-            "CTCLoss reads [image, label_ctc, label_gtc or label_sar, length, valid_ratio]" in f
-            for f in found
-        )
-        assert any("CTCLabelDecode reads the label at the second place" in f for f in found)
+        found = errors_at(check(one.with_values({f"{TRANSFORMS}.{KEPT}": kept})), f"{TRANSFORMS}.{KEPT}")
+        for reader in ("CTCLoss", "NRTRLoss", "CTCLabelDecode"):
+            assert any(issue.code == "label_mismatch" and reader in issue.message for issue in found)
 
     def test_a_label_that_no_transform_makes(self, one: Config, check: Check) -> None:
         plain = spoilt(one, "Train", lambda t: t[2]["MultiLabelEncode"].pop("gtc_encode"))
-        found = check(plain)
-        assert any("no transform makes 'label_gtc'; there are" in f and "label_sar" in f for f in found)
+        found = [f for f in check(plain) if f.code == "unknown_sample_key"]
+        assert only(found).path == f"{TRANSFORMS}.{KEPT}"
+        assert "'label_gtc'" in found[0].message and "label_sar" in found[0].message
 
     def test_labels_of_sar_for_nrtr(self, one: Config, check: Check) -> None:
         def sar(transforms: list[Any]) -> None:
@@ -64,33 +59,34 @@ class TestLabels:
             transforms[3] = keeping("label_ctc", "label_sar", "length", "valid_ratio")
 
         issue = only(check(spoilt(one, "Train", sar)))
-        assert (
-            "NRTRLoss needs the labels of NRTRLabelEncode, but MultiLabelEncode makes those of SARLabelEncode"
-            in issue
-        )
+        assert facts([issue]) == [("error", "label_mismatch", f"{TRANSFORMS}.{KEPT}")]
+        assert all(name in issue.message for name in ("NRTRLoss", "NRTRLabelEncode", "SARLabelEncode"))
 
     def test_valid_ratio_that_nothing_makes(self, one: Config, check: Check) -> None:
         issue = only(check(spoilt(one, "Eval", lambda t: t.pop(2))))
-        assert "no transform makes 'valid_ratio'" in issue and "RecResizeImg makes it" in issue
+        assert facts([issue]) == [("error", "unknown_sample_key", f"{EVAL_TRANSFORMS}.{KEPT}")]
+        assert "'valid_ratio'" in issue.message and "RecResizeImg" in issue.message
 
     def test_valid_ratio_that_is_lost_again(self, one: Config, check: Check) -> None:
         issue = only(check(spoilt(one, "Eval", lambda t: t.insert(1, t.pop(2)))))
-        assert "'valid_ratio' is made before MultiLabelEncode, which leaves it out" in issue
+        assert facts([issue]) == [("error", "unknown_sample_key", f"{EVAL_TRANSFORMS}.{KEPT}")]
+        assert "'valid_ratio'" in issue.message and "MultiLabelEncode" in issue.message
 
     def test_keep_keys_comes_last(self, one: Config, check: Check) -> None:
         found = check(spoilt(one, "Eval", lambda t: t.append(copy.deepcopy(RESIZE))))
-        assert any("nothing can come after it. Put it last" in f for f in found)
+        assert ("error", "transform_order", f"{EVAL_TRANSFORMS}.KeepKeys") in facts(found)
 
     def test_keep_keys_is_there(self, one: Config, check: Check) -> None:
-        assert "there is no KeepKeys" in only(check(spoilt(one, "Eval", lambda t: t.pop())))
+        found = check(spoilt(one, "Eval", lambda t: t.pop()))
+        assert facts(found) == [("error", "missing_transform", EVAL_TRANSFORMS)]
 
     def test_a_single_head_is_not_given_two_labels(self, one: Config, check: Check) -> None:
         head = {"Neck": {"name": "SequenceEncoder", "encoder_type": "reshape"}, "Head": {"name": "CTCHead"}}
         values = {f"Architecture.{part}": options for part, options in head.items()}
         config = one.with_values({**values, "Loss": {"name": "CTCLoss"}})
-        assert "CTCLoss reads [image, label, length] by position, but [image, label_ctc, label_gtc," in only(
-            check(config)
-        )
+        issue = only(check(config))
+        assert facts([issue]) == [("error", "label_mismatch", f"{TRANSFORMS}.{KEPT}")]
+        assert "CTCLoss" in issue.message and "[image, label_ctc, label_gtc," in issue.message
 
         def single(transforms: list[Any]) -> None:
             transforms[2:] = [{"CTCLabelEncode": None}, keeping("label", "length")]
@@ -102,10 +98,8 @@ class TestLabels:
             transforms[1:] = [{"NRTRLabelEncode": None}, RESIZE, keeping("label", "length")]
 
         issue = only(check(spoilt(one, "Eval", nrtr)))
-        assert (
-            "CTCLabelDecode reads the label at the second place, but 'label' is made by NRTRLabelEncode"
-            in issue
-        )
+        assert facts([issue]) == [("error", "label_mismatch", f"{EVAL_TRANSFORMS}.{KEPT}")]
+        assert "CTCLabelDecode" in issue.message and "NRTRLabelEncode" in issue.message
 
 
 class TestSizes:
@@ -113,17 +107,12 @@ class TestSizes:
         config = one.with_values(
             {"Train.dataset.name": "SimpleDataSet", f"{TRANSFORMS}.KeepKeys": KEEP["KeepKeys"]}
         )
-        assert any(
-            "MultiScaleSampler hands out image sizes, which SimpleDataSet does not take" in f
-            for f in check(config)
-        )
+        assert ("error", "sampler_mismatch", "Train.sampler.name") in facts(check(config))
 
     def test_a_dataset_of_scales_needs_a_sampler(self, one: Config, check: Check) -> None:
         plain = one.thaw()
         del plain["Train"]["sampler"]
-        assert "MultiScaleDataSet takes its image sizes from a sampler, and Train has none" in only(
-            check(plain)
-        )
+        assert facts(check(plain)) == [("error", "sampler_mismatch", "Train.dataset.name")]
 
     def test_a_dataset_of_somebody_elses_may_resize(self, one: Config, check: Check) -> None:
         for name, resizes in (("Resizing", True), ("Plain", False)):
@@ -132,19 +121,19 @@ class TestSizes:
                 found = check(one.with_values({"Train.dataset.name": name}))
             finally:
                 del DATASETS._own[name]
-            assert any("no transform makes 'valid_ratio'" in issue for issue in found) is not resizes
+            assert ("unknown_sample_key" in [issue.code for issue in found]) is not resizes
 
     def test_captchas_are_of_one_size(self, one: Config, check: Check) -> None:
         dataset = {"name": "CaptchaDataSet", "size": 8, "characters": "012"}
         dataset["transforms"] = one.thaw()["Train"]["dataset"]["transforms"]
         dataset["transforms"].insert(3, RESIZE)
-        assert "which CaptchaDataSet does not take" in only(
-            check(one.with_values({"Train.dataset": dataset}))
-        )
+        found = check(one.with_values({"Train.dataset": dataset}))
+        assert facts(found) == [("error", "sampler_mismatch", "Train.sampler.name")]
+        assert "CaptchaDataSet" in found[0].message
 
     def test_a_sampler_of_eval_is_not_used(self, one: Config, check: Check) -> None:
-        issue = only(check(one.with_values({"Eval.sampler": one.thaw()["Train"]["sampler"]})))
-        assert issue == "warning: Eval.sampler: a sampler is used in Train alone."
+        found = check(one.with_values({"Eval.sampler": one.thaw()["Train"]["sampler"]}))
+        assert facts(found) == [("warning", "unused_key", "Eval.sampler")]
 
 
 class TestLengths:
@@ -157,22 +146,23 @@ class TestLengths:
         values = {f"{HEADS}.NRTRHead.max_text_length": head, "Global.max_text_length": longest}
         found = check(one.with_values(values))
         assert (found == []) is fits
-        assert fits or "the NRTR branch decodes <s> and up to 22 characters, labels have up to 23" in only(
-            found
-        )
+        if not fits:
+            assert only(found).code == "text_length_mismatch"
+            assert "22" in found[0].message and "23" in found[0].message
 
 
 class TestOneModel:
     def test_a_loss_of_a_branch_that_is_not_there(self, one: Config, check: Check) -> None:
         plain = one.thaw()
         plain["Architecture"]["Head"]["head_list"].pop()
-        assert only(check(plain)).endswith(
-            "NRTRLoss needs a NRTRHead, which Architecture.Head.head_list has not."
-        )
+        issue = only(check(plain))
+        assert facts([issue]) == [("error", "missing_branch", "Loss.loss_config_list.NRTRLoss")]
+        assert "NRTRHead" in issue.message
 
     def test_an_algorithm_that_gets_no_labels(self, one: Config, check: Check) -> None:
         issue = only(check(one.with_values({"Architecture.algorithm": "CRNN"})))
-        assert "hands the network no labels" in issue and "SVTR_LCNet" in issue
+        assert facts([issue]) == [("error", "algorithm_mismatch", "Architecture.algorithm")]
+        assert "SVTR_LCNet" in issue.message
 
     def test_parts_for_sub_models(self, one: Config, check: Check) -> None:
         loss = {
@@ -181,87 +171,69 @@ class TestOneModel:
                 {"DistillationCTCLoss": {"weight": 1.0, "model_name_list": ["A"], "multi_head": True}}
             ],
         }
-        assert "is for sub-models, but Architecture has no Models" in only(
-            check(one.with_values({"Loss": loss}))
-        )
+        issue = only(check(one.with_values({"Loss": loss})))
+        assert facts([issue]) == [
+            ("error", "sub_model_mismatch", "Loss.loss_config_list.DistillationCTCLoss")
+        ]
         decoder = {"PostProcess.name": "DistillationCTCLabelDecode"}
-        assert "Use CTCLabelDecode." in only(check(one.with_values(decoder)))
+        issue = only(check(one.with_values(decoder)))
+        assert issue.code == "sub_model_mismatch" and "Use CTCLabelDecode" in issue.message
         metric = {"Metric": {"name": "DistillationMetric", "key": "Student"}}
-        assert "Use RecMetric." in only(check(one.with_values(metric)))
+        issue = only(check(one.with_values(metric)))
+        assert issue.code == "sub_model_mismatch" and "Use RecMetric" in issue.message
 
     def test_a_decoder_that_a_multi_head_does_not_feed(self, one: Config, check: Check) -> None:
         found = check(one.with_values({"PostProcess.name": "NRTRLabelDecode"}))
-        assert any("a MultiHead gives its CTC output in evaluation" in issue for issue in found)
+        assert ("error", "decoder_mismatch", "PostProcess.name") in facts(found)
 
 
 class TestSubModels:
     LOSS = "Loss.loss_config_list.DistillationCTCLoss"
 
     @pytest.mark.parametrize(
-        ("path", "value", "said"),
+        ("path", "value", "code", "fact"),
         [
-            (
-                f"{LOSS}.model_name_list",
-                ["Pupil"],
-                "there is no sub-model 'Pupil'; Architecture.Models has Teacher, Student.",
-            ),
-            (
-                f"{LOSS}.multi_head",
-                False,
-                "Student has the head MultiHead, so it must be `multi_head: true`.",
-            ),
-            (f"{LOSS}.key", None, "`key` is missing: Student has return_all_feats. Give `key: head_out`."),
-            (
-                "Metric.key",
-                "Teacher",
-                "Teacher is not among the sub-models that PostProcess.model_name decodes (Student)",
-            ),
-            (
-                "PostProcess.model_name",
-                ["Studnet"],
-                "there is no sub-model 'Studnet'; Architecture.Models has Teacher, Student. Did you mean 'Student'?",
-            ),
-            (
-                "PostProcess.name",
-                "CTCLabelDecode",
-                "which CTCLabelDecode is not for. Use DistillationCTCLabelDecode.",
-            ),
-            ("Metric.name", "RecMetric", "which RecMetric is not for. Use DistillationMetric."),
-            (
-                "Architecture.name",
-                "BaseModel",
-                "several sub-models need `Architecture.name: DistillationModel`.",
-            ),
+            (f"{LOSS}.model_name_list", ["Pupil"], "unknown_sub_model", "'Pupil'"),
+            (f"{LOSS}.multi_head", False, "multi_head_mismatch", "`multi_head: true`"),
+            (f"{LOSS}.key", None, "missing_key", "`key: head_out`"),
+            ("Metric.key", "Teacher", "unknown_sub_model", "(Student)"),
+            ("PostProcess.model_name", ["Studnet"], "unknown_sub_model", "'Student'"),
+            ("PostProcess.name", "CTCLabelDecode", "sub_model_mismatch", "DistillationCTCLabelDecode"),
+            ("Metric.name", "RecMetric", "sub_model_mismatch", "DistillationMetric"),
+            ("Architecture.name", "BaseModel", "sub_model_mismatch", "DistillationModel"),
             (
                 "Loss",
                 {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": None}]},
-                "MultiLoss is for one model",
+                "sub_model_mismatch",
+                "MultiLoss",
             ),
         ],
     )
     def test_what_names_or_reads_sub_models(
-        self, path: str, value: Any, said: str, two: Config, check: Check
+        self, path: str, value: Any, code: str, fact: str, two: Config, check: Check
     ) -> None:
-        found = check(two.with_values({path: value}))
-        assert [issue for issue in found if said in issue and issue.startswith("error: ")] != []
+        found = [issue for issue in check(two.with_values({path: value})) if issue.code == code]
+        assert any(issue.level == "error" and fact in issue.message for issue in found)
 
     def test_a_key_of_a_model_that_gives_its_head_alone(self, two: Config, check: Check) -> None:
         found = check(two.with_values({f"{STUDENT}.return_all_feats": False}))
-        said = "Student gives no 'head_out': set `return_all_feats: true` in Architecture.Models.Student."
-        assert len(found) == 5 and all(said in issue for issue in found)  # four losses and the decoder
+        assert [issue.code for issue in found] == ["missing_output"] * 5  # four losses and the decoder
+        assert all("Architecture.Models.Student" in issue.message for issue in found)
 
     def test_a_branch_that_a_sub_model_has_not(self, two: Config, check: Check) -> None:
         plain = two.thaw()
         plain["Architecture"]["Models"]["Student"]["Head"]["head_list"].pop()
         found = check(plain)
-        assert len(found) == 2 and all("the head_list of Student has no NRTRHead" in issue for issue in found)
+        assert [issue.code for issue in found] == ["missing_branch"] * 2
+        assert all("Student" in issue.message and "NRTRHead" in issue.message for issue in found)
 
     def test_an_option_that_makes_a_sub_model_of_its_own(self, two: Config, check: Check) -> None:
         spelt = Config.of(override(two._node, ["Architecture.Models.Studnet.Backbone.dims=[8]"]))
-        said = "Architecture.Models.Studnet: the files have no such sub-model. Did you mean 'Student'?"
-        assert said in only(check(spelt)[:1])
-        issue = only(check(two.with_values({"Architecture.Models.Studnet.freeze_params": True}))[:1])
-        assert "Did you mean 'Student'?" in issue
+        issue = check(spelt)[0]
+        assert facts([issue]) == [("error", "unknown_sub_model", "Architecture.Models.Studnet")]
+        assert "'Student'" in issue.message
+        issue = check(two.with_values({"Architecture.Models.Studnet.freeze_params": True}))[0]
+        assert "'Student'" in issue.message
 
     def test_padding_that_cannot_be_told(self, two: Config, check: Check) -> None:
         pair = {
@@ -274,7 +246,9 @@ class TestSubModels:
         config = two.with_values({"Loss": loss})
         assert check(config) == []
         keys = {f"{TRANSFORMS}.KeepKeys.keep_keys": ["image", "label_ctc", "label_gtc", "length"]}
-        assert "warning: " in only(check(config.with_values(keys)))
+        assert facts(check(config.with_values(keys))) == [
+            ("warning", "no_valid_ratio", f"{TRANSFORMS}.{KEPT}")
+        ]
         assert (
             check(config.with_values({**keys, "Loss.loss_config_list.CTCFrameKDLoss.skip_padding": False}))
             == []

@@ -4,8 +4,8 @@ import pytest
 
 from ppocr_ext.config import load
 from ppocr_ext.io.resources import config_path
-from ppocr_ext.synth.captcha import CaptchaOptions
-from ppocr_ext.synth.captcha_files import CaptchaFolder, make_captcha_folder
+from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
+from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 
 TINY = {
     "Backbone": {
@@ -42,7 +42,7 @@ TINY = {
 def captchas(tmp_path_factory):
     """24 images to train on, 10 to judge."""
     folder = tmp_path_factory.mktemp("captchas")
-    make_captcha_folder(folder, CaptchaFolder(CaptchaOptions(), train=24, val=10, seed=3))
+    make_folder(folder, DatasetFolder(CaptchaSource(CaptchaOptions(), seed=3), train=24, val=10))
     return folder
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from ppocr_ext.cli.dataset_options import FOLDER, add_folder_arguments, report
-from ppocr_ext.synth.captcha import LIBRARY_FONT_SIZES, CaptchaOptions
-from ppocr_ext.synth.captcha_files import CaptchaFolder, make_captcha_folder
+from ppocr_ext.synth.captcha import LIBRARY_FONT_SIZES, CaptchaOptions, CaptchaSource
+from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 
 KIND = "captcha"
 HELP = "pictures of 4 to 6 digits (or any characters) by the library captcha"
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--painter",
         choices=("library", "fast"),
         default="library",
-        help="library: the library's own drawing; fast: the same pictures but for a few edge pixels, four times "
+        help="library: the library's own drawing; fast: the same pictures but for a few edge pixels, five times "
         "as fast (library)",
     )
 
@@ -76,6 +76,6 @@ def make(args: argparse.Namespace) -> int:
         font_sizes=tuple(args.font_sizes),
         painter=args.painter,
     )
-    wanted = CaptchaFolder(options, args.train, args.val, args.seed, args.format)
-    report(args.out, make_captcha_folder(args.out, wanted, args.processes))
+    wanted = DatasetFolder(CaptchaSource(options, args.seed), args.train, args.val, args.format)
+    report(args.out, make_folder(args.out, wanted, args.processes))
     return 0

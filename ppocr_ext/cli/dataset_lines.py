@@ -12,7 +12,7 @@ from pathlib import Path
 from ppocr_ext.charset import Charset
 from ppocr_ext.cli.dataset_options import FOLDER, add_folder_arguments, report
 from ppocr_ext.errors import DataError
-from ppocr_ext.synth.dataset_folder import DatasetFolder, check_counts, make_folder
+from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 from ppocr_ext.synth.lines.corpus import CorpusTexts
 from ppocr_ext.synth.lines.fonts import FontFile, find_fonts, split_fonts
 from ppocr_ext.synth.lines.source import LineSource, LineSplit
@@ -58,7 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def make(args: argparse.Namespace) -> int:
     """Make the folder; the exit code."""
-    check_counts(args.train, args.val, args.processes)
     train_texts, val_texts = _texts(args)
     train_fonts, val_fonts = _fonts(args)
     splits = {"train": LineSplit(train_texts, train_fonts), "val": LineSplit(val_texts, val_fonts)}
@@ -68,9 +67,9 @@ def make(args: argparse.Namespace) -> int:
     )
     for note in source.notes:
         print(f"note: {note}", file=sys.stderr)
-    characters = source.characters if args.dict is None else _dictionary(args.dict)
-    wanted = DatasetFolder(KIND, source.to_json(), characters, args.train, args.val, args.seed, args.format)
-    report(args.out, make_folder(args.out, wanted, source, args.processes))
+    characters = None if args.dict is None else _dictionary(args.dict)
+    wanted = DatasetFolder(source, args.train, args.val, args.format, characters)
+    report(args.out, make_folder(args.out, wanted, args.processes))
     if args.corpus and not args.no_space:
         print("labels may have spaces: train with Global.use_space_char: true, or draw with --no-space")
     return 0

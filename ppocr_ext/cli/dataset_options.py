@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ppocr_ext.synth.dataset_folder import Made, default_processes
+from ppocr_ext.synth.dataset_folder import FolderSummary, default_processes
 
 FOLDER = """\
 DIR then holds
@@ -25,7 +25,7 @@ To train on it: -o Train.dataset.data_dir=DIR Train.dataset.label_file_list=[DIR
 
 
 def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the images go, how many there are, and how they are made."""
+    """Where the images go, how many there are, and how they are summary."""
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
     parser.add_argument("--train", type=int, default=10_000, metavar="N", help="train images (10000)")
     parser.add_argument("--val", type=int, default=1_000, metavar="N", help="evaluation images (1000)")
@@ -40,12 +40,12 @@ def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def report(out: Path, made: Made) -> None:
+def report(out: Path, summary: FolderSummary) -> None:
     """Print what was made, how fast, and where to look."""
-    if made.drawn:
-        speed = made.drawn / made.seconds
-        found = f", {made.found:,} were there" if made.found else ""
-        print(f"{made.drawn:,} images drawn in {made.seconds:.1f} s ({speed:,.0f} images/s){found}")
+    if summary.drawn:
+        speed = summary.drawn / summary.seconds
+        found = f", {summary.found:,} were there" if summary.found else ""
+        print(f"{summary.drawn:,} images drawn in {summary.seconds:.1f} s ({speed:,.0f} images/s){found}")
     else:
-        print(f"all {made.found:,} images are there; nothing to do")
+        print(f"all {summary.found:,} images are there; nothing to do")
     print(f"{out}: train_list.txt, val_list.txt, dict.txt; look at {out / 'samples.png'}")

@@ -28,8 +28,8 @@ from ppocr_ext.loop.session import train
 from ppocr_ext.report.page import REPORT_FILE, write_report
 from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.run.run import Run
-from ppocr_ext.synth.captcha import CaptchaOptions
-from ppocr_ext.synth.captcha_files import CaptchaFolder, make_captcha_folder
+from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
+from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 
 _LOG = logging.getLogger("ppocr_ext")
 VALIDATION_IMAGES, TEST_IMAGES = 200, 1_000
@@ -156,11 +156,13 @@ def _make_data(folder: Path, settings: Settings, processes: int) -> None:
     options = CaptchaOptions(
         drawn["characters"], tuple(drawn["length"]), drawn["width"], drawn["height"], painter="library"
     )
-    wanted = CaptchaFolder(options, train=0, val=VALIDATION_IMAGES + TEST_IMAGES, seed=settings.seed)
+    wanted = DatasetFolder(
+        CaptchaSource(options, settings.seed), train=0, val=VALIDATION_IMAGES + TEST_IMAGES
+    )
     data = folder / "data"
-    made = make_captcha_folder(data, wanted, processes)
-    if made.drawn:
-        _LOG.info("drew %d CAPTCHAs to validate and to test on", made.drawn)
+    summary = make_folder(data, wanted, processes)
+    if summary.drawn:
+        _LOG.info("drew %d CAPTCHAs to validate and to test on", summary.drawn)
     lines = (data / "val_list.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     write_text(data / "validation.txt", "".join(lines[:VALIDATION_IMAGES]))
     write_text(data / "test.txt", "".join(lines[VALIDATION_IMAGES:]))

@@ -1,49 +1,42 @@
-"""CAPTCHAs as the library ``captcha`` draws them, each determined by a seed, a stream and an index.
+"""CAPTCHAs as the library ``captcha`` draws them; each depends only on a seed, a stream and an index.
 
-No Paddle. The number of processes, the order in which images are asked for, and what was drawn before
-make no difference to an image.
+No Paddle. Neither the number of processes nor the order of the images changes an image.
 """
 
 from __future__ import annotations
 
-import threading
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
+from PIL.ImageFont import truetype
 
-from ppocr_ext.errors import DataError, MissingPackageError
+from ppocr_ext.errors import DataError
 from ppocr_ext.io.file_names import named_by_content
-from ppocr_ext.synth.draws import Draws
+from ppocr_ext.synth.captcha_painters import PAINTERS, FastPainter, LibraryPainter, library_fonts
+from ppocr_ext.synth.seeded_random import SeededRandom
 
 PainterName = Literal["library", "fast"]
 LIBRARY_FONT_SIZES = (42, 50, 56)
-_NO_CHARACTER = "\U0010ffff"  # a code point that no font has, to see what a font draws for those it lacks
-_MOST = 50  # characters of a CAPTCHA; far fewer can be read
-
-
-class Painter(Protocol):
-    """Draws a text: uint8 [height, width, 3], blue-green-red as OpenCV has it."""
-
-    def paint(self, text: str, draws: Draws) -> np.ndarray:
-        """Draw ``text`` with the random choices that ``draws`` gives."""
-        ...
+_NO_CHARACTER = "\U0010ffff"  # a code point that no font has; shows what a font draws for a missing character
+_MAX_LENGTH = 50  # characters of a CAPTCHA; far fewer can be read
+_MAX_SHOWN = 10  # characters named in a message
 
 
 @dataclass(frozen=True)
 class CaptchaOptions:
-    """What the CAPTCHAs show and how large they are.
+    """Describe the characters and the size of CAPTCHAs.
 
     Args:
-        characters: the characters drawn, each as likely as the others.
+        characters: the characters drawn, each with the same probability.
         length: fewest and most characters of a CAPTCHA.
         width, height: pixels. 160×60 is the library's own; its noise has the same size in any image, so
             that at 90×30 it covers the digits, even for a person.
         fonts: TrueType files; none for the library's own (Latin letters and digits).
-        font_sizes: pixels; drawn at random.
-        painter: ``"library"`` draws with the library itself; ``"fast"`` draws the same picture, a few
-            edge pixels aside, four times as fast.
+        font_sizes: pixels; one is drawn at random for each character.
+        painter: ``"library"`` draws with the library itself; ``"fast"`` draws the same picture, except for a
+            few edge pixels, in a fifth of the time.
     """
 
     characters: str = "0123456789"
@@ -55,142 +48,98 @@ class CaptchaOptions:
     painter: PainterName = "fast"
 
     def to_json(self) -> dict[str, Any]:
-        """The options as plain values; fonts by name and content, so that they are comparable between machines."""
-        return {
-            **asdict(self),
-            "length": list(self.length),
-            "fonts": [named_by_content(font) for font in self.fonts],
-            "font_sizes": list(self.font_sizes),
-        }
+        """Return the options as plain values; fonts by name and content, to be comparable between machines."""
+        return {**asdict(self), "fonts": [named_by_content(font) for font in self.fonts]}
 
     def check(self) -> None:
-        """Refuse what cannot be drawn or read.
+        """Check that the CAPTCHAs can be drawn.
 
         Raises:
-            DataError: characters missing, repeated, blank or not in a font; a length or size out of range.
+            DataError: ``bad_value``, ``bad_font`` or ``undrawable_characters``; the message starts with the option.
         """
-        repeated = sorted({c for c in self.characters if self.characters.count(c) > 1})
-        if not self.characters or repeated:
-            what = f"repeat {''.join(repeated)!r}" if repeated else "are empty"
-            raise DataError(f"CAPTCHA characters {what}. Give each character once, such as 0123456789.")
-        shortest, longest = self.length
-        if not 1 <= shortest <= longest <= _MOST:
-            raise DataError(
-                f"CAPTCHA length {shortest} to {longest} is impossible. Give the fewest and the most characters, "
-                f"1 to {_MOST}, such as 4 6."
-            )
-        if not (20 <= self.width <= 4096 and 20 <= self.height <= 4096):
-            raise DataError(f"CAPTCHA size {self.width}×{self.height} is out of range (20 to 4096 pixels).")
-        if not self.font_sizes or not all(4 <= size <= 1024 for size in self.font_sizes):
-            raise DataError(f"CAPTCHA font sizes {self.font_sizes} are out of range (4 to 1024 pixels).")
-        if self.painter not in ("library", "fast"):
-            raise DataError(f"CAPTCHA painter {self.painter!r} is unknown. Choose library or fast.")
-        self._check_fonts()
-
-    def _check_fonts(self) -> None:
-        from PIL.ImageFont import truetype
-
+        text, sizes = self.characters, (self.width, self.height)
+        characters = isinstance(text, str) and 0 < len(text) == len(set(text))
+        length = isinstance(self.length, tuple) and len(self.length) == 2
+        length = length and _all_whole(self.length, 1, _MAX_LENGTH) and self.length[0] <= self.length[1]
+        font_sizes = bool(self.font_sizes) and _all_whole(self.font_sizes, 4, 1024)
+        for name, accepted, expected in (
+            ("characters", characters, 'each character once, in quotes, such as "0123456789"'),
+            ("length", length, f"the fewest and the most characters, 1 to {_MAX_LENGTH}, such as 4 6"),
+            ("width", _all_whole(sizes[:1], 20, 4096), "20 to 4096 whole pixels"),
+            ("height", _all_whole(sizes[1:], 20, 4096), "20 to 4096 whole pixels"),
+            ("font_sizes", font_sizes, "one or more sizes of 4 to 1024 whole pixels"),
+            ("painter", self.painter in PAINTERS, f"one of {', '.join(PAINTERS)}"),
+        ):
+            if not accepted:
+                found = getattr(self, name)
+                raise DataError(f"{name}: found {found!r}, expected {expected}.", code="bad_value")
         for path in self.fonts or library_fonts():
-            try:
-                font = truetype(path, 40)
-            except OSError as error:
-                raise DataError(
-                    f"{path} cannot be used as a font: {error}. Give a .ttf or .otf file."
-                ) from error
-            absent = bytes(font.getmask(_NO_CHARACTER))
-            lacking = [c for c in self.characters if bytes(font.getmask(c)) in (absent, b"") or c.isspace()]
-            if lacking:
-                raise DataError(
-                    f"The font {path} cannot draw {' '.join(map(repr, lacking[:10]))}"
-                    f"{' …' if len(lacking) > 10 else ''}. Name a font that has these characters, or leave them out."
-                )
+            self._check_font(path)
+
+    def _check_font(self, path: str) -> None:
+        try:
+            font = truetype(path, 40)
+        except OSError as error:
+            raise DataError(
+                f"fonts: {path} is not a font ({error}). Fix: give a .ttf or .otf file.", code="bad_font"
+            ) from error
+        absent = bytes(font.getmask(_NO_CHARACTER))
+        missing = [c for c in self.characters if bytes(font.getmask(c)) in (absent, b"") or c.isspace()]
+        if missing:
+            listed = " ".join(map(repr, missing[:_MAX_SHOWN])) + (" …" if len(missing) > _MAX_SHOWN else "")
+            raise DataError(
+                f"characters: the font {path} cannot draw {listed}. Fix: give a font that has them in fonts, or "
+                "leave them out.",
+                code="undrawable_characters",
+            )
 
 
 class CaptchaSource:
-    """CAPTCHAs by stream and index.
+    """Draw CAPTCHAs by stream and index.
 
     Args:
         options: what to draw.
-        seed: images of two seeds differ.
+        seed: another seed gives other images.
 
     Raises:
         DataError: the options cannot be drawn.
     """
 
+    kind = "captcha"
+
     def __init__(self, options: CaptchaOptions, seed: int) -> None:
         options.check()
-        self.options = options
-        self.seed = seed
+        self.options, self.seed, self.characters = options, seed, options.characters
+        self.max_length = options.length[1]
 
     @cached_property
-    def _painter(self) -> Painter:
-        if self.options.painter == "library":
-            return LibraryPainter(self.options)
-        from ppocr_ext.synth.captcha_painter import FastPainter
+    def _painter(self) -> LibraryPainter | FastPainter:
+        options = self.options
+        fonts = options.fonts or tuple(library_fonts())
+        return PAINTERS[options.painter](options.width, options.height, fonts, options.font_sizes)
 
-        return FastPainter(self.options)
+    def to_json(self) -> dict[str, Any]:
+        """Return everything except the seed that determines the images, as plain values."""
+        return self.options.to_json()
 
     def label(self, stream: str, index: int) -> str:
-        """The text of an image, without drawing it."""
-        return self._text(Draws(self.seed, stream, index))
+        """Return the text of an image without drawing it."""
+        return self._text(SeededRandom(self.seed, stream, index))
 
     def image(self, stream: str, index: int) -> tuple[str, np.ndarray]:
-        """Text and image (uint8 [height, width, 3], blue-green-red)."""
-        draws = Draws(self.seed, stream, index)
-        text = self._text(draws)
-        return text, self._painter.paint(text, draws)
+        """Draw an image: its text, and uint8 [height, width, 3], BGR."""
+        rng = SeededRandom(self.seed, stream, index)
+        text = self._text(rng)
+        return text, self._painter.paint(text, rng)
 
-    def font(self, split: str, index: int) -> tuple[str, int]:
-        """A font file, and the number of the font in it, that has the characters of an image."""
+    def font(self, stream: str, index: int) -> tuple[str, int]:
+        """Return a font file, and the number of the font in it, that has the characters of an image."""
         return (self.options.fonts or library_fonts())[0], 0
 
-    def _text(self, draws: Draws) -> str:
-        shortest, longest = self.options.length
-        length = shortest + draws.randbelow(longest - shortest + 1)
-        return "".join(draws.choice(self.options.characters) for _ in range(length))
+    def _text(self, rng: SeededRandom) -> str:
+        return "".join(rng.choice(self.characters) for _ in range(rng.whole(self.options.length)))
 
 
-class LibraryPainter:
-    """The library's own drawing, with its source of randomness replaced by ours while it draws.
-
-    It draws from the module ``secrets``, which cannot be seeded. Only one thread draws at a time.
-    """
-
-    _lock = threading.Lock()
-
-    def __init__(self, options: CaptchaOptions) -> None:
-        self._module = captcha_library()
-        self._library = self._module.ImageCaptcha(
-            options.width, options.height, list(options.fonts) or None, options.font_sizes
-        )
-
-    def paint(self, text: str, draws: Draws) -> np.ndarray:
-        """Draw ``text`` with the random choices that ``draws`` gives."""
-        with self._lock:
-            secrets = self._module.secrets
-            self._module.secrets = draws
-            try:
-                image = self._library.generate_image(text)
-            finally:
-                self._module.secrets = secrets
-        return np.ascontiguousarray(np.asarray(image)[:, :, ::-1])
-
-
-def library_fonts() -> list[str]:
-    """The fonts that come with the library ``captcha``."""
-    return list(captcha_library().DEFAULT_FONTS)
-
-
-def captcha_library() -> Any:
-    """The module ``captcha.image``.
-
-    Raises:
-        MissingPackageError: it is not installed, or draws from another source of randomness than ``secrets``.
-    """
-    try:
-        import captcha.image as module
-    except ImportError as error:
-        raise MissingPackageError("CAPTCHAs need the package captcha: pip install 'captcha>=0.7'") from error
-    if not hasattr(module, "secrets"):
-        raise MissingPackageError("This package captcha is too old: pip install --upgrade 'captcha>=0.7'")
-    return module
+def _all_whole(values: tuple[Any, ...], least: int, most: int) -> bool:
+    """Return whether all values are integers from ``least`` to ``most``; True and False are not integers here."""
+    return all(type(value) is int and least <= value <= most for value in values)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import os
+import signal
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import cv2
 import numpy as np
@@ -19,80 +24,164 @@ from ppocr_ext.data.label_file import write_label_file
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer, write_text
 from ppocr_ext.synth.contact_sheet import Picture, contact_sheet
-from ppocr_ext.synth.worker_pool import mapped
 
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 ImageFormat = Literal["png", "jpg"]
 SPLITS = ("train", "val")
 _CHUNK = 250  # images of a task; the digest is built on it, so it never changes
 _FOLDER = 1000  # images in a folder
 _SAMPLES = 40
 _MANIFEST = "dataset.json"
-_SHOWN = 120  # characters of a parameter's value in a message
+_MAX_SHOWN = 120  # characters of a parameter's value in a message
+
+_worker: Callable[[Any], Any] | None = (
+    None  # in a process of the pool: the function that its tasks are passed to
+)
 
 
-class Source(Protocol):
-    """Images by split and index. It is sent to the processes that draw, so it must be possible to pickle it."""
+class SampleSource(Protocol):
+    """Draw labelled images by stream and index. It is pickled for the processes that draw."""
 
-    def label(self, split: str, index: int) -> str:
-        """The text of an image, without drawing it."""
-        ...
+    seed: int
 
-    def image(self, split: str, index: int) -> tuple[str, np.ndarray]:
-        """Text and image (uint8 [height, width, 3], blue-green-red)."""
-        ...
+    @property
+    def kind(self) -> str:
+        """Return what is drawn, for ``dataset.json``."""
 
-    def font(self, split: str, index: int) -> tuple[str, int]:
-        """A font file, and the number of the font in it, that has the characters of an image."""
-        ...
+    @property
+    def characters(self) -> Sequence[str]:
+        """Return the dictionary of the labels, without the space."""
+
+    @property
+    def max_length(self) -> int:
+        """Return the most characters of a label."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything except the seed that determines the images, as plain values."""
+
+    def label(self, stream: str, index: int) -> str:
+        """Return the text of an image without drawing it."""
+
+    def image(self, stream: str, index: int) -> tuple[str, np.ndarray]:
+        """Draw an image: its text, and uint8 [height, width, 3], BGR."""
+
+    def font(self, stream: str, index: int) -> tuple[str, int]:
+        """Return a font file, and the number of the font in it, that has the characters of an image."""
 
 
 @dataclass(frozen=True)
 class DatasetFolder:
-    """What a folder holds.
+    """Describe a folder of drawn images.
 
     Args:
-        kind: what is drawn, for ``dataset.json``.
-        parameters: all that determines an image and its label, as plain values.
-        characters: the dictionary, a class each, in this order.
+        source: draws the images.
         train, val: images of each split. A split is a stream of its own: none of its images is in the other.
-        seed: of the images.
         image_format: ``"png"`` or ``"jpg"`` (quality 95).
+        characters: the dictionary, a class each, in this order; None for the characters of ``source``.
     """
 
-    kind: str
-    parameters: dict[str, Any] = field(repr=False)
-    characters: Sequence[str] = field(repr=False)
+    source: SampleSource
     train: int
     val: int
-    seed: int
     image_format: ImageFormat = "png"
+    characters: Sequence[str] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """All that determines the images and labels, as plain values."""
-        counts = {"train": self.train, "val": self.val, "seed": self.seed, "format": self.image_format}
-        return {**self.parameters, **counts}
+        """Return everything that determines the images and labels, as plain values."""
+        counts = {"train": self.train, "val": self.val, "seed": self.source.seed, "format": self.image_format}
+        return {**self.source.to_json(), **counts}
 
     def count(self, split: str) -> int:
-        """Images of a split."""
+        """Return the number of images of a split."""
         return self.train if split == "train" else self.val
 
     def path(self, split: str, index: int) -> str:
-        """Image path, relative to the folder."""
+        """Return the path of an image, relative to the folder."""
         return f"{split}/{index // _FOLDER:04d}/{index:06d}.{self.image_format}"
-
-    def paths(self) -> Iterator[str]:
-        """Paths of all images."""
-        return (self.path(split, index) for split in SPLITS for index in range(self.count(split)))
 
 
 @dataclass(frozen=True)
-class Made:
-    """What :func:`make_folder` did: images drawn now, images found, seconds, digest of all files."""
+class FolderSummary:
+    """Summarize :func:`make_folder`: images drawn now, images found, seconds, digest of all files."""
 
     drawn: int
     found: int
     seconds: float
     digest: str
+
+
+def make_folder(out: str | Path, wanted: DatasetFolder, processes: int = 1) -> FolderSummary:
+    """Write images, ``train_list.txt``, ``val_list.txt``, ``dict.txt``, ``samples.png`` and ``dataset.json``.
+
+    The content does not depend on ``processes``. An incomplete folder is completed, a complete one is left as
+    it is. ``dataset.json`` has the parameters and the SHA-256 of everything.
+
+    Raises:
+        DataError: there is nothing to draw, or ``out`` holds something else.
+        OSError: a file cannot be written.
+    """
+    started = time.perf_counter()
+    out, total = Path(out), wanted.train + wanted.val
+    if min(wanted.train, wanted.val) < 0 or total == 0 or processes < 1:
+        raise DataError(
+            f"Nothing to draw (found {wanted.train} train and {wanted.val} val images, {processes} processes). "
+            "Fix: give at least one image and one process.",
+            code="bad_value",
+        )
+    parameters = json.loads(json.dumps(wanted.to_json()))  # as they are read again: lists for tuples
+    digest, drawn = _digest_if_complete(out, wanted, parameters), 0
+    if digest is None:
+        _write_manifest(out, wanted.source.kind, parameters, digest=None)
+        drawn, hashes = _draw_missing(out, wanted, processes)
+        texts = _write_texts(out, wanted)
+        digest = hashlib.sha256("\n".join([*hashes, *texts]).encode()).hexdigest()
+        _write_manifest(out, wanted.source.kind, parameters, digest)
+    return FolderSummary(drawn, total - drawn, time.perf_counter() - started, digest)
+
+
+def _digest_if_complete(out: Path, wanted: DatasetFolder, parameters: dict[str, Any]) -> str | None:
+    """Return the digest of a complete folder with these parameters; None if a file is missing.
+
+    Raises:
+        DataError: the folder holds something else.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return None
+    manifest = out / _MANIFEST
+    try:
+        known = json.loads(manifest.read_text(encoding="utf-8"))
+        kind, before, digest = known["kind"], known["parameters"], known["digest"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"{_MANIFEST} cannot be read ({error!r})" if manifest.is_file() else f"it has no {_MANIFEST}"
+        what = reason if out.is_dir() else "it is a file"
+        raise _refused(out, f"not a folder made by this command: {what}", "not_a_dataset") from error
+    if kind != wanted.source.kind:
+        raise _refused(out, f"found {kind}, expected {wanted.source.kind}", "other_parameters")
+    keys = [key for key in {**parameters, **before} if parameters.get(key) != before.get(key)]
+    if keys:
+        listed = ", ".join(_difference(key, before.get(key), parameters.get(key)) for key in keys)
+        raise _refused(out, f"made with other parameters: {listed}", "other_parameters")
+    images = (wanted.path(split, index) for split in SPLITS for index in range(wanted.count(split)))
+    others = ("train_list.txt", "val_list.txt", "dict.txt", "samples.png")
+    complete = digest is not None and all((out / path).is_file() for path in (*others, *images))
+    return str(digest) if complete else None
+
+
+def _refused(out: Path, what: str, code: str) -> DataError:
+    return DataError(f"{out}: {what}. Fix: give another --out, or delete it first.", code=code)
+
+
+def _difference(key: str, found: object, expected: object) -> str:
+    shown = [text[:_MAX_SHOWN] + "…" * (len(text) > _MAX_SHOWN) for text in (repr(found), repr(expected))]
+    if shown[0] == shown[1]:  # long values that differ further on
+        return f"{key} (a long value; see {_MANIFEST})"
+    return f"{key} (found {shown[0]}, expected {shown[1]})"
+
+
+def _write_manifest(out: Path, kind: str, parameters: dict[str, Any], digest: str | None) -> None:
+    content = {"kind": kind, "parameters": parameters, "digest": digest}
+    write_text(out / _MANIFEST, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 class _Task(NamedTuple):
@@ -101,100 +190,16 @@ class _Task(NamedTuple):
     stop: int
 
 
-def check_counts(train: int, val: int, processes: int) -> None:
-    """Refuse numbers of images and processes with which nothing can be made.
-
-    Raises:
-        DataError: there is no image to draw, or nobody to draw it.
-    """
-    if min(train, val) < 0 or train + val == 0 or processes < 1:
-        raise DataError(
-            f"{train} train and {val} val images with {processes} processes cannot be made. Give at "
-            "least one image and one process."
-        )
-
-
-def make_folder(out: str | Path, wanted: DatasetFolder, source: Source, processes: int = 1) -> Made:
-    """Write images, ``train_list.txt``, ``val_list.txt``, ``dict.txt``, ``samples.png`` and ``dataset.json``.
-
-    The content does not depend on ``processes``. A folder that was left incomplete is completed, a
-    complete one is left as it is. ``dataset.json`` has the parameters and the SHA-256 of everything.
-
-    Raises:
-        DataError: there is nothing to draw, or ``out`` holds something else.
-        OSError: a file cannot be written.
-    """
-    started = time.perf_counter()
-    out = Path(out)
-    check_counts(wanted.train, wanted.val, processes)
-    total = wanted.train + wanted.val
-    digest = _completed(out, wanted)
-    if digest is not None:
-        return Made(0, total, time.perf_counter() - started, digest)
-    _write_manifest(out, wanted, digest=None)
-    drawn, hashes = _draw_missing(out, wanted, source, processes)
-    texts = _write_lists(out, wanted, source)
-    _write_samples(out, wanted, source)
-    digest = hashlib.sha256("\n".join([*hashes, *texts]).encode()).hexdigest()
-    _write_manifest(out, wanted, digest)
-    return Made(drawn, total - drawn, time.perf_counter() - started, digest)
-
-
-def _completed(out: Path, wanted: DatasetFolder) -> str | None:
-    """The digest of a complete folder of these parameters; None where there is something to make.
-
-    Raises:
-        DataError: the folder holds something else.
-    """
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return None
-    remedy = "Give another --out, or delete that folder first."
-    if not out.is_dir():
-        raise DataError(f"{out} is a file. {remedy}")
-    manifest = out / _MANIFEST
-    if not manifest.is_file():
-        raise DataError(
-            f"{out} is not empty and has no {_MANIFEST}: it was not made by this command. {remedy}"
-        )
-    try:
-        known = json.loads(manifest.read_text(encoding="utf-8"))
-        kind, parameters, digest = known["kind"], known["parameters"], known["digest"]
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise DataError(f"{manifest} cannot be read: {error!r}. {remedy}") from error
-    if kind != wanted.kind:
-        raise DataError(f"{out} holds {kind}, not {wanted.kind}. {remedy}")
-    asked = wanted.to_json()
-    differing = [key for key in {**asked, **parameters} if asked.get(key) != parameters.get(key)]
-    if differing:
-        listed = ", ".join(_difference(key, parameters.get(key), asked.get(key)) for key in differing)
-        raise DataError(f"{out} was made with other parameters: {listed}. {remedy}")
-    others = ("train_list.txt", "val_list.txt", "dict.txt", "samples.png")
-    complete = digest is not None and all((out / path).is_file() for path in (*others, *wanted.paths()))
-    return str(digest) if complete else None
-
-
-def _difference(key: str, made: object, asked: object) -> str:
-    shown = [text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…" for text in (repr(made), repr(asked))]
-    if shown[0] == shown[1]:  # long values that differ further on
-        return f"{key} (a long value; see {_MANIFEST})"
-    return f"{key} {shown[0]} (asked: {shown[1]})"
-
-
-def _write_manifest(out: Path, wanted: DatasetFolder, digest: str | None) -> None:
-    content = {"kind": wanted.kind, "parameters": wanted.to_json(), "digest": digest}
-    write_text(out / _MANIFEST, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def _draw_missing(out: Path, wanted: DatasetFolder, source: Source, processes: int) -> tuple[int, list[str]]:
-    """Draw what is not there: how many images, and the SHA-256 of each task's images in order."""
+def _draw_missing(out: Path, wanted: DatasetFolder, processes: int) -> tuple[int, list[str]]:
+    """Draw the images that are missing: how many, and the SHA-256 of each task's images in order."""
     tasks = [
         _Task(split, start, min(start + _CHUNK, wanted.count(split)))
         for split in SPLITS
         for start in range(0, wanted.count(split), _CHUNK)
     ]
     drawn, hashes = 0, []
-    bar = tqdm(total=wanted.train + wanted.val, desc=wanted.kind, unit="image", disable=None)
-    with bar, mapped(_Worker(out, wanted, source), tasks, processes) as results:
+    bar = tqdm(total=wanted.train + wanted.val, desc=wanted.source.kind, unit="image", disable=None)
+    with bar, map_in_processes(_ImageWriter(out, wanted), tasks, processes) as results:
         for task, (new, digest) in zip(tasks, results, strict=True):
             drawn += new
             hashes.append(digest)
@@ -202,22 +207,22 @@ def _draw_missing(out: Path, wanted: DatasetFolder, source: Source, processes: i
     return drawn, hashes
 
 
-class _Worker:
-    """Does a task: draws its images where they are missing."""
+@dataclass(frozen=True)
+class _ImageWriter:
+    """Draw the images of a task that are missing."""
 
-    def __init__(self, out: Path, wanted: DatasetFolder, source: Source) -> None:
-        self.out, self.source, self.image_format = out, source, wanted.image_format
-        self._wanted = wanted
+    out: Path
+    wanted: DatasetFolder
 
     def __call__(self, task: _Task) -> tuple[int, str]:
-        """Images drawn, and the SHA-256 of the task's images in order."""
+        """Return the number of images drawn, and the SHA-256 of the task's images in order."""
         drawn, digest = 0, hashlib.sha256()
         for index in range(task.start, task.stop):
-            path = self.out / self._wanted.path(task.split, index)
+            path = self.out / self.wanted.path(task.split, index)
             if path.is_file():
                 content = path.read_bytes()
             else:
-                content = self._encoded(self.source.image(task.split, index)[1])
+                content = self._encoded(self.wanted.source.image(task.split, index)[1])
                 with atomic_writer(path, sync=False) as stream:
                     stream.write(content)
                 drawn += 1
@@ -225,34 +230,77 @@ class _Worker:
         return drawn, digest.hexdigest()
 
     def _encoded(self, image: np.ndarray) -> bytes:
-        quality = [cv2.IMWRITE_JPEG_QUALITY, 95] if self.image_format == "jpg" else []
-        done, content = cv2.imencode(f".{self.image_format}", image, quality)
-        if not done:
-            raise DataError(f"OpenCV cannot write {self.image_format} images. Choose png.")
-        return content.tobytes()
+        quality = [cv2.IMWRITE_JPEG_QUALITY, 95] if self.wanted.image_format == "jpg" else []
+        return bytes(cv2.imencode(f".{self.wanted.image_format}", image, quality)[1])
 
 
-def _write_lists(out: Path, wanted: DatasetFolder, source: Source) -> list[str]:
-    """Write the label files and the dictionary; the text of each."""
-    files = []
+def _write_texts(out: Path, wanted: DatasetFolder) -> list[str]:
+    """Write the label files, the dictionary and ``samples.png``; return the text of the former."""
+    source = wanted.source
     for split in SPLITS:
         rows = ((wanted.path(split, i), source.label(split, i)) for i in range(wanted.count(split)))
         write_label_file(out / f"{split}_list.txt", rows)
-        files.append(out / f"{split}_list.txt")
-    write_text(out / "dict.txt", "".join(f"{character}\n" for character in wanted.characters))
-    return [file.read_text(encoding="utf-8") for file in (*files, out / "dict.txt")]
-
-
-def _write_samples(out: Path, wanted: DatasetFolder, source: Source) -> None:
+    characters = source.characters if wanted.characters is None else wanted.characters
+    write_text(out / "dict.txt", "".join(f"{character}\n" for character in characters))
     split = "train" if wanted.train else "val"
-    pictures = [
-        Picture(*source.image(split, index), source.font(split, index))
-        for index in range(min(_SAMPLES, wanted.count(split)))
-    ]
+    shown = range(min(_SAMPLES, wanted.count(split)))
+    pictures = [Picture(*source.image(split, index), source.font(split, index)) for index in shown]
     with atomic_writer(out / "samples.png") as stream:
         stream.write(contact_sheet(pictures))
+    return [
+        (out / name).read_text(encoding="utf-8") for name in ("train_list.txt", "val_list.txt", "dict.txt")
+    ]
+
+
+@contextmanager
+def map_in_processes(
+    worker: Callable[[Task], Result], tasks: Sequence[Task], processes: int
+) -> Iterator[Iterable[Result]]:
+    """Call ``worker`` with each of ``tasks``, in this process or in several; yield the results in order.
+
+    Args:
+        worker: pickled and sent to each process once.
+        tasks: small; sent one by one.
+        processes: no more are started than there are tasks.
+
+    Raises:
+        DataError: a process was killed.
+    """
+    if min(processes, len(tasks)) == 1:
+        yield map(worker, tasks)
+        return
+    # Spawned, not forked: the caller may have threads (Paddle, OpenCV), which a fork does not survive. No
+    # multiprocessing.Pool: it waits forever for a process that was killed.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(min(processes, len(tasks)), context, _start_worker, (worker,))
+    try:
+        yield pool.map(_run_task, tasks)
+    except BrokenProcessPool as error:
+        raise DataError(
+            "A drawing process was killed, perhaps for lack of memory. Fix: run the command again with fewer "
+            "processes; finished images are kept.",
+            code="process_killed",
+        ) from error
+    except BaseException:
+        for process in tuple((pool._processes or {}).values()):
+            process.terminate()  # shutdown() alone waits for the running tasks
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _start_worker(worker: Callable[[Any], Any]) -> None:
+    global _worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends the pool
+    cv2.setNumThreads(1)
+    _worker = worker
+
+
+def _run_task(task: Any) -> Any:
+    assert _worker is not None
+    return _worker(task)
 
 
 def default_processes() -> int:
-    """Processor cores that this process may use."""
+    """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

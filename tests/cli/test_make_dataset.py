@@ -90,18 +90,23 @@ def test_other_parameters_are_refused_and_named(tmp_path, capsys):
     make(tmp_path)
     before = content(tmp_path)
     assert make(tmp_path, "--seed", "4", "--height", "70") == 2
-    said = capsys.readouterr().err
-    assert "height 60 (asked: 70)" in said and "seed 3 (asked: 4)" in said and "--out" in said
+    printed = capsys.readouterr().err
+    assert printed.endswith("[other_parameters]\n")
+    assert "height (found 60, expected 70)" in printed and "seed (found 3, expected 4)" in printed
     assert content(tmp_path) == before
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path, capsys):
     (tmp_path / "thesis.tex").write_text("years of work")
     assert make(tmp_path) == 2
-    assert "not made by this command" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("[not_a_dataset]\n")
     assert set(content(tmp_path)) == {"thesis.tex"}
     assert make(tmp_path / "thesis.tex") == 2
-    assert "is a file" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("[not_a_dataset]\n")
+    (tmp_path / "thesis.tex").unlink()
+    (tmp_path / "dataset.json").write_text("{}")
+    assert make(tmp_path) == 2
+    assert capsys.readouterr().err.endswith("[not_a_dataset]\n")
 
 
 def test_characters_lengths_size_and_format(tmp_path):
@@ -127,18 +132,18 @@ def test_characters_lengths_size_and_format(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "code"),
     [
-        (("--characters", "一二"), "cannot draw"),
-        (("--train", "0", "--val", "0"), "at least one image"),
-        (("--train", "-1"), "at least one image"),
-        (("--processes", "0"), "one process"),
-        (("--length", "6", "4"), "length 6 to 4"),
+        (("--characters", "一二"), "undrawable_characters"),
+        (("--train", "0", "--val", "0"), "bad_value"),
+        (("--train", "-1"), "bad_value"),
+        (("--processes", "0"), "bad_value"),
+        (("--length", "6", "4"), "bad_value"),
     ],
 )
-def test_what_cannot_be_made_leaves_nothing(tmp_path, capsys, options, said):
+def test_what_cannot_be_made_leaves_nothing(tmp_path, capsys, options, code):
     assert make(tmp_path / "out", *options) == 2
-    assert said in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith(f"[{code}]\n")
     assert not (tmp_path / "out").exists()
 
 

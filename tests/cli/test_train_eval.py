@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ppocr_ext.synth.captcha import CaptchaOptions
-from ppocr_ext.synth.captcha_files import CaptchaFolder, make_captcha_folder
+from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
+from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.e2e
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def captchas(tmp_path_factory):
     folder = tmp_path_factory.mktemp("captchas")
-    make_captcha_folder(folder, CaptchaFolder(CaptchaOptions(), train=64, val=10, seed=5))
+    make_folder(folder, DatasetFolder(CaptchaSource(CaptchaOptions(), seed=5), train=64, val=10))
     return folder
 
 

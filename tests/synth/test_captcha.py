@@ -12,7 +12,7 @@ import pytest
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
-from ppocr_ext.synth.draws import Draws
+from ppocr_ext.synth.seeded_random import SeededRandom
 
 FAST = CaptchaOptions()
 LIBRARY = CaptchaOptions(painter="library")
@@ -81,28 +81,34 @@ def test_image_size():
 
 
 def test_draws_stay_in_range_and_reach_both_ends():
-    draws = Draws(1, "x", 0)
-    values = [draws.randbelow(3) for _ in range(200)]
+    rng = SeededRandom(1, "x", 0)
+    values = [rng.randbelow(3) for _ in range(200)]
     assert set(values) == {0, 1, 2}
-    assert all(0 <= draws.randbits(4) < 16 for _ in range(100))
-    assert {draws.choice("ab") for _ in range(50)} == {"a", "b"}
+    assert all(0 <= rng.randbits(4) < 16 for _ in range(100))
+    assert {rng.choice("ab") for _ in range(50)} == {"a", "b"}
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "code"),
     [
-        ({"characters": ""}, "empty"),
-        ({"characters": "0120"}, "repeat '0'"),
-        ({"characters": "1 2"}, "cannot draw ' '"),
-        ({"characters": "1漢"}, "cannot draw '漢'"),
-        ({"length": (0, 4)}, "length 0 to 4"),
-        ({"length": (5, 4)}, "length 5 to 4"),
-        ({"width": 4}, "4×60"),
-        ({"font_sizes": ()}, "font sizes"),
-        ({"fonts": ("/no/font.ttf",)}, "cannot be used as a font"),
-        ({"painter": "slow"}, "'slow'"),
+        ({"characters": ""}, "bad_value"),
+        ({"characters": "0120"}, "bad_value"),
+        ({"characters": 123}, "bad_value"),
+        ({"characters": "1 2"}, "undrawable_characters"),
+        ({"characters": "1漢"}, "undrawable_characters"),
+        ({"length": (0, 4)}, "bad_value"),
+        ({"length": (5, 4)}, "bad_value"),
+        ({"length": 4}, "bad_value"),
+        ({"width": 4}, "bad_value"),
+        ({"height": True}, "bad_value"),
+        ({"font_sizes": ()}, "bad_value"),
+        ({"fonts": ("/no/font.ttf",)}, "bad_font"),
+        ({"painter": "slow"}, "bad_value"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(changed, said):
-    with pytest.raises(DataError, match=said):
+def test_an_option_that_cannot_be_drawn_is_refused_by_name(changed, code):
+    with pytest.raises(DataError) as error:
         CaptchaSource(replace(FAST, **changed), 0)
+    assert error.value.code == code
+    (option,) = changed
+    assert str(error.value).startswith(f"{option}: ")

@@ -9,10 +9,10 @@ from PIL import ImageFont
 from small_fonts import make_font
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.synth.draws import Draws
 from ppocr_ext.synth.lines.coverage import Coverage, drawable
 from ppocr_ext.synth.lines.fonts import FontFile, find_fonts, split_fonts
 from ppocr_ext.synth.lines.typeset import set_line
+from ppocr_ext.synth.seeded_random import SeededRandom
 
 
 def only(path) -> FontFile:
@@ -99,7 +99,7 @@ def test_a_text_is_drawn_with_a_font_that_has_all_of_it(tmp_path):
         for n, c in (("A", "abc"), ("B", "bcd"), ("C", "c"))
     ]
     coverage = Coverage(fonts, "abcd")
-    chosen = {coverage.choose("b c", Draws(0, "x", index)).name for index in range(40)}
+    chosen = {coverage.choose("b c", SeededRandom(0, "x", index)).name for index in range(40)}
     assert chosen == {"A.ttf", "B.ttf"}
     assert coverage.mask("ad") == 0
     assert [(font.name, count) for font, count in coverage.poor()] == [("C.ttf", 1)]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.synth.draws import Draws
 from ppocr_ext.synth.lines import LineSource, LineSplit, LineStyle, RandomTexts, find_fonts, find_photos
 from ppocr_ext.synth.lines.shaping import bend, place
 from ppocr_ext.synth.lines.style import OFF
+from ppocr_ext.synth.seeded_random import SeededRandom
 
 PLAIN = LineStyle(
     rotation=OFF,
@@ -91,10 +91,10 @@ def test_longer_texts_make_wider_images(source):
 def test_no_ink_is_cut_off_at_the_border():
     style = LineStyle(rotation=(-20, 20), shear=(-30, 30), perspective=(0.2, 0.3), margin=OFF)
     for index in range(60):
-        draws = Draws(0, "x", index)
-        shape = (draws.whole((8, 80)), draws.whole((5, 600)))
-        bent = bend(np.full(shape, 255, np.uint8), style, draws)
-        plane = place(bent, style if index % 2 else replace(style, width=200), draws)
+        rng = SeededRandom(0, "x", index)
+        shape = (rng.whole((8, 80)), rng.whole((5, 600)))
+        bent = bend(np.full(shape, 255, np.uint8), style, rng)
+        plane = place(bent, style if index % 2 else replace(style, width=200), rng)
         assert not plane[0].any() and not plane[-1].any()
         assert not plane[:, 0].any() and not plane[:, -1].any()
         if index % 2:
@@ -105,7 +105,7 @@ def test_rotation_turns_as_many_degrees_as_asked():
     ink = np.zeros((40, 60), np.uint8)
     ink[19:21] = 255
     style = replace(PLAIN, rotation=(10, 10), height=200)
-    rows, columns = np.nonzero(bend(ink, style, Draws(0, "x", 0)) > 100)
+    rows, columns = np.nonzero(bend(ink, style, SeededRandom(0, "x", 0)) > 100)
     slope = np.polyfit(columns, rows, 1)[0]
     assert np.degrees(np.arctan(slope)) == pytest.approx(-10, abs=0.7)  # counter-clockwise: up to the right
 
@@ -122,8 +122,8 @@ def test_text_stands_out_from_any_background(source, tmp_path, backgrounds):
     with_text, without = source(style), source(replace(style, contrast=(90, 200)))
     for index in range(12):
         image = with_text.image("train", index)[1].astype(float) @ WEIGHTS
-        draws = Draws(without.seed, "train", index)
-        assert image.max() - image.min() >= 80, draws
+        rng = SeededRandom(without.seed, "train", index)
+        assert image.max() - image.min() >= 80, rng
         values = np.sort(image.ravel())
         gaps = np.diff(values[:: max(1, values.size // 64)])
         assert gaps.max() > 20  # ink and background are two groups of levels

@@ -10,9 +10,9 @@ import pytest
 from small_fonts import make_font
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.synth.draws import Draws
 from ppocr_ext.synth.lines import CorpusTexts, RandomTexts, RichIn, find_fonts
 from ppocr_ext.synth.lines.cutting import cut
+from ppocr_ext.synth.seeded_random import SeededRandom
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PROSE = """\
@@ -41,7 +41,7 @@ def corpus(tmp_path):
 
 
 def some(drawer, count=300):
-    return [drawer.text(Draws(1, "t", index)) for index in range(count)]
+    return [drawer.text(SeededRandom(1, "t", index)) for index in range(count)]
 
 
 def test_random_texts_have_the_characters_and_lengths_asked_for(latin):
@@ -205,5 +205,5 @@ def test_a_piece_has_the_character_it_is_cut_around():
         shortest = rng.randint(1, 6)
         length = (min(shortest, len(text)), shortest + rng.randint(0, 8))
         marked = text[:around] + "X" + text[around + 1 :]
-        piece = cut(marked, length, Draws(1, "c", index), around)
+        piece = cut(marked, length, SeededRandom(1, "c", index), around)
         assert "X" in piece and 1 <= len(piece) <= length[1] and piece == piece.strip()

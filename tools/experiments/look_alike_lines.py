@@ -76,10 +76,8 @@ def make_lines(folder: Path, dictionary: Path, wanted: Sequence[Lines], processe
         drawn = LineSplit(texts, tuple(fonts[name] for name in FONTS[lines.fonts]))
         source = LineSource({split: drawn}, STYLE, lines.seed)
         counts = {"train": 0, "val": 0, split: lines.count}
-        folder_of = DatasetFolder(
-            "lines", source.to_json(), tuple(characters), counts["train"], counts["val"], lines.seed
-        )
-        make_folder(folder / lines.name, folder_of, source, processes)
+        folder_of = DatasetFolder(source, counts["train"], counts["val"], characters=characters)
+        make_folder(folder / lines.name, folder_of, processes)
 
 
 def _fonts() -> tuple[FontFile, ...]:

@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.synth.draws import Draws
 from ppocr_ext.synth.lines.style import LineStyle
+from ppocr_ext.synth.seeded_random import SeededRandom
 
 Color = tuple[float, float, float]  # blue, green, red: levels from 0 to 255
 _WEIGHTS = (0.114, 0.587, 0.299)  # of blue, green, red in brightness (ITU-R BT.601)
@@ -20,27 +20,27 @@ _ROWS, _COLUMNS = 128, 1024  # pixels of the noise that textures and grain are c
 _PHOTO_SIDE = 2048  # pixels; a larger photo is made smaller
 
 
-def background(height: int, width: int, style: LineStyle, draws: Draws) -> np.ndarray:
+def background(height: int, width: int, style: LineStyle, rng: SeededRandom) -> np.ndarray:
     """One of the style's backgrounds: float32 [height, width, 3], about 0 to 255."""
-    kind = draws.choice(style.backgrounds)
+    kind = rng.choice(style.backgrounds)
     if kind == "photo":
-        return _photo_crop(style.photos, height, width, draws)
-    bright = draws.random() >= style.inverted
-    level = draws.uniform((140, 250)) if bright else draws.uniform((10, 115))
-    color = _tinted(level, draws, _PALE)
+        return _photo_crop(style.photos, height, width, rng)
+    bright = rng.random() >= style.inverted
+    level = rng.uniform((140, 250)) if bright else rng.uniform((10, 115))
+    color = _tinted(level, rng, _PALE)
     plane = np.empty((height, width, 3), np.float32)
     plane[:] = color
     if kind == "gradient":
-        end = _tinted(level + draws.uniform((-45, 45)), draws, _PALE)
-        ramp = _ramp(height, width, draws)
+        end = _tinted(level + rng.uniform((-45, 45)), rng, _PALE)
+        ramp = _ramp(height, width, rng)
         return plane + cv2.merge([ramp * (last - first) for first, last in zip(color, end, strict=True)])
     if kind == "texture":
-        texture = _texture(height, width, draws)
+        texture = _texture(height, width, rng)
         return plane + cv2.merge([texture] * 3)
     return plane
 
 
-def with_ink(back: np.ndarray, style: LineStyle, draws: Draws) -> tuple[np.ndarray, Color]:
+def with_ink(back: np.ndarray, style: LineStyle, rng: SeededRandom) -> tuple[np.ndarray, Color]:
     """A background and an ink that differ in brightness by as much as the style asks.
 
     A background with too much light and shade for any ink is evened out.
@@ -48,37 +48,37 @@ def with_ink(back: np.ndarray, style: LineStyle, draws: Draws) -> tuple[np.ndarr
     Args:
         back: float32 [h, w, 3].
         style: for its ``contrast``.
-        draws: choose the ink.
+        rng: chooses the ink.
     """
     least, most = style.contrast
     darkest, brightest = _extremes(back)
     if max(darkest, 255 - brightest) < least:
         back, darkest, brightest = _evened(back, darkest, brightest, least)
     bright = 255 - brightest > darkest
-    if draws.random() < _DIM and min(darkest, 255 - brightest) >= least:
+    if rng.random() < _DIM and min(darkest, 255 - brightest) >= least:
         bright = not bright
     room = 255 - brightest if bright else darkest
     reach = (least, max(least, min(most, room)))
-    difference = max(draws.uniform(reach), draws.uniform(reach))  # most text is easy to see
+    difference = max(rng.uniform(reach), rng.uniform(reach))  # most text is easy to see
     level = brightest + difference if bright else darkest - difference
-    return back, _tinted(level, draws, _COLORFUL)
+    return back, _tinted(level, rng, _COLORFUL)
 
 
-def grain(height: int, width: int, draws: Draws) -> np.ndarray:
+def grain(height: int, width: int, rng: SeededRandom) -> np.ndarray:
     """Normal noise, different in each channel: float32 [height, width, 3], mean 0, standard deviation 1."""
     tile = _noise_tile()
-    top, left = draws.randbelow(_ROWS), draws.randbelow(_COLUMNS)
+    top, left = rng.randbelow(_ROWS), rng.randbelow(_COLUMNS)
     if height <= _ROWS and width <= _COLUMNS:  # the tile stands four times in its array, so this is in it
         return tile[top : top + height, left : left + width]
     rows, columns = np.arange(top, top + height) % _ROWS, np.arange(left, left + width) % _COLUMNS
     return tile[rows[:, None], columns]
 
 
-def _tinted(level: float, draws: Draws, paleness: int) -> Color:
+def _tinted(level: float, rng: SeededRandom, paleness: int) -> Color:
     """A colour of the brightness ``level`` (0 to 255); the greater ``paleness``, the rarer are strong ones."""
     level = min(255.0, max(0.0, level))
-    strength = draws.random() ** paleness
-    hue = (draws.random() * 255, draws.random() * 255, draws.random() * 255)
+    strength = rng.random() ** paleness
+    hue = (rng.random() * 255, rng.random() * 255, rng.random() * 255)
     own = sum(weight * channel for weight, channel in zip(_WEIGHTS, hue, strict=True))
     shift = [(channel - own) * strength for channel in hue]
     # as far as no channel leaves its range: clipping would change the brightness
@@ -107,9 +107,9 @@ def _evened(
     return evened, low, high
 
 
-def _ramp(height: int, width: int, draws: Draws) -> np.ndarray:
+def _ramp(height: int, width: int, rng: SeededRandom) -> np.ndarray:
     """From 0 to 1 in some direction: float32 [height, width]."""
-    across, down = draws.uniform((-1, 1)), draws.uniform((-1, 1))
+    across, down = rng.uniform((-1, 1)), rng.uniform((-1, 1))
     plane = (
         np.linspace(0, across, width, dtype=np.float32)
         + np.linspace(0, down, height, dtype=np.float32)[:, None]
@@ -118,13 +118,11 @@ def _ramp(height: int, width: int, draws: Draws) -> np.ndarray:
     return (plane - low) / max(high - low, 1e-6)
 
 
-def _texture(height: int, width: int, draws: Draws) -> np.ndarray:
+def _texture(height: int, width: int, rng: SeededRandom) -> np.ndarray:
     """Clouds and grain as of paper or cloth: float32 [height, width], some levels around 0."""
     plane = np.zeros((height, width), np.float32)
-    for cell, reach in ((draws.whole((12, 40)), 9.0), (draws.whole((2, 5)), 5.0)):
-        coarse = (
-            grain(height // cell + 2, width // cell + 2, draws)[:, :, 0] * draws.uniform((0.2, 1)) * reach
-        )
+    for cell, reach in ((rng.whole((12, 40)), 9.0), (rng.whole((2, 5)), 5.0)):
+        coarse = grain(height // cell + 2, width // cell + 2, rng)[:, :, 0] * rng.uniform((0.2, 1)) * reach
         plane += cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC)
     return plane
 
@@ -136,15 +134,15 @@ def _noise_tile() -> np.ndarray:
     return np.tile(tile, (2, 2, 1))
 
 
-def _photo_crop(photos: Sequence[str], height: int, width: int, draws: Draws) -> np.ndarray:
+def _photo_crop(photos: Sequence[str], height: int, width: int, rng: SeededRandom) -> np.ndarray:
     """A part of a photo, at its own scale or smaller, mirrored where the photo is too narrow."""
-    photo = _photo(draws.choice(photos))
-    scale = draws.uniform((1, max(1.0, min(4.0, photo.shape[0] / height, photo.shape[1] / width))))
+    photo = _photo(rng.choice(photos))
+    scale = rng.uniform((1, max(1.0, min(4.0, photo.shape[0] / height, photo.shape[1] / width))))
     rows, columns = round(height * scale), round(width * scale)
     missing = (max(0, rows - photo.shape[0]), max(0, columns - photo.shape[1]))
     if any(missing):
         photo = cv2.copyMakeBorder(photo, 0, missing[0], 0, missing[1], cv2.BORDER_REFLECT)
-    top, left = draws.randbelow(photo.shape[0] - rows + 1), draws.randbelow(photo.shape[1] - columns + 1)
+    top, left = rng.randbelow(photo.shape[0] - rows + 1), rng.randbelow(photo.shape[1] - columns + 1)
     crop = photo[top : top + rows, left : left + columns]
     return cv2.resize(crop, (width, height), interpolation=cv2.INTER_AREA).astype(np.float32)
 

@@ -15,11 +15,11 @@ from tqdm import tqdm
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.file_names import named_by_content
-from ppocr_ext.synth.draws import Draws
 from ppocr_ext.synth.lines.coverage import Coverage
 from ppocr_ext.synth.lines.cutting import cut
 from ppocr_ext.synth.lines.fonts import FontFile
 from ppocr_ext.synth.lines.texts import RichIn, check_length, font_notes, listed, rich_json
+from ppocr_ext.synth.seeded_random import SeededRandom
 
 _SEGMENT = 400  # characters; a longer line is indexed in several parts
 _OCCURRENCES = 200_000  # places of a frequent character that are kept
@@ -34,7 +34,7 @@ class CorpusTexts:
     Args:
         files: UTF-8, a text each line.
         length: fewest and most characters of a piece.
-        characters: those that a piece may have; None for all that a font draws.
+        characters: those that a piece may have; None for all that a font rng.
         spaces: whether a piece may have spaces; else lines are cut at them.
         rich_in: characters that a share of the pieces is cut around.
     """
@@ -97,16 +97,16 @@ class CorpusDrawer:
         self.characters = tuple(sorted(used)) if texts.characters is None else tuple(texts.characters)
         self.notes = self._notes(found)
 
-    def text(self, draws: Draws) -> str:
-        """A text that at least one font draws."""
+    def text(self, rng: SeededRandom) -> str:
+        """A text that at least one font rng."""
         rich_in = self._texts.rich_in
         present = self._parts.rich
-        if rich_in is None or not present or draws.random() >= rich_in.share:
-            return cut(self._part(draws.randbelow(len(self._parts))), self._texts.length, draws)
-        character = draws.choice(present)
-        text = self._part(draws.choice(self._parts.places[character]))
+        if rich_in is None or not present or rng.random() >= rich_in.share:
+            return cut(self._part(rng.randbelow(len(self._parts))), self._texts.length, rng)
+        character = rng.choice(present)
+        text = self._part(rng.choice(self._parts.places[character]))
         where = [i for i, found in enumerate(text) if found == character]
-        return cut(text, self._texts.length, draws, draws.choice(where))
+        return cut(text, self._texts.length, rng, rng.choice(where))
 
     def _part(self, number: int) -> str:
         file, start, size = self._parts.at(number)

@@ -17,8 +17,8 @@ from fontTools.ttLib import TTFont
 from PIL import ImageFont
 from tqdm import tqdm
 
-from ppocr_ext.synth.draws import Draws
 from ppocr_ext.synth.lines.fonts import FontFile
+from ppocr_ext.synth.seeded_random import SeededRandom
 
 _SIZE = 24  # pixels at which a glyph is tried
 _MISPLACED = 0.3  # a font with more of its letters and digits in the wrong place is not for text
@@ -58,16 +58,16 @@ class Coverage:
             self._all,
         )
 
-    def choose(self, text: str, draws: Draws) -> FontFile:
+    def choose(self, text: str, rng: SeededRandom) -> FontFile:
         """One of the fonts that draw all of ``text``, each as likely; there is at least one."""
-        return self.fonts[draws.choice(self.numbers(self.mask(text)))]
+        return self.fonts[rng.choice(self.numbers(self.mask(text)))]
 
     def numbers(self, mask: int) -> list[int]:
         """The numbers of the fonts in a mask."""
         return [number for number in range(len(self.fonts)) if mask >> number & 1]
 
     def missing(self) -> list[str]:
-        """Characters that no font draws."""
+        """Characters that no font rng."""
         return [character for character, mask in self._masks.items() if not mask]
 
     def poor(self, share: float = 0.5) -> list[tuple[FontFile, int]]:

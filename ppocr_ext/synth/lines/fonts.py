@@ -12,7 +12,7 @@ from fontTools.ttLib import TTCollection, TTFont, TTLibError
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.file_names import named_by_content
-from ppocr_ext.synth.draws import Draws
+from ppocr_ext.synth.seeded_random import SeededRandom
 
 SUFFIXES = (".ttf", ".otf", ".ttc", ".otc")
 # Packages that bring fonts, and which of theirs are for running text: matplotlib has symbol fonts besides.
@@ -95,8 +95,8 @@ def split_fonts(
             f"{len(families)} font families ({', '.join(families)}) cannot be divided among "
             f"{len(shares)} splits ({', '.join(shares)}). Name more fonts."
         )
-    draws = Draws(seed, "fonts", 0)
-    families.sort(key=lambda _: draws.random())
+    rng = SeededRandom(seed, "fonts", 0)
+    families.sort(key=lambda _: rng.random())
     ends = _ends(list(shares.values()), len(families))
     chosen = {
         name: set(families[start:end]) for name, start, end in zip(shares, [0, *ends[:-1]], ends, strict=True)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.synth.draws import Draws
 from ppocr_ext.synth.lines.fonts import FontFile
 from ppocr_ext.synth.lines.painter import paint
 from ppocr_ext.synth.lines.style import LineStyle
 from ppocr_ext.synth.lines.texts import Drawer, Texts
+from ppocr_ext.synth.seeded_random import SeededRandom
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,13 @@ class LineSource:
         DataError: there is no text that can be drawn, or the style is impossible.
     """
 
+    kind = "lines"
+
     def __init__(self, splits: Mapping[str, LineSplit], style: LineStyle, seed: int) -> None:
         style.check()
         self.style = style
         self.seed = seed
+        self.max_length = max((split.texts.length[1] for split in splits.values()), default=0)
         self._splits = dict(splits)
         drawers: dict[LineSplit, Drawer] = {}
         for name, split in self._splits.items():
@@ -79,18 +82,18 @@ class LineSource:
             stream: the name of a split, or that and ``/`` and anything (``train/3``) for other images of it.
             index: number of the image.
         """
-        return self._drawer(stream).text(Draws(self.seed, stream, index))
+        return self._drawer(stream).text(SeededRandom(self.seed, stream, index))
 
     def image(self, stream: str, index: int) -> tuple[str, np.ndarray]:
         """Text and image (uint8 [height, width, 3], blue-green-red)."""
-        draws, drawer = Draws(self.seed, stream, index), self._drawer(stream)
-        text = drawer.text(draws)
-        return text, paint(text, drawer.coverage.choose(text, draws), self.style, draws)
+        rng, drawer = SeededRandom(self.seed, stream, index), self._drawer(stream)
+        text = drawer.text(rng)
+        return text, paint(text, drawer.coverage.choose(text, rng), self.style, rng)
 
     def font(self, stream: str, index: int) -> tuple[str, int]:
         """File and number of the font that an image is drawn with."""
-        draws, drawer = Draws(self.seed, stream, index), self._drawer(stream)
-        font = drawer.coverage.choose(drawer.text(draws), draws)
+        rng, drawer = SeededRandom(self.seed, stream, index), self._drawer(stream)
+        font = drawer.coverage.choose(drawer.text(rng), rng)
         return font.path, font.index
 
     def _drawer(self, stream: str) -> Drawer:

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.messages import shortened
-from ppocr_ext.synth.draws import Draws
 from ppocr_ext.synth.lines.coverage import Coverage
 from ppocr_ext.synth.lines.fonts import FontFile
+from ppocr_ext.synth.seeded_random import SeededRandom
 
 MOST = 200  # characters of a line; no recogniser reads more
 
@@ -46,7 +46,7 @@ class Drawer(Protocol):
 
     @property
     def coverage(self) -> Coverage:
-        """What each font draws."""
+        """What each font rng."""
         ...
 
     @property
@@ -59,13 +59,18 @@ class Drawer(Protocol):
         """Sentences on what cannot be drawn."""
         ...
 
-    def text(self, draws: Draws) -> str:
-        """A text that at least one font of ``coverage`` draws."""
+    def text(self, rng: SeededRandom) -> str:
+        """A text that at least one font of ``coverage`` rng."""
         ...
 
 
 class Texts(Protocol):
     """A supply of texts, before it is known which fonts there are."""
+
+    @property
+    def length(self) -> tuple[int, int]:
+        """Return the fewest and the most characters of a text."""
+        ...
 
     def to_json(self) -> dict[str, Any]:
         """What determines the texts, as plain values."""
@@ -125,7 +130,7 @@ class RandomTexts:
 
 
 class RandomDrawer:
-    """Random texts, each of characters that one font draws.
+    """Random texts, each of characters that one font rng.
 
     One character of a text is drawn from all of them; a font that draws it then says what the others can
     be. So none is rare because few fonts have it.
@@ -153,20 +158,20 @@ class RandomDrawer:
         self._rich = [c for c in self._drawn if c in rich]
         self._rich_of_font = [[c for c in self._rich if c in drawn] for drawn in coverage.drawn]
 
-    def text(self, draws: Draws) -> str:
-        """A text that at least one font draws."""
-        length = draws.whole(self._length)
-        first = draws.choice(self._pick(draws, self._drawn, self._rich))
-        font = draws.choice(self.coverage.numbers(self.coverage.mask(first)))
+    def text(self, rng: SeededRandom) -> str:
+        """A text that at least one font rng."""
+        length = rng.whole(self._length)
+        first = rng.choice(self._pick(rng, self._drawn, self._rich))
+        font = rng.choice(self.coverage.numbers(self.coverage.mask(first)))
         rest = [
-            draws.choice(self._pick(draws, self._of_font[font], self._rich_of_font[font]))
+            rng.choice(self._pick(rng, self._of_font[font], self._rich_of_font[font]))
             for _ in range(length - 1)
         ]
-        rest.insert(draws.randbelow(length), first)
+        rest.insert(rng.randbelow(length), first)
         return "".join(rest)
 
-    def _pick(self, draws: Draws, every: list[str], rich: list[str]) -> list[str]:
-        return rich if draws.random() < self._share and rich else every
+    def _pick(self, rng: SeededRandom, every: list[str], rich: list[str]) -> list[str]:
+        return rich if rng.random() < self._share and rich else every
 
 
 def check_length(length: tuple[int, int]) -> None:

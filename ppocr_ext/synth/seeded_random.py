@@ -1,4 +1,4 @@
-"""Random draws that depend on a seed, a stream and an index alone; no Paddle."""
+"""Random numbers that depend only on a seed, a stream and an index; no Paddle."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Draws:
-    """Random draws of one image; among them the three calls that the library captcha makes on ``secrets``.
+class SeededRandom:
+    """Generate the random numbers of one image.
+
+    It has the three functions of the module ``secrets`` that the library captcha calls, so it can replace it.
+    Python's own ``random.Random`` is used for ``random()`` alone: its other methods may change between versions.
 
     Args:
         seed: of all images.
-        stream: what the image belongs to, such as ``"train"``.
+        stream: the stream of the image, such as ``"train"``.
         index: of the image in its stream.
     """
 
@@ -24,23 +27,23 @@ class Draws:
         self.random = random.Random(int.from_bytes(key, "big")).random
 
     def randbelow(self, bound: int) -> int:
-        """An integer from 0 to ``bound - 1``."""
+        """Return an integer from 0 to ``bound - 1``."""
         return int(self.random() * bound)
 
     def randbits(self, bits: int) -> int:
-        """An integer of at most ``bits`` bits."""
-        return int(self.random() * (1 << bits))
+        """Return an integer of at most ``bits`` bits."""
+        return self.randbelow(1 << bits)
 
     def choice(self, options: Sequence[T]) -> T:
-        """One of ``options``."""
-        return options[int(self.random() * len(options))]
+        """Return one of ``options``."""
+        return options[self.randbelow(len(options))]
 
     def uniform(self, limits: tuple[float, float]) -> float:
-        """A number between the two ``limits``, each part of the range as likely as the others."""
+        """Return a number between the two ``limits``, uniformly distributed."""
         low, high = limits
         return low + self.random() * (high - low)
 
     def whole(self, limits: tuple[int, int]) -> int:
-        """An integer from the lower to the upper of ``limits``, both included."""
+        """Return an integer from the lower to the upper of ``limits``, both included."""
         low, high = limits
         return low + self.randbelow(high - low + 1)

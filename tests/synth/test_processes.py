@@ -7,7 +7,7 @@ import time
 import pytest
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.synth.worker_pool import mapped
+from ppocr_ext.synth.dataset_folder import map_in_processes
 
 
 class Doubles:
@@ -15,18 +15,19 @@ class Doubles:
         if task == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         if task == "stumbles":
-            raise DataError("no font")
+            raise DataError("no font", code="bad_font")
         time.sleep(0.01 * (5 - task))
         return 2 * task
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_results_come_in_the_order_of_the_tasks(processes):
-    with mapped(Doubles(), [0, 1, 2, 3, 4], processes) as results:
+    with map_in_processes(Doubles(), [0, 1, 2, 3, 4], processes) as results:
         assert list(results) == [0, 2, 4, 6, 8]
 
 
-@pytest.mark.parametrize(("task", "said"), [("killed", "has ended: killed"), ("stumbles", "no font")])
-def test_a_process_that_fails_ends_the_work(task, said):
-    with pytest.raises(DataError, match=said), mapped(Doubles(), [task, 1, 2], 2) as results:
+@pytest.mark.parametrize(("task", "code"), [("killed", "process_killed"), ("stumbles", "bad_font")])
+def test_a_process_that_fails_ends_the_work(task, code):
+    with pytest.raises(DataError) as error, map_in_processes(Doubles(), [task, 1, 2], 2) as results:
         list(results)
+    assert error.value.code == code

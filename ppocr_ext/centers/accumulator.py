@@ -1,16 +1,15 @@
-"""Sums of features by class, from which centers are made; imports no Paddle.
+"""Sums of features by class, from which centers are computed; imports no Paddle.
 
 Sums and counts add up: those of several processes, or of two parts of the data, give the centers of all.
 """
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 
+from ppocr_ext.characters.center_table import load_arrays
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer
 
@@ -21,20 +20,24 @@ class CenterAccumulator:
     Args:
         classes: C, CTC classes with the blank.
         feat_dim: D, features of a frame.
+
+    Attributes:
+        sums: float64 [C, D]; ``counts``: int64 [C]; ``squares``: float64 [C], of the features.
+        samples: samples that were read; ``correct``: those read correctly.
     """
 
     def __init__(self, classes: int, feat_dim: int) -> None:
         self.sums = np.zeros((classes, feat_dim), np.float64)
         self.counts = np.zeros(classes, np.int64)
         self.squares = np.zeros(classes, np.float64)
-        self.lines = self.correct = 0  # kept beside the sums for a pass that goes on
+        self.samples = self.correct = 0
 
     def add(self, features: np.ndarray, class_ids: np.ndarray) -> None:
         """Add N frames.
 
         Args:
             features: float [N, D].
-            class_ids: int [N], class of each frame; a negative one leaves the frame out.
+            class_ids: int [N], class of each frame; frames with a negative one are skipped.
         """
         used = class_ids >= 0
         if not used.all():
@@ -48,34 +51,33 @@ class CenterAccumulator:
         self.squares[ids] += np.add.reduceat(np.einsum("nd,nd->n", rows, rows), first)
         self.counts[ids] += np.diff(np.append(first, len(rows)))
 
-    def merge(self, other: CenterAccumulator) -> None:
-        """Add what another one has added up."""
-        self.sums += other.sums
-        self.counts += other.counts
-        self.squares += other.squares
-
     @property
     def present(self) -> np.ndarray:
-        """int64 [K]: classes that have frames."""
+        """Return int64 [K]: classes that have frames."""
         return np.flatnonzero(self.counts)
 
+    @property
+    def accuracy(self) -> float:
+        """Return the share of samples read correctly; 0 without samples."""
+        return self.correct / self.samples if self.samples else 0.0
+
     def centers(self) -> np.ndarray:
-        """float64 [K, D]: mean feature of each class of :attr:`present`."""
+        """Return float64 [K, D]: mean feature of each class of :attr:`present`."""
         return self.sums[self.present] / self.counts[self.present, None]
 
-    def spread(self) -> np.ndarray:
-        """float64 [K]: mean squared distance of the frames of each present class to their center."""
+    def variance(self) -> np.ndarray:
+        """Return float64 [K]: mean squared distance of each present class's frames to their center."""
         means = self.centers()
-        spread = self.squares[self.present] / self.counts[self.present] - np.einsum("kd,kd->k", means, means)
-        return np.maximum(spread, 0.0)  # rounding, where all frames are equal
+        squares = self.squares[self.present] / self.counts[self.present]
+        return np.maximum(squares - np.einsum("kd,kd->k", means, means), 0.0)  # rounding, if all are equal
 
     def save(self, path: Path, done: int, identity: str) -> None:
-        """Write what was added up so far, atomically.
+        """Write the sums so far, atomically.
 
         Args:
             path: the file.
-            done: lines that are in it.
-            identity: what they were made with: only the same can go on.
+            done: batches that are in it.
+            identity: digest of what the sums are made of; only the same pass can be resumed.
         """
         with atomic_writer(path) as stream:
             np.savez(
@@ -83,51 +85,43 @@ class CenterAccumulator:
                 sums=self.sums,
                 counts=self.counts,
                 squares=self.squares,
-                done=np.array([done, self.lines, self.correct]),
+                done=np.array([done, self.samples, self.correct]),
                 identity=np.array(identity),
             )
 
     def load(self, path: Path, identity: str) -> int:
-        """Go on from a file of :meth:`save`; lines that are in it.
+        """Resume from a file of :meth:`save`; return how many batches are in it.
 
         Raises:
-            DataError: it is damaged, or was made with something else.
+            DataError: it is damaged, or belongs to another pass.
         """
-        try:
-            with np.load(path, allow_pickle=False) as content:
-                found = {name: content[name] for name in ("sums", "counts", "squares", "done", "identity")}
-        except (
-            ValueError,
-            OSError,
-            EOFError,
-            KeyError,
-            RuntimeError,
-            zipfile.BadZipFile,
-            zlib.error,
-        ) as fault:
-            raise _damaged(path) from fault
-        if found["identity"].shape != () or found["identity"].dtype.kind != "U":
-            raise _damaged(path)
-        if str(found["identity"]) != identity:
-            raise DataError(
-                f"{path} belongs to another model, dictionary, list or way of taking frames. Delete it, or leave "
-                f"--resume out, to start again."
-            )
         own = {
             "sums": self.sums,
             "counts": self.counts,
             "squares": self.squares,
             "done": np.zeros(3, np.int64),
         }
-        alike = all(found[name].shape == x.shape and found[name].dtype == x.dtype for name, x in own.items())
-        if not alike or min(found["counts"].min(), found["done"].min()) < 0:
-            raise _damaged(path)
+        damaged = DataError(
+            f"{path} cannot be resumed from: it is damaged. Fix: delete it and start again.",
+            code="damaged_file",
+        )
+        try:
+            found = load_arrays(path, (*own, "identity"))
+        except ValueError as error:
+            raise damaged from error
+        if found.keys() != {*own, "identity"}:
+            raise damaged
+        if found["identity"].shape != () or found["identity"].dtype.kind != "U":
+            raise damaged
+        if str(found["identity"]) != identity:
+            raise DataError(
+                f"{path} belongs to another model, dictionary, label file or choice of frames. Fix: delete it, or "
+                f"leave out --resume, to start again.",
+                code="other_pass",
+            )
+        same = all(found[name].shape == x.shape and found[name].dtype == x.dtype for name, x in own.items())
+        if not same or min(found["counts"].min(), found["done"].min()) < 0:
+            raise damaged
         self.sums, self.counts, self.squares = found["sums"], found["counts"], found["squares"]
-        done, self.lines, self.correct = (int(number) for number in found["done"])
+        done, self.samples, self.correct = (int(number) for number in found["done"])
         return done
-
-
-def _damaged(path: Path) -> DataError:
-    return DataError(
-        f"{path} cannot be gone on from: it is damaged, or no such file at all. Delete it and start again."
-    )

@@ -12,17 +12,17 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patheffects import Normal, Stroke
 
-from ppocr_ext.centers.summary import Pair
+from ppocr_ext.centers.center_summary import CenterPair
 from ppocr_ext.characters.center_table import CenterTable
-from ppocr_ext.characters.symbol_names import code_points, leaves_no_ink
+from ppocr_ext.characters.symbol_names import code_points, is_invisible
 
-# matplotlib's font with a box for every code point there is, and its fonts for formulas, whose codes are their own
+# fonts of matplotlib that draw no text: boxes for every code point, and formulas with codes of their own
 _NO_TEXT = ("Last Resort", "cmb", "cmex", "cmmi", "cmr", "cmss", "cmsy", "cmtt", "STIXNonUnicode", "STIXSize")
-_MOST = 400  # characters that are written out; of more, those of the pairs come first
+_MOST = 400  # characters that are drawn as text; those of the pairs come first
 
 
 def project(centers: np.ndarray) -> np.ndarray:
-    """Two axes with the most variance (principal components), [K, D] to [K, 2]."""
+    """Project [K, D] to [K, 2] on the two axes with the most variance (principal components)."""
     offset = centers.astype(np.float64) - centers.mean(axis=0, dtype=np.float64)
     _, _, axes = np.linalg.svd(offset, full_matrices=False)
     flat = np.zeros([len(centers), 2])
@@ -30,14 +30,14 @@ def project(centers: np.ndarray) -> np.ndarray:
     return flat
 
 
-def draw_center_map(path: Path, table: CenterTable, pairs: Sequence[Pair], title: str) -> None:
+def draw_center_map(path: Path, table: CenterTable, pairs: Sequence[CenterPair], title: str) -> None:
     """Draw the centers of characters in two dimensions, near pairs joined by a line.
 
     Args:
         path: the PNG to write.
-        table: the centers; the blank is left out.
-        pairs: those that are joined, as :func:`ppocr_ext.centers.summary.nearest_pairs` gives them.
-        title: over the map.
+        table: the centers; the blank is not drawn.
+        pairs: pairs to join, from :func:`ppocr_ext.centers.center_summary.nearest_pairs`.
+        title: of the map.
     """
     rows = np.flatnonzero(table.class_ids != 0)
     names = [table.characters[row] for row in rows]
@@ -55,7 +55,7 @@ def draw_center_map(path: Path, table: CenterTable, pairs: Sequence[Pair], title
     written = set(shown)
     unnamed = [row for row, name in enumerate(names) if name not in written]
     axes.scatter(flat[unnamed, 0], flat[unnamed, 1], s=6, color="#9aa5b1", zorder=2)
-    axes.update_datalim(flat)  # labels take no room by themselves, and are left out where the axes end
+    axes.update_datalim(flat)  # annotations do not extend the axes, and are not drawn outside them
     labels = _labels(shown)
     fonts = fonts_for(list(labels.values()))
     for name, label in labels.items():
@@ -80,15 +80,15 @@ def draw_center_map(path: Path, table: CenterTable, pairs: Sequence[Pair], title
 
 
 def _labels(names: Sequence[str]) -> dict[str, str]:
-    """What is written for each entry: itself, where it can be seen."""
-    return {name: code_points(name) if any(map(leaves_no_ink, name)) else name for name in names}
+    """Return the text to draw for each entry: itself, or its code points if it cannot be seen."""
+    return {name: code_points(name) if any(map(is_invisible, name)) else name for name in names}
 
 
 def fonts_for(labels: Sequence[str]) -> Mapping[str, font_manager.FontProperties]:
-    """A font for each label: the one that draws the most of all, and of the rest in turn.
+    """Return a font for each label: first the font that draws the most labels, then that for the rest, and so on.
 
     Returns:
-        Without the labels that no installed font draws.
+        Font by label, without the labels that no installed font draws.
     """
     wanted = {label: {ord(c) for c in label if not c.isspace()} for label in dict.fromkeys(labels)}
     able: dict[str, list[str]] = {}
@@ -107,7 +107,7 @@ def fonts_for(labels: Sequence[str]) -> Mapping[str, font_manager.FontProperties
 
 
 def _files() -> list[str]:
-    """Fonts of text: matplotlib's own, then installed ones, regular weights first."""
+    """Return fonts for text: matplotlib's own, then installed ones, regular weights first."""
     upright = [
         entry
         for entry in font_manager.fontManager.ttflist
@@ -115,7 +115,7 @@ def _files() -> list[str]:
     ]
     upright.sort(key=lambda entry: entry.weight not in (400, "normal", "regular", "book"))
     own = font_manager.findfont(font_manager.FontProperties(family="DejaVu Sans"))
-    return list(dict.fromkeys([own, *(entry.fname for entry in upright), *_of_packages()]))
+    return list(dict.fromkeys([own, *(entry.fname for entry in upright), *_package_fonts()]))
 
 
 @lru_cache(maxsize=256)
@@ -128,8 +128,8 @@ def _drawn_by(file: str) -> frozenset[int]:
         return frozenset()
 
 
-def _of_packages() -> list[str]:
-    """Fonts that the package mplfonts brings, where it is installed."""
+def _package_fonts() -> list[str]:
+    """Return the fonts of the package mplfonts, if it is installed."""
     import importlib.util
 
     found = importlib.util.find_spec("mplfonts")

@@ -1,4 +1,4 @@
-"""The config of one recogniser and of the lines that centers are made of, out of a training config."""
+"""Make a config of one recogniser, and of the samples for its centers, from a training config."""
 
 from __future__ import annotations
 
@@ -10,36 +10,42 @@ from ppocr_ext.data.batch_layout import BatchLayout, kept_keys
 from ppocr_ext.errors import ConfigError, WeightsError
 
 _ONE_SIZE = {"MultiScaleDataSet": "SimpleDataSet", "MSTextRecDataset": "TextRecDataset"}
-_OF_TRAINING = ("ratio_list", "ds_width", "ext_op_transform_idx", "ext_data_num")
+_TRAIN_ONLY = ("ratio_list", "ds_width", "ext_op_transform_idx", "ext_data_num")
 
 
 def config_of_model(config: Config, name: str | None, split: str) -> tuple[Config, str | None]:
-    """A config of one recogniser and of the lines to run it on, made from a training config.
+    """Return a config of one recogniser and of the samples to run it on.
 
     Args:
-        config: of one model, or of a distillation.
-        name: the sub-model; None: the one that ``Metric.key`` names, or ``Student``.
-        split: ``train``: the lines of ``Train`` through the transforms of ``Eval``; ``eval``: those of ``Eval``.
+        config: a training config of one model, or of a distillation.
+        name: the sub-model; None: that of ``Metric.key``, or ``Student``.
+        split: ``train``: the samples of ``Train`` with the transforms of ``Eval``; ``eval``: those of ``Eval``.
 
     Returns:
         The config, and the sub-model's name (None for a config of one model).
 
     Raises:
         ConfigError: there is no such sub-model, or no such section.
-        WeightsError: the checkpoint that is given cannot be read, or holds other sub-models alone.
+        WeightsError: the checkpoint cannot be read, or holds only other sub-models.
     """
     values: dict[str, Any] = {}
     models = config.at("Architecture.Models", default=None)
     if models is None:
         if name is not None:
-            raise ConfigError(f"--model {name}: this config has one model, without names. Leave --model out.")
+            raise ConfigError(
+                f"--model {name}: this config has one model, without a name. Fix: leave out --model.",
+                code="unknown_model",
+            )
     else:
         name = name or str(config.at("Metric.key", default="Student"))
         if name not in models:
-            raise ConfigError(f"--model {name}: Architecture.Models has {', '.join(models)}.")
+            raise ConfigError(
+                f"--model {name}: no such sub-model (Architecture.Models has {', '.join(models)}).",
+                code="unknown_model",
+            )
         values |= _architecture(config, name)
     if split == "train":
-        values["Eval"] = _training_lines(config)
+        values["Eval"] = _training_samples(config)
     return config.with_values(values), name
 
 
@@ -56,10 +62,10 @@ def _architecture(config: Config, name: str) -> dict[str, Any]:
 
 
 def _weights(config: Config, name: str, own: str | None) -> dict[str, Any]:
-    """Where the weights of a sub-model come from, as in evaluation.
+    """Return the values that name the file with the weights of a sub-model; evaluation uses the same order.
 
-    First from the checkpoint; where it holds none for it, from the sub-model's own file; without one, from
-    ``Global.pretrained_model``, which goes before the own file where there is no checkpoint.
+    With a checkpoint: the checkpoint, then the sub-model's own file, then ``Global.pretrained_model``. Without one:
+    ``Global.pretrained_model``, then the own file.
     """
     checkpoint, first = (
         config.at(f"Global.{key}", default=None) for key in ("checkpoints", "pretrained_model")
@@ -74,13 +80,14 @@ def _weights(config: Config, name: str, own: str | None) -> dict[str, Any]:
     if given:
         raise WeightsError(
             f"{given} holds no weights of {name} (a checkpoint holds a frozen teacher only with "
-            f"Global.save_teacher). Give them with -o Architecture.Models.{name}.pretrained=PATH."
+            f"Global.save_teacher). Fix: give them with -o Architecture.Models.{name}.pretrained=PATH.",
+            code="missing_weights",
         )
     return {}
 
 
 def _holds(config: Config, path: str, name: str, own: str | None) -> bool:
-    """Whether a file has weights for the sub-model; those of one model are for the first that is trained."""
+    """Return True if a file has weights for the sub-model; a file of one model is for the first trained one."""
     models = config.at("Architecture.Models")
     names = Checkpoint(path).models()
     if names.intersection(models):
@@ -91,29 +98,29 @@ def _holds(config: Config, path: str, name: str, own: str | None) -> bool:
     return not own or name == home
 
 
-def _training_lines(config: Config) -> dict[str, Any]:
+def _training_samples(config: Config) -> dict[str, Any]:
     for mode in ("Train", "Eval"):
         if config.at(mode, default=None) is None:
             raise ConfigError(
-                f"The config has no section {mode}: lines of Train go through the transforms of Eval."
+                f"The config has no section {mode}: samples of Train are read with the transforms of Eval.",
+                code="missing_section",
             )
     section: dict[str, Any] = config.at("Eval").thaw()
-    dataset = {k: v for k, v in config.at("Train.dataset").thaw().items() if k not in _OF_TRAINING}
+    dataset = {k: v for k, v in config.at("Train.dataset").thaw().items() if k not in _TRAIN_ONLY}
     dataset["name"] = _ONE_SIZE.get(dataset["name"], dataset["name"])
     dataset["transforms"] = section["dataset"].get("transforms")
     return {**section, "dataset": dataset}
 
 
-def label_places(config: Config) -> tuple[int, int]:
-    """Where in a batch the CTC label and its length stand, by ``KeepKeys`` of ``Eval``.
+def label_positions(config: Config) -> tuple[int, int]:
+    """Return the positions of the CTC label and its length in a batch, by ``KeepKeys`` of ``Eval``.
 
     Raises:
-        ConfigError: they are not kept.
+        ConfigError: ``KeepKeys`` does not keep them.
     """
     layout = BatchLayout.of_keys(kept_keys(config.at("Eval.dataset.transforms", default=())) or ())
     if layout.label is not None and layout.length is not None:
         return layout.label, layout.length
     raise ConfigError(
-        "Eval.dataset.transforms: KeepKeys has to keep label_ctc (or label) and length, from which it is known what "
-        "a line says."
+        "Eval.dataset.transforms: KeepKeys must keep label_ctc (or label) and length.", code="labels_not_kept"
     )

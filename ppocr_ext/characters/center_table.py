@@ -1,4 +1,4 @@
-"""One feature center for each character, as a file: ``.npz`` of ours, ``.pkl`` of PaddleOCR. Imports no Paddle."""
+"""Files with one feature center for each character: our ``.npz`` and PaddleOCR's ``.pkl``. Imports no Paddle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
 
-_DAMAGE = (  # what NumPy raises of a damaged file, whose headers it takes at their word
+_DAMAGE = (  # NumPy raises any of these for a damaged file, since it trusts the headers
     ValueError,
     OSError,
     EOFError,
@@ -35,8 +35,22 @@ _DAMAGE = (  # what NumPy raises of a damaged file, whose headers it takes at th
     zipfile.BadZipFile,
     zlib.error,
 )
-_ARRAYS = ("class_ids", "characters", "centers", "counts", "spread", "meta")
-_MAKE = "`ppocr-ext export-center` writes such a file."
+_ARRAYS = ("class_ids", "characters", "centers", "counts", "variance", "meta")
+_OLD_NAMES = {"variance": "spread"}  # of files that version 0.1.0 wrote
+_FIX = "Fix: write the centers with `ppocr-ext export-center`."
+
+
+def load_arrays(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Return those arrays of an ``.npz`` that ``names`` lists and the file has; Python objects are not read.
+
+    Raises:
+        ValueError: the file is missing, damaged, or holds Python objects.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            return {name: content[name] for name in names if name in content}
+    except _DAMAGE as error:
+        raise ValueError(str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -45,23 +59,23 @@ class CenterTable:
 
     Attributes:
         class_ids: int64 [K], CTC class ids; 0 is the blank.
-        characters: str [K], the symbols of these classes; empty where a ``.pkl`` does not say.
+        characters: str [K], the symbols of these classes; empty if read from a ``.pkl``.
         centers: float32 [K, D], the mean feature of each class.
-        counts: int64 [K], frames that the mean was taken of; 0 where a ``.pkl`` does not say.
-        spread: float64 [K], mean squared distance of these frames to their center.
-        meta: where they come from: ``charset_digest``, ``classes``, model, split, frames, versions.
+        counts: int64 [K], frames of each class; 0 if read from a ``.pkl``.
+        variance: float64 [K], mean squared distance of these frames to their center.
+        meta: what they were made of: ``charset_digest``, ``classes``, model, split, frames, versions.
     """
 
     class_ids: np.ndarray
     characters: tuple[str, ...]
     centers: np.ndarray
     counts: np.ndarray
-    spread: np.ndarray
+    variance: np.ndarray
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def feat_dim(self) -> int:
-        """D, features of a frame."""
+        """Return D, the number of features of a frame."""
         return int(self.centers.shape[1])
 
     def save(self, path: Path) -> None:
@@ -73,7 +87,7 @@ class CenterTable:
                 characters=np.array(self.characters, dtype=np.str_),
                 centers=self.centers,
                 counts=self.counts,
-                spread=self.spread,
+                variance=self.variance,
                 meta=np.array(json.dumps(self.meta, ensure_ascii=False)),
             )
 
@@ -89,19 +103,21 @@ class CenterTable:
         Raises:
             DataError: they were made with another dictionary, or have a class that this one lacks.
         """
-        made_with = self.meta.get("charset_digest")
-        if made_with is not None and made_with != charset.digest:
-            raise DataError(
-                f"{where} was made with another dictionary ({self.meta.get('charset', 'unnamed')}, "
-                f"{self.meta.get('classes')} classes) than {charset.name} ({charset.ctc_classes} classes). Export "
-                f"the centers again with this dictionary."
-            )
+        dictionary, made_with = (
+            f"{charset.name} ({charset.ctc_classes} classes)",
+            self.meta.get("charset_digest"),
+        )
         highest = int(self.class_ids[-1]) if len(self.class_ids) else 0
-        if highest >= charset.ctc_classes:
-            raise DataError(
-                f"{where} has a center of class {highest}, but {charset.name} gives {charset.ctc_classes} classes. "
-                f"Export the centers again with this dictionary."
-            )
+        if made_with not in (None, charset.digest):
+            other = f"{self.meta.get('charset', 'unnamed')}, {self.meta.get('classes')} classes"
+            found = f"was made with another dictionary ({other}) than {dictionary}"
+        elif highest >= charset.ctc_classes:
+            found = f"has a center of class {highest}, but the dictionary is {dictionary}"
+        else:
+            return
+        raise DataError(
+            f"{where} {found}. Fix: export the centers again with this dictionary.", code="charset_mismatch"
+        )
 
 
 def read_centers(path: str | Path) -> CenterTable:
@@ -112,58 +128,72 @@ def read_centers(path: str | Path) -> CenterTable:
     """
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"There is no file of centers {path}. {_MAKE}")
+        raise DataError(f"there is no file of centers {path}. {_FIX}", code="missing_file")
     with path.open("rb") as stream:
         is_zip = stream.read(2) == b"PK"
-    return _read_npz(path) if is_zip else _read_pickle(path)
-
-
-def _read_npz(path: Path) -> CenterTable:
-    try:
-        with np.load(path, allow_pickle=False) as content:
-            lacking = [name for name in _ARRAYS if name not in content]
-            if lacking:
-                raise DataError(f"{path} lacks {', '.join(lacking)}: it is no file of centers. {_MAKE}")
-            arrays = {name: content[name] for name in _ARRAYS}
-        meta = json.loads(str(arrays["meta"]))
-        characters = tuple(str(c) for c in arrays["characters"].ravel())
-    except _DAMAGE as fault:
-        raise DataError(
-            f"{path} cannot be read as centers ({fault}). It is truncated, damaged, or holds Python objects, which "
-            f"are not read. {_MAKE}"
-        ) from fault
-    if not isinstance(meta, dict):
-        raise DataError(f"{path}: meta is {type(meta).__name__}, no JSON object. {_MAKE}")
+    arrays, meta = _read_npz(path) if is_zip else (_read_pickle(path), {})
     _check_arrays(arrays, path)
     return CenterTable(
         arrays["class_ids"].astype(np.int64),
-        characters,
+        tuple(str(c) for c in arrays["characters"].ravel()),
         arrays["centers"].astype(np.float32),
         arrays["counts"].astype(np.int64),
-        arrays["spread"].astype(np.float64),
+        arrays["variance"].astype(np.float64),
         meta,
     )
 
 
-def _read_pickle(path: Path) -> CenterTable:
+def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    try:
+        arrays = load_arrays(path, (*_ARRAYS, *_OLD_NAMES.values()))
+    except ValueError as error:
+        raise DataError(
+            f"{path} cannot be read as centers ({error}). It is truncated, damaged, or holds Python objects, which "
+            f"are not read. {_FIX}",
+            code="damaged_file",
+        ) from error
+    for name, old in _OLD_NAMES.items():
+        if name not in arrays and old in arrays:
+            arrays[name] = arrays.pop(old)
+    lacking = [name for name in _ARRAYS if name not in arrays]
+    if lacking:
+        raise DataError(
+            f"{path} is not a file of centers (no {', '.join(lacking)}). {_FIX}", code="bad_content"
+        )
+    try:
+        meta = json.loads(str(arrays["meta"]))
+    except (ValueError, RecursionError):
+        meta = None
+    if not isinstance(meta, dict):
+        raise DataError(f"{path}: meta is not a JSON object. {_FIX}", code="bad_content")
+    return arrays, meta
+
+
+def _read_pickle(path: Path) -> dict[str, np.ndarray]:
     try:
         content = load_plain_pickle(path)
-    except PlainPickleError as fault:
+    except PlainPickleError as error:
         raise DataError(
-            f"{path} cannot be read as centers: {fault}. Only a pickle of arrays by class id is read, and no code "
-            f"in it is run. {_MAKE}"
-        ) from fault
+            f"{path} cannot be read as centers: {error}. Only a pickle of arrays by class id is read, and no code "
+            f"in it is run. {_FIX}",
+            code="damaged_file",
+        ) from error
     good = isinstance(content, dict) and content and all(map(_is_class_id, content))
     if not good or not all(map(_is_row, content.values())):
-        raise DataError(f"{path} holds no centers by class id, as PaddleOCR's train_center.pkl does. {_MAKE}")
+        raise DataError(
+            f"{path} does not hold centers by class id, as PaddleOCR's train_center.pkl does. {_FIX}",
+            code="bad_content",
+        )
     ids = sorted(content, key=int)
     if len({len(content[key]) for key in ids}) != 1:
-        raise DataError(f"{path}: its centers have different numbers of features. {_MAKE}")
-    rows = np.stack([np.asarray(content[key]) for key in ids])
-    unknown = np.zeros(len(ids))
-    arrays = {"class_ids": np.array([int(key) for key in ids], np.int64), "characters": np.array([], np.str_)}
-    _check_arrays({**arrays, "centers": rows, "counts": unknown, "spread": unknown}, path)
-    return CenterTable(arrays["class_ids"], (), rows.astype(np.float32), unknown.astype(np.int64), unknown)
+        raise DataError(f"{path}: its centers have different numbers of features. {_FIX}", code="bad_content")
+    return {
+        "class_ids": np.array([int(key) for key in ids], np.int64),
+        "characters": np.array([], np.str_),
+        "centers": np.stack([np.asarray(content[key]) for key in ids]),
+        "counts": np.zeros(len(ids)),
+        "variance": np.zeros(len(ids)),
+    }
 
 
 def _is_class_id(key: Any) -> bool:
@@ -192,18 +222,19 @@ def _check_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
         and centers.dtype.kind in "iuf"
         and len(centers) == k
         and all(
-            arrays[name].shape == (k,) and arrays[name].dtype.kind in "iuf" for name in ("counts", "spread")
+            arrays[name].shape == (k,) and arrays[name].dtype.kind in "iuf" for name in ("counts", "variance")
         )
         and arrays["characters"].shape in ((0,), (k,))
         and (k == 0 or (bool((np.diff(ids.astype(np.int64)) > 0).all()) and int(ids[0]) >= 0))
     )
     if not good:
-        raise DataError(f"{path}: the arrays of centers do not fit each other. {_MAKE}")
+        raise DataError(f"{path}: the arrays of centers do not fit each other. {_FIX}", code="bad_content")
     if not centers.size:
-        raise DataError(f"{path} holds no centers. {_MAKE}")
+        raise DataError(f"{path} holds no centers. {_FIX}", code="bad_content")
     with np.errstate(over="ignore"):
         finite = bool(np.isfinite(centers.astype(np.float32)).all())
     if not finite:
         raise DataError(
-            f"{path}: a center is not finite. Export the centers again from a model that has not diverged."
+            f"{path}: a center is not finite. Fix: export the centers again from a model that has not diverged.",
+            code="not_finite",
         )

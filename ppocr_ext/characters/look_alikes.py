@@ -1,4 +1,4 @@
-"""Groups of look-alike characters: the list that is shipped, or a user's own. Imports no Paddle."""
+"""Groups of look-alike characters: the list in this package, or a user's own. Imports no Paddle."""
 
 from __future__ import annotations
 
@@ -7,52 +7,56 @@ from pathlib import Path
 
 from ppocr_ext.errors import DataError
 
-SHIPPED = "shipped"  # the name of the list that comes with this package
+SHIPPED = "shipped"  # the name of the list in this package
 _SHIPPED_FILE = Path(__file__).with_name("look_alikes.txt")
 
 
 def read_groups(path: str | Path | None = None) -> tuple[str, ...]:
-    """Groups of look-alikes, such as ``("未末", "O0o")``.
+    """Return groups of look-alikes, such as ``("未末", "O0o")``.
 
     Args:
-        path: a text file, UTF-8, a group a line without spaces, ``#`` before a comment; None or ``shipped``: the
-            list that comes with this package, of CJK characters, Latin letters, digits and punctuation.
+        path: a text file, UTF-8, one group per line without spaces, ``#`` before a comment; None or ``shipped``:
+            the list in this package, of CJK characters, Latin letters, digits and punctuation.
 
     Raises:
-        DataError: the file cannot be read, or a line is no group.
+        DataError: the file cannot be read, or a line is not a group.
     """
     path = _SHIPPED_FILE if path in (None, SHIPPED) else Path(path)
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as fault:
+    except (OSError, UnicodeDecodeError) as error:
         raise DataError(
-            f"{path}: the groups of look-alikes cannot be read ({getattr(fault, 'strerror', None) or fault}). Give a "
-            f"text file in UTF-8 with a group a line, such as 未末; `ppocr-ext lookalikes` makes one."
-        ) from fault
+            f"{path}: the look-alike groups cannot be read ({getattr(error, 'strerror', None) or error}). Fix: give a "
+            f"text file in UTF-8 with one group per line, such as 未末; `ppocr-ext lookalikes` writes one.",
+            code="unreadable_file",
+        ) from error
     groups: dict[frozenset[str], str] = {}
     for number, line in enumerate(lines, start=1):
         group = line.strip()
         if not group or group.startswith("#"):
             continue
         if len(set(group)) < 2 or any(character.isspace() for character in group):
-            raise DataError(f"{path}:{number}: {group!r} is no group: two or more characters without spaces.")
+            raise DataError(
+                f"{path}:{number}: not a group (found {group!r}, expected two or more characters without spaces).",
+                code="bad_group",
+            )
         groups.setdefault(frozenset(group), "".join(dict.fromkeys(group)))
     if not groups:
-        raise DataError(f"{path} holds no group of look-alikes.")
+        raise DataError(f"{path} has no look-alike group.", code="empty_file")
     return tuple(groups.values())
 
 
 def within(groups: Iterable[str], characters: Iterable[str]) -> tuple[str, ...]:
-    """The groups as far as their characters are among ``characters``; those with one left are dropped."""
+    """Return the groups restricted to ``characters``, without those that have one left."""
     known = set(characters)
     kept = ("".join(c for c in group if c in known) for group in groups)
     return tuple(dict.fromkeys(group for group in kept if len(group) > 1))
 
 
-def rivals_of(groups: Sequence[str]) -> Mapping[str, set[str]]:
-    """The look-alikes of each character: the others of its groups."""
-    rivals: dict[str, set[str]] = {}
+def look_alikes_of(groups: Sequence[str]) -> Mapping[str, set[str]]:
+    """Return the look-alikes of each character: the other characters of its groups."""
+    others: dict[str, set[str]] = {}
     for group in groups:
         for character in group:
-            rivals.setdefault(character, set()).update(set(group) - {character})
-    return rivals
+            others.setdefault(character, set()).update(set(group) - {character})
+    return others

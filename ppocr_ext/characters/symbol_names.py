@@ -1,24 +1,24 @@
-"""How characters that leave no ink are named in messages and on maps."""
+"""Names of characters that cannot be seen, for messages and maps."""
 
 from __future__ import annotations
 
 import unicodedata
 
-_NO_INK = ("Cc", "Cf", "Zs", "Zl", "Zp")  # controls, formats, separators
+_INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")  # controls, formats, separators
 
 
-def leaves_no_ink(character: str) -> bool:
-    """Whether ``character`` cannot be seen, as the space or a control character."""
-    return unicodedata.category(character) in _NO_INK
+def is_invisible(character: str) -> bool:
+    """Return True if ``character`` cannot be seen, such as the space or a control character."""
+    return unicodedata.category(character) in _INVISIBLE
 
 
 def code_points(text: str) -> str:
-    """``U+3000``; of several characters, one after the other."""
+    """Return the code points of ``text``, such as ``U+3000``, separated by spaces."""
     return " ".join(f"U+{ord(character):04X}" for character in text)
 
 
-def name_of(symbol: str) -> str:
-    """``symbol`` as a list in a message shows it: ``space``, the code points of what cannot be seen, or itself."""
+def symbol_name(symbol: str) -> str:
+    """Return ``symbol``; ``space`` for the space, and the code points if it cannot be seen."""
     if symbol == " ":
         return "space"
-    return code_points(symbol) if symbol and all(map(leaves_no_ink, symbol)) else symbol
+    return code_points(symbol) if symbol and all(map(is_invisible, symbol)) else symbol

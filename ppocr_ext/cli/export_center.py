@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument
 from ppocr_ext.cli.terminate import Terminated
@@ -13,50 +14,46 @@ from ppocr_ext.commands import command_line, setting
 from ppocr_ext.errors import DataError
 
 if TYPE_CHECKING:
+    from ppocr_ext.centers.accumulator import CenterAccumulator
     from ppocr_ext.config import Config
+    from ppocr_ext.run.run import Run
 
 NAME = "export-center"
 _OVERLAY = "configs/overlays/center_loss.yml"
-HELP = "Write one feature center for each character: what CenterLoss pulls the frames of a character to."
+HELP = "Write one feature center for each character, for CenterLoss."
 EPILOG = """\
 examples:
   ppocr-ext export-center -c config.yml -o Global.pretrained_model=output/run/best_accuracy
   ppocr-ext export-center -c distill.yml -o Global.checkpoints=… --model Student --frames aligned
   ppocr-ext export-center -c config.yml -o Global.checkpoints=… --pkl train_center.pkl
 
-The lines of Train go once through the transforms of Eval and the recogniser in evaluation mode; of several
-sub-models only the one named is built. A center is the mean of what the CTC classifier sees in the frames of
-a character: with `argmax` the frames whose best class it is, in lines read correctly (as in PaddleOCR), with
-`aligned` the frames that CTC forced alignment of the label gives it, in all lines. The blank has one too.
+The samples of Train are read once, with the transforms of Eval, by the recogniser in evaluation mode; of several
+sub-models only the one named is built. A center is the mean of the features of a character's frames, as the CTC
+classifier receives them. `argmax` takes the frames whose best class is the character, in samples read correctly (as
+in PaddleOCR); `aligned` takes the frames that CTC forced alignment of the label gives it, in all samples. The blank
+has a center too.
 
-Beside centers.npz: centers.json (coverage, nearest pairs) and centers.png (a map, near pairs joined).
-Ctrl-C leaves what was added up so far; --resume goes on from it. Under paddle.distributed.launch each
-process takes a share of the lines.
+Also written: centers.json (coverage, nearest pairs) and centers.png (a map, near pairs joined).
+Ctrl-C keeps the sums so far; --resume continues from them. Under paddle.distributed.launch each process
+takes a share of the samples.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     add_config_arguments(parser)
     add_host_argument(parser)
-    parser.add_argument("--model", metavar="NAME", help="sub-model (default: Metric.key, or Student)")
-    parser.add_argument("--split", choices=("train", "eval"), default="train", help="lines to use (train)")
-    parser.add_argument(
-        "--output", type=Path, default=Path("centers.npz"), metavar="FILE", help="(centers.npz)"
-    )
-    parser.add_argument(
-        "--pkl", type=Path, metavar="FILE", help="also {class id: float32 [D]}, as PaddleOCR's"
-    )
-    parser.add_argument(
-        "--frames", choices=("argmax", "aligned"), default="argmax", help="which frames count (argmax)"
-    )
-    parser.add_argument("--all-lines", action="store_true", help="with argmax: lines read wrongly count too")
-    parser.add_argument(
-        "--keep-blank", action="store_true", help="without effect: the blank is always exported"
-    )
-    parser.add_argument("--limit", type=_positive, metavar="N", help="lines at most")
-    parser.add_argument("--resume", action="store_true", help="go on from a pass that was interrupted")
-    parser.add_argument("--old-dict", metavar="FILE", help="dictionary of the weights, where it differs")
+    add = parser.add_argument
+    add("--model", metavar="NAME", help="sub-model (default: Metric.key, or Student)")
+    add("--split", choices=("train", "eval"), default="train", help="samples to use (train)")
+    add("--output", type=Path, default=Path("centers.npz"), metavar="FILE", help="(centers.npz)")
+    add("--pkl", type=Path, metavar="FILE", help="also write {class id: float32 [D]}, as PaddleOCR does")
+    add("--frames", choices=("argmax", "aligned"), default="argmax", help="which frames count (argmax)")
+    add("--all-lines", action="store_true", help="with argmax: samples read wrongly count too")
+    add("--keep-blank", action="store_true", help=argparse.SUPPRESS)  # the blank is always exported
+    add("--limit", type=_positive, metavar="N", help="samples at most")
+    add("--resume", action="store_true", help="continue a pass that was interrupted")
+    add("--old-dict", metavar="FILE", help="dictionary of the weights, if it is another one")
 
 
 def _positive(text: str) -> int:
@@ -67,7 +64,7 @@ def _positive(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; the exit code."""
+    """Run the command; return the exit code."""
     import paddle.distributed as dist
 
     from ppocr_ext.centers.collect import CollectOptions, collect, remove_partial, require_frames
@@ -90,11 +87,12 @@ def run(args: argparse.Namespace) -> int:
         old_dictionary=args.old_dict,
         weights_of=name or "Student",
         data_of=args.split.capitalize(),
-        reads_ctc=False,  # which lines count is decided by --frames
+        reads_ctc=False,  # --frames decides which samples count
     )
     options = CollectOptions(
         args.frames, args.all_lines, args.limit, args.output.with_suffix(".partial.npz"), args.resume
     )
+    began = time.perf_counter()
     try:
         result = collect(built, options)
     except (KeyboardInterrupt, Terminated):
@@ -102,100 +100,78 @@ def run(args: argparse.Namespace) -> int:
             again = args.again if args.resume else f"{args.again} --resume"
             print(f"go on with: {again}", file=sys.stderr)
         raise
+    speed = result.samples / (time.perf_counter() - began)
     require_frames(result, options)
     if dist.get_rank() == 0:
-        _write(args, built, result, name)
+        written = _write(args, built, result, name)
+        print(f"{speed:.0f} images/s")
+        print(f"written: {', '.join(map(str, written))}")
         print(f"use it: {_training_command(args, given)}")
         remove_partial(options)
     return 0
 
 
 def _check_files(args: argparse.Namespace) -> None:
-    """Refuse files that cannot be written, or of which one would replace another."""
+    """Refuse files that cannot be written, or that would replace one another."""
     from ppocr_ext.io.atomic import check_writable
 
-    check_writable(args.output)
-    files = [args.output, *(args.output.with_suffix(kind) for kind in (".json", ".png"))]
-    if args.pkl is not None:
-        files.append(args.pkl)
+    files = [args.output, *map(args.output.with_suffix, (".json", ".png")), *filter(None, [args.pkl])]
     if len({path.resolve() for path in files}) < len(files):
         raise DataError(
-            f"{files[0]}, its summary {files[1]}, its map {files[2]} and --pkl must be different files. Give --output "
-            f"a name that ends in .npz, and --pkl one that ends in .pkl."
+            f"{files[0]}, its summary {files[1]}, its map {files[2]} and --pkl must be different files. Fix: give "
+            f"--output a name that ends in .npz, and --pkl one that ends in .pkl.",
+            code="same_file",
         )
-    for path in files[1:]:
+    for path in files:
         check_writable(path)
 
 
-def _write(args: argparse.Namespace, built: Any, result: Any, name: str | None) -> None:
+def _write(args: argparse.Namespace, built: Run, result: CenterAccumulator, name: str | None) -> list[Path]:
+    """Write and print the centers and their summary; return the files."""
+    from ppocr_ext.centers.center_summary import CenterSummary
     from ppocr_ext.centers.collect import table_of
-    from ppocr_ext.centers.summary import (
-        coverage,
-        nearest_pairs,
-        rival_distance,
-        rival_separations,
-        to_json,
-        to_text,
-    )
     from ppocr_ext.characters.look_alikes import read_groups
     from ppocr_ext.io.atomic import write_text
 
-    table = table_of(
-        result,
-        built,
-        {
-            "model": name,
-            "split": args.split,
-            "frames": args.frames,
-            "all_lines": args.all_lines,
-            "limit": args.limit,
-        },
-    )
+    meta = {key: getattr(args, key) for key in ("split", "frames", "all_lines", "limit")}
+    table = table_of(result, built, {"model": name, **meta})
     table.save(args.output)
-    covered, pairs = coverage(table, built.charset), nearest_pairs(table)
-    groups = read_groups()
-    rivals, separations = rival_distance(table, groups), rival_separations(table, groups)
+    summary = CenterSummary.of(table, built.charset, read_groups())
     written = [args.output, args.output.with_suffix(".json")]
-    write_text(written[1], to_json(table, covered, pairs, rivals, separations, result.accuracy, result.lines))
+    write_text(written[1], summary.to_json(table, result.accuracy, result.samples))
     if args.pkl is not None:
         table.save_pickle(args.pkl)
         written.append(args.pkl)
-    picture = _draw(args.output.with_suffix(".png"), table, pairs)
-    written += [] if picture is None else [picture]
-    print(f"lines: {result.lines:,}, read correctly: {result.accuracy:.1%}")
-    print(f"centers: {len(table.class_ids):,} (the blank among them) of {table.feat_dim} features")
-    print(to_text(covered, pairs, rivals, separations))
-    print(f"{result.lines / max(result.seconds, 1e-9):.0f} images/s")
-    print(f"written: {', '.join(map(str, written))}")
-
-
-def _training_command(args: argparse.Namespace, config: Config) -> str:
-    """Return the command that trains ``config`` with the centers, from the weights that they were made with.
-
-    Without a CenterLoss in the config the overlay brings one, and a run folder of its own.
-    """
-    from ppocr_ext.config import CENTER_LOSSES, named_items
-
-    names = [entry for entry, _ in named_items(config, "Loss", "loss_config_list") if entry in CENTER_LOSSES]
-    left_out = ("Global.checkpoints=",) if names else ("Global.checkpoints=", "Global.save_model_dir=")
-    options = [option for option in args.opt if not option.strip().removeprefix("+").startswith(left_out)]
-    checkpoint = config.at("Global.checkpoints", default=None)
-    if checkpoint:  # to train, it is where the run begins, not a run to go on with
-        options += [setting("Global.pretrained_model", checkpoint), "Global.checkpoints=null"]
-    name = names[0] if names else "CenterLoss"
-    options.append(setting(f"Loss.loss_config_list.{name}.center_file_path", args.output))
-    files = args.config if names else [*args.config, _OVERLAY]
-    old = [] if args.old_dict is None else ["--old-dict", args.old_dict]
-    return command_line("train", "-c", *files, "-o", *options, *old, host=args.host)
-
-
-def _draw(path: Path, table: Any, pairs: Any) -> Path | None:
     try:
         from ppocr_ext.centers.center_map import draw_center_map
     except ModuleNotFoundError as missing:
         if missing.name != "matplotlib":
             raise
         print("no map: matplotlib is not installed (pip install 'ppocr-ext[quickstart]')")
-        return None
-    draw_center_map(path, table, pairs, f"{len(table.class_ids) - 1:,} character centers")
-    return path
+    else:
+        written.append(args.output.with_suffix(".png"))
+        draw_center_map(written[-1], table, summary.pairs, f"{len(table.class_ids) - 1:,} character centers")
+    print(f"samples: {result.samples:,}, read correctly: {result.accuracy:.1%}")
+    print(f"centers: {len(table.class_ids):,} (with the blank) of {table.feat_dim} features")
+    print(summary.to_text())
+    return written
+
+
+def _training_command(args: argparse.Namespace, config: Config) -> str:
+    """Return the command that trains ``config`` with the centers, from the weights that they were made with.
+
+    Without a CenterLoss in the config, the overlay adds one and a run folder of its own.
+    """
+    from ppocr_ext.config import CENTER_LOSSES, named_items
+
+    names = [entry for entry, _ in named_items(config, "Loss", "loss_config_list") if entry in CENTER_LOSSES]
+    dropped = ("Global.checkpoints=",) if names else ("Global.checkpoints=", "Global.save_model_dir=")
+    options = [option for option in args.opt if not option.strip().removeprefix("+").startswith(dropped)]
+    checkpoint = config.at("Global.checkpoints", default=None)
+    if checkpoint:  # the new run starts from these weights, and does not resume that run
+        options += [setting("Global.pretrained_model", checkpoint), "Global.checkpoints=null"]
+    name = names[0] if names else "CenterLoss"
+    options.append(setting(f"Loss.loss_config_list.{name}.center_file_path", args.output))
+    files = args.config if names else [*args.config, _OVERLAY]
+    old = [] if args.old_dict is None else ["--old-dict", args.old_dict]
+    return command_line("train", "-c", *files, "-o", *options, *old, host=args.host)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from rapidfuzz.distance import Levenshtein
 
-from ppocr_ext.characters.look_alikes import rivals_of
+from ppocr_ext.characters.look_alikes import look_alikes_of
 
 NOTHING = ""  # the other side of an insertion or a deletion
 
@@ -179,7 +179,7 @@ def errors_by_character(lines: Iterable[tuple[str, str]], groups: Sequence[str])
 
 def _look_alikes_read(lines: Iterable[tuple[str, str]], groups: Sequence[str]) -> Iterator[tuple[str, bool]]:
     """Each character of the labels that is in a group, in order, and whether another one of it was read."""
-    rivals = rivals_of(groups)
+    rivals = look_alikes_of(groups)
     for label, prediction in lines:
         for character, reading in align(label, prediction):
             if character in rivals:

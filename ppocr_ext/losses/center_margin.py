@@ -12,7 +12,7 @@ from paddle import nn
 from paddle.autograd import PyLayer
 
 from ppocr_ext.characters.look_alikes import SHIPPED, read_groups, within
-from ppocr_ext.characters.symbol_names import name_of
+from ppocr_ext.characters.symbol_names import symbol_name
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.losses.center_bank import CenterBank
@@ -96,7 +96,7 @@ class CenterMargin(nn.Layer):
             )
         _LOG.info("%s: the margin acts on %d characters of %s", self.where, int(served.sum()), self._named)
         if lacking:
-            shown = " ".join(map(name_of, lacking[:_LISTED])) + (" …" if len(lacking) > _LISTED else "")
+            shown = " ".join(map(symbol_name, lacking[:_LISTED])) + (" …" if len(lacking) > _LISTED else "")
             _LOG.warning(
                 "%s: it cannot act on %d more, which have no center or no look-alike that has one: %s",
                 self.where,

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from ppocr_ext.centers import center_map
 from ppocr_ext.centers.center_map import draw_center_map, fonts_for, project
-from ppocr_ext.centers.summary import Pair
+from ppocr_ext.centers.center_summary import CenterPair
 from ppocr_ext.characters.center_table import CenterTable
 
 DEJAVU = font_manager.findfont("DejaVu Sans")
@@ -44,7 +44,7 @@ def labels_of(figure: Figure) -> list[str]:
 
 def test_every_character_is_written_and_pairs_are_joined(figures: list[Figure], tmp_path: Path) -> None:
     table = table_of(["blank", "a", "b", "c", "d"])
-    pairs = [Pair("a", "c", 1.0, 0.5), Pair("b", "c", 1.0, 0.6)]
+    pairs = [CenterPair("a", "c", 1.0, 0.5), CenterPair("b", "c", 1.0, 0.6)]
     draw_center_map(tmp_path / "map.png", table, pairs, "4 character centers")
     (figure,) = figures
     axes = figure.axes[0]
@@ -63,7 +63,7 @@ def test_every_character_is_written_and_pairs_are_joined(figures: list[Figure], 
 
 def test_all_centers_lie_within_the_axes(figures: list[Figure], tmp_path: Path) -> None:
     table = table_of(["blank", *"abcdefgh"])
-    draw_center_map(tmp_path / "map.png", table, [Pair("a", "b", 1.0, 0.5)], "")
+    draw_center_map(tmp_path / "map.png", table, [CenterPair("a", "b", 1.0, 0.5)], "")
     axes = figures[0].axes[0]
     flat = project(table.centers[1:])
     for limits, places in ((axes.get_xlim(), flat[:, 0]), (axes.get_ylim(), flat[:, 1])):
@@ -74,7 +74,7 @@ def test_of_many_characters_those_of_pairs_are_written_and_the_others_are_dots(
     figures: list[Figure], tmp_path: Path
 ) -> None:
     names = [chr(0x21 + i) for i in range(90)] + [chr(0xC0 + i) for i in range(400)]
-    pairs = [Pair(names[488], names[489], 1.0, 0.5)]
+    pairs = [CenterPair(names[488], names[489], 1.0, 0.5)]
     draw_center_map(tmp_path / "map.png", table_of(["blank", *names]), pairs, "")
     (figure,) = figures
     assert labels_of(figure)[:2] == names[488:]
@@ -84,7 +84,7 @@ def test_of_many_characters_those_of_pairs_are_written_and_the_others_are_dots(
 
 @pytest.mark.parametrize("entry", ["$$", "$x$", "$\\foo$", "_", "\\", "^"])
 def test_an_entry_is_text_and_no_formula(figures: list[Figure], tmp_path: Path, entry: str) -> None:
-    draw_center_map(tmp_path / "map.png", table_of(["blank", "a", entry]), [Pair("a", entry, 1, 1)], "")
+    draw_center_map(tmp_path / "map.png", table_of(["blank", "a", entry]), [CenterPair("a", entry, 1, 1)], "")
     assert sorted(labels_of(figures[0])) == sorted(["a", entry])
 
 

@@ -44,5 +44,5 @@ def test_two_processes_give_what_one_gives(tiny, tmp_path, capsys):  # noqa: F81
     np.testing.assert_array_equal(one.class_ids, two.class_ids)
     np.testing.assert_array_equal(one.counts, two.counts)
     np.testing.assert_allclose(one.centers, two.centers, rtol=1e-6)
-    np.testing.assert_allclose(one.spread, two.spread, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(one.variance, two.variance, rtol=1e-9, atol=1e-12)
     assert two.meta["lines"] == 24

@@ -1,59 +1,59 @@
-"""What is said of a set of centers."""
+"""Summary of a set of centers."""
 
 import numpy as np
 import pytest
 
-from ppocr_ext.centers import summary as module
-from ppocr_ext.centers.summary import (
-    Coverage,
-    Pair,
+from ppocr_ext.centers import center_summary as module
+from ppocr_ext.centers.center_summary import (
+    CenterCoverage,
+    CenterPair,
+    CenterSummary,
+    look_alike_distance,
+    look_alike_ratios,
     nearest_pairs,
-    rival_distance,
-    rival_separations,
-    to_text,
 )
 from ppocr_ext.characters.center_table import CenterTable
 
 
-def table_of(characters, centers, counts=None, spread=None):
+def table_of(characters, centers, counts=None, variance=None):
     count = len(characters)
     return CenterTable(
         np.arange(1, count + 1),
         tuple(characters),
         np.array(centers, "float32"),
         np.ones(count, int) if counts is None else np.array(counts),
-        np.zeros(count) if spread is None else np.array(spread, float),
+        np.zeros(count) if variance is None else np.array(variance, float),
     )
 
 
 def test_the_distance_to_the_nearest_look_alike():
     table = table_of("未末来土士", [[0, 0], [3, 4], [6, 8], [0, 1], [0, 3]])
     # 25 of 未, 末 and 来, each to its nearest; 4 of 土 and 士
-    assert rival_distance(table, ["未末来", "土士", "甲由"]) == 25.0
-    assert rival_distance(table, ["未甲", "甲由"]) is None
+    assert look_alike_distance(table, ["未末来", "土士", "甲由"]) == 25.0
+    assert look_alike_distance(table, ["未甲", "甲由"]) is None
 
 
-def test_how_far_look_alikes_lie_apart_in_spreads():
-    table = table_of("未末来甲", [[0, 0], [3, 4], [6, 8], [0, 1]], counts=[20] * 4, spread=[4, 1, 1, 100])
+def test_how_far_look_alikes_lie_apart_in_standard_deviations():
+    table = table_of("未末来甲", [[0, 0], [3, 4], [6, 8], [0, 1]], counts=[20] * 4, variance=[4, 1, 1, 100])
     # 未 to 末: 5 over the root of 2.5, and 末's nearest is the first of two as near; 来 to 末: 5 over 1
     expected = {"未": pytest.approx(5 / 2.5**0.5), "末": pytest.approx(5 / 2.5**0.5), "来": 5.0}
-    assert rival_separations(table, ["未末来", "甲由"]) == expected
-    scaled = table_of("未末来甲", 3 * table.centers, counts=table.counts, spread=9 * table.spread)
-    assert rival_separations(scaled, ["未末来"]) == pytest.approx(rival_separations(table, ["未末来"]))
-    assert rival_separations(table, ["甲由"]) == {}
-    assert rival_separations(table_of("未末", [[0], [1]]), ["未末"]) == {}  # no spread is known
+    assert look_alike_ratios(table, ["未末来", "甲由"]) == expected
+    scaled = table_of("未末来甲", 3 * table.centers, counts=table.counts, variance=9 * table.variance)
+    assert look_alike_ratios(scaled, ["未末来"]) == pytest.approx(look_alike_ratios(table, ["未末来"]))
+    assert look_alike_ratios(table, ["甲由"]) == {}
+    assert look_alike_ratios(table_of("未末", [[0], [1]]), ["未末"]) == {}  # no variance is known
 
 
 def test_it_is_told_where_there_is_one():
-    covered = Coverage(2, (), ())
-    assert "look-alikes: squared distance to the nearest other one 12.5" in to_text(covered, [], 12.5)
-    assert "look-alikes" not in to_text(covered, [], None)
-    said = to_text(covered, [], 12.5, {"未": 0.5, "末": 0.5, "土": 2.0})
-    assert "look-alikes: squared distance to the nearest other one 12.5, 0.50 spreads (median)" in said
+    covered = CenterCoverage(2, (), ())
+    assert "nearest one 12.5 (median)" in CenterSummary(covered, [], 12.5).to_text()
+    assert "look-alikes" not in CenterSummary(covered, []).to_text()
+    text = CenterSummary(covered, [], 12.5, {"未": 0.5, "末": 0.5, "土": 2.0}).to_text()
+    assert "12.5, 0.50 standard deviations (median)" in text
 
 
 def test_pairs_are_ranked_by_distance_in_units_of_spread():
-    table = table_of("abc", [[0, 0], [3, 0], [3, 4]], counts=[20, 20, 20], spread=[1, 1, 17])
+    table = table_of("abc", [[0, 0], [3, 0], [3, 4]], counts=[20, 20, 20], variance=[1, 1, 17])
     first, second, third = nearest_pairs(table)
     assert (first.first, first.second, first.distance) == ("b", "c", 4.0)
     assert first.ratio == pytest.approx(4 / 3)  # the root of the mean of 1 and 17
@@ -64,12 +64,12 @@ def test_pairs_are_ranked_by_distance_in_units_of_spread():
 
 def test_characters_of_few_frames_have_the_spread_of_the_others():
     centers = [[0, 0], [12, 0], [100, 0], [100, 8]]
-    table = table_of("abcd", centers, counts=[30, 30, 1, 9], spread=[4, 4, 0, 0.01])
+    table = table_of("abcd", centers, counts=[30, 30, 1, 9], variance=[4, 4, 0, 0.01])
     pairs = {(pair.first, pair.second): pair for pair in nearest_pairs(table)}
     assert pairs["c", "d"].distance == 8.0
     assert pairs["c", "d"].ratio == pytest.approx(4.0)
     assert pairs["a", "b"].ratio == pytest.approx(6.0)
-    few = table_of("abc", [[0, 0], [6, 0], [9, 0]], counts=[3, 2, 1], spread=[2, 1.5, 0])
+    few = table_of("abc", [[0, 0], [6, 0], [9, 0]], counts=[3, 2, 1], variance=[2, 1.5, 0])
     assert nearest_pairs(few)[0].ratio == pytest.approx(3 / 3**0.5)  # pooled: (3·2 + 2·1.5) / (2 + 1 + 0)
 
 
@@ -82,13 +82,13 @@ def test_the_nearest_pairs_are_those_of_plain_loops(monkeypatch, block):
     monkeypatch.setattr(module, "_BLOCK", block)
     rng = np.random.default_rng(0)
     centers = (rng.normal(size=[60, 5]) + 1000).astype("float32")  # far from the origin, as features can be
-    spread = rng.uniform(0.5, 2, 60)
-    table = table_of([chr(0x4E00 + i) for i in range(60)], centers, np.full(60, 50), spread)
+    variance = rng.uniform(0.5, 2, 60)
+    table = table_of([chr(0x4E00 + i) for i in range(60)], centers, np.full(60, 50), variance)
     every = []
     for i in range(60):
         for j in range(i + 1, 60):
             distance = float(np.linalg.norm(centers[i].astype(float) - centers[j].astype(float)))
-            ratio = distance / ((spread[i] + spread[j]) / 2) ** 0.5
+            ratio = distance / ((variance[i] + variance[j]) / 2) ** 0.5
             every.append((ratio, distance, table.characters[i], table.characters[j]))
     found = nearest_pairs(table, 25)
     assert [(p.first, p.second) for p in found] == [(a, b) for _, _, a, b in sorted(every)[:25]]
@@ -99,14 +99,14 @@ def test_the_nearest_pairs_are_those_of_plain_loops(monkeypatch, block):
 def test_the_blank_is_in_no_pair():
     table = table_of("abc", [[0, 0], [1, 0], [5, 0]], [20, 20, 20], [1, 1, 1])
     with_blank = CenterTable(
-        np.array([0, 1, 2]), ("blank", "b", "c"), table.centers, table.counts, table.spread
+        np.array([0, 1, 2]), ("blank", "b", "c"), table.centers, table.counts, table.variance
     )
     assert [(p.first, p.second) for p in nearest_pairs(with_blank)] == [("b", "c")]
 
 
 def test_a_space_is_named():
-    covered = Coverage(12, (" ", "a", "\u3000"), ((" ", 3),))
-    said = to_text(covered, [Pair(" ", "o", 1.0, 0.5)])
-    assert "without: space a U+3000\n" in said
-    assert "of fewer than 10 frames: space (3)\n" in said
-    assert "  space o  0.50" in said
+    covered = CenterCoverage(12, (" ", "a", "\u3000"), ((" ", 3),))
+    text = CenterSummary(covered, [CenterPair(" ", "o", 1.0, 0.5)]).to_text()
+    assert "without: space a U+3000\n" in text
+    assert "10 frames: space (3)\n" in text
+    assert "  space o  0.50" in text

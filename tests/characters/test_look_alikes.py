@@ -23,14 +23,17 @@ def test_a_file_of_one_s_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("a\n", ":1: 'a' is no group"), ("a b\n", "no group"), ("# x\n", "holds no")]
+    ("text", "code", "place"),
+    [("a\n", "bad_group", ":1"), ("abc\na b\n", "bad_group", ":2"), ("# x\n", "empty_file", "")],
 )
-def test_files_that_are_no_groups_are_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_files_that_are_no_groups_are_refused(tmp_path: Path, text: str, code: str, place: str) -> None:
     (tmp_path / "own.txt").write_text(text, encoding="utf-8")
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError) as error:
         read_groups(tmp_path / "own.txt")
-    with pytest.raises(DataError, match="cannot be read"):
+    assert error.value.code == code and str(error.value).startswith(f"{tmp_path / 'own.txt'}{place}")
+    with pytest.raises(DataError) as error:
         read_groups(tmp_path / "none.txt")
+    assert error.value.code == "unreadable_file"
 
 
 def test_groups_within_a_dictionary() -> None:

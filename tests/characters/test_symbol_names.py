@@ -2,7 +2,7 @@
 
 import pytest
 
-from ppocr_ext.characters.symbol_names import code_points, name_of
+from ppocr_ext.characters.symbol_names import code_points, symbol_name
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from ppocr_ext.characters.symbol_names import code_points, name_of
     ],
 )
 def test_what_cannot_be_seen_is_named(symbol, name):
-    assert name_of(symbol) == name
+    assert symbol_name(symbol) == name
 
 
 def test_code_points_are_those_of_every_character():

@@ -13,7 +13,7 @@ from error_bench import Bench, Harmful, pickled
 
 Arrange = Callable[[Bench], list[str]]
 ERROR = r"error: .*\Z"
-CENTER_ARRAYS = ("class_ids", "characters", "centers", "counts", "spread", "meta")
+CENTER_ARRAYS = ("class_ids", "characters", "centers", "counts", "variance", "meta")
 NEAREST = r"error: .*?Did you mean '\w+'\?"  # what else there is depends on the host
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from ppocr_ext.characters.look_alikes import rivals_of
+from ppocr_ext.characters.look_alikes import look_alikes_of
 from ppocr_ext.evaluation.confusions import (
     Rate,
     align,
@@ -82,7 +82,7 @@ def test_errors_by_character() -> None:
 
 
 def test_a_character_in_two_groups_has_the_rivals_of_both() -> None:
-    assert rivals_of(["l1", "1I"])["1"] == {"l", "I"}
+    assert look_alikes_of(["l1", "1I"])["1"] == {"l", "I"}
 
 
 def test_wilson_interval_of_a_textbook_example() -> None:

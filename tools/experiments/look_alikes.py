@@ -21,7 +21,7 @@ from typing import Any
 from experiments.look_alike_lines import folders, groups_in, make_lines
 from experiments.look_alike_results import STUDENT, Judgement, by_nearness, judged, to_markdown
 from experiments.runs import Training, command, read_lines, side_by_side, train
-from ppocr_ext.centers.summary import rival_distance, rival_separations
+from ppocr_ext.centers.center_summary import look_alike_distance, look_alike_ratios
 from ppocr_ext.characters.center_table import read_centers
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError
@@ -177,7 +177,7 @@ class Experiment:
             arguments = [*run.options(), f"Global.checkpoints={run.latest}", "--split", "eval"]
             arguments += ["--frames", "aligned", "--output", str(output)]
             command("export-center", arguments, output.with_suffix(".log"))
-        return rival_separations(read_centers(output), self.groups)
+        return look_alike_ratios(read_centers(output), self.groups)
 
     def judge(self, run: Training, fonts: str) -> Judgement:
         """Read both lists of ``fonts`` (``val`` or ``test``)."""
@@ -204,7 +204,7 @@ class Experiment:
         results = self._test(chosen)
         numbers = {name: [seen.to_json() for seen in seeds] for name, seeds in results.items()}
         write_text(self.folder / "results.json", json.dumps(numbers, indent=1) + "\n")
-        began = rival_separations(read_centers(self.centers("aligned")), self.groups)
+        began = look_alike_ratios(read_centers(self.centers("aligned")), self.groups)
         tables = (to_markdown(results, chosen[0].key), by_nearness(results, began, chosen[0].key))
         table = "\n\n".join(filter(None, tables))
         write_text(self.folder / "results.md", table + "\n")
@@ -222,7 +222,7 @@ class Experiment:
 
     def _choose(self) -> list[Variant]:
         """The four ways, with the weight and the margin that read the fonts of ``val`` best."""
-        unit = rival_distance(read_centers(self.centers("aligned")), self.groups) or 1.0
+        unit = look_alike_distance(read_centers(self.centers("aligned")), self.groups) or 1.0
         plain = Variant("plain")
         tried = [
             plain,

@@ -1,4 +1,4 @@
-"""Which frames of a batch count for which center."""
+"""Choose the class of each frame of a batch, to which center it adds."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ppocr_ext.losses.functional import best_classes
 
 Frames = Literal["argmax", "aligned"]
 BLANK = 0
-LEFT_OUT = -1
+SKIPPED = -1
 
 
 def read_correctly(best: np.ndarray, labels: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Whether the greedy CTC reading of each line is its label.
+    """Return whether the greedy CTC prediction of each sample equals its label.
 
     Args:
         best: int [B, T], the most probable class of each frame.
-        labels: int [B, L], class ids, padded with anything behind ``lengths``.
+        labels: int [B, L], class ids, with any padding after ``lengths``.
         lengths: int [B].
 
     Returns:
@@ -29,7 +29,7 @@ def read_correctly(best: np.ndarray, labels: np.ndarray, lengths: np.ndarray) ->
     changed = np.ones(best.shape, bool)
     changed[:, 1:] = best[:, 1:] != best[:, :-1]
     read = changed & (best != BLANK)
-    place = np.cumsum(read, axis=1) - 1  # of each character read, in its line
+    place = np.cumsum(read, axis=1) - 1  # position of each character in its prediction
     fits = read & (place < lengths[:, None])
     if not labels.shape[1]:
         return np.asarray(~read.any(axis=1))
@@ -45,23 +45,23 @@ def classes_of_frames(
     frames: Frames = "argmax",
     all_lines: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Class of each frame, and which lines are read correctly.
+    """Return the class of each frame, and which samples are read correctly.
 
     Args:
         logits: [B, T, C] of the CTC head.
-        labels: int [B, L], class ids, padded behind ``lengths``.
+        labels: int [B, L], class ids, padded after ``lengths``.
         lengths: int [B].
-        frames: ``argmax``: the most probable class of a frame, in lines read correctly (PaddleOCR's definition);
-            ``aligned``: the class that CTC forced alignment of the label gives it, in all lines that fit.
-        all_lines: with ``argmax``, lines read wrongly count too.
+        frames: ``argmax``: the most probable class of a frame, in samples read correctly (PaddleOCR's definition);
+            ``aligned``: the class that CTC forced alignment of the label gives it, in all samples that fit.
+        all_lines: with ``argmax``, samples read wrongly count too.
 
     Returns:
-        int64 [B, T], ``-1`` for a frame that does not count; bool [B].
+        int64 [B, T], ``-1`` for a frame that is skipped; bool [B].
     """
     best = best_classes(logits).numpy()
     correct = read_correctly(best, labels.numpy(), lengths.numpy().reshape(-1))
     if frames == "aligned":
         return forced_alignment(logits, labels, lengths).numpy(), correct
     if not all_lines:
-        best = np.where(correct[:, None], best, LEFT_OUT)
+        best = np.where(correct[:, None], best, SKIPPED)
     return best, correct

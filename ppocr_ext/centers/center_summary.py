@@ -1,0 +1,255 @@
+"""Summary of a set of centers: characters without a center, and pairs that lie close. Imports no Paddle.
+
+Distances are compared in units of the standard deviation of the frames around their center: below 2 the frames of
+two characters overlap.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ppocr_ext.characters.center_table import CenterTable
+from ppocr_ext.characters.look_alikes import look_alikes_of
+from ppocr_ext.characters.symbol_names import symbol_name
+from ppocr_ext.charset import Charset
+from ppocr_ext.messages import shortened
+
+_SHOWN = 30  # characters in a line of the summary
+FEW_FRAMES = 10  # a mean of fewer is not reliable
+_BLOCK = 512  # centers whose distances to all others are in memory at a time
+
+
+@dataclass(frozen=True)
+class CenterPair:
+    """Two characters whose centers lie close to each other.
+
+    Attributes:
+        first, second: the characters.
+        distance: between their centers.
+        ratio: the distance in standard deviations (the root of the mean of both variances). A character of fewer
+            than ``FEW_FRAMES`` frames counts with the median variance of the others.
+    """
+
+    first: str
+    second: str
+    distance: float
+    ratio: float
+
+
+@dataclass(frozen=True)
+class CenterCoverage:
+    """Which characters of a dictionary have a center.
+
+    Attributes:
+        classes: number of characters of the dictionary, without the blank.
+        missing: those without a center.
+        few: those whose center has fewer than ``FEW_FRAMES`` frames, with their number.
+    """
+
+    classes: int
+    missing: tuple[str, ...]
+    few: tuple[tuple[str, int], ...]
+
+
+def center_coverage(table: CenterTable, charset: Charset) -> CenterCoverage:
+    """Return which characters of ``charset`` have a center, and of how many frames."""
+    counts = dict(zip(table.class_ids.tolist(), table.counts.tolist(), strict=True))
+    symbols = list(enumerate(charset.ctc_symbols))[1:]
+    return CenterCoverage(
+        len(symbols),
+        tuple(symbol for c, symbol in symbols if c not in counts),
+        tuple((symbol, counts[c]) for c, symbol in symbols if 0 < counts.get(c, 0) < FEW_FRAMES),
+    )
+
+
+def nearest_pairs(table: CenterTable, count: int = 20) -> list[CenterPair]:
+    """Return the ``count`` pairs of characters with the smallest ratio, without the blank.
+
+    Returns:
+        The nearest first; empty if no character has two frames that differ, so that no variance is known.
+    """
+    rows = np.flatnonzero(table.class_ids != 0)
+    variance = _known_variance(table, rows)
+    if variance is None or len(rows) < 2:
+        return []
+    centers = table.centers[rows].astype(np.float64)
+    found = []
+    for i, j in _near(centers, variance, 2 * count):
+        distance = float(np.linalg.norm(centers[i] - centers[j]))
+        found.append((distance / math.sqrt((variance[i] + variance[j]) / 2), distance, i, j))
+    names = [table.characters[row] for row in rows]
+    return [CenterPair(names[a], names[b], d, r) for r, d, a, b in sorted(found)[:count]]
+
+
+def _known_variance(table: CenterTable, rows: np.ndarray) -> np.ndarray | None:
+    """Return float64 [K], all above 0: the median for those of few or of equal frames; None if none is known."""
+    counts, variance = table.counts[rows], table.variance[rows]
+    known = (counts >= FEW_FRAMES) & (variance > 0)
+    if known.any():
+        usual = float(np.median(variance[known]))
+    else:  # frames lie nearer to their own mean than to the true center, by (n - 1) / n
+        usual = float((counts * variance).sum() / max(1, np.maximum(counts - 1, 0).sum()))
+    return np.where(known, variance, usual) if usual > 0 else None
+
+
+def _near(centers: np.ndarray, variance: np.ndarray, count: int) -> Iterator[tuple[int, int]]:
+    """Yield rows i < j of about the ``count`` pairs of smallest ratio, computed in float32."""
+    moved = (centers - centers.mean(axis=0)).astype(np.float32)  # near 0, where float32 is exact enough
+    norms, width = np.einsum("kd,kd->k", moved, moved), variance.astype(np.float32)
+    best = np.zeros([0, 3])  # squared ratio, i, j
+    for begin in range(0, len(moved), _BLOCK):
+        end = min(begin + _BLOCK, len(moved))
+        squared = moved[begin:end] @ moved[begin:].T
+        squared *= -2
+        squared += norms[begin:end, None]
+        squared += norms[begin:]
+        squared /= width[begin:end, None] + width[begin:]
+        squared[:, : end - begin][np.tril_indices(end - begin)] = np.inf  # each pair once
+        limit = best[-1, 0] if len(best) == count else np.inf
+        places = np.flatnonzero(squared < limit)
+        if len(places) > count:
+            values = squared.reshape(-1)[places]
+            places = places[np.argpartition(values, count)[:count]]
+        i, j = np.divmod(places, len(moved) - begin)
+        rows = np.stack([squared.reshape(-1)[places], i + begin, j + begin], axis=1)
+        best = np.concatenate([best, rows])
+        best = best[np.argsort(best[:, 0], kind="stable")[:count]]
+    yield from ((int(i), int(j)) for _, i, j in best)
+
+
+def look_alike_distance(table: CenterTable, groups: Sequence[str]) -> float | None:
+    """Return the median squared distance from a look-alike's center to the nearest of its look-alikes.
+
+    It is the unit for a center loss's ``margin``: with a margin of this size, a frame on its own center costs nothing.
+
+    Args:
+        table: the centers.
+        groups: look-alikes, such as ``("未末", "O0o")``.
+
+    Returns:
+        None if no two characters of a group have a center.
+    """
+    found = [squared for _, _, squared in _nearest_look_alikes(table, groups)]
+    return statistics.median(found) if found else None
+
+
+def look_alike_ratios(table: CenterTable, groups: Sequence[str]) -> dict[str, float]:
+    """Return the distance from each look-alike's center to the nearest of its look-alikes, in standard deviations.
+
+    The ratio is that of :class:`CenterPair`. Unlike :func:`look_alike_distance` it does not change with the scale of
+    the features, so models can be compared.
+
+    Args:
+        table: the centers.
+        groups: look-alikes, such as ``("未末", "O0o")``.
+
+    Returns:
+        Ratio by character, for those that have a center and a look-alike with one; empty if no variance is known.
+    """
+    rows = np.flatnonzero(table.class_ids != 0)
+    known = _known_variance(table, rows)
+    if known is None:
+        return {}
+    variance = dict(zip(rows.tolist(), known.tolist(), strict=True))
+    return {
+        table.characters[own]: math.sqrt(squared / ((variance[own] + variance[other]) / 2))
+        for own, other, squared in _nearest_look_alikes(table, groups)
+    }
+
+
+def _nearest_look_alikes(table: CenterTable, groups: Sequence[str]) -> Iterator[tuple[int, int, float]]:
+    """Yield (row, row of its nearest look-alike, squared distance) of each look-alike, if both have a center."""
+    row_of = {character: row for row, character in enumerate(table.characters) if table.class_ids[row] != 0}
+    for character, look_alikes in look_alikes_of(groups).items():
+        others = [row_of[other] for other in sorted(look_alikes) if other in row_of]
+        if character in row_of and others:
+            own = table.centers[row_of[character]].astype(np.float64)
+            squared = ((table.centers[others] - own) ** 2).sum(axis=1)
+            nearest = int(squared.argmin())
+            yield row_of[character], others[nearest], float(squared[nearest])
+
+
+@dataclass(frozen=True)
+class CenterSummary:
+    """What the screen and ``centers.json`` show of a set of centers.
+
+    Attributes:
+        coverage: characters with and without a center.
+        pairs: the nearest ones.
+        distance: see :func:`look_alike_distance`.
+        ratios: see :func:`look_alike_ratios`.
+    """
+
+    coverage: CenterCoverage
+    pairs: Sequence[CenterPair]
+    distance: float | None = None
+    ratios: Mapping[str, float] | None = None
+
+    @classmethod
+    def of(cls, table: CenterTable, charset: Charset, groups: Sequence[str]) -> CenterSummary:
+        """Return the summary of ``table``."""
+        return cls(
+            center_coverage(table, charset),
+            nearest_pairs(table),
+            look_alike_distance(table, groups),
+            look_alike_ratios(table, groups),
+        )
+
+    def to_json(self, table: CenterTable, accuracy: float, samples: int) -> str:
+        """Return the JSON to write beside the centers."""
+        ratios = self.ratios or {}
+        content: dict[str, Any] = {
+            "lines": samples,
+            "accuracy": round(accuracy, 6),
+            "centers": len(table.class_ids),
+            "features": table.feat_dim,
+            "characters": self.coverage.classes,
+            "without_center": list(self.coverage.missing),
+            f"fewer_than_{FEW_FRAMES}_frames": dict(self.coverage.few),
+            "nearest_pairs": [
+                {
+                    "pair": [p.first, p.second],
+                    "distance": round(p.distance, 6),
+                    "in_spreads": round(p.ratio, 4),
+                }
+                for p in self.pairs
+            ],
+            "squared_distance_of_look_alikes": None if self.distance is None else round(self.distance, 6),
+            "look_alikes_in_spreads": {
+                c: round(ratios[c], 4) for c in sorted(ratios, key=lambda c: ratios[c])
+            },
+            "meta": dict(table.meta),
+        }
+        return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+
+    def to_text(self) -> str:
+        """Return the lines for the screen."""
+        covered = self.coverage
+        lines = [
+            f"characters with a center: {covered.classes - len(covered.missing):,} of {covered.classes:,}"
+        ]
+        if covered.missing:
+            lines.append(f"without: {shortened([symbol_name(c) for c in covered.missing], _SHOWN, ' ')}")
+        if covered.few:
+            few = [f"{symbol_name(symbol)} ({count})" for symbol, count in covered.few]
+            lines.append(f"with fewer than {FEW_FRAMES} frames: {shortened(few, _SHOWN, ' ')}")
+        if self.pairs:
+            lines.append("nearest pairs, by distance in standard deviations (below 2 they overlap):")
+            lines += [
+                f"  {symbol_name(p.first)} {symbol_name(p.second)}  {p.ratio:.2f}" for p in self.pairs[:10]
+            ]
+        if self.distance is not None:
+            ratio = (
+                f", {statistics.median(self.ratios.values()):.2f} standard deviations" if self.ratios else ""
+            )
+            lines.append(
+                f"look-alikes: squared distance to the nearest one {self.distance:.4g}{ratio} (median)"
+            )
+        return "\n".join(lines)

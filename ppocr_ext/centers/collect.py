@@ -25,7 +25,6 @@ from ppocr_ext.centers.single_model import label_positions
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.errors import DataError
-from ppocr_ext.loop.proxies import leave_signals_to_the_run
 from ppocr_ext.loop.signals import DeferredSignals
 from ppocr_ext.modeling.features import FeatureTap, classifier_of, ctc_head_of
 from ppocr_ext.run.run import Run
@@ -135,7 +134,6 @@ def _run_batches(
     loader, (label, length) = run.eval_loader, label_positions(run.config)
     rank, size = dist.get_rank(), dist.get_world_size()
     loader.batch_sampler = _ShareOfBatches(loader.batch_sampler, options.limit, rank, size, done)
-    loader.worker_init_fn = leave_signals_to_the_run
     saved = time.perf_counter()
     run.model.eval()
     bar = tqdm(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import multiprocessing
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -178,24 +177,6 @@ class BatchLabelCheck:
             return "not one of them fits"
         judged = together >= self._at_least or self._tolerance.strict
         return self._tolerance.limit if judged and not self._tolerance.allows(count, together) else ""
-
-
-@dataclass(frozen=True)
-class CollateWithCheck:
-    """A loader's ``collate_fn`` with a check of the samples before it.
-
-    Attributes:
-        check: is given the samples; raises where they cannot be trained on.
-        collate: puts them together.
-    """
-
-    check: BatchLabelCheck
-    collate: Callable[[Any], Any]
-
-    def __call__(self, samples: Any) -> Any:
-        """Return the batch of ``samples``."""
-        self.check(samples)
-        return self.collate(samples)
 
 
 def _column(samples: Sequence[Any], place: int | None) -> np.ndarray | None:

@@ -7,19 +7,14 @@ does what the host asked and tells the loop (:mod:`ppocr_ext.loop.adapter`) abou
 
 from __future__ import annotations
 
-import ctypes
 import logging
-import os
 import random
-import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 _LOG = logging.getLogger("ppocr_ext")
-_PR_SET_PDEATHSIG = 1  # of Linux's prctl
 _MANY = 20  # steps in a row without effect: no longer the search for a scale
 
 
@@ -106,7 +101,7 @@ class LoaderProxy:
         own = _mixed(self._seed + self._rank, epoch)
         random.seed(own)
         np.random.seed(own % 2**32)
-        for batch in _batches(self._loader, order, skip):
+        for batch in self._loader.read(SamplerFrom(order, skip) if skip else order):
             # not after an epoch's last batch: the host then saves what is due at the epoch's end
             self._on_boundary()
             yield batch
@@ -124,41 +119,12 @@ def _begin_epoch(loader: Any, epoch: int, seed: int) -> Any:
     for part in parts:
         if hasattr(part, "set_epoch"):
             part.set_epoch(epoch)
-    loader.worker_init_fn = leave_signals_to_the_run
     if hasattr(sampler, "batchs_in_one_epoch_id"):
         # PaddleOCR's MultiScaleSampler shuffles the order of the epoch before; a run that goes on has none
         sampler.batchs_in_one_epoch_id = list(range(len(sampler.batchs_in_one_epoch_id)))
         sampler.seed = seed
         return SamplerFrom(list(sampler), 0)  # drawn now, since it seeds the generator that augmentation uses
     return sampler
-
-
-def leave_signals_to_the_run(worker: int) -> None:
-    """Ctrl-C and a scheduler's SIGTERM reach every process of a group; the run ends its workers itself.
-
-    A run that is killed outright cannot: the system then ends them.
-    """
-    os.setpgid(0, 0)
-    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # or a warning printed from the background would stop it
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _batches(loader: Any, order: Any, skip: int) -> Iterator[Any]:
-    """Batches of one epoch in ``order`` after the first ``skip``.
-
-    The loader is read to its end: only then does Paddle end its worker processes.
-    """
-    whole = loader.batch_sampler
-    if order is whole and not skip:
-        yield from loader
-        return
-    loader.batch_sampler = SamplerFrom(order, skip)
-    try:
-        rest = iter(loader)
-    finally:
-        loader.batch_sampler = whole
-    yield from rest
 
 
 class EvalLoader:

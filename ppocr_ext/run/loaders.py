@@ -10,13 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from paddle.io.dataloader.collate import default_collate_fn
-
 import ppocr_ext.synth.captcha_dataset  # noqa: F401 - registers CaptchaDataSet
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.config import Config
-from ppocr_ext.data.batch_check import BatchLabelCheck, CollateWithCheck, Frames
+from ppocr_ext.data.batch_check import BatchLabelCheck, Frames
 from ppocr_ext.data.batch_layout import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
 from ppocr_ext.data.lmdb.preflight import check_lmdb
 from ppocr_ext.data.load_failures import LoadFailures
@@ -26,9 +24,9 @@ from ppocr_ext.data.unusable_limit import MAX_UNUSABLE, UnusableLimit, limit_err
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.host import Host
 from ppocr_ext.io.atomic import write_text
+from ppocr_ext.run.batch_loader import BatchLoader
 from ppocr_ext.run.datasets import label_file_dataset_class, lmdb_dataset_class
 from ppocr_ext.run.frames import FrameCounts, is_ctc_loss, loss_parts
-from ppocr_ext.run.raising_loader import RaisingLoader
 from ppocr_ext.run.team import team
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -229,10 +227,9 @@ def build_loader(
     build = partial(host.build_dataloader, host_config, mode, device, host.logger, dataset_class=dataset)
 
     def make(seed: int) -> Any:
-        loader = RaisingLoader.of(build(seed=seed))
+        loader = BatchLoader(build(seed=seed), labels)
         if labels is not None:
             labels.expect(len(loader.dataset))
-            loader.collate_fn = CollateWithCheck(labels, loader.collate_fn or default_collate_fn)
         return loader
 
     loader = make(seed)

@@ -101,21 +101,21 @@ def test_a_length_beyond_the_label_is_refused():
         check()([entry[:2] + [np.array(7)]])
 
 
-def test_counts_are_shared_with_processes_that_are_given_the_collate():
+def test_counts_are_shared_with_processes_that_are_given_the_check():
     code = """
 import multiprocessing
 import numpy as np
-from ppocr_ext.data.batch_check import CollateWithCheck, BatchLabelCheck
+from ppocr_ext.data.batch_check import BatchLabelCheck
 from ppocr_ext.data.batch_layout import BatchLayout
 from ppocr_ext.data.unusable_limit import UnusableLimit
 multiprocessing.set_start_method("spawn")  # all is pickled
 layout = BatchLayout.of_keys(["image", "label", "length"])
 sample = [np.zeros((3, 1, 1)), np.array([1, 1]), np.array(2)]
-collate = CollateWithCheck(BatchLabelCheck(layout, 11, UnusableLimit(), frames=max), len)
-process = multiprocessing.Process(target=collate, args=([sample, sample[:1] + [np.array([1, 0]), np.array(1)]],))
+check = BatchLabelCheck(layout, 11, UnusableLimit(), frames=max)
+process = multiprocessing.Process(target=check, args=([sample, sample[:1] + [np.array([1, 0]), np.array(1)]],))
 process.start()
 process.join()
-print(process.exitcode, list(collate.check._counts))
+print(process.exitcode, list(check._counts))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.split("\n")[0] == "0 [2, 1]", done.stderr

@@ -6,6 +6,7 @@ import paddle
 import pytest
 
 from ppocr_ext.loop.proxies import EvalListener, LoaderProxy, LossProxy, OptimizerProxy, ScalerProxy
+from ppocr_ext.run.batch_loader import BatchLoader
 
 
 class Numbers(paddle.io.Dataset):
@@ -25,7 +26,7 @@ class Numbers(paddle.io.Dataset):
 def loader(batch_size=2, count=10, workers=0):
     dataset = Numbers(count)
     sampler = paddle.io.DistributedBatchSampler(dataset, batch_size, num_replicas=1, rank=0, shuffle=True)
-    return paddle.io.DataLoader(dataset, batch_sampler=sampler, num_workers=workers)
+    return BatchLoader(paddle.io.DataLoader(dataset, batch_sampler=sampler, num_workers=workers))
 
 
 class Log(list):
@@ -87,7 +88,7 @@ def test_all_processes_see_the_same_scales_and_draw_other_numbers():
     seen = []
     for rank in (0, 1):
         log = Log()
-        scaled = paddle.io.DataLoader(Numbers(), batch_sampler=Scales())
+        scaled = BatchLoader(paddle.io.DataLoader(Numbers(), batch_sampler=Scales()))
         data = LoaderProxy(
             scaled,
             seed=7,

@@ -1,24 +1,19 @@
 """Data in a run: LMDBs without their bad samples, and exceptions of a dataset that reach the run."""
 
 import json
-import threading
 from pathlib import Path
 
 import lmdb
 import numpy as np
 import pytest
-from paddle.io import DataLoader, Dataset
 
-from ppocr_ext.errors import DataError
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.host import open_host
 from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
-from ppocr_ext.run import raising_loader
 from ppocr_ext.run import run as run_module
 from ppocr_ext.run.loaders import label_files_of
-from ppocr_ext.run.raising_loader import RaisingLoader
 from ppocr_ext.run.run import Run
 
 
@@ -157,78 +152,3 @@ def test_the_shuffled_order_of_an_lmdb_repeats(tiny, lmdbs, workers):
         orders.append(run.train_loader.dataset.data_idx_order_list.tolist())
         np.random.rand(3)  # whatever else draws in between
     assert orders[0] == orders[1] != sorted(orders[0])
-
-
-class Failing(Dataset):
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, index):
-        if index == 5:
-            raise DataError("Train: list.txt:6: broken")
-        return np.zeros(3, np.float32)
-
-
-def test_an_exception_of_a_dataset_reaches_the_run():
-    """With Paddle's own loader this would wait for ever."""
-    loader = RaisingLoader.of(DataLoader(Failing(), batch_size=2, num_workers=0))
-    read = []
-    with pytest.raises(DataError, match=r"Train: list\.txt:6: broken"):
-        read.extend(loader)
-    assert len(read) <= 2
-    with pytest.raises(DataError):  # and so does the next epoch
-        list(loader)
-
-
-class Batches:
-    """Stands for Paddle's iterator over worker processes: its thread has failed, and its queue is closed."""
-
-    def __init__(self, said):
-        def collect():
-            raise RuntimeError(f"DataLoader worker(0) caught DataError with message:\n{said}")
-
-        self._thread = threading.Thread(target=collect)
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        raise SystemError("Blocking queue is killed because the data reader raises an exception.")
-
-
-def test_loaders_that_are_read_in_turns_keep_their_own_exceptions():
-    """A batch of Train that was prefetched fails; then an evaluation begins, and fails too."""
-    train, evaluated = Batches("of Train"), Batches("of Eval")
-    raising_loader._hear_threads()
-    for batches in (train, evaluated):
-        batches._thread.start()
-        batches._thread.join()
-    with pytest.raises(RuntimeError, match="of Train"):
-        list(raising_loader._from_workers(train))
-    with pytest.raises(RuntimeError, match="of Eval"):
-        list(raising_loader._from_workers(evaluated))
-
-
-def test_images_of_different_sizes_are_an_exception_and_no_hang():
-    class Uneven(Dataset):
-        def __len__(self):
-            return 4
-
-        def __getitem__(self, index):
-            return np.zeros(3 + index, np.float32)
-
-    with pytest.raises(ValueError):
-        list(RaisingLoader.of(DataLoader(Uneven(), batch_size=2, num_workers=0)))
-
-
-def test_a_loader_without_a_fault_gives_every_batch():
-    class Numbers(Dataset):
-        def __len__(self):
-            return 10
-
-        def __getitem__(self, index):
-            return np.float32(index)
-
-    loader = RaisingLoader.of(DataLoader(Numbers(), batch_size=3, num_workers=0))
-    for _ in range(2):
-        assert [x for batch in loader for x in batch.numpy().tolist()] == list(range(10))

@@ -1,0 +1,146 @@
+"""The loader of a run: it raises what a dataset raises, with and without worker processes.
+
+Paddle reads the dataset in a thread. With ``num_workers: 0`` an exception ends that thread, and the reader waits for
+ever; with worker processes the thread prints the exception and the reader gets another one. Here an exception becomes
+a value that passes through Paddle's loader like a batch, and is raised where the batches are read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from paddle.io import get_worker_info
+from paddle.io.dataloader.collate import default_collate_fn
+
+from ppocr_ext.messages import WORKER_ENDED
+
+_PR_SET_PDEATHSIG = 1  # of Linux's prctl
+
+
+class BatchLoader:
+    """Read batches through a loader of Paddle's, which this object owns.
+
+    Attributes:
+        dataset: the dataset as it is without the loader.
+        batch_sampler: the sampler of a whole epoch.
+
+    Args:
+        loader: a ``paddle.io.DataLoader``; its ``dataset`` and ``collate_fn`` are replaced.
+        check: called with the samples of each batch, in the process that collates them; it may raise.
+    """
+
+    def __init__(self, loader: Any, check: Callable[[Any], None] | None = None) -> None:
+        self._loader = loader
+        self.dataset = loader.dataset
+        self.batch_sampler = loader.batch_sampler
+        loader.dataset = _SafeDataset(loader.dataset)
+        loader.collate_fn = _SafeCollate(loader.collate_fn or default_collate_fn, check)
+        loader.worker_init_fn = leave_signals_to_the_run
+
+    def __len__(self) -> int:
+        """Return the number of batches of a whole epoch."""
+        return len(self.batch_sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Read one whole epoch."""
+        return self.read(self.batch_sampler)
+
+    def read(self, batch_sampler: Any) -> Iterator[Any]:
+        """Read the batches that ``batch_sampler`` lists.
+
+        Raises (while it is read):
+            Exception: what the dataset, the check or ``collate_fn`` raised.
+            RuntimeError: a worker process has ended.
+        """
+        self._loader.batch_sampler = batch_sampler
+        return _raise_failures(iter(self._loader))  # Paddle starts to read here
+
+
+def _raise_failures(batches: Any) -> Iterator[Any]:
+    try:
+        for batch in batches:
+            if isinstance(batch, list) and batch and isinstance(batch[-1], _Failure):
+                raise batch[-1].error from batch[-1].cause
+            yield batch
+    except Exception as error:
+        if "Blocking queue is killed" in str(error):  # Paddle has no type of its own for it
+            raise RuntimeError(WORKER_ENDED) from error
+        raise
+    finally:
+        # Paddle keeps the last iterator in a global; a thread that is left would lock what is forked next
+        batches._try_shutdown_all()
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """An exception on its way through Paddle's loader; ``cause`` has the traceback of a worker process."""
+
+    error: Exception
+    cause: Exception | None = None
+
+    def to_send(self) -> _Failure:
+        """Return a failure that a worker process can send."""
+        trace = RuntimeError("".join(traceback.format_exception(self.error)))
+        try:
+            pickle.loads(pickle.dumps(self.error))
+        except Exception:
+            return _Failure(RuntimeError(f"{type(self.error).__name__}: {self.error}"), trace)
+        return _Failure(self.error, trace)
+
+
+@dataclass(frozen=True)
+class _SafeDataset:
+    """Return an exception of the dataset as a value."""
+
+    dataset: Any
+
+    def __getitem__(self, index: Any) -> Any:
+        try:
+            return self.dataset[index]
+        except Exception as error:
+            return _Failure(error)
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+
+@dataclass(frozen=True)
+class _SafeCollate:
+    """Check and collate samples; return an exception as a batch whose last entry is a :class:`_Failure`."""
+
+    collate: Callable[[Any], Any]
+    check: Callable[[Any], None] | None
+
+    def __call__(self, samples: Any) -> Any:
+        failure = next((sample for sample in samples if isinstance(sample, _Failure)), None)
+        if failure is None:
+            try:
+                if self.check is not None:
+                    self.check(samples)
+                return self.collate(samples)
+            except Exception as error:
+                failure = _Failure(error)
+        if get_worker_info() is not None:
+            failure = failure.to_send()
+        return [np.zeros(1), failure]  # Paddle's queue wants an array
+
+
+def leave_signals_to_the_run(worker: int) -> None:
+    """Take a worker process out of the group of the run, which ends its workers itself.
+
+    Otherwise Ctrl-C and a scheduler's SIGTERM would reach the workers too. A run that is killed outright cannot
+    end them: on Linux the system does.
+    """
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # or a warning printed from the background would stop it
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -10,6 +10,7 @@ from ppocr_ext.check.signatures import ComponentKeys, component_keys
 from ppocr_ext.check.unknown_keys import suggest_path
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
+from ppocr_ext.config.values import ValueRule, shown
 from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
 from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue
@@ -18,7 +19,6 @@ from ppocr_ext.registry import Registry, is_misspelling, leave_out_in_silence, n
 
 Path = tuple[str, ...]
 _LISTED = 20  # names that a message lists; the host has about a hundred transforms
-TRUTHS = ("true", "false", "yes", "no", "on", "off")
 
 
 @dataclass
@@ -95,16 +95,13 @@ class ConfigCheck:
         place = self.place(path)
         return "" if place == COMPUTED else place.text
 
-    def error(self, path: Path, code: str, message: str, key: str = "") -> None:
-        """Add an issue with which the run cannot start, or would not be what the config says.
+    def error(self, path: Path, code: str, message: str) -> None:
+        """Add an issue with which the run cannot start, or would not be what the config says."""
+        self._add("error", path, code, message)
 
-        Args:
-            path: of the value.
-            code: the kind of issue, in snake_case.
-            message: what is wrong, and how to fix it.
-            key: key of the value whose place is shown, if it is not the place of the value itself.
-        """
-        self._add("error", path, code, message, key)
+    def missing(self, path: Path, hint: str = "") -> None:
+        """Add the issue that there is no value at ``path``, which must be given."""
+        self._add("error", path, "missing_key", f"must be given{f': {hint}' if hint else ''}.")
 
     def warning(self, path: Path, code: str, message: str) -> None:
         """Add an issue with which the run can start, though the config has no effect there or is doubtful."""
@@ -114,16 +111,15 @@ class ConfigCheck:
         """Warn of a name or key that only a plugin that was not imported may know."""
         self._add("warning", path, "plugin_not_loaded", message)
 
-    def _add(
-        self, level: Literal["error", "warning"], path: Path, code: str, message: str, key: str = ""
-    ) -> None:
-        text = dotted(path)
-        message = message.removeprefix(f"{text}: ") if text else message
-        place = self.where((*path, key) if key else path)
-        self.issues.append(Issue(code, level, text, place, message))
+    def _add(self, level: Literal["error", "warning"], path: Path, code: str, message: str) -> None:
+        message = message.removeprefix(f"{dotted(path)}: ")
+        self.issues.append(Issue(code, level, dotted(path), self.where(path), message))
 
     def component(self, registry: Registry, name: Any, path: Path) -> Callable[..., Any] | None:
-        """Return the component that ``path`` names, or None with an issue."""
+        """Return the component that ``path`` names, or None with an issue; None as a name is an issue too."""
+        if name is None:
+            self.missing(path, f"one of {', '.join(registry.names())}")
+            return None
         if not isinstance(name, str):
             names = ", ".join(registry.names())
             self.error(path, "bad_value", f"found {name!r}, expected a name of a {registry.kind}: {names}.")
@@ -203,18 +199,20 @@ class ConfigCheck:
                 self.refuse_quoted((*path, str(key)), value, kinds.get(str(key)))
             else:
                 self.unknown_key((*path, str(key)), () if key in elsewhere else known, component, keys.open)
-        lacking = sorted(keys.required - supplied - set(options))
-        if lacking:
-            self.error(path, "missing_key", f"{', '.join(lacking)} must be given.")
+        for key in sorted(keys.required - supplied - set(options)):
+            self.missing((*path, key))
 
-    def refuse_quoted(self, path: Path, value: Any, kind: str | None) -> None:
-        """Report a number or truth value that is written as text."""
-        if not isinstance(value, str):
-            return
-        if kind == "number" and is_number(value):
-            self.error(path, "quoted_value", f"{value!r} is text. Write the number without quotes.")
-        elif kind == "truth" and value.strip().lower() in TRUTHS:
-            self.error(path, "quoted_value", f"{value!r} is text. Write true or false, without quotes.")
+    def check_value(self, path: Path, rule: ValueRule) -> None:
+        """Report the value at ``path`` if it breaks the rule."""
+        problem = rule.problem(self.at(*path))
+        if problem is not None:
+            self.error(path, problem.code, problem.message)
+
+    def refuse_quoted(self, path: Path, value: Any, kind: Literal["number", "truth"] | None) -> None:
+        """Report a number or truth value that is written as text; accept any other text."""
+        problem = None if kind is None else ValueRule(kind).problem(value)
+        if problem is not None and problem.code == "quoted_value":
+            self.error(path, problem.code, problem.message)
 
     def unknown_key(
         self,
@@ -264,23 +262,3 @@ def _forced_path(path: Path, target: Path) -> Path:
     """Return the path for ``-o +PATH``: the key's, or the option's own if its value was moved to ``path``."""
     shared = min(len(path), len(target))
     return path if path[:shared] == target[:shared] else target
-
-
-def is_number(text: str) -> bool:
-    """Return True if a text reads as a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def shown(value: Any) -> str:
-    """Return a value as one writes it in a config: lists as lists."""
-    return repr(_plain(value))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value.thaw() if isinstance(value, Config) else value

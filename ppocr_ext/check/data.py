@@ -1,4 +1,4 @@
-"""Keys and components of ``Train`` and ``Eval``: dataset, transforms, sampler, loader."""
+"""Check keys and components of ``Train`` and ``Eval``: dataset, transforms, sampler, loader."""
 
 from __future__ import annotations
 
@@ -10,25 +10,22 @@ from typing import Any
 
 import ppocr_ext.synth.captcha_dataset  # noqa: F401 - registers CaptchaDataSet
 from ppocr_ext.check.config_check import ConfigCheck
-from ppocr_ext.check.global_keys import DATA_KEYS
 from ppocr_ext.check.signatures import ComponentKeys
+from ppocr_ext.check.unknown_keys import DATA_KEYS
 from ppocr_ext.config import Config
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.registry import DATASETS
 
 _SECTION = ("dataset", "loader", "sampler")
-_ALWAYS = ("name", "transforms")
 _NEVER_EMPTY = frozenset({"data_dir", "label_file_list", "transforms"})
 _LOADER_REQUIRED = frozenset({"batch_size_per_card", "drop_last", "shuffle", "num_workers"})
 _LOADER = ComponentKeys(frozenset(DATA_KEYS["loader"]), _LOADER_REQUIRED, open=False)
 # How PaddleOCR's datasets read their section: `dataset_config["x"]`, `.get("x", …)`, `.pop("x")`.
 _READING = re.compile(r"""(?:dataset_config|\["dataset"\])(?:\.(get|pop)\(|\[)\s*["'](\w+)["']""")
-# A sampler of several scales asks the dataset for these, and hands it (width, height, index).
-_SCALES_ATTRIBUTE = re.compile(r"\bself\.ds_width\b")
 
 
 def check_data(check: ConfigCheck, mode: str) -> None:
-    """Everything below ``Train`` or ``Eval``."""
+    """Check everything below ``Train`` or ``Eval``."""
     section = check.mapping(mode)
     if not section:
         return
@@ -38,25 +35,27 @@ def check_data(check: ConfigCheck, mode: str) -> None:
             check.unknown_key((mode, str(key)), _SECTION)
     dataset = _check_dataset(check, mode)
     _check_transforms(check, mode)
-    _check_loader(check, mode)
+    loader = check.mapping(mode, "loader")
+    if loader:
+        check.compare_keys((mode, "loader"), _LOADER, loader)
+    if loader.get("collate_fn") is not None:
+        path = (mode, "loader", "collate_fn")
+        check.host_component("collate_fn", "collate_fn", loader["collate_fn"], path)
     _check_sampler(check, mode, dataset)
 
 
 def _check_indentation(check: ConfigCheck, mode: str, part: str) -> list[str]:
-    """Report a ``part`` of a section that is not there or whose keys stand beside it; return these keys."""
+    """Report a ``part`` of a section that is missing, or whose keys stand beside it; return these keys."""
     empty = check.at(mode, part) is None
     beside = [key for key in DATA_KEYS[part] if key in check.at(mode) and check.at(mode, part, key) is None]
     above = [key for key in DATA_KEYS[part] if empty and key in check.config]
     if beside or above:
         path = (mode, beside[0]) if beside else (above[0],)
-        listed = ", ".join(beside or above)
-        check.error(
-            path,
-            "wrong_indentation",
-            f"wrong indentation: {listed} must stand below `{part}:` of {mode}. Fix: indent further.",
-        )
+        keys = ", ".join(beside or above)
+        message = f"wrong indentation: {keys} must stand below `{part}:` of {mode}. Fix: indent further."
+        check.error(path, "wrong_indentation", message)
     elif empty:
-        check.error((mode,), "missing_key", f"{part} must be given.", part)
+        check.missing((mode, part))
     return beside
 
 
@@ -66,13 +65,12 @@ def _check_dataset(check: ConfigCheck, mode: str) -> Callable[..., Any] | None:
     if not options:
         return None
     if options.get("name") is None:
-        said = f"name must be given, such as SimpleDataSet or {', '.join(DATASETS.names())}."
-        check.error(path, "missing_key", said, "name")
+        check.missing((*path, "name"), f"SimpleDataSet or {', '.join(DATASETS.names())}")
         return None
     dataset = check.component(DATASETS, options["name"], (*path, "name"))
     keys = None if dataset is None else dataset_keys(dataset)
     if keys is not None:
-        check.compare_keys(path, keys, options, extra=_ALWAYS)
+        check.compare_keys(path, keys, options, extra=("name", "transforms"))
         for key in sorted(_NEVER_EMPTY & keys.required & options.keys()):
             if options[key] in (None, ()):
                 check.error((*path, key), "empty_value", "is empty, but must be given.")
@@ -80,24 +78,23 @@ def _check_dataset(check: ConfigCheck, mode: str) -> Callable[..., Any] | None:
 
 
 def reads_key(config: Config, mode: str, key: str) -> bool:
-    """Whether the dataset of ``mode`` reads ``key`` of its section; so does one of which that cannot be told."""
+    """Return True if the dataset of ``mode`` reads ``key``, or if that cannot be determined."""
     try:
         keys = dataset_keys(DATASETS.get(str(config.at(f"{mode}.dataset.name"))))
-    except PPOCRExtError:  # there is no such dataset, which is said elsewhere
+    except PPOCRExtError:  # there is no such dataset, which is reported with its name
         return True
     return keys is None or key in keys.named
 
 
 @cache
 def dataset_keys(dataset: Callable[..., Any]) -> ComponentKeys | None:
-    """Return the keys that a dataset reads from its section; None where that cannot be told.
+    """Return the keys that a dataset reads from its section, or None if that cannot be determined.
 
-    A dataset of ours, or of a plugin, says so itself (class method ``known_keys``); one of PaddleOCR's has
-    them in its source.
+    A dataset of ours or of a plugin has a class method ``known_keys``; PaddleOCR's have their keys in the source.
     """
-    tell = getattr(dataset, "known_keys", None)
-    if tell is not None:
-        return ComponentKeys(frozenset(tell()), frozenset(), open=False)
+    known_keys = getattr(dataset, "known_keys", None)
+    if known_keys is not None:
+        return ComponentKeys(frozenset(known_keys()), frozenset(), open=False)
     readings = _READING.findall(source_of(dataset))
     if not readings:
         return None
@@ -109,7 +106,7 @@ def dataset_keys(dataset: Callable[..., Any]) -> ComponentKeys | None:
 
 @cache
 def source_of(component: Callable[..., Any]) -> str:
-    """The source of a class and of those that it is derived from, Paddle's left out; of a function its own."""
+    """Return the source of a function, or of a class with its bases but without Paddle's."""
     several = component.__mro__ if isinstance(component, type) else (component,)
     texts = []
     for each in several:
@@ -123,7 +120,7 @@ def source_of(component: Callable[..., Any]) -> str:
 
 
 def _check_transforms(check: ConfigCheck, mode: str) -> None:
-    """Names and keys of the operators; each is given all of ``Global`` besides its own options."""
+    """Check names and keys of the operators; each gets all of ``Global`` besides its own options."""
     if check.at(mode, "dataset", "transforms") is None:
         return
     given = [str(key) for key in check.mapping("Global")]
@@ -138,53 +135,33 @@ def _check_transforms(check: ConfigCheck, mode: str) -> None:
             check.host_component("operator", "label encoder", encode, (*path, "gtc_encode"))
 
 
-def _check_loader(check: ConfigCheck, mode: str) -> None:
-    path = (mode, "loader")
-    options = check.mapping(*path)
-    if not options:
-        return
-    check.compare_keys(path, _LOADER, options)
-    collate = options.get("collate_fn")
-    if collate is not None:
-        check.host_component("collate_fn", "collate_fn", collate, (*path, "collate_fn"))
-
-
 def _check_sampler(check: ConfigCheck, mode: str, dataset: Callable[..., Any] | None) -> None:
     path = (mode, "sampler")
     options = check.mapping(*path)
-    several_scales = dataset is not None and _SCALES_ATTRIBUTE.search(source_of(dataset)) is not None
+    # a dataset of several scales gets its image sizes from a sampler, which asks it for `ds_width`
+    several_scales = dataset is not None and re.search(r"\bself\.ds_width\b", source_of(dataset)) is not None
+    dataset_name = check.at(mode, "dataset", "name")
     name = options.get("name") if mode == "Train" else None
     if several_scales and name is None:
-        remedy = (
-            "It needs `sampler: {name: MultiScaleSampler, …}`." if mode == "Train" else "Use SimpleDataSet."
-        )
-        check.error(
-            (mode, "dataset", "name"),
-            "sampler_mismatch",
-            f"{check.at(mode, 'dataset', 'name')} takes its image sizes from a sampler, and {mode} has none. {remedy}",
-        )
+        fix = "give `sampler: {name: MultiScaleSampler, …}`" if mode == "Train" else "use SimpleDataSet"
+        message = f"{dataset_name} gets its image sizes from a sampler, and {mode} has none. Fix: {fix}."
+        check.error((mode, "dataset", "name"), "sampler_mismatch", message)
     if not options:
         return
     if mode != "Train":
-        check.warning(path, "unused_key", "a sampler is used in Train alone.")
+        check.warning(path, "unused_key", "a sampler is used only in Train.")
         return
     if name is None:
-        check.error(path, "missing_key", "name must be given, such as MultiScaleSampler.", "name")
+        check.missing((*path, "name"), "such as MultiScaleSampler")
         return
     sampler = check.host_component("sampler", "sampler", name, (*path, "name"))
     if sampler is None:
         return
-    check.check_keys(
-        path, sampler, check.options(*path), injected=("data_source", "dataset"), extra=("name",)
-    )
-    if _needs_scales(sampler) and dataset is not None and not several_scales:
-        check.error(
-            (*path, "name"),
-            "sampler_mismatch",
-            f"{name} hands out image sizes, which {check.at(mode, 'dataset', 'name')} does not take. Use "
-            f"MultiScaleDataSet, or remove the sampler.",
+    own = check.options(*path)
+    check.check_keys(path, sampler, own, injected=("data_source", "dataset"), extra=("name",))
+    if "data_source.ds_width" in source_of(sampler) and dataset is not None and not several_scales:
+        message = (
+            f"{name} gives image sizes, but {dataset_name} takes none. Fix: use MultiScaleDataSet, or remove the "
+            f"sampler."
         )
-
-
-def _needs_scales(sampler: Callable[..., Any]) -> bool:
-    return "data_source.ds_width" in source_of(sampler)
+        check.error((*path, "name"), "sampler_mismatch", message)

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from ppocr_ext.characters.look_alikes import SHIPPED, read_groups
 from ppocr_ext.charset import Charset
-from ppocr_ext.check.config_check import ConfigCheck, is_number, shown
+from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.checkpoint.checkpoints import why_missing
 from ppocr_ext.checkpoint.journal import read_journal
 from ppocr_ext.config import named_items, resolve_charset
 from ppocr_ext.config.class_counts import wrong_counts
+from ppocr_ext.config.values import is_number, shown
 from ppocr_ext.errors import CharsetError, ConfigError, DataError, WeightsError
 from ppocr_ext.registry import DATASETS
 

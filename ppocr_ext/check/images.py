@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ppocr_ext.check.config_check import ConfigCheck, Path, shown
+from ppocr_ext.check.config_check import ConfigCheck, Path
 from ppocr_ext.check.data import source_of
 from ppocr_ext.config import named_items
+from ppocr_ext.config.values import shown
 from ppocr_ext.data.preprocessing import (
     COLORS,
     positive_number,

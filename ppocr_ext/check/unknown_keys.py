@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ppocr_ext.check.global_keys import DATA_KEYS, GLOBAL_KEYS
 from ppocr_ext.check.signatures import component_keys
+from ppocr_ext.config.global_keys import GLOBAL_KEYS
 from ppocr_ext.registry import SCHEDULES, near_match
 
 Path = tuple[str, ...]
+# Keys of the parts of `Train` and `Eval`: all of a loader, and those that every dataset of PaddleOCR has.
+DATA_KEYS = {
+    "dataset": ("data_dir", "label_file_list", "transforms"),
+    "loader": (
+        "batch_size_per_card",
+        "shuffle",
+        "drop_last",
+        "num_workers",
+        "use_shared_memory",
+        "collate_fn",
+    ),
+}
 _SECTION_DEPTH = 2  # of `Global.seed`
 _NEAR = 0.85  # higher than within a section: among the keys of all sections a lower ratio is often chance
 GIVEN_TO_SCHEDULE = ("epochs", "step_each_epoch", "last_epoch")  # by the program

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.config.global_keys import GLOBAL_KEYS
 from ppocr_ext.data.lmdb.samples import LmdbInput
 from ppocr_ext.data.lmdb.writer import LmdbMade, make_lmdb
 from ppocr_ext.data.unusable_limit import MAX_UNUSABLE
@@ -78,8 +79,9 @@ def run(args: argparse.Namespace) -> int:
         raise DataError("--delimiter is empty. Give what stands between path and label.")
     if args.max_text_length is not None and args.max_text_length < 1:
         raise DataError(f"--max-text-length {args.max_text_length}: give at least 1, or leave it out.")
-    if not 0 <= args.max_unusable <= 1:
-        raise DataError(f"--max-unusable {args.max_unusable:g} is no share. Give 0 to 1.")
+    problem = GLOBAL_KEYS["max_unusable"].problem(args.max_unusable)
+    if problem is not None:
+        raise DataError(f"--max-unusable: {problem.message}", code=problem.code)
     wanted = LmdbInput(
         label_files=tuple(args.label_files),
         data_dir=args.data_dir,

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ppocr_ext.config.global_keys import GLOBAL_KEYS
 from ppocr_ext.data.preflight_report import REASONS, PreflightReport, UnusableSample
 
-MAX_UNUSABLE = 0.1
+MAX_UNUSABLE: float = GLOBAL_KEYS["max_unusable"].default
 _OF_LENGTH = ("too_long", "too_long_for_frames")
 _STEP = 32  # pixels; image widths are multiples of it
 _NAMED = 20  # lines that a strict refusal names before it only counts

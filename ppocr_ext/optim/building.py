@@ -17,6 +17,28 @@ from ppocr_ext.registry import OPTIMIZERS, SCHEDULES
 _DEFAULT_SCHEDULE = "Const"
 
 
+def option_errors(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """Yield path, code and message of each value of ``Optimizer`` that cannot be used, or not with another one."""
+    for one, other in (("regularizer", "weight_decay"), ("clip_norm", "clip_norm_global")):
+        if options.get(one) is not None and options.get(other) is not None:
+            yield (
+                (one,),
+                "conflicting_keys",
+                f"`{one}` and `{other}` exclude each other. Fix: keep one of them.",
+            )
+    if options.get("group_lr"):
+        yield (
+            ("group_lr",),
+            "unsupported_key",
+            "there is one learning rate for all parameters. Fix: remove the key.",
+        )
+    regularizer = options.get("regularizer")
+    if isinstance(regularizer, Mapping) and regularizer:
+        name = regularizer.get("name")
+        if str(name).removesuffix("Decay") not in ("L1", "L2"):
+            yield ("regularizer", "name"), "bad_value", f"found {name!r}, expected L1 or L2."
+
+
 @contextmanager
 def _as_config_error(where: str) -> Iterator[None]:
     """Paddle's complaints about an option, and a missing option, as an error that a user can act on."""
@@ -59,10 +81,9 @@ def build_optimizer(
         raise ConfigError(f"Optimizer: `name` is missing. One of: {', '.join(OPTIMIZERS.names())}.")
     if not isinstance(options.get("lr"), Mapping):
         raise ConfigError("Optimizer: `lr` is missing, such as `lr: {name: Cosine, learning_rate: 0.001}`.")
-    if options.pop("group_lr", False):
-        raise ConfigError(
-            "Optimizer: `group_lr` (a rate of its own for some parameters) is not supported. Take it out."
-        )
+    for path, code, message in option_errors(options):
+        raise ConfigError(f"Optimizer.{'.'.join(path)}: {message}", code=code)
+    options.pop("group_lr", None)
     trainable_parameters(model)
     rate = build_lr_scheduler(options.pop("lr"), epochs, step_each_epoch)
     with _as_config_error(f"Optimizer ({name})"):
@@ -81,26 +102,15 @@ def build_optimizer(
 def _take_decay(options: dict[str, Any]) -> Any:
     """Take ``regularizer`` or ``weight_decay`` out of ``options``: a factor of L2, Paddle's L1Decay, or None."""
     regularizer, decay = options.pop("regularizer", None), options.pop("weight_decay", None)
-    if regularizer is None:
+    if not regularizer:
         return decay
-    if decay is not None:
-        raise ConfigError("Optimizer: `regularizer` and `weight_decay` say the same thing. Keep one of them.")
-    name = str(regularizer.get("name")).removesuffix("Decay")
-    if name not in ("L1", "L2"):
-        raise ConfigError(
-            f"Optimizer.regularizer: `name` is {regularizer.get('name')!r}, but must be L1 or L2."
-        )
     factor = float(regularizer.get("factor", 0.0))
-    return factor if name == "L2" else paddle.regularizer.L1Decay(factor)
+    return paddle.regularizer.L1Decay(factor) if str(regularizer["name"]).startswith("L1") else factor
 
 
 def _take_clip(options: dict[str, Any]) -> Any:
     """Take ``clip_norm`` or ``clip_norm_global`` out of ``options``: Paddle's gradient clip, or None."""
     each, together = options.pop("clip_norm", None), options.pop("clip_norm_global", None)
-    if each is not None and together is not None:
-        raise ConfigError(
-            "Optimizer: `clip_norm` and `clip_norm_global` exclude each other. Keep one of them."
-        )
     if each is not None:
         return paddle.nn.ClipGradByNorm(clip_norm=float(each))
     if together is not None:

@@ -10,11 +10,10 @@ from typing import Any
 import paddle
 
 from ppocr_ext.config import Config
+from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.errors import ConfigError
 
 _LOG = logging.getLogger("ppocr_ext")
-_LEVELS = ("O0", "OD", "O1", "O2")
-_DTYPES = ("float16", "bfloat16")
 _HALF = (paddle.float16, paddle.bfloat16)
 _CUDA_FLAGS = {  # PaddleOCR's
     "FLAGS_cudnn_batchnorm_spatial_persistent": 1,
@@ -60,20 +59,19 @@ def build_amp(config: Config) -> Amp:
             that cannot be used.
     """
     amp = Amp(
-        level=_one_of(config, "Global.amp_level", _LEVELS, "O2"),
-        dtype=_one_of(config, "Global.amp_dtype", _DTYPES, "float16"),
-        black_list=_operators(config, "Global.amp_custom_black_list"),
-        white_list=_operators(config, "Global.amp_custom_white_list"),
+        level=global_value(config, "amp_level"),
+        dtype=global_value(config, "amp_dtype"),
+        black_list=list(global_value(config, "amp_custom_black_list") or ()),
+        white_list=list(global_value(config, "amp_custom_white_list") or ()),
     )
     both = sorted(set(amp.black_list) & set(amp.white_list))
     if both:
         raise ConfigError(
             f"Global.amp_custom_black_list and Global.amp_custom_white_list both name {', '.join(both)}. Leave each "
-            f"operator in one of them."
+            f"operator in one of them.",
+            code="conflicting_keys",
         )
-    scale = config.at("Global.scale_loss", default=1.0)
-    if isinstance(scale, bool) or not isinstance(scale, int | float) or not scale > 0:
-        raise ConfigError(f"Global.scale_loss: {scale!r} is not a number greater than 0.")
+    scale = global_value(config, "scale_loss")
     if not config.at("Global.use_amp", default=False):
         return amp
     if not works_here():
@@ -151,18 +149,3 @@ def full_precision(
             value = value.astype("float32")
         full[name] = value
     return full
-
-
-def _one_of(config: Config, key: str, choices: tuple[str, ...], default: str) -> str:
-    value = config.at(key, default=None)
-    value = default if value is None else value
-    if value not in choices:
-        raise ConfigError(f"{key}: {value!r} is not among {', '.join(choices)}.")
-    return str(value)
-
-
-def _operators(config: Config, key: str) -> list[str]:
-    value = config.at(key, default=None) or ()
-    if isinstance(value, str) or not all(isinstance(name, str) for name in value):
-        raise ConfigError(f"{key}: {value!r} is not a list of operators' names, such as [softmax, exp].")
-    return list(value)

@@ -14,14 +14,15 @@ import ppocr_ext.synth.captcha_dataset  # noqa: F401 - registers CaptchaDataSet
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.config import Config
+from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.batch_check import BatchLabelCheck, Frames
 from ppocr_ext.data.batch_layout import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
 from ppocr_ext.data.lmdb.preflight import check_lmdb
 from ppocr_ext.data.load_failures import LoadFailures
 from ppocr_ext.data.preflight import PreflightReport, check
 from ppocr_ext.data.sample_rules import FrameLimit, Gtc
-from ppocr_ext.data.unusable_limit import MAX_UNUSABLE, UnusableLimit, limit_errors
-from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
+from ppocr_ext.errors import DataError
 from ppocr_ext.host import Host
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.run.batch_loader import BatchLoader
@@ -32,7 +33,6 @@ from ppocr_ext.run.team import team
 _LOG = logging.getLogger("ppocr_ext")
 _OF_LABEL_FILES = ("SimpleDataSet", "MultiScaleDataSet", "TextRecDataset", "MSTextRecDataset")
 _OF_LMDB = ("LMDBDataSet",)
-_UNKNOWN_CHAR = ("drop_line", "drop_char")
 
 
 @dataclass(frozen=True)
@@ -77,23 +77,8 @@ def label_files_of(config: Config, mode: str) -> tuple[Path, ...]:
 
 
 def tolerance_of(config: Config) -> UnusableLimit:
-    """``Global.max_unusable`` and ``Global.strict``.
-
-    Raises:
-        ConfigError: the first is no share from 0 to 1, or the second no truth value.
-    """
-    share = config.at("Global.max_unusable", default=None)
-    share = MAX_UNUSABLE if share is None else share
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-        raise ConfigError(f"Global.max_unusable is {share!r}, but must be between 0 and 1.")
-    return UnusableLimit(float(share), _truth(config, "Global.strict"))
-
-
-def _truth(config: Config, key: str) -> bool:
-    value = config.at(key, default=None)
-    if value is not None and not isinstance(value, bool):
-        raise ConfigError(f"{key}: {value!r} is neither true nor false.")
-    return bool(value)
+    """Return the limit that ``Global.max_unusable`` and ``Global.strict`` give."""
+    return UnusableLimit(float(global_value(config, "max_unusable")), global_value(config, "strict"))
 
 
 def look_at_data(
@@ -158,18 +143,15 @@ def _look(
         return None
     if dataset.get("data_dir") is None:
         raise DataError(f"{mode}.dataset.data_dir is missing: {_data_dir_is(name)}.")
-    unknown_char = config.at("Global.unknown_char", default=None) or "drop_line"
-    if unknown_char not in _UNKNOWN_CHAR:
-        raise ConfigError(f"Global.unknown_char: {unknown_char!r} is not among {', '.join(_UNKNOWN_CHAR)}.")
     rules: dict[str, Any] = {
         "gtc": label_kind(dataset.get("transforms")),
         "frames": frames,
         "seconds": seconds,
-        "unknown_char": unknown_char,
+        "unknown_char": global_value(config, "unknown_char"),
         # a bad image in evaluation would make its result wrong
         "image_check": "decode" if mode == "Eval" else "header",
     }
-    length = int(config.at("Global.max_text_length", default=25))
+    length = global_value(config, "max_text_length")
     if name in _OF_LMDB:
         return check_lmdb(dataset["data_dir"], charset, length, **rules)
     return check(
@@ -177,7 +159,7 @@ def _look(
         Path(dataset["data_dir"]),
         charset,
         length,
-        allow_outside_data_dir=_truth(config, "Global.allow_outside_data_dir"),
+        allow_outside_data_dir=global_value(config, "allow_outside_data_dir"),
         delimiter=dataset.get("delimiter", "\t"),
         ds_width=bool(dataset.get("ds_width", False)),
         **rules,

@@ -14,34 +14,20 @@ from typing import Any
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, derive_values
+from ppocr_ext.config.global_keys import FILLED_DEFAULTS, GLOBAL_KEYS, global_value
 from ppocr_ext.errors import ConfigError
 
 _LOG = logging.getLogger("ppocr_ext")
-DEFAULT_SEED = 1024  # PaddleOCR's
-DEFAULT_FOLDER = "./output/run"
 
 
 def seed_of(config: Config) -> int:
-    """``Global.seed``; PaddleOCR's default where there is none."""
-    seed = config.at("Global.seed", default=None)
-    return DEFAULT_SEED if seed is None else int(seed)
+    """Return ``Global.seed``, or PaddleOCR's default."""
+    return int(global_value(config, "seed"))
 
 
 def folder_of(config: Config) -> Path:
-    """The run folder that ``Global.save_model_dir`` names.
-
-    Raises:
-        ConfigError: it is not a name.
-    """
-    folder = config.at("Global.save_model_dir", default=None)
-    if folder is None:
-        return Path(DEFAULT_FOLDER)
-    if not isinstance(folder, str):
-        raise ConfigError(
-            f"Global.save_model_dir: {folder!r} is not the name of a folder. (YAML reads off, on, yes, no and "
-            f"numbers as values: put quotes around such a name.)"
-        )
-    return Path(folder)
+    """Return the run folder that ``Global.save_model_dir`` names."""
+    return Path(global_value(config, "save_model_dir"))
 
 
 def scratch_folder() -> Path:
@@ -94,16 +80,9 @@ def complete(config: Config, charset: Charset) -> Config:
 
     The loader of ``Eval`` gives every line, in the data's order, whatever the config says.
     """
-    defaults = {
-        "Global.log_smooth_window": 20,
-        "Global.print_batch_step": 10,
-        "Global.save_epoch_step": 1_000_000,  # `latest` and `best_accuracy` alone
-        "Global.eval_batch_step": [0, 2000],
-        "Global.save_model_dir": DEFAULT_FOLDER,
-        "Global.epoch_num": 1,
-        "Global.use_space_char": False,  # the host's encoders and decoders have different defaults
+    missing = {
+        path: value for path, value in FILLED_DEFAULTS.items() if config.at(path, default=None) is None
     }
-    missing = {path: value for path, value in defaults.items() if config.at(path, default=None) is None}
     config = config.with_values(missing)
     dictionary = "Global.character_dict_path"
     if charset.path is not None:
@@ -127,7 +106,12 @@ def clamp_eval_step(global_config: dict[str, Any], steps_per_epoch: int) -> None
     total = int(global_config["epoch_num"]) * steps_per_epoch
     epochs = global_config.pop("eval_batch_epoch", None)
     key = "eval_batch_step" if epochs is None else "eval_batch_epoch"
-    start, every = _eval_steps(global_config) if epochs is None else (0, epochs * steps_per_epoch)
+    steps = global_config["eval_batch_step"]
+    problem = GLOBAL_KEYS["eval_batch_step"].problem(steps)
+    if epochs is None and problem is not None:
+        raise ConfigError(f"Global.eval_batch_step: {problem.message}", code=problem.code)
+    pair = steps if isinstance(steps, list | tuple) else [0, steps]
+    start, every = pair if epochs is None else (0, epochs * steps_per_epoch)
     if start + every > total:
         _LOG.warning(
             "Global.%s: the first evaluation would come at step %d, but the run has %d; it is set to %d.",
@@ -138,16 +122,3 @@ def clamp_eval_step(global_config: dict[str, Any], steps_per_epoch: int) -> None
         )
         start, every = 0, total
     global_config["eval_batch_step"] = [start, every]
-
-
-def _eval_steps(global_config: dict[str, Any]) -> tuple[int, int]:
-    value = global_config["eval_batch_step"]
-    pair = list(value) if isinstance(value, list | tuple) else [0, value]
-    if len(pair) != 2 or not all(isinstance(number, int) for number in pair):
-        raise ConfigError(
-            f"Global.eval_batch_step: {value!r} is neither a number of steps nor [first, every]."
-        )
-    start, every = pair
-    if every < 1:
-        raise ConfigError(f"Global.eval_batch_step: {value} evaluates every {every} steps. Give at least 1.")
-    return start, every

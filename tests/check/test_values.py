@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from official_facts import Check, errors_at, facts
+from official_facts import Check, facts
 
-import ppocr_ext
-from ppocr_ext.check.global_keys import GLOBAL_KEYS
 from ppocr_ext.config import Config
+from ppocr_ext.config.global_keys import GLOBAL_KEYS
 from ppocr_ext.config.override import override
 
 WRONG = [
@@ -74,31 +71,29 @@ def test_only_a_value_that_fits_without_quotes_is_called_quoted(one: Config, che
 
 
 LACKING = [
-    ("Optimizer.lr.learning_rate", "missing_key", "Optimizer.lr"),
-    ("Optimizer.lr", "missing_key", "Optimizer"),
-    ("Loss.name", "missing_key", "Loss"),
-    ("Train.loader.drop_last", "missing_key", "Train.loader"),
-    ("Train.dataset.data_dir", "missing_key", "Train.dataset"),
-    ("Train.sampler.scales", "missing_key", "Train.sampler"),
-    ("Architecture.algorithm", "missing_key", "Architecture.algorithm"),
-    ("Architecture.Head.head_list", "missing_key", "Architecture.Head"),
-    ("Train", "missing_section", ""),
-    ("Eval.dataset.transforms.KeepKeys.keep_keys", "missing_key", "Eval.dataset.transforms.KeepKeys"),
+    "Optimizer.lr.learning_rate",
+    "Optimizer.lr",
+    "Loss.name",
+    "Train.loader.drop_last",
+    "Train.dataset.data_dir",
+    "Train.sampler.scales",
+    "Architecture.algorithm",
+    "Architecture.Head.head_list",
+    "Eval.dataset.transforms.KeepKeys.keep_keys",
+    "Train",
 ]
 
 
-@pytest.mark.parametrize(("path", "code", "at"), LACKING)
-def test_a_missing_key_is_named(path: str, code: str, at: str, one: Config, check: Check) -> None:
+@pytest.mark.parametrize("path", LACKING)
+def test_a_missing_key_is_named(path: str, one: Config, check: Check) -> None:
     config = one.thaw()
     *parents, last = path.split(".")
     node = config
     for part in parents:
         node = next(item[part] for item in node if part in item) if isinstance(node, list) else node[part]
     del node[last]
-    assert any(
-        issue.code == code and (last in issue.message or at.endswith(last))
-        for issue in errors_at(check(config), at)
-    )
+    code = "missing_key" if parents else "missing_section"
+    assert ("error", code, path) in facts(check(config))
 
 
 def test_an_evaluation_needs_neither_train_nor_loss(one: Config, check: Check) -> None:
@@ -114,20 +109,6 @@ def test_null_is_no_value(one: Config, check: Check) -> None:
         check(one.with_values({f"Global.{key}": None for key in GLOBAL_KEYS if key != "character_dict_path"}))
         == []
     )
-
-
-def test_every_key_of_global_has_a_meaning() -> None:
-    assert [name for name, key in GLOBAL_KEYS.items() if not key.meaning.strip()] == []
-
-
-def test_every_key_of_global_that_the_package_reads_is_known() -> None:
-    package = Path(ppocr_ext.__file__).parent
-    reading = re.compile(r"""["'(]Global\.(\w+)["']""")
-    read = {
-        name for file in package.rglob("*.py") for name in reading.findall(file.read_text(encoding="utf-8"))
-    }
-    assert len(read) > 20
-    assert read - set(GLOBAL_KEYS) == set()
 
 
 def every_path(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -161,12 +142,12 @@ def test_a_model_without_backbone_or_head(
     config = two.with_values({"Architecture.Models.Student.return_all_feats": False}) if model else one
     option = f"-o Architecture{model}.{part}=null"
     found = check(placed(config, option.removeprefix("-o ")))
-    assert facts(found)[0] == ("error", "missing_part", f"Architecture{model}")
-    assert found[0].where == option and part in found[0].message
+    assert facts(found)[0] == ("error", "missing_part", f"Architecture{model}.{part}")
+    assert found[0].where == option
     assert model or len(found) == 1
     config = one.thaw()
     del config["Architecture"][part]
-    assert facts(check(config)) == [("error", "missing_part", "Architecture")]
+    assert facts(check(config)) == [("error", "missing_part", f"Architecture.{part}")]
 
 
 @pytest.mark.parametrize(

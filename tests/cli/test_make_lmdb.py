@@ -69,7 +69,7 @@ def test_lines_left_out_are_named(lists, capsys):
         (("--delimiter", ""), "--delimiter is empty"),
         (("--map-size", "0"), "--map-size 0"),
         (("--map-size", "1e12"), "--map-size 1e+12"),
-        (("--max-unusable", "7"), "--max-unusable 7"),
+        (("--max-unusable", "7"), "--max-unusable: found 7"),
         (("--dict", "/no/dict.txt"), "/no/dict.txt"),
     ],
 )

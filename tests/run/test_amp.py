@@ -235,18 +235,19 @@ def test_a_cpu_trains_in_float32_and_says_so(tiny, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "sentence"),
+    ("values", "code"),
     [
-        ({"Global.amp_level": "O3"}, r"Global\.amp_level: 'O3' is not among O0, OD, O1, O2"),
-        ({"Global.amp_dtype": "fp16"}, r"Global\.amp_dtype: 'fp16' is not among float16, bfloat16"),
-        ({"Global.scale_loss": 0}, r"Global\.scale_loss: 0 is not a number greater than 0"),
-        ({"Global.amp_custom_black_list": "exp"}, r"'exp' is not a list of operators"),
+        ({"Global.amp_level": "O3"}, "bad_value"),
+        ({"Global.amp_dtype": "fp16"}, "bad_value"),
+        ({"Global.scale_loss": 0}, "bad_value"),
+        ({"Global.amp_custom_black_list": "exp"}, "bad_value"),
         (
             {"Global.amp_custom_black_list": ["exp"], "Global.amp_custom_white_list": ["exp"]},
-            "both name exp",
+            "conflicting_keys",
         ),
     ],
 )
-def test_what_cannot_be_is_named(tiny, values, sentence):
-    with pytest.raises(ConfigError, match=sentence):
+def test_a_setting_that_cannot_be_used_is_named(tiny, values, code):
+    with pytest.raises(ConfigError) as error:
         amp.build_amp(tiny("student", **{"Global.use_amp": True}, **values))
+    assert error.value.code == code and all(path in str(error.value) for path in values)

@@ -47,7 +47,7 @@ def test_eval_batch_epoch_goes_before_eval_batch_step(tiny, tmp_path):
 def test_an_eval_batch_epoch_beyond_the_run_is_brought_into_it(tiny, tmp_path):
     train(tiny("student", **{"Global.eval_batch_epoch": 5}))
     assert [line["step"] for line in lines(tmp_path / "run", "eval")] == [6]
-    with pytest.raises(ConfigError, match=r"Global\.eval_batch_epoch: 0\.5 is not a whole number"):
+    with pytest.raises(ConfigError, match=r"Global\.eval_batch_epoch: found 0\.5"):
         train(tiny("student", **{"Global.eval_batch_epoch": 0.5}))
 
 

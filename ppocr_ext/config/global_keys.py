@@ -1,0 +1,222 @@
+"""The keys of ``Global``: the rule, default and meaning of each.
+
+The config check, the defaults of a run and the table in docs/reference.md come from here. Print that table with
+``python -m ppocr_ext.config.global_keys``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ppocr_ext.config.config import Config
+from ppocr_ext.config.values import ValueRule
+from ppocr_ext.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlobalKey(ValueRule):
+    """A key of ``Global``.
+
+    Attributes:
+        meaning: in one line.
+        default: the value of a key that is missing or ``null``.
+        filled: the default is written into the config of a run, since PaddleOCR reads it there.
+    """
+
+    meaning: str
+    default: Any = None
+    filled: bool = False
+
+    @property
+    def form(self) -> str:
+        """The values that are accepted, in the words of the reference."""
+        if self.choices:
+            return ", ".join(f"`{choice}`" for choice in self.choices)
+        names = {
+            "truth": "`bool`",
+            "whole": "`int`",
+            "number": "`float`",
+            "text": "`str`",
+            "texts": "`[str]`",
+        }
+        name = {**names, "steps": "`int` or `[first, every]`"}.get(self.kind, "")
+        if self.most is not None:
+            return f"{name} {self.least}–{self.most}"
+        if self.above is not None:
+            return f"{name} > {self.above}"
+        return name if self.least is None else f"{name} ≥ {self.least}"
+
+    @property
+    def default_text(self) -> str:
+        """The default as one writes it in YAML; empty if there is none."""
+        if self.default is None:
+            return ""
+        return f"`{str(self.default).lower() if isinstance(self.default, bool) else self.default}`"
+
+
+def _truth(meaning: str, default: bool | None = False, filled: bool = False) -> GlobalKey:
+    return GlobalKey(kind="truth", meaning=meaning, default=default, filled=filled)
+
+
+def _whole(meaning: str, default: int | None = None, least: int = 1, filled: bool = False) -> GlobalKey:
+    return GlobalKey(kind="whole", least=least, meaning=meaning, default=default, filled=filled)
+
+
+def _text(meaning: str, default: str | None = None, filled: bool = False) -> GlobalKey:
+    return GlobalKey(kind="text", meaning=meaning, default=default, filled=filled)
+
+
+def _choice(meaning: str, default: str, *choices: str) -> GlobalKey:
+    return GlobalKey(kind="text", meaning=meaning, default=default, choices=choices)
+
+
+def _any(meaning: str) -> GlobalKey:
+    return GlobalKey(meaning=meaning)
+
+
+_OURS = {
+    "seed": _whole("seed of weights, shuffling, augmentation and drawn images", 1024, least=0),
+    "plugins": GlobalKey(kind="texts", meaning="Python modules to import, which register their components"),
+    "strict": _truth("an unusable sample, or a warning of the config check, ends the run"),
+    "max_unusable": GlobalKey(
+        kind="number",
+        least=0,
+        most=1,
+        default=0.1,
+        meaning="the share of unusable samples that a run accepts",
+    ),
+    "unknown_char": _choice(
+        "skip the sample with a character outside the dictionary, or only that character",
+        "drop_line",
+        "drop_line",
+        "drop_char",
+    ),
+    "pretrained_partial": _truth("accept weights with missing entries or other shapes"),
+    "save_teacher": _truth("write frozen sub-models into checkpoints too"),
+    "return_feats": _truth("CTC heads of all models return their features too"),
+    "allow_outside_data_dir": _truth("accept images outside `dataset.data_dir`"),
+    "allow_different_preprocessing": _truth("accept an Eval that prepares images differently from Train"),
+    "report": _truth("write `report.html` at the end of a run", True),
+}
+
+_RUN = {
+    "epoch_num": _whole("epochs of the run", 1, filled=True),
+    "save_model_dir": _text("the run folder", "./output/run", filled=True),
+    "character_dict_path": _text("the dictionary, one character on each line"),
+    # filled, since the host's encoders and decoders have different defaults
+    "use_space_char": _truth("the space is a character too", filled=True),
+    "max_text_length": _whole("the longest label, with NRTR's two marks", 25),
+    "pretrained_model": _text("weights to start from"),
+    "checkpoints": _text("checkpoint to resume from"),
+    "print_batch_step": _whole(
+        "steps between two lines on the screen and in `metrics.jsonl`", 10, filled=True
+    ),
+    "eval_batch_step": GlobalKey(
+        kind="steps",
+        default=[0, 2000],
+        filled=True,
+        meaning="steps between two evaluations, or first and every",
+    ),
+    "eval_batch_epoch": _whole("epochs between two evaluations; replaces `eval_batch_step`"),
+    "save_epoch_step": _whole(  # so many that only `latest` and `best_accuracy` are written
+        "epochs between two checkpoints `iter_epoch_N`", 1_000_000, filled=True
+    ),
+    "log_smooth_window": _whole("steps of the median in PaddleOCR's log", 20, filled=True),
+    "calc_epoch_interval": _whole("epochs between two metrics on training batches"),
+    "cal_metric_during_train": _truth("compute the metric on training batches too"),
+    "print_mem_info": _truth("print the GPU memory in use", None),
+    "log_grad_norm": _truth("log the norm of the gradients", None),
+    "to_static": _truth("compile the network"),
+    "d2s_train_image_shape": _any("`[C, H, W]` of the images, for `to_static`"),
+    "use_sync_bn": _truth("BatchNorm over all processes"),
+    "find_unused_parameters": _truth("option of `paddle.DataParallel`, with several processes"),
+    "distributed": _truth("True with several processes; the program sets it", None),
+    "log_ranks": _any("processes that write a log"),
+    "training_step": _any("stage of VisionLAN's training"),
+    "uniform_output_enabled": _truth("export models during training; does nothing, with a warning", None),
+    "profiler_options": _any("does nothing here; write it at the top of the config"),
+    "debug": _truth("does nothing", None),
+}
+
+_PRECISION = {
+    "use_amp": _truth("mixed precision; does nothing on a CPU"),
+    "amp_level": _choice("level of mixed precision", "O2", "O0", "OD", "O1", "O2"),
+    "amp_dtype": _choice("type of mixed precision", "float16", "float16", "bfloat16"),
+    "scale_loss": GlobalKey(
+        kind="number", above=0, default=1.0, meaning="first factor of the loss in mixed precision"
+    ),
+    "use_dynamic_loss_scaling": _truth("adapt that factor to the gradients"),
+    "amp_custom_black_list": GlobalKey(kind="texts", meaning="operators that stay in float32"),
+    "amp_custom_white_list": GlobalKey(kind="texts", meaning="operators that run in 16 bits"),
+}
+
+_DEVICES_AND_WRITERS = {
+    "use_gpu": _truth("train on a GPU"),
+    "use_xpu": _truth("train on a Kunlun XPU"),
+    "use_npu": _truth("train on an Ascend NPU"),
+    "use_mlu": _truth("train on a Cambricon MLU"),
+    "use_gcu": _truth("train on an Enflame GCU"),
+    "use_tensorboard": _truth("write for TensorBoard"),
+    "use_visualdl": _truth("write for VisualDL"),
+    "use_wandb": _truth("write for Weights & Biases"),
+}
+
+_PASSED_ON = {  # read by transforms, decoders, networks of plugins, or PaddleOCR's scripts for inference and export
+    "infer_mode": _any("of inference"),
+    "infer_img": _any("of inference"),
+    "infer_list": _any("of inference"),
+    "infer_visual_type": _any("of inference"),
+    "save_res_path": _any("of inference"),
+    "save_visual": _any("of inference"),
+    "save_inference_dir": _any("of export"),
+    "export_with_pir": _any("of export"),
+    "model_name": _any("of export"),
+    "hpi_config_path": _any("of export"),
+    "character_type": _any("of old configs; does nothing"),
+    "rec_char_dict_path": _any("tokenizer of a formula recogniser"),
+    "max_seq_len": _any("longest formula"),
+    "max_new_tokens": _any("longest formula"),
+    "input_size": _any("image size of a formula recogniser"),
+    "allow_resize_largeImg": _any("of a formula recogniser"),
+    "start_ema": _any("of a formula recogniser"),
+    "handle_mismatch": _any("of a formula recogniser"),
+    "rm_symbol": _any("decoders of SAR and SATRN leave punctuation out"),
+    "lower": _any("encoders put labels into lower case"),
+    "num_heads": _any("attention heads of SRN's transform"),
+    "use_beam_search": _any("of decoders with beam search"),
+    "beam_width": _any("of decoders with beam search"),
+    "return_all_beams": _any("of decoders with beam search"),
+    "class_path": _any("classes of key information extraction"),
+    "kie_rec_model_dir": _any("of key information extraction"),
+    "kie_det_model_dir": _any("of key information extraction"),
+}
+
+GLOBAL_KEYS: dict[str, GlobalKey] = {**_OURS, **_RUN, **_PRECISION, **_DEVICES_AND_WRITERS, **_PASSED_ON}
+FILLED_DEFAULTS = {f"Global.{name}": key.default for name, key in GLOBAL_KEYS.items() if key.filled}
+
+
+def global_value(config: Config, name: str) -> Any:
+    """Return ``Global.name`` of the config, or its default if it is missing or ``null``.
+
+    Raises:
+        ConfigError: the value breaks the rule of the key.
+    """
+    key, path = GLOBAL_KEYS[name], f"Global.{name}"
+    value = config.at(path, None)
+    problem = key.problem(value)
+    if problem is not None:
+        raise ConfigError(f"{config.where(path)}: {path}: {problem.message}", code=problem.code)
+    return key.default if value is None else value
+
+
+def reference_table() -> str:
+    """Return the table of all keys for docs/reference.md."""
+    rows = [
+        f"| `{name}` | {key.form} | {key.default_text} | {key.meaning} |" for name, key in GLOBAL_KEYS.items()
+    ]
+    return "\n".join(["| key | values | default | meaning |", "|---|---|---|---|", *rows])
+
+
+if __name__ == "__main__":
+    print(reference_table())

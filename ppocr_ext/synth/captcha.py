@@ -15,6 +15,7 @@ from PIL.ImageFont import truetype
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.file_names import named_by_content
 from ppocr_ext.synth.captcha_painters import PAINTERS, FastPainter, LibraryPainter, library_fonts
+from ppocr_ext.synth.option_checks import check_options, is_range, is_whole
 from ppocr_ext.synth.seeded_random import SeededRandom
 
 PainterName = Literal["library", "fast"]
@@ -57,22 +58,19 @@ class CaptchaOptions:
         Raises:
             DataError: ``bad_value``, ``bad_font`` or ``undrawable_characters``; the message starts with the option.
         """
-        text, sizes = self.characters, (self.width, self.height)
+        text, sizes = self.characters, self.font_sizes
         characters = isinstance(text, str) and 0 < len(text) == len(set(text))
-        length = isinstance(self.length, tuple) and len(self.length) == 2
-        length = length and _all_whole(self.length, 1, _MAX_LENGTH) and self.length[0] <= self.length[1]
-        font_sizes = bool(self.font_sizes) and _all_whole(self.font_sizes, 4, 1024)
-        for name, accepted, expected in (
-            ("characters", characters, 'each character once, in quotes, such as "0123456789"'),
-            ("length", length, f"the fewest and the most characters, 1 to {_MAX_LENGTH}, such as 4 6"),
-            ("width", _all_whole(sizes[:1], 20, 4096), "20 to 4096 whole pixels"),
-            ("height", _all_whole(sizes[1:], 20, 4096), "20 to 4096 whole pixels"),
-            ("font_sizes", font_sizes, "one or more sizes of 4 to 1024 whole pixels"),
-            ("painter", self.painter in PAINTERS, f"one of {', '.join(PAINTERS)}"),
-        ):
-            if not accepted:
-                found = getattr(self, name)
-                raise DataError(f"{name}: found {found!r}, expected {expected}.", code="bad_value")
+        length = is_range(self.length, 1, _MAX_LENGTH, (int,))
+        font_sizes = bool(sizes) and all(is_whole(size, 4, 1024) for size in sizes)
+        pixels = "20 to 4096 whole pixels"
+        check_options(
+            ("characters", characters, text, 'each character once, in quotes, such as "0123456789"'),
+            ("length", length, self.length, f"the fewest and the most characters, from 1 to {_MAX_LENGTH}"),
+            ("width", is_whole(self.width, 20, 4096), self.width, pixels),
+            ("height", is_whole(self.height, 20, 4096), self.height, pixels),
+            ("font_sizes", font_sizes, sizes, "one or more sizes of 4 to 1024 whole pixels"),
+            ("painter", self.painter in PAINTERS, self.painter, f"one of {', '.join(PAINTERS)}"),
+        )
         for path in self.fonts or library_fonts():
             self._check_font(path)
 
@@ -138,8 +136,3 @@ class CaptchaSource:
 
     def _text(self, rng: SeededRandom) -> str:
         return "".join(rng.choice(self.characters) for _ in range(rng.whole(self.options.length)))
-
-
-def _all_whole(values: tuple[Any, ...], least: int, most: int) -> bool:
-    """Return whether all values are integers from ``least`` to ``most``; True and False are not integers here."""
-    return all(type(value) is int and least <= value <= most for value in values)

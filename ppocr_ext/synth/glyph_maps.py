@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 from tqdm import tqdm
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.synth.lines.coverage import Coverage
+from ppocr_ext.synth.lines.coverage import FontCoverage
 from ppocr_ext.synth.lines.fonts import FontFile
 
 GRID = 32  # rows and columns of a map; the em has 21 of them, about what a line 48 pixels high leaves after a stem
@@ -61,7 +61,7 @@ def draw_maps(fonts: Sequence[FontFile], characters: Sequence[str]) -> list[Glyp
     Raises:
         DataError: no font draws two of them.
     """
-    coverage = Coverage(fonts, characters)
+    coverage = FontCoverage(fonts, characters)
     used = [
         (font, drawn) for font, drawn in zip(coverage.fonts, coverage.drawn, strict=True) if len(drawn) > 1
     ]

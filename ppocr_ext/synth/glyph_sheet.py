@@ -10,7 +10,7 @@ from ppocr_ext.synth.contact_sheet import Picture, contact_sheet
 from ppocr_ext.synth.glyph_maps import GlyphMaps
 from ppocr_ext.synth.glyph_similarity import SimilarPair
 from ppocr_ext.synth.lines.fonts import FontFile
-from ppocr_ext.synth.lines.typeset import set_line
+from ppocr_ext.synth.lines.painting import set_line
 
 _MOST = 120  # pairs on a sheet
 _SIZE = 36  # pixels

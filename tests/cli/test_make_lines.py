@@ -137,26 +137,27 @@ def test_photos_as_backgrounds(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "code", "fact"),
     [
-        (("--characters", "a漢"), "No font draws 漢"),
-        (("--dict", "/no/dict.txt"), "/no/dict.txt"),
-        (("--corpus", "/no/corpus.txt"), "/no/corpus.txt"),
-        (("--val-corpus", "x.txt"), "needs --corpus"),
-        (("--fonts", "/no/font.ttf"), "/no/font.ttf is neither"),
-        (("--font-split", "0.5", "--val-fonts", SANS), "exclude each other"),
-        (("--font-split", "1.5"), "no share"),
-        (("--rich-in", "0O", "much"), "no number"),
-        (("--blur", "1", "2", "3"), "--blur takes"),
-        (("--noise", "-1"), "--noise -1 -1 is out of range"),
-        (("--background-kinds", "photo"), "--backgrounds FOLDER"),
-        (("--train", "0", "--val", "0"), "at least one image"),
-        (("--length", "9", "4"), "Length 9 to 4"),
+        (("--characters", "a漢"), "undrawable_characters", "漢"),
+        (("--dict", "/no/dict.txt"), None, "/no/dict.txt"),
+        (("--corpus", "/no/corpus.txt"), "missing_file", "/no/corpus.txt"),
+        (("--val-corpus", "x.txt"), "missing_option", "--corpus"),
+        (("--fonts", "/no/font.ttf"), "missing_file", "/no/font.ttf"),
+        (("--font-split", "0.5", "--val-fonts", SANS), "bad_value", "--val-fonts"),
+        (("--font-split", "1.5"), "bad_value", "--font-split 1.5"),
+        (("--rich-in", "0O", "much"), "bad_value", "--rich-in 0O much"),
+        (("--blur", "1", "2", "3"), "bad_value", "blur: "),
+        (("--noise", "-1"), "bad_value", "noise: "),
+        (("--background-kinds", "photo"), "bad_value", "photos: "),
+        (("--train", "0", "--val", "0"), "bad_value", "0 train"),
+        (("--length", "9", "4"), "bad_value", "length: "),
     ],
 )
-def test_what_cannot_be_made_leaves_nothing(tmp_path, capsys, options, said):
+def test_what_cannot_be_made_leaves_nothing(tmp_path, capsys, options, code, fact):
     assert make(tmp_path / "out", *options) == 2
-    assert said in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert fact in printed and (code is None or f"[{code}]\n" in printed)
     assert not (tmp_path / "out").exists()
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.synth.lines import LineSource, LineSplit, LineStyle, RandomTexts, find_fonts, find_photos
-from ppocr_ext.synth.lines.shaping import bend, place
-from ppocr_ext.synth.lines.style import OFF
+from ppocr_ext.synth.lines.line_style import OFF
+from ppocr_ext.synth.lines.painting import bend, place
 from ppocr_ext.synth.seeded_random import SeededRandom
 
 PLAIN = LineStyle(
@@ -66,8 +66,9 @@ def test_splits_have_the_fonts_they_were_given(source, fonts):
     lines = source(train=fonts[:1], test=fonts[1:])
     for split, font in zip(("train", "test"), fonts, strict=True):
         assert {lines.font(split, i)[0] for i in range(10)} == {font.path}
-    with pytest.raises(DataError, match="no split 'val'"):
+    with pytest.raises(DataError) as error:
         lines.label("val", 0)
+    assert error.value.code == "unknown_split"
 
 
 @pytest.mark.parametrize("style", [LineStyle(), LineStyle(height=32, width=100), replace(PLAIN, height=20)])
@@ -161,28 +162,41 @@ def test_noise_covers_images_larger_than_its_tile(source):
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "option"),
     [
-        ({"height": 8}, "×8 is out of range"),
-        ({"sizes": (2, 30)}, "Font sizes 2 to 30"),
-        ({"blur": (2, 1)}, "--blur 2 1"),
-        ({"noise": (0, 500)}, "--noise"),
-        ({"inverted": 2}, "--inverted 2"),
-        ({"backgrounds": ("marble",)}, "marble"),
-        ({"backgrounds": ("photo",)}, "needs a folder"),
+        ({"height": 8}, "height"),
+        ({"width": 100.5}, "width"),
+        ({"sizes": (2, 30)}, "sizes"),
+        ({"blur": (2, 1)}, "blur"),
+        ({"noise": (0, 500)}, "noise"),
+        ({"inverted": 2}, "inverted"),
+        ({"backgrounds": ("marble",)}, "backgrounds"),
+        ({"backgrounds": ()}, "backgrounds"),
+        ({"backgrounds": ("photo",)}, "photos"),
     ],
 )
-def test_impossible_styles_are_refused(source, changed, said):
-    with pytest.raises(DataError, match=said):
+def test_impossible_styles_are_refused(source, changed, option):
+    with pytest.raises(DataError) as error:
         source(replace(LineStyle(), **changed))
+    assert error.value.code == "bad_value" and str(error.value).startswith(f"{option}: ")
+
+
+def test_a_style_from_the_options_of_a_command_or_a_config(tmp_path):
+    cv2.imwrite(str(tmp_path / "photo.png"), np.zeros((20, 20, 3), np.uint8))
+    style = LineStyle.from_options({"blur": 1, "noise": [2.0], "jpeg": [50, 60], "width": None})
+    assert style == LineStyle(blur=(1, 1), noise=(2.0, 2.0), jpeg=(50, 60))
+    with_photos = LineStyle.from_options({"photos": str(tmp_path)})
+    assert with_photos.photos == (str(tmp_path / "photo.png"),) and "photo" in with_photos.backgrounds
 
 
 def test_a_folder_without_photos_or_with_broken_ones_is_refused(tmp_path):
-    with pytest.raises(DataError, match="no image"):
+    with pytest.raises(DataError) as error:
         find_photos(tmp_path)
+    assert error.value.code == "no_images"
     (tmp_path / "broken.jpg").write_bytes(b"not a photo")
-    with pytest.raises(DataError, match=r"broken\.jpg.*Take them out"):
+    with pytest.raises(DataError) as error:
         find_photos(tmp_path)
+    assert error.value.code == "broken_image" and "broken.jpg" in str(error.value)
 
 
 def test_parameters_name_fonts_by_content(source, fonts):

@@ -10,8 +10,8 @@ import pytest
 from small_fonts import make_font
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.synth.lines import CorpusTexts, RandomTexts, RichIn, find_fonts
-from ppocr_ext.synth.lines.cutting import cut
+from ppocr_ext.synth.lines import CorpusTexts, FrequentCharacters, RandomTexts, find_fonts
+from ppocr_ext.synth.lines.corpus import cut
 from ppocr_ext.synth.seeded_random import SeededRandom
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -40,12 +40,12 @@ def corpus(tmp_path):
     return write
 
 
-def some(drawer, count=300):
-    return [drawer.text(SeededRandom(1, "t", index)) for index in range(count)]
+def some(generator, count=300):
+    return [generator.text(SeededRandom(1, "t", index)) for index in range(count)]
 
 
 def test_random_texts_have_the_characters_and_lengths_asked_for(latin):
-    texts = some(RandomTexts("abc123", (2, 5)).drawer(latin), 600)
+    texts = some(RandomTexts("abc123", (2, 5)).generator(latin), 600)
     assert {len(text) for text in texts} == {2, 3, 4, 5}
     counts = Counter("".join(texts))
     assert set(counts) == set("abc123") and max(counts.values()) < 1.3 * min(counts.values())
@@ -58,76 +58,89 @@ def test_random_texts_are_drawn_by_one_font_and_no_character_is_rare(tmp_path):
             for n, c in (("A", LETTERS), ("B", "xyz漢"), ("C", "字漢"))
         ]
     )
-    drawer = RandomTexts(f"{LETTERS}漢字", (3, 6)).drawer(fonts)
-    texts = some(drawer, 1500)
-    assert all(drawer.coverage.mask(text) for text in texts)
+    generator = RandomTexts(f"{LETTERS}漢字", (3, 6)).generator(fonts)
+    texts = some(generator, 1500)
+    assert all(generator.coverage.mask(text) for text in texts)
     having = Counter(character for text in texts for character in set(text))
     assert min(having.values()) > 0.9 * 1500 / 28  # each begins one text in 28
 
 
 def test_random_texts_rich_in_some(latin):
-    rich = RichIn("0o", 0.4)
-    counts = Counter("".join(some(RandomTexts(f"{LETTERS}0", (8, 8), rich).drawer(latin), 1000)))
+    rich = FrequentCharacters("0o", 0.4)
+    counts = Counter("".join(some(RandomTexts(f"{LETTERS}0", (8, 8), rich).generator(latin), 1000)))
     share = (counts["0"] + counts["o"]) / counts.total()
     assert share == pytest.approx(0.4 + 0.6 * 2 / 27, abs=0.02)
     assert counts["0"] == pytest.approx(counts["o"], rel=0.1)
 
 
 @pytest.mark.parametrize(
-    ("texts", "said"),
+    ("texts", "option", "code"),
     [
-        (RandomTexts("", (1, 2)), "empty"),
-        (RandomTexts("aab", (1, 2)), "repeat 'a'"),
-        (RandomTexts("a b", (1, 2)), "have"),
-        (RandomTexts("ab漢", (1, 2)), "No font draws 漢.*--skip-undrawable"),
-        (RandomTexts("漢字", (1, 2), skip_undrawable=True), "draw none"),
-        (RandomTexts("ab", (0, 2)), "Length 0 to 2"),
-        (RandomTexts("ab", (3, 2)), "Length 3 to 2"),
-        (RandomTexts("ab", (1, 2), RichIn("x", 0.5)), "'x'.*not among"),
-        (RandomTexts("ab", (1, 2), RichIn("a", 1.5)), "share 1.5"),
+        (RandomTexts("", (1, 2)), "characters", "bad_value"),
+        (RandomTexts(123, (1, 2)), "characters", "bad_value"),
+        (RandomTexts("aab", (1, 2)), "characters", "bad_value"),
+        (RandomTexts("a b", (1, 2)), "characters", "bad_value"),
+        (RandomTexts("ab漢", (1, 2)), "characters", "undrawable_characters"),
+        (RandomTexts("漢字", (1, 2), skip_undrawable=True), "characters", "undrawable_characters"),
+        (RandomTexts("ab", (0, 2)), "length", "bad_value"),
+        (RandomTexts("ab", (3, 2)), "length", "bad_value"),
+        (RandomTexts("ab", 3), "length", "bad_value"),
+        (RandomTexts("ab", (1, 2), FrequentCharacters("x", 0.5)), "rich_in", "bad_value"),
+        (RandomTexts("ab", (1, 2), FrequentCharacters("a", 1.5)), "rich_in", "bad_value"),
+        (RandomTexts("ab", (1, 2), FrequentCharacters("", 0.5)), "rich_in", "bad_value"),
     ],
 )
-def test_random_texts_that_cannot_be_drawn_are_refused(latin, texts, said):
-    with pytest.raises(DataError, match=said):
-        texts.drawer(latin)
+def test_random_texts_that_cannot_be_drawn_are_refused(latin, texts, option, code):
+    with pytest.raises(DataError) as error:
+        texts.generator(latin)
+    assert error.value.code == code and str(error.value).startswith(f"{option}: ")
+
+
+def test_frequent_characters_come_from_a_text_or_a_file(tmp_path):
+    file = tmp_path / "alike.txt"
+    file.write_text("0 O\n\n0l", encoding="utf-8-sig")
+    assert FrequentCharacters.from_options(str(file), 0.5) == FrequentCharacters("0Ol", 0.5)
+    assert FrequentCharacters.from_options("a b a", 0.5) == FrequentCharacters("ab", 0.5)
+    long = "".join(map(chr, range(0x4E00, 0x4E00 + 300)))  # longer than a file name can be
+    assert FrequentCharacters.from_options(long, 1).characters == long
 
 
 def test_characters_that_no_font_draws_can_be_left_out(latin):
-    drawer = RandomTexts("ab漢", (2, 3), skip_undrawable=True).drawer(latin)
-    assert set("".join(some(drawer))) == set("ab")
-    assert "".join(drawer.characters) == "ab漢"  # the dictionary is as it was
-    assert any("漢" in note for note in drawer.notes)
+    generator = RandomTexts("ab漢", (2, 3), skip_undrawable=True).generator(latin)
+    assert set("".join(some(generator))) == set("ab")
+    assert "".join(generator.characters) == "ab漢"  # the dictionary is as it was
+    assert any("漢" in note for note in generator.notes)
 
 
 def test_pieces_are_whole_words_of_the_corpus(latin, corpus):
-    drawer = CorpusTexts((corpus(PROSE),), (4, 22)).drawer(latin)
+    generator = CorpusTexts((corpus(PROSE),), (4, 22)).generator(latin)
     lines = [" ".join(line.split()) for line in PROSE.splitlines()]
-    texts = some(drawer)
+    texts = some(generator)
     for text in texts:
         assert 4 <= len(text) <= 22 and text == text.strip()
         assert any(text in line for line in lines), text
         whole = any(f" {text} " in f" {line} " for line in lines)
         assert whole or text in "supercalifragilisticexpialidocious", text
     assert len(set(texts)) > 40
-    assert "".join(drawer.characters) == "".join(sorted(set("".join(PROSE.split()))))
+    assert "".join(generator.characters) == "".join(sorted(set("".join(PROSE.split()))))
 
 
 def test_without_spaces_lines_are_cut_at_them(latin, corpus):
-    texts = some(CorpusTexts((corpus(PROSE),), (2, 22), spaces=False).drawer(latin))
+    texts = some(CorpusTexts((corpus(PROSE),), (2, 22), spaces=False).generator(latin))
     assert set(texts) >= {"quick", "dog,"} and not any(" " in text for text in texts)
 
 
 def test_scripts_without_spaces_are_cut_anywhere(tmp_path, corpus):
     text = "天地玄黄宇宙洪荒日月盈昃"
     fonts = find_fonts([make_font(tmp_path / "han.ttf", text)])
-    texts = some(CorpusTexts((corpus(text),), (2, 4)).drawer(fonts), 400)
+    texts = some(CorpusTexts((corpus(text),), (2, 4)).generator(fonts), 400)
     assert {text[:2], text[-4:], text[3:6]} <= set(texts)
 
 
 def test_stops_and_brackets_stay_where_they_belong(tmp_path, corpus):
     text = "天地，玄黄「宇宙」洪荒。"
     fonts = find_fonts([make_font(tmp_path / "han.ttf", text)])
-    texts = set(some(CorpusTexts((corpus(text),), (2, 5)).drawer(fonts), 400))
+    texts = set(some(CorpusTexts((corpus(text),), (2, 5)).generator(fonts), 400))
     assert not any(text[0] in "，」。" or text[-1] == "「" for text in texts)
     assert "天地，" in texts and any(text.startswith("「宇") for text in texts)
 
@@ -136,64 +149,66 @@ def test_a_line_is_cut_where_no_font_draws_it_and_where_fonts_change(tmp_path, c
     fonts = find_fonts(
         [make_font(tmp_path / f"{n}.ttf", c, family=n) for n, c in (("A", "abc"), ("B", "天地"))]
     )
-    drawer = CorpusTexts((corpus("abc天地Xcab\nX\n"),), (2, 9)).drawer(fonts)
-    assert set(some(drawer)) == {"abc", "天地", "cab"} | {"ab", "bc", "ca"} & set(some(drawer))
-    assert all(drawer.coverage.mask(text) for text in some(drawer))
-    assert any("drawn by no font" in note and "X" in note for note in drawer.notes)
+    generator = CorpusTexts((corpus("abc天地Xcab\nX\n"),), (2, 9)).generator(fonts)
+    assert set(some(generator)) == {"abc", "天地", "cab"} | {"ab", "bc", "ca"} & set(some(generator))
+    assert all(generator.coverage.mask(text) for text in some(generator))
+    assert any("drawn by no font" in note and "X" in note for note in generator.notes)
 
 
 def test_characters_outside_the_dictionary_are_cut_out_and_counted(latin, corpus):
-    drawer = CorpusTexts((corpus("one2two\n" * 3),), (3, 9), characters="ownet").drawer(latin)
-    assert set(some(drawer)) == {"one", "two"}
-    assert "".join(drawer.characters) == "ownet"
+    generator = CorpusTexts((corpus("one2two\n" * 3),), (3, 9), characters="ownet").generator(latin)
+    assert set(some(generator)) == {"one", "two"}
+    assert "".join(generator.characters) == "ownet"
     assert any(
-        "not in the dictionary" in note and "14.29%" in note and note.endswith("2") for note in drawer.notes
+        "not in the dictionary" in note and "14.29%" in note and note.endswith("2")
+        for note in generator.notes
     )
 
 
 def test_pieces_are_cut_around_the_characters_asked_for(latin, corpus):
     lines = ["nothing to see in here at all"] * 50 + ["a q in the middle of a long line with 7 at its end"]
     path = corpus("\n".join(lines))
-    drawer = CorpusTexts((path,), (3, 8), rich_in=RichIn("q7%", 0.5)).drawer(latin)
-    texts = some(drawer, 800)
+    generator = CorpusTexts((path,), (3, 8), rich_in=FrequentCharacters("q7%", 0.5)).generator(latin)
+    texts = some(generator, 800)
     having = [sum(c in text for text in texts) / 800 for c in "q7"]
     assert having == [pytest.approx(0.25, abs=0.06)] * 2
     assert all(len(text) <= 8 for text in texts)
-    assert any("no usable line of the corpus has %" in note for note in drawer.notes)
+    assert any("no usable line of the corpus has %" in note for note in generator.notes)
 
 
 def test_several_files_and_a_copy_for_another_process(latin, corpus):
     files = (corpus("first file here", "a.txt"), corpus("second file here", "b.txt"))
-    drawer = CorpusTexts(files, (4, 30)).drawer(latin)
-    assert {text.split()[0] for text in some(drawer)} >= {"first", "second"}
-    assert some(pickle.loads(pickle.dumps(drawer))) == some(drawer)
+    generator = CorpusTexts(files, (4, 30)).generator(latin)
+    assert {text.split()[0] for text in some(generator)} >= {"first", "second"}
+    assert some(pickle.loads(pickle.dumps(generator))) == some(generator)
 
 
 def test_a_byte_order_mark_and_windows_line_ends_are_no_text(latin, corpus):
-    drawer = CorpusTexts((corpus(b"\xef\xbb\xbfabc\r\nabd\r\n"),), (3, 9)).drawer(latin)
-    assert set(some(drawer)) == {"abc", "abd"} and drawer.notes == []
+    generator = CorpusTexts((corpus(b"\xef\xbb\xbfabc\r\nabd\r\n"),), (3, 9)).generator(latin)
+    assert set(some(generator)) == {"abc", "abd"} and generator.notes == []
 
 
 def test_very_long_lines_are_usable_everywhere(latin, corpus):
     words = [random.Random(number).choice(LETTERS) * 5 for number in range(2000)]
-    texts = set(some(CorpusTexts((corpus(" ".join(words)),), (5, 5)).drawer(latin), 2000))
+    texts = set(some(CorpusTexts((corpus(" ".join(words)),), (5, 5)).generator(latin), 2000))
     assert {words[0], words[-1]} <= texts
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "code", "fact"),
     [
-        (b"abc\nd\xff\n", r"corpus.txt:2: not UTF-8: byte 0xff"),
-        (b"", "no line has 3 characters"),
-        ("漢字漢字".encode(), "no line has 3 characters"),
-        (None, "cannot be read"),
+        (b"abc\nd\xff\n", "not_utf8", "corpus.txt:2: "),
+        (b"", "no_text", "corpus.txt"),
+        ("漢字漢字".encode(), "no_text", "corpus.txt"),
+        (None, "missing_file", "no.txt"),
     ],
 )
-def test_a_corpus_that_cannot_be_used_is_refused(latin, corpus, tmp_path, content, said):
+def test_a_corpus_that_cannot_be_used_is_refused(latin, corpus, tmp_path, content, code, fact):
     path = str(tmp_path / "no.txt") if content is None else corpus(content)
     for spaces in (True, False):
-        with pytest.raises(DataError, match=said):
-            CorpusTexts((path,), (3, 9), spaces=spaces).drawer(latin)
+        with pytest.raises(DataError) as error:
+            CorpusTexts((path,), (3, 9), spaces=spaces).generator(latin)
+        assert error.value.code == code and fact in str(error.value)
 
 
 def test_a_piece_has_the_character_it_is_cut_around():

@@ -10,7 +10,15 @@ from ppocr_ext.characters.look_alikes import read_groups, within
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
-from ppocr_ext.synth.lines import FontFile, LineSource, LineSplit, LineStyle, RandomTexts, RichIn, find_fonts
+from ppocr_ext.synth.lines import (
+    FontFile,
+    FrequentCharacters,
+    LineSource,
+    LineSplit,
+    LineStyle,
+    RandomTexts,
+    find_fonts,
+)
 
 # Of the package mplfonts, Noto and Source Han alone. They are of two designs, sans and serif, and both are
 # trained: the fonts of testing are other files, with other Latin letters and metrics, but no third design.
@@ -71,7 +79,9 @@ def make_lines(folder: Path, dictionary: Path, wanted: Sequence[Lines], processe
     characters = "".join(Charset.from_file(dictionary).characters)
     alike = "".join(dict.fromkeys("".join(groups_in(characters))))
     for lines in wanted:
-        texts = RandomTexts(characters, lines.length, RichIn(alike, SHARE) if lines.rich else None)
+        texts = RandomTexts(
+            characters, lines.length, FrequentCharacters(alike, SHARE) if lines.rich else None
+        )
         split = "train" if lines.name == "train" else "val"
         drawn = LineSplit(texts, tuple(fonts[name] for name in FONTS[lines.fonts]))
         source = LineSource({split: drawn}, STYLE, lines.seed)

@@ -3,26 +3,36 @@
 Example::
 
     fonts = split_fonts(find_fonts(["mplfonts", "fonts"]), {"train": 0.8, "val": 0.1, "test": 0.1})
-    texts = RandomTexts("0123456789已己巳", (2, 12), rich_in=RichIn("已己巳", 0.4))
+    texts = RandomTexts("0123456789已己巳", (2, 12), rich_in=FrequentCharacters("已己巳", 0.4))
     source = LineSource({name: LineSplit(texts, some) for name, some in fonts.items()}, LineStyle(), seed=1)
     text, image = source.image("test", 0)
 """
 
+import warnings
+
 from ppocr_ext.synth.lines.corpus import CorpusTexts
 from ppocr_ext.synth.lines.fonts import FontFile, find_fonts, split_fonts
-from ppocr_ext.synth.lines.source import LineSource, LineSplit
-from ppocr_ext.synth.lines.style import LineStyle, find_photos
-from ppocr_ext.synth.lines.texts import RandomTexts, RichIn
+from ppocr_ext.synth.lines.line_source import LineSource, LineSplit
+from ppocr_ext.synth.lines.line_style import LineStyle, find_photos
+from ppocr_ext.synth.lines.texts import FrequentCharacters, RandomTexts
 
 __all__ = [
     "CorpusTexts",
     "FontFile",
+    "FrequentCharacters",
     "LineSource",
     "LineSplit",
     "LineStyle",
     "RandomTexts",
-    "RichIn",
     "find_fonts",
     "find_photos",
     "split_fonts",
 ]
+
+
+def __getattr__(name: str) -> type[FrequentCharacters]:
+    """Return the class that had the name ``RichIn`` in version 0.1.0, with a warning."""
+    if name != "RichIn":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn("RichIn is FrequentCharacters now", DeprecationWarning, stacklevel=2)
+    return FrequentCharacters

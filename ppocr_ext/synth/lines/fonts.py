@@ -1,4 +1,4 @@
-"""Font files: where they are found, which belong together, and how they are divided among splits."""
+"""Font files: where they are found, which belong to one family, and how they are divided among splits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_TEXT = ("DejaVuSansDisplay*", "DejaVuSerifDisplay*")
 
 @dataclass(frozen=True)
 class FontFile:
-    """A font in a file.
+    """Name a font in a file.
 
     Attributes:
         path: the file.
@@ -40,16 +40,16 @@ class FontFile:
 
     @property
     def name(self) -> str:
-        """File name, with the number of the font in a collection."""
+        """Return the file name, with the number of the font in a collection."""
         return f"{Path(self.path).name}{f'#{self.index}' if self.index else ''}"
 
     def to_json(self) -> str:
-        """Name and SHA-256, without the folder."""
+        """Return name and SHA-256, without the folder."""
         return f"{named_by_content(self.path)}{f' #{self.index}' if self.index else ''}"
 
 
 def find_fonts(places: Iterable[str | Path] = ()) -> tuple[FontFile, ...]:
-    """The fonts in files, folders (with their subfolders) and installed packages.
+    """Find the fonts in files, folders (with their subfolders) and installed packages.
 
     Args:
         places: paths, or names of packages; none for the packages in ``PACKAGES`` that are installed.
@@ -60,14 +60,15 @@ def find_fonts(places: Iterable[str | Path] = ()) -> tuple[FontFile, ...]:
     Raises:
         DataError: a place is neither path nor package, has no font, or a font cannot be read.
     """
-    named = [str(place) for place in places]
+    named = [str(place) for place in places] or [
+        name for name in PACKAGES if _package_folder(name) is not None
+    ]
     if not named:
-        named = [name for name in PACKAGES if _package_folder(name) is not None]
-        if not named:
-            raise DataError(
-                "No font is installed. Name font files or folders with --fonts, or "
-                "`pip install 'ppocr-ext[quickstart]'` (Latin letters), `pip install mplfonts` (Chinese)."
-            )
+        raise DataError(
+            "fonts: no font is installed. Fix: name font files or folders, or `pip install 'ppocr-ext[quickstart]'` "
+            "(Latin letters), `pip install mplfonts` (Chinese).",
+            code="no_fonts",
+        )
     files = {path.resolve(): path for place in named for path in _files(place)}
     fonts = [font for path in files.values() for font in _read(path)]
     return tuple(sorted(fonts, key=lambda font: (font.name, font.path)))
@@ -79,7 +80,7 @@ def split_fonts(
     """Divide ``fonts`` so that no family is in two splits.
 
     Args:
-        fonts: as :func:`find_fonts` gives them.
+        fonts: as :func:`find_fonts` returns them.
         shares: split name to its share of the families, such as ``{"train": 0.8, "val": 0.2}``; each split
             gets at least one family.
         seed: another seed, another division.
@@ -89,90 +90,79 @@ def split_fonts(
     """
     families = sorted({font.family for font in fonts})
     if any(share <= 0 for share in shares.values()):
-        raise DataError(f"Shares of fonts {dict(shares)} must be positive.")
-    if len(families) < len(shares):
+        raise DataError(f"fonts: shares must be positive (found {dict(shares)}).", code="bad_value")
+    count = len(families)
+    if count < len(shares):
         raise DataError(
-            f"{len(families)} font families ({', '.join(families)}) cannot be divided among "
-            f"{len(shares)} splits ({', '.join(shares)}). Name more fonts."
+            f"fonts: {count} font families ({', '.join(families)}) cannot be divided among {len(shares)} splits "
+            f"({', '.join(shares)}). Fix: name more fonts.",
+            code="no_fonts",
         )
     rng = SeededRandom(seed, "fonts", 0)
     families.sort(key=lambda _: rng.random())
-    ends = _ends(list(shares.values()), len(families))
-    chosen = {
-        name: set(families[start:end]) for name, start, end in zip(shares, [0, *ends[:-1]], ends, strict=True)
-    }
-    return {name: tuple(font for font in fonts if font.family in chosen[name]) for name in shares}
-
-
-def _ends(shares: list[float], count: int) -> list[int]:
-    """Where each of the parts of ``count`` things ends, none empty, sizes near their shares."""
-    ends: list[int] = []
-    total, passed = sum(shares), 0.0
-    for number, share in enumerate(shares, start=1):
+    divided: dict[str, tuple[FontFile, ...]] = {}
+    start, passed, total = 0, 0.0, sum(shares.values())
+    for number, (name, share) in enumerate(shares.items(), start=1):
         passed += share
-        after = len(shares) - number  # parts to come need one thing each
-        least = (ends[-1] if ends else 0) + 1
-        ends.append(min(max(round(count * passed / total), least), count - after))
-    return ends
-
-
-def _to_install(place: str) -> str:
-    return f"; pip install {place}" if place in PACKAGES else ""
+        # each split gets at least one family, and so does each that follows
+        end = min(max(round(count * passed / total), start + 1), count - (len(shares) - number))
+        chosen = set(families[start:end])
+        divided[name] = tuple(font for font in fonts if font.family in chosen)
+        start = end
+    return divided
 
 
 def _files(place: str) -> list[Path]:
+    """Return the font files in a file, a folder or a package.
+
+    Raises:
+        DataError: there is none.
+    """
     path = Path(place)
     if path.is_file():
         return [path]
-    if path.is_dir():
-        found = _fonts_below(path)
-        if not found:
-            raise DataError(f"The folder {place} has no font ({', '.join(SUFFIXES)}).")
-        return found
-    folder = _package_folder(place) if place.isidentifier() else None
+    folder = path if path.is_dir() else _package_folder(place) if place.isidentifier() else None
     if folder is None:
+        install = f" Fix: pip install {place}" if place in PACKAGES else ""
         raise DataError(
-            f"{place} is neither a font file, nor a folder, nor an installed package that has fonts. "
-            f"Packages with fonts: {', '.join(PACKAGES)}{_to_install(place)}."
+            f"fonts: {place} is neither a font file, nor a folder, nor an installed package with fonts (such as "
+            f"{', '.join(PACKAGES)}).{install}",
+            code="missing_file",
         )
-    patterns = PACKAGES.get(place, ("*",))
-    found = [
-        font
-        for font in _fonts_below(folder)
-        if any(fnmatch(font.name, pattern) for pattern in patterns)
-        and not any(fnmatch(font.name, pattern) for pattern in _NOT_TEXT)
-    ]
+    found = sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+    if folder != path:
+        wanted = PACKAGES.get(place, ("*",))
+        found = [file for file in found if _matches(file, wanted) and not _matches(file, _NOT_TEXT)]
     if not found:
-        raise DataError(f"The package {place} has no font ({', '.join(SUFFIXES)}).")
+        raise DataError(f"fonts: {place} has no font ({', '.join(SUFFIXES)}).", code="no_fonts")
     return found
 
 
-def _fonts_below(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+def _matches(file: Path, patterns: Iterable[str]) -> bool:
+    return any(fnmatch(file.name, pattern) for pattern in patterns)
 
 
 def _package_folder(name: str) -> Path | None:
-    """The folder of an installed package, which is not imported."""
+    """Return the folder of an installed package, without importing it."""
     spec = importlib.util.find_spec(name)
     locations = list(spec.submodule_search_locations or ()) if spec is not None else []
     return Path(locations[0]) if locations else None
 
 
 def _read(path: Path) -> list[FontFile]:
+    """Read the fonts of a file.
+
+    Raises:
+        DataError: it is not a font.
+    """
     try:
         with path.open("rb") as stream:
             collection = stream.read(4) == b"ttcf"
             stream.seek(0)
-            if not collection:
-                return [FontFile(str(path), 0, _family(TTFont(stream, lazy=True), path))]
-            fonts = TTCollection(stream, lazy=True).fonts
-            return [FontFile(str(path), index, _family(font, path)) for index, font in enumerate(fonts)]
+            fonts = TTCollection(stream, lazy=True).fonts if collection else [TTFont(stream, lazy=True)]
+            names = [font["name"].getBestFamilyName() if "name" in font else None for font in fonts]
     except (OSError, TTLibError) as error:
         raise DataError(
-            f"{path} cannot be used as a font: {error}. Give a .ttf, .otf or .ttc file."
+            f"fonts: {path} is not a font ({error}). Fix: give a .ttf, .otf or .ttc file.", code="bad_font"
         ) from error
-
-
-def _family(font: TTFont, path: Path) -> str:
-    name = font["name"].getBestFamilyName() if "name" in font else None
-    return str(name or path.stem)
+    return [FontFile(str(path), index, str(name or path.stem)) for index, name in enumerate(names)]

@@ -1,156 +1,125 @@
-"""Random texts, and what a text is asked for."""
+"""Random texts, and what all generators of texts share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.messages import shortened
-from ppocr_ext.synth.lines.coverage import Coverage
+from ppocr_ext.synth.lines.coverage import FontCoverage
 from ppocr_ext.synth.lines.fonts import FontFile
+from ppocr_ext.synth.option_checks import check_options, is_range
 from ppocr_ext.synth.seeded_random import SeededRandom
 
-MOST = 200  # characters of a line; no recogniser reads more
+MAX_LENGTH = 200  # characters of a line; no recogniser reads more
+MAX_LISTED = 20  # characters named in a message
 
 
 @dataclass(frozen=True)
-class RichIn:
-    """Characters that are to be frequent, such as look-alikes.
+class FrequentCharacters:
+    """Name characters that are more frequent than the others, such as look-alikes.
 
     Args:
-        characters: which.
-        share: from 0 to 1: of the characters of random texts, or of the texts cut from a corpus, each of
-            which then has at least one. Every one of ``characters`` is as likely.
+        characters: these characters, each with the same probability.
+        share: above 0, at most 1: of the characters of random texts, or of the texts cut from a corpus, each of
+            which then has at least one.
     """
 
     characters: str
     share: float
 
-    def check(self) -> None:
-        """Refuse a share that is none.
-
-        Raises:
-            DataError: see above.
-        """
-        if not self.characters or not 0 < self.share <= 1:
-            raise DataError(
-                f"Lines cannot be rich in {self.characters!r} with the share {self.share}. Give at least one "
-                "character and a share above 0, at most 1."
-            )
+    @classmethod
+    def from_options(cls, named: str, share: float) -> FrequentCharacters:
+        """Read the characters from a text or a file; white space does not count."""
+        file = Path(named)
+        is_file = len(file.name) < 256 and file.is_file()  # a longer name is an OSError
+        text = file.read_text(encoding="utf-8-sig") if is_file else named
+        return cls("".join(dict.fromkeys("".join(text.split()))), share)
 
 
-class Drawer(Protocol):
-    """Texts that some fonts can draw."""
+class TextGenerator(Protocol):
+    """Generate texts that some fonts can draw.
 
-    @property
-    def coverage(self) -> Coverage:
-        """What each font rng."""
-        ...
+    Attributes:
+        coverage: the characters that each font draws.
+        characters: the dictionary of the texts, without the space.
+        notes: sentences about characters that cannot be drawn.
+    """
 
-    @property
-    def characters(self) -> Sequence[str]:
-        """The dictionary of the texts, without the space."""
-        ...
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """Sentences on what cannot be drawn."""
-        ...
+    coverage: FontCoverage
+    characters: Sequence[str]
+    notes: list[str]
 
     def text(self, rng: SeededRandom) -> str:
-        """A text that at least one font of ``coverage`` rng."""
-        ...
-
-
-class Texts(Protocol):
-    """A supply of texts, before it is known which fonts there are."""
-
-    @property
-    def length(self) -> tuple[int, int]:
-        """Return the fewest and the most characters of a text."""
-        ...
-
-    def to_json(self) -> dict[str, Any]:
-        """What determines the texts, as plain values."""
-        ...
-
-    def drawer(self, fonts: Sequence[FontFile]) -> Drawer:
-        """The texts that ``fonts`` can draw."""
-        ...
+        """Return a text that at least one font of ``coverage`` draws."""
 
 
 @dataclass(frozen=True)
 class RandomTexts:
-    """Strings of random characters.
+    """Describe strings of random characters.
 
     Args:
-        characters: each as likely to begin a text with.
+        characters: each with the same probability to begin a text.
         length: fewest and most characters.
         rich_in: characters that are more likely than the others.
-        skip_undrawable: leave out characters that no font draws, rather than refuse them.
+        skip_undrawable: leave out characters that no font draws; otherwise they are an error.
     """
 
     characters: str
     length: tuple[int, int]
-    rich_in: RichIn | None = None
+    rich_in: FrequentCharacters | None = None
     skip_undrawable: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """What determines the texts, as plain values."""
-        return {
-            "characters": self.characters,
-            "length": list(self.length),
-            "rich_in": rich_json(self.rich_in),
-            "skip_undrawable": self.skip_undrawable,
-        }
+        """Return everything that determines the texts, as plain values."""
+        return asdict(self)
 
-    def drawer(self, fonts: Sequence[FontFile]) -> RandomDrawer:
-        """The texts that ``fonts`` can draw.
+    def generator(self, fonts: Sequence[FontFile]) -> RandomTextGenerator:
+        """Return the generator of the texts that ``fonts`` can draw.
 
         Raises:
-            DataError: characters are repeated, blank, or drawn by no font; a length is impossible.
+            DataError: ``bad_value`` or ``undrawable_characters``; the message starts with the option.
         """
-        check_length(self.length)
-        repeated = sorted({c for c in self.characters if self.characters.count(c) > 1})
-        blank = [c for c in self.characters if c.isspace() or not c.isprintable()]
-        if not self.characters or repeated or blank:
-            what = f"have {blank[:5]}" if blank else f"repeat {''.join(repeated[:20])!r}"
-            what = what if self.characters else "are empty"
-            raise DataError(f"The characters {what}. Give each visible character once.")
-        if self.rich_in is not None:
-            self.rich_in.check()
-            unknown = sorted(set(self.rich_in.characters) - set(self.characters))
-            if unknown:
-                raise DataError(
-                    f"--rich-in has {''.join(unknown[:20])!r}, which are not among the characters of the texts."
-                )
-        return RandomDrawer(self, Coverage(fonts, self.characters))
+        text = self.characters
+        visible = isinstance(text, str) and all(c.isprintable() and not c.isspace() for c in text)
+        once = visible and 0 < len(text) == len(set(text))
+        check_options(
+            ("characters", once, text, 'each visible character once, in quotes, such as "0123456789"')
+        )
+        check_texts(self.length, self.rich_in)
+        unknown = set(self.rich_in.characters if self.rich_in else ()) - set(text)
+        if unknown:
+            listed = shortened(sorted(unknown), MAX_LISTED, "")
+            raise DataError(
+                f"rich_in: {listed!r} are not among the characters of the texts.", code="bad_value"
+            )
+        return RandomTextGenerator(self, FontCoverage(fonts, text))
 
 
-class RandomDrawer:
-    """Random texts, each of characters that one font rng.
+class RandomTextGenerator:
+    """Generate random texts, each of characters that one font draws.
 
-    One character of a text is drawn from all of them; a font that draws it then says what the others can
-    be. So none is rare because few fonts have it.
+    One character of a text is drawn from all of them; a font that has it then limits the other characters. So
+    no character is rare because few fonts have it.
     """
 
-    def __init__(self, texts: RandomTexts, coverage: Coverage) -> None:
+    def __init__(self, texts: RandomTexts, coverage: FontCoverage) -> None:
         self.coverage = coverage
-        self.notes = font_notes(coverage)
-        missing = coverage.missing()
-        if missing and not texts.skip_undrawable:
+        self.notes = coverage.notes()
+        missing = shortened(coverage.missing(), MAX_LISTED, " ")
+        self._drawn = [c for c in texts.characters if coverage.mask(c)]
+        if missing and not (texts.skip_undrawable and self._drawn):
             raise DataError(
-                f"No font draws {listed(missing)}. Name a font that has them with --fonts, or leave them out with "
-                "--skip-undrawable. (Scripts that need shaping, such as Arabic and Devanagari, cannot be drawn.)"
+                f"characters: no font draws {missing}. Fix: add a font that has them (fonts), or leave them out "
+                "(skip_undrawable).\nScripts that need shaping, such as Arabic and Devanagari, cannot be drawn.",
+                code="undrawable_characters",
             )
         if missing:
-            self.notes.append(f"no font draws {listed(missing)}; no line has them")
-        self.characters = tuple(texts.characters)
-        self._drawn = [c for c in texts.characters if coverage.mask(c)]
-        if not self._drawn:
-            raise DataError(f"The fonts draw none of {texts.characters[:40]!r}. Name others with --fonts.")
+            self.notes.append(f"no font draws {missing}; they are left out")
+        self.characters: Sequence[str] = tuple(texts.characters)
         self._length = texts.length
         self._of_font = [[c for c in self._drawn if c in drawn] for drawn in coverage.drawn]
         rich = set(texts.rich_in.characters) if texts.rich_in else set()
@@ -159,49 +128,35 @@ class RandomDrawer:
         self._rich_of_font = [[c for c in self._rich if c in drawn] for drawn in coverage.drawn]
 
     def text(self, rng: SeededRandom) -> str:
-        """A text that at least one font rng."""
+        """Return a text that at least one font draws."""
         length = rng.whole(self._length)
-        first = rng.choice(self._pick(rng, self._drawn, self._rich))
+        first = self._character(rng, self._drawn, self._rich)
         font = rng.choice(self.coverage.numbers(self.coverage.mask(first)))
         rest = [
-            rng.choice(self._pick(rng, self._of_font[font], self._rich_of_font[font]))
-            for _ in range(length - 1)
+            self._character(rng, self._of_font[font], self._rich_of_font[font]) for _ in range(length - 1)
         ]
         rest.insert(rng.randbelow(length), first)
         return "".join(rest)
 
-    def _pick(self, rng: SeededRandom, every: list[str], rich: list[str]) -> list[str]:
-        return rich if rng.random() < self._share and rich else every
+    def _character(self, rng: SeededRandom, every: list[str], rich: list[str]) -> str:
+        return rng.choice(rich if rng.random() < self._share and rich else every)
 
 
-def check_length(length: tuple[int, int]) -> None:
-    """Refuse a range of lengths that is none.
+def check_texts(length: tuple[int, int], rich_in: FrequentCharacters | None) -> None:
+    """Check the length and the frequent characters of texts.
 
     Raises:
-        DataError: see above.
+        DataError: ``bad_value``; the message starts with the option.
     """
-    shortest, longest = length
-    if not 1 <= shortest <= longest <= MOST:
-        raise DataError(
-            f"Length {shortest} to {longest} is impossible. Give the fewest and the most characters, 1 to {MOST}, "
-            "such as 2 20."
-        )
-
-
-def font_notes(coverage: Coverage) -> list[str]:
-    """A sentence on the fonts that draw few of the characters, where there are any."""
-    poor = coverage.poor()
-    if not poor:
-        return []
-    named = ", ".join(f"{font.name} ({count or 'none; not used'})" for font, count in poor)
-    return [f"of {len(coverage.characters)} characters, these fonts draw less than half: {named}"]
-
-
-def rich_json(rich_in: RichIn | None) -> dict[str, Any] | None:
-    """Plain values of ``rich_in``."""
-    return None if rich_in is None else {"characters": rich_in.characters, "share": rich_in.share}
-
-
-def listed(characters: Sequence[str], most: int = 20) -> str:
-    """The first of ``characters``, and how many there are more."""
-    return shortened(characters, most, " ")
+    share = rich_in is None or (
+        bool(rich_in.characters) and is_range((rich_in.share, 1), 0, 1) and rich_in.share > 0
+    )
+    check_options(
+        (
+            "length",
+            is_range(length, 1, MAX_LENGTH, (int,)),
+            length,
+            f"the fewest and the most characters, from 1 to {MAX_LENGTH}, such as 2 20",
+        ),
+        ("rich_in", share, rich_in, "characters, and a share above 0, at most 1"),
+    )

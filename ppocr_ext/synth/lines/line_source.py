@@ -1,0 +1,143 @@
+"""Images of text lines by split and index, and the options that describe them."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ppocr_ext.errors import DataError
+from ppocr_ext.synth.lines.corpus import CorpusTexts
+from ppocr_ext.synth.lines.fonts import FontFile
+from ppocr_ext.synth.lines.line_style import LineStyle
+from ppocr_ext.synth.lines.painting import paint
+from ppocr_ext.synth.lines.texts import FrequentCharacters, RandomTexts, TextGenerator
+from ppocr_ext.synth.seeded_random import SeededRandom
+
+
+@dataclass(frozen=True)
+class LineSplit:
+    """Combine the texts of a split and the fonts that draw them."""
+
+    texts: RandomTexts | CorpusTexts
+    fonts: tuple[FontFile, ...]
+
+
+class LineSource:
+    """Draw images of text lines; each depends only on seed, split and index.
+
+    Args:
+        splits: by name, such as ``train``, ``val``, ``test``; any number.
+        style: how the lines look.
+        seed: another seed gives other images.
+
+    Attributes:
+        max_length: the most characters of a line.
+        notes: sentences about fonts that draw few characters, characters that no font draws, and the like.
+
+    Raises:
+        DataError: there is no text that can be drawn, or the style is impossible.
+    """
+
+    kind = "lines"
+
+    def __init__(self, splits: Mapping[str, LineSplit], style: LineStyle, seed: int) -> None:
+        style.check()
+        self.style, self.seed, self._splits = style, seed, dict(splits)
+        self.max_length = max((split.texts.length[1] for split in splits.values()), default=0)
+        generators: dict[LineSplit, TextGenerator] = {}
+        for name, split in self._splits.items():
+            if not split.fonts:
+                raise DataError(f"fonts: the split {name} has none.", code="no_fonts")
+            if split not in generators:  # equal splits share a generator
+                generators[split] = split.texts.generator(split.fonts)
+        self._generators = {name: generators[split] for name, split in self._splits.items()}
+        self.notes = tuple(
+            dict.fromkeys(note for generator in generators.values() for note in generator.notes)
+        )
+
+    @property
+    def characters(self) -> tuple[str, ...]:
+        """Return the characters of all splits, each once, without the space: a dictionary for them."""
+        first, *others = (generator.characters for generator in self._generators.values())
+        every = dict.fromkeys(character for characters in (first, *others) for character in characters)
+        return tuple(every) if len(every) == len(first) else tuple(sorted(every))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything except the seed that determines the images; fonts, texts, photos by name and content.
+
+        Raises:
+            DataError: a file of the corpus cannot be read.
+        """
+        named = {font: font.to_json() for font in {font for s in self._splits.values() for font in s.fonts}}
+        splits = {
+            name: {"texts": split.texts.to_json(), "fonts": [named[font] for font in split.fonts]}
+            for name, split in self._splits.items()
+        }
+        return {"splits": splits, "style": self.style.to_json()}
+
+    def label(self, stream: str, index: int) -> str:
+        """Return the text of an image without drawing it.
+
+        Args:
+            stream: the name of a split, or that and ``/`` and anything (``train/3``) for other images of it.
+            index: number of the image.
+        """
+        return self._generator(stream).text(SeededRandom(self.seed, stream, index))
+
+    def image(self, stream: str, index: int) -> tuple[str, np.ndarray]:
+        """Draw an image: its text, and uint8 [height, width, 3], BGR."""
+        text, font, rng = self._text_and_font(stream, index)
+        return text, paint(text, font, self.style, rng)
+
+    def font(self, stream: str, index: int) -> tuple[str, int]:
+        """Return the file and the number of the font that an image is drawn with."""
+        _, font, _ = self._text_and_font(stream, index)
+        return font.path, font.index
+
+    def _text_and_font(self, stream: str, index: int) -> tuple[str, FontFile, SeededRandom]:
+        rng, generator = SeededRandom(self.seed, stream, index), self._generator(stream)
+        text = generator.text(rng)
+        return text, generator.coverage.choose(text, rng), rng
+
+    def _generator(self, stream: str) -> TextGenerator:
+        name = stream.partition("/")[0]
+        if name not in self._generators:
+            splits = ", ".join(self._generators)
+            raise DataError(f"There is no split {name!r} (expected one of {splits}).", code="unknown_split")
+        return self._generators[name]
+
+
+@dataclass(frozen=True)
+class LineOptions:
+    """Describe the lines of one split as a command or a config gives them.
+
+    Args:
+        corpus: text files, a text on each line; none for random characters.
+        characters: those to draw; None for digits and letters, or for all of a corpus.
+        length: fewest and most characters of a line.
+        rich_in: a text or a file with characters that are more frequent, and their share.
+        skip_undrawable: leave out characters that no font draws; otherwise they are an error.
+        fonts: files, folders or packages; none for the packages that are installed.
+        style: see :meth:`LineStyle.from_options`.
+    """
+
+    corpus: Sequence[str] = ()
+    characters: str | None = None
+    length: tuple[int, int] = (2, 20)
+    rich_in: tuple[str, float] | None = None
+    skip_undrawable: bool = False
+    fonts: Sequence[str] = ()
+    style: Mapping[str, Any] = field(default_factory=dict)
+
+    def texts(self, spaces: bool) -> RandomTexts | CorpusTexts:
+        """Return the texts; ``spaces``: whether those of a corpus may have spaces."""
+        length, characters = (self.length[0], self.length[1]), self.characters
+        frequent = None if self.rich_in is None else FrequentCharacters.from_options(*self.rich_in)
+        if self.corpus:
+            return CorpusTexts(tuple(self.corpus), length, characters, spaces, frequent)
+        characters = (characters or string.digits + string.ascii_letters).replace(" ", "")
+        return RandomTexts(characters, length, frequent, self.skip_undrawable)

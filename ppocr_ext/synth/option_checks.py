@@ -1,0 +1,32 @@
+"""Checks of the options of drawn data, as a command or a config gives them; no Paddle."""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+from ppocr_ext.errors import DataError
+
+
+def check_options(*checks: tuple[str, bool, object, str]) -> None:
+    """Raise an error for the first option that is not accepted.
+
+    Args:
+        checks: name of the option, whether it is accepted, its value, what is expected.
+
+    Raises:
+        DataError: ``bad_value``; the message starts with the name of the option.
+    """
+    for name, accepted, found, expected in checks:
+        if not accepted:
+            raise DataError(f"{name}: wrong value (found {found!r}, expected {expected}).", code="bad_value")
+
+
+def is_whole(value: object, least: int, most: int) -> TypeGuard[int]:
+    """Return whether ``value`` is an integer from ``least`` to ``most``; True and False are not integers here."""
+    return type(value) is int and least <= value <= most
+
+
+def is_range(value: Any, least: float, most: float, kinds: tuple[type, ...] = (int, float)) -> bool:
+    """Return whether ``value`` is a tuple of two numbers, the lower first, from ``least`` to ``most``."""
+    pair = isinstance(value, tuple) and len(value) == 2 and all(type(number) in kinds for number in value)
+    return pair and least <= value[0] <= value[1] <= most

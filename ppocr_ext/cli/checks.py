@@ -113,9 +113,12 @@ def check_arrays() -> list[Finding]:
 def check_quickstart() -> list[Finding]:
     """What only ``make-dataset`` and ``quickstart`` need."""
     findings = []
-    for module, purpose in (("captcha", "draws CAPTCHAs"), ("matplotlib", "draws curves")):
+    for module, purpose in (
+        ("captcha", "draws CAPTCHAs"),
+        ("matplotlib", "has fonts and draws the map of centers"),
+    ):
         if importlib.util.find_spec(module) is None:
-            text = f"{module} is not installed: it {purpose} for `make-dataset` and `quickstart`"
+            text = f"{module} is not installed: it {purpose}"
             findings.append(Finding(NOTE, text, "pip install 'ppocr-ext[quickstart]'"))
         else:
             findings.append(Finding(OK, f"{module} {importlib.metadata.version(module)}"))

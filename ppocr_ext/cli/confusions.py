@@ -1,4 +1,4 @@
-"""``ppocr-ext confusions``: which characters are taken for which, and whether that has become better."""
+"""``ppocr-ext confusions``: which characters are confused, and whether that has improved."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from ppocr_ext.characters.look_alikes import read_groups, within
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
-from ppocr_ext.evaluation.predictions import pair_up, read_predictions
+from ppocr_ext.evaluation.predictions import Prediction, check_same_samples, read_predictions
 from ppocr_ext.io.atomic import check_writable, write_text
 
 NAME = "confusions"
-HELP = "Say which characters a recogniser takes for which, before and after a fine-tuning."
+HELP = "count which characters a recogniser confuses, before and after a fine-tuning"
 EPILOG = """\
 examples:
   ppocr-ext eval -c config.yml -o Global.checkpoints=… --save-predictions after.tsv
@@ -20,99 +20,114 @@ examples:
   ppocr-ext confusions after.tsv --before before.tsv --groups my_look_alikes.txt
   ppocr-ext confusions after.tsv --general g_after.tsv --general-before g_before.tsv --max-drop 0.002
 
-Spaces count as other characters do; `acc` of an evaluation ignores them (Metric.ignore_space: true).
-Look-alike error: of the characters in a group, how many were read as another one of their group. --general is a
-second list on which the fine-tuning must not forget: with --max-drop a greater fall of its accuracy is exit code 1.
+Spaces count like other characters; `acc` of an evaluation ignores them (Metric.ignore_space: true).
+Look-alike error: the share of the characters in a group that were read as another character of the group.
+--general is a second list that a fine-tuning must still read: if its accuracy falls by more than --max-drop,
+the exit code is 1.
 
-Written: OUT.html (one page with the lines), OUT.json, OUT_pairs.tsv, OUT_groups.tsv, OUT_characters.tsv.
-exit codes: 0 done; 1 the general list has fallen by more than --max-drop; 2 it could not be done
+Output: OUT.html (one page with samples), OUT.json, OUT_pairs.tsv, OUT_groups.tsv, OUT_characters.tsv.
+exit codes: 0 done; 1 the general accuracy fell by more than --max-drop; 2 error
 """
-
-
 _ROUNDING = 1e-12  # of the difference of two shares
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
-    parser.add_argument("predictions", type=Path, metavar="PREDICTIONS", help="of `eval --save-predictions`")
-    parser.add_argument("--before", type=Path, metavar="FILE", help="predictions before, of the same lines")
+    """Add the options of the command."""
+    files = {
+        "--before": "earlier predictions, of the same samples",
+        "--groups": "look-alikes, one group per line (default: a shipped list)",
+        "--dict": "use only groups of characters in this dictionary",
+        "--general": "predictions on a general list",
+        "--general-before": "earlier predictions on the general list",
+    }
     parser.add_argument(
-        "--groups", type=Path, metavar="FILE", help="look-alikes, a group a line (a shipped list)"
+        "predictions", type=Path, metavar="PREDICTIONS", help="file of `eval --save-predictions`"
     )
-    parser.add_argument("--dict", type=Path, metavar="FILE", help="keep to groups of characters in it")
-    parser.add_argument("--general", type=Path, metavar="FILE", help="predictions on a general list")
-    parser.add_argument("--general-before", type=Path, metavar="FILE", help="and those before")
+    for option, text in files.items():
+        parser.add_argument(option, type=Path, metavar="FILE", help=text)
     parser.add_argument(
         "--max-drop",
         type=float,
         metavar="SHARE",
-        help="most that the general accuracy may fall, such as 0.002",
+        help="limit for the fall of the general accuracy, such as 0.002",
     )
     parser.add_argument(
-        "--data-dir", type=Path, metavar="DIR", help="where image paths start, to show the lines"
+        "--data-dir", type=Path, metavar="DIR", help="start of image paths, to show the images"
     )
-    parser.add_argument("--title", default="Confusions", help="over the page")
-    parser.add_argument("--out", type=Path, default=Path("confusions"), metavar="OUT", help="(confusions)")
+    parser.add_argument("--title", default="Confusions", help="heading of the page (default: Confusions)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("confusions"),
+        metavar="OUT",
+        help="start of the output files' names (default: confusions)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; the exit code."""
+    """Run the command and return its exit code."""
     from ppocr_ext.report import confusion_report as report
-    from ppocr_ext.report.confusion_page import render
-    from ppocr_ext.report.pictures import Pictures
+    from ppocr_ext.report.confusion_page import confusion_page
+    from ppocr_ext.report.sample_images import SampleImages
 
     _check_options(args)
-    after = read_predictions(args.predictions)
-    before = None if args.before is None else read_predictions(args.before)
-    if before is not None:
-        pair_up(before, after, (str(args.before), str(args.predictions)))
+    after, before = _read_both(args.predictions, args.before)
     groups = read_groups(args.groups)
     if args.dict is not None:
         groups = _within_dictionary(groups, args.dict)
-    general = None if args.general is None else read_predictions(args.general)
-    general_before = None if args.general_before is None else read_predictions(args.general_before)
-    if general is not None and general_before is not None:
-        pair_up(general_before, general, (str(args.general_before), str(args.general)))
-    comparison = report.compare(after, groups, before, general, general_before)
-    pictures = Pictures(args.data_dir)
+    general, general_before = _read_both(args.general, args.general_before)
+    comparison = report.compare(after or [], groups, before, general, general_before)
+    images = SampleImages(args.data_dir)
     written = {
-        args.out.with_name(f"{args.out.name}.html"): render(comparison, args.title, pictures),
-        args.out.with_name(f"{args.out.name}.json"): report.to_json(comparison),
-        args.out.with_name(f"{args.out.name}_pairs.tsv"): report.pairs_tsv(comparison),
-        args.out.with_name(f"{args.out.name}_groups.tsv"): report.groups_tsv(comparison),
-        args.out.with_name(f"{args.out.name}_characters.tsv"): report.characters_tsv(comparison),
+        ".html": confusion_page(comparison, args.title, images),
+        ".json": report.to_json(comparison),
+        "_pairs.tsv": report.pairs_tsv(comparison),
+        "_groups.tsv": report.groups_tsv(comparison),
+        "_characters.tsv": report.characters_tsv(comparison),
     }
-    for path, text in written.items():
+    paths = [args.out.with_name(f"{args.out.name}{ending}") for ending in written]
+    for path, text in zip(paths, written.values(), strict=True):
         write_text(path, text)
     print(report.to_text(comparison))
-    if pictures.note:
-        print(pictures.note)
-    print(f"written: {', '.join(map(str, written))}")
-    return _verdict(comparison.drop, args.max_drop)
+    if images.note:
+        print(images.note)
+    print(f"written: {', '.join(map(str, paths))}")
+    drop, limit = comparison.drop, args.max_drop
+    if drop is None or limit is None or drop <= limit + _ROUNDING:
+        return 0
+    print(f"the accuracy on the general list has fallen by {drop:.2%} (limit: {limit:.2%}, --max-drop)")
+    return 1
 
 
 def _check_options(args: argparse.Namespace) -> None:
     if args.max_drop is not None and not (args.general and args.general_before):
-        raise DataError("--max-drop compares --general with --general-before: give both.")
+        raise DataError(
+            "--max-drop compares --general with --general-before: give both", code="missing_option"
+        )
     if args.general_before and not args.general:
-        raise DataError("--general-before is compared with --general: give both.")
+        raise DataError("--general-before is compared with --general: give both", code="missing_option")
     if args.max_drop is not None and not 0 <= args.max_drop <= 1:
-        raise DataError(f"--max-drop {args.max_drop:g} is no share. Give 0.002, for example.")
+        raise DataError(f"--max-drop is {args.max_drop:g}, but must be between 0 and 1", code="bad_value")
     check_writable(args.out.with_name(f"{args.out.name}.html"))
+
+
+def _read_both(
+    after: Path | None, before: Path | None
+) -> tuple[list[Prediction] | None, list[Prediction] | None]:
+    """Read the predictions after and before, if given, and check that both are of the same samples."""
+    later = None if after is None else read_predictions(after)
+    earlier = None if before is None else read_predictions(before)
+    if later is not None and earlier is not None:
+        check_same_samples(earlier, later, (str(before), str(after)))
+    return later, earlier
 
 
 def _within_dictionary(groups: tuple[str, ...], dictionary: Path) -> tuple[str, ...]:
     kept = within(groups, Charset.from_file(dictionary, lenient=True).characters)
     if not kept:
         raise DataError(
-            f"No group of look-alikes has two characters of {dictionary}. Give groups of its characters with --groups, "
-            f"such as `ppocr-ext lookalikes` finds."
+            f"{dictionary}: no group of look-alikes has two characters of this dictionary. Fix: give groups of its "
+            f"characters with --groups, such as `ppocr-ext lookalikes` finds",
+            code="no_group",
         )
     return kept
-
-
-def _verdict(drop: float | None, most: float | None) -> int:
-    if drop is None or most is None or drop <= most + _ROUNDING:
-        return 0
-    print(f"forgotten: the accuracy on the general list has fallen by {drop:.2%}, more than {most:.2%}")
-    return 1

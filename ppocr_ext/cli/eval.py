@@ -44,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code."""
     from ppocr_ext.config import load
-    from ppocr_ext.evaluation.evaluate import evaluate, for_model, write_predictions
+    from ppocr_ext.evaluation.evaluate import evaluate, select_model
+    from ppocr_ext.evaluation.predictions import write_predictions
     from ppocr_ext.host import open_host
     from ppocr_ext.io.atomic import check_writable
     from ppocr_ext.io.resources import find_config
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     strict = ["Global.strict=true"] if args.strict else []
     config = load([find_config(path) for path in args.config], [*args.opt, *strict])
     if args.model is not None:
-        config = for_model(config, args.model)
+        config = select_model(config, args.model)
     if args.save_predictions:
         check_writable(Path(args.save_predictions))
     built = Run.build(
@@ -69,8 +70,8 @@ def run(args: argparse.Namespace) -> int:
     note = space_note(built.metric)
     if note:
         print(f"in acc and norm_edit_dis: {note}")
-    print(f"judged: {result.judged}")
-    print(f"left out: {result.left_out}")
+    print(f"judged: {len(result.predictions)}")
+    print(f"left out: {result.skipped}")
     if args.save_predictions:
         write_predictions(Path(args.save_predictions), result.predictions)
         print(f"predictions: {args.save_predictions}")

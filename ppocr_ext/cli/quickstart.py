@@ -1,4 +1,4 @@
-"""``ppocr-ext quickstart``: watch a distillation, from nothing to a table of results."""
+"""``ppocr-ext quickstart``: train and compare a teacher, a student and a distilled student."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ppocr_ext.cli.options import add_host_argument
 from ppocr_ext.errors import ConfigError
 
 NAME = "quickstart"
-HELP = "watch a distillation from nothing to a table of results"
+HELP = "train a teacher, a student and a distilled student on drawn CAPTCHAs, and print a table of results"
 EPILOG = """\
 what it does (on two CPU cores, about 15 minutes):
   draws CAPTCHAs of 4 to 6 digits, trains a small SVTRv2 teacher, trains a student of less than half its
-  size alone, distils the same student for the same steps, and reads 1,000 held-out images with all three
+  size alone, distils the same student for the same steps, and evaluates all three on 1,000 held-out images
 
 examples:
   ppocr-ext quickstart
@@ -22,20 +22,20 @@ examples:
   ppocr-ext quickstart --out elsewhere --seed 2
   ppocr-ext quickstart --preset captcha/62classes --out captcha62    # an hour; [0-9a-zA-Z]
 
-Ctrl-C stops after the step in progress; the same command goes on where it was.
+Ctrl-C stops after the current step; the same command continues from there.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     add_host_argument(parser)
     parser.add_argument(
-        "--out", metavar="DIR", default="quickstart", help="folder to work in (default: quickstart)"
+        "--out", metavar="DIR", default="quickstart", help="output folder (default: quickstart)"
     )
     parser.add_argument(
         "--minutes",
         type=float,
-        help="about how long on two cores, in all (default: what the preset is made for, 15)",
+        help="approximate time of all stages on two cores (default: the time of the preset, 15 for quickstart)",
     )
     parser.add_argument(
         "--preset",
@@ -48,31 +48,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         choices=("teacher", "student", "distilled"),
         default=["teacher", "student", "distilled"],
-        help="what to train and judge (default: all three)",
+        help="what to train and evaluate (default: all three)",
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the images and of the training (default: 1)")
+    parser.add_argument("--seed", type=int, default=1, help="for the images and the training (default: 1)")
     parser.add_argument(
-        "--processes", type=int, default=os.cpu_count() or 1, help="to draw images (default: all cores)"
+        "--processes",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="processes that draw images (default: one per core)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; the exit code."""
+    """Run the command and return its exit code."""
     if args.minutes is not None and args.minutes <= 0:
-        raise ConfigError(f"--minutes {args.minutes:g}: give a number above 0.")
-    from ppocr_ext.recipes.quickstart import Settings, Stopped, run_quickstart, to_markdown
+        raise ConfigError(f"--minutes {args.minutes:g} must be above 0", code="bad_value")
+    from ppocr_ext.recipes.quickstart_job import QuickstartOptions, StopSignal, run_quickstart, to_markdown
     from ppocr_ext.run.logs import set_up_console
 
     set_up_console()
     folder = Path(args.out)
+    options = QuickstartOptions(args.preset, args.minutes, args.seed)
     try:
-        settings = Settings(args.preset, args.minutes, args.seed)
-        rows = run_quickstart(folder, settings, args.processes, args.stages, args.host)
-    except Stopped as stop:
+        results = run_quickstart(folder, options, args.processes, args.stages, args.host)
+    except StopSignal as stop:
         print(f"\nstopped and saved; go on with: {args.again}")
         return 128 + stop.signal
-    print()
-    print(to_markdown(rows))
-    print(f"\nreport: {folder / 'report.html'}\ncurves: {folder / 'curves.png'}")
+    print(f"\n{to_markdown(results)}")
+    print(f"\nreport: {folder / 'report.html'}\ncurves: {folder / 'curves.svg'}")
     print(f"predictions: {folder}/*/predictions.tsv")
     return 0

@@ -3,67 +3,59 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 from pathlib import Path
 
 NAME = "report"
-HELP = "draw one or several runs on one page: numbers, curves, evaluations, samples, data, configuration"
+HELP = "write one page about one or several runs: numbers, curves, evaluations, samples, data, configuration"
 EPILOG = """\
 examples:
-  ppocr-ext report output/run                           # output/run/report.html, report_curves.png
-  ppocr-ext report output/a output/b -o compare.html    # two runs over one another
+  ppocr-ext report output/run                           # output/run/report.html, report_curves.svg
+  ppocr-ext report output/a output/b -o compare.html    # two runs in the same plots
   ppocr-ext report quickstart --title 'three runs'      # all runs in a folder
 
-The page is one file that needs nothing else: send it, or open it in any browser. Runs that are still
-going, were stopped or were killed are drawn as far as they got.
+The page is a single file without links to others: send it, or open it in any browser. A run that is still
+running, was stopped or was killed is shown up to its last record.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     parser.add_argument(
-        "runs", nargs="+", metavar="RUN", help="folder of a run (Global.save_model_dir), or a folder of runs"
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="run folder (Global.save_model_dir), or a folder of run folders",
     )
     parser.add_argument(
         "-o",
         "--out",
         metavar="FILE",
-        help="the page (default: report.html in RUN; for several, in the current folder)",
+        help="the page (default: report.html in RUN; for several runs, in the current folder)",
     )
-    parser.add_argument("--title", default="", help="over the page (default: the name of the folder)")
+    parser.add_argument("--title", default="", help="heading of the page (default: the name of the folder)")
     parser.add_argument(
+        "--no-curves",
         "--no-png",
+        dest="no_curves",
         action="store_true",
-        help="write no picture of the curves beside the page (FILE_curves.png)",
+        help="do not write the curves to a file of their own (FILE_curves.svg); the page has them too",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; the exit code."""
-    from ppocr_ext.report.page import REPORT_FILE, write_report
+    """Run the command and return its exit code."""
+    from ppocr_ext.report.run_page import REPORT_FILE, write_curves, write_report
 
     folder = Path(args.runs[0]) if len(args.runs) == 1 else Path()
-    out = write_report(args.runs, args.out or folder / REPORT_FILE, args.title)
+    out = Path(args.out or folder / REPORT_FILE)
+    runs = write_report(args.runs, out, args.title)
     print(f"report: {out}")
-    if not args.no_png:
-        _draw(args.runs, out.with_name(f"{out.stem}_curves.png"), args.title)
+    if args.no_curves:
+        return 0
+    curves = out.with_name(f"{out.stem}_curves.svg")
+    if write_curves(runs, curves, args.title):
+        print(f"curves: {curves}")
+    else:
+        print("no curves: no step has been logged yet", file=sys.stderr)
     return 0
-
-
-def _draw(paths: list[str], out: Path, title: str) -> None:
-    """The curves as a picture, for where a page cannot go; the page has its own."""
-    if importlib.util.find_spec("matplotlib") is None:
-        print(
-            "no picture: matplotlib is not installed (pip install 'ppocr-ext[quickstart]')", file=sys.stderr
-        )
-        return
-    from ppocr_ext.report.curves import draw_curves
-    from ppocr_ext.report.panels import panels_of
-    from ppocr_ext.report.run_data import find_runs, read_runs
-
-    runs = [run for run in read_runs(find_runs(paths)) if panels_of([run.metrics])]
-    if not runs:
-        print("no picture: no step has been logged yet", file=sys.stderr)
-        return
-    print(f"curves: {draw_curves({run.name: run.folder for run in runs}, out, title)}")

@@ -1,20 +1,30 @@
-"""Files of predictions, as ``eval --save-predictions`` writes them. Imports no Paddle."""
+"""Predictions, and the files that ``eval --save-predictions`` writes. Imports no Paddle."""
 
 from __future__ import annotations
 
 import csv
+import io
 import shlex
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from ppocr_ext.errors import DataError
+from ppocr_ext.io.atomic import write_text
 
 HEADER = ["image", "label", "prediction", "confidence"]
 
 
 @dataclass(frozen=True)
-class Read:
-    """A line that was read: its image's path, the true text, the text read, and how sure it was."""
+class Prediction:
+    """The text that was read from one image.
+
+    Attributes:
+        image: path as in the label file, ``folder#12`` for a sample of an LMDB, empty if unknown.
+        label: the true text.
+        text: the predicted text.
+        confidence: mean probability of the predicted characters, 0 if there are none.
+    """
 
     image: str
     label: str
@@ -22,51 +32,72 @@ class Read:
     confidence: float
 
     @property
-    def right(self) -> bool:
-        """Whether it was read without an error; spaces count."""
+    def correct(self) -> bool:
+        """True if the text equals the label; spaces count."""
         return self.label == self.text
 
 
-def read_predictions(path: str | Path) -> list[Read]:
-    """The lines of a predictions file.
+def to_tsv(rows: Iterable[Sequence[object]]) -> str:
+    """Return rows separated by tabs; a cell that contains a tab or a quotation mark is quoted."""
+    buffer = io.StringIO()
+    csv.writer(buffer, delimiter="\t", lineterminator="\n").writerows(rows)
+    return buffer.getvalue()
+
+
+def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:
+    """Write a TSV file with a header: image, label, prediction, confidence."""
+    rows = ([*astuple(prediction)[:3], f"{prediction.confidence:.4f}"] for prediction in predictions)
+    write_text(path, to_tsv([HEADER, *rows]))
+
+
+def read_predictions(path: str | Path) -> list[Prediction]:
+    """Read a predictions file.
 
     Raises:
-        DataError: it cannot be read, or is not what ``eval --save-predictions`` writes.
+        DataError: it cannot be read, is empty, or was not written by ``eval --save-predictions``.
     """
     path = Path(path)
-    writer = f"`ppocr-ext eval … --save-predictions {shlex.quote(path.name)}` writes such a file."
+    fix = f"Fix: write it by `ppocr-ext eval … --save-predictions {shlex.quote(path.name)}`"
     try:
         with path.open(encoding="utf-8", newline="") as stream:
             rows = list(csv.reader(stream, delimiter="\t"))
-    except (OSError, UnicodeDecodeError, csv.Error) as fault:
-        raise DataError(f"{path} cannot be read ({fault}). {writer}") from fault
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read ({error}). {fix}", code="unreadable_file") from error
     if not rows or rows[0] != HEADER:
-        raise DataError(f"{path}: its first line is not {' '.join(HEADER)}, separated by tabs. {writer}")
-    found = []
-    for number, row in enumerate(rows[1:], start=2):
+        raise DataError(
+            f"{path}:1: the first line is not {' '.join(HEADER)}, separated by tabs. {fix}",
+            code="bad_content",
+        )
+    predictions = []
+    for line, row in enumerate(rows[1:], start=2):
         try:
             image, label, text, confidence = row
-            found.append(Read(image, label, text, float(confidence)))
-        except ValueError as fault:
-            raise DataError(f"{path}:{number}: no line of predictions: {row!r}.") from fault
-    if not found:
-        raise DataError(f"{path} holds no predictions.")
-    return found
+            predictions.append(Prediction(image, label, text, float(confidence)))
+        except ValueError as error:
+            raise DataError(
+                f"{path}:{line}: not a prediction (found {row!r}). {fix}", code="bad_content"
+            ) from error
+    if not predictions:
+        raise DataError(f"{path} contains no predictions. {fix}", code="empty_file")
+    return predictions
 
 
-def pair_up(before: list[Read], after: list[Read], names: tuple[str, str]) -> None:
-    """See that two files are of the same lines, in their order.
+def check_same_samples(before: list[Prediction], after: list[Prediction], names: tuple[str, str]) -> None:
+    """Check that two files have predictions for the same samples in the same order.
 
     Raises:
-        DataError: they are not.
+        DataError: they differ.
     """
+    fix = "Fix: evaluate both on the same label file"
     if len(before) != len(after):
         raise DataError(
-            f"{names[0]} has {len(before):,} lines and {names[1]} {len(after):,}: they must be of the same."
+            f"{names[0]} has {len(before):,} samples and {names[1]} {len(after):,}. {fix}",
+            code="different_samples",
         )
-    for number, (old, new) in enumerate(zip(before, after, strict=True), start=2):
+    for line, (old, new) in enumerate(zip(before, after, strict=True), start=2):
         if (old.image, old.label) != (new.image, new.label):
             raise DataError(
-                f"{names[0]} and {names[1]} differ at line {number}: {old.image} {old.label!r} against {new.image} "
-                f"{new.label!r}. Evaluate both on the same label file."
+                f"{names[0]}:{line} is {old.image} {old.label!r}, but {names[1]}:{line} is {new.image} {new.label!r}. "
+                f"{fix}",
+                code="different_samples",
             )

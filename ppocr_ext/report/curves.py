@@ -1,144 +1,265 @@
-"""Curves of one or several runs in one picture: accuracy, loss and its parts, learning rate, speed."""
+"""Curves of runs, drawn as SVG by us: the page then follows the reader's light or dark scheme, and needs no package.
+
+The same plots stand in the report page and in a file of their own.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
+from ppocr_ext.report.formats import esc, percent, plain
+from ppocr_ext.report.metrics_file import Metrics, Series
+from ppocr_ext.report.page_template import RUN_COLORS, plot_style
 
-from ppocr_ext.errors import DataError
-from ppocr_ext.io.atomic import atomic_writer
-from ppocr_ext.report.metrics_file import Metrics, Series, read_metrics
-from ppocr_ext.report.panels import SMOOTH_FROM, Panel, best_point, panels_of, smoothed
-
-# Okabe and Ito's colours, which people with colour blindness tell apart; black and yellow left out.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_DASHES = ("-", "--", ":", "-.")  # for runs beyond the colours
-_GREY = "#666666"
-_DPI = 130
+_SMOOTH_FROM = 40  # points from which a smoothed curve is drawn over the points
+_MOST_PARTS = 6  # parts of the loss that have a plot of their own
+_DASHES = ("", "7 4", "2 3", "8 3 2 3")  # for more runs than colours
+_WIDTH, _HEIGHT = 370, 230
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 10, 10, 36
+_MOST_POINTS = 400  # of one line; a long run has more than a screen has pixels
 
 
 @dataclass(frozen=True)
-class _Run:
-    """A run with the way it is drawn in every panel."""
+class Plot:
+    """One number of several runs.
 
-    name: str
-    metrics: Metrics
-    color: str
-    dash: str
+    Attributes:
+        title: name of the number.
+        series: the curve of each run; some may be empty.
+        style: the vertical axis: ``"accuracy"`` (0 to 1), ``"loss"``, ``"lr"`` or ``"plain"`` (from 0).
+    """
+
+    title: str
+    series: Sequence[Series]
+    style: str = "plain"
+
+    def show(self, value: float) -> str:
+        """Return ``value`` as text."""
+        return percent(value) if self.style == "accuracy" else plain(value, 3)
 
 
-def draw_curves(runs: Mapping[str, str | Path], out: str | Path, title: str = "") -> Path:
-    """Draw the curves of ``runs`` into the PNG ``out``.
+@dataclass(frozen=True)
+class _Scale:
+    """A map from values to pixels, with its ticks."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    ticks: Sequence[float]
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high, at = (math.log10(v) if self.log else v for v in (self.low, self.high, value))
+        return self.start + (at - low) / (high - low) * (self.end - self.start)
+
+
+def plots_of(runs: Sequence[Metrics]) -> list[Plot]:
+    """Return the plots for which at least one run has a number."""
+    parts = list(dict.fromkeys(part for run in runs for part in run.loss_parts()))
+    plots = [
+        Plot("accuracy, held out", [run.eval_series("acc") for run in runs], "accuracy"),
+        Plot("1 − edit distance", [run.eval_series("norm_edit_dis") for run in runs], "accuracy"),
+        Plot("loss", [run.train_series("loss") for run in runs], "loss"),
+        # a single part is the loss itself
+        *(
+            Plot(part, [run.loss_series(part) for run in runs], "loss")
+            for part in (parts[:_MOST_PARTS] if len(parts) > 1 else ())
+        ),
+        Plot("learning rate", [run.train_series("lr") for run in runs], "lr"),
+        Plot("images/s", [run.train_series("ips") for run in runs]),
+    ]
+    return [plot for plot in plots if any(plot.series)]
+
+
+def draw(plots: Sequence[Plot], names: Sequence[str]) -> list[str]:
+    """Draw each plot as an ``<svg>`` element; all have the same horizontal axis.
 
     Args:
-        runs: name for the legend -> ``metrics.jsonl`` or the folder of the run.
-        out: the picture; written atomically.
-        title: stands over the picture.
-
-    Returns:
-        ``out``.
-
-    Raises:
-        DataError: no run, a file that cannot be read, or not one number to draw.
+        plots: from :func:`plots_of`.
+        names: of the runs, for the text at each point.
     """
-    drawn = [
-        _Run(name, read_metrics(path), _COLORS[i % len(_COLORS)], _DASHES[i // len(_COLORS) % len(_DASHES)])
-        for i, (name, path) in enumerate(runs.items())
-    ]
-    panels = panels_of([run.metrics for run in drawn])
-    if not panels:
-        named = ", ".join(str(path) for path in runs.values()) or "no run"
-        raise DataError(f"There is nothing to draw in {named}: no step has been logged yet.")
-    figure = _figure(drawn, panels, title)
-    FigureCanvasAgg(figure)
-    out = Path(out)
-    with atomic_writer(out) as stream, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # a name in a script that matplotlib's font lacks
-        figure.savefig(stream, format="png", dpi=_DPI)
-    return out
+    last = max((step for plot in plots for series in plot.series for step in series.steps), default=0)
+    end = max(last, 1)
+    x = _Scale(0, end, _LEFT, _WIDTH - _RIGHT, [tick for tick in nice_ticks(0, end, 5) if tick == int(tick)])
+    return [_draw(plot, names, x) for plot in plots]
 
 
-def _figure(runs: Sequence[_Run], panels: Sequence[Panel], title: str) -> Figure:
-    columns = _columns(len(panels))
-    rows = math.ceil(len(panels) / columns)
-    figure = Figure(figsize=(4.3 * columns, 3.0 * rows + 0.8), layout="constrained")
-    grid: Any = figure.subplots(rows, columns, squeeze=False)
-    cells = [axes for row in grid for axes in row]
-    for axes, panel in zip(cells, panels, strict=False):
-        _draw_panel(axes, runs, panel)
-    for axes in cells[len(panels) :]:
-        axes.remove()
-    handles = [
-        cells[0].plot([], [], color=run.color, linestyle=run.dash, linewidth=2.5, label=_legend(run))[0]
-        for run in runs
-    ]
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=min(3, len(runs)), frameon=False, fontsize=11
+def curves_file(runs: Sequence[tuple[str, Metrics]], title: str = "") -> str:
+    """Return an SVG file with all plots of ``runs`` (name, metrics) and a legend; empty if there is nothing to draw."""
+    names = [name for name, _ in runs]
+    plots = plots_of([metrics for _, metrics in runs])
+    if not plots:
+        return ""
+    columns = min(3, len(plots))
+    rows = math.ceil(len(plots) / columns)
+    width, legend = columns * (_WIDTH + 20) + 20, 50 + rows * (_HEIGHT + 40)
+    parts = [f'<text x="{width / 2:g}" y="28" text-anchor="middle" font-weight="bold">{esc(title)}</text>']
+    for index, (plot, svg) in enumerate(zip(plots, draw(plots, names), strict=True)):
+        left, top = 20 + index % columns * (_WIDTH + 20), 50 + index // columns * (_HEIGHT + 40)
+        parts.append(f'<text x="{left}" y="{top + 10}">{esc(plot.title)}</text>')
+        parts.append(f'<g transform="translate({left} {top + 20})">{svg}</g>')
+    for index, (name, metrics) in enumerate(runs):
+        best, y = best_point(metrics.eval_series("acc")), legend + 22 * index
+        text = name if best is None else f"{name} (best {percent(best[1])} at step {best[0]:,})"
+        line = f'<path class="line" d="M20 {y}h30"{dash_of(index)}/>'
+        parts.append(
+            f'<g class="r{index % RUN_COLORS}">{line}</g><text x="58" y="{y + 5}">{esc(text)}</text>'
+        )
+    height = legend + 22 * len(runs)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'font-family="system-ui,sans-serif" font-size="15"><style>{plot_style()}</style>'
+        f'<rect width="100%" height="100%" fill="#fff"/>{"".join(parts)}</svg>\n'
     )
-    if title:
-        figure.suptitle(title, fontsize=14, fontweight="bold")
-    return figure
 
 
-def _columns(panels: int) -> int:
-    """Two, three or four columns: as few empty places as can be, then as few columns."""
-    return panels if panels <= 3 else min((3, 2, 4) if panels == 4 else (3, 4), key=lambda n: -panels % n)
+def dash_of(index: int) -> str:
+    """Return the SVG attribute that tells runs of the same colour apart."""
+    dash = _DASHES[index // RUN_COLORS % len(_DASHES)]
+    return f' stroke-dasharray="{dash}"' if dash else ""
 
 
-def _legend(run: _Run) -> str:
-    best = best_point(run.metrics.eval_series("acc"))
-    return f"{run.name} (best {best[1]:.1%} at step {best[0]:,})" if best else run.name
+def best_point(series: Series) -> tuple[int, float] | None:
+    """Return step and value of the greatest number, or None; of equals the last one, as in ``best_accuracy``."""
+    finite = [point for point in zip(series.steps, series.values, strict=True) if math.isfinite(point[1])]
+    return max(finite, key=lambda point: (point[1], point[0]), default=None)
 
 
-def _draw_panel(axes: Axes, runs: Sequence[_Run], panel: Panel) -> None:
-    axes.set_title(panel.title, fontsize=11, loc="left")
-    for behind, (run, series) in enumerate(zip(runs[::-1], panel.series[::-1], strict=True)):
-        # schedules are often the same: the curves behind are wider, so that all are seen
-        width = 1.8 + 2.5 * (len(runs) - 1 - behind) if panel.style == "lr" else 1.8
-        if series:
-            _draw_series(axes, run, series, panel.style, width)
-    _style_axes(axes, panel)
+def _draw(plot: Plot, names: Sequence[str], x: _Scale) -> str:
+    y = _y_scale(plot)
+    body = [_grid(x, y, plot.style)]
+    for index in reversed(range(len(plot.series))):  # the first run on top
+        if plot.series[index]:
+            body.append(f'<g class="r{index % RUN_COLORS}">{_curve(plot, index, names, x, y)}</g>')
+    size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}"'
+    return f'<svg {size} role="img" aria-label="{esc(plot.title)}">{"".join(body)}</svg>'
 
 
-def _draw_series(axes: Axes, run: _Run, series: Series, style: str, width: float) -> None:
-    line: dict[str, Any] = {"color": run.color, "linestyle": run.dash, "linewidth": width}
-    if style == "accuracy":
-        axes.plot(series.steps, series.values, marker="o", markersize=3, **line)
-        best = best_point(series)
-        if best:
-            axes.plot(*best, marker="o", markersize=7, markerfacecolor="white", markeredgewidth=1.8, **line)
-    elif style == "lr" or len(series.steps) < SMOOTH_FROM:
-        axes.plot(series.steps, series.values, **line)
+def _y_scale(plot: Plot) -> _Scale:
+    start, end = _HEIGHT - _BOTTOM, _TOP
+    if plot.style == "accuracy":
+        return _Scale(0.0, 1.0, start, end, (0, 0.25, 0.5, 0.75, 1.0))
+    values = [value for series in plot.series for value in series.values if math.isfinite(value)]
+    low, high = min(values), max(values)
+    if plot.style == "loss" and low > 0 and high / low >= 20:  # a logarithmic axis shows more
+        low, high = low / 1.15, high * 1.15
+        return _Scale(low, high, start, end, log_ticks(low, high), log=True)
+    if plot.style == "loss":
+        low, high = low - 0.06 * (high - low), high + 0.06 * (high - low)
     else:
-        axes.plot(series.steps, series.values, color=run.color, linewidth=0.7, alpha=0.35)
-        axes.plot(series.steps, smoothed(series.values, len(series.values) // 20), **line)
+        low, high = min(0.0, low), 1.08 * high
+    if high <= low:  # one value only
+        low, high = low - (abs(low) or 1.0) / 2, low + (abs(low) or 1.0) / 2
+    return _Scale(low, high, start, end, nice_ticks(low, high, 5))
 
 
-def _style_axes(axes: Axes, panel: Panel) -> None:
-    axes.grid(True, color="#dddddd", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=9, colors=_GREY)
-    axes.set_xlabel("step", fontsize=9, color=_GREY, loc="right")
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.set_xlim(left=0)
-    if panel.style == "accuracy":
-        axes.set_ylim(-0.02, 1.02)
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    elif panel.style == "loss" and panel.spans_decades():
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    elif panel.style != "loss":
-        axes.set_ylim(0, 1.1 * axes.dataLim.y1 or 1)
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+def nice_ticks(low: float, high: float, about: int) -> list[float]:
+    """Return round numbers from ``low`` to ``high``, roughly ``about`` of them."""
+    rough = (high - low) / about
+    magnitude = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * magnitude for m in (1, 2, 2.5, 5, 10) if m * magnitude >= rough * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(n * step, 12) for n in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return 1, 2 and 5 of each decade between ``low`` and ``high``; for many decades only powers of ten."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    every = math.ceil(len(decades) / 6)
+    mantissas = (1, 2, 5) if math.log10(high / low) < 2.3 else (1,)
+    ticks = [m * 10.0**d for d in decades if d % every == 0 for m in mantissas]
+    return [tick for tick in ticks if low <= tick <= high]
+
+
+def _grid(x: _Scale, y: _Scale, style: str) -> str:
+    right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+    parts = []
+    for tick in y.ticks:
+        at = f"{y(tick):.1f}"
+        label = f"{100 * tick:.0f}%" if style == "accuracy" else plain(tick, 3)
+        parts.append(f'<path class="grid" d="M{_LEFT} {at}H{right}"/>')
+        parts.append(f'<text class="tick" x="{_LEFT - 7}" y="{at}" dy="4" text-anchor="end">{label}</text>')
+    for tick in x.ticks:
+        anchor = "end" if x(tick) > right - 20 else "middle"
+        place = f'x="{x(tick):.1f}" y="{bottom + 17}" text-anchor="{anchor}"'
+        parts.append(f'<text class="tick" {place}>{tick:,.0f}</text>')
+    parts.append(f'<path class="axis" d="M{_LEFT} {bottom}H{right}"/>')
+    parts.append(f'<text class="tick" x="{right}" y="{_HEIGHT - 3}" text-anchor="end">step</text>')
+    return "".join(parts)
+
+
+def _curve(plot: Plot, index: int, names: Sequence[str], x: _Scale, y: _Scale) -> str:
+    series, line = plot.series[index], f'class="line"{dash_of(index)}'
+    points = _thinned(series.steps, series.values)
+    if plot.style == "accuracy":
+        return _line(points, x, y, line) + _marks(series, points, names[index], plot.show, x, y)
+    if plot.style == "lr" and len(names) > 1:  # schedules are often the same: a curve behind is wider
+        return _line(points, x, y, f'{line} style="stroke-width:{2 + 2.5 * index:g}"')
+    if plot.style == "lr" or len(series.steps) < _SMOOTH_FROM:
+        return _line(points, x, y, line)
+    smooth = _thinned(series.steps, smoothed(series.values, len(series.values) // 20))
+    return _line(points, x, y, 'class="faint"') + _line(smooth, x, y, line)
+
+
+def _line(points: Sequence[tuple[int, float]], x: _Scale, y: _Scale, attributes: str) -> str:
+    """Return a path through the points, broken at values that are not finite; a single point is a dot."""
+    path, pen = [], "M"
+    for step, value in points:
+        if math.isfinite(value):
+            path.append(f"{pen}{x(step):.1f} {y(value):.1f}")
+        pen = "L" if math.isfinite(value) else "M"
+    if len(path) == 1:
+        path.append("h0.1")
+    return f'<path {attributes} d="{"".join(path)}"/>'
+
+
+def _thinned(steps: Sequence[int], values: Sequence[float]) -> list[tuple[int, float]]:
+    """Return at most :data:`_MOST_POINTS` points: the least and the greatest of each stretch, in their order."""
+    points = list(zip(steps, values, strict=True))
+    if len(points) <= _MOST_POINTS:
+        return points
+    stretch = math.ceil(2 * len(points) / _MOST_POINTS)
+    kept: list[tuple[int, float]] = []
+    for begin in range(0, len(points), stretch):
+        finite = [point for point in points[begin : begin + stretch] if math.isfinite(point[1])]
+        ends = (
+            {min(finite, key=lambda p: p[1]), max(finite, key=lambda p: p[1])} if finite else {points[begin]}
+        )
+        kept += sorted(ends)
+    return kept
+
+
+def _marks(
+    series: Series,
+    points: Sequence[tuple[int, float]],
+    name: str,
+    show: Callable[[float], str],
+    x: _Scale,
+    y: _Scale,
+) -> str:
+    """Return a dot for each evaluation, with its numbers as a tooltip; the best one is larger."""
+    best = best_point(series)
+    dots = []
+    for step, value in sorted({*points, *((best,) if best else ())}):
+        if math.isfinite(value):
+            kind, radius = ("best", 5.5) if (step, value) == best else ("dot", 2.6)
+            place = f'class="{kind}" cx="{x(step):.1f}" cy="{y(value):.1f}" r="{radius}"'
+            dots.append(f"<circle {place}><title>{esc(name)}, step {step:,}: {show(value)}</title></circle>")
+    return "".join(dots)
+
+
+def smoothed(values: Sequence[float], reach: int) -> list[float]:
+    """Return the mean of the finite neighbours at most ``reach`` to either side; NaN stays NaN."""
+    sums = [0.0, *itertools.accumulate(v if math.isfinite(v) else 0.0 for v in values)]
+    counts = [0, *itertools.accumulate(int(math.isfinite(v)) for v in values)]
+    smooth = []
+    for index, value in enumerate(values):
+        near = min(reach, index, len(values) - 1 - index)  # even to both sides, so that the ends do not lag
+        first, end = index - near, index + near + 1
+        known = counts[end] - counts[first]
+        smooth.append((sums[end] - sums[first]) / known if math.isfinite(value) else math.nan)
+    return smooth

@@ -1,24 +1,23 @@
-"""Read ``metrics.jsonl``, the record that a run keeps of itself."""
+"""Read ``metrics.jsonl``, the numbers that a run records."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.report.names import short_name
-from ppocr_ext.report.text import number
+from ppocr_ext.report.formats import number
 
 METRICS_FILE = "metrics.jsonl"
 
 
 @dataclass(frozen=True)
 class Series:
-    """A number over the steps of a run; NaN where the run had none."""
+    """One number over the steps of a run; NaN for a step without it."""
 
     steps: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
@@ -29,7 +28,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Metrics:
-    """The lines of a ``metrics.jsonl``, in their order.
+    """Lines of a ``metrics.jsonl``, in their order.
 
     Attributes:
         train: ``{"epoch", "step", "time", "lr", "loss", "losses": {…}, "ips"}`` for each window of steps.
@@ -40,40 +39,52 @@ class Metrics:
     evals: list[dict[str, Any]] = field(default_factory=list)
 
     def train_series(self, key: str) -> Series:
-        """``key`` (``loss``, ``lr``, ``ips``) over the steps; empty if no line has it."""
-        return _series(self.train, lambda line: line.get(key))
+        """Return ``key`` (``loss``, ``lr``, ``ips``) over the steps; empty if no line has a number."""
+        return _series((line["step"], line.get(key)) for line in self.train)
 
     def loss_series(self, part: str) -> Series:
-        """A part of the loss, by its short name, over the steps."""
-        return _series(self.train, lambda line: _part(line.get("losses") or {}, part))
+        """Return a part of the loss, named by :func:`short_loss_name`, over the steps."""
+        named = (
+            (line["step"], {short_loss_name(key): value for key, value in (line.get("losses") or {}).items()})
+            for line in self.train
+        )
+        return _series((step, losses.get(part)) for step, losses in named)
 
     def eval_series(self, key: str) -> Series:
-        """``key`` (``acc``, ``norm_edit_dis``) over the evaluations; empty if no line has it."""
-        return _series(self.evals, lambda line: line.get(key))
+        """Return ``key`` (``acc``, ``norm_edit_dis``) over the evaluations; empty if no line has a number."""
+        return _series((line["step"], line.get(key)) for line in self.evals)
 
     def loss_parts(self) -> list[str]:
-        """Short names of the parts of the loss, in the order in which they appear."""
+        """Return the short names of the parts of the loss, in order of appearance."""
         parts = (part for line in self.train for part in line.get("losses") or {})
-        return list(dict.fromkeys(short_name(part) for part in parts))
+        return list(dict.fromkeys(short_loss_name(part) for part in parts))
 
 
-def _series(lines: list[dict[str, Any]], value: Callable[[dict[str, Any]], Any]) -> Series:
-    series = Series()
-    for line in lines:
-        found = number(value(line))
-        series.steps.append(line["step"])
-        series.values.append(math.nan if found is None else found)
-    return series if any(not math.isnan(v) for v in series.values) else Series()
+def _series(points: Iterable[tuple[int, Any]]) -> Series:
+    numbers = [(step, number(value)) for step, value in points]
+    if all(value is None for _, value in numbers):
+        return Series()
+    return Series(
+        [step for step, _ in numbers], [math.nan if value is None else value for _, value in numbers]
+    )
+
+
+def short_loss_name(name: str) -> str:
+    """Return a name short enough for a legend: ``loss_ctc_Student_0`` and ``CTCLoss`` give ``ctc``."""
+    if name.endswith("Loss") and "_" not in name:
+        return name.removesuffix("Loss").lower() or name
+    words = [w for w in name.split("_") if w not in ("loss", "Student") and not w.isdigit()]
+    return "_".join(words) or name
 
 
 def read_metrics(path: str | Path) -> Metrics:
     """Read ``metrics.jsonl``; ``path`` is the file or the folder of the run.
 
-    A last line cut short, as a run that was killed leaves it, is left out. Where a run was taken up
-    again from an earlier step, the lines that it wrote again stand in for the first ones.
+    A last line that is cut short, as after a kill, is skipped. Lines that a resumed run wrote again replace
+    the first ones.
 
     Raises:
-        DataError: the file is missing, or a line before the last is not one of ours.
+        DataError: the file is missing, or a line before the last is invalid.
     """
     path = Path(path)
     file = path / METRICS_FILE if path.is_dir() else path
@@ -81,7 +92,8 @@ def read_metrics(path: str | Path) -> Metrics:
         texts = file.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError as error:
         raise DataError(
-            f"{file} cannot be read: {error.strerror}. A run writes it into its folder (Global.save_model_dir)."
+            f"{file} cannot be read: {error.strerror}. A run writes it into its folder (Global.save_model_dir).",
+            code="unreadable_file",
         ) from error
     metrics = Metrics()
     last = max((index for index, text in enumerate(texts) if text.strip()), default=-1)
@@ -93,7 +105,9 @@ def read_metrics(path: str | Path) -> Metrics:
                 kept.pop()
             kept.append(line)
         elif text.strip() and index != last:
-            raise DataError(f"{file}:{index + 1}: no line of a {METRICS_FILE}: {text[:80]!r}.")
+            raise DataError(
+                f"{file}:{index + 1}: not a line of {METRICS_FILE} (found {text[:80]!r}).", code="bad_content"
+            )
     return metrics
 
 
@@ -106,8 +120,3 @@ def _parse(text: str) -> dict[str, Any] | None:
         isinstance(line, dict) and line.get("kind") in ("train", "eval") and isinstance(line.get("step"), int)
     )
     return line if known else None
-
-
-def _part(losses: Mapping[str, Any], part: str) -> Any:
-    """The loss whose short name is ``part``; None where there is none."""
-    return next((value for name, value in losses.items() if short_name(name) == part), None)

@@ -82,10 +82,10 @@ def test_the_commands_of_the_guide(
     before, after = read_predictions("before.tsv"), read_predictions("after.tsv")
     assert [line.label for line in before] == [line.label for line in after]
     assert len(before) == IMAGES["val"]
-    assert sum(line.right for line in before) > 0
+    assert sum(line.correct for line in before) > 0
     said = json.loads(Path("confusions.json").read_text())
     lost, won = said["lines"]["only_before_correct"], said["lines"]["only_after_correct"]
-    assert won - lost == sum(line.right for line in after) - sum(line.right for line in before)
+    assert won - lost == sum(line.correct for line in after) - sum(line.correct for line in before)
     assert said["after"]["look_alike_error"] != said["before"]["look_alike_error"]
     assert "<img" in Path("confusions.html").read_text()
 

@@ -18,7 +18,7 @@ from ppocr_ext.commands import command_line, setting
 from ppocr_ext.config.node import Place
 from ppocr_ext.config.yaml_io import read_value
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.recipes.quickstart import Settings, run_quickstart
+from ppocr_ext.recipes.quickstart_job import QuickstartOptions, run_quickstart
 
 ROOT = Path(__file__).resolve().parents[2]
 STOPPING = """
@@ -88,7 +88,7 @@ def test_a_quickstart_with_other_options_gives_the_command_that_goes_on(tmp_path
     folder.mkdir()
     (folder / "quickstart.json").write_text('{"preset": "quickstart", "minutes": 5, "seed": 2}')
     with pytest.raises(ConfigError) as caught:
-        run_quickstart(folder, Settings(), 1)
+        run_quickstart(folder, QuickstartOptions(), 1)
     words = shlex.split(str(caught.value).splitlines()[-1])
     assert words[:4] == ["ppocr-ext", "quickstart", "--out", str(folder)]
     assert words[4:] == ["--preset", "quickstart", "--minutes", "5", "--seed", "2"]

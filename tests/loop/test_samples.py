@@ -15,8 +15,8 @@ from ppocr_ext.loop.events import EvalDone, Hook, Position
 from ppocr_ext.loop.hooks.samples import Samples
 from ppocr_ext.loop.session import train
 from ppocr_ext.metrics import DistillationMetric, RecMetric
-from ppocr_ext.report import page
-from ppocr_ext.report.selection import KEPT, KEPT_WRONG
+from ppocr_ext.report import run_page
+from ppocr_ext.report.sample_sets import KEPT, KEPT_WRONG
 from ppocr_ext.run.run import Run
 
 POSITION = Position(0, 5, 5, 1, 5)
@@ -61,7 +61,7 @@ def test_a_page_that_cannot_be_written_does_not_fail_the_run(tiny, tmp_path, mon
     def fail(*args):
         raise ZeroDivisionError("a mistake in the page")
 
-    monkeypatch.setattr(page, "render", fail)
+    monkeypatch.setattr(run_page, "render", fail)
     assert train(tiny("student")).status == "finished"
     assert (
         "no report: ZeroDivisionError: a mistake in the page" in (tmp_path / "run" / "train.log").read_text()

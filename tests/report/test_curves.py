@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import xml.etree.ElementTree as ET
 
-import cv2
 import pytest
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.report.curves import draw_curves
-from ppocr_ext.report.metrics_file import read_metrics
+from ppocr_ext.report.curves import curves_file
+from ppocr_ext.report.metrics_file import read_metrics, short_loss_name
+from ppocr_ext.report.run_folder import read_runs
+from ppocr_ext.report.run_page import write_curves
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def train_line(step, loss=1.0, **more):
@@ -64,8 +69,9 @@ def test_a_last_line_cut_short_is_left_out(tmp_path):
 def test_another_file_is_refused_with_its_line(tmp_path, line):
     file = tmp_path / "m.jsonl"
     file.write_text(line + json.dumps(train_line(10)) + "\n")
-    with pytest.raises(DataError, match=r"m\.jsonl:1"):
+    with pytest.raises(DataError) as error:
         read_metrics(file)
+    assert error.value.code == "bad_content" and f"{file}:1" in str(error.value)
 
 
 def test_lines_written_again_after_a_resume_stand_in_for_the_first(tmp_path):
@@ -83,38 +89,64 @@ def test_lines_written_again_after_a_resume_stand_in_for_the_first(tmp_path):
 
 
 def test_missing_file(tmp_path):
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError) as error:
         read_metrics(tmp_path)
+    assert error.value.code == "unreadable_file" and str(tmp_path / "metrics.jsonl") in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("CTCLoss", "ctc"),
+        ("NRTRLoss", "nrtr"),
+        ("loss_ctc_Student_0", "ctc"),
+        ("loss_nrtr_Student_0", "nrtr"),
+        ("loss_ctc_Teacher_1", "ctc_Teacher"),
+        ("dkd_0", "dkd"),
+        ("ctc_frame_kd_0", "ctc_frame_kd"),
+        ("loss", "loss"),
+    ],
+)
+def test_the_same_loss_has_the_same_name_alone_and_in_a_distillation(name, short):
+    assert short_loss_name(name) == short
+
+
+def points(path):
+    return [tuple(map(float, pair.split())) for pair in re.split("[ML]", path.get("d")) if pair]
 
 
 @pytest.mark.parametrize("runs", [1, 3, 8])
-def test_curves_of_several_runs(tmp_path, runs):
-    files = {}
+def test_curves_of_several_runs_in_a_file(tmp_path, runs):
+    read = []
     for number in range(runs):
         losses = [{"loss_ctc": 5.0 / step, "loss_nrtr": 1.0} for step in range(1, 61)]
         lines = [
             train_line(i * 10, sum(parts.values()), losses=parts) for i, parts in enumerate(losses, start=1)
         ]
         lines[5]["loss"] = None
-        files[f"run {number}"] = write(
+        file = write(
             tmp_path / f"{number}" / "metrics.jsonl", *lines, eval_line(300, 0.5), eval_line(600, 0.9)
         )
-    out = draw_curves(files, tmp_path / "pictures" / "curves.png", title="a test")
-    picture = cv2.imread(str(out))
-    assert out == tmp_path / "pictures" / "curves.png"
-    assert picture.shape[0] > 500 and picture.shape[1] > 800
-    # the first run is blue (#0072B2): its curves and its legend are there
-    assert ((picture == (0xB2, 0x72, 0x00)).all(axis=2)).sum() > 500
+        read.append((f"<run> {number}", read_metrics(file)))
+    svg = ET.fromstring(curves_file(read, title="a & b"))
+    texts = [text.text for text in svg.iter(f"{SVG}text")]
+    assert texts[0] == "a & b" and {"loss", "ctc", "nrtr", "learning rate", "images/s"} <= set(texts)
+    assert texts[-1] == f"<run> {runs - 1} (best 90.0% at step 600)"
+    assert len(list(svg.iter(f"{SVG}svg"))) == 1 + 7  # the file, and a plot for each number
+    # an SVG file stands alone: its style is inside, and no variable of the page is left in it
+    (style,) = svg.iter(f"{SVG}style")
+    assert "var(" not in style.text
+    accuracies = [points(p) for p in svg.iter(f"{SVG}path") if p.get("class") == "line" and "L" in p.get("d")]
+    assert len(accuracies[0]) == 2 and accuracies[0][0][0] < accuracies[0][1][0]
 
 
 def test_a_run_that_has_only_been_evaluated(tmp_path):
     file = write(tmp_path / "m.jsonl", eval_line(0, 0.2))
-    assert cv2.imread(str(draw_curves({"x": file}, tmp_path / "c.png"))) is not None
+    assert ET.fromstring(curves_file([("x", read_metrics(file))])).tag == f"{SVG}svg"
 
 
 def test_nothing_to_draw(tmp_path):
-    file = write(tmp_path / "m.jsonl")
-    for runs in ({}, {"x": file}):
-        with pytest.raises(DataError, match="nothing to draw"):
-            draw_curves(runs, tmp_path / "c.png")
-    assert not (tmp_path / "c.png").exists()
+    folder = write(tmp_path / "run" / "metrics.jsonl").parent
+    assert curves_file([]) == ""
+    assert write_curves(read_runs([folder]), tmp_path / "c.svg") is False
+    assert not (tmp_path / "c.svg").exists()

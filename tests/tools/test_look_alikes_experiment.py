@@ -23,7 +23,7 @@ from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import load
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.evaluation.predictions import Read
+from ppocr_ext.evaluation.predictions import Prediction
 from ppocr_ext.io.resources import config_path
 
 SMALL = Settings(
@@ -39,7 +39,7 @@ SMALL = Settings(
 
 
 def lines(texts, label="未土"):
-    return [Read(f"{i}.png", label, text, 1.0) for i, text in enumerate(texts)]
+    return [Prediction(f"{i}.png", label, text, 1.0) for i, text in enumerate(texts)]
 
 
 def write_centers(path, characters, centers):

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ppocr_ext.evaluation.confusions import Rate, errors_by_character, look_alike_errors, mcnemar
-from ppocr_ext.evaluation.predictions import Read
+from ppocr_ext.evaluation.confusion_counts import McNemar, Rate, characters_in_groups, look_alike_errors
+from ppocr_ext.evaluation.predictions import Prediction
 
 STUDENT = "student"  # the model that all are fine-tuned from
 _PARTS = 3  # into which look-alikes are divided by how near their centers lay
@@ -53,17 +53,25 @@ class Judgement:
         }
 
 
-def judged(rich: Sequence[Read], general: Sequence[Read], groups: Sequence[str]) -> Judgement:
+def judged(rich: Sequence[Prediction], general: Sequence[Prediction], groups: Sequence[str]) -> Judgement:
     """Judge what was read of the lines rich in ``groups``, and of general ones."""
-    right = tuple(line.right for line in rich)
+    right = tuple(line.correct for line in rich)
     pairs = [(line.label, line.text) for line in rich]
     return Judgement(
         look_alike_errors(pairs, groups),
         Rate(sum(right), len(right)),
-        Rate(sum(line.right for line in general), len(general)),
+        Rate(sum(line.correct for line in general), len(general)),
         right,
-        errors_by_character(pairs, groups),
+        _errors_by_character(pairs, groups),
     )
+
+
+def _errors_by_character(lines: Sequence[tuple[str, str]], groups: Sequence[str]) -> dict[str, Rate]:
+    """Return for each character of ``groups`` that occurs how often it was confused within a group."""
+    found: dict[str, list[bool]] = {}
+    for character, confused in characters_in_groups(lines, groups):
+        found.setdefault(character, []).append(any(confused.values()))
+    return {character: Rate(sum(wrong), len(wrong)) for character, wrong in found.items()}
 
 
 def to_markdown(results: Mapping[str, Sequence[Judgement]], plain: str) -> str:
@@ -81,7 +89,7 @@ def to_markdown(results: Mapping[str, Sequence[Judgement]], plain: str) -> str:
     ]
     for name, seeds in results.items():
         compared = name not in (STUDENT, plain)
-        p_values = [mcnemar(a.right, b.right).p_value for a, b in zip(results[plain], seeds, strict=False)]
+        p_values = [McNemar.of(a.right, b.right).p_value for a, b in zip(results[plain], seeds, strict=False)]
         apart = [seed.separation for seed in seeds if seed.separation is not None]
         lines.append(
             f"| {name} | {_percent([seed.look_alikes.value for seed in seeds], 2)} "

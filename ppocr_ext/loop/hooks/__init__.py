@@ -2,7 +2,7 @@
 
 from ppocr_ext.loop.hooks.metrics_log import MetricsLog
 from ppocr_ext.loop.hooks.progress import ProgressBar
-from ppocr_ext.loop.hooks.report import ReportHook
+from ppocr_ext.loop.hooks.report_hook import ReportHook
 from ppocr_ext.loop.hooks.run_record import RunRecord
 from ppocr_ext.loop.hooks.samples import Samples
 from ppocr_ext.loop.hooks.teacher_check import TeacherCheck

@@ -16,8 +16,7 @@ import paddle.distributed as dist
 
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Position
-from ppocr_ext.report.samples import SAMPLES_FILE
-from ppocr_ext.report.selection import Selection
+from ppocr_ext.report.sample_sets import SAMPLES_FILE, SampleSelection
 
 if TYPE_CHECKING:
     from ppocr_ext.run.run import Run
@@ -40,8 +39,8 @@ class _WatchedMetric:
     def __init__(self, metric: Any) -> None:
         self._metric = metric
         self._normalised: Callable[[str], str] = getattr(metric, "normalised", str)
-        self._passing: Selection[_Read] = Selection()
-        self.seen: Selection[_Read] = Selection()  # up to the last `get_metric`
+        self._passing: SampleSelection[_Read] = SampleSelection()
+        self.seen: SampleSelection[_Read] = SampleSelection()  # up to the last `get_metric`
 
     def __call__(self, decoded: Any, batch: Any = None, **kwargs: Any) -> Any:
         lines = decoded.get(getattr(self._metric, "key", None)) if isinstance(decoded, dict) else decoded
@@ -61,7 +60,7 @@ class _WatchedMetric:
 
     def get_metric(self) -> Any:
         """The metric's own. Lines of training batches (``cal_metric_during_train``) go by in this way too."""
-        self.seen, self._passing = self._passing, Selection()
+        self.seen, self._passing = self._passing, SampleSelection()
         return self._metric.get_metric()
 
     def __getattr__(self, name: str) -> Any:
@@ -100,7 +99,7 @@ class Samples(Hook):
         selection = self._metric.seen
         written = {
             "step": result.position.global_step,
-            "judged": selection.judged,
+            "judged": selection.count,
             "wrong": selection.wrong,
             "samples": [
                 {
@@ -110,7 +109,7 @@ class Samples(Hook):
                     "right": read.right,
                     "png": base64.b64encode(_png(read.image)).decode("ascii"),
                 }
-                for read in selection.chosen()
+                for read in selection.selected()
             ],
         }
         write_text(self._path, json.dumps(written) + "\n")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ppocr_ext.loop.events import StepDone
-from ppocr_ext.report.names import short_name
+from ppocr_ext.report.metrics_file import short_loss_name
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,6 @@ def _number(value: Any) -> float:
 
 def format_losses(losses: Mapping[str, float]) -> str:
     """``loss 1.23 (ctc 0.90, nrtr 0.33)``."""
-    parts = [f"{short_name(n)} {v:.3g}" for n, v in losses.items() if n != "loss"]
+    parts = [f"{short_loss_name(n)} {v:.3g}" for n, v in losses.items() if n != "loss"]
     total = f"loss {losses.get('loss', float('nan')):.4g}"
     return f"{total} ({', '.join(parts)})" if len(parts) > 1 else total

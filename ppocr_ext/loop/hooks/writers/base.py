@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from ppocr_ext.config import Config
 from ppocr_ext.errors import MissingPackageError
 from ppocr_ext.loop.events import Outcome
-from ppocr_ext.report.names import short_name
+from ppocr_ext.report.metrics_file import short_loss_name
 
 _NOT_NUMBERS = ("kind", "step", "losses", "time")
 
@@ -84,7 +84,7 @@ class Numbers:
         named = {f"{kind}/{name}": value for name, value in line.items() if name not in _NOT_NUMBERS}
         parts = line.get("losses") or {}
         if len(parts) > 1:  # a single part is the loss
-            named |= {f"loss/{short_name(name)}": value for name, value in parts.items()}
+            named |= {f"loss/{short_loss_name(name)}": value for name, value in parts.items()}
         reached = line.get(self._indicator) if kind == "eval" else None
         if reached is not None:
             self.best = reached if self.best is None else max(self.best, reached)

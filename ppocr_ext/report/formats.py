@@ -1,4 +1,4 @@
-"""Numbers and texts as the report shows them."""
+"""Format numbers and texts for the pages."""
 
 from __future__ import annotations
 
@@ -11,68 +11,62 @@ _UNPRINTABLE = dict.fromkeys([*range(9), *range(11, 32), 127], "\ufffd")
 
 
 def esc(value: Any) -> str:
-    """``value`` as text in HTML, also inside quotes; nothing in it can be markup."""
+    """Return ``value`` as text in HTML, also inside quotes; nothing in it can be markup."""
     text = str(value).translate(_UNPRINTABLE)
     return html.escape(text.encode("utf-8", "replace").decode("utf-8"))  # a lone surrogate has no UTF-8
 
 
 def number(value: Any) -> float | None:
-    """``value`` if it is a finite number, else None: files say all kinds of things."""
+    """Return ``value`` if it is a finite number, else None: a file may contain anything."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
         given = float(value)
-    except OverflowError:  # of an integer with hundreds of digits
+    except OverflowError:  # an integer with hundreds of digits
         return None
     return given if math.isfinite(given) else None
 
 
 def percent(value: Any) -> str:
-    """A share: ``98.7%``; never 100% unless it is."""
+    """Return a share as ``98.7%``; 100% only if it is all."""
     share = number(value)
     if share is None:
         return "–"
-    if 0.9995 <= share < 0.99995:  # the metric divides by the count + 1e-5: 0.999999 is all of them
+    if 0.9995 <= share < 0.99995:  # the metric divides by the count + 1e-5: 0.999999 is all
         return f"{100 * share:.2f}%"
     return f"{100 * share:.1f}%"
 
 
 def similarity(value: Any) -> str:
-    """1 minus an edit distance: ``0.9794``."""
-    given = number(value)
-    return "–" if given is None else f"{given:.4f}"
+    """Return 1 minus an edit distance, as ``0.9794``."""
+    return "–" if number(value) is None else f"{value:.4f}"
 
 
 def plain(value: Any, digits: int = 4) -> str:
-    """A number with ``digits`` significant digits, thousands apart."""
+    """Return a number with ``digits`` significant digits and separated thousands."""
     given = number(value)
     if given is None:
         return "–"
     if given == int(given) and abs(given) < 1e15:
         return f"{int(given):,}"
-    if abs(given) >= 10**digits:
-        return f"{given:,.0f}"
-    return f"{given:.{digits}g}"
+    return f"{given:,.0f}" if abs(given) >= 10**digits else f"{given:.{digits}g}"
 
 
 def rate(value: Any) -> str:
-    """Images a second: ``64.1``, ``1,250``."""
-    given = number(value)
-    return "–" if given is None else f"{given:,.1f}" if given < 100 else f"{given:,.0f}"
+    """Return images per second: ``64.1``, ``1,250``."""
+    return "–" if number(value) is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 
 def millions(count: Any) -> str:
-    """A number of parameters: ``0.26 M``."""
-    given = number(count)
-    return "–" if given is None else f"{given / 1e6:.2f} M"
+    """Return a number of parameters, as ``0.26 M``."""
+    return "–" if number(count) is None else f"{count / 1e6:.2f} M"
 
 
 def duration(seconds: Any) -> str:
-    """``45 s``, ``3 min 20 s``, ``2 h 05 min``."""
-    given = number(seconds)
-    if given is None:
+    """Return a time as ``45 s``, ``3 min 20 s`` or ``2 h 05 min``."""
+    if number(seconds) is None:
         return "–"
-    whole = round(given)
+    whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
@@ -81,10 +75,10 @@ def duration(seconds: Any) -> str:
 
 
 def period(begin: str, end: str) -> str:
-    """Two ISO times, of which the second may be empty, as ``2026-01-31 14:05 to 14:09 UTC``."""
+    """Return two ISO times, the second maybe empty, as ``2026-01-31 14:05 to 14:09 UTC``."""
     try:
         times = [datetime.datetime.fromisoformat(text) for text in (begin, end) if text]
-    except ValueError:  # as they stand, then
+    except ValueError:  # not ISO: show them unchanged
         return " to ".join(text for text in (begin, end) if text)
     shown = [f"{time:%Y-%m-%d %H:%M}" for time in times]
     if len(times) == 2 and times[0].date() == times[1].date():

@@ -1,15 +1,50 @@
-"""The style of the report page: system fonts, light and dark, wide and narrow."""
+"""The template of our HTML pages: frame, style, colours and tables."""
 
-STYLE = """
-:root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--text:#1c2430;--soft:#5c6675;--line:#e1e5ea;--grid:#e4e8ed;
---good:#0a7a4b;--good-bg:#dff5ea;--bad:#b3261e;--bad-bg:#fde5e2;--warn:#8a5a00;--warn-bg:#fdf0d3;--calm:#1f5fbf;
---calm-bg:#e2edfd;--run0:#0072b2;--run1:#d55e00;--run2:#009e73;--run3:#c15a94;--run4:#c98a00;--run5:#3f9fd8}
-@media(prefers-color-scheme:dark){:root{--bg:#12161c;--card:#1b212a;--text:#e6eaf0;--soft:#9aa5b4;--line:#2c3440;
---grid:#2d3643;--good:#5fd6a2;--good-bg:#12382a;--bad:#ff9d94;--bad-bg:#44201d;--warn:#f2c063;--warn-bg:#3d2f12;
---calm:#8dbbff;--calm-bg:#1b304f;--run0:#4fa8e8;--run1:#ff8a3d;--run2:#2fc79a;--run3:#e593c0;--run4:#f0b440;
---run5:#8ad0f5}}
-.r0{--c:var(--run0)}.r1{--c:var(--run1)}.r2{--c:var(--run2)}.r3{--c:var(--run3)}.r4{--c:var(--run4)}
-.r5{--c:var(--run5)}
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable, Sequence
+
+from ppocr_ext import __version__
+from ppocr_ext.report.formats import esc
+
+RUN_COLORS = 6  # CSS classes r0 … r5
+# Nothing is loaded and no script runs, whatever a label or a file name in the page contains.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_COLORS = {  # name: (light scheme, dark scheme)
+    "bg": ("#f6f7f9", "#12161c"),
+    "card": ("#fff", "#1b212a"),
+    "text": ("#1c2430", "#e6eaf0"),
+    "soft": ("#5c6675", "#9aa5b4"),
+    "line": ("#e1e5ea", "#2c3440"),
+    "grid": ("#e4e8ed", "#2d3643"),
+    "good": ("#0a7a4b", "#5fd6a2"),
+    "good-bg": ("#dff5ea", "#12382a"),
+    "bad": ("#b3261e", "#ff9d94"),
+    "bad-bg": ("#fde5e2", "#44201d"),
+    "warn": ("#8a5a00", "#f2c063"),
+    "warn-bg": ("#fdf0d3", "#3d2f12"),
+    "calm": ("#1f5fbf", "#8dbbff"),
+    "calm-bg": ("#e2edfd", "#1b304f"),
+    "run0": ("#0072b2", "#4fa8e8"),
+    "run1": ("#d55e00", "#ff8a3d"),
+    "run2": ("#009e73", "#2fc79a"),
+    "run3": ("#c15a94", "#e593c0"),
+    "run4": ("#c98a00", "#f0b440"),
+    "run5": ("#3f9fd8", "#8ad0f5"),
+}
+_PLOT_STYLE = (
+    "".join(f".r{index}{{color:var(--run{index})}}" for index in range(RUN_COLORS))
+    + """
+.grid{stroke:var(--grid);fill:none}.axis{stroke:var(--soft);fill:none;opacity:.6}
+.tick{font-size:12px;fill:var(--soft);font-variant-numeric:tabular-nums}
+.line{stroke:currentColor;stroke-width:2;fill:none;stroke-linejoin:round;stroke-linecap:round}
+.faint{stroke:currentColor;stroke-width:.8;fill:none;opacity:.32;stroke-linejoin:round}
+.dot{fill:currentColor}.best{fill:var(--card);stroke:currentColor;stroke-width:2}
+"""
+)
+_PAGE_STYLE = """
 *{box-sizing:border-box}
 body{margin:0;background:var(--bg);color:var(--text);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,
 "Noto Sans","Noto Sans CJK SC","PingFang SC","Microsoft YaHei",sans-serif}
@@ -23,7 +58,7 @@ h3{font-size:15px;margin:0;font-weight:600;overflow-wrap:anywhere}
 .wide{grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr))}
 .name{display:flex;align-items:center;gap:9px;min-width:0}
 .swatch{flex:none;width:22px;height:4px;border-radius:2px;overflow:visible}
-.swatch path{stroke:var(--c);stroke-width:4;fill:none}
+.swatch path{stroke:currentColor;stroke-width:4;fill:none}
 .badge{flex:none;font-size:12px;font-weight:600;padding:1px 9px;border-radius:99px;background:var(--line);
 color:var(--soft)}
 .finished{background:var(--good-bg);color:var(--good)}.failed{background:var(--bad-bg);color:var(--bad)}
@@ -42,11 +77,6 @@ overflow-wrap:anywhere}
 .legend{display:flex;flex-wrap:wrap;gap:6px 22px;margin:0 0 12px;font-size:14px}
 svg{display:block;width:100%;height:auto}
 figure{margin:0}figcaption{font-weight:600;margin:0 0 6px}
-.grid{stroke:var(--grid);fill:none}.axis{stroke:var(--soft);fill:none;opacity:.6}
-.tick{font-size:12px;fill:var(--soft);font-variant-numeric:tabular-nums}
-.line{stroke:var(--c);stroke-width:2;fill:none;stroke-linejoin:round;stroke-linecap:round}
-.faint{stroke:var(--c);stroke-width:.8;fill:none;opacity:.32;stroke-linejoin:round}
-.dot{fill:var(--c)}.best{fill:var(--card);stroke:var(--c);stroke-width:2}
 .scroll{overflow:auto;max-height:440px}
 table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
 th,td{padding:6px 12px;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
@@ -79,3 +109,52 @@ main{padding:18px 12px 28px}h1{font-size:21px}.card{padding:13px}th,td{padding:6
 .figures{grid-template-columns:repeat(2,minmax(0,1fr))}}
 @media print{body{background:#fff}.scroll,pre{max-height:none}}
 """
+
+
+def _variables(scheme: int) -> str:
+    return ";".join(f"--{name}:{colors[scheme]}" for name, colors in _COLORS.items())
+
+
+def page(title: str, subtitle: str, body: str) -> str:
+    """Return a complete page around ``body``, which is HTML already."""
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<title>{esc(title)}</title>
+<style>:root{{color-scheme:light dark;{_variables(0)}}}
+@media(prefers-color-scheme:dark){{:root{{{_variables(1)}}}}}{_PLOT_STYLE}{_PAGE_STYLE}</style>
+</head>
+<body><main>
+<h1>{esc(title)}</h1>
+<p class="sub">{esc(subtitle)} · written {now}</p>
+{body}
+<footer>ppocr-ext {__version__}</footer>
+</main></body>
+</html>
+"""
+
+
+def plot_style() -> str:
+    """Return the style of plots with fixed light colours, for an SVG file: most viewers know no CSS variables."""
+    return re.sub(r"var\(--(\w+)\)", lambda name: _COLORS[name[1]][0], _PLOT_STYLE)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "", best: int | None = None) -> str:
+    """Return an HTML table.
+
+    Args:
+        head: column names, as HTML.
+        rows: cells as HTML; row number ``best`` is marked.
+        kind: CSS classes of the table.
+        best: index of the row to mark; None: no row.
+    """
+    lines = [f"<tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>"]
+    for index, row in enumerate(rows):
+        mark = ' class="top"' if index == best else ""
+        lines.append(f"<tr{mark}>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>")
+    attribute = f' class="{kind}"' if kind else ""
+    return f"<table{attribute}>{''.join(lines)}</table>"

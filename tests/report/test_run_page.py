@@ -14,7 +14,7 @@ import pytest
 
 from ppocr_ext.cli.main import main
 from ppocr_ext.errors import DataError
-from ppocr_ext.report.page import write_report
+from ppocr_ext.report.run_page import write_report as write
 
 EVIL = "</dd><script>alert('x')</script><img src=http://evil.example/a.png onerror=\"x\">\ud800\x00&amp;"
 VOID = {"meta", "img", "br", "hr", "link", "input"}
@@ -49,6 +49,11 @@ class Page(HTMLParser):
     @property
     def text(self):
         return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+def write_report(paths, out, **options):
+    write(paths, out, **options)
+    return out
 
 
 def png(height=20, width=60):
@@ -118,7 +123,7 @@ def test_one_run(tmp_path):
         "300, epoch 3 of 3",
         "2026-01-31 14:05 to 14:09 UTC",
         "2.10.0 wheel",
-        "186 of 200 right (93.0%)",
+        "186 of 200 correct (93.0%)",
         "1,199 1 too_long",
         "train.txt:3: too_long: 27 of 25",
         "learning_rate",
@@ -144,7 +149,7 @@ def test_the_page_says_that_spaces_are_ignored(tmp_path, metric, said):
     text = Page(write_report([run], tmp_path / "page.html")).text
     assert ("spaces ignored (Metric.ignore_space: true)" in text) == said
     assert "81.2%" in text and "acc_with_space" in text
-    assert "0 of 1 right (0.0%), spaces count" in text
+    assert "0 of 1 correct (0.0%), spaces count" in text
 
 
 def test_the_page_needs_nothing_outside_of_itself(tmp_path):
@@ -308,7 +313,7 @@ def test_predictions_in_the_run_folder_are_shown_with_their_images(tmp_path):
     (folder / "predictions.tsv").write_text("\n".join(rows) + "\n")
     (folder / "other.tsv").write_text("a table of another kind\n")
     page = Page(write_report([folder], tmp_path / "page.html"))
-    assert "predictions.tsv: 1 of 3 right (33.3%)" in page.text
+    assert "predictions.tsv: 1 of 3 correct (33.3%)" in page.text
     labels = [page.words[i + 1] for i, word in enumerate(page.words) if word == "label"]
     assert labels == ["3", "5", "12"]  # of 34 the 4 is marked, and stands apart
     assert ("div", "class", "samples long") in page.attributes  # a line of 2000 by 200 needs room
@@ -325,7 +330,7 @@ def test_the_command(tmp_path, capsys):
     assert main(["report", str(tmp_path / "runs"), "--title", "both"]) == 0
     text = Page(tmp_path / "runs" / "report.html").text
     assert text.index("early") < text.index("late") and "both" in text
-    assert cv2.imread(str(tmp_path / "runs" / "report_curves.png")) is not None
+    assert ET.parse(tmp_path / "runs" / "report_curves.svg").getroot().tag.endswith("svg")
     out = tmp_path / "new" / "x.html"
     assert main(["report", str(tmp_path / "runs" / "late"), "-o", str(out), "--no-png"]) == 0
     assert [file.name for file in out.parent.iterdir()] == ["x.html"]
@@ -333,8 +338,9 @@ def test_the_command(tmp_path, capsys):
 
 
 def test_a_folder_without_runs_is_refused(tmp_path):
-    with pytest.raises(DataError, match="is no run, nor a folder of runs"):
+    with pytest.raises(DataError) as error:
         write_report([tmp_path], tmp_path / "page.html")
+    assert (error.value.code, str(tmp_path) in str(error.value)) == ("no_run", True)
     assert main(["report", str(tmp_path / "nowhere")]) == 2
 
 

@@ -1,0 +1,272 @@
+"""The quickstart: draw CAPTCHAs, train a teacher, a student alone and the same student distilled, and compare them.
+
+A stage that is finished is kept: another call continues where the last one stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.model_state import count_parameters
+from ppocr_ext.commands import command_line
+from ppocr_ext.config import Config, load
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.evaluation.evaluate import evaluate
+from ppocr_ext.evaluation.predictions import write_predictions
+from ppocr_ext.host import open_host
+from ppocr_ext.io.atomic import write_text
+from ppocr_ext.io.resources import config_path, config_root
+from ppocr_ext.loop.session import train
+from ppocr_ext.report.run_page import REPORT_FILE, write_curves, write_report
+from ppocr_ext.run.logs import quiet_host
+from ppocr_ext.run.run import Run
+from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
+from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
+
+_LOG = logging.getLogger("ppocr_ext")
+VALIDATION_IMAGES, TEST_IMAGES = 200, 1_000
+CURVES_FILE = "curves.svg"
+STAGES = {"teacher": "teacher", "student": "student alone", "distilled": "student, distilled"}
+
+
+@dataclass(frozen=True)
+class QuickstartOptions:
+    """What determines the results in a quickstart folder; each call for the folder must give the same.
+
+    Attributes:
+        preset: folder of configs with ``teacher.yml``, ``student.yml`` and ``distill.yml``.
+        minutes: approximate time of all stages on two cores; None: the time of the preset.
+        seed: for the images and the training.
+    """
+
+    preset: str = "quickstart"
+    minutes: float | None = None
+    seed: int = 1
+
+    def words(self) -> list[str]:
+        """Return these options as words of a command line."""
+        return _words(asdict(self))
+
+
+def _words(options: Mapping[str, Any]) -> list[str]:
+    given = {name: value for name, value in options.items() if value is not None}
+    return [word for name, value in given.items() for word in (f"--{name}", str(value))]
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """One row of the table.
+
+    Attributes:
+        name: of the stage.
+        parameters: of the whole network, both heads.
+        steps: optimizer steps.
+        minutes: training time, with evaluations.
+        accuracy: share of held-out images without an error.
+        similarity: 1 - normalised edit distance, mean over the images.
+    """
+
+    name: str
+    parameters: int
+    steps: int
+    minutes: float
+    accuracy: float
+    similarity: float
+
+
+class StopSignal(Exception):  # noqa: N818 - a decision of the user, not an error
+    """A signal stopped a training run.
+
+    Attributes:
+        signal: its number.
+    """
+
+    def __init__(self, signal: int) -> None:
+        super().__init__(signal)
+        self.signal = signal
+
+
+def run_quickstart(
+    folder: Path,
+    options: QuickstartOptions,
+    processes: int,
+    stages: Sequence[str] = tuple(STAGES),
+    host_path: str | None = None,
+) -> list[StageResult]:
+    """Run what is missing of ``stages`` in ``folder``, and return the results of all finished stages.
+
+    Args:
+        folder: holds the data, one run folder per stage, and the report.
+        options: what to train.
+        processes: processes that draw images.
+        stages: keys of :data:`STAGES`.
+        host_path: a PaddleOCR checkout; None: the installed package.
+
+    Raises:
+        ConfigError: the preset is unknown, ``folder`` has other options, or the teacher is missing.
+        StopSignal: a signal stopped a training run; call again to continue.
+    """
+    check_preset(options.preset)
+    quiet_host(open_host(host_path).logger)
+    _check_options(folder, options, host_path)
+    _make_data(folder, options, processes)
+    for stage in stages:
+        _train_stage(stage, folder, options, host_path)
+    finished = [stage for stage in STAGES if _is_finished(folder / stage)]
+    results = [_evaluate_stage(stage, folder, options, host_path) for stage in finished]
+    title = f"{options.preset}, seed {options.seed}"
+    runs = write_report([folder / stage for stage in finished], folder / REPORT_FILE, title)
+    write_curves([replace(run, name=STAGES[run.folder.name]) for run in runs], folder / CURVES_FILE, title)
+    write_text(folder / "results.md", to_markdown(results) + "\n")
+    return results
+
+
+def check_preset(name: str) -> None:
+    """Refuse a preset that is not shipped.
+
+    Raises:
+        ConfigError: lists the shipped ones.
+    """
+    root = config_root()
+    folders = sorted(str(path.parent.relative_to(root)) for path in root.rglob("teacher.yml"))
+    presets = [folder for folder in folders if not folder.startswith(("svtrv2", "experiments"))]
+    if name not in presets:
+        raise ConfigError(
+            f"--preset {name}: no such preset (expected one of {', '.join(presets)})", code="unknown_preset"
+        )
+
+
+def _check_options(folder: Path, options: QuickstartOptions, host_path: str | None) -> None:
+    file = folder / "quickstart.json"
+    if file.is_file():
+        before = json.loads(file.read_text(encoding="utf-8"))
+        if before != asdict(options):
+            raise ConfigError(
+                f"{folder} was made with other options than {' '.join(options.words())}. Fix: choose another folder, "
+                f"or continue with its options:\n"
+                f"{command_line('quickstart', '--out', folder, *_words(before), host=host_path)}",
+                code="other_options",
+            )
+    write_text(file, json.dumps(asdict(options)) + "\n")
+
+
+def _make_data(folder: Path, options: QuickstartOptions, processes: int) -> None:
+    """Draw the images for validation and test; training images are drawn during the training."""
+    dataset = load([config_path(f"{options.preset}/teacher.yml")]).at("Train.dataset")
+    drawing = CaptchaOptions(
+        dataset["characters"],
+        tuple(dataset["length"]),
+        dataset["width"],
+        dataset["height"],
+        painter="library",
+    )
+    data = folder / "data"
+    source = CaptchaSource(drawing, options.seed)
+    summary = make_folder(
+        data, DatasetFolder(source, train=0, val=VALIDATION_IMAGES + TEST_IMAGES), processes
+    )
+    if summary.drawn:
+        _LOG.info("drew %d CAPTCHAs for validation and test", summary.drawn)
+    lines = (data / "val_list.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    write_text(data / "validation.txt", "".join(lines[:VALIDATION_IMAGES]))
+    write_text(data / "test.txt", "".join(lines[VALIDATION_IMAGES:]))
+
+
+def stage_config(stage: str, folder: Path, options: QuickstartOptions) -> Config:
+    """Return the config of a stage, with its paths in ``folder`` and its length scaled to ``options.minutes``."""
+    name = "distill" if stage == "distilled" else stage
+    config = load([config_path(f"{options.preset}/{name}.yml")])
+    data = folder / "data"
+    nominal = float(config.at("Quickstart.minutes"))
+    scale = (options.minutes or nominal) / nominal
+    epochs = max(1, round(config.at("Global.epoch_num") * scale))
+    steps = epochs * (config.at("Train.dataset.size") // config.at("Train.loader.batch_size_per_card"))
+    values: dict[str, Any] = {
+        "Global.save_model_dir": str(folder / stage),
+        "Global.character_dict_path": str(data / "dict.txt"),
+        "Global.seed": options.seed,
+        "Global.epoch_num": epochs,
+        "Global.eval_batch_step": [0, max(1, min(config.at("Global.eval_batch_step")[1], steps))],
+        "Optimizer.lr.warmup_epoch": config.at("Optimizer.lr.warmup_epoch") * scale,
+        "Eval.dataset.data_dir": str(data),
+        "Eval.dataset.label_file_list": [str(data / "validation.txt")],
+    }
+    if stage == "distilled":
+        values["Architecture.Models.Teacher.pretrained"] = str(folder / "teacher" / "latest")
+    return config.with_values(values)
+
+
+def _train_stage(stage: str, folder: Path, options: QuickstartOptions, host_path: str | None) -> None:
+    if _is_finished(folder / stage):
+        _LOG.info("%s: already finished", STAGES[stage])
+        return
+    config = stage_config(stage, folder, options)
+    if _weights(folder, stage).is_file():
+        config = config.with_values({"Global.checkpoints": str(folder / stage / "latest")})
+    _LOG.info("\n== %s ==", STAGES[stage])
+    if stage == "distilled" and not _weights(folder, "teacher").is_file():
+        both = ["--out", str(folder), *options.words(), "--stages", "teacher", "distilled"]
+        raise ConfigError(
+            f"The distillation needs the teacher. Fix: train it first:\n"
+            f"{command_line('quickstart', *both, host=host_path)}",
+            code="missing_teacher",
+        )
+    outcome = train(config, host_path=host_path)
+    if outcome.signal is not None:
+        raise StopSignal(outcome.signal)
+
+
+def _weights(folder: Path, stage: str) -> Path:
+    return Checkpoint(folder / stage / "latest").file(".pdparams")
+
+
+def _is_finished(run_folder: Path) -> bool:
+    file = run_folder / "run.json"
+    return file.is_file() and json.loads(file.read_text(encoding="utf-8"))["status"] == "finished"
+
+
+def _evaluate_stage(
+    stage: str, folder: Path, options: QuickstartOptions, host_path: str | None
+) -> StageResult:
+    run_folder = folder / stage
+    config = stage_config(stage, folder, options).with_values(
+        {
+            "Global.checkpoints": str(run_folder / "latest"),
+            "Eval.dataset.label_file_list": [str(folder / "data" / "test.txt")],
+        }
+    )
+    _LOG.info("evaluating on %d held-out images: %s", TEST_IMAGES, STAGES[stage])
+    run = Run.build(config, "eval", host_path=host_path)
+    result = evaluate(run)
+    write_predictions(run_folder / "predictions.tsv", result.predictions)
+    network = run.model if stage != "distilled" else run.sub_model("Student")
+    record = json.loads((run_folder / "run.json").read_text(encoding="utf-8"))
+    last = (run_folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1]
+    return StageResult(
+        name=STAGES[stage],
+        parameters=count_parameters(network),
+        steps=int(record["global_step"]),
+        minutes=float(json.loads(last)["time"]) / 60,  # over all calls
+        accuracy=sum(p.correct for p in result.predictions) / len(result.predictions),
+        similarity=float(result.metrics["norm_edit_dis"]),
+    )
+
+
+def to_markdown(results: list[StageResult]) -> str:
+    """Return the table as Markdown."""
+    lines = [
+        f"| model | parameters | steps | minutes | accuracy on {TEST_IMAGES:,} held-out images | 1 - NED |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {r.name} | {r.parameters / 1e6:.2f} M | {r.steps} | {r.minutes:.1f} "
+        f"| {r.accuracy:.1%} | {r.similarity:.4f} |"
+        for r in results
+    ]
+    return "\n".join(lines)

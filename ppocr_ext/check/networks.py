@@ -10,7 +10,7 @@ from ppocr_ext.check.config_check import ConfigCheck, Path
 from ppocr_ext.check.signatures import component_keys
 from ppocr_ext.config import named_items
 from ppocr_ext.errors import PPOCRExtError
-from ppocr_ext.losses.multi import BRANCH_OF
+from ppocr_ext.losses.combined_losses import BRANCH_OF
 from ppocr_ext.messages import did_you_mean
 from ppocr_ext.registry import LOSSES, near_match
 

@@ -10,7 +10,7 @@ from ppocr_ext.check.unknown_keys import GIVEN_TO_SCHEDULE
 from ppocr_ext.config import CENTER_LOSSES
 from ppocr_ext.config.values import ValueRule
 from ppocr_ext.losses import CombinedLoss, MultiLoss
-from ppocr_ext.losses.multi import BRANCH_OF
+from ppocr_ext.losses.combined_losses import BRANCH_OF
 from ppocr_ext.metrics import DistillationMetric, RecMetric
 from ppocr_ext.optim import option_errors
 from ppocr_ext.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES
@@ -30,7 +30,7 @@ def check_loss(check: ConfigCheck) -> None:
     component = check.component(LOSSES, options.get("name"), ("Loss", "name"))
     if component is None:
         return
-    check.check_keys(("Loss",), component, check.options("Loss"), extra=("name",))
+    check.check_keys(("Loss",), component, check.options("Loss"), injected=("context",), extra=("name",))
     if component not in (CombinedLoss, MultiLoss):
         return
     if not check.at("Loss", "loss_config_list"):
@@ -55,7 +55,8 @@ def _check_listed_loss(check: ConfigCheck, name: str, path: Path, of_branches: b
     weighted = not of_branches or name == "CenterLoss"
     component = check.component(LOSSES, name, path)
     if component is not None:
-        check.check_keys(path, component, check.mapping(*path), extra=("weight",) if weighted else ())
+        extra = ("weight",) if weighted else ()
+        check.check_keys(path, component, check.mapping(*path), injected=("context",), extra=extra)
     if not weighted or (of_branches and "weight" not in check.mapping(*path)):
         return
     if check.at(*path, "weight") is None:

@@ -68,7 +68,7 @@ class Config(Mapping[Any, Any]):
         return len(self._node.value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mapping) and self.thaw() == _thawed(other)
+        return isinstance(other, Mapping) and self.thaw() == plain_copy(other)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("a Config does not change; use with_values, or thaw for a copy of plain dicts")
@@ -174,11 +174,11 @@ def _with_nodes(value: Any) -> Any:
     return [_with_nodes(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _thawed(value: Any) -> Any:
-    """Plain dicts and lists of any mappings and sequences."""
+def plain_copy(value: Any) -> Any:
+    """Return a deep copy of mappings and sequences as plain dicts and lists, which may be changed."""
     if isinstance(value, Mapping):
-        return {key: _thawed(item) for key, item in value.items()}
-    return [_thawed(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {key: plain_copy(item) for key, item in value.items()}
+    return [plain_copy(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def load(paths: str | Path | Iterable[str | Path], overrides: Iterable[str] = ()) -> Config:

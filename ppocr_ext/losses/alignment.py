@@ -1,4 +1,4 @@
-"""Which character each CTC frame stands for, given the label: forced alignment."""
+"""Find which character each CTC frame belongs to, given the label: forced alignment."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ UNALIGNED = -1
 def forced_alignment(
     scores: paddle.Tensor, labels: paddle.Tensor, lengths: paddle.Tensor, blank: int = 0
 ) -> paddle.Tensor:
-    """The most probable CTC path that reads ``labels`` (Viterbi on the trellis of Graves et al., 2006).
+    """Return the most probable CTC path that reads ``labels`` (Viterbi on the trellis of Graves et al., 2006).
 
-    Of paths equally probable, the one that stays longest in its state. A loop over T on ``[B, 2L + 1]``; no
-    tensor of C is made beside ``scores``, and no gradient goes through.
+    Of equally probable paths, the one that stays longest in its state. The loop over T works on ``[B, 2L + 1]``:
+    no other tensor has an axis of C. No gradient goes through.
 
     Args:
-        scores: [B, T, C], logits or log probabilities: a frame's normaliser is the same for all paths.
-        labels: int [B, L], class ids, padded with anything behind ``lengths``.
+        scores: [B, T, C], logits or log probabilities: the normaliser of a frame is the same for all paths.
+        labels: int [B, L], class ids, padded with any value after ``lengths``.
         lengths: int [B], characters of each label.
         blank: class id of the blank.
 
     Returns:
-        int64 [B, T]: class of each frame, the blank included; ``-1`` throughout a line whose label needs more
-        than T frames.
+        int64 [B, T]: class of each frame, the blank included; ``-1`` in all frames of a line whose label needs
+        more than T frames.
 
     Raises:
-        DataError: a length is negative or greater than L, or a label has a class that ``scores`` lack.
+        DataError: a length is negative or greater than L, or a label has a class that ``scores`` do not have.
     """
     with paddle.no_grad():
         lengths = lengths.astype("int64").reshape([-1])
@@ -39,7 +39,7 @@ def forced_alignment(
         scores = scores.detach()
         if scores.dtype != paddle.float32:
             scores = scores.astype("float32")
-        # to broadcast would be to copy the scores, whose shape is right already
+        # broadcast=False: broadcasting would copy the scores, which have the right shape already
         emitted = paddle.take_along_axis(scores, index, axis=2, broadcast=False)
         best, moves = _forward(emitted, states, blank)
         last = _last_state(best, lengths)
@@ -52,25 +52,27 @@ def forced_alignment(
 def _without_padding(
     labels: paddle.Tensor, lengths: paddle.Tensor, blank: int, classes: int
 ) -> paddle.Tensor:
-    """Labels, checked, with the blank behind their lengths."""
+    """Check labels, and return them with the blank after their lengths."""
     longest = labels.shape[1]
     if not bool(((lengths >= 0).logical_and(lengths <= longest)).all()):
         raise DataError(
-            f"The lengths of labels run from {int(lengths.min())} to {int(lengths.max())}, but the labels have room "
-            f"for {longest} characters. Give lengths of 0 to {longest}."
+            f"Forced alignment: label lengths are {int(lengths.min())} to {int(lengths.max())}, but must be "
+            f"from 0 to {longest}, the width of the labels.",
+            code="bad_label",
         )
     within = paddle.arange(longest, dtype="int64").unsqueeze(0) < lengths.unsqueeze(1)
     labels = paddle.where(within, labels, paddle.full_like(labels, blank))
     if not bool(((labels >= 0).logical_and(labels < classes)).all()):
         raise DataError(
-            f"The labels have classes from {int(labels.min())} to {int(labels.max())}, but the scores are of "
-            f"{classes} classes, from 0. Are labels and model of the same dictionary?"
+            f"Forced alignment: label classes are {int(labels.min())} to {int(labels.max())}, but the scores "
+            f"have {classes}, from 0. Fix: use the same dictionary for labels and model.",
+            code="bad_label",
         )
     return labels
 
 
 def _states(labels: paddle.Tensor, blank: int) -> paddle.Tensor:
-    """int64 [B, S = 2L + 1]: blank, first character, blank, …, last character, blank."""
+    """Return int64 [B, S = 2L + 1]: blank, first character, blank, …, last character, blank."""
     batch, length = labels.shape
     blanks = paddle.full([batch, length, 1], blank, dtype="int64")
     pairs = paddle.concat([blanks, labels.unsqueeze(2)], axis=2).reshape([batch, 2 * length])
@@ -82,11 +84,11 @@ def _states(labels: paddle.Tensor, blank: int) -> paddle.Tensor:
 def _forward(
     emitted: paddle.Tensor, states: paddle.Tensor, blank: int
 ) -> tuple[paddle.Tensor, list[paddle.Tensor]]:
-    """Best score of a path that ends in each state [B, S], and the step (0, 1, 2) into each state at each frame."""
+    """Return the best score of a path that ends in each state [B, S], and the steps (0, 1, 2) into the states."""
     batch, frames, count = emitted.shape
     wall = paddle.full([batch, 2], _IMPOSSIBLE, dtype="float32")
     before = paddle.concat([paddle.full([batch, 2], blank, dtype="int64"), states], axis=1)[:, :count]
-    # a blank may be left out between two different characters
+    # a path may skip the blank between two different characters
     may_skip = (states != blank).logical_and(states != before)
     skip_cost = paddle.where(
         may_skip, paddle.zeros_like(emitted[:, 0]), paddle.full_like(emitted[:, 0], _IMPOSSIBLE)
@@ -104,7 +106,7 @@ def _forward(
 
 
 def _last_state(best: paddle.Tensor, lengths: paddle.Tensor) -> paddle.Tensor:
-    """int64 [B, 1]: the blank behind the last character, or that character, whichever is more probable."""
+    """Return int64 [B, 1]: the blank after the last character or that character, whichever is more probable."""
     final = (2 * lengths).unsqueeze(1)
     before = (final - 1).clip(min=0)
     on_blank = paddle.take_along_axis(best, final, axis=1)
@@ -113,7 +115,7 @@ def _last_state(best: paddle.Tensor, lengths: paddle.Tensor) -> paddle.Tensor:
 
 
 def _trace_back(moves: list[paddle.Tensor], last: paddle.Tensor) -> paddle.Tensor:
-    """int64 [B, T]: the state at each frame of the path that ends in ``last``."""
+    """Return int64 [B, T]: the state at each frame of the path that ends in ``last``."""
     path = [last]
     for move in reversed(moves):
         path.append(path[-1] - paddle.take_along_axis(move, path[-1], axis=1))

@@ -1,4 +1,4 @@
-"""The centers of a center loss: which classes have one, and how they move."""
+"""Hold the centers of a center loss: which classes have one, and how they move."""
 
 from __future__ import annotations
 
@@ -14,92 +14,85 @@ _BLOCK = 512  # centers whose distances to all others are held at a time
 
 
 class CenterBank(nn.Layer):
-    """One center for each class, as buffers: they are saved, resumed and never trained by gradients.
+    """Hold one center for each class, as buffers: they are saved, resumed and never trained by gradients.
 
     Args:
         classes: C, CTC classes with the blank.
         feat_dim: D, features of a frame.
+        table: centers to start from, if any.
+        where: their file, for messages.
 
     Attributes:
         centers: float32 [C, D].
         known: bool [C], which classes have a center.
+
+    Raises:
+        DataError: the table has other features or classes than the model.
     """
 
     centers: paddle.Tensor
     known: paddle.Tensor
 
-    def __init__(self, classes: int, feat_dim: int) -> None:
+    def __init__(
+        self, classes: int, feat_dim: int, table: CenterTable | None = None, where: str = "The center file"
+    ) -> None:
         super().__init__()
-        self.register_buffer("centers", paddle.zeros([classes, feat_dim], dtype="float32"))
-        self.register_buffer("known", paddle.zeros([classes], dtype="bool"))
-
-    def fill(self, table: CenterTable, where: str) -> None:
-        """Take over the centers of a file.
-
-        Raises:
-            DataError: its features or classes are not those of the model.
-        """
-        classes, feat_dim = self.centers.shape
-        if len(table.class_ids) and table.feat_dim != feat_dim:
-            raise DataError(
-                f"{where} has centers of {table.feat_dim} features, but the CTC head's classifier sees {feat_dim}. "
-                f"Export the centers again from this model."
-            )
-        if len(table.class_ids) and int(table.class_ids[-1]) >= classes:
-            raise DataError(
-                f"{where} has a center of class {int(table.class_ids[-1])}, but the head has {classes} classes. "
-                f"Export the centers again with this dictionary."
-            )
-        centers = np.zeros([classes, feat_dim], np.float32)
-        known = np.zeros([classes], bool)
-        centers[table.class_ids] = table.centers
-        known[table.class_ids] = True
-        self.centers.set_value(centers)
-        self.known.set_value(known)
+        centers, known = np.zeros([classes, feat_dim], np.float32), np.zeros([classes], bool)
+        if table is not None and len(table.class_ids):
+            if table.feat_dim != feat_dim:
+                raise DataError(
+                    f"{where} has centers of {table.feat_dim} features, but the CTC head's classifier sees {feat_dim}. "
+                    f"Fix: export the centers again from this model.",
+                    code="centers_mismatch",
+                )
+            if int(table.class_ids[-1]) >= classes:
+                raise DataError(
+                    f"{where} has a center of class {int(table.class_ids[-1])}, but the head has {classes} classes. "
+                    f"Fix: export the centers again with this dictionary.",
+                    code="centers_mismatch",
+                )
+            centers[table.class_ids] = table.centers
+            known[table.class_ids] = True
+        self.register_buffer("centers", paddle.to_tensor(centers))
+        self.register_buffer("known", paddle.to_tensor(known))
 
     @paddle.no_grad()
     def means(self, features: paddle.Tensor, class_ids: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """Mean feature [C, D] of each class and its frames [C], over the batches of all processes.
+        """Return the mean feature [C, D] of each class and its frames [C], over the batches of all processes.
 
         Args:
-            features: float32 [M, D]; a row that is not finite is left out.
+            features: float32 [M, D]; a row that is not finite does not count.
             class_ids: int64 [M].
         """
         classes, feat_dim = self.centers.shape
         sums = paddle.zeros([classes, feat_dim], "float32")
         counts = paddle.zeros([classes], "float32")
         if features.shape[0]:
-            sums, counts = self._added(sums, counts, features, class_ids)
+            finite = paddle.isfinite(features.sum(axis=1))
+            features = paddle.where(finite.unsqueeze(1), features, paddle.zeros_like(features))
+            sums = sums.index_add(class_ids, 0, features)
+            counts = counts.index_add(class_ids, 0, finite.astype("float32"))
         if dist.get_world_size() > 1:
             dist.all_reduce(sums)
             dist.all_reduce(counts)
         return sums / counts.clip(min=1.0).unsqueeze(1), counts
 
-    @staticmethod
-    def _added(
-        sums: paddle.Tensor, counts: paddle.Tensor, features: paddle.Tensor, class_ids: paddle.Tensor
-    ) -> tuple[paddle.Tensor, paddle.Tensor]:
-        finite = paddle.isfinite(features.sum(axis=1))
-        features = paddle.where(finite.unsqueeze(1), features, paddle.zeros_like(features))
-        sums = sums.index_add(class_ids, 0, features)
-        return sums, counts.index_add(class_ids, 0, finite.astype("float32"))
-
     @paddle.no_grad()
     def start(self, means: paddle.Tensor, counts: paddle.Tensor) -> None:
-        """Classes that have frames but no center get their mean as center."""
+        """Give classes that have frames but no center their mean as center."""
         new = (counts > 0).logical_and(self.known.logical_not())
         self.centers.set_value(paddle.where(new.unsqueeze(1), means, self.centers))
         self.known.set_value(self.known.logical_or(new))
 
     @paddle.no_grad()
     def move(self, means: paddle.Tensor, counts: paddle.Tensor, momentum: float) -> None:
-        """``c ← momentum · c + (1 - momentum) · mean`` for classes that have frames."""
+        """Set ``c ← momentum · c + (1 - momentum) · mean`` for classes that have frames."""
         moved = self.centers * momentum + means * (1.0 - momentum)
         self.centers.set_value(paddle.where((counts > 0).unsqueeze(1), moved, self.centers))
 
     @paddle.no_grad()
     def nearest(self, count: int) -> paddle.Tensor:
-        """int64 [C, count]: other characters with the nearest centers; a class itself where there are fewer."""
+        """Return the characters with the nearest other centers, or the class itself: int64 [C, count]."""
         classes = self.centers.shape[0]
         own = paddle.arange(classes, dtype="int64")
         known = self.known.clone()

@@ -1,8 +1,9 @@
-"""The margin of center loss: a character's frames stay nearer to its own center than to those of look-alikes."""
+"""Compute the margin of center loss: a frame should be nearer to its own center than to those of look-alikes."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,71 +20,91 @@ from ppocr_ext.losses.center_bank import CenterBank
 
 _LOG = logging.getLogger("ppocr_ext")
 _LISTED = 20  # characters that a message lists
-_UNSEEN = -1  # in the row of a class that had no center when the nearest were looked for
-_REFRESH = 100  # steps after which the nearest centers are looked for again, where centers move
+_UNSEEN = -1  # in the row of a class that had no center when the nearest were searched
+_REFRESH = 100  # steps after which the nearest centers are searched again, if centers move
 
 
 class CenterMargin(nn.Layer):
-    """Hinge ``max(0, d(f, c) - d(f, n) + margin)`` on squared distances of a frame f.
+    """Compute the hinge ``max(0, d(f, c) - d(f, n) + margin)`` on squared distances of a frame f.
 
     It is the triplet-center loss (He et al., CVPR 2018), with look-alikes in place of all other classes.
 
     c is the center of the frame's class, n the one nearest to the frame among the centers of its look-alikes.
-    Nearest centers that move are looked for every 100 steps and whenever a class gets its center; what was found is
-    saved with the centers, so that a run that goes on has the same.
+    If centers move, the nearest are searched every 100 steps and whenever a class gets its center; the result is
+    saved with the centers, so that a resumed run has the same.
 
     Args:
-        margin: in units of squared distance; 0: no hinge.
-        look_alikes: how many nearest centers are a character's look-alikes; or a file of groups, a group a line;
-            or ``shipped``, the groups that come with this package. By groups the look-alikes of a character are the
-            others of all groups that it is in.
-        where: how messages call the loss.
+        margin: in units of squared distance; 0: no hinge, and look-alikes are only checked.
+        look_alikes: how many nearest centers are a character's look-alikes; or a file of groups, one group on each
+            line; or ``shipped``, the groups that come with this package. With groups the look-alikes of a character
+            are the others of all groups that it is in.
+        bank: the centers.
+        moving: whether they move. If not, the look-alikes follow from them and are not saved.
+        charset: the dictionary; needed for groups.
 
     Raises:
-        ConfigError: ``look_alikes`` is none of these.
-        DataError: the file cannot be read or holds no groups.
+        ConfigError: ``look_alikes`` is none of these, or groups are given without a dictionary.
+        DataError: the file cannot be read or holds no groups; or no two characters of a group are in the
+            dictionary, or have a center in ``bank``.
     """
 
-    def __init__(self, margin: float, look_alikes: int | str, where: str) -> None:
+    def __init__(
+        self,
+        margin: float,
+        look_alikes: int | str,
+        bank: CenterBank,
+        moving: bool,
+        charset: Charset | None = None,
+    ) -> None:
         super().__init__()
         self.margin = margin
         self.look_alikes = look_alikes
-        self.where = where
-        self._groups: tuple[str, ...] = ()
-        self._candidates: paddle.Tensor | None = None  # int64 [C, K] by groups
-        self.neighbours: paddle.Tensor | None = None  # int64 [C, K] by number
+        classes = bank.centers.shape[0]
+        self._candidates: paddle.Tensor | None = None  # int64 [C, K], of groups
         if isinstance(look_alikes, str):
-            self._groups = read_groups(look_alikes)
+            self._groups_name = "the shipped look-alikes" if look_alikes == SHIPPED else look_alikes
+            groups = read_groups(look_alikes)
+            if charset is not None:
+                self._candidates = self._group_candidates(groups, charset)
+                if margin and not moving:
+                    self._check_centers(bank, charset)
+            elif margin:
+                raise ConfigError(
+                    "CenterLoss: groups of look-alikes need the dictionary. Fix: call build_loss with a context, as a "
+                    "training run does, or give a number as look_alikes.",
+                    code="missing_context",
+                )
         elif isinstance(look_alikes, bool) or not isinstance(look_alikes, int) or look_alikes < 1:
             raise ConfigError(
-                f"{where}: look_alikes is {look_alikes!r}, but must be how many nearest centers are look-alikes, at "
-                f"least 1, or `{SHIPPED}`, or a file of groups, a group a line."
+                f"CenterLoss: look_alikes is {look_alikes!r}, but must be a number of nearest centers, at least 1, "
+                f"or `{SHIPPED}`, or a file of groups, one group on each line.",
+                code="bad_value",
             )
+        elif margin:
+            width = max(1, min(look_alikes, classes - 2))
+            self.register_buffer("neighbours", paddle.full([classes, width], _UNSEEN, "int64"), moving)
 
-    def prepare(self, charset: Charset, bank: CenterBank | None = None) -> None:
-        """Learn the classes of the groups' characters.
-
-        Args:
-            charset: the dictionary.
-            bank: the centers, where they stay.
-
-        Raises:
-            DataError: no two characters of a group are in the dictionary, or have a center in ``bank``.
-        """
-        if not self._groups:
-            return
-        groups = within(self._groups, charset.characters)
-        if not groups:
+    def _group_candidates(self, groups: Sequence[str], charset: Charset) -> paddle.Tensor:
+        """Return the others of all groups of each class, then the class itself up to K: int64 [C, K]."""
+        present = within(groups, charset.characters)
+        if not present:
             raise DataError(
-                f"{self.where}: no group of {self._named} has two characters of {charset.name}, so that the "
-                f"margin has nothing to act on. Give groups of its characters as look_alikes, or a number: as many "
-                f"nearest centers."
+                f"CenterLoss: no group of {self._groups_name} has two characters of {charset.name}, so the margin has "
+                f"no effect. Fix: give groups of its characters as look_alikes, or a number of nearest centers.",
+                code="no_look_alikes",
             )
-        self._candidates = _candidates_of([charset.ids(group) for group in groups], charset.ctc_classes)
-        if bank is not None and self.margin:
-            self._check_centers(bank, charset)
+        others: dict[int, dict[int, None]] = {}
+        for group in map(charset.ids, present):
+            for one in group:
+                others.setdefault(one, {}).update(dict.fromkeys(other for other in group if other != one))
+        width = max(map(len, others.values()))
+        rows = ([*others.get(c, ())] for c in range(charset.ctc_classes))
+        return paddle.to_tensor(
+            [[*row, *[c] * (width - len(row))] for c, row in enumerate(rows)], dtype="int64"
+        )
 
     def _check_centers(self, bank: CenterBank, charset: Charset) -> None:
+        """Log which characters the margin acts on."""
         every = paddle.arange(charset.ctc_classes, dtype="int64")
         table = self._table(bank, None)
         grouped = (table != every.unsqueeze(1)).any(axis=1)
@@ -91,44 +112,29 @@ class CenterMargin(nn.Layer):
         lacking = [charset.ctc_symbols[i] for i in np.flatnonzero((grouped.numpy()) & ~served.numpy())]
         if not bool(served.any()):
             raise DataError(
-                f"{self.where}: no two characters of a group of {self._named} have a center, so that the margin has "
-                f"nothing to act on. `ppocr-ext export-center` says which characters have none."
+                f"CenterLoss: no two characters of a group of {self._groups_name} have a center, so the margin has no "
+                f"effect. Fix: `ppocr-ext export-center` lists the characters that have none.",
+                code="no_look_alikes",
             )
-        _LOG.info("%s: the margin acts on %d characters of %s", self.where, int(served.sum()), self._named)
+        _LOG.info("CenterLoss: the margin acts on %d characters of %s", int(served.sum()), self._groups_name)
         if lacking:
             shown = " ".join(map(symbol_name, lacking[:_LISTED])) + (" …" if len(lacking) > _LISTED else "")
             _LOG.warning(
-                "%s: it cannot act on %d more, which have no center or no look-alike that has one: %s",
-                self.where,
+                "CenterLoss: the margin cannot act on %d more, which have no center or no look-alike with one: %s",
                 len(lacking),
                 shown,
             )
 
-    def make_table(self, classes: int, moving: bool) -> None:
-        """Make room for the nearest centers, so that they can be loaded before the first step.
-
-        Args:
-            classes: C, CTC classes with the blank.
-            moving: the centers move; where they stay, the table follows from them and is no state.
-        """
-        if isinstance(self.look_alikes, int):
-            width = max(1, min(self.look_alikes, classes - 2))
-            del self.neighbours
-            self.register_buffer("neighbours", paddle.full([classes, width], _UNSEEN, "int64"), moving)
-
     def forward(
         self, rows: paddle.Tensor, class_ids: paddle.Tensor, bank: CenterBank, step: int | None
     ) -> paddle.Tensor:
-        """The mean over the frames that have a look-alike with a center; 0 where none has.
+        """Return the mean over the frames that have a look-alike with a center; 0 if none has.
 
         Args:
             rows: float32 [M, D], features of frames.
             class_ids: int64 [M], of classes that have a center.
             bank: the centers.
-            step: where centers move, how many steps they have; None: they stay.
-
-        Raises:
-            ConfigError: groups are given, but no dictionary.
+            step: the number of steps before this one if centers move; None if they do not.
         """
         candidates = self._table(bank, step).index_select(class_ids)
         allowed = self._allowed(candidates, class_ids, bank)
@@ -140,29 +146,17 @@ class CenterMargin(nn.Layer):
         rivals = _nearest(rows.detach(), candidates, allowed, bank.centers)
         return _Hinge.apply(rows, bank.centers, class_ids, rivals, self.margin) / rows.shape[0]
 
-    @property
-    def _named(self) -> str:
-        return "the shipped look-alikes" if self.look_alikes == SHIPPED else str(self.look_alikes)
-
     @staticmethod
     def _allowed(candidates: paddle.Tensor, class_ids: paddle.Tensor, bank: CenterBank) -> paddle.Tensor:
-        """bool [M, K]: candidates that are another class than the row's and have a center."""
-        known = bank.known.astype("int32")  # Paddle 2.6 selects no truth values
+        """Return which candidates are another class than the row's and have a center, bool [M, K]."""
+        known = bank.known.astype("int32")  # Paddle 2.6 cannot index_select booleans
         has_center = known.index_select(candidates.flatten()).reshape(candidates.shape) > 0
         return has_center.logical_and(candidates != class_ids.unsqueeze(1))
 
     def _table(self, bank: CenterBank, step: int | None) -> paddle.Tensor:
-        """int64 [C, K]: look-alikes of each class, with and without a center; itself where it has fewer."""
-        if isinstance(self.look_alikes, str):
-            if self._candidates is None:
-                raise ConfigError(
-                    f"{self.where}: groups of look-alikes need the dictionary. Call `prepare` with it before the first "
-                    f"step, as a training run does, or give a number as look_alikes."
-                )
+        """Return the look-alikes of each class, with and without a center; itself if it has fewer: int64 [C, K]."""
+        if self._candidates is not None:
             return self._candidates
-        if self.neighbours is None:
-            self.make_table(bank.centers.shape[0], moving=step is not None)
-        assert self.neighbours is not None
         unseen = (self.neighbours[:, 0] == _UNSEEN).logical_and(bank.known)
         if (step is not None and step % _REFRESH == 0) or bool(unseen.any()):
             self.neighbours.set_value(_nearest_classes(bank, self.neighbours.shape[1]))
@@ -170,9 +164,9 @@ class CenterMargin(nn.Layer):
 
 
 class _Hinge(PyLayer):
-    """Sum of ``max(0, d(f, c) - d(f, n) + margin)`` over rows f [M, D], c and n the centers [C, D] of two classes [M].
+    """Sum up ``max(0, d(f, c) - d(f, n) + margin)`` over rows f [M, D], c and n the centers [C, D] of classes [M].
 
-    Two buffers of M·D in the forward pass and one in the backward pass, where the plain formula has seven.
+    Two buffers of M·D in the forward pass and one in the backward pass; the plain formula has seven.
     """
 
     @staticmethod
@@ -200,29 +194,18 @@ class _Hinge(PyLayer):
 
 @paddle.no_grad()
 def _nearest_classes(bank: CenterBank, width: int) -> paddle.Tensor:
-    """int64 [C, width]: the nearest others, then the class itself; ``_UNSEEN`` where a class has no center."""
+    """Return the nearest others, then the class itself; ``_UNSEEN`` for a class without center: int64 [C, width]."""
     table = bank.nearest(width)
     own = paddle.arange(table.shape[0], dtype="int64").unsqueeze(1)
     table = paddle.concat([table, *[own] * (width - table.shape[1])], axis=1)
     return paddle.where(bank.known.unsqueeze(1), table, paddle.full_like(table, _UNSEEN))
 
 
-def _candidates_of(groups: list[list[int]], classes: int) -> paddle.Tensor:
-    """int64 [C, K]: the others of all groups of each class, then the class itself up to K."""
-    others: dict[int, dict[int, None]] = {}
-    for group in groups:
-        for one in group:
-            others.setdefault(one, {}).update(dict.fromkeys(other for other in group if other != one))
-    width = max(map(len, others.values()))
-    table = [[*others.get(c, ()), *[c] * (width - len(others.get(c, ())))] for c in range(classes)]
-    return paddle.to_tensor(table, dtype="int64")
-
-
 @paddle.no_grad()
 def _nearest(
     rows: paddle.Tensor, candidates: paddle.Tensor, allowed: paddle.Tensor, centers: paddle.Tensor
 ) -> paddle.Tensor:
-    """int64 [M]: of the allowed of K candidates [M, K], one at least, that whose center is nearest to the row.
+    """Return which of the allowed candidates [M, K] of each row, at least one, has the nearest center: int64 [M].
 
     A column costs as much as it has allowed entries, so that one large group does not slow the others down.
     """

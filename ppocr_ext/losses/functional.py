@@ -1,4 +1,4 @@
-"""The formulas of the losses as pure functions on tensors; nothing here changes its arguments.
+"""Compute the formulas of the losses as pure functions on tensors; none changes its arguments.
 
 Rows ``[N]`` are positions (frames or characters) of all lines of a batch, ``C`` is the number of classes.
 With thousands of classes every pass over ``[N, C]`` counts, and on CPU ``paddle.nn.functional.log_softmax``
@@ -20,22 +20,22 @@ TINY = 1.2e-38
 
 
 def weighted_mean(values: paddle.Tensor, weights: paddle.Tensor) -> paddle.Tensor:
-    """Mean of ``values`` by ``weights`` (same shape, not negative); 0 where all weights are 0."""
+    """Return the mean of ``values`` by ``weights`` (same shape, not negative); 0 if all weights are 0."""
     weights = weights.astype(values.dtype)
     total = weights.sum()
     return (values * weights).sum() / paddle.where(total > 0, total, paddle.ones_like(total))
 
 
 def log_sum_exp(logits: paddle.Tensor) -> paddle.Tensor:
-    """``log Σ_c exp(logits)``, ``[..., C] → [...]`` (``paddle.logsumexp`` takes twice the time on CPU)."""
+    """Return ``log Σ_c exp(logits)``, ``[..., C] → [...]`` (``paddle.logsumexp`` takes twice the time on CPU)."""
     peak = logits.detach().max(axis=-1, keepdim=True)
     return (logits - peak).exp().sum(axis=-1).log() + peak.squeeze(-1)
 
 
 def best_classes(logits: paddle.Tensor) -> paddle.Tensor:
-    """int64 [...]: the class of the highest logit, ``[..., C] → [...]``; the first of equal ones.
+    """Return the class of the highest logit, ``[..., C] → int64 [...]``; the first of equal ones.
 
-    On a CPU numpy goes over the same memory: Paddle's own argmax takes five times as long there.
+    On a CPU numpy reads the same memory: Paddle's own argmax takes five times as long there.
     """
     logits = logits.detach()
     if logits.place.is_cpu_place() and logits.dtype == paddle.float32 and 0 not in logits.shape:
@@ -44,7 +44,7 @@ def best_classes(logits: paddle.Tensor) -> paddle.Tensor:
 
 
 class _SharedMemory:
-    """A contiguous float32 tensor on the CPU, as numpy reads it without a copy.
+    """Let numpy read a contiguous float32 tensor on the CPU without a copy.
 
     Not by DLPack: Paddle 2.6 forgets strides there, and numpy's argmax copies an array that may not be written.
     """
@@ -60,23 +60,23 @@ class _SharedMemory:
 
 
 def pick(rows: paddle.Tensor, classes: paddle.Tensor) -> paddle.Tensor:
-    """``rows[n, classes[n]]``, ``[N, C], int64 [N] → [N]``."""
+    """Return ``rows[n, classes[n]]``, ``[N, C], int64 [N] → [N]``."""
     return rows[paddle.arange(rows.shape[0]), classes]
 
 
 def negative_entropy(probabilities: paddle.Tensor) -> paddle.Tensor:
-    """``Σ_c q log(q + 1e-10)``, ``[..., C] → [...]``: PaddleOCR's form, C·1e-10 too high at most."""
+    """Return ``Σ_c q log(q + 1e-10)``, ``[..., C] → [...]``: PaddleOCR's form, C·1e-10 too high at most."""
     return (probabilities * (probabilities + TARGET_EPSILON).log()).sum(axis=-1)
 
 
 def kl_rows(student: paddle.Tensor, teacher: paddle.Tensor) -> paddle.Tensor:
-    """KL(teacher ‖ student) of logits, ``[..., C] → [...]``; gradients reach whichever of them has one."""
+    """Return KL(teacher ‖ student) of logits, ``[..., C] → [...]``; both get gradients."""
     probabilities = F.softmax(teacher, axis=-1)
     return negative_entropy(probabilities) + cross_entropy_rows(student, probabilities)
 
 
 def cross_entropy_rows(logits: paddle.Tensor, probabilities: paddle.Tensor) -> paddle.Tensor:
-    """``-Σ_c q log softmax(logits)``, ``[..., C] → [...]``, for ``probabilities`` that sum to 1.
+    """Return ``-Σ_c q log softmax(logits)``, ``[..., C] → [...]``, for ``probabilities`` that sum to 1.
 
     Unlike ``paddle.nn.functional.cross_entropy`` it has a gradient for ``probabilities`` too, which mutual
     learning needs.
@@ -87,7 +87,7 @@ def cross_entropy_rows(logits: paddle.Tensor, probabilities: paddle.Tensor) -> p
 def smoothed_cross_entropy_rows(
     logits: paddle.Tensor, classes: paddle.Tensor, smoothing: float
 ) -> paddle.Tensor:
-    """Cross entropy, ``1 - smoothing`` on the class and the rest spread over the others, ``[N, C] → [N]``."""
+    """Return the cross entropy with ``1 - smoothing`` on the class, the rest on the others, ``[N, C] → [N]``."""
     others = logits.shape[-1] - 1
     hard = F.cross_entropy(logits, classes, reduction="none")
     normaliser = hard + pick(logits, classes)
@@ -99,7 +99,7 @@ def smoothed_cross_entropy_rows(
 def dkd_rows(
     student: paddle.Tensor, teacher: paddle.Tensor, classes: paddle.Tensor
 ) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """The two parts of decoupled knowledge distillation (Zhao et al., CVPR 2022, equation 7), row by row.
+    """Return the two parts of decoupled knowledge distillation (Zhao et al., CVPR 2022, equation 7), row by row.
 
     Args:
         student: float32 [N, C], logits already divided by the temperature.
@@ -125,16 +125,16 @@ def dkd_rows(
 
 
 def _without_target(logits: paddle.Tensor, classes: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Log-odds of the target class against all others, and the logits without it (offset by -1000)."""
+    """Return the log-odds of the target class against all others, and the logits without it (offset by -1000)."""
     rows = paddle.stack([paddle.arange(logits.shape[0]), classes], axis=1)
     others = paddle.scatter_nd_add(logits, rows, paddle.full([logits.shape[0]], -TARGET_OFFSET, logits.dtype))
     return pick(logits, classes) - log_sum_exp(others), others
 
 
 def align_frames(frames: paddle.Tensor, count: int) -> paddle.Tensor:
-    """Linear interpolation along time, ``[B, T, C] → [B, count, C]``.
+    """Interpolate linearly along time, ``[B, T, C] → [B, count, C]``.
 
-    Frames are taken as equal slices of the line, compared centre to centre (``align_corners=False``).
+    Frames are equal slices of the text line, compared center to center (``align_corners=False``).
     Probabilities remain probabilities: each new frame is a weighted mean of two.
     """
     length = frames.shape[1]

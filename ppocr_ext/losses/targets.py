@@ -1,4 +1,4 @@
-"""Labels of a batch, as each head's loss needs them."""
+"""Take from a batch what the loss of each head needs: labels, and which frames are padding."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SINGLE_HEAD = "[image, label, length]"
 def head_batch(
     batch: Sequence[paddle.Tensor], head: str, multi_head: bool, where: str
 ) -> list[paddle.Tensor]:
-    """The batch as the loss of one head reads it, ``[image, label, length, …]``.
+    """Return the batch as the loss of one head expects it, ``[image, label, length, …]``.
 
-    Of a MultiHead's ``[image, label_ctc, label_gtc, length, valid_ratio]`` the other head's label is left out.
+    The label of the other head is removed from a MultiHead's ``[image, label_ctc, label_gtc, length, valid_ratio]``.
 
     Raises:
         ConfigError: the batch has too few entries.
@@ -27,8 +27,9 @@ def head_batch(
     least = 4 if multi_head else 3
     if len(batch) < least:
         raise ConfigError(
-            f"{where} needs the batch {layout}, but it has {len(batch)} entries. "
-            f"List them under KeepKeys of Train.dataset.transforms."
+            f"{where} needs the batch {layout} (found {len(batch)} entries). "
+            f"Fix: list them under KeepKeys of Train.dataset.transforms.",
+            code="missing_batch_entry",
         )
     if not multi_head:
         return list(batch)
@@ -37,11 +38,11 @@ def head_batch(
 
 
 def sequence_targets(batch: Sequence[paddle.Tensor], rows: int, where: str) -> paddle.Tensor:
-    """The character that each position of a teacher-forced decoder should give, int64 [B, rows].
+    """Return the character that each position of a teacher-forced decoder should predict, int64 [B, rows].
 
-    The label holds ``<s> characters </s> padding``; position i is to give entry i + 1. PaddleOCR cuts by
-    the longest length of the batch, which the decoder's own number of positions (``rows``) equals: cutting
-    by it needs no value from the device.
+    The label holds ``<s> characters </s> padding``; position i should predict entry i + 1. PaddleOCR cuts the
+    label at the longest length of the batch, which equals the decoder's number of positions (``rows``): cutting
+    at ``rows`` needs no value from the device.
 
     Args:
         batch: ``[image, label, length, …]``, label int64 [B, L].
@@ -54,18 +55,17 @@ def sequence_targets(batch: Sequence[paddle.Tensor], rows: int, where: str) -> p
     label = batch[1]
     if label.ndim != 2 or label.shape[1] < rows + 1:
         raise ModelError(
-            f"{where}: the decoder gives {rows} positions, which needs a label of at least "
-            f"{rows + 1} entries, but its shape is {list(label.shape)}. "
-            f"Is max_text_length the same in Global and in the head?"
+            f"{where}: {rows} positions of the decoder need a label of at least {rows + 1} entries "
+            f"(found shape {list(label.shape)}). Fix: use the same max_text_length in Global and in the head.",
+            code="shape_mismatch",
         )
     return label[:, 1 : 1 + rows]
 
 
 def valid_frames(batch: Sequence[paddle.Tensor], frames: int, multi_head: bool) -> paddle.Tensor | None:
-    """Whether each frame looks at the line and not at the padding to its right, bool [B, frames].
+    """Return which frames show the text line and not the padding to its right, bool [B, frames].
 
-    Frame i of T is padding if it starts at or after ``valid_ratio · T``. None where the batch has no
-    valid_ratio.
+    Frame i of T is padding if it starts at or after ``valid_ratio · T``. None if the batch has no valid_ratio.
     """
     position = 4 if multi_head else 3
     if len(batch) <= position or not batch[position].is_floating_point():

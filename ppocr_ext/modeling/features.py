@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import paddle
@@ -37,6 +38,19 @@ def ctc_head_of(network: nn.Layer) -> nn.Layer:
 def classifier_of(head: nn.Layer) -> nn.Layer:
     """The layer of a CTC head that gives the logits; its input are the features."""
     return next(getattr(head, name) for name in _CLASSIFIERS if hasattr(head, name))
+
+
+def feature_sizes(model: nn.Layer) -> dict[str | None, int]:
+    """Return how many features the CTC head of each sub-model has, without the sub-models that have no such head.
+
+    The name is None for a model without sub-models.
+    """
+    sizes: dict[str | None, int] = {}
+    for name in getattr(model, "model_name_list", (None,)):
+        with suppress(ModelError):
+            head = ctc_head_of(model if name is None else getattr(model, name))
+            sizes[name] = int(classifier_of(head).weight.shape[0])
+    return sizes
 
 
 class FeatureTap:

@@ -19,8 +19,7 @@ from ppocr_ext.config.node import dotted
 from ppocr_ext.data.preprocessing import Size, preprocessing
 from ppocr_ext.data.sample_rules import FrameLimit
 from ppocr_ext.errors import ModelError
-from ppocr_ext.losses.ctc import CTCLoss
-from ppocr_ext.losses.distillation_ctc import DistillationCTCLoss
+from ppocr_ext.losses import CTCLoss, DistillationCTCLoss
 from ppocr_ext.messages import error_text
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.request import HeadRequest

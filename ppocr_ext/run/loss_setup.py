@@ -1,4 +1,4 @@
-"""What a loss needs of the model before the first step, and its own state in a checkpoint."""
+"""Connect a loss and its model before the first step, and restore the loss's own state from a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,51 +13,35 @@ from paddle import nn
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.errors import WeightsError
-from ppocr_ext.losses.base import FEATURES, Loss
-from ppocr_ext.losses.center import CenterLoss
-from ppocr_ext.losses.distillation_center import DistillationCenterLoss
-from ppocr_ext.modeling.features import classifier_of, ctc_head_of
+from ppocr_ext.losses import CenterLoss, DistillationCenterLoss, LossContext
+from ppocr_ext.losses.base_loss import FEATURES, OutputRef
+from ppocr_ext.modeling.features import ctc_head_of, feature_sizes
 
 _LOG = logging.getLogger("ppocr_ext")
 
 
-def prepare_loss(
-    loss: Any,
-    reads: Iterable[tuple[str | None, str]] | None,
-    model: Any,
-    charset: Charset,
-    begins: bool = True,
-) -> None:
-    """Let the heads whose features the loss reads give them, and tell the loss what it works on.
+def loss_context(model: Any, charset: Charset) -> LossContext:
+    """Return what losses may need to know of ``model``, with or without sub-models, and the dictionary."""
+    return LossContext(charset, feature_sizes(model))
 
-    Args:
-        loss: of any kind; only ours are told.
-        reads: what it reads, as :meth:`Loss.reads` says.
-        model: with sub-models of the names in ``reads``.
-        charset: the dictionary.
-        begins: the run starts here and does not go on from a checkpoint, whose weights have moved on from its centers.
+
+def return_features(model: Any, required: Iterable[OutputRef]) -> None:
+    """Let the CTC heads whose features are required return them.
 
     Raises:
-        PPOCRExtError: a model has no CTC head, or centers do not fit.
+        ModelError: a model has no CTC head.
     """
-    sizes: dict[str | None, int] = {}
-    for name, output in reads or ():
+    for name, output in required:
         if output == FEATURES:
-            head = ctc_head_of(model if name is None else getattr(model, name))
-            head.return_feats = True
-            sizes[name] = int(classifier_of(head).weight.shape[0])
-    if isinstance(loss, Loss):
-        loss.prepare(charset, sizes)
-        if begins:
-            _compare_weights(loss, model)
+            ctc_head_of(model if name is None else getattr(model, name)).return_feats = True
 
 
-def _compare_weights(loss: Loss, model: Any) -> None:
+def compare_center_weights(loss: Any, model: Any) -> None:
     """Warn of centers that were exported from other weights than the model has."""
     for name, center in _center_losses(loss):
         meta = {} if center.table is None else center.table.meta
         if name is not None and meta.get("model") not in (None, name):
-            continue  # of another sub-model, which is said already
+            continue  # of another sub-model, which has its own warning
         made_of = meta.get("model_digest")
         if made_of is not None and made_of != state_digest(model if name is None else getattr(model, name)):
             _LOG.warning(
@@ -68,13 +52,13 @@ def _compare_weights(loss: Loss, model: Any) -> None:
             )
 
 
-def _center_losses(loss: nn.Layer) -> Iterator[tuple[str | None, CenterLoss]]:
-    """Each CenterLoss within ``loss``, with its sub-model."""
+def _center_losses(loss: Any) -> Iterator[tuple[str | None, CenterLoss]]:
+    """Yield each CenterLoss within ``loss``, with its sub-model."""
     if isinstance(loss, CenterLoss):
         yield None, loss
     elif isinstance(loss, DistillationCenterLoss):
         yield from loss.losses.items()
-    else:
+    elif isinstance(loss, nn.Layer):
         for child in loss.children():
             yield from _center_losses(child)
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.model_state import state_digest, trained_state
-from ppocr_ext.losses import build_loss
+from ppocr_ext.losses import build_loss, required_outputs
 from ppocr_ext.optim import build_optimizer
 from ppocr_ext.run.amp import build_amp, decorate, untrained
 from ppocr_ext.run.compiled import compile_model
-from ppocr_ext.run.loss_setup import prepare_loss
+from ppocr_ext.run.loss_setup import compare_center_weights, loss_context, return_features
 from ppocr_ext.run.model_setup import load_model_weights, narrow
 from ppocr_ext.run.parallel import (
     data_parallel,
@@ -49,8 +49,8 @@ def prepare_training(
         PPOCRExtError: something cannot be built; the message says what to change.
     """
     config = run.config
-    run.loss = build_loss(config.at("Loss").thaw())
-    reads = run.loss.reads() if hasattr(run.loss, "reads") else None
+    run.loss = build_loss(config.at("Loss").thaw(), loss_context(run.model, run.charset))
+    reads = required_outputs(run.loss)
     narrow(run.model, reads, config)
     load_model_weights(
         run.model,
@@ -60,7 +60,9 @@ def prepare_training(
         needed=None if reads is None else _models_read(run, reads),
         old_charset=old_charset,
     )
-    prepare_loss(run.loss, reads, run.model, run.charset, begins=checkpoint is None)
+    return_features(run.model, reads or ())
+    if checkpoint is None:  # after a resume the weights have moved on from those of the centers
+        compare_center_weights(run.loss, run.model)
     run.frozen_digests = {name: state_digest(run.sub_model(name)) for name in sorted(run.frozen)}
     run.model = share_batch_norm(run.model, config)
     if processes.size > 1 and not says_what_it_reads(run.model, reads):

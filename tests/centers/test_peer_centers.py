@@ -24,7 +24,7 @@ from ppocr_ext.characters.center_table import CenterTable, read_centers
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
 from ppocr_ext.loop.session import train
-from ppocr_ext.losses.center import CenterLoss
+from ppocr_ext.losses import CenterLoss
 from ppocr_ext.modeling.features import FeatureTap
 from ppocr_ext.run.run import Run
 

@@ -74,7 +74,7 @@ def test_the_overlay_over_a_run_that_has_center_loss_changes_it(two: Config, tmp
     names = [next(iter(entry)) for entry in config.at(LISTED)]
     assert names == [next(iter(entry)) for entry in recorded.at(LISTED)]
     center = config.at(f"{LISTED}.DistillationCenterLoss")
-    assert (center["weight"], center["center_file_path"], center["labels"]) == (0.5, "new.npz", "aligned")
+    assert (center["weight"], center["center_file_path"], center["frames"]) == (0.5, "new.npz", "aligned")
     assert tuple(center["model_name_list"]) == ("Student",)
 
 

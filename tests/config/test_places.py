@@ -79,7 +79,7 @@ def test_a_distillation_s_entry_keeps_its_places() -> None:
     entry = f"{LISTED}.DistillationCenterLoss"
     assert config.where(entry) == f"configs/overlays/center_loss.yml:{line_of(OVERLAY, 'weight:')}"
     assert (
-        config.where(f"{entry}.labels") == f"configs/overlays/center_loss.yml:{line_of(OVERLAY, 'labels:')}"
+        config.where(f"{entry}.frames") == f"configs/overlays/center_loss.yml:{line_of(OVERLAY, 'frames:')}"
     )
     assert config.origin(f"{entry}.model_name_list") == "computed"
     dkd = f"{LISTED}.DistillationDKDLoss"

@@ -72,7 +72,7 @@ def test_a_distillation_with_centers_from_a_file(tiny, tmp_path):
         "key": "head_out",
         "multi_head": True,
         "center_file_path": centers_file(tmp_path / "centers.npz"),
-        "labels": "aligned",
+        "frames": "aligned",
         "blank": False,
     }
     config = config.with_values(

@@ -139,4 +139,4 @@ def test_only_trained_sub_models_are_pulled(tiny):
 @pytest.mark.parametrize("base", ["svtrv2/student.yml", "svtrv2/distill.yml", "quickstart/distill.yml"])
 def test_the_overlay_fits_every_kind_of_config(base):
     config = load([config_path(base), config_path("overlays/center_loss.yml")])
-    assert config.at("Loss.loss_config_list.CenterLoss.labels") == "aligned"
+    assert config.at("Loss.loss_config_list.CenterLoss.frames") == "aligned"

@@ -11,7 +11,7 @@ from ppocr_ext.loop.session import train
 def with_margin(config, look_alikes):
     losses = config.thaw()["Loss"]["loss_config_list"]
     center = {"weight": 0.1, "update": "ema", "margin": 1000.0, "look_alikes": look_alikes}
-    center["labels"] = "aligned"
+    center["frames"] = "aligned"
     return config.with_values({"Loss.loss_config_list": [*losses, {"CenterLoss": center}]})
 
 

@@ -7,8 +7,8 @@ from benchmarks.memory import PeakGrowth
 
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
+from ppocr_ext.losses import CenterLoss, LossContext
 from ppocr_ext.losses.alignment import forced_alignment
-from ppocr_ext.losses.center import CenterLoss
 from ppocr_ext.losses.functional import best_classes
 
 LINES, FRAMES, CLASSES, DIM = 64, 40, 4000, 128
@@ -30,9 +30,8 @@ def loss_of(centers, tmp_path, **options):
     CenterTable(ids, charset.ctc_symbols, centers, np.ones_like(ids), np.zeros(len(ids))).save(
         tmp_path / "c.npz"
     )
-    loss = CenterLoss(center_file_path=str(tmp_path / "c.npz"), **options)
-    loss.prepare(charset, {None: centers.shape[1]})
-    return loss
+    context = LossContext(charset, {None: centers.shape[1]})
+    return CenterLoss(center_file_path=str(tmp_path / "c.npz"), context=context, **options)
 
 
 def test_the_value_is_exact_where_a_float32_sum_would_not_be(tmp_path):
@@ -46,11 +45,11 @@ def test_the_value_is_exact_where_a_float32_sum_would_not_be(tmp_path):
     assert float(loss) == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("labels", ["argmax", "aligned"])
-def test_a_step_takes_far_less_than_a_copy_of_the_logits(labels, batch, tmp_path):
+@pytest.mark.parametrize("frames", ["argmax", "aligned"])
+def test_a_step_takes_far_less_than_a_copy_of_the_logits(frames, batch, tmp_path):
     features, logits, ids, lengths = batch
     loss = loss_of(
-        np.random.default_rng(2).normal(size=(CLASSES, DIM)).astype("float32"), tmp_path, labels=labels
+        np.random.default_rng(2).normal(size=(CLASSES, DIM)).astype("float32"), tmp_path, frames=frames
     )
     leaf = paddle.to_tensor(features, stop_gradient=False)
     given = [paddle.zeros([LINES, 1, 1, 1]), ids, lengths]

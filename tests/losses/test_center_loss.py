@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
+from error_codes import raises_code
 from parity import array, load_case
 
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
-from ppocr_ext.errors import ConfigError, DataError
-from ppocr_ext.losses import build_loss
-from ppocr_ext.losses.center import CenterLoss
+from ppocr_ext.errors import ConfigError, DataError, ModelError
+from ppocr_ext.losses import CenterLoss, LossContext, build_loss
 
 CASE = load_case("losses_single")
 SEED = CASE.info["seed"]
@@ -73,7 +73,7 @@ def test_the_dense_formula_gives_the_same(tmp_path: Path) -> None:
     features, logits = random_inputs()
     centers = np.random.default_rng(1).normal(size=[6, 5])
     table_of(centers).save(tmp_path / "c.npz")
-    value = CenterLoss(center_file_path=str(tmp_path / "c.npz"))((features, logits), [])["loss"]
+    value = CenterLoss(6, 5, str(tmp_path / "c.npz"))((features, logits), [])["loss"]
 
     total = 0.0
     for line in range(3):
@@ -88,7 +88,7 @@ def test_a_class_without_center_is_left_out_when_frozen(tmp_path: Path) -> None:
     features, logits = random_inputs()
     best = logits.numpy().argmax(-1).ravel()
     table_of(np.zeros([2, 5]), ids=[1, 3]).save(tmp_path / "c.npz")
-    value = CenterLoss(center_file_path=str(tmp_path / "c.npz"))((features, logits), [])["loss"]
+    value = CenterLoss(6, 5, str(tmp_path / "c.npz"))((features, logits), [])["loss"]
     rows = features.numpy().reshape(-1, 5)[np.isin(best, [1, 3])]
     assert float(value) == pytest.approx(float((rows**2).sum(1).mean()), rel=1e-5)
 
@@ -97,7 +97,7 @@ def test_no_frame_that_counts_gives_zero_with_a_gradient(tmp_path: Path) -> None
     features, logits = random_inputs()
     table_of(np.zeros([1, 5]), ids=[5]).save(tmp_path / "c.npz")
     never = paddle.concat([logits[:, :, :5], paddle.full([3, 12, 1], -100.0)], axis=2)
-    value = CenterLoss(center_file_path=str(tmp_path / "c.npz"))((features, never), [])["loss"]
+    value = CenterLoss(6, 5, str(tmp_path / "c.npz"))((features, never), [])["loss"]
     value.backward()
     assert float(value) == 0.0
     assert not features.grad.numpy().any()
@@ -106,7 +106,7 @@ def test_no_frame_that_counts_gives_zero_with_a_gradient(tmp_path: Path) -> None
 def test_blank_frames_can_be_left_out(tmp_path: Path) -> None:
     features, logits = random_inputs()
     table_of(np.zeros([6, 5])).save(tmp_path / "c.npz")
-    value = CenterLoss(center_file_path=str(tmp_path / "c.npz"), blank=False)((features, logits), [])["loss"]
+    value = CenterLoss(6, 5, str(tmp_path / "c.npz"), blank=False)((features, logits), [])["loss"]
     rows = features.numpy().reshape(-1, 5)[logits.numpy().argmax(-1).ravel() != 0]
     assert float(value) == pytest.approx(float((rows**2).sum(1).mean()), rel=1e-5)
 
@@ -119,14 +119,14 @@ def test_aligned_frames_are_pulled_to_the_label_and_not_to_the_prediction(tmp_pa
     centers = np.zeros([6, 5])
     centers[4] = 100.0
     table_of(centers).save(tmp_path / "c.npz")
-    loss = CenterLoss(center_file_path=str(tmp_path / "c.npz"), labels="aligned", blank=False)
+    loss = CenterLoss(6, 5, str(tmp_path / "c.npz"), frames="aligned", blank=False)
     assert float(loss((features, paddle.to_tensor(logits)), labels_of([2]))["loss"]) == pytest.approx(5.0)
 
 
 def test_aligned_leaves_a_label_out_that_does_not_fit(tmp_path: Path) -> None:
     features, logits = random_inputs(frames=3)
     table_of(np.zeros([6, 5])).save(tmp_path / "c.npz")
-    loss = CenterLoss(center_file_path=str(tmp_path / "c.npz"), labels="aligned")
+    loss = CenterLoss(6, 5, str(tmp_path / "c.npz"), frames="aligned")
     value = loss((features, logits), labels_of([1, 1, 1], [2], [3]))["loss"]
     assert float(value) == pytest.approx(float((features.numpy()[1:] ** 2).sum(-1).mean()), rel=1e-5)
 
@@ -134,7 +134,7 @@ def test_aligned_leaves_a_label_out_that_does_not_fit(tmp_path: Path) -> None:
 def test_ema_starts_at_the_mean_and_then_moves() -> None:
     logits = np.full([1, 2, 3], -9.0, np.float32)
     logits[0, :, 1] = 9.0
-    loss = CenterLoss(update="ema", momentum=0.75)
+    loss = CenterLoss(3, 2, update="ema", momentum=0.75)
     first = paddle.to_tensor(np.array([[[1.0, 1.0], [3.0, 3.0]]], np.float32))
     assert float(loss((first, paddle.to_tensor(logits)), [])["loss"]) == pytest.approx(
         2.0
@@ -148,7 +148,7 @@ def test_ema_starts_at_the_mean_and_then_moves() -> None:
 def test_ema_ignores_rows_that_are_not_finite() -> None:
     logits = np.zeros([1, 2, 3], np.float32)
     logits[0, :, 1] = 9.0
-    loss = CenterLoss(update="ema")
+    loss = CenterLoss(3, 2, update="ema")
     loss(
         (paddle.to_tensor(np.array([[[np.inf, 0.0], [2.0, 2.0]]], np.float32)), paddle.to_tensor(logits)), []
     )
@@ -157,11 +157,10 @@ def test_ema_ignores_rows_that_are_not_finite() -> None:
 
 def test_state_is_saved_and_comes_back() -> None:
     features, logits = random_inputs()
-    loss = CenterLoss(update="ema", warmup_steps=10)
+    loss = CenterLoss(6, 5, update="ema", warmup_steps=10)
     loss((features, logits), [])
     state = {name: value.numpy() for name, value in loss.state_dict().items()}
-    other = CenterLoss(update="ema", warmup_steps=10)
-    other._make_bank(6, 5)
+    other = CenterLoss(6, 5, update="ema", warmup_steps=10)
     other.set_state_dict(state)
     again = random_inputs(seed=3)
     assert float(loss(again, [])["loss"]) == float(other(again, [])["loss"]) > 0.0
@@ -170,8 +169,8 @@ def test_state_is_saved_and_comes_back() -> None:
 def test_warmup_grows_linearly(tmp_path: Path) -> None:
     features, logits = random_inputs()
     table_of(np.zeros([6, 5])).save(tmp_path / "c.npz")
-    full = float(CenterLoss(center_file_path=str(tmp_path / "c.npz"))((features, logits), [])["loss"])
-    loss = CenterLoss(center_file_path=str(tmp_path / "c.npz"), warmup_steps=4)
+    full = float(CenterLoss(6, 5, str(tmp_path / "c.npz"))((features, logits), [])["loss"])
+    loss = CenterLoss(6, 5, str(tmp_path / "c.npz"), warmup_steps=4)
     values = [float(loss((features, logits), [])["loss"]) / full for _ in range(6)]
     assert values == pytest.approx([0.0, 0.25, 0.5, 0.75, 1.0, 1.0])
 
@@ -182,7 +181,7 @@ def test_margin_pushes_away_from_the_nearest_look_alike(tmp_path: Path) -> None:
     features = paddle.to_tensor(np.array([[[0.5, 0.0]]], np.float32), stop_gradient=False)
     logits = np.zeros([1, 1, 4], np.float32)
     logits[0, 0, 1] = 9.0
-    loss = CenterLoss(center_file_path=str(tmp_path / "c.npz"), margin=5.0, look_alikes=2)
+    loss = CenterLoss(4, 2, str(tmp_path / "c.npz"), margin=5.0, look_alikes=2)
     value = loss((features, paddle.to_tensor(logits)), [])["loss"]
     value.backward()
     # 0.25 to its own center, 2.25 to class 2: 0.25 - 2.25 + 5 = 3 beside the distance itself
@@ -193,7 +192,7 @@ def test_margin_pushes_away_from_the_nearest_look_alike(tmp_path: Path) -> None:
 def test_a_multihead_s_outputs_and_the_distillation_form(tmp_path: Path) -> None:
     features, logits = random_inputs()
     table_of(np.zeros([6, 5])).save(tmp_path / "c.npz")
-    options = {"center_file_path": str(tmp_path / "c.npz")}
+    options = {"num_classes": 6, "feat_dim": 5, "center_file_path": str(tmp_path / "c.npz")}
     alone = float(CenterLoss(**options)((features, logits), [])["loss"])
     head = {"ctc": (features, logits), "gtc": logits}
     assert float(CenterLoss(**options)(head, [])["loss"]) == pytest.approx(alone)
@@ -221,13 +220,13 @@ def test_a_multihead_s_outputs_and_the_distillation_form(tmp_path: Path) -> None
     ]
     values = distillation({"Student": {"head_out": head}}, batch)
     assert float(values["loss"]) == pytest.approx(alone / 2)
-    assert distillation.reads() == {("Student", "ctc"), ("Student", "features")}
+    assert distillation.required_outputs() == {("Student", "ctc"), ("Student", "features")}
 
 
 def test_in_a_multiloss(tmp_path: Path) -> None:
     features, logits = random_inputs()
     table_of(np.zeros([6, 5])).save(tmp_path / "c.npz")
-    options = {"center_file_path": str(tmp_path / "c.npz")}
+    options = {"num_classes": 6, "feat_dim": 5, "center_file_path": str(tmp_path / "c.npz")}
     alone = float(CenterLoss(**options)((features, logits), [])["loss"])
     loss = build_loss(
         {
@@ -247,39 +246,58 @@ def test_in_a_multiloss(tmp_path: Path) -> None:
 
 
 def test_frozen_without_a_file_says_what_to_do() -> None:
-    with pytest.raises(ConfigError, match="export-center.*update: ema"):
-        CenterLoss()
+    with raises_code(ConfigError, "missing_centers"):
+        CenterLoss(CLASSES, DIM)
 
 
 def test_a_head_without_features_says_what_to_set(file: str) -> None:
-    with pytest.raises(ConfigError, match="return_feats: true"):
-        CenterLoss(center_file_path=file)(paddle.zeros([2, 3, CLASSES]), [])
+    with raises_code(ConfigError, "missing_output"):
+        CenterLoss(CLASSES, DIM, file)(paddle.zeros([2, 3, CLASSES]), [])
 
 
 def test_centers_of_another_feature_size_are_refused(file: str) -> None:
-    with pytest.raises(DataError, match="16 features, but the CTC head's classifier sees 5"):
-        CenterLoss(center_file_path=file)(random_inputs(), [])
+    with raises_code(DataError, "centers_mismatch", "16"):
+        CenterLoss(CLASSES, 5, file)
+
+
+def test_a_head_of_another_size_than_the_centers_is_refused(file: str) -> None:
+    with raises_code(ModelError, "shape_mismatch"):
+        CenterLoss(CLASSES, DIM, file)(random_inputs(), [])
 
 
 def test_centers_of_another_dictionary_are_refused(tmp_path: Path) -> None:
     charset = Charset(tuple("abc"))
     table_of(np.zeros([4, 5]), charset_digest="0123", charset="other.txt", classes=9).save(tmp_path / "c.npz")
-    with pytest.raises(DataError, match="another dictionary.*other.txt, 9 classes"):
-        CenterLoss(center_file_path=str(tmp_path / "c.npz")).prepare(charset, {None: 5})
+    with pytest.raises(DataError, match="other.txt, 9 classes"):
+        CenterLoss(center_file_path=str(tmp_path / "c.npz"), context=LossContext(charset, {None: 5}))
 
 
 def test_given_sizes_must_be_the_model_s(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="feat_dim is 96, but the model has 5"):
-        CenterLoss(update="ema", feat_dim=96).prepare(Charset(tuple("abc")), {None: 5})
+    with raises_code(ConfigError, "bad_value", "feat_dim"):
+        CenterLoss(update="ema", feat_dim=96, context=LossContext(Charset(tuple("abc")), {None: 5}))
+
+
+@pytest.mark.parametrize("given", [{}, {"num_classes": 6}, {"feat_dim": 5}])
+def test_sizes_come_from_the_options_or_the_context(given: dict[str, int]) -> None:
+    with raises_code(ConfigError, "missing_context"):
+        CenterLoss(update="ema", **given)
+
+
+def test_labels_is_the_old_name_of_frames() -> None:
+    assert CenterLoss(6, 5, update="ema", labels="aligned").frames == "aligned"
+    assert build_loss(
+        {"name": "CenterLoss", "num_classes": 6, "feat_dim": 5, "update": "ema", "labels": "aligned"}
+    )
+    with raises_code(ConfigError, "conflicting_keys"):
+        CenterLoss(6, 5, update="ema", frames="aligned", labels="argmax")
 
 
 def test_the_blank_is_no_look_alike(tmp_path: Path) -> None:
     table_of(np.array([[0.1, 0.0], [0.0, 0.0], [5.0, 0.0]])).save(tmp_path / "c.npz")
-    loss = CenterLoss(center_file_path=str(tmp_path / "c.npz"))
-    bank = loss._make_bank(3, 2)
-    assert bank.nearest(2).numpy()[1:].tolist() == [[2], [1]]
+    loss = CenterLoss(3, 2, str(tmp_path / "c.npz"))
+    assert loss.bank.nearest(2).numpy()[1:].tolist() == [[2], [1]]
 
 
 def test_momentum_beyond_1_is_refused() -> None:
-    with pytest.raises(ConfigError, match="momentum must be at most 1"):
+    with raises_code(ConfigError, "bad_value"):
         CenterLoss(update="ema", momentum=2.0)

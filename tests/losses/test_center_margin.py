@@ -7,17 +7,18 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
+from error_codes import raises_code
 
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError, DataError
-from ppocr_ext.losses import build_loss
-from ppocr_ext.losses.center import CenterLoss
+from ppocr_ext.losses import CenterLoss, LossContext, build_loss
 from ppocr_ext.losses.center_bank import CenterBank
 from ppocr_ext.losses.center_margin import CenterMargin
 
 CHARSET = Charset(tuple("O0oQl1Ixyz"))  # class ids 1 to 10
 CLASSES, DIM = 11, 5
+CONTEXT = LossContext(CHARSET, {None: DIM})
 GROUPS = "# mine\nO0o\nOQ\nl1I|\nx未\n"
 # by the groups, the characters that are in the dictionary
 RIVALS = {1: [2, 3, 4], 2: [1, 3], 3: [1, 2], 4: [1], 5: [6, 7], 6: [5, 7], 7: [5, 6]}
@@ -77,7 +78,6 @@ def naive(
 
 
 def known(loss: CenterLoss) -> dict[int, np.ndarray]:
-    assert loss.bank is not None
     centers = loss.bank.centers.numpy()
     return {int(c): centers[c] for c in np.flatnonzero(loss.bank.known.numpy())}
 
@@ -86,9 +86,8 @@ def known(loss: CenterLoss) -> dict[int, np.ndarray]:
 @pytest.mark.parametrize("blank", [True, False])
 def test_groups_equal_the_reference(tmp_path: Path, groups: str, ids: list[int], blank: bool) -> None:
     features, logits = inputs()
-    loss = CenterLoss(center_file_path=centers_file(tmp_path, ids), margin=1.5, look_alikes=groups)
-    loss.blank = blank
-    loss.prepare(CHARSET, {None: DIM})
+    file = centers_file(tmp_path, ids)
+    loss = CenterLoss(center_file_path=file, margin=1.5, look_alikes=groups, blank=blank, context=CONTEXT)
     centers = known(loss)
     if not blank:
         centers.pop(0, None)
@@ -103,8 +102,7 @@ def test_groups_equal_the_reference(tmp_path: Path, groups: str, ids: list[int],
 def test_nearest_centers_equal_the_reference(tmp_path: Path, count: int) -> None:
     features, logits = inputs()
     file = centers_file(tmp_path, [0, 1, 2, 4, 5, 8, 9])
-    loss = CenterLoss(center_file_path=file, margin=0.7, look_alikes=count)
-    loss.prepare(CHARSET, {None: DIM})
+    loss = CenterLoss(center_file_path=file, margin=0.7, look_alikes=count, context=CONTEXT)
     centers = known(loss)
     rivals = {}
     for c, own in centers.items():
@@ -120,15 +118,13 @@ def test_a_character_of_no_group_has_no_margin(tmp_path: Path, groups: str) -> N
     features, logits = inputs()
     only_y = paddle.where(paddle.arange(CLASSES) == 9, paddle.full([CLASSES], 99.0), logits)
     file = centers_file(tmp_path, list(range(CLASSES)))
-    with_margin = CenterLoss(center_file_path=file, margin=50.0, look_alikes=groups)
-    with_margin.prepare(CHARSET, {None: DIM})
-    plain = CenterLoss(center_file_path=file)((features, only_y), [])["loss"]
+    with_margin = CenterLoss(center_file_path=file, margin=50.0, look_alikes=groups, context=CONTEXT)
+    plain = CenterLoss(center_file_path=file, context=CONTEXT)((features, only_y), [])["loss"]
     assert float(with_margin((features, only_y), [])["loss"]) == pytest.approx(float(plain))
 
 
 def test_centers_that_form_during_training_become_rivals_at_once(groups: str) -> None:
-    loss = CenterLoss(update="ema", margin=2.0, look_alikes=groups)
-    loss.prepare(CHARSET, {None: DIM})
+    loss = CenterLoss(update="ema", margin=2.0, look_alikes=groups, context=CONTEXT)
 
     def step(c: int, at: float) -> float:
         logits = np.zeros([1, 1, CLASSES], np.float32)
@@ -143,8 +139,9 @@ def test_centers_that_form_during_training_become_rivals_at_once(groups: str) ->
 
 
 def test_a_class_without_a_center_of_its_own_does_not_get_there(tmp_path: Path, groups: str) -> None:
-    loss = CenterLoss(center_file_path=centers_file(tmp_path, [1, 2]), margin=9.0, look_alikes=groups)
-    loss.prepare(CHARSET, {None: DIM})
+    loss = CenterLoss(
+        center_file_path=centers_file(tmp_path, [1, 2]), margin=9.0, look_alikes=groups, context=CONTEXT
+    )
     features, logits = inputs()
     without = paddle.where(paddle.arange(CLASSES) == 3, paddle.full([CLASSES], 99.0), logits)
     assert float(loss((features, without), [])["loss"]) == 0.0
@@ -152,22 +149,20 @@ def test_a_class_without_a_center_of_its_own_does_not_get_there(tmp_path: Path, 
 
 def test_the_shipped_groups(tmp_path: Path) -> None:
     file = centers_file(tmp_path, list(range(CLASSES)))
-    loss = CenterLoss(center_file_path=file, margin=1.0, look_alikes="shipped")
-    loss.prepare(CHARSET, {None: DIM})
+    loss = CenterLoss(center_file_path=file, margin=1.0, look_alikes="shipped", context=CONTEXT)
     features, logits = inputs()
     assert float(loss((features, logits), [])["loss"]) > float(
-        CenterLoss(center_file_path=file)((features, logits), [])["loss"]
+        CenterLoss(center_file_path=file, context=CONTEXT)((features, logits), [])["loss"]
     )
 
 
 def test_the_distillation_form_has_the_key(tmp_path: Path, groups: str) -> None:
     file = centers_file(tmp_path, list(range(CLASSES)))
     options = {"center_file_path": file, "margin": 1.5, "look_alikes": groups}
-    alone = CenterLoss(**options)
-    alone.prepare(CHARSET, {None: DIM})
+    alone = CenterLoss(**options, context=CONTEXT)
     item = {"weight": 1.0, "model_name_list": ["Student"], "key": "head_out", **options}
-    loss = build_loss({"name": "CombinedLoss", "loss_config_list": [{"DistillationCenterLoss": item}]})
-    loss.prepare(CHARSET, {"Student": DIM})
+    config = {"name": "CombinedLoss", "loss_config_list": [{"DistillationCenterLoss": item}]}
+    loss = build_loss(config, LossContext(CHARSET, {"Student": DIM}))
     outputs = inputs()
     batch = [paddle.zeros([4, 3, 8, 8]), paddle.ones([4, 1], "int64"), paddle.ones([4], "int64")]
     value = loss({"Student": {"head_out": outputs}}, batch)["loss"]
@@ -183,8 +178,7 @@ def test_groups_of_very_different_sizes(tmp_path: Path) -> None:
     bank = CenterBank(400, 8)
     bank.centers.set_value(np.random.default_rng(0).normal(size=[400, 8]).astype("float32"))
     bank.known.set_value(np.ones([400], bool))
-    margin = CenterMargin(1.0, str(path), "CenterLoss")
-    margin.prepare(charset, bank)
+    margin = CenterMargin(1.0, str(path), bank, moving=False, charset=charset)
     rows = np.random.default_rng(1).normal(size=[50, 8]).astype("float32")
     ids = np.array([399] * 49 + [5])
     value = margin(paddle.to_tensor(rows), paddle.to_tensor(ids), bank, None)
@@ -199,45 +193,44 @@ def test_groups_of_very_different_sizes(tmp_path: Path) -> None:
 
 def test_groups_without_a_dictionary_say_what_to_do(tmp_path: Path, groups: str) -> None:
     file = centers_file(tmp_path, list(range(CLASSES)))
-    loss = CenterLoss(center_file_path=file, margin=1.0, look_alikes=groups)
-    with pytest.raises(ConfigError, match=r"need the dictionary\. Call `prepare`"):
-        loss(inputs(), [])
+    with raises_code(ConfigError, "missing_context"):
+        CenterLoss(CLASSES, DIM, center_file_path=file, margin=1.0, look_alikes=groups)
 
 
 def test_groups_of_other_characters_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "cjk.txt"
     path.write_text("未末\n己已\n", encoding="utf-8")
     file = centers_file(tmp_path, list(range(CLASSES)))
-    loss = CenterLoss(center_file_path=file, margin=1.0, look_alikes=str(path))
-    with pytest.raises(DataError, match=r"no group of .*cjk\.txt has two characters of a dictionary without"):
-        loss.prepare(CHARSET, {None: DIM})
+    with raises_code(DataError, "no_look_alikes", str(path)):
+        CenterLoss(center_file_path=file, margin=1.0, look_alikes=str(path), context=CONTEXT)
 
 
 def test_groups_without_two_centers_are_refused(tmp_path: Path, groups: str) -> None:
-    loss = CenterLoss(center_file_path=centers_file(tmp_path, [0, 1, 5, 9]), margin=1.0, look_alikes=groups)
-    with pytest.raises(DataError, match=r"no two characters of a group of .*mine\.txt have a center"):
-        loss.prepare(CHARSET, {None: DIM})
+    file = centers_file(tmp_path, [0, 1, 5, 9])
+    with raises_code(DataError, "no_look_alikes", groups):
+        CenterLoss(center_file_path=file, margin=1.0, look_alikes=groups, context=CONTEXT)
 
 
 def test_characters_that_the_margin_cannot_serve_are_named(
     tmp_path: Path, groups: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    loss = CenterLoss(center_file_path=centers_file(tmp_path, [1, 2, 5]), margin=1.0, look_alikes=groups)
+    file = centers_file(tmp_path, [1, 2, 5])
     with caplog.at_level("INFO", logger="ppocr_ext"):
-        loss.prepare(CHARSET, {None: DIM})
-    assert "acts on 2 characters" in caplog.text
-    assert "on 5 more" in caplog.text and "o Q l 1 I" in caplog.text
+        CenterLoss(center_file_path=file, margin=1.0, look_alikes=groups, context=CONTEXT)
+    served, not_served = caplog.records
+    assert served.args[0] == 2
+    assert not_served.args == (5, "o Q l 1 I")
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, True, None, ["未末"]])
 def test_other_values_are_refused(value: object) -> None:
-    with pytest.raises(ConfigError, match="look_alikes is .*nearest centers.*`shipped`, or a file of groups"):
-        CenterLoss(update="ema", look_alikes=value)
+    with raises_code(ConfigError, "bad_value", repr(value)):
+        CenterLoss(update="ema", look_alikes=value, context=CONTEXT)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none\.txt: the groups of look-alikes cannot be read"):
-        CenterLoss(update="ema", look_alikes=str(tmp_path / "none.txt"))
+    with pytest.raises(DataError, match=r"none\.txt"):
+        CenterLoss(update="ema", look_alikes=str(tmp_path / "none.txt"), context=CONTEXT)
 
 
 def frames_of(values: dict[int, float]) -> tuple[paddle.Tensor, paddle.Tensor]:
@@ -249,9 +242,7 @@ def frames_of(values: dict[int, float]) -> tuple[paddle.Tensor, paddle.Tensor]:
 
 
 def number_of_nearest(count: int = 1, momentum: float = 0.5) -> CenterLoss:
-    loss = CenterLoss(update="ema", margin=3.0, look_alikes=count, momentum=momentum)
-    loss.prepare(CHARSET, {None: DIM})
-    return loss
+    return CenterLoss(update="ema", margin=3.0, look_alikes=count, momentum=momentum, context=CONTEXT)
 
 
 def test_classes_that_get_a_center_later_have_a_margin_at_once() -> None:
@@ -304,8 +295,7 @@ def test_a_state_without_neighbours_finds_them_anew() -> None:
 
 def test_only_centers_that_move_keep_their_neighbours(tmp_path: Path) -> None:
     file = centers_file(tmp_path, list(range(CLASSES)))
-    loss = CenterLoss(center_file_path=file, margin=1.0)
-    loss.prepare(CHARSET, {None: DIM})
+    loss = CenterLoss(center_file_path=file, margin=1.0, context=CONTEXT)
     loss(inputs(), [])
     assert not any("neighbours" in name for name in loss.state_dict())
     assert any("neighbours" in name for name in number_of_nearest().state_dict())

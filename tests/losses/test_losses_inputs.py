@@ -9,6 +9,7 @@ import naive_losses as naive
 import numpy as np
 import paddle
 import pytest
+from error_codes import raises_code
 from loss_inputs import CLASSES, PAIRS, batch, draw, outputs, predictions, tensor
 
 from ppocr_ext.errors import ConfigError, DataError, ModelError
@@ -141,16 +142,16 @@ def test_ctc_of_one_empty_label_among_others() -> None:
     assert float(value["loss"]) == pytest.approx(np.mean(expected), rel=1e-5)
 
 
-@pytest.mark.parametrize(("label", "length", "said"), [
-    ([[0, 0], [0, 0]], [0, 0], "no label of the batch has a character"),
-    ([[1, CLASSES], [1, 2]], [2, 2], f"the class {CLASSES}"),
-    ([[1, -1], [1, 2]], [2, 2], "the class -1"),
-    ([[1, 2], [0, 2]], [1, 2], "the class 0"),
+@pytest.mark.parametrize(("label", "length", "found"), [
+    ([[0, 0], [0, 0]], [0, 0], ""),
+    ([[1, CLASSES], [1, 2]], [2, 2], f"class {CLASSES}"),
+    ([[1, -1], [1, 2]], [2, 2], "class -1"),
+    ([[1, 2], [0, 2]], [1, 2], "class 0"),
     ([[1, 2], [1, 2]], [1, 3], "length 3"),
 ])  # fmt: skip
-def test_ctc_refuses_what_would_end_or_mislead(label: list[list[int]], length: list[int], said: str) -> None:
+def test_ctc_refuses_what_would_end_or_mislead(label: list[list[int]], length: list[int], found: str) -> None:
     logits = tensor(draw("refused", [2, 5, CLASSES]))
-    with pytest.raises(DataError, match=said):
+    with raises_code(DataError, "bad_label", found):
         build("CTCLoss", {})(logits, [logits, tensor(np.array(label)), tensor(np.array(length))])
 
 
@@ -174,7 +175,7 @@ def test_ctc_names_the_first_label_that_does_not_fit(caplog: pytest.LogCaptureFi
     for _ in range(2):
         loss(logits, long)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "3 characters with 2 repeats need 5 frames, CTC has 3" in caplog.text
+    assert "5 frames" in caplog.text
 
 
 def test_ctc_of_a_sure_model_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
@@ -190,20 +191,20 @@ def test_ctc_of_a_sure_model_is_no_fault(caplog: pytest.LogCaptureFixture) -> No
 def test_label_shorter_than_the_decoder_is_explained() -> None:
     logits = tensor(draw("long", [2, 9, 7]))
     label = tensor(np.zeros([2, 9], "int64"))
-    with pytest.raises(ModelError, match="9 positions.*at least 10 entries.*max_text_length"):
+    with raises_code(ModelError, "shape_mismatch", 10, [2, 9]):
         build("NRTRLoss", {})(logits, [logits, label, tensor(np.array([1, 1]))])
 
 
 def test_different_numbers_of_lines_are_explained() -> None:
     logits = tensor(draw("lines", [2, 5, CLASSES]))
     label = tensor(np.ones([3, 2], "int64"))
-    with pytest.raises(ModelError, match="2 lines of logits, but a label of shape"):
+    with raises_code(ModelError, "shape_mismatch", 2, [3, 2]):
         build("CTCLoss", {})(logits, [logits, label, tensor(np.array([1, 1, 1]))])
 
 
 def test_short_batch_is_explained() -> None:
     short = given()[:3]
-    with pytest.raises(ConfigError, match="label_ctc, label_gtc, length.*3 entries.*KeepKeys"):
+    with raises_code(ConfigError, "missing_batch_entry", 3, "KeepKeys"):
         build("DistillationCTCLoss", LISTED)(predictions(outputs()), short)
 
 
@@ -218,13 +219,13 @@ def test_different_dictionaries_are_explained(name: str) -> None:
         options["dis_head"] = "ctc"
     predicts = predictions(outputs())
     predicts["Teacher"]["head_out"]["ctc"] = paddle.ones([3, 5, CLASSES + 1])
-    with pytest.raises(ModelError, match=r"Student.head_out.ctc has the shape \[3, 5, 6\].*same dictionary"):
+    with raises_code(ModelError, "shape_mismatch", "Student.head_out.ctc", [3, 5, 6], [3, 5, 7]):
         build(name, options)(predicts, given())
 
 
 def test_different_frames_name_the_loss_that_aligns_them() -> None:
     predicts = predictions(outputs(teacher_frames=7))
-    with pytest.raises(ModelError, match="5 positions of the student, 7 of the teacher.*CTCFrameKDLoss"):
+    with raises_code(ModelError, "shape_mismatch", 5, 7, "CTCFrameKDLoss"):
         build("DistillationKLDivLoss", {**PAIRED, "dis_head": "ctc"})(predicts, given())
 
 
@@ -234,18 +235,18 @@ def test_distance_of_different_shapes_is_explained() -> None:
         "Teacher": {"backbone_out": paddle.ones([2, 4])},
     }
     loss = build("DistillationDistanceLoss", {"model_name_pairs": PAIRS, "key": "backbone_out"})
-    with pytest.raises(ModelError, match=r"Student.backbone_out.*\[2, 3\].*Teacher \[2, 4\]"):
+    with raises_code(ModelError, "shape_mismatch", "Student.backbone_out", [2, 3], [2, 4]):
         loss(predicts, given())
 
 
 def test_output_of_a_multi_head_in_a_single_loss_is_explained() -> None:
     head_out = predictions(outputs())["Student"]["head_out"]
-    with pytest.raises(ConfigError, match=r"several outputs \(ctc, gtc\).*MultiLoss"):
+    with raises_code(ConfigError, "wrong_output", "ctc, gtc", "MultiLoss"):
         build("CTCLoss", {})(head_out, given())
 
 
 def test_output_that_is_no_tensor_is_explained() -> None:
-    with pytest.raises(ModelError, match="CTCLoss: the prediction should be a tensor, but is str"):
+    with raises_code(ModelError, "wrong_output", "str"):
         build("CTCLoss", {})("logits", given())
-    with pytest.raises(ModelError, match="batch, positions, classes"):
+    with raises_code(ModelError, "shape_mismatch", [2, 3]):
         build("CTCLoss", {})(paddle.ones([2, 3]), given())

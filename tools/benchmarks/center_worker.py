@@ -15,7 +15,7 @@ from benchmarks.fresh import answer
 from benchmarks.memory import PeakGrowth
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
-from ppocr_ext.losses.center import CenterLoss
+from ppocr_ext.losses import CenterLoss, LossContext
 from ppocr_ext.run.cpu import tune_cpu
 
 _CHARACTERS = 0x4E00  # the first of the CJK block: any symbols will do
@@ -43,7 +43,7 @@ def measure(
         lines: B; ``frames``: T; ``classes``: C; ``features``: D.
         rounds: passes that are timed.
         gradient: file that the gradient of the features [B, T, D] is written to (``.npy``).
-        options: keys of :class:`~ppocr_ext.losses.center.CenterLoss`.
+        options: keys of :class:`~ppocr_ext.losses.CenterLoss`.
 
     Returns:
         ``seconds`` of each pass, ``growth`` in bytes over the passes before them, ``exact``: whether that is what
@@ -102,8 +102,9 @@ def _ours(centers: np.ndarray, options: dict[str, Any]) -> Formula:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "centers.npz"
         table.save(path)
-        loss = CenterLoss(center_file_path=str(path), **options)
-    loss.prepare(charset, {None: features})
+        loss = CenterLoss(
+            center_file_path=str(path), context=LossContext(charset, {None: features}), **options
+        )
     return lambda features, logits, batch: loss((features, logits), batch)["loss"]
 
 

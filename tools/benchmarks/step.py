@@ -119,7 +119,7 @@ def _our_steps(config: Config, batch: list[paddle.Tensor]) -> dict[str, Step]:
     paddle.seed(0)
     model = build_model(config.at("Architecture").thaw())
     loss = LossProxy(build_loss(config.at("Loss").thaw()))
-    narrow(model, loss.reads(), config)
+    narrow(model, loss.required_outputs(), config)
     optimizer = _optimizer(config, model)
     window = Window()
     position = Position(0, 0, 0, 1, 1)

@@ -151,7 +151,7 @@ class Experiment:
             configs.append("center")
             values |= {
                 f"{CENTER_KEY}.center_file_path": str(self.centers(variant.frames)),
-                f"{CENTER_KEY}.labels": variant.frames,
+                f"{CENTER_KEY}.frames": variant.frames,
                 f"{CENTER_KEY}.blank": variant.blank,
                 f"{CENTER_KEY}.weight": variant.weight,
                 f"{CENTER_KEY}.margin": variant.margin,

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification (Graves et al., ICML 2006)."""
+"""Compute connectionist temporal classification (Graves et al., ICML 2006)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import paddle.nn.functional as F
 
 from ppocr_ext.data.batch_check import ctc_label_error, describe_frames, misfit_rows
 from ppocr_ext.errors import DataError, ModelError
-from ppocr_ext.losses.base import Loss, Parts, Read, to_logits
+from ppocr_ext.losses.base_loss import Loss, OutputRef, Parts, to_logits
 from ppocr_ext.losses.targets import head_batch
 from ppocr_ext.registry import LOSSES
 
@@ -21,23 +21,23 @@ _LOG = logging.getLogger("ppocr_ext")
 
 @LOSSES.register()
 class CTCLoss(Loss):
-    """Mean over the lines of ``-log p(label | logits)``; the blank is class 0.
+    """Compute the mean over the lines of ``-log p(label | logits)``; the blank is class 0.
 
     ``predicts``: logits float32 [B, T, C] without softmax, or ``(features, logits)``.
     ``batch``: ``[image, label, length, …]`` with label int [B, L] padded with 0 and length int [B].
 
-    A label that does not fit its T frames (length plus one for each repeated neighbour) gives loss 0 and
-    gradient 0 on CPU, as in PaddleOCR; the first such label is named in a warning. A class id outside 1 to
-    C - 1 inside a label gives a wrong number, and a batch of empty labels only ends the process; where the label
-    lies in CPU memory both are refused here. Elsewhere a look would hold up the device: a run checks the samples
+    A label that needs more than T frames (its length, plus one for each repeated neighbour) has loss 0 and
+    gradient 0 on CPU, as in PaddleOCR; a warning names the first such label. A class id outside 1 to
+    C - 1 inside a label gives a wrong number, and a batch of empty labels ends the process. Both are errors here
+    if the label is in CPU memory. Elsewhere the check would stall the device: a run checks the samples
     before they become a batch (:class:`ppocr_ext.data.batch_check.BatchLabelCheck`).
 
     Args:
-        use_focal_loss: weigh each line by ``(1 - p(label))²`` (Lin et al., ICCV 2017, gamma 2).
+        use_focal_loss: multiply each line by ``(1 - p(label))²`` (Lin et al., ICCV 2017, gamma 2).
 
     Raises:
-        ModelError: logits and labels are of different numbers of lines.
-        DataError: see above.
+        ModelError: logits and labels have different numbers of lines.
+        DataError: a label in CPU memory cannot be learnt.
     """
 
     def __init__(self, use_focal_loss: bool = False) -> None:
@@ -46,7 +46,7 @@ class CTCLoss(Loss):
         self._warned = False
 
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
-        """``{"loss": scalar}``."""
+        """Return ``{"loss": scalar}``."""
         logits = to_logits(predicts, "CTCLoss: the prediction")
         _, label, length, *_ = head_batch(batch, "ctc", multi_head=False, where="CTCLoss")
         _check(logits, label, length)
@@ -66,7 +66,7 @@ class CTCLoss(Loss):
         return {"loss": losses.mean()}
 
     def _warn_of_zero(self, losses: np.ndarray, labels: np.ndarray, lengths: np.ndarray, frames: int) -> None:
-        """Name the first label whose loss [B] is 0 because it does not fit; a sure model reaches 0 too."""
+        """Name the first label with loss 0 that is too long; a sure model reaches 0 too."""
         zero = np.flatnonzero(losses.reshape(-1) == 0)
         rows = misfit_rows(labels[zero], lengths[zero], frames) if len(zero) else []
         if rows:
@@ -75,8 +75,8 @@ class CTCLoss(Loss):
             needed = describe_frames(labels[row, : lengths[row]], frames)
             _LOG.warning("CTCLoss: the loss of a label is 0, so it trains nothing: %s.", needed)
 
-    def reads(self) -> set[Read]:
-        """The CTC head."""
+    def required_outputs(self) -> set[OutputRef]:
+        """Return the CTC head."""
         return {(None, "ctc")}
 
 
@@ -85,14 +85,15 @@ def _check(logits: paddle.Tensor, label: paddle.Tensor, length: paddle.Tensor) -
     if label.ndim != 2 or label.shape[0] != lines or length.shape[0] != lines:
         raise ModelError(
             f"CTCLoss: {lines} lines of logits, but a label of shape {list(label.shape)} and "
-            f"{length.shape[0]} lengths."
+            f"{length.shape[0]} lengths.",
+            code="shape_mismatch",
         )
     if _on_cpu(label, length):
-        fault = ctc_label_error(label.numpy(), length.numpy().reshape(-1), classes)
-        if fault is not None:
-            raise DataError(f"CTCLoss: {fault}")
+        issue = ctc_label_error(label.numpy(), length.numpy().reshape(-1), classes)
+        if issue is not None:
+            raise DataError(f"CTCLoss: {issue}", code="bad_label")
 
 
 def _on_cpu(*tensors: paddle.Tensor) -> bool:
-    """Return whether all ``tensors`` lie in CPU memory: a look at others would hold up the device."""
+    """Return whether all ``tensors`` are in CPU memory: reading others would stall the device."""
     return all(tensor.place.is_cpu_place() for tensor in tensors)

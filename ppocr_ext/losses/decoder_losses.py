@@ -1,4 +1,4 @@
-"""Cross entropy of decoders that give one character a position."""
+"""Compute the cross entropy of decoders that give one character a position: NRTRLoss and CELoss."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import paddle
 import paddle.nn.functional as F
 
-from ppocr_ext.losses.base import Loss, Parts, Read, to_logits, with_total
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.losses.base_loss import Loss, OutputRef, Parts, to_logits, with_total
 from ppocr_ext.losses.functional import smoothed_cross_entropy_rows, weighted_mean
 from ppocr_ext.losses.targets import PAD, head_batch, sequence_targets
 from ppocr_ext.registry import LOSSES
@@ -21,10 +22,10 @@ _IGNORE_NOTHING = -100
 def sequence_cross_entropy(
     logits: paddle.Tensor, targets: paddle.Tensor, smoothing: bool, ignore_index: int
 ) -> paddle.Tensor:
-    """Mean cross entropy over the positions that count: a scalar.
+    """Return the mean cross entropy over the positions that count: a scalar; 0 if none counts.
 
-    With smoothing those are the positions that are no padding; without, those whose class is not
-    ``ignore_index`` (a negative one: all, padding too). This is PaddleOCR's rule. No position that counts: 0.
+    With smoothing all positions but padding count; without, those whose class is not ``ignore_index``
+    (a negative one: all, padding too). This is PaddleOCR's rule.
 
     Args:
         logits: float32 [B, N, C].
@@ -41,8 +42,46 @@ def sequence_cross_entropy(
 
 
 @LOSSES.register()
+class NRTRLoss(Loss):
+    """Compute the mean cross entropy over all positions but padding (Sheng et al., ICDAR 2019, section III-D).
+
+    ``predicts``: logits float32 [B, N, C] of the teacher-forced decoder.
+    ``batch``: ``[image, label, length, …]``, label int64 [B, L] as ``<s> characters </s> padding``, L > N.
+
+    Args:
+        smoothing: label smoothing of 0.1 (Szegedy et al., CVPR 2016).
+        ignore_index: class of the padding (without smoothing), 0 or more.
+
+    Raises:
+        ConfigError: ``ignore_index`` is negative and there is no smoothing.
+    """
+
+    def __init__(self, smoothing: bool = True, ignore_index: int = 0) -> None:
+        super().__init__()
+        if ignore_index < 0 and not smoothing:
+            raise ConfigError(
+                f"NRTRLoss: ignore_index is {ignore_index}; without smoothing it must be the class "
+                f"of the padding, 0.",
+                code="bad_value",
+            )
+        self.smoothing = smoothing
+        self.ignore_index = ignore_index
+
+    def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
+        """Return ``{"loss": scalar}``."""
+        batch = head_batch(batch, "gtc", multi_head=False, where="NRTRLoss")
+        logits = to_logits(predicts, "NRTRLoss: the prediction")
+        targets = sequence_targets(batch, logits.shape[1], "NRTRLoss")
+        return {"loss": sequence_cross_entropy(logits, targets, self.smoothing, self.ignore_index)}
+
+    def required_outputs(self) -> set[OutputRef]:
+        """Return the NRTR branch."""
+        return {(None, "gtc")}
+
+
+@LOSSES.register()
 class CELoss(Loss):
-    """Cross entropy of a decoder: NRTR's by default, ViTSTR's (``with_all``), or ABINet's (a mapping).
+    """Compute the cross entropy of a decoder: NRTR's by default, ViTSTR's (``with_all``), or ABINet's (a mapping).
 
     ``predicts``: logits float32 [B, N, C]; or a mapping of name to logits or to a list of logits.
     ``batch``: ``[image, label, length, …]``, label int64 [B, L] as ``<s> characters </s> padding``.
@@ -63,7 +102,7 @@ class CELoss(Loss):
         self.ignore_index = ignore_index
 
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
-        """``{"loss": scalar}``; for a mapping ``{NAME_loss: scalar, …, "loss": their sum}``."""
+        """Return ``{"loss": scalar}``; for a mapping ``{NAME_loss: scalar, …, "loss": their sum}``."""
         batch = head_batch(batch, "gtc", multi_head=False, where="CELoss")
         if isinstance(predicts, Mapping):
             return with_total(
@@ -76,12 +115,12 @@ class CELoss(Loss):
         return {"loss": sequence_cross_entropy(logits, targets, self.smoothing, self.ignore_index)}
 
     def _every_entry(self, outputs: Any, batch: Sequence[paddle.Tensor]) -> paddle.Tensor:
-        """Unsmoothed loss of logits [B, L, C], or of a list of them, against all of the label."""
+        """Return the loss without smoothing of logits [B, L, C], or of a list of them, against the whole label."""
         several = outputs if isinstance(outputs, (list, tuple)) else [outputs]
         logits = paddle.concat([to_logits(output, "CELoss: the prediction") for output in several])
         targets = paddle.concat([batch[1]] * len(several))
         return sequence_cross_entropy(logits, targets, smoothing=False, ignore_index=self.ignore_index)
 
-    def reads(self) -> set[Read]:
-        """The decoder."""
+    def required_outputs(self) -> set[OutputRef]:
+        """Return the decoder's output."""
         return {(None, "gtc")}

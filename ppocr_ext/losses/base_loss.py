@@ -1,0 +1,169 @@
+"""The base class of losses, and the checks of outputs and options that losses share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import paddle
+from paddle import nn
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.errors import ConfigError, ModelError
+
+OutputRef = tuple[str | None, str]  # (sub-model, or None for a model without sub-models; one of OUTPUTS)
+Parts = dict[str, paddle.Tensor]
+
+HEADS = ("ctc", "gtc", "sar")
+OUTPUTS = (*HEADS, "neck", "backbone")
+FEATURES = "features"  # what the CTC classifier sees; a head returns it only if a loss requires it
+_HALF = (paddle.bfloat16, paddle.float16)
+
+
+@dataclass(frozen=True)
+class LossContext:
+    """What a loss may need to know of the run; passed to each constructor that takes ``context``.
+
+    Attributes:
+        charset: the dictionary.
+        feature_sizes: features of the CTC head of each sub-model that has one; the name is None for a model
+            without sub-models.
+    """
+
+    charset: Charset
+    feature_sizes: Mapping[str | None, int]
+
+    def feature_size(self, sub_model: str | None) -> int:
+        """Return the features of a sub-model's CTC head.
+
+        Raises:
+            ModelError: it has no CTC head.
+        """
+        if sub_model not in self.feature_sizes:
+            name = "the model" if sub_model is None else sub_model
+            found = ", ".join(filter(None, self.feature_sizes)) or "none"
+            raise ModelError(
+                f"Center loss needs a CTCHead, alone or in a MultiHead, but {name} has none (sub-models with one: "
+                f"{found}).",
+                code="no_ctc_head",
+            )
+        return self.feature_sizes[sub_model]
+
+    def of_sub_model(self, name: str) -> LossContext:
+        """Return the context of a loss that sees only the sub-model ``name``."""
+        return LossContext(self.charset, {None: self.feature_size(name)})
+
+
+class Loss(nn.Layer, ABC):
+    """A loss: ``loss(predicts, batch) → {part: scalar, …, "loss": their sum}``.
+
+    ``batch`` is PaddleOCR's list: ``[image, label, length, …]`` of a single head and
+    ``[image, label_ctc, label_gtc, length, valid_ratio]`` of a MultiHead.
+    """
+
+    @abstractmethod
+    def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
+        """Return the named parts, and under ``"loss"`` their sum, each a scalar float32 tensor."""
+
+    def required_outputs(self) -> set[OutputRef] | None:
+        """Return the outputs that the loss requires, as (sub-model, output); None if unknown.
+
+        The sub-model is None for a model without sub-models. The output is one of ``ctc``, ``gtc``, ``sar``,
+        ``neck``, ``backbone``, ``features`` (what the CTC classifier sees).
+        """
+        return self.reads() if type(self).reads is not Loss.reads else None
+
+    def reads(self) -> set[OutputRef] | None:
+        """Return :meth:`required_outputs`, which had this name in 0.1.0; a plugin may still override it."""
+        return self.required_outputs()
+
+    def prepare(self, charset: Charset, feature_sizes: Mapping[str | None, int]) -> None:
+        """Do nothing but call the losses inside; a plugin written for 0.1.0 may override it.
+
+        :func:`ppocr_ext.losses.build_loss` calls it once if it has a context. A new loss takes ``context`` in its
+        constructor instead.
+        """
+        for child in self.children():
+            if isinstance(child, Loss):
+                child.prepare(charset, feature_sizes)
+
+
+def required_outputs(loss: Any) -> set[OutputRef] | None:
+    """Return the outputs that any kind of ``loss`` requires; None if it does not tell."""
+    overridden = not isinstance(loss, Loss) or type(loss).reads is not Loss.reads
+    names = ("reads", "required_outputs") if overridden else ("required_outputs",)
+    method = next((getattr(loss, name) for name in names if hasattr(loss, name)), None)
+    return None if method is None else method()
+
+
+def with_total(parts: Parts) -> Parts:
+    """Return ``parts`` and, under ``"loss"``, their sum."""
+    values = list(parts.values())
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return {**parts, "loss": total}
+
+
+def to_tensor(output: Any, where: str) -> paddle.Tensor:
+    """Return the tensor that a loss computes on: the last of ``(features, logits)``, 16-bit floats as float32.
+
+    Raises:
+        ConfigError: the output is a mapping, that is, of a MultiHead.
+        ModelError: the output is not a tensor.
+    """
+    if isinstance(output, (tuple, list)) and output:
+        output = output[-1]
+    if isinstance(output, Mapping):
+        raise ConfigError(
+            f"{where} holds several outputs ({', '.join(map(str, output))}), as a MultiHead returns them. "
+            f"Fix: for a single model, put the loss into a MultiLoss; for sub-models, set `multi_head: true`.",
+            code="wrong_output",
+        )
+    if not isinstance(output, paddle.Tensor):
+        raise ModelError(f"{where} must be a tensor, but is {type(output).__name__}.", code="wrong_output")
+    return output.astype("float32") if output.dtype in _HALF else output
+
+
+def to_logits(output: Any, where: str) -> paddle.Tensor:
+    """Return logits [B, N, C] as :func:`to_tensor` does.
+
+    Raises:
+        ModelError: the tensor does not have three axes.
+    """
+    logits = to_tensor(output, where)
+    if logits.ndim != 3:
+        raise ModelError(
+            f"{where} must be [batch, positions, classes], but has the shape {list(logits.shape)}.",
+            code="shape_mismatch",
+        )
+    return logits
+
+
+def one_of(value: Any, choices: Sequence[Any], where: str) -> Any:
+    """Return ``value`` if it is one of ``choices``.
+
+    Raises:
+        ConfigError: it is none of them.
+    """
+    if value not in choices:
+        names = ", ".join(map(str, choices))
+        raise ConfigError(f"{where} is {value!r}, but must be one of {names}.", code="bad_value")
+    return value
+
+
+def number(value: Any, where: str, above: float | None = None, least: float | None = None) -> float:
+    """Return ``value`` as a float, greater than ``above`` and at least ``least`` if they are given.
+
+    Raises:
+        ConfigError: it is not a number or out of range.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"{where} must be a number, but is {value!r}.", code="bad_value")
+    if above is not None and not value > above:
+        raise ConfigError(f"{where} must be greater than {above:g}, but is {value:g}.", code="bad_value")
+    if least is not None and not value >= least:
+        raise ConfigError(f"{where} must be at least {least:g}, but is {value:g}.", code="bad_value")
+    return float(value)

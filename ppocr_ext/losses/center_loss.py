@@ -1,0 +1,268 @@
+"""Compute center loss: pull the features of a character's frames to one center (Wen et al., ECCV 2016)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import paddle
+from paddle.autograd import PyLayer
+
+from ppocr_ext.characters.center_table import CenterTable, read_centers
+from ppocr_ext.errors import ConfigError, ModelError
+from ppocr_ext.losses.alignment import UNALIGNED, forced_alignment
+from ppocr_ext.losses.base_loss import (
+    FEATURES,
+    Loss,
+    LossContext,
+    OutputRef,
+    Parts,
+    number,
+    one_of,
+    to_tensor,
+)
+from ppocr_ext.losses.center_bank import CenterBank
+from ppocr_ext.losses.center_margin import CenterMargin
+from ppocr_ext.losses.functional import best_classes
+from ppocr_ext.losses.targets import head_batch
+from ppocr_ext.registry import LOSSES
+
+BLANK = 0
+
+
+@LOSSES.register()
+class CenterLoss(Loss):
+    """Compute the mean squared distance of each frame's feature to the center of its class.
+
+    ``predicts``: ``(features [B, T, D], logits [B, T, C])`` of a CTC head with ``return_feats``, or a MultiHead's
+    outputs, of which ``ctc`` is used. The defaults are PaddleOCR's loss. PaddleOCR computes a dense float64
+    ``[B·T, C]``; here only the distances that count are computed, in O(B·T·D).
+
+    Args:
+        num_classes: C; by default that of the dictionary of ``context``.
+        feat_dim: D; by default that of the CTC head in ``context``.
+        center_file_path: centers to start from, ``.npz`` of ``export-center`` or PaddleOCR's ``.pkl``.
+        frames: which class a frame has: ``argmax``, the most probable one (PaddleOCR's: a frame that is read wrongly
+            is pulled to the wrong center), or ``aligned``, by CTC forced alignment of the true label.
+        blank: whether frames of the blank count.
+        update: ``frozen`` centers do not change; ``ema`` moves them towards the mean feature of each batch's frames,
+            the same on all processes. A class without a center is skipped (frozen), or starts at its mean (ema).
+        momentum: for ``ema``: the share of a center that remains at each step.
+        margin: adds ``max(0, d(f, c) - d(f, n) + margin)``, n being the center nearest to the frame among the
+            look-alikes of its character; in units of squared distance. 0: no such term.
+        look_alikes: of a character: how many nearest centers; or a file of groups, one group on each line; or
+            ``shipped``, the groups that come with this package. A character that is in no group has no such term.
+        warmup_steps: the loss grows from 0 to its weight over this many steps.
+        labels: the name of ``frames`` in 0.1.0.
+        context: dictionary and feature size; not needed if ``num_classes`` and ``feat_dim`` are given, unless
+            ``look_alikes`` names groups.
+
+    Attributes:
+        table: the centers of the file; None without one.
+
+    Raises:
+        ConfigError: an option cannot be used, or frozen centers have no file.
+        DataError: the centers cannot be read, or belong to another dictionary or feature size.
+        ModelError: the model has no CTC head.
+    """
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        feat_dim: int | None = None,
+        center_file_path: str | None = None,
+        frames: str = "argmax",
+        blank: bool = True,
+        update: str = "frozen",
+        momentum: float = 0.99,
+        margin: float = 0.0,
+        look_alikes: int | str = 3,
+        warmup_steps: int = 0,
+        labels: str | None = None,
+        context: LossContext | None = None,
+    ) -> None:
+        super().__init__()
+        if labels is not None and frames not in ("argmax", labels):
+            raise ConfigError(
+                f"CenterLoss: frames is {frames!r} and labels, its old name, {labels!r}. Fix: remove labels.",
+                code="conflicting_keys",
+            )
+        self.frames = one_of(labels or frames, ("argmax", "aligned"), "CenterLoss: frames")
+        if not isinstance(blank, bool):
+            raise ConfigError(f"CenterLoss: blank must be true or false, but is {blank!r}.", code="bad_value")
+        self.blank = blank
+        self.update = one_of(update, ("frozen", "ema"), "CenterLoss: update")
+        self.margin = number(margin, "CenterLoss: margin", least=0.0)
+        self.warmup_steps = int(number(warmup_steps, "CenterLoss: warmup_steps", least=0))
+        self.momentum = number(momentum, "CenterLoss: momentum", least=0.0)
+        if self.momentum > 1.0:
+            raise ConfigError(
+                f"CenterLoss: momentum must be at most 1, but is {self.momentum:g}.", code="bad_value"
+            )
+        self.center_file_path = center_file_path
+        self.table = _read_table(center_file_path, self.update)
+        charset = None if context is None else context.charset
+        if self.table is not None and charset is not None:
+            self.table.check_fits(charset, str(center_file_path))
+        self.bank = CenterBank(*_sizes(num_classes, feat_dim, context), self.table, str(center_file_path))
+        self._margin_term = CenterMargin(self.margin, look_alikes, self.bank, self.update == "ema", charset)
+        self.register_buffer("steps", paddle.zeros([], dtype="int64"))
+
+    def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
+        """Return ``{"loss_center": scalar, "loss": the same}``, 0 if no frame counts."""
+        multi_head = isinstance(predicts, Mapping)
+        features, logits = _features_and_logits(predicts)
+        lines, frames, feat_dim = features.shape
+        if [logits.shape[-1], feat_dim] != self.bank.centers.shape:
+            raise ModelError(
+                f"CenterLoss: the CTC head returns {feat_dim} features and {logits.shape[-1]} classes, but the "
+                f"centers have {self.bank.centers.shape[1]} and {self.bank.centers.shape[0]}.",
+                code="shape_mismatch",
+            )
+        class_ids = self._class_ids(logits, batch, multi_head)
+        rows = features.reshape([lines * frames, feat_dim])
+        if self.update == "ema":
+            used = self._used(class_ids, None)
+            chosen, ids = _select(rows.detach(), class_ids, used)
+            means, counts = self.bank.means(chosen, ids)
+            self.bank.start(means, counts)
+        used = self._used(class_ids, self.bank.known)
+        # if no frame counts: 0, and still a part of the graph
+        some = bool(used.any())
+        loss = self._distance(*_select(rows, class_ids, used)) if some else rows.clip(0.0, 0.0).sum()
+        loss = loss * self._warmup_factor()
+        if self.update == "ema":
+            self.bank.move(means, counts, self.momentum)
+        return {"loss_center": loss, "loss": loss}
+
+    def _class_ids(
+        self, logits: paddle.Tensor, batch: Sequence[paddle.Tensor], multi_head: bool
+    ) -> paddle.Tensor:
+        """Return the class of each frame, int64 [B·T]; -1 if the label needs more frames than there are."""
+        if self.frames == "argmax":
+            return best_classes(logits).flatten()
+        _, label, length, *_ = head_batch(batch, "ctc", multi_head, "CenterLoss")
+        return forced_alignment(logits, label, length).flatten()
+
+    def _used(self, class_ids: paddle.Tensor, known: paddle.Tensor | None) -> paddle.Tensor:
+        """Return which frames count, bool [N]."""
+        used = class_ids > (UNALIGNED if self.blank else BLANK)
+        if known is None:
+            return used
+        known = known.astype("int32")  # Paddle 2.6 cannot index_select booleans
+        return used.logical_and(known.index_select(class_ids.clip(min=0)) > 0)
+
+    def _distance(self, rows: paddle.Tensor, class_ids: paddle.Tensor) -> paddle.Tensor:
+        loss = _SquaredDistance.apply(rows, self.bank.centers, class_ids) / rows.shape[0]
+        if self.margin:
+            step = int(self.steps) if self.update == "ema" else None
+            loss = loss + self._margin_term(rows, class_ids, self.bank, step)
+        return loss
+
+    def _warmup_factor(self) -> float:
+        """Return the factor of the loss at this step, from 0 to 1; count the step."""
+        if not self.warmup_steps and not self.margin:
+            return 1.0
+        step = int(self.steps)
+        self.steps.set_value(paddle.to_tensor(step + 1, dtype="int64"))
+        return min(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0
+
+    def required_outputs(self) -> set[OutputRef]:
+        """Return the CTC head, with its features."""
+        return {(None, "ctc"), (None, FEATURES)}
+
+
+class _SquaredDistance(PyLayer):
+    """Sum up squared distances of rows [M, D] to the centers [C, D] of their classes [M].
+
+    One buffer of M·D in the forward pass and one in the backward pass; the plain formula has five.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, rows: paddle.Tensor, centers: paddle.Tensor, class_ids: paddle.Tensor
+    ) -> paddle.Tensor:
+        offset = centers.index_select(class_ids).subtract_(rows)
+        ctx.save_for_backward(offset)
+        # row by row: one float32 sum over all M·D would be wrong in its third digit
+        return paddle.dot(offset, offset).sum()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
+        (offset,) = ctx.saved_tensor()
+        return offset * (-2.0 * gradient)
+
+
+def _read_table(path: Any, update: str) -> CenterTable | None:
+    """Return the centers of a file, None without a file.
+
+    Raises:
+        ConfigError: frozen centers have no file, or there is a file for each sub-model.
+    """
+    if isinstance(path, Mapping):
+        raise ConfigError(
+            "CenterLoss: center_file_path has files by sub-model, but there is one model. Fix: give it one file.",
+            code="bad_value",
+        )
+    if not path and update == "frozen":
+        raise ConfigError(
+            "CenterLoss: frozen centers need a file. Fix: write one with `ppocr-ext export-center` and give it as "
+            "center_file_path, or set `update: ema` to let centers form during training.",
+            code="missing_centers",
+        )
+    return read_centers(path) if path else None
+
+
+def _sizes(num_classes: int | None, feat_dim: int | None, context: LossContext | None) -> tuple[int, int]:
+    """Return C and D.
+
+    Raises:
+        ConfigError: they are given and wrong, or neither they nor a context are given.
+        ModelError: the model has no CTC head.
+    """
+    if context is None:
+        if num_classes is None or feat_dim is None:
+            raise ConfigError(
+                "CenterLoss: num_classes and feat_dim are missing. Fix: give both, or call build_loss with a context.",
+                code="missing_context",
+            )
+        return num_classes, feat_dim
+    found = (context.charset.ctc_classes, context.feature_size(None))
+    for key, given, size in zip(("num_classes", "feat_dim"), (num_classes, feat_dim), found, strict=True):
+        if given is not None and given != size:
+            raise ConfigError(
+                f"CenterLoss: {key} is {given}, but the model has {size}. Fix: remove {key}.",
+                code="bad_value",
+            )
+    return found
+
+
+def _features_and_logits(predicts: Any) -> tuple[paddle.Tensor, paddle.Tensor]:
+    output = predicts.get("ctc") if isinstance(predicts, Mapping) else predicts
+    if not isinstance(output, tuple | list) or len(output) != 2:
+        raise ConfigError(
+            "CenterLoss needs the features of a CTC head, but the head returns none. Fix: set `return_feats: true` "
+            "under CTCHead.Head (of a single CTCHead: under Head).",
+            code="missing_output",
+        )
+    features, logits = (to_tensor(part, "CenterLoss: the prediction") for part in output)
+    if features.ndim != 3 or logits.ndim != 3 or features.shape[:2] != logits.shape[:2]:
+        raise ModelError(
+            f"CenterLoss: features {list(features.shape)} and logits {list(logits.shape)} must both be "
+            f"[batch, frames, …].",
+            code="shape_mismatch",
+        )
+    # centers are float32; a cast to the same type would copy
+    return features if features.dtype == paddle.float32 else features.astype("float32"), logits
+
+
+def _select(
+    rows: paddle.Tensor, class_ids: paddle.Tensor, used: paddle.Tensor
+) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """Return the rows that count, and their classes; no copy if all do."""
+    if bool(used.all()):
+        return rows, class_ids
+    if not bool(used.any()):  # Paddle 2.6 cannot select an empty set
+        return rows[:0], class_ids[:0]
+    index = paddle.nonzero(used).flatten()
+    return rows.index_select(index), class_ids.index_select(index)

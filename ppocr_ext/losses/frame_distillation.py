@@ -1,0 +1,150 @@
+"""Distil a CTC head: frame by frame, or as PaddleOCR does, averaged over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import paddle
+import paddle.nn.functional as F
+
+from ppocr_ext.losses.base_loss import number
+from ppocr_ext.losses.distillation_base import OutputPath, PairLoss
+from ppocr_ext.losses.functional import TINY, align_frames, cross_entropy_rows, weighted_mean
+from ppocr_ext.losses.targets import PAD as BLANK
+from ppocr_ext.losses.targets import valid_frames
+from ppocr_ext.registry import LOSSES
+
+TEMPERATURE = 0.5  # of DistillCTCLogits
+_EPSILON = 1e-6
+
+
+def teacher_frames(teacher: paddle.Tensor, frames: int, temperature: float) -> paddle.Tensor:
+    """Return the teacher's probabilities at the student's frames, ``[B, T', C] → [B, frames, C]``, detached.
+
+    Softmax at ``temperature``, then linear interpolation in time: probabilities are interpolated, not logits,
+    whose mean would be a distribution that the teacher never had.
+    """
+    return align_frames(F.softmax(teacher.detach() / temperature, axis=-1), frames)
+
+
+def frame_weights(
+    reading: paddle.Tensor,
+    batch: Sequence[paddle.Tensor],
+    multi_head: bool,
+    blank_weight: float,
+    skip_padding: bool,
+) -> paddle.Tensor:
+    """Return how much each frame counts, float32 [B, T].
+
+    ``blank_weight`` if the teacher reads a blank, 1 if it reads a character; and 0 if it reads a blank to the
+    right of the text line (``skip_padding``, and the batch has a valid_ratio). A character there counts: a
+    network that sees the whole line may put its last characters after its end.
+
+    Args:
+        reading: int64 [B, T], the teacher's most probable class of each frame.
+        batch: the loader's.
+        multi_head: whether the batch has the layout of a MultiHead.
+        blank_weight: not negative.
+        skip_padding: give the blanks in the padding no weight.
+    """
+    is_character = (reading != BLANK).astype("float32")
+    weight_of_blank: paddle.Tensor | float = blank_weight
+    if skip_padding:
+        inside = valid_frames(batch, reading.shape[1], multi_head)
+        if inside is not None:
+            weight_of_blank = inside.astype("float32") * blank_weight
+    return is_character + (1.0 - is_character) * weight_of_blank
+
+
+@LOSSES.register()
+class CTCFrameKDLoss(PairLoss):
+    """Compute ``τ² · Σ_t w_t KL(q_t ‖ p_t) / Σ_t w_t`` over the frames of all lines of the batch.
+
+    q and p are the teacher's and the student's softmax at temperature τ (Hinton et al., 2015: τ² keeps the
+    gradient's size); the teacher gets no gradient. If the two have different numbers of frames, the
+    teacher's probabilities are interpolated to the student's. w is ``blank_weight`` if the teacher reads
+    a blank and 1 otherwise; blanks beyond ``valid_ratio`` (padding to the right of the line) do not count.
+    If no frame counts: 0.
+
+    Args:
+        model_name_pairs: ``[[Student, Teacher], …]``, CTC logits [B, T, C] and [B, T', C].
+        key, multi_head: as in :class:`PairLoss`.
+        name: logged as ``NAME_INDEX``.
+        temperature: τ, greater than 0.
+        blank_weight: not negative. Most frames are blank: less than 1 gives the characters more influence.
+        skip_padding: False: the blanks in the padding count like others.
+    """
+
+    def __init__(
+        self,
+        model_name_pairs: Sequence[Any] = (),
+        key: str | None = None,
+        multi_head: bool = False,
+        name: str = "ctc_frame_kd",
+        temperature: float = 1.0,
+        blank_weight: float = 1.0,
+        skip_padding: bool = True,
+    ) -> None:
+        super().__init__(model_name_pairs, key, multi_head, "ctc", name, heads=("ctc",))
+        self.temperature = number(temperature, "CTCFrameKDLoss: temperature", above=0.0)
+        self.blank_weight = number(blank_weight, "CTCFrameKDLoss: blank_weight", least=0.0)
+        self.skip_padding = skip_padding
+
+    def compare(
+        self, student: paddle.Tensor, teacher: paddle.Tensor, batch: Sequence[paddle.Tensor]
+    ) -> paddle.Tensor:
+        """Return a scalar; only valid_ratio is taken from the batch."""
+        probabilities = teacher_frames(teacher, student.shape[1], self.temperature)
+        information = (probabilities * probabilities.clip(min=TINY).log()).sum(axis=-1)
+        divergence = information + cross_entropy_rows(student / self.temperature, probabilities)
+        reading = probabilities.argmax(axis=-1)
+        weights = frame_weights(reading, batch, self.multi_head, self.blank_weight, self.skip_padding)
+        return weighted_mean(divergence, weights) * self.temperature**2
+
+
+@LOSSES.register()
+class DistillCTCLogits(PairLoss):
+    """Compute the KL divergence of two sub-models' CTC probabilities, each averaged over all frames of a line.
+
+    ``Σ_c q log((q + ε)/(p + ε) + ε)``, the mean over lines, with q the teacher's and p the student's mean
+    of softmax at temperature 0.5. The sub-models may have different numbers of frames.
+
+    Kept for parity: the blank logit of both is multiplied by -1, so that a sure blank becomes a sure
+    non-blank, and averaging loses which frame reads which character. :class:`CTCFrameKDLoss` compares
+    frame by frame. Unlike PaddleOCR it does not change its inputs.
+
+    Args:
+        model_name_pairs: ``[[Student, Teacher], …]``.
+        key: entry of a sub-model's output; None: the output itself is the logits.
+        name: logged as ``NAME_INDEX``.
+        reduction: accepted and without effect, as in PaddleOCR.
+        inner_key: entry under ``key``; None: no such entry (a single head).
+    """
+
+    def __init__(
+        self,
+        model_name_pairs: Sequence[Any] = (),
+        key: str | None = None,
+        name: str = "ctc_logits",
+        reduction: str = "mean",
+        inner_key: str | None = "ctc",
+    ) -> None:
+        super().__init__(model_name_pairs, key, multi_head=key is not None, dis_head="ctc", name=name)
+        head = inner_key if key is not None else None
+        self.path = OutputPath(self.path.owner, key, head, kinds=("ctc",))
+
+    def compare(
+        self, student: paddle.Tensor, teacher: paddle.Tensor, batch: Sequence[paddle.Tensor]
+    ) -> paddle.Tensor:
+        """Compare logits [B, T, C] and [B, T', C]; the batch is not used."""
+        p, q = _mean_probabilities(student), _mean_probabilities(teacher)
+        divergence = q * ((q + _EPSILON) / (p + _EPSILON) + _EPSILON).log()
+        return divergence.sum() / student.shape[0]
+
+
+def _mean_probabilities(logits: paddle.Tensor) -> paddle.Tensor:
+    """Return ``[B, T, C] → [B, C]``, with the sign of the blank logit flipped."""
+    factors = paddle.full([logits.shape[-1]], 1.0 / TEMPERATURE, dtype=logits.dtype)
+    factors[BLANK] = -1.0 / TEMPERATURE
+    return F.softmax(logits * factors, axis=-1).mean(axis=1)

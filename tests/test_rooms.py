@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "ppocr_ext"
 OLD_NAMES = {
     "ppocr_ext.data.lines": "ppocr_ext.synth.lines",
-    "ppocr_ext.data.lmdb_preflight": "ppocr_ext.data.lmdb.preflight",
+    "ppocr_ext.data.lmdb_preflight": "ppocr_ext.data.preflight",
     "ppocr_ext.training.events": "ppocr_ext.loop.events",
     "ppocr_ext.training.session": "ppocr_ext.loop.session",
 }

@@ -1,4 +1,4 @@
-"""``ppocr-ext make-lmdb``: label files and their images in one LMDB, for PaddleOCR's ``LMDBDataSet``."""
+"""``ppocr-ext make-lmdb``: write label files and their images into one LMDB, for PaddleOCR's ``LMDBDataSet``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config.global_keys import GLOBAL_KEYS
-from ppocr_ext.data.lmdb.samples import LmdbInput
-from ppocr_ext.data.lmdb.writer import LmdbMade, make_lmdb
+from ppocr_ext.data.lmdb.writer import LmdbInput, LmdbResult, make_lmdb
+from ppocr_ext.data.preflight_report import by_reason
+from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.data.unusable_limit import MAX_UNUSABLE
 from ppocr_ext.errors import DataError
 
@@ -20,25 +21,25 @@ examples:
   ppocr-ext make-lmdb --label-files data/train_list.txt --data-dir data --out data/train_lmdb
   ppocr-ext make-lmdb --label-files a.txt b.txt --data-dir images --out lmdb/train --dict dict.txt --check decode
 
-Images are stored as they are. Lines that cannot be used are left out, counted and named. A line with a
-list of images gives a sample for each. Interrupted or killed, the same command goes on where it was; until
-it is complete, the LMDB has no num-samples, and nobody reads it. A DIR that holds something else is left alone.
+Images are stored as they are. Unusable lines are skipped, counted and named. A line with a list of images
+gives a sample for each. Interrupted or killed, the same command continues where it was; until the LMDB is
+complete, it has no num-samples, and nobody reads it. A DIR that holds something else is not changed.
 
-exit codes: 0 the LMDB is complete; 2 it could not be made, or too many lines cannot be used
+exit codes: 0 the LMDB is complete; 2 it could not be made, or too many lines are unusable
 """
 _GB = 1 << 30
-_MOST_GB = 100_000  # more than LMDB finds addresses for
+_MOST_GB = 100_000  # LMDB finds no addresses for more
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument(
         "--label-files",
         type=Path,
         nargs="+",
         required=True,
         metavar="LIST",
-        help="image<tab>label, a line each",
+        help="image<tab>label on each line",
     )
     parser.add_argument("--data-dir", type=Path, required=True, metavar="DIR", help="where image paths start")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the LMDB")
@@ -47,72 +48,76 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--check",
         choices=("header", "decode", "none"),
         default="header",
-        help="look at first and last bytes of each image, decode it, or only see that it is not empty (header)",
+        help="check first and last bytes of each image, decode it, or only check that it is not empty (header)",
+    )
+    parser.add_argument("--dict", type=Path, metavar="FILE", help="skip labels with other characters (any)")
+    parser.add_argument("--use-space-char", action="store_true", help="with --dict: the space is allowed too")
+    parser.add_argument(
+        "--max-text-length", type=int, metavar="N", help="skip labels with more characters (any)"
     )
     parser.add_argument(
-        "--dict", type=Path, metavar="FILE", help="leave out labels with other characters (any)"
-    )
-    parser.add_argument("--use-space-char", action="store_true", help="with --dict: the space is in it too")
-    parser.add_argument(
-        "--max-text-length", type=int, metavar="N", help="leave out labels with more characters (any)"
-    )
-    parser.add_argument(
-        "--allow-outside-data-dir", action="store_true", help="take images outside --data-dir (left out)"
+        "--allow-outside-data-dir", action="store_true", help="use images outside --data-dir (skipped)"
     )
     parser.add_argument(
         "--max-unusable",
         type=float,
         default=MAX_UNUSABLE,
         metavar="SHARE",
-        help=f"do not complete it if more lines are left out ({MAX_UNUSABLE:g})",
+        help=f"do not complete it if more lines are skipped ({MAX_UNUSABLE:g})",
     )
-    parser.add_argument(
-        "--map-size", type=float, default=1, metavar="GB", help="size to begin with; it grows (1)"
-    )
+    parser.add_argument("--map-size", type=float, default=1, metavar="GB", help="size at first; it grows (1)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the LMDB; the exit code."""
-    if not 0 < args.map_size <= _MOST_GB:
-        raise DataError(f"--map-size {args.map_size:g}: give gigabytes, more than 0, at most {_MOST_GB:,}.")
-    if not args.delimiter:
-        raise DataError("--delimiter is empty. Give what stands between path and label.")
-    if args.max_text_length is not None and args.max_text_length < 1:
-        raise DataError(f"--max-text-length {args.max_text_length}: give at least 1, or leave it out.")
+    """Make the LMDB; return the exit code."""
+    for wrong, option, expected in (
+        (
+            not 0 < args.map_size <= _MOST_GB,
+            f"--map-size is {args.map_size:g}",
+            f"more than 0, at most {_MOST_GB:,}",
+        ),
+        (not args.delimiter, "--delimiter is empty", "the text between path and label"),
+        (
+            args.max_text_length is not None and args.max_text_length < 1,
+            f"--max-text-length is {args.max_text_length}",
+            "at least 1",
+        ),
+    ):
+        if wrong:
+            raise DataError(f"{option}, but must be {expected}.", code="bad_value")
     problem = GLOBAL_KEYS["max_unusable"].problem(args.max_unusable)
     if problem is not None:
         raise DataError(f"--max-unusable: {problem.message}", code=problem.code)
-    wanted = LmdbInput(
-        label_files=tuple(args.label_files),
-        data_dir=args.data_dir,
-        delimiter=args.delimiter,
-        check=args.check,
-        charset=Charset.from_file(args.dict, args.use_space_char) if args.dict else None,
-        max_text_length=args.max_text_length,
+    charset = Charset.from_file(args.dict, args.use_space_char) if args.dict else None
+    rules = SampleRules(
+        charset,
+        args.max_text_length,
+        image_check=args.check,
         allow_outside_data_dir=args.allow_outside_data_dir,
     )
+    source = LmdbInput(tuple(args.label_files), args.data_dir, rules, args.delimiter)
     try:
-        made = make_lmdb(args.out, wanted, args.max_unusable, max(1 << 20, int(args.map_size * _GB)))
+        result = make_lmdb(args.out, source, args.max_unusable, max(1 << 20, int(args.map_size * _GB)))
     except KeyboardInterrupt:
-        print(f"go on with: {args.again}", file=sys.stderr)
+        print(f"continue with: {args.again}", file=sys.stderr)
         raise
-    _report(args.out, made)
+    _report(args.out, result)
     return 0
 
 
-def _report(out: Path, made: LmdbMade) -> None:
-    state = made.state
-    if made.written:
-        before = state.samples - made.written
+def _report(out: Path, result: LmdbResult) -> None:
+    state = result.state
+    if result.written:
+        before = state.samples - result.written
         there = f", {before:,} were there" if before else ""
-        speed = made.written / made.seconds
-        print(f"{made.written:,} images in {made.seconds:.1f} s ({speed:,.0f} images/s){there}")
+        speed = result.written / result.seconds
+        print(f"{result.written:,} images in {result.seconds:.1f} s ({speed:,.0f} images/s){there}")
     else:
         print("complete; nothing to do")
-    print(f"{out}: {state.samples:,} samples, {made.size / 1e6:,.1f} MB")
-    if state.left_out:
-        print(f"left out {state.left_out:,} of {state.lines:,} lines: {state.by_reason()}")
-        print("\n".join(f"  {line}" for line in state.named()))
+    print(f"{out}: {state.samples:,} samples, {result.size / 1e6:,.1f} MB")
+    if state.skipped:
+        print(f"skipped {state.skipped:,} of {state.lines:,} lines: {by_reason(state.unusable)}")
+        print(state.example_lines())
     print(f"To train from it (transforms as for label files):\n{_SNIPPET.format(out=out)}", end="")
 
 

@@ -1,6 +1,6 @@
-"""Check the labels of a batch before it is trained on: such faults train to a wrong number without an error.
+"""Check the labels of a batch before it is trained on: wrong ones train to a wrong number without an error.
 
-The samples are looked at where a batch is put together: in CPU memory, in a worker process if there are any.
+The samples are checked where a batch is put together: in CPU memory, in a worker process if there are any.
 Imports no Paddle.
 """
 
@@ -15,30 +15,30 @@ import numpy as np
 
 from ppocr_ext.data.batch_layout import BatchLayout
 from ppocr_ext.data.load_failures import passes_power_of_ten
-from ppocr_ext.data.sample_rules import frames_needed, repeats_of
+from ppocr_ext.data.sample_rules import describe_frames, frames_needed
 from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import DataError
 
 _LOG = logging.getLogger("ppocr_ext")
 _WHERE = "Train.dataset.transforms"
 _NONE_FITS = 8  # samples without one that fits, after which the run ends
-_AT_LEAST = 100  # samples seen before a share of them is judged
+_AT_LEAST = 100  # samples seen before their share is compared with the limit
 _SHOWN = 50  # class ids of a label that a message shows
 _BLANK = 0
 
-Frames = Callable[[int, int], int | None]  # height and width of the images of a batch -> T, None if unknown
+FramesOfSize = Callable[[int, int], int | None]  # height and width of a batch's images -> T, None if unknown
 
 
 def ctc_label_error(labels: np.ndarray, lengths: np.ndarray, classes: int) -> str | None:
-    """Return what is wrong with the CTC labels of a batch, what to do and the label; None if nothing is.
+    """Return what is wrong with the CTC labels of a batch, how to fix it, and the label; None if nothing is.
 
     Args:
-        labels: int [B, L], padded; what stands behind a label's length is not looked at.
+        labels: int [B, L], padded; what is behind a label's length is not checked.
         lengths: int [B].
         classes: C: a label has the classes 1 to C - 1, since 0 is the blank.
     """
     if not lengths.any():
-        return "no label of the batch has a character. Fix: leave lines with empty labels out."
+        return "no label of the batch has a character. Fix: remove lines with empty labels."
     if lengths.min() < 0 or lengths.max() > labels.shape[1]:
         wrong = int(lengths[(lengths < 0) | (lengths > labels.shape[1])][0])
         return f"a label has the length {wrong}, but {labels.shape[1]} places. Fix: keep the length of the CTC label."
@@ -47,14 +47,11 @@ def ctc_label_error(labels: np.ndarray, lengths: np.ndarray, classes: int) -> st
     if not len(rows):
         return None
     found = labels[rows[0], columns[0]]
-    label = _shown(labels[rows[0], : lengths[rows[0]]])
+    what, fix = f"the class {found}", "encode labels with the dictionary of the head"
     if found == _BLANK:
-        fix = f"Fix: encode characters as 1 to {classes - 1}."
-        return f"a label has the class {_BLANK}, CTC's blank, inside. {fix}\n{label}"
-    return (
-        f"a label has the class {found}, but characters have the classes 1 to {classes - 1}. Fix: encode labels with "
-        f"the dictionary of the head.\n{label}"
-    )
+        what, fix = f"the class {_BLANK}, CTC's blank, inside", f"encode characters as 1 to {classes - 1}"
+    label = _shown(labels[rows[0], : lengths[rows[0]]])
+    return f"a label has {what}, but characters have the classes 1 to {classes - 1}. Fix: {fix}.\n{label}"
 
 
 def _shown(ids: np.ndarray) -> str:
@@ -74,22 +71,16 @@ def misfit_rows(labels: np.ndarray, lengths: np.ndarray, frames: int) -> list[in
     return [int(row) for row in possible if frames_needed(labels[row, : lengths[row]].tolist()) > frames]
 
 
-def describe_frames(label: np.ndarray, frames: int) -> str:
-    """Return length, repeats and frames of a label (int [length]) that does not fit, for a message."""
-    ids = label.tolist()
-    return f"{len(ids)} characters with {repeats_of(ids)} repeats need {frames_needed(ids)} frames, CTC has {frames}"
-
-
 class BatchLabelCheck:
     """Checks the samples of each batch of ``Train``, in the process that puts it together.
 
-    Labels that need more frames than CTC has are counted over all worker processes (forked later, or given
-    this object): RecConAug may join lines, so a few of them are no error.
+    Misfits (labels that need more frames than CTC has) are counted over all worker processes (forked later, or
+    given this object): RecConAug may join text lines, so a few of them are no error.
 
     Args:
-        layout: where label and length stand in a sample.
+        layout: positions of label and length in a sample.
         classes: C of the CTC head.
-        tolerance: how many of the samples may need more frames than there are.
+        limit: how many of the samples may be misfits.
         second_classes: of the second label (NRTR, SAR): 0 to this - 1; None: not checked.
         frames: T for an image size; None: not checked.
     """
@@ -98,40 +89,51 @@ class BatchLabelCheck:
         self,
         layout: BatchLayout,
         classes: int,
-        tolerance: UnusableLimit,
+        limit: UnusableLimit,
         second_classes: int | None = None,
-        frames: Frames | None = None,
+        frames: FramesOfSize | None = None,
     ) -> None:
         self._layout = layout
         self._classes = classes
-        self._tolerance = tolerance
+        self._limit = limit
         self._second_classes = second_classes
         self._frames = frames
         self._at_least = _AT_LEAST
-        self._counts: Any = multiprocessing.Array("q", 2)  # samples seen, of them those that do not fit
+        self._counts: Any = multiprocessing.Array("q", 2)  # samples seen, of them misfits
 
-    def expect(self, samples: int) -> None:
-        """Judge the share of labels that do not fit after one epoch of ``samples``, if that is less than usual."""
+    def set_epoch_size(self, samples: int) -> None:
+        """Compare the share of misfits with the limit after ``samples``, if an epoch has fewer than usual."""
         self._at_least = min(_AT_LEAST, samples)
 
     def __call__(self, samples: Sequence[Any]) -> None:
-        """Check ``samples``, lists as KeepKeys makes them; others are left to the loss.
+        """Check ``samples``, lists as KeepKeys makes them; other forms are left to the loss.
 
         Raises:
-            DataError: a label has a class that does not exist or the blank, no label has a character, or more
-                labels than admitted need more frames than CTC has.
+            DataError: a sample has too few entries, a label has a class that does not exist or the blank, no
+                label has a character, or there are more misfits than the limit allows.
         """
+        self._check_entries(samples)
         labels = _column(samples, self._layout.label)
         lengths = _column(samples, self._layout.length)
         if labels is None or lengths is None or labels.ndim != 2 or lengths.size != len(labels):
             return
         lengths = lengths.reshape(-1).astype(np.int64)
-        fault = ctc_label_error(labels, lengths, self._classes) or self._second_fault(samples)
-        if fault is not None:
-            raise DataError(f"{_WHERE}: {fault}")
+        error = ctc_label_error(labels, lengths, self._classes) or self._second_label_error(samples)
+        if error is not None:
+            raise DataError(f"{_WHERE}: {error}", code="bad_label")
         self._check_frames(samples, labels, lengths)
 
-    def _second_fault(self, samples: Sequence[Any]) -> str | None:
+    def _check_entries(self, samples: Sequence[Any]) -> None:
+        last = max(self._layout.label or 0, self._layout.length or 0)
+        for sample in samples:
+            if isinstance(sample, list | tuple) and len(sample) <= last:
+                raise DataError(
+                    f"Train.dataset: a sample has {len(sample)} entries, but the loss reads entry {last + 1}. Fix: "
+                    f"return the entries that keep_keys names.",
+                    code="missing_entries",
+                )
+
+    def _second_label_error(self, samples: Sequence[Any]) -> str | None:
         labels = None if self._second_classes is None else _column(samples, self._layout.second_label)
         if labels is None or labels.ndim != 2:
             return None
@@ -153,37 +155,36 @@ class BatchLabelCheck:
         rows = misfit_rows(labels, lengths, frames)
         with self._counts.get_lock():
             seen, before = self._counts
-            self._counts[0] = together = seen + len(labels)
+            self._counts[0] = total = seen + len(labels)
             self._counts[1] = count = before + len(rows)
         if not rows:
             return
-        example = describe_frames(labels[rows[0], : lengths[rows[0]]], frames)
-        limit = self._limit_passed(count, together)
-        if limit:
+        label = labels[rows[0], : lengths[rows[0]]]
+        text = f"{_WHERE}: {count:,} of {total:,} labels need more frames than CTC has and train nothing"
+        example = describe_frames(label.tolist(), frames)
+        exceeded = self._exceeded(count, total)
+        if exceeded:
             raise DataError(
-                f"{_WHERE}: {count:,} of {together:,} labels do not fit CTC's frames and train nothing; {limit}.\n"
-                f"  {example}.\n{_shown(labels[rows[0], : lengths[rows[0]]])}\n"
-                f"  Fix: make the images wider, or let RecConAug join fewer characters (its max_text_length)."
+                f"{text}; {exceeded}.\n  {example}.\n{_shown(label)}\n"
+                f"  Fix: make the images wider, or let RecConAug join fewer characters (its max_text_length).",
+                code="too_long_for_frames",
             )
         if passes_power_of_ten(before, count):
-            _LOG.warning(
-                "%s: %s of %s labels do not fit CTC's frames and train nothing: %s.",
-                _WHERE, f"{count:,}", f"{together:,}", example,
-            )  # fmt: skip
+            _LOG.warning("%s: %s.", text, example)
 
-    def _limit_passed(self, count: int, together: int) -> str:
-        """Return which limit ``count`` of ``together`` samples pass; empty if the run may go on."""
-        if count == together >= _NONE_FITS:
-            return "not one of them fits"
-        judged = together >= self._at_least or self._tolerance.strict
-        return self._tolerance.limit if judged and not self._tolerance.allows(count, together) else ""
+    def _exceeded(self, count: int, total: int) -> str:
+        """Return which limit ``count`` misfits of ``total`` samples exceed; empty if the run may continue."""
+        if count == total >= _NONE_FITS:
+            return "none of them fits"
+        comparable = total >= self._at_least or self._limit.strict
+        return self._limit.text if comparable and not self._limit.allows(count, total) else ""
 
 
-def _column(samples: Sequence[Any], place: int | None) -> np.ndarray | None:
-    """Return one entry of all samples as an array [B, ...]; None where they are not numbers of one shape."""
-    if place is None or not all(isinstance(s, list | tuple) and len(s) > place for s in samples):
+def _column(samples: Sequence[Any], position: int | None) -> np.ndarray | None:
+    """Return one entry of all samples as an array [B, ...]; None if they are not numbers of one shape."""
+    if position is None or not all(isinstance(s, list | tuple) and len(s) > position for s in samples):
         return None
-    arrays = [_array(sample[place]) for sample in samples]
+    arrays = [_array(sample[position]) for sample in samples]
     first = arrays[0] if arrays else None
     if first is None or any(a is None or a.shape != first.shape for a in arrays):
         return None

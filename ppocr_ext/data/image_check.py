@@ -1,26 +1,100 @@
-"""Whether a file, or bytes, are an image that OpenCV (with which PaddleOCR reads) can decode; imports no Paddle."""
+"""Check that a file, or bytes, are an image that OpenCV (with which PaddleOCR reads) can decode; imports no Paddle."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from posixpath import join  # on strings: a Path a line costs more than the check
-from typing import Literal
+from posixpath import abspath, join  # on strings: a Path for each line costs more than the check
 
 from ppocr_ext.data.label_file import quotes_hint
+from ppocr_ext.data.sample_rules import ImageCheck, SampleIssue
 
-ImageCheck = Literal["header", "decode"]
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"IEND\xaeB\x60\x82"
 _JPEG = b"\xff\xd8\xff"
 _JPEG_END = b"\xff\xd9"
-_HEAD, _TAIL = 32, 8
+_HEAD, _TAIL = 32, 8  # bytes
+
+
+class ImageFolder:
+    """The images of label files: paths joined as PaddleOCR joins them.
+
+    Args:
+        data_dir: folder that relative paths start from.
+        check: how to check an image, see :class:`ppocr_ext.data.sample_rules.SampleRules`.
+        allow_outside: images may lie outside ``data_dir``.
+    """
+
+    def __init__(self, data_dir: str | Path, check: ImageCheck, allow_outside: bool) -> None:
+        self._data_dir = str(data_dir)
+        self._check = check
+        self._root = None if allow_outside else join(abspath(self._data_dir), "")
+
+    def path(self, name: str) -> str:
+        """Return the path of the image that a label file calls ``name``."""
+        return join(self._data_dir, name)
+
+    def issue(self, names: tuple[str, ...]) -> SampleIssue | None:
+        """Return the first issue of the images ``names``: any of them may be drawn, so each must be good."""
+        for name in names:
+            path = self.path(name)
+            if self._root is not None and not abspath(path).startswith(self._root):
+                return SampleIssue("outside_data_dir", f"{path} is outside data_dir {self._data_dir}")
+            issue = image_issue(path, self._check)
+            if issue is not None and issue.reason == "missing_image":
+                issue = SampleIssue(issue.reason, issue.detail + quotes_hint(name) + self._slash_hint(name))
+            if issue is not None:
+                return issue
+        return None
+
+    def _slash_hint(self, name: str) -> str:
+        """Return the path that exists if ``\\`` in ``name`` means ``/``; empty if there is none in the folder."""
+        turned = name.replace("\\", "/")
+        inside = not turned.startswith("/") and ".." not in turned.split("/")
+        if turned == name or not inside or not Path(self.path(turned)).is_file():
+            return ""
+        return f", but there is {self.path(turned)}: write `/` instead of `\\`"
+
+
+def image_issue(path: str, check: ImageCheck) -> SampleIssue | None:
+    """Return why the file ``path`` is not usable as an image (``missing_image``, ``broken_image``), or None."""
+    try:
+        with Path(path).open("rb", buffering=0) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            head, tail = stream.read(_HEAD), os.pread(stream.fileno(), _TAIL, max(0, size - _TAIL))
+            if size and (check == "none" or check == "header" and looks_whole(head, tail, size)):
+                return None
+            return content_issue(head + stream.readall(), path, "decode")
+    except (FileNotFoundError, NotADirectoryError):
+        return SampleIssue("missing_image", f"there is no file {path}")
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+        said = getattr(error, "strerror", None) or error
+        return SampleIssue("broken_image", f"{path} cannot be read: {said}")
+
+
+def content_issue(content: bytes, name: str, check: ImageCheck) -> SampleIssue | None:
+    """Return why the encoded image ``content`` is not usable (``broken_image``), or None.
+
+    Args:
+        content: a whole encoded image.
+        name: the name of the image in the details.
+        check: see :class:`ppocr_ext.data.sample_rules.SampleRules`.
+    """
+    if not content:
+        return SampleIssue("broken_image", f"{name} is empty")
+    if check == "header" and looks_whole(content[:_HEAD], content[-_TAIL:], len(content)):
+        return None
+    if check == "none" or _decodes(content):
+        return None
+    return SampleIssue(
+        "broken_image", f"{name} ({len(content)} bytes) is truncated, or not an image that OpenCV reads"
+    )
 
 
 def looks_whole(head: bytes, tail: bytes, size: int) -> bool:
-    """True for a PNG, JPEG, BMP or WebP whose first and last bytes and size agree with its format.
+    """Return whether first and last bytes and size agree with PNG, JPEG, BMP or WebP.
 
-    False means only that this cannot be told from so little: the decoder has to say.
+    False means only that these bytes do not settle it: the decoder has to.
 
     Args:
         head: the first 32 bytes of the file.
@@ -34,83 +108,8 @@ def looks_whole(head: bytes, tail: bytes, size: int) -> bool:
         return tail.endswith(_JPEG_END)
     if head.startswith(b"BM"):
         return int.from_bytes(head[2:6], "little") == size
-    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return int.from_bytes(head[4:8], "little") + 8 == size
-    return False
-
-
-def image_fault(path: str, check: ImageCheck) -> tuple[str, str] | None:
-    """Why ``path`` cannot be used as an image: ``(reason, detail)``; None where it can.
-
-    Args:
-        path: the file.
-        check: ``"header"`` reads 40 bytes and asks the decoder only where these do not settle it;
-            ``"decode"`` decodes every image.
-
-    Returns:
-        ``("missing_image", …)``, ``("broken_image", …)`` or None.
-    """
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except (FileNotFoundError, NotADirectoryError):
-        return "missing_image", f"there is no file {path}"
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        return "broken_image", f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}"
-    try:
-        size = os.fstat(handle).st_size
-        if size == 0:
-            return "broken_image", f"{path} is empty"
-        head = os.pread(handle, _HEAD, 0)
-        whole = check == "header" and looks_whole(head, os.pread(handle, _TAIL, max(0, size - _TAIL)), size)
-        content = None if whole else _read_all(handle, size)
-    except OSError as error:
-        return "broken_image", f"{path} cannot be read: {error.strerror or error}"
-    finally:
-        os.close(handle)
-    if content is None or _decodes(content):
-        return None
-    return "broken_image", f"{path} ({size} bytes) is truncated, or no image that OpenCV reads"
-
-
-def missing_image(data_dir: str, name: str) -> tuple[str, str]:
-    """Return ``("missing_image", detail)`` for an image that is not there.
-
-    The detail says what is wrong with the way that the path is written, if that can be told.
-
-    Args:
-        data_dir: folder that ``name`` starts from.
-        name: the path as it stands in the label file.
-    """
-    said = f"there is no file {join(data_dir, name)}{quotes_hint(name)}"
-    turned = name.replace("\\", "/")
-    inside = not turned.startswith("/") and ".." not in turned.split("/")
-    if turned != name and inside and Path(data_dir, turned).is_file():
-        said += f", but there is {join(data_dir, turned)}: write `/` in place of `\\`"
-    return "missing_image", said
-
-
-def content_fault(content: bytes, name: str, check: ImageCheck) -> tuple[str, str] | None:
-    """Why ``content`` cannot be used as an image: ``("broken_image", detail)``; None where it can.
-
-    Args:
-        content: a whole encoded image.
-        name: how the detail calls it.
-        check: see :func:`image_fault`.
-    """
-    if not content:
-        return "broken_image", f"{name} is empty"
-    if check == "header" and looks_whole(content[:_HEAD], content[-_TAIL:], len(content)):
-        return None
-    if _decodes(content):
-        return None
-    return "broken_image", f"{name} ({len(content)} bytes) is truncated, or no image that OpenCV reads"
-
-
-def _read_all(handle: int, size: int) -> bytes:
-    content = bytearray()
-    while part := os.pread(handle, max(1, size - len(content)), len(content)):
-        content += part
-    return bytes(content)
+    is_webp = head.startswith(b"RIFF") and head[8:12] == b"WEBP"
+    return is_webp and int.from_bytes(head[4:8], "little") + 8 == size
 
 
 def _decodes(content: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""PaddleOCR's recognition label files, line by line; imports no Paddle.
+"""Read and write PaddleOCR's recognition label files, one line at a time; imports no Paddle.
 
 A line is ``path<delimiter>label``. ``path`` may be a JSON list of paths of which one is drawn each
 time (``["a.jpg", "b.jpg"]``). Further columns are ignored, except with ``ds_width``, where the line is
@@ -22,17 +22,17 @@ _SPACED = re.compile(r"\S*\.\w+ +\S")  # a file name, a space, and something mor
 
 
 class LabelLine(NamedTuple):
-    """One line of a label file.
+    """One line of a label file, or the label of one sample of an LMDB.
 
     Attributes:
-        number: line number in the file, from 1.
-        content: the line without its end, as it would be written to a filtered copy.
+        number: line number in the file, or number of the sample, from 1.
+        content: the line without its end, as it is written to a filtered copy.
         images: the paths as they stand in the file; one, unless it is the list form.
         label: the text.
         extra: the columns after the label.
-        fault: why the line cannot be read (the other fields are then empty), else None.
-        altered: a byte order mark or a carriage return was taken off, which PaddleOCR's reader would
-            have left in the path or the label.
+        issue: why the line cannot be read (the other fields are then empty), else None.
+        altered: True if a byte order mark or a carriage return was removed, which PaddleOCR's reader
+            would have left in the path or the label.
     """
 
     number: int
@@ -40,46 +40,43 @@ class LabelLine(NamedTuple):
     images: tuple[str, ...] = ()
     label: str = ""
     extra: tuple[str, ...] = ()
-    fault: str | None = None
+    issue: str | None = None
     altered: bool = False
 
 
 def read_label_file(
     path: str | Path, delimiter: str = "\t", *, ds_width: bool = False
 ) -> Iterator[LabelLine]:
-    """Lines of a label file in their order; a line that cannot be read says so in ``fault``.
+    """Yield the lines of a label file in their order; a line that cannot be read has an ``issue``.
 
     Args:
         path: the label file, UTF-8.
-        delimiter: what separates the columns (``dataset.delimiter``).
+        delimiter: separates the columns (``dataset.delimiter``).
         ds_width: each line must have its image's width and height (``dataset.ds_width``).
 
     Raises:
         DataError: the file is missing, cannot be opened, or is UTF-16.
     """
-    path = Path(path)
     try:
-        stream = path.open("rb")
+        stream = Path(path).open("rb")  # noqa: SIM115 - its errors are not those of the caller's block
     except OSError as error:
-        raise DataError(
-            f"{path}: the label file cannot be read: {error.strerror or error}. Check label_file_list; its "
-            "paths are relative to the current folder, not to data_dir."
-        ) from error
+        raise unreadable_label_file(path, error) from error
     with stream:
         for number, raw in enumerate(stream, start=1):
-            if number == 1:
-                refuse_utf16(path, raw)
+            if number == 1 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise DataError(
+                    f"{path}: the label file is UTF-16. Fix: save it as UTF-8.", code="bad_encoding"
+                )
             yield parse_line(number, raw, delimiter, ds_width)
 
 
-def refuse_utf16(path: Path, first: bytes) -> None:
-    """Say so where the first line of a label file starts with a byte order mark of UTF-16.
-
-    Raises:
-        DataError: it does.
-    """
-    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise DataError(f"{path}: the label file is UTF-16; save it as UTF-8.")
+def unreadable_label_file(path: str | Path, error: OSError) -> DataError:
+    """Return the error of a label file that the system does not open."""
+    return DataError(
+        f"{path}: the label file cannot be read: {error.strerror or error}. Fix: correct the path; it is relative "
+        "to the current folder, not to data_dir.",
+        code="missing_file" if isinstance(error, FileNotFoundError) else "unreadable_file",
+    )
 
 
 def parse_line(number: int, raw: bytes, delimiter: str = "\t", ds_width: bool = False) -> LabelLine:
@@ -89,53 +86,62 @@ def parse_line(number: int, raw: bytes, delimiter: str = "\t", ds_width: bool = 
     if number == 1:
         content = content.removeprefix(codecs.BOM_UTF8)
     altered = len(content) != len(ended)
-    fault, images, label, extra = _columns(content, delimiter, ds_width)
-    return LabelLine(number, content, images, label, extra, fault, altered)
+    found = _columns(content, delimiter, ds_width)
+    if isinstance(found, str):
+        return LabelLine(number, content, issue=found, altered=altered)
+    return LabelLine(number, content, *found, altered=altered)
 
 
-_Columns = tuple[str | None, tuple[str, ...], str, tuple[str, ...]]
-
-
-def _columns(content: bytes, delimiter: str, ds_width: bool) -> _Columns:
+def _columns(
+    content: bytes, delimiter: str, ds_width: bool
+) -> str | tuple[tuple[str, ...], str, tuple[str, ...]]:
+    """Return images, label and further columns of a line, or why it cannot be read."""
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        return f"not UTF-8: byte 0x{content[error.start]:02x} at offset {error.start}", (), "", ()
+        return utf8_issue(content, error)
     if not text.strip():
-        return "blank line", (), "", ()
+        return "blank line"
+    if "\r" in text:  # the line end of old Macs: the whole file would be one line
+        return "a carriage return inside the line; end each line with a line feed"
     name, *rest = text.split(delimiter)
     if not rest:
         spaced = " (a space where the delimiter should be)" if _SPACED.match(text) else ""
-        return f"no delimiter {delimiter!r} in {_short(text)}{spaced}", (), "", ()
+        return f"no delimiter {delimiter!r} in {_short(text)}{spaced}"
     images = _image_names(name)
     if images is None:
-        return f"no image path in {_short(text)}", (), "", ()
-    if ds_width and not _has_size(rest[1:]):
-        return f"ds_width needs `path, label, width, height`, found {_short(text)}", (), "", ()
-    return None, images, rest[0], tuple(rest[1:])
+        return f"no image path in {_short(text)}"
+    if ds_width and not _is_size(rest[1:]):
+        return f"ds_width needs `path, label, width, height`, found {_short(text)}"
+    return images, rest[0], tuple(rest[1:])
+
+
+def utf8_issue(content: bytes, error: UnicodeDecodeError) -> str:
+    """Return which byte of ``content`` is not UTF-8, for a message."""
+    return f"not UTF-8: byte 0x{content[error.start]:02x} at offset {error.start}"
 
 
 def _image_names(name: str) -> tuple[str, ...] | None:
-    """Paths of the first column; None where it has none. What is no JSON list is a path, as in PaddleOCR."""
+    """Return the paths of the first column, or None. What is not a JSON list is a path, as in PaddleOCR."""
     if name.startswith("["):
         try:
             listed = json.loads(name)
         except json.JSONDecodeError:
-            return (name,)
-        if not isinstance(listed, list) or not listed:
-            return (name,)
-        return tuple(listed) if all(isinstance(entry, str) and entry for entry in listed) else None
+            listed = None
+        if isinstance(listed, list) and listed:
+            return tuple(listed) if all(isinstance(entry, str) and entry for entry in listed) else None
     return (name,) if name else None
 
 
-def _has_size(columns: list[str]) -> bool:
-    if len(columns) != 2:
-        return False
+def _is_size(columns: list[str]) -> bool:
     try:
-        width, height = (float(column) for column in columns)
+        return len(columns) == 2 and all(0 < float(column) < math.inf for column in columns)
     except ValueError:
         return False
-    return math.isfinite(width) and math.isfinite(height) and width > 0 and height > 0
+
+
+def _short(text: str, limit: int = 60) -> str:
+    return repr(text if len(text) <= limit else f"{text[:limit]}…")
 
 
 def quotes_hint(column: str) -> str:
@@ -144,26 +150,22 @@ def quotes_hint(column: str) -> str:
     return "; the columns are in quotes, as in CSV: write them without" if quoted else ""
 
 
-def _short(text: str, limit: int = 60) -> str:
-    return repr(text if len(text) <= limit else f"{text[:limit]}…")
-
-
 def write_label_file(path: str | Path, rows: Iterable[tuple[str, str]], delimiter: str = "\t") -> int:
-    """Write ``(image path, label)`` rows, atomically; how many there were.
+    """Write ``(image path, label)`` rows, atomically; return how many there were.
 
     Raises:
-        DataError: a path or a label contains the delimiter or a line end, so that it could not be read
-            back, or is empty.
+        DataError: a path or a label is empty, or contains the delimiter or a line end, so that it
+            could not be read again.
     """
     count = 0
     with atomic_writer(Path(path)) as stream:
-        for image, label in rows:
-            for column in (image, label):
+        for count, columns in enumerate(rows, start=1):
+            for column in columns:
                 if not column or delimiter in column or "\n" in column or "\r" in column:
                     raise DataError(
-                        f"{path}: row {count + 1}: {column!r} cannot stand in a label file: it is empty, or "
-                        f"contains the delimiter {delimiter!r} or a line end."
+                        f"{path}: row {count}: {column!r} cannot stand in a label file: it is empty, or contains "
+                        f"the delimiter {delimiter!r} or a line end.",
+                        code="bad_value",
                     )
-            stream.write(f"{image}{delimiter}{label}\n".encode())
-            count += 1
+            stream.write(f"{delimiter.join(columns)}\n".encode())
     return count

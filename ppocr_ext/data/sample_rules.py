@@ -1,11 +1,12 @@
-"""Which labels PaddleOCR's encoders take, as in ``ppocr/data/imaug/label_ops.py``; imports no Paddle."""
+"""Decide which samples are usable, as ``ppocr/data/imaug/label_ops.py`` does; imports no Paddle."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import eq
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.label_file import LabelLine, quotes_hint
@@ -13,27 +14,52 @@ from ppocr_ext.messages import shortened
 
 Gtc = Literal["nrtr", "sar"]
 UnknownChar = Literal["drop_line", "drop_char"]
+ImageCheck = Literal["header", "decode", "none"]
 _MARKS = {"nrtr": "NRTR's <s> and </s>", "sar": "SAR's <BOS> and <EOS>"}
 
+FIXES: dict[str, str] = {  # reason -> what to do about it
+    "bad_format": "A line is a path, `dataset.delimiter` and the label, in UTF-8.",
+    "empty_label": "Lines without text cannot be trained on.",
+    "too_long": "Raise `Global.max_text_length`.",
+    "unknown_char": "Is `Global.character_dict_path` the dictionary of these labels? "
+    "`Global.unknown_char: drop_char` keeps such samples without the character.",
+    "missing_image": "Paths are relative to `dataset.data_dir`.",
+    "broken_image": "Make these images again, or convert them to PNG or JPEG.",
+    "outside_data_dir": "If these paths are intended, set `Global.allow_outside_data_dir: true`.",
+    "too_long_for_frames": "Make the images wider, or remove such labels.",
+}
 
-def repeats_of(label: Sequence[Any]) -> int:
-    """Return how many neighbours in ``label`` (characters or class ids) are equal."""
-    return sum(map(eq, label, label[1:]))
+
+class SampleIssue(NamedTuple):
+    """Why a sample is unusable: the reason (a key of ``FIXES``) and the details."""
+
+    reason: str
+    detail: str
 
 
 def frames_needed(label: Sequence[Any]) -> int:
-    """Return the frames that CTC needs for ``label``: one a character, and a blank between equal neighbours."""
-    return len(label) + repeats_of(label)
+    """Return the frames that CTC needs for ``label`` (characters or class ids): one each, and one per repeat."""
+    return len(label) + _repeats(label)
+
+
+def describe_frames(label: Sequence[Any], frames: int) -> str:
+    """Return length, repeats and frames of a misfit (a label that needs more than ``frames``), for a message."""
+    needed = f"{len(label)} characters with {_repeats(label)} repeats need {frames_needed(label)} frames"
+    return f"{needed}, CTC has {frames}"
+
+
+def _repeats(label: Sequence[Any]) -> int:
+    return sum(map(eq, label, label[1:]))
 
 
 @dataclass(frozen=True)
 class FrameLimit:
-    """The frames that labels have to fit: one for each character and one more between equal neighbours.
+    """The frames of the CTC output, which labels have to fit.
 
     Attributes:
         frames: T of the CTC output, the least if batches have several.
-        by_ratio: T by the rounded ratio of width to height of a line's image (``ds_width``); None: ``frames`` for all.
-        required: a label that does not fit is unusable, as in training; False: it stays, and counts as read wrongly.
+        by_ratio: T by the rounded ratio of width to height of an image (``ds_width``); None: ``frames`` for all.
+        required: a misfit is unusable, as in training; False: it stays, and counts as read wrongly.
         fixed: the network gives this T in training at any width, so that wider images do not help.
         key: config path of the size of the images, for messages.
         width: their width there, of several the least; None if it is not known.
@@ -54,91 +80,90 @@ class FrameLimit:
         return self.by_ratio[min(ratio, max(self.by_ratio))]
 
 
-class LabelRules:
-    """Judges the text of a line.
+@dataclass(frozen=True)
+class SampleRules:
+    """What makes a sample usable.
 
     ``CTCLabelEncode`` takes labels of 1 to ``max_text_length`` characters, counted before those outside
-    the dictionary are removed. ``NRTRLabelEncode`` and ``SARLabelEncode`` ask besides that the
-    characters left are at most ``max_text_length - 2``: a start and an end mark take two places.
+    the dictionary are removed. ``NRTRLabelEncode`` and ``SARLabelEncode`` also require that the
+    remaining characters are at most ``max_text_length - 2``: a start and an end mark take two places.
 
-    Args:
-        charset: the dictionary.
-        max_text_length: ``Global.max_text_length``.
-        gtc: the encoder of the second label, if there is one.
-        frames: what CTC's output holds, if it is to be checked.
-        unknown_char: ``"drop_line"``, or ``"drop_char"``: the line is used without the character,
-            which the host's encoder removes.
+    Attributes:
+        charset: the dictionary; None: any character is allowed.
+        max_text_length: ``Global.max_text_length``; None: any length is allowed.
+        gtc: the encoder of the second label: ``"nrtr"``, ``"sar"`` or None.
+        frames: the frames of the CTC output; None: not checked.
+        unknown_char: ``"drop_line"``: a character outside the dictionary makes the sample unusable;
+            ``"drop_char"``: the host's encoder removes the character.
+        image_check: ``"header"``: decode an image only if its first and last bytes leave a doubt;
+            ``"decode"``: decode every image; ``"none"``: only check that the file is not empty.
+        allow_outside_data_dir: False makes an image outside ``data_dir`` unusable.
     """
 
-    def __init__(
-        self,
-        charset: Charset,
-        max_text_length: int,
-        gtc: Gtc | None = None,
-        frames: FrameLimit | None = None,
-        unknown_char: UnknownChar = "drop_line",
-    ) -> None:
-        self.charset = charset
-        self.max_text_length = max_text_length
-        self.reserved = 0 if gtc is None else 2
-        self.reserved_for = "" if gtc is None else _MARKS[gtc]
-        self.frames = frames
-        self.drop_line = unknown_char == "drop_line"
-        self._known = frozenset(charset.characters)
+    charset: Charset | None
+    max_text_length: int | None
+    gtc: Gtc | None = None
+    frames: FrameLimit | None = None
+    unknown_char: UnknownChar = "drop_line"
+    image_check: ImageCheck = "header"
+    allow_outside_data_dir: bool = True
 
-    def fault(self, line: LabelLine) -> tuple[str, str] | None:
-        """``(reason, detail)`` of the first thing wrong with the line's format or label, or None."""
-        if line.fault is not None:
-            return "bad_format", line.fault
-        label = line.label
-        if not label:
-            return "empty_label", f"{line.images[0]} has no text"
-        if len(label) > self.max_text_length:
-            return "too_long", self._too_long(len(label))
-        if self.charset.folds_case:
+    @property
+    def reserved(self) -> int:
+        """Places of ``max_text_length`` that marks of the second label take."""
+        return 0 if self.gtc is None else 2
+
+    @property
+    def reserved_for(self) -> str:
+        """The marks that take them, for messages."""
+        return _MARKS.get(self.gtc or "", "")
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.charset.characters if self.charset else ())
+
+    def encoded(self, label: str) -> str:
+        """Return ``label`` as the host's encoder takes it: in lower case, without unknown characters."""
+        if self.charset is not None and self.charset.folds_case:
             label = label.lower()
-        if not self._known.issuperset(label):
-            unknown = self.charset.unknown(label)
-            kept = "".join(c for c in label if c in self._known)
-            if self.drop_line or not kept:
-                return "unknown_char", self._unknown(line.label, unknown)
-            label = kept
-        if len(label) > self.max_text_length - self.reserved:
-            return "too_long", self._too_long(len(label))
-        return self._misfit(line, label) if self.frames is not None and self.frames.required else None
+        drop = self.charset is not None and self.unknown_char == "drop_char"
+        return "".join(filter(self._known.__contains__, label)) if drop else label
 
-    def misfit(self, line: LabelLine) -> tuple[str, str] | None:
-        """Return ``(reason, detail)`` if the label of a usable line does not fit the frames, whatever that costs."""
-        if self.frames is None or 2 * len(line.label) - 1 <= self.frames.frames:  # as if all were the same
+    def label_issue(self, line: LabelLine) -> SampleIssue | None:
+        """Return the first issue of a line's format or label; None if its label is usable."""
+        if line.issue is not None:
+            return SampleIssue("bad_format", line.issue)
+        if not line.label:
+            return SampleIssue("empty_label", f"{line.images[0]} has no text")
+        label = self.encoded(line.label)
+        most = self.max_text_length
+        if most is not None and len(line.label) > most:
+            return SampleIssue("too_long", self._too_long(len(line.label)))
+        if self.charset is not None and (not label or not self._known.issuperset(label)):
+            return SampleIssue("unknown_char", self._unknown(self.charset, line.label))
+        if most is not None and len(label) > most - self.reserved:
+            return SampleIssue("too_long", self._too_long(len(label)))
+        return self.misfit(line) if self.frames is not None and self.frames.required else None
+
+    def misfit(self, line: LabelLine) -> SampleIssue | None:
+        """Return the issue of a label that needs more frames than T; None if it fits, or T is not known."""
+        if self.frames is None:
             return None
-        return self._misfit(line, self._encoded(line.label))
-
-    def frames_needed(self, label: str) -> int:
-        """Return the frames that CTC needs for ``label`` as it is encoded, however long it is."""
-        return frames_needed(self._encoded(label))
-
-    def _encoded(self, label: str) -> str:
-        if self.charset.folds_case:
-            label = label.lower()
-        return label if self.drop_line else "".join(c for c in label if c in self._known)
-
-    def _misfit(self, line: LabelLine, label: str) -> tuple[str, str] | None:
-        frames = 0 if self.frames is None else self.frames.of(line)
-        count = frames_needed(label)
-        if count <= frames:
+        label, frames = self.encoded(line.label), self.frames.of(line)
+        if (
+            2 * len(label) - 1 <= frames or frames_needed(label) <= frames
+        ):  # the first: as if all were the same
             return None
-        needed = f"{len(label)} characters with {repeats_of(label)} repeats need {count} frames"
-        return "too_long_for_frames", f"{needed}, CTC has {frames}"
+        return SampleIssue("too_long_for_frames", describe_frames(label, frames))
 
     def _too_long(self, length: int) -> str:
         reserved = f", less {self.reserved} for {self.reserved_for}" if self.reserved else ""
         return f"{length} characters, max_text_length is {self.max_text_length}{reserved}"
 
-    def _unknown(self, label: str, unknown: list[str]) -> str:
+    def _unknown(self, charset: Charset, label: str) -> str:
+        unknown = charset.unknown(label)
         named = shortened([f"{c!r} (U+{ord(c):04X})" for c in unknown], 5)
-        hint = ""
-        if " " in unknown:
-            own = "" if self.charset.path else " with a dictionary in Global.character_dict_path"
-            hint = f"; Global.use_space_char: true{own} admits the space"
+        own = "" if charset.path else " with a dictionary in Global.character_dict_path"
+        hint = f"; Global.use_space_char: true{own} allows the space" if " " in unknown else ""
         hint += quotes_hint(label) if '"' in unknown else ""
-        return f"{named} of {label!r} not in {self.charset.name}{hint}"
+        return f"{named} of {label!r} not in {charset.name}{hint}"

@@ -1,6 +1,6 @@
-"""How a dataset of ours gets PaddleOCR's transforms without importing PaddleOCR.
+"""Give a dataset of ours PaddleOCR's transforms without importing PaddleOCR.
 
-The host puts its ``create_transforms`` here when it is opened; a dataset asks for the operators here.
+The host sets its factory here when it is opened; a dataset asks for its transforms here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _factory: Factory | None = None
 
 
 def set_transform_factory(factory: Factory | None) -> None:
-    """Say what makes operators from ``dataset.transforms`` and ``Global``; None takes it back."""
+    """Set what makes transforms from ``dataset.transforms`` and ``Global``; None removes it."""
     global _factory
     _factory = factory
 
@@ -25,20 +25,21 @@ def set_transform_factory(factory: Factory | None) -> None:
 def create_transforms(
     transforms: Sequence[Mapping[str, Any]], global_config: Mapping[str, Any]
 ) -> list[Operator]:
-    """Operators of a ``transforms`` list. PaddleOCR's factory writes into what it is given, so it gets copies.
+    """Return the transforms of a list; PaddleOCR's factory writes into what it is given, so it gets copies.
 
     Raises:
         HostError: no host has been opened.
     """
     if _factory is None:
         raise HostError(
-            "Transforms are PaddleOCR's: open the host before its datasets are built (open_host())."
+            "Transforms are PaddleOCR's, and no host is open. Fix: call open_host() before datasets are built.",
+            code="host_not_open",
         )
     return _factory(copy.deepcopy([dict(t) for t in transforms]), copy.deepcopy(dict(global_config)))
 
 
 def apply_transforms(data: dict[str, Any], operators: Sequence[Operator]) -> Any:
-    """What the operators make of ``data`` in turn; None as soon as one of them refuses it."""
+    """Return what the transforms make of ``data`` in turn; None as soon as one of them refuses it."""
     result: Any = data
     for operator in operators:
         result = operator(result)

@@ -10,7 +10,8 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ppocr_ext.data.batch_check import ctc_label_error, describe_frames, misfit_rows
+from ppocr_ext.data.batch_check import ctc_label_error, misfit_rows
+from ppocr_ext.data.sample_rules import describe_frames
 from ppocr_ext.errors import DataError, ModelError
 from ppocr_ext.losses.base_loss import Loss, OutputRef, Parts, to_logits
 from ppocr_ext.losses.targets import head_batch
@@ -72,7 +73,7 @@ class CTCLoss(Loss):
         if rows:
             self._warned = True
             row = zero[rows[0]]
-            needed = describe_frames(labels[row, : lengths[row]], frames)
+            needed = describe_frames(labels[row, : lengths[row]].tolist(), frames)
             _LOG.warning("CTCLoss: the loss of a label is 0, so it trains nothing: %s.", needed)
 
     def required_outputs(self) -> set[OutputRef]:

@@ -1,4 +1,4 @@
-"""The host's datasets with what they lack: lines left out stay out, and a sample that fails is named."""
+"""Extend the host's datasets: unusable samples are skipped, and a sample that fails is named."""
 
 from __future__ import annotations
 
@@ -13,32 +13,29 @@ from ppocr_ext.data.lmdb.reader import open_sets
 from ppocr_ext.data.load_failures import LoadFailures, report_failures
 from ppocr_ext.data.preflight_report import FileReport
 
-Place = Callable[[bytes], str]
-
 
 def label_file_dataset_class(
-    base: Any, watch: LoadFailures, label_files: Sequence[Path], delimiter: str
+    base: Any, failures: LoadFailures, label_files: Sequence[Path], delimiter: str
 ) -> type:
-    """The host's dataset of label files, ``SimpleDataSet`` or ``MultiScaleDataSet``.
+    """Return the host's dataset of label files, ``SimpleDataSet`` or ``MultiScaleDataSet``, with reports.
 
     Args:
         base: the host's class.
-        watch: is told of lines that fail when they are loaded.
+        failures: counts the samples that fail when they are loaded.
         label_files: as the config names them; a line that fails is looked up there.
         delimiter: of the label files.
     """
-    return report_failures(base, watch, _line_of, _line_finder(label_files, delimiter))
+    return report_failures(base, failures, _line_of, _line_finder(label_files, delimiter))
 
 
 def _line_of(dataset: Any, index: int) -> bytes:
     by_width = getattr(dataset, "wh_ratio_sort", None) if getattr(dataset, "ds_width", False) else None
-    line = dataset.data_lines[(dataset.data_idx_order_list if by_width is None else by_width)[index]]
-    return bytes(line)
+    return bytes(dataset.data_lines[(dataset.data_idx_order_list if by_width is None else by_width)[index]])
 
 
-def _line_finder(label_files: Sequence[Path], delimiter: str) -> Place:
+def _line_finder(label_files: Sequence[Path], delimiter: str) -> Callable[[bytes], str]:
     def place(line: bytes) -> str:
-        wanted = parse_line(2, line, delimiter)  # not the first, whose byte order mark is off already
+        wanted = parse_line(2, line, delimiter)  # not the first, whose byte order mark is already removed
         for file in label_files:
             with file.open("rb") as stream:
                 for number, raw in enumerate(stream, start=1):
@@ -49,21 +46,21 @@ def _line_finder(label_files: Sequence[Path], delimiter: str) -> Place:
     return place
 
 
-def lmdb_dataset_class(base: Any, watch: LoadFailures, findings: Sequence[FileReport]) -> type:
-    """The host's ``LMDBDataSet`` without the samples that preflight found unusable.
+def lmdb_dataset_class(base: Any, failures: LoadFailures, reports: Sequence[FileReport]) -> type:
+    """Return the host's ``LMDBDataSet`` without the samples that preflight found unusable, with reports.
 
-    Samplers see the number of those that are left. An LMDB is opened once for all who read it.
+    Samplers see the number of usable samples. An LMDB is opened once for all its readers.
 
     Args:
         base: the host's class.
-        watch: is told of samples that fail when they are loaded.
-        findings: what preflight found, an entry for each LMDB.
+        failures: counts the samples that fail when they are loaded.
+        reports: what preflight found, an entry for each LMDB.
     """
 
-    class Checked(base):
+    class UsableSamples(base):
         def __init__(self, config: Any, mode: str, logger: Any, seed: int | None = None) -> None:
             before = np.random.get_state()
-            np.random.seed(seed)  # the host shuffles here: a run that goes on needs the same order
+            np.random.seed(seed)  # the host shuffles here: a resumed run needs the same order
             try:
                 super().__init__(config, mode, logger, seed)
             finally:
@@ -83,25 +80,25 @@ def lmdb_dataset_class(base: Any, watch: LoadFailures, findings: Sequence[FileRe
         def dataset_traversal(self) -> Any:
             rows = np.asarray(super().dataset_traversal(), np.int64)
             usable = np.zeros(len(rows), bool)
-            for number, found in enumerate(findings):
-                mine = rows[:, 0] == number
-                usable[mine] = found.usable_array()[rows[mine, 1] - 1]
+            for number, report in enumerate(reports):
+                of_set = rows[:, 0] == number
+                usable[of_set] = report.usable_array()[rows[of_set, 1] - 1]
             return rows[usable]
 
-    Checked.__name__ = base.__name__
+    UsableSamples.__name__ = base.__name__
     return report_failures(
-        Checked, watch, lambda dataset, index: sample_name(dataset, index).encode(), bytes.decode
+        UsableSamples, failures, lambda dataset, index: sample_name(dataset, index).encode(), bytes.decode
     )
 
 
 def sample_name(dataset: Any, index: int) -> str:
-    """``folder#12``: the sample at ``index`` of an ``LMDBDataSet``."""
+    """Return ``folder#12``: the sample at ``index`` of an ``LMDBDataSet``."""
     number, sample = (int(part) for part in dataset.data_idx_order_list[index])
     return f"{dataset.lmdb_sets[number]['dirpath']}#{sample}"
 
 
 def image_names(dataset: Any, delimiter: str) -> Iterator[str]:
-    """Image paths, or names of samples, in the order of the data; none where the dataset has neither."""
+    """Yield image paths, or names of samples, in the order of the data; none if the dataset has neither."""
     if hasattr(dataset, "lmdb_sets"):
         yield from (sample_name(dataset, index) for index in range(len(dataset)))
     elif hasattr(dataset, "data_lines"):

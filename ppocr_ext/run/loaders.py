@@ -15,12 +15,12 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
-from ppocr_ext.data.batch_check import BatchLabelCheck, Frames
+from ppocr_ext.data.batch_check import BatchLabelCheck, FramesOfSize
 from ppocr_ext.data.batch_layout import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
-from ppocr_ext.data.lmdb.preflight import check_lmdb
 from ppocr_ext.data.load_failures import LoadFailures
-from ppocr_ext.data.preflight import PreflightReport, check
-from ppocr_ext.data.sample_rules import FrameLimit, Gtc
+from ppocr_ext.data.preflight import check_label_files, check_lmdbs
+from ppocr_ext.data.preflight_report import PreflightReport
+from ppocr_ext.data.sample_rules import FrameLimit, Gtc, SampleRules
 from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.host import Host
@@ -143,26 +143,25 @@ def _look(
         return None
     if dataset.get("data_dir") is None:
         raise DataError(f"{mode}.dataset.data_dir is missing: {_data_dir_is(name)}.")
-    rules: dict[str, Any] = {
-        "gtc": label_kind(dataset.get("transforms")),
-        "frames": frames,
-        "seconds": seconds,
-        "unknown_char": global_value(config, "unknown_char"),
-        # a bad image in evaluation would make its result wrong
-        "image_check": "decode" if mode == "Eval" else "header",
-    }
-    length = global_value(config, "max_text_length")
-    if name in _OF_LMDB:
-        return check_lmdb(dataset["data_dir"], charset, length, **rules)
-    return check(
-        label_files_of(config, mode),
-        Path(dataset["data_dir"]),
+    rules = SampleRules(
         charset,
-        length,
+        global_value(config, "max_text_length"),
+        label_kind(dataset.get("transforms")),
+        frames,
+        global_value(config, "unknown_char"),
+        # a bad image in evaluation would make its result wrong
+        image_check="decode" if mode == "Eval" else "header",
         allow_outside_data_dir=global_value(config, "allow_outside_data_dir"),
+    )
+    if name in _OF_LMDB:
+        return check_lmdbs(dataset["data_dir"], rules, seconds=seconds)
+    return check_label_files(
+        label_files_of(config, mode),
+        dataset["data_dir"],
+        rules,
         delimiter=dataset.get("delimiter", "\t"),
         ds_width=bool(dataset.get("ds_width", False)),
-        **rules,
+        seconds=seconds,
     )
 
 
@@ -211,7 +210,7 @@ def build_loader(
     def make(seed: int) -> Any:
         loader = BatchLoader(build(seed=seed), labels)
         if labels is not None:
-            labels.expect(len(loader.dataset))
+            labels.set_epoch_size(len(loader.dataset))
         return loader
 
     loader = make(seed)
@@ -220,7 +219,7 @@ def build_loader(
     return Loaded(loader, make, report, watch, files)
 
 
-def label_check(config: Config, charset: Charset, frames: Frames | None) -> BatchLabelCheck | None:
+def label_check(config: Config, charset: Charset, frames: FramesOfSize | None) -> BatchLabelCheck | None:
     """Return the check of the samples of ``Train``; None where nothing trains with CTC, or labels are not kept.
 
     Args:
@@ -251,6 +250,6 @@ def _drop_ratio(dataset: dict[str, Any], mode: str) -> None:
 def _no_batch(config: Config, mode: str, lines: int) -> str:
     size = config.at(f"{mode}.loader.batch_size_per_card", default=None)
     return (
-        f"{mode}: {lines} usable line{'s' if lines != 1 else ''} do not fill one batch of {size} and drop_last is "
+        f"{mode}: {lines} usable sample{'s' if lines != 1 else ''} do not fill one batch of {size} and drop_last is "
         f"true. Set -o {mode}.loader.drop_last=false, or a smaller {mode}.loader.batch_size_per_card."
     )

@@ -17,7 +17,7 @@ from ppocr_ext.checkpoint.checkpoints import Checkpoint, Progress
 from ppocr_ext.config import Config, resolve_charset, with_class_counts
 from ppocr_ext.config.node import COMPUTED, dotted
 from ppocr_ext.data.load_failures import LoadFailures
-from ppocr_ext.data.preflight import PreflightReport
+from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.errors import ConfigError, ModelError, WeightsError
 from ppocr_ext.host import Host, open_host
 from ppocr_ext.issues import Issue, report_issues

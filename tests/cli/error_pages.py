@@ -11,7 +11,7 @@ INTRO = {
 
 One rule for data: an unusable sample is skipped, counted, and named with its file and line; the run continues. It ends
 with exit code 2 if no sample is usable, if more than `Global.max_unusable` (0.1: 10 %) of the samples of `Train` or of
-`Eval` are unusable, or, with `--strict`, if one sample is. [Data](data.md#what-is-left-out) lists the reasons and how
+`Eval` are unusable, or, with `--strict`, if one sample is. [Data](data.md#what-is-skipped) lists the reasons and how
 to fix each.
 
 Every other problem is reported before training starts, in one message that says how to fix it.

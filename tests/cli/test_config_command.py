@@ -60,7 +60,7 @@ def test_the_yaml_is_whole_and_says_where_each_value_is_from(
 def test_check_prints_only_the_issues(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("-c", files / "my.yml", "--check") == 0
     assert capsys.readouterr() == (
-        "eval data: 4 lines, all usable\n"
+        "eval data: 4 samples, all usable\n"
         "train data: not checked, CaptchaDataSet makes it itself\n"
         "no issues\n",
         "",

@@ -9,7 +9,8 @@ import pytest
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.cli.main import main
-from ppocr_ext.data.preflight import check
+from ppocr_ext.data.preflight import check_label_files
+from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
 
 SMALL = ("--train", "6", "--val", "3", "--seed", "3", "--processes", "1", "--painter", "fast")
@@ -30,7 +31,8 @@ def test_the_folder_is_what_paddleocr_reads(tmp_path, capsys):
     charset = Charset.from_file(out / "dict.txt")
     assert charset.characters == tuple("0123456789")
     for split, count in (("train", 6), ("val", 3)):
-        result = check(out / f"{split}_list.txt", out, charset, 6, image_check="decode")
+        rules = SampleRules(charset, 6, image_check="decode")
+        result = check_label_files(out / f"{split}_list.txt", out, rules)
         assert (result.total, result.usable) == (count, count)
     first = (out / "train_list.txt").read_text().splitlines()[0].split("\t")
     label, image = CaptchaSource(CaptchaOptions(), 3).image("train", 0)

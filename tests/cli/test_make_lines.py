@@ -12,7 +12,8 @@ import pytest
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.cli.main import main
-from ppocr_ext.data.preflight import check
+from ppocr_ext.data.preflight import check_label_files
+from ppocr_ext.data.sample_rules import SampleRules
 
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 SANS, SERIF = str(FONTS / "DejaVuSans.ttf"), str(FONTS / "DejaVuSerif.ttf")
@@ -38,7 +39,8 @@ def test_the_folder_is_what_paddleocr_reads(tmp_path, capsys):
     assert "9 images drawn" in capsys.readouterr().out
     charset = Charset.from_file(out / "dict.txt")
     for split, count in (("train", 6), ("val", 3)):
-        result = check(out / f"{split}_list.txt", out, charset, 8, image_check="decode")
+        rules = SampleRules(charset, 8, image_check="decode")
+        result = check_label_files(out / f"{split}_list.txt", out, rules)
         assert (result.total, result.usable) == (count, count)
     assert cv2.imread(str(out / rows(out)[0][0])).shape[0] == 48
     assert cv2.imread(str(out / "samples.png")).shape[1] > 300

@@ -1,4 +1,4 @@
-"""The check of a batch's labels: where they stand, what fits, and when labels that do not fit end the run."""
+"""The check of a batch's labels: their positions, which ones fit, and when misfits end the run."""
 
 import logging
 import subprocess
@@ -28,7 +28,7 @@ def sample(ids, width=64, kind=np.int64):
 
 
 def check(**options):
-    return BatchLabelCheck(LAYOUT, 11, **{"tolerance": UnusableLimit(0.1), "frames": frames, **options})
+    return BatchLabelCheck(LAYOUT, 11, **{"limit": UnusableLimit(0.1), "frames": frames, **options})
 
 
 def test_the_layout_follows_the_kept_keys():
@@ -51,54 +51,66 @@ def test_a_label_fits_as_a_naive_count_says():
     assert [frames_needed(text) for text in ("", "a", "aab", "aaa")] == [0, 1, 4, 5]
 
 
-def test_what_does_not_fit_is_warned_of_at_powers_of_ten_and_refused_above_the_share(caplog):
-    looks = check(tolerance=UnusableLimit(0.5))
+def test_misfits_are_warnings_at_powers_of_ten_and_an_error_above_the_limit(caplog):
+    label_check = check(limit=UnusableLimit(0.5))
     with caplog.at_level(logging.INFO, "ppocr_ext"):
-        looks([sample(FITS), sample(FITS)])
+        label_check([sample(FITS), sample(FITS)])
         for _ in range(10):
-            looks([sample(TOO_LONG), sample(FITS), sample(FITS)])
+            label_check([sample(TOO_LONG), sample(FITS), sample(FITS)])
     assert len(caplog.records) == 2 and "need 5 frames, CTC has 4" in caplog.text
-    assert [record.args[1:3] for record in caplog.records] == [("1", "5"), ("10", "32")]
-    looks([sample(FITS)] * 60)
-    with pytest.raises(DataError, match=r"^Train\.dataset\.transforms: .*\n.*3 characters with 2 repeats"):
+    assert ["1 of 5 " in caplog.messages[0], "10 of 32 " in caplog.messages[1]] == [True, True]
+    label_check([sample(FITS)] * 60)
+    with pytest.raises(
+        DataError, match=r"^Train\.dataset\.transforms: .*\n.*3 characters with 2 repeats"
+    ) as error:
         for _ in range(200):
-            looks([sample(TOO_LONG), sample(TOO_LONG), sample(FITS)])
+            label_check([sample(TOO_LONG), sample(TOO_LONG), sample(FITS)])
+    assert error.value.code == "too_long_for_frames"
 
 
 def test_below_100_samples_only_eight_without_a_fit_are_refused():
-    looks = check(tolerance=UnusableLimit(0.0))
-    looks([sample(TOO_LONG), sample(FITS)])
-    looks([sample(TOO_LONG)] * 50)
+    label_check = check(limit=UnusableLimit(0.0))
+    label_check([sample(TOO_LONG), sample(FITS)])
+    label_check([sample(TOO_LONG)] * 50)
     with pytest.raises(DataError):
-        looks([sample(FITS)] * 50)  # now of 102 samples
-        looks([sample(TOO_LONG)])
-    one_by_one = check(tolerance=UnusableLimit(1.0))
+        label_check([sample(FITS)] * 50)  # now of 102 samples
+        label_check([sample(TOO_LONG)])
+    one_by_one = check(limit=UnusableLimit(1.0))
     for _ in range(7):  # RecConAug may have made the first of small batches too long
         one_by_one([sample(TOO_LONG)])
-    with pytest.raises(DataError, match="not one of them"):
+    with pytest.raises(DataError, match="8 of 8"):
         one_by_one([sample(TOO_LONG)])
-    with pytest.raises(DataError, match="strict"):
-        check(tolerance=UnusableLimit(1.0, strict=True))([sample(TOO_LONG), sample(FITS)])
+    with pytest.raises(DataError, match=r"Global\.strict"):
+        check(limit=UnusableLimit(1.0, strict=True))([sample(TOO_LONG), sample(FITS)])
 
 
-def test_an_unknown_image_size_and_unknown_forms_are_not_judged():
+def test_an_unknown_image_size_and_unknown_forms_are_not_checked():
     check()([sample(TOO_LONG, width=65)])
     check(frames=None)([sample(TOO_LONG)])
-    for odd in ([{"image": 1}], [[1]], [["a", "b", "c"]], [sample([1]), [1, np.ones(2), 1]], []):
+    for odd in ([{"image": 1}], [["a", "b", "c"]], [sample([1]), [1, np.ones(2), 1]], []):
         check()(odd)
+
+
+@pytest.mark.parametrize("entries", [0, 1, 2])
+def test_a_sample_with_too_few_entries_is_refused(entries):
+    with pytest.raises(DataError, match=f"{entries} entries") as error:
+        check()([sample(FITS), sample(FITS)[:entries]])
+    assert error.value.code == "missing_entries"
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.uint8, np.float32])
 def test_labels_of_any_number_type_are_checked(kind):
     check()([sample(FITS, kind=kind)])
-    with pytest.raises(DataError, match="class"):
+    with pytest.raises(DataError, match="11") as error:
         check()([sample([1, 11], kind=kind)])
+    assert error.value.code == "bad_label"
 
 
 def test_a_length_beyond_the_label_is_refused():
     entry = sample(FITS)
-    with pytest.raises(DataError, match="length 7"):
+    with pytest.raises(DataError, match="7") as error:
         check()([entry[:2] + [np.array(7)]])
+    assert error.value.code == "bad_label"
 
 
 def test_counts_are_shared_with_processes_that_are_given_the_check():
@@ -121,10 +133,10 @@ print(process.exitcode, list(check._counts))
     assert done.stdout.split("\n")[0] == "0 [2, 1]", done.stderr
 
 
-def test_a_short_epoch_is_judged_at_its_end():
-    looks = check(tolerance=UnusableLimit(0.1))
-    looks.expect(24)
+def test_a_short_epoch_is_compared_with_the_limit_at_its_end():
+    label_check = check(limit=UnusableLimit(0.1))
+    label_check.set_epoch_size(24)
     for _ in range(2):
-        looks([sample(TOO_LONG)] * 6 + [sample(FITS)] * 2)
+        label_check([sample(TOO_LONG)] * 6 + [sample(FITS)] * 2)
     with pytest.raises(DataError, match="18 of 24"):
-        looks([sample(TOO_LONG)] * 6 + [sample(FITS)] * 2)
+        label_check([sample(TOO_LONG)] * 6 + [sample(FITS)] * 2)

@@ -1,4 +1,4 @@
-"""LMDBs: samples judged as lines are, a count that is wrong, and PaddleOCR's dataset without bad samples."""
+"""LMDBs: the same rules for samples as for lines, and a number of samples that is wrong."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.lmdb.preflight import check_lmdb
+from ppocr_ext.data import preflight
 from ppocr_ext.data.lmdb.reader import open_sets
-from ppocr_ext.data.sample_rules import FrameLimit
+from ppocr_ext.data.preflight import check_lmdbs
+from ppocr_ext.data.sample_rules import FrameLimit, SampleRules
 from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
 
@@ -19,7 +20,7 @@ IMAGE = cv2.imencode(".png", np.full((8, 24, 3), 200, np.uint8))[1].tobytes()
 
 
 def write(folder, labels, count=None, images=None, **others):
-    """An LMDB; a label or an image None is left out."""
+    """An LMDB; a label or an image None is not written."""
     folder.mkdir(parents=True)
     images = images or {}
     with lmdb.open(str(folder), map_size=1 << 24) as environment, environment.begin(write=True) as put:
@@ -42,8 +43,8 @@ def test_each_reason_with_its_index(tmp_path):
     images = {3: IMAGE[:30], 4: None, 5: b"", 9: bytes(damaged)}
     labels = ["12", "1x", "3", "4", "5", "", "1234567", b"\xff", "9", "12"]
     folder = write(tmp_path / "a", labels, images=images)
-    result = check_lmdb(folder, DIGITS, 6)
-    assert [(f.file, f.line, f.reason) for f in result.rejected] == [
+    result = check_lmdbs(folder, SampleRules(DIGITS, 6))
+    assert [(f.file, f.line, f.reason) for f in result.unusable_samples] == [
         (folder, 2, "unknown_char"),
         (folder, 3, "broken_image"),
         (folder, 4, "missing_image"),
@@ -53,30 +54,33 @@ def test_each_reason_with_its_index(tmp_path):
         (folder, 8, "bad_format"),
     ]
     assert result.files[0].usable_array().tolist() == [True, *[False] * 7, True, True]
-    assert f"{folder}#2" in result.summary() and "3 of 10 samples usable" in result.summary()
-    decoded = check_lmdb(folder, DIGITS, 6, image_check="decode")
-    assert (9, "broken_image") in [(f.line, f.reason) for f in decoded.rejected]
+    assert f"{folder}#2" in result.summary() and "3 of 10" in result.summary()
+    decoded = check_lmdbs(folder, SampleRules(DIGITS, 6, image_check="decode"))
+    assert (9, "broken_image") in [(f.line, f.reason) for f in decoded.unusable_samples]
 
 
 def test_gtc_and_frames_hold_for_samples_too(tmp_path):
     folder = write(tmp_path / "a", ["1234", "111", "12"])
-    result = check_lmdb(folder, DIGITS, 5, gtc="nrtr", frames=FrameLimit(4))
-    assert [(f.line, f.reason) for f in result.rejected] == [(1, "too_long"), (2, "too_long_for_frames")]
-    said, admitted = limit_errors({"Train": result}, UnusableLimit(0.1))
-    assert admitted.endswith("-o Global.max_unusable=0.67.")
-    assert f"{folder}#1" in said and "`Global.max_text_length: 6`" in said
+    result = check_lmdbs(folder, SampleRules(DIGITS, 5, gtc="nrtr", frames=FrameLimit(4)))
+    assert [(f.line, f.reason) for f in result.unusable_samples] == [
+        (1, "too_long"),
+        (2, "too_long_for_frames"),
+    ]
+    error, fix = limit_errors({"Train": result}, UnusableLimit(0.1))
+    assert "Global.max_unusable=0.67" in fix
+    assert f"{folder}#1" in error and "Global.max_text_length: 6" in error
 
 
 def test_a_check_stops_when_its_time_is_over_and_never_before_a_sample(tmp_path):
-    few = check_lmdb(write(tmp_path / "a", ["1"] * 3), DIGITS, 5, seconds=0.0)
+    few = check_lmdbs(write(tmp_path / "a", ["1"] * 3), SampleRules(DIGITS, 5), seconds=0.0)
     assert (few.total, few.stopped) == (3, False)
-    many = check_lmdb(write(tmp_path / "b", ["1"] * 600), DIGITS, 5, seconds=0.0)
-    assert (many.total, many.usable, many.stopped) == (256, 256, True)
+    many = check_lmdbs(write(tmp_path / "b", ["1"] * 3000), SampleRules(DIGITS, 5), seconds=0.0)
+    assert (many.total, many.usable, many.stopped) == (2048, 2048, True)
 
 
-def test_a_sample_without_a_label_is_left_out(tmp_path):
-    result = check_lmdb(write(tmp_path / "a", ["1", None, "3"]), DIGITS, 5)
-    assert [(f.line, f.reason) for f in result.rejected] == [(2, "bad_format")]
+def test_a_sample_without_a_label_is_skipped(tmp_path):
+    result = check_lmdbs(write(tmp_path / "a", ["1", None, "3"]), SampleRules(DIGITS, 5))
+    assert [(f.line, f.reason) for f in result.unusable_samples] == [(2, "bad_format")]
 
 
 def test_several_lmdbs_in_the_order_of_their_paths(tmp_path):
@@ -87,33 +91,43 @@ def test_several_lmdbs_in_the_order_of_their_paths(tmp_path):
         (tmp_path / "b", 2),
         (tmp_path / "c/deep", 3),
     ]
-    assert check_lmdb(tmp_path, DIGITS, 5).usable == 6
+    assert check_lmdbs(tmp_path, SampleRules(DIGITS, 5)).usable == 6
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "code"),
     [
-        (lambda folder: None, "is not there"),
-        (lambda folder: folder.mkdir(), "no data.mdb"),
+        (lambda folder: None, "missing_folder"),
+        (lambda folder: folder.mkdir(), "not_an_lmdb"),
         (
             lambda folder: (folder.mkdir(), (folder / "data.mdb").write_text("text")),
-            "cannot be read as an LMDB",
+            "damaged_file",
         ),
-        (lambda folder: write(folder, ["1", "2"], count=3), "no label-000000003"),
-        (lambda folder: write(folder, ["1", "2"], count=1), "there is a label-000000002"),
-        (lambda folder: write(folder, [], count="many"), "not a number of samples"),
-        (lambda folder: write(folder, [], count=0), "of at least 1"),
+        (lambda folder: write(folder, ["1", "2"], count=3), "bad_num_samples"),
+        (lambda folder: write(folder, ["1", "2"], count=1), "bad_num_samples"),
+        (lambda folder: write(folder, [], count="many"), "bad_num_samples"),
+        (lambda folder: write(folder, [], count=0), "bad_num_samples"),
     ],
 )
-def test_what_is_no_lmdb_of_lines_is_a_sentence(tmp_path, make, said):
+def test_what_is_not_an_lmdb_of_text_lines_is_an_error(tmp_path, make, code):
     make(tmp_path / "a")
-    with pytest.raises(DataError, match=said):
-        check_lmdb(tmp_path / "a", DIGITS, 5)
+    with pytest.raises(DataError) as error:
+        check_lmdbs(tmp_path / "a", SampleRules(DIGITS, 5))
+    assert error.value.code == code
+    assert str(tmp_path / "a") in str(error.value)
 
 
 def test_an_lmdb_without_its_count(tmp_path):
     (tmp_path / "a").mkdir()
     with lmdb.open(str(tmp_path / "a")) as environment, environment.begin(write=True) as put:
         put.put(b"label-000000001", b"1")
-    with pytest.raises(DataError, match="has no key num-samples"):
-        check_lmdb(tmp_path / "a", DIGITS, 5)
+    with pytest.raises(DataError) as error:
+        check_lmdbs(tmp_path / "a", SampleRules(DIGITS, 5))
+    assert error.value.code == "bad_num_samples"
+
+
+def test_the_old_name_takes_the_old_arguments(tmp_path):
+    folder = write(tmp_path / "a", ["12", "1x"])
+    with pytest.warns(DeprecationWarning):
+        result = preflight.check_lmdb(folder, DIGITS, 6, unknown_char="drop_char", examples=3)
+    assert (result.usable, result.examples) == (2, 3)

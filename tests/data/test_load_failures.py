@@ -1,4 +1,4 @@
-"""Samples that fail when they are loaded: replaced in training and named, refused in an evaluation."""
+"""Samples that fail when they are loaded: named and replaced in training, an error in an evaluation."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Host:
 
 @pytest.fixture
 def dataset(monkeypatch):
-    def build(bad, mode="Train", tolerance=None, before=0):
+    def build(bad, mode="Train", limit=None, before=0):
         monkeypatch.setattr(Host, "bad", frozenset(bad))
-        watch = LoadFailures(mode, Host.size + before, before, tolerance or UnusableLimit(0.1))
+        failures = LoadFailures(mode, Host.size + before, before, limit or UnusableLimit(0.1))
         kind = report_failures(
-            Host, watch, lambda data, index: str(index).encode(), lambda key: f"list:{key.decode()}"
+            Host, failures, lambda data, index: str(index).encode(), lambda key: f"list:{key.decode()}"
         )
-        return kind({}, mode, logging.getLogger("ppocr")), watch
+        return kind({}, mode, logging.getLogger("ppocr")), failures
 
     return build
 
@@ -65,43 +65,76 @@ def messages(monkeypatch):
 
 
 def test_a_failure_is_named_once_and_the_next_sample_taken(dataset, messages):
-    data, watch = dataset({4, 5})
+    data, failures = dataset({4, 5})
     assert [data[4], data[4], data[6], data[33]] == [6, 6, 6, 34]
-    assert watch.count == 3
-    assert watch.summary() == "Train: 3 lines could not be loaded; others were used in their place."
-    assert messages == [
-        "Train: list:4: Decode refuses it; the next one is used in its place.",
-        "Train: list:5: Decode refuses it; the next one is used in its place.",
-        "Train: list:33: ValueError: a header of 3 bytes; the next one is used in its place.",
+    assert failures.count == 3
+    assert "3 samples" in failures.summary()
+    assert [said.split(";")[0] for said in messages] == [
+        "Train: list:4: Decode refuses it",
+        "Train: list:5: Decode refuses it",
+        "Train: list:33: ValueError: a header of 3 bytes",
     ]
 
 
-def test_more_than_admitted_ends_the_run(dataset):
+def test_more_than_the_limit_ends_the_run(dataset):
     data, _ = dataset(range(10), before=3)
     assert data[10] == 10
-    with pytest.raises(
-        DataError, match=r"list:2: .* With it 6 of 53 cannot be used; .*Global\.max_unusable: 0\.1"
-    ):
+    with pytest.raises(DataError, match=r"list:2: .* 6 of 53 .*Global\.max_unusable: 0\.1") as error:
         data[0]
+    assert error.value.code == "too_many_unusable"
 
 
-def test_strict_admits_none(dataset):
-    data, _ = dataset({4}, tolerance=UnusableLimit(1.0, strict=True))
-    with pytest.raises(DataError, match=r"Train: list:4: .*Global\.strict"):
+def test_strict_allows_none(dataset):
+    data, _ = dataset({4}, limit=UnusableLimit(1.0, strict=True))
+    with pytest.raises(DataError, match=r"Train: list:4: .*Global\.strict") as error:
         data[4]
+    assert error.value.code == "too_many_unusable"
 
 
 def test_an_evaluation_replaces_nothing(dataset):
     data, _ = dataset({4}, mode="Eval")
     for _ in range(2):  # nor in a second one over the same data
-        with pytest.raises(DataError, match="Eval: list:4: Decode refuses it"):
+        with pytest.raises(DataError, match="Eval: list:4: ") as error:
             data[4]
+        assert error.value.code == "sample_fails"
 
 
-def test_where_all_fail_there_is_an_end(dataset):
-    data, _ = dataset(range(50), tolerance=UnusableLimit(1.0))
-    with pytest.raises(DataError, match="cannot"):
+def test_where_all_fail_there_is_an_end(dataset, monkeypatch):
+    monkeypatch.setattr(Host, "size", 150)
+    data, _ = dataset(range(150), limit=UnusableLimit(1.0))
+    with pytest.raises(DataError) as error:
         data[0]
+    assert error.value.code == "no_sample_loads"
+
+
+@pytest.mark.parametrize("mode", ["Train", "Eval"])
+def test_a_transform_that_fails_for_the_first_samples_is_wrong_and_not_the_samples(
+    dataset, monkeypatch, mode
+):
+    def fail(self, data):
+        raise KeyError("ext_data")
+
+    monkeypatch.setattr(Decode, "__call__", fail)
+    data, failures = dataset((), mode=mode)
+    with pytest.raises(
+        DataError, match=f"{mode}.dataset.transforms: Decode .*8 .*KeyError: 'ext_data'"
+    ) as error:
+        data[4]
+    assert (error.value.code, failures.count) == ("transform_fails", 0)
+
+
+def test_a_transform_that_fails_for_a_few_samples_is_not_wrong(dataset, monkeypatch):
+    original = Decode.__call__
+
+    def fail(self, data):
+        if data in (4, 5, 20):
+            raise ValueError("too small")
+        return original(self, data)
+
+    monkeypatch.setattr(Decode, "__call__", fail)
+    data, failures = dataset(())
+    assert [data[4], data[20]] == [6, 21]
+    assert failures.count == 3
 
 
 def test_the_samples_of_a_multi_scale_sampler(dataset):
@@ -111,9 +144,9 @@ def test_the_samples_of_a_multi_scale_sampler(dataset):
             found = self.ops[0](index)
             return self[[width, height, 7, ratio]] if found is None else (width, height, found, ratio)
 
-    watch = LoadFailures("Train", 50, 0, UnusableLimit(0.1))
+    failures = LoadFailures("Train", 50, 0, UnusableLimit(0.1))
     Host.bad = frozenset({4})
-    data = report_failures(Scaled, watch, lambda d, i: str(i).encode(), lambda key: key.decode())(
+    data = report_failures(Scaled, failures, lambda d, i: str(i).encode(), lambda key: key.decode())(
         {}, "Train", None
     )
     assert data[(64, 32, 4, None)] == (64, 32, 5, None)
@@ -122,11 +155,11 @@ def test_the_samples_of_a_multi_scale_sampler(dataset):
 def test_the_count_is_shared_with_forked_processes(dataset):
     import multiprocessing
 
-    data, watch = dataset({4})
+    data, failures = dataset({4})
     context = multiprocessing.get_context("fork")
     process = context.Process(target=lambda: data[4])
     process.start()
     process.join()
-    assert (process.exitcode, watch.count) == (0, 1)
+    assert (process.exitcode, failures.count) == (0, 1)
     assert data[4] == 5
-    assert watch.count == 1
+    assert failures.count == 1

@@ -632,7 +632,7 @@ def test_a_teacher_file_that_is_not_there_is_named(tiny):
 
 
 def test_no_full_batch_is_a_sentence(tiny):
-    with pytest.raises(DataError, match="24 usable lines do not fill one batch of 500"):
+    with pytest.raises(DataError, match="24 usable samples do not fill one batch of 500"):
         Run.build(tiny("student", **{"Train.loader.batch_size_per_card": 500}), "train")
 
 

@@ -102,7 +102,7 @@ def test_a_run_says_how_many_lines_could_not_be_loaded(tiny, captchas, tmp_path)
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["failed_to_load"] == {"Train": 1, "Eval": 0}
     said = (tmp_path / "run" / "train.log").read_text()
-    assert said.count("Train: 1 line could not be loaded") == 1
+    assert said.count("Train: 1 sample could not be loaded") == 1
 
 
 def test_what_ended_a_run_stands_in_its_record_as_a_sentence(tiny, tmp_path):

@@ -264,7 +264,7 @@ def test_one_message_tells_all_that_long_labels_need(tiny, captchas, tmp_path):
     with pytest.raises(DataError) as refused:
         Run.build(config, "train")
     length = int(re.search(r"Global\.max_text_length: (\d+)", str(refused.value))[1])
-    width = int(re.search(r"(\d+) in place of 128", str(refused.value))[1])
+    width = int(re.search(r"(\d+) instead of 128", str(refused.value))[1])
     wide = resized(resized(config, "Train", [3, 32, width]), "Eval", [3, 32, width])
     heads = "Architecture.Head.head_list.NRTRHead.max_text_length"
     run = Run.build(wide.with_values({"Global.max_text_length": length, heads: length}), "train")

@@ -1,4 +1,4 @@
-"""LMDBs of text lines as PaddleOCR's ``LMDBDataSet`` reads them; imports no Paddle.
+"""Read LMDBs of text lines as PaddleOCR's ``LMDBDataSet`` does; imports no Paddle.
 
 Keys: ``num-samples``, and for each sample, from 1, ``image-%09d`` (an encoded image) and ``label-%09d``
 (UTF-8). A folder may hold several LMDBs in folders of their own.
@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ppocr_ext.errors import DataError, MissingPackageError
 
-_DATA = "data.mdb"
-_COUNT = "num-samples"
-_OPEN: dict[tuple[int, Path], Any] = {}  # a process may open an LMDB once only
+DATA_FILE = "data.mdb"
+COUNT_KEY = "num-samples"
+_OPEN: dict[tuple[int, Path], Any] = {}  # a process can open an LMDB only once
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class LmdbSet:
     Attributes:
         path: its folder.
         count: samples in it, by its own ``num-samples``.
-        environment: of the package ``lmdb``; shared by all who read this folder in this process.
+        environment: of the package ``lmdb``; shared by all readers of this folder in this process.
         transaction: a read transaction, for one thread at a time.
     """
 
@@ -35,18 +36,32 @@ class LmdbSet:
     transaction: Any = field(repr=False)
 
     def label(self, index: int) -> bytes | None:
-        """The label of sample ``index`` (from 1); None where there is none."""
+        """Return the label of sample ``index`` (from 1), or None."""
         value: bytes | None = self.transaction.get(b"label-%09d" % index)
         return value
 
     def image(self, index: int) -> bytes | None:
-        """The encoded image of sample ``index`` (from 1); None where there is none."""
+        """Return the encoded image of sample ``index`` (from 1), or None."""
         value: bytes | None = self.transaction.get(b"image-%09d" % index)
         return value
 
 
+def import_lmdb() -> Any:
+    """Return the package ``lmdb``.
+
+    Raises:
+        MissingPackageError: it is not installed.
+    """
+    try:
+        return import_module("lmdb")
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(
+            "The package lmdb is not installed. Fix: pip install lmdb", code="missing_package"
+        ) from error
+
+
 def open_sets(data_dir: str | Path) -> list[LmdbSet]:
-    """The LMDBs in and below ``data_dir``, in the order of their paths.
+    """Return the LMDBs in and below ``data_dir``, in the order of their paths.
 
     Raises:
         DataError: there is none, one cannot be read, or its number of samples is missing or wrong.
@@ -54,36 +69,24 @@ def open_sets(data_dir: str | Path) -> list[LmdbSet]:
     """
     root = Path(data_dir)
     if not root.is_dir():
-        what = "is no folder" if root.exists() else "is not there"
-        raise DataError(f"{root} {what}. LMDBDataSet takes the folder of an LMDB as data_dir.")
-    return [_open(folder) for folder in _folders(root)]
-
-
-def _folders(root: Path) -> list[Path]:
-    """Folders with an LMDB: those that hold one, and, as PaddleOCR counts, those without folders in them."""
-    found = [
-        Path(path)
-        for path, folders, files in os.walk(root, followlinks=False)
-        if _DATA in files or not folders
-    ]
-    return sorted(found)
+        what = "is not a folder" if root.exists() else "does not exist"
+        raise DataError(
+            f"{root} {what}. Fix: set data_dir of LMDBDataSet to the folder of an LMDB.",
+            code="missing_folder",
+        )
+    # as PaddleOCR counts: folders that hold an LMDB, and those without folders in them
+    folders = [path for path, below, files in os.walk(root) if DATA_FILE in files or not below]
+    return [_open(folder) for folder in sorted(map(Path, folders))]
 
 
 def _open(folder: Path) -> LmdbSet:
-    if not (folder / _DATA).is_file():
+    if not (folder / DATA_FILE).is_file():
         raise DataError(
-            f"{folder} is no LMDB: it has no {_DATA}. Correct data_dir; `ppocr-ext make-lmdb` makes one of label files."
+            f"{folder} is not an LMDB: it has no {DATA_FILE}. Fix: correct data_dir; `ppocr-ext make-lmdb` makes an "
+            f"LMDB from label files.",
+            code="not_an_lmdb",
         )
-    environment = _environment(folder)
-    transaction = environment.begin(write=False)
-    return LmdbSet(folder, _count(folder, transaction), environment, transaction)
-
-
-def _environment(folder: Path) -> Any:
-    try:
-        import lmdb
-    except ModuleNotFoundError as error:
-        raise MissingPackageError("LMDBDataSet needs the package lmdb: pip install lmdb") from error
+    lmdb = import_lmdb()
     key = (os.getpid(), folder.resolve())
     if key not in _OPEN:
         try:
@@ -91,36 +94,28 @@ def _environment(folder: Path) -> Any:
                 str(folder), readonly=True, lock=False, readahead=False, meminit=False, max_readers=32
             )
         except lmdb.Error as error:
+            reason = str(error).removeprefix(f"{folder}: ")
             raise DataError(
-                f"{folder} cannot be read as an LMDB: {_said(folder, error)}. Is it complete? `ppocr-ext make-lmdb` "
-                f"makes one of label files."
+                f"{folder} cannot be read as an LMDB: {reason}. Fix: make it again, for example with "
+                f"`ppocr-ext make-lmdb`.",
+                code="damaged_file",
             ) from error
-    return _OPEN[key]
-
-
-def _said(folder: Path, error: Exception) -> str:
-    return str(error).removeprefix(f"{folder}: ")
+    transaction = _OPEN[key].begin(write=False)
+    return LmdbSet(folder, _count(folder, transaction), _OPEN[key], transaction)
 
 
 def _count(folder: Path, transaction: Any) -> int:
-    """``num-samples``, checked against the samples that are there."""
-    value: bytes | None = transaction.get(_COUNT.encode())
+    """Return ``num-samples``, checked against the samples that are there."""
+    value: bytes | None = transaction.get(COUNT_KEY.encode())
+    count = int(value) if value is not None and value.isdigit() else 0
     if value is None:
-        raise DataError(
-            f"{folder} has no key {_COUNT}: it was not written to its end, or is no LMDB of text lines "
-            f"(keys {_COUNT}, image-%09d, label-%09d, from 1)."
-        )
-    if not value.isdigit() or int(value) < 1:
-        raise DataError(f"{folder}: {_COUNT} is {bytes(value)!r}, not a number of samples of at least 1.")
-    count = int(value)
-    if transaction.get(b"label-%09d" % count) is None:
-        raise DataError(
-            f"{folder}: {_COUNT} is {count}, but there is no label-{count:09d}: was it written to its end? "
-            f"Make it again."
-        )
-    if transaction.get(b"label-%09d" % (count + 1)) is not None:
-        raise DataError(
-            f"{folder}: {_COUNT} is {count}, but there is a label-{count + 1:09d}: samples behind the "
-            f"number would never be read. Correct {_COUNT}, or make it again."
-        )
-    return count
+        issue = f"no key {COUNT_KEY}: it is incomplete, or not an LMDB of text lines (keys image-%09d, label-%09d)"
+    elif count < 1:
+        issue = f"{COUNT_KEY} is {bytes(value)!r}, not a number of at least 1"
+    elif transaction.get(b"label-%09d" % count) is None:
+        issue = f"{COUNT_KEY} is {count}, but there is no label-{count:09d}"
+    elif transaction.get(b"label-%09d" % (count + 1)) is not None:
+        issue = f"{COUNT_KEY} is {count}, but there is a label-{count + 1:09d}, which would never be read"
+    else:
+        return count
+    raise DataError(f"{folder}: {issue}. Fix: make the LMDB again.", code="bad_num_samples")

@@ -1,8 +1,7 @@
-"""An LMDB of text lines for PaddleOCR's ``LMDBDataSet``, written in one pass that can be interrupted.
+"""Write an LMDB of text lines for PaddleOCR's ``LMDBDataSet`` in one pass that can be interrupted; imports no Paddle.
 
-Samples and the place in the label files stand in the same transaction, so that a process that is killed
+Samples and the number of lines that they come from are in the same transaction, so that a process that is killed
 leaves an LMDB which the next one continues. ``num-samples``, without which nobody reads it, comes last.
-Imports no Paddle.
 """
 
 from __future__ import annotations
@@ -10,33 +9,81 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
+from posixpath import abspath
 from typing import Any
 
 from tqdm import tqdm
 
-from ppocr_ext.data.lmdb.samples import Entry, LmdbInput, Position, entries
-from ppocr_ext.data.preflight_report import REASONS
-from ppocr_ext.data.unusable_limit import MAX_UNUSABLE, UnusableLimit
-from ppocr_ext.errors import DataError, MissingPackageError
+from ppocr_ext.data.image_check import ImageFolder
+from ppocr_ext.data.label_file import LabelLine, read_label_file, unreadable_label_file
+from ppocr_ext.data.lmdb.reader import COUNT_KEY, DATA_FILE, import_lmdb
+from ppocr_ext.data.preflight_report import by_reason
+from ppocr_ext.data.sample_rules import FIXES, SampleIssue, SampleRules
+from ppocr_ext.data.unusable_limit import MAX_UNUSABLE, UnusableLimit, share_above
+from ppocr_ext.errors import DataError
+from ppocr_ext.io.file_names import named_by_content
 
-_STATE = b"ppocr-ext-make-lmdb"  # how far it is, in JSON
-_DATA = "data.mdb"
+_STATE = b"ppocr-ext-make-lmdb"  # the LmdbState, in JSON
+_CHUNK = 64  # lines whose images are in memory at a time
 _BATCH = 32 << 20  # bytes of a transaction
 _EXAMPLES = 5  # unusable lines of each reason that are kept by name
-_HOPELESS = 1000  # lines without a single sample after which nothing else is expected
+_NONE_USABLE = 1000  # lines without a single sample after which the rest is not read
 _FIRST_MAP = 1 << 30  # bytes
 _MOST_SAMPLES = 999_999_999  # that nine digits can number
-_ADVICE = {  # where this command has other words than a config
+_FIXES = {  # instead of FIXES: this command has options where a config has keys
     "bad_format": "A line is a path, --delimiter and the label, in UTF-8.",
     "too_long": "Raise --max-text-length.",
     "unknown_char": "Is --dict the dictionary of these labels?",
     "missing_image": "Paths are relative to --data-dir.",
     "outside_data_dir": "",
 }
-_REMEDY = "Give another --out, or delete that folder first."
+_FIX_OUT = "Fix: give another --out, or delete that folder first."
+
+
+@dataclass(frozen=True)
+class LmdbInput:
+    """What goes into an LMDB.
+
+    Args:
+        label_files: PaddleOCR label files, in the order of the samples.
+        data_dir: folder that relative image paths start from.
+        rules: what makes a line usable.
+        delimiter: separates the columns; columns after the label are not used.
+    """
+
+    label_files: tuple[Path, ...]
+    data_dir: Path
+    rules: SampleRules = field(repr=False)
+    delimiter: str = "\t"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what determines the samples, as plain values; label files by name and content.
+
+        Raises:
+            DataError: a label file cannot be read.
+        """
+        rules = self.rules
+        return {
+            "label_files": [_named(path) for path in self.label_files],
+            "data_dir": abspath(str(self.data_dir)),
+            "delimiter": self.delimiter,
+            "check": rules.image_check,
+            "dictionary": rules.charset.digest if rules.charset else None,
+            "max_text_length": rules.max_text_length,
+            "allow_outside_data_dir": rules.allow_outside_data_dir,
+        }
+
+
+def _named(path: Path) -> str:
+    try:
+        return named_by_content(path)
+    except OSError as error:
+        raise unreadable_label_file(path, error) from error
 
 
 @dataclass
@@ -45,16 +92,14 @@ class LmdbState:
 
     Attributes:
         parameters: what determines its samples.
-        position: the place in the label files up to which it holds everything.
         samples: images in it.
-        lines: lines looked at.
-        unusable: lines left out, by reason; exact.
+        lines: lines that were read; the next call continues after them.
+        unusable: lines that were skipped, by reason; exact.
         examples: the first of them: file, line, reason, detail.
         complete: it has its ``num-samples``.
     """
 
     parameters: dict[str, Any]
-    position: Position = Position()
     samples: int = 0
     lines: int = 0
     unusable: dict[str, int] = field(default_factory=dict)
@@ -62,32 +107,25 @@ class LmdbState:
     complete: bool = False
 
     @property
-    def left_out(self) -> int:
-        """Lines left out."""
+    def skipped(self) -> int:
+        """Lines that were skipped because they are unusable."""
         return sum(self.unusable.values())
 
-    def note(self, entry: Entry) -> None:
-        """Count a line, and keep it by name if it is one of the first with its fault."""
-        self.position, self.lines = entry.after, self.lines + 1
-        self.samples += len(entry.images)
-        if entry.fault is not None:
-            reason, detail = entry.fault
-            count = self.unusable[reason] = self.unusable.get(reason, 0) + 1
-            if count <= _EXAMPLES:
-                self.examples.append((str(entry.file), entry.line, reason, detail))
+    def skip(self, file: Path, number: int, issue: SampleIssue) -> None:
+        """Count an unusable line, and keep it by name if it is one of the first with its reason."""
+        count = self.unusable[issue.reason] = self.unusable.get(issue.reason, 0) + 1
+        if count <= _EXAMPLES:
+            self.examples.append((str(file), number, *issue))
 
-    def by_reason(self) -> str:
-        """``3 too_long, 1 missing_image``: the most frequent first."""
-        ordered = sorted(self.unusable, key=lambda reason: -self.unusable[reason])
-        return ", ".join(f"{self.unusable[reason]:,} {reason}" for reason in ordered)
-
-    def named(self) -> list[str]:
-        """The examples, a line each."""
-        return [f"{file}:{line}: {reason}: {detail}" for file, line, reason, detail in self.examples]
+    def example_lines(self) -> str:
+        """Return the examples, a line each."""
+        return "\n".join(
+            f"  {file}:{line}: {reason}: {detail}" for file, line, reason, detail in self.examples
+        )
 
 
 @dataclass(frozen=True)
-class LmdbMade:
+class LmdbResult:
     """What :func:`make_lmdb` did: the state of the LMDB, samples written now, seconds, bytes on the disk."""
 
     state: LmdbState
@@ -97,118 +135,122 @@ class LmdbMade:
 
 
 def make_lmdb(
-    out: str | Path, wanted: LmdbInput, max_unusable: float = MAX_UNUSABLE, map_size: int = _FIRST_MAP
-) -> LmdbMade:
-    """Write the images of label files, as they are, with their labels; go on where an earlier call ended.
+    out: str | Path, source: LmdbInput, max_unusable: float = MAX_UNUSABLE, map_size: int = _FIRST_MAP
+) -> LmdbResult:
+    """Write the images of label files, as they are, with their labels; continue where an earlier call ended.
 
     Args:
         out: folder of the LMDB.
-        wanted: what goes into it. Of a line with several images each is a sample with the line's label.
+        source: what goes into it. Of a line with several images each is a sample with the line's label.
         max_unusable: the LMDB is not completed if more than this share of the lines is unusable.
-        map_size: bytes that the LMDB may take at first; it grows as it needs to.
+        map_size: bytes that the LMDB may take at first; it grows as needed.
 
     Raises:
         DataError: ``out`` holds something else, too many lines are unusable, or it cannot be written.
         MissingPackageError: the package ``lmdb`` is not installed.
     """
     started = time.perf_counter()
-    if not wanted.label_files:
-        raise DataError("No label file is given. Name at least one.")
-    if not wanted.data_dir.is_dir():
-        raise DataError(f"--data-dir: there is no folder {wanted.data_dir}.")
-    parameters = wanted.to_json()
+    if not source.data_dir.is_dir():
+        raise DataError(f"--data-dir: there is no folder {source.data_dir}.", code="missing_folder")
+    parameters = source.to_json()
     with _opened(Path(out), map_size) as store:
-        state = store.resumed(parameters)
+        state = store.resume(parameters)
         before = state.samples
         if not state.complete:
-            _write(store, state, wanted)
-            _judge(state, wanted, max_unusable)
-            store.complete(state)
-    size = (Path(out) / _DATA).stat().st_size
-    return LmdbMade(state, state.samples - before, time.perf_counter() - started, size)
+            _write(store, state, source)
+            _check_limit(state, source, UnusableLimit(max_unusable))
+            state.complete = True
+            store.commit([(COUNT_KEY.encode(), str(state.samples).encode())], state)
+    size = (Path(out) / DATA_FILE).stat().st_size
+    return LmdbResult(state, state.samples - before, time.perf_counter() - started, size)
 
 
-def _write(store: _Store, state: LmdbState, wanted: LmdbInput) -> None:
-    sizes = [path.stat().st_size for path in wanted.label_files]
-    done = sum(sizes[: state.position.file]) + state.position.offset
+def _write(store: _Store, state: LmdbState, source: LmdbInput) -> None:
+    rules = source.rules
+    folder = ImageFolder(source.data_dir, rules.image_check, rules.allow_outside_data_dir)
+
+    def read(item: tuple[Path, LabelLine]) -> tuple[SampleIssue | None, list[bytes]]:
+        line = item[1]
+        issue = rules.label_issue(line) or folder.issue(line.images)
+        return issue, [] if issue else [Path(folder.path(name)).read_bytes() for name in line.images]
+
+    lines = ((file, line) for file in source.label_files for line in read_label_file(file, source.delimiter))
+    done = sum(len(line.content) + 1 for _, line in islice(lines, state.lines))
+    size = sum(path.stat().st_size for path in source.label_files)
     pending: list[tuple[bytes, bytes]] = []
-    weight = 0
-    bar = tqdm(total=sum(sizes), initial=done, desc="label files", unit="B", unit_scale=True, disable=None)
-    with bar:
-        for chunk in entries(wanted, state.position):
-            for entry in chunk:
-                for number, image in enumerate(entry.images, start=state.samples + 1):
-                    pending += [
-                        (b"image-%09d" % number, image),
-                        (b"label-%09d" % number, entry.label.encode()),
-                    ]
-                    weight += len(image)
-                state.note(entry)
-            done_now = sum(sizes[: state.position.file]) + state.position.offset
-            bar.update(done_now - bar.n)
-            if weight >= _BATCH:
+    bar = tqdm(total=size, initial=done, desc="label files", unit="B", unit_scale=True, disable=None)
+    with bar, ThreadPoolExecutor(4) as pool:
+        while chunk := list(islice(lines, _CHUNK)):
+            for (file, line), (issue, images) in zip(chunk, pool.map(read, chunk), strict=True):
+                for image in images:
+                    state.samples += 1
+                    pending.append((b"image-%09d" % state.samples, image))
+                    pending.append((b"label-%09d" % state.samples, line.label.encode()))
+                if issue is not None:
+                    state.skip(file, line.number, issue)
+                bar.update(len(line.content) + 1)
+            state.lines += len(chunk)
+            if sum(len(value) for _, value in pending) >= _BATCH:
                 store.commit(pending, state)
-                pending, weight = [], 0
+                pending = []
             if state.samples > _MOST_SAMPLES:
                 raise DataError(
-                    f"More than {_MOST_SAMPLES:,} samples: PaddleOCR numbers them with nine digits."
+                    f"There are more than {_MOST_SAMPLES:,} samples: PaddleOCR numbers them with nine digits. Fix: "
+                    f"make several LMDBs.",
+                    code="too_many_samples",
                 )
-            if state.lines >= _HOPELESS and not state.samples:
+            if state.lines >= _NONE_USABLE and not state.samples:
                 break
     store.commit(pending, state)
 
 
-def _judge(state: LmdbState, wanted: LmdbInput, max_unusable: float) -> None:
-    """Refuse to complete an LMDB of label files that are mostly unusable.
+def _check_limit(state: LmdbState, source: LmdbInput, limit: UnusableLimit) -> None:
+    """Refuse to complete an LMDB of label files with too many unusable lines.
 
     Raises:
-        DataError: the counts by reason, examples, and how to have it nevertheless.
+        DataError: the counts by reason, examples, and how to complete it nevertheless.
     """
     if state.lines == 0:
         raise DataError(
-            f"{', '.join(map(str, wanted.label_files))}: no line. A line is a path, a tab, a label."
+            f"{', '.join(map(str, source.label_files))}: no line. Fix: write a line `path<tab>label` for each sample.",
+            code="empty_file",
         )
-    # without a sample the rest of the lines may not have been looked at, and there is nothing to read
-    if state.samples and UnusableLimit(max_unusable).allows(state.left_out, state.lines):
+    # without a sample the rest of the lines may not have been read, and there is nothing to read
+    if state.samples and limit.allows(state.skipped, state.lines):
         return
-    listed = "\n".join(f"  {line}" for line in state.named())
-    share = state.left_out / state.lines
-    if not state.samples:
-        reason = max(state.unusable, key=lambda key: state.unusable[key])
-        advice = f" {_ADVICE.get(reason, REASONS[reason])}".rstrip()
+    if state.samples:
+        share = share_above(state.skipped / state.lines)
+        fix = (
+            f"Fix them, delete --out and start again, or complete it without them: --max-unusable {share:g}."
+        )
     else:
-        admitting = f"--max-unusable {_up(share):g}"
-        advice = f" Fix them, delete --out and make it anew, or complete it without them: {admitting}."
-    outside = " --allow-outside-data-dir admits such paths." if "outside_data_dir" in state.unusable else ""
+        reason = max(state.unusable, key=lambda key: state.unusable[key])
+        fix = _FIXES.get(reason, FIXES[reason])
+    outside = " --allow-outside-data-dir allows such paths." if "outside_data_dir" in state.unusable else ""
     raise DataError(
-        f"{state.left_out:,} of {state.lines:,} lines cannot be used: {state.by_reason()}.{advice}{outside}\n{listed}"
+        f"{state.skipped:,} of {state.lines:,} lines are unusable ({by_reason(state.unusable)}). {fix}".rstrip()
+        + f"{outside}\n{state.example_lines()}",
+        code="too_many_unusable",
     )
-
-
-def _up(share: float) -> float:
-    """``share`` with two digits, rounded up."""
-    return -(-round(share * 10_000) // 100) / 100
 
 
 @contextmanager
 def _opened(out: Path, map_size: int) -> Iterator[_Store]:
-    try:
-        import lmdb
-    except ModuleNotFoundError as error:
-        raise MissingPackageError("An LMDB needs the package lmdb: pip install lmdb") from error
+    lmdb = import_lmdb()
     if out.exists() and not out.is_dir():
-        raise DataError(f"{out} is a file. {_REMEDY}")
-    if out.is_dir() and any(out.iterdir()) and not (out / _DATA).is_file():
-        raise DataError(f"{out} is not empty and holds no LMDB. {_REMEDY}")
+        raise DataError(f"{out} is a file. {_FIX_OUT}", code="foreign_output")
+    if out.is_dir() and any(out.iterdir()) and not (out / DATA_FILE).is_file():
+        raise DataError(f"{out} is not empty and holds no LMDB. {_FIX_OUT}", code="foreign_output")
     out.mkdir(parents=True, exist_ok=True)
+    size = (out / DATA_FILE).stat().st_size if (out / DATA_FILE).exists() else 0
     try:
-        there = (out / _DATA).stat().st_size if (out / _DATA).exists() else 0
-        with lmdb.open(str(out), map_size=max(map_size, 2 * there)) as environment:
+        with lmdb.open(str(out), map_size=max(map_size, 2 * size)) as environment:
             yield _Store(out, environment, lmdb)
     except lmdb.Error as error:
-        said = str(error).removeprefix(f"{out}: ")
+        reason = str(error).removeprefix(f"{out}: ")
         raise DataError(
-            f"{out} cannot be written: {said}. Free space or fix the cause; the same command goes on."
+            f"{out} cannot be written: {reason}. Fix: free space or remove the cause; the same command continues.",
+            code="cannot_write",
         ) from error
 
 
@@ -219,51 +261,49 @@ class _Store:
         self._out, self._environment, self._lmdb = out, environment, lmdb
         with environment.begin() as transaction:
             self._known: bytes | None = transaction.get(_STATE)
-            entries_there = transaction.stat()["entries"]
-        if self._known is None and entries_there:
-            raise DataError(f"{out} is an LMDB that was not made by this command. {_REMEDY}")
+            if self._known is None and transaction.stat()["entries"]:
+                raise DataError(
+                    f"{out} is an LMDB that was not made by this command. {_FIX_OUT}", code="foreign_output"
+                )
 
-    def resumed(self, parameters: dict[str, Any]) -> LmdbState:
-        """How far it is; a new state where there is no sample yet.
+    def resume(self, parameters: dict[str, Any]) -> LmdbState:
+        """Return how far the LMDB is; a new state if there is no sample yet.
 
         Raises:
             DataError: it was begun with other parameters.
         """
-        if self._known is None:
-            return LmdbState(parameters)
-        known = json.loads(self._known)
-        if not known["samples"]:  # what was not usable then may be by now
+        known = json.loads(self._known or b"{}")
+        if not known.get("samples"):  # what was unusable then may be usable now
             return LmdbState(parameters)
         made = known["parameters"]
-        differing = [key for key in {**made, **parameters} if made.get(key) != parameters.get(key)]
-        if differing:
-            listed = ", ".join(
-                f"{key} {made.get(key)!r} (asked: {parameters.get(key)!r})" for key in differing
+        changed = [key for key in {**made, **parameters} if made.get(key) != parameters.get(key)]
+        if changed:
+            listed = ", ".join(f"{key} {made.get(key)!r} (now: {parameters.get(key)!r})" for key in changed)
+            raise DataError(
+                f"{self._out} was made with other parameters or label files: {listed}. {_FIX_OUT}",
+                code="foreign_output",
             )
-            raise DataError(f"{self._out} was made with other parameters or label files: {listed}. {_REMEDY}")
-        return LmdbState(**{**known, "position": Position(*known["position"])})
+        known.pop("position", None)  # 0.1.0 also kept the byte in the label file
+        return LmdbState(**known)
 
     def commit(self, pending: list[tuple[bytes, bytes]], state: LmdbState) -> None:
-        """Write samples and how far it is now, all or nothing; the map grows as they need.
+        """Write samples and the state, all or nothing; the map grows as needed.
 
         Raises:
             DataError: another process writes to the same LMDB.
         """
         content = json.dumps(asdict(state), ensure_ascii=False).encode()
-        while True:
+        while self._known != content:
             try:
                 with self._environment.begin(write=True) as transaction:
                     if transaction.get(_STATE) != self._known:
-                        raise DataError(f"Another process writes to {self._out}. Wait for it, or end it.")
-                    for key, value in pending:
+                        raise DataError(
+                            f"Another process writes to {self._out}. Fix: wait for it, or end it.",
+                            code="in_use",
+                        )
+                    for key, value in [*pending, (_STATE, content)]:
                         transaction.put(key, value)
-                    transaction.put(_STATE, content)
-                break
             except self._lmdb.MapFullError:
                 self._environment.set_mapsize(2 * self._environment.info()["map_size"])
-        self._known = content
-
-    def complete(self, state: LmdbState) -> None:
-        """Write ``num-samples``: from now on it is read."""
-        state.complete = True
-        self.commit([(b"num-samples", str(state.samples).encode())], state)
+            else:
+                self._known = content

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ppocr_ext.data.image_check import image_fault
+from ppocr_ext.data.image_check import image_issue
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.file_names import named_by_content
 from ppocr_ext.synth.option_checks import check_options, is_range, is_whole
@@ -141,7 +141,7 @@ def find_photos(folder: str | Path) -> tuple[str, ...]:
     found = sorted(str(path) for path in files if path.is_file())
     if not found:
         raise DataError(f"photos: the folder {folder} has no image ({suffixes}).", code="no_images")
-    problems = [problem for path in found if (problem := image_fault(path, "header")) is not None]
+    problems = [problem for path in found if (problem := image_issue(path, "header")) is not None]
     if problems:
         reason, detail = problems[0]
         more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""

@@ -1,19 +1,24 @@
-"""Configurations: read, laid over one another, resolved once, and then never changed."""
+"""Configurations: read, overlaid, resolved once, and never changed after that."""
 
-from ppocr_ext.config.center_losses import CENTER_LOSSES, fit_center_losses
 from ppocr_ext.config.class_counts import resolve_charset, with_class_counts
-from ppocr_ext.config.config import Config, load, plain_copy
-from ppocr_ext.config.derive import derive_values
-from ppocr_ext.config.lists import named_items
-from ppocr_ext.config.return_feats import ctc_heads, switch_features_on
+from ppocr_ext.config.config import Config, named_items
+from ppocr_ext.config.config_files import load
+from ppocr_ext.config.derive import (
+    CENTER_LOSSES,
+    ctc_heads,
+    derive_values,
+    fit_center_losses,
+    switch_features_on,
+)
+from ppocr_ext.config.node import plain_copy
 
 __all__ = [
     "CENTER_LOSSES",
     "Config",
     "ctc_heads",
     "derive_values",
-    "load",
     "fit_center_losses",
+    "load",
     "named_items",
     "plain_copy",
     "resolve_charset",

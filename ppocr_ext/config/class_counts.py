@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.config.computed import with_computed
 from ppocr_ext.config.config import Config
 from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import CharsetError, ConfigError
@@ -16,9 +15,9 @@ from ppocr_ext.errors import CharsetError, ConfigError
 _LOG = logging.getLogger("ppocr_ext")
 _Path = tuple[str, ...]
 
-# What MultiHead calls the class count of each of its branches.
+# Key of the class count of each branch in out_channels_list of a MultiHead.
 BRANCH_DECODERS = {"CTCHead": "CTCLabelDecode", "SARHead": "SARLabelDecode", "NRTRHead": "NRTRLabelDecode"}
-# Heads that speak one alphabet whichever decoder a config names; the alphabet of any other is its decoder's.
+# Heads whose classes do not depend on the decoder of the config; those of any other head do.
 _HEAD_DECODERS = {
     "CTCHead": "CTCLabelDecode",
     "AttentionHead": "AttnLabelDecode",
@@ -48,12 +47,12 @@ _SAR_LOSSES = ("SARLoss", "DistillationSARLoss")
 
 
 def with_class_counts(config: Config, charset: Charset) -> Config:
-    """``config`` with the numbers that depend on the dictionary filled in.
+    """Return ``config`` with the numbers that depend on the dictionary filled in.
 
     - ``Head.out_channels_list`` of each MultiHead of each sub-model: one entry for each of its heads,
       ``CTCLabelDecode`` n, ``SARLabelDecode`` n + 2, ``NRTRLabelDecode`` n + 3.
     - ``Head.out_channels`` of a single head: the length of its decoder's ``character`` in PaddleOCR.
-      A head that neither PaddleOCR's decoders nor its name explain is left alone.
+      A head with an unknown name and an unknown decoder is not changed.
     - ``ignore_index`` of each SAR loss: n + 1, the padding.
 
     Here n is `Charset.ctc_classes`. The loss list, its order and the number of sub-models do not matter.
@@ -65,18 +64,18 @@ def with_class_counts(config: Config, charset: Charset) -> Config:
         charset: the dictionary that the config trains with.
 
     Raises:
-        ConfigError: a number that the config already has is another; the message names the path, both
-            numbers and the dictionary. Or a MultiHead has no ``head_list``.
+        ConfigError: the config already has another number; the message names the path, both numbers and
+            the dictionary. Or a MultiHead has no ``head_list``.
     """
     counts = dict(_counts(config, charset))
     for path, message in _wrong(counts, config, charset):
-        raise ConfigError(f"{config.where(path)}: {dotted(path)} {message}")
+        raise ConfigError(f"{config.where(path)}: {dotted(path)} {message}", code="class_count")
     lacking = {path: value for path, value in counts.items() if config.at(path, None) is None}
-    return with_computed(config, lacking, "Global.character_dict_path")
+    return config.with_computed(lacking, "Global.character_dict_path")
 
 
 def wrong_counts(config: Config, charset: Charset) -> list[tuple[_Path, str]]:
-    """Numbers of the config that do not fit the dictionary: path and what is wrong, the path left out.
+    """Return path and message of each number in the config that does not fit the dictionary.
 
     Raises:
         ConfigError: a MultiHead has no ``head_list``.
@@ -96,12 +95,12 @@ def _wrong(counts: Mapping[_Path, int], config: Config, charset: Charset) -> Ite
 
 
 def _removable(path: _Path) -> _Path:
-    """What to remove so that a number is computed: with one of a MultiHead, the others too."""
+    """Return the path to remove so that a number is computed: for a MultiHead, the whole list."""
     return path[:-1] if path[-2] == "out_channels_list" else path
 
 
 def _counts(config: Config, charset: Charset) -> Iterator[tuple[_Path, int]]:
-    """Every path that takes a number, with the number."""
+    """Yield the path of every class count and padding id, with the number."""
     decoder = str(config.at("PostProcess.name", "")).removeprefix("Distillation")
     for path in head_paths(config):
         head = config.at(path)
@@ -115,7 +114,7 @@ def _counts(config: Config, charset: Charset) -> Iterator[tuple[_Path, int]]:
 
 
 def head_paths(config: Config) -> Iterator[_Path]:
-    """Path of the head of the model, or of each sub-model."""
+    """Return the path of the head of the model, or of each sub-model."""
     paths: list[_Path]
     models = config.at("Architecture.Models", None)
     if isinstance(models, Mapping):
@@ -144,8 +143,9 @@ def _head_names(head: Config, path: _Path) -> list[str]:
         isinstance(item, Mapping) and len(item) == 1 for item in heads
     ):
         raise ConfigError(
-            f"{dotted((*path, 'head_list'))}: a MultiHead takes a list of heads: `- CTCHead: {{...}}` and "
-            f"`- NRTRHead: {{...}}`, not {heads!r}."
+            f"{dotted((*path, 'head_list'))}: a MultiHead needs a list of heads (found {heads!r}, expected "
+            f"`- CTCHead: {{...}}` and `- NRTRHead: {{...}}`).",
+            code="bad_head_list",
         )
     return [str(name) for item in heads for name in item]
 
@@ -156,9 +156,7 @@ def _single_count(head: str, decoder: str, charset: Charset) -> int | None:
         alphabet = decoder  # ViTSTR's classifier is a CTCHead that is trained on attention labels
     specials = _SPECIALS.get(alphabet)
     if specials is None:
-        _LOG.info(
-            "out_channels of %s is left as it is: the symbols of decoder %r are unknown.", head, decoder
-        )
+        _LOG.info("out_channels of %s is not computed: the symbols of decoder %r are unknown.", head, decoder)
         return None
     return len(charset.characters) + specials
 
@@ -174,36 +172,38 @@ def _ignore_index_paths(config: Config) -> Iterator[_Path]:
 
 
 def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> Charset:
-    """The charset of ``Global.character_dict_path`` and ``Global.use_space_char``.
+    """Return the charset of ``Global.character_dict_path`` and ``Global.use_space_char``.
 
     Args:
         config: the configuration.
-        find_file: gives the file that a path of a config names, or None; the host looks in the current
+        find_file: returns the file for a path of a config, or None; the host looks in the current
             folder, then in PaddleOCR's own.
 
     Raises:
         CharsetError: the dictionary is not found or cannot be used.
-        ConfigError: ``use_space_char`` is no truth value.
+        ConfigError: ``use_space_char`` is neither true nor false.
     """
     name: Any = config.at("Global.character_dict_path", None)
     use_space: Any = config.at("Global.use_space_char", None) or False
     if not isinstance(use_space, bool):
         raise ConfigError(
-            f"{config.where('Global.use_space_char')}: Global.use_space_char is {use_space!r}; "
-            "write true or false."
+            f"{config.where('Global.use_space_char')}: Global.use_space_char is {use_space!r}, but must be true or "
+            "false.",
+            code="bad_value",
         )
     if not name:
         _LOG.warning(
-            "Global.character_dict_path is not given: digits and lowercase letters, without the space."
+            "Global.character_dict_path is not set: the default characters 0-9 and a-z are used, without the space."
         )
         return Charset.default()
     path = find_file(str(name))
     if path is None:
         given = Path(str(name))
-        places = "" if given.is_absolute() else f", neither in {Path.cwd()} nor in PaddleOCR's own folder"
-        fault = "is a folder" if given.is_dir() else f"is not there{places}"
+        places = "" if given.is_absolute() else f" (searched in {Path.cwd()} and in PaddleOCR's own folder)"
+        found = "is a folder" if given.is_dir() else f"is missing{places}"
         raise CharsetError(
-            f"{config.where('Global.character_dict_path')}: the dictionary {name} {fault}. "
-            f"Set Global.character_dict_path to a text file with one character a line."
+            f"{config.where('Global.character_dict_path')}: the dictionary {name} {found}. Fix: set "
+            f"Global.character_dict_path to a text file with one character per line.",
+            code="missing_file",
         )
     return Charset.from_file(path, use_space)

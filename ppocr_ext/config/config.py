@@ -1,47 +1,31 @@
-"""`Config`: a resolved configuration that does not change."""
+"""`Config`: a resolved configuration that never changes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+import datetime
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ppocr_ext.config import yaml_io
-from ppocr_ext.config.annotate import annotated
-from ppocr_ext.config.computed import drop_computed, mark_computed
 from ppocr_ext.config.edit import assign
-from ppocr_ext.config.merge import merge
-from ppocr_ext.config.node import (
-    COMPUTED,
-    Node,
-    PathLike,
-    Place,
-    PlaceKind,
-    dotted,
-    find,
-    from_plain,
-    missing,
-    split,
-    to_plain,
-)
-from ppocr_ext.config.override import override
+from ppocr_ext.config.node import COMPUTED, Node, PathLike, Place, dotted, find, missing, split, plain_copy
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.io.resources import find_config
 
-_BASE = "_BASE_"
+COMPUTED_KEY = "computed"  # the list of computed paths in a run's config.yml
+_SCALARS = (str, int, float, bool, bytes, datetime.date, type(None))
 _REQUIRED: Any = object()
 
 
 class Config(Mapping[Any, Any]):
     """Read-only view of a configuration; nested mappings are `Config`, lists are tuples.
 
-    Two configs, or a config and a dict, are equal when their content is. Paths are ``"A.b.c"``, through
+    Two configs, or a config and a dict, are equal if their contents are. Paths are ``"A.b.c"``, through
     lists by index or by the key of an item (``"Loss.loss_config_list.CTCLoss.weight"``), or a sequence
     of components.
 
     Args:
         values: plain mappings, lists and scalars.
-        origin: name of what they come from; None: they are computed.
+        origin: where they come from, for messages; None: they are computed.
     """
 
     __slots__ = ("_node",)
@@ -49,11 +33,13 @@ class Config(Mapping[Any, Any]):
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, values: Mapping[Any, Any] | None = None, origin: str | None = None) -> None:
-        object.__setattr__(self, "_node", from_plain(_with_nodes(values or {}), _named(origin)))
+        object.__setattr__(
+            self, "_node", from_plain(values or {}, COMPUTED if origin is None else Place(origin, origin))
+        )
 
     @classmethod
     def of(cls, node: Node) -> Config:
-        """View of a tree whose root is a mapping."""
+        """Return the view of a tree whose root is a mapping."""
         config = cls()
         object.__setattr__(config, "_node", node)
         return config
@@ -80,31 +66,26 @@ class Config(Mapping[Any, Any]):
         return f"Config({self.thaw()!r})"
 
     def thaw(self) -> dict[Any, Any]:
-        """Plain dicts and lists, a deep copy that may be changed."""
-        plain: dict[Any, Any] = to_plain(self._node)
+        """Return plain dicts and lists, a deep copy that may be changed."""
+        plain: dict[Any, Any] = plain_copy(self._node)
         return plain
 
     def at(self, path: PathLike, default: Any = _REQUIRED) -> Any:
-        """The value at a path; ``default`` where there is none (a ``null`` that is there is None).
+        """Return the value at a path; ``default`` if there is none (a written ``null`` is None).
 
         Raises:
-            ConfigError: there is none and no ``default``, or a key of the path stands twice in a list.
+            ConfigError: there is none and no ``default``, or a key of the path occurs twice in a list.
         """
         parts = split(path)
         node = find(self._node, parts)
         if node is None and default is _REQUIRED:
-            raise ConfigError(f"{dotted(parts)}: {missing(self._node, parts)}")
+            raise ConfigError(f"{dotted(parts)}: {missing(self._node, parts)}", code="missing_key")
         return default if node is None else _view(node)
 
-    def origin(self, path: PathLike) -> str:
-        """Where the value at a path comes from: the file as it was named, ``-o``, or ``computed``."""
-        place = self.place(path)
-        return COMPUTED.origin if place.kind is PlaceKind.COMPUTED else place.origin
-
     def where(self, path: PathLike) -> str:
-        """The place for messages: ``file.yml:12``, ``-o A.b=1``, ``-o +A.b=1``, ``computed``.
+        """Return the place for messages: ``file.yml:12``, ``-o A.b=1``, ``-o +A.b=1``, ``computed``.
 
-        A computed value has the place of the value that it is derived from, if there is one.
+        A computed value has the place of the value that it is computed from, if there is one.
         """
         return self.place(path).text
 
@@ -117,115 +98,90 @@ class Config(Mapping[Any, Any]):
         parts = split(path)
         node = find(self._node, parts)
         if node is None:
-            raise ConfigError(f"{dotted(parts)}: {missing(self._node, parts)}")
+            raise ConfigError(f"{dotted(parts)}: {missing(self._node, parts)}", code="missing_key")
         return node.place
 
-    def with_values(
-        self, values: Mapping[Any, Any], origin: str | None = None, *, derived_from: PathLike | None = None
-    ) -> Config:
-        """A config with the value of each path replaced; mappings that lack on the way are made.
+    def with_values(self, values: Mapping[Any, Any], *, computed_from: PathLike | None = None) -> Config:
+        """Return a config with the value of each path replaced; missing mappings on the way are added.
 
         Args:
             values: by path. A `Config` or a `Node`, also inside a list or a mapping, keeps its places.
-            origin: name of what the values come from; None: they are computed.
-            derived_from: path of the value that they are computed from; its place becomes theirs.
+            computed_from: path of the value that they are computed from; its place becomes theirs.
 
         Raises:
             ConfigError: a path goes through a scalar, or into a list that has no such item.
         """
-        place = _named(origin)
-        if derived_from is not None and find(self._node, split(derived_from)) is not None:
-            place = self.place(derived_from).derived()
+        source = None if computed_from is None else self.node(computed_from)
+        place = COMPUTED if source is None else source.place.computed()
         root = self._node
         for path, value in values.items():
-            root = assign(root, split(path), from_plain(_with_nodes(value), place))
+            root = assign(root, split(path), from_plain(value, place))
         return Config.of(root)
 
     def node(self, path: PathLike) -> Node | None:
-        """Return the value at a path with its places, or None where there is none."""
+        """Return the tree at a path, or None if there is none."""
         return find(self._node, split(path))
 
     def to_yaml(self, *, origins: bool = False) -> str:
-        """YAML that any safe loader reads back equal: keys in their order, no anchors, no tags.
+        """Return YAML that any safe loader reads back equal: keys in their order, no anchors, no tags.
 
-        With ``origins`` each line ends with the place that its value comes from: ``# my.yml:12``.
+        With ``origins`` each line ends with the place of its value: ``# my.yml:12``.
         """
-        return annotated(self._node) if origins else yaml_io.dump(self.thaw())
+        return yaml_io.dump_with_places(self._node) if origins else yaml_io.dump(self.thaw())
+
+    def with_computed(self, values: Mapping[tuple[str, ...], Any], source: str) -> Config:
+        """Return a config with ``values`` by path, and their paths added to its list ``computed``.
+
+        Args:
+            values: computed from the value at ``source``, whose place they get.
+            source: path of that value.
+        """
+        if not values:
+            return self
+        paths = [*self.at(COMPUTED_KEY, default=()), *(dotted(self._first_missing(path)) for path in values)]
+        listed = {(COMPUTED_KEY,): list(dict.fromkeys(paths))}
+        return self.with_values({**values, **listed}, computed_from=source)
+
+    def _first_missing(self, path: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the shortest part of ``path`` that is missing, or the whole path."""
+        return next((path[:end] for end in range(1, len(path)) if self.node(path[:end]) is None), path)
+
+
+def from_plain(value: Any, place: Place = COMPUTED) -> Node:
+    """Return the tree of plain values, all written at ``place``; a `Config` or `Node` in it keeps its places."""
+    if isinstance(value, Config):
+        return value._node
+    if isinstance(value, Node):
+        return value
+    if isinstance(value, Mapping):
+        return Node({key: from_plain(item, place) for key, item in value.items()}, place)
+    if isinstance(value, (list, tuple)):
+        return Node(tuple(from_plain(item, place) for item in value), place)
+    if not isinstance(value, _SCALARS):
+        raise TypeError(
+            f"a config holds mappings, lists and plain scalars, not {type(value).__name__}: {value!r}"
+        )
+    return Node(value, place)
 
 
 def _view(node: Node) -> Any:
     if node.is_mapping:
         return Config.of(node)
-    if node.is_list:
-        return tuple(_view(item) for item in node.value)
-    return node.value
+    return tuple(_view(item) for item in node.value) if node.is_list else node.value
 
 
-def _named(origin: str | None) -> Place:
-    return COMPUTED if origin is None else Place(origin, origin)
+def named_items(config: Config, *path: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield name and path of each single-key mapping (``- NAME: {options}``) of the list at ``path``.
 
-
-def _with_nodes(value: Any) -> Any:
-    """``value`` with each `Config` in it, at any depth, replaced by its tree."""
-    if isinstance(value, Config):
-        return value._node
-    if isinstance(value, Mapping):
-        return {key: _with_nodes(item) for key, item in value.items()}
-    return [_with_nodes(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def plain_copy(value: Any) -> Any:
-    """Return a deep copy of mappings and sequences as plain dicts and lists, which may be changed."""
-    if isinstance(value, Mapping):
-        return {key: plain_copy(item) for key, item in value.items()}
-    return [plain_copy(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def load(paths: str | Path | Iterable[str | Path], overrides: Iterable[str] = ()) -> Config:
-    """Read one or more files, each laid over those before it, then apply ``-o`` options.
-
-    A file may name others that it builds on: ``_BASE_: other.yml``, or a list, relative to itself; a name that
-    starts with ``configs/`` and is not there is the shipped file.
-    For what an overlay can do see `merge.merge`, for the options `override.override`. An anchor
-    (``&bs``) is resolved when its file is read: an option changes the value that it names, not those
-    that were copied from it by ``*bs``. Values that a file lists under ``computed`` are not read: they are
-    computed again, unless another file or an option gives them.
-
-    Raises:
-        ConfigError: a file or an option cannot be used; the message starts with ``file:line`` or with
-            the option.
+    The path goes by name, as one would write it after ``-o``; by index if a name occurs twice.
     """
-    files = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    if not files:
-        raise ConfigError("No config file. Name one or more with `-c FILE …`.")
-    root = Node({})
-    for path in files:
-        root = merge(root, _read_with_bases(Path(path)))
-    return Config.of(drop_computed(override(root, overrides)))
-
-
-def _read_with_bases(path: Path, readers: tuple[Path, ...] = ()) -> Node:
-    """The tree of a file, still with its marks, or laid over its bases where it names some."""
-    if path.resolve() in readers:
-        circle = (*readers[readers.index(path.resolve()) :], path)
-        raise ConfigError(f"{path}: `{_BASE}` goes in a circle: {' → '.join(str(p) for p in circle)}.")
-    node = mark_computed(yaml_io.read_file(path))
-    if _BASE not in node.value:
-        return node
-    own = {key: item for key, item in node.value.items() if key != _BASE}
-    bases = Node({})
-    for name, place in _base_names(node.value[_BASE]):
-        try:
-            below = _read_with_bases(find_config(name, path.parent), (*readers, path.resolve()))
-        except ConfigError as error:
-            raise ConfigError(f"{error} (from `{_BASE}` in {place.text})") from error
-        bases = merge(bases, below)
-    return merge(bases, Node(own, node.place))
-
-
-def _base_names(node: Node) -> list[tuple[str, Place]]:
-    items = node.value if node.is_list else (node,)
-    for item in items:
-        if not isinstance(item.value, str):
-            raise ConfigError(f"{item.place.text}: `{_BASE}` takes a file name or a list of them.")
-    return [(item.value, item.place) for item in items]
+    try:
+        entries = config.at(path, None)
+    except ConfigError:  # a key occurs twice in a list on the way
+        return
+    if not isinstance(entries, tuple):
+        return
+    names = [str(next(iter(e))) if isinstance(e, Mapping) and len(e) == 1 else None for e in entries]
+    for index, name in enumerate(names):
+        if name is not None:
+            yield name, (*path, name) if names.count(name) == 1 else (*path, str(index), name)

@@ -1,20 +1,23 @@
-"""Values that follow from other keys of a config."""
+"""Add the values that follow from other keys: center losses for the kind of model, features, text lengths."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ppocr_ext.config.center_losses import fit_center_losses
 from ppocr_ext.config.class_counts import head_paths
-from ppocr_ext.config.computed import with_computed
-from ppocr_ext.config.config import Config
-from ppocr_ext.config.return_feats import switch_features_on
-from ppocr_ext.errors import HostError, UnknownComponentError
+from ppocr_ext.config.config import Config, from_plain
+from ppocr_ext.config.node import Node, PlaceKind
+from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
 from ppocr_ext.registry import HEADS
 
-_KEY = "max_text_length"
+CENTER_LOSSES = ("CenterLoss", "DistillationCenterLoss")
+_LISTED = "Loss.loss_config_list"
+_LIST_LOSSES = ("CombinedLoss", "MultiLoss")
+_SINGLE_LOSSES = ("CTCLoss", "NRTRLoss")  # losses that take no list; a user's own loss may take one
+_FEATURES = "return_feats"
+_LENGTH = "max_text_length"
 
 
 def derive_values(config: Config) -> Config:
@@ -26,37 +29,151 @@ def derive_values(config: Config) -> Config:
     return fill_text_lengths(switch_features_on(fit_center_losses(config)))
 
 
+def fit_center_losses(config: Config) -> Config:
+    """Return ``config`` with each ``CenterLoss`` of ``Loss.loss_config_list`` in the form that its model needs.
+
+    So one overlay fits single models and distillations. With a loss that takes no list, such as ``name: CTCLoss``,
+    it becomes a part of a ``CombinedLoss`` of that loss, with weight 1, and itself. In a distillation it becomes the
+    ``DistillationCenterLoss`` of the trained sub-models. Other configs are returned unchanged. Options keep the
+    places where they were written.
+
+    Raises:
+        ConfigError: a loss that takes no list has one with more than center losses.
+    """
+    return _name_sub_models(_combine(config))
+
+
+def _combine(config: Config) -> Config:
+    loss, entries = config.node("Loss"), config.node(_LISTED)
+    if loss is None or entries is None or not entries.is_list:
+        return config
+    name = config.at("Loss.name", default=None)
+    centers = [_is_center_loss(entry) for entry in entries.value]
+    if not isinstance(name, str) or name in _LIST_LOSSES or not any(centers):
+        return config
+    if not all(centers):
+        if name not in _SINGLE_LOSSES:
+            return config
+        raise ConfigError(
+            f"Loss: {name} takes no loss_config_list, so the CenterLoss in it would not be used. Fix: set Loss.name "
+            f"to MultiLoss (for a MultiHead) or CombinedLoss.",
+            code="unused_list",
+        )
+    place = config.place("Loss.name")
+    options = {key: item for key, item in loss.value.items() if key not in ("name", "loss_config_list")}
+    single = Node({name: Node({"weight": Node(1.0, place.computed()), **options}, place)}, place)
+    combined = {
+        "name": Node("CombinedLoss", place.computed()),
+        "loss_config_list": Node((single, *entries.value), entries.place),
+    }
+    return config.with_values({"Loss": Node(combined, loss.place)})
+
+
+def _is_center_loss(entry: Node) -> bool:
+    return entry.is_mapping and len(entry.value) == 1 and next(iter(entry.value)) in CENTER_LOSSES
+
+
+def _name_sub_models(config: Config) -> Config:
+    models, entries = config.at("Architecture.Models", default=None), config.node(_LISTED)
+    if not isinstance(models, Mapping) or entries is None or not entries.is_list:
+        return config
+    if not all(isinstance(options, Mapping) for options in models.values()):
+        return config
+    changed = tuple(_distillation_entry(entry, models) for entry in entries.value)
+    if all(new is old for new, old in zip(changed, entries.value, strict=True)):
+        return config
+    return config.with_values({_LISTED: Node(_join_center_losses(changed), entries.place)})
+
+
+def _join_center_losses(entries: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Return the list with one DistillationCenterLoss for several; options of a later one replace earlier ones.
+
+    The config.yml of a run with center loss has one; an overlay on top of it adds another.
+    """
+    indices = [index for index, entry in enumerate(entries) if _is_center_loss(entry)]
+    options = [next(iter(entries[index].value.values())) for index in indices]
+    if len(indices) < 2 or not all(item.is_mapping for item in options):
+        return entries
+    pairs = [pair for item in options for pair in item.value.items()]
+    given = {key: value for key, value in pairs if value.place.kind is not PlaceKind.COMPUTED}
+    values = {**{key: value for key, value in pairs if key not in given}, **given}
+    one = Node({"DistillationCenterLoss": Node(values, options[-1].place)}, entries[indices[0]].place)
+    rest = [entry for index, entry in enumerate(entries) if index not in indices]
+    return (*rest[: indices[0]], one, *rest[indices[0] :])
+
+
+def _distillation_entry(entry: Node, models: Mapping[str, Any]) -> Node:
+    if not entry.is_mapping or list(entry.value) != ["CenterLoss"]:
+        return entry
+    options = entry.value["CenterLoss"]
+    given = {} if options.value is None else options.value
+    if not isinstance(given, dict):
+        return entry
+    trained = {name: model for name, model in models.items() if not model.get("freeze_params")}
+    whole = all(model.get("return_all_feats") for model in trained.values())
+    heads = [model.get("Head") for model in trained.values()]
+    several = all(isinstance(head, Mapping) and head.get("name") == "MultiHead" for head in heads)
+    found = {"model_name_list": list(trained), "key": "head_out" if whole else None, "multi_head": several}
+    computed = from_plain(found, options.place.computed()).value
+    return Node({"DistillationCenterLoss": Node({**computed, **given}, options.place)}, entry.place)
+
+
+def switch_features_on(config: Config) -> Config:
+    """Return ``config`` with ``return_feats: true`` in each CTC head, if ``Global.return_feats`` is true.
+
+    So one overlay fits a single CTCHead, a MultiHead and a distillation, whose heads have different paths.
+    Other configs are returned unchanged.
+    """
+    if config.at(f"Global.{_FEATURES}", default=None) is not True:
+        return config
+    paths = [(*path, _FEATURES) for path in ctc_heads(config)]
+    lacking = {path: True for path in paths if config.at(path, None) is not True}
+    return config.with_computed(lacking, f"Global.{_FEATURES}")
+
+
+def ctc_heads(config: Config) -> Iterator[tuple[str, ...]]:
+    """Yield the path of the options of every CTC head in ``Architecture``."""
+    for path in head_paths(config):
+        if config.at((*path, "name"), None) == "CTCHead":
+            yield path
+        for name, entry in _heads(config, path):
+            if name == "CTCHead":
+                yield (*entry, "Head")
+
+
+def _heads(config: Config, path: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield name and path of each head in the ``head_list`` at ``path``."""
+    listed = config.at((*path, "head_list"), default=None)
+    for index, entry in enumerate(listed if isinstance(listed, tuple) else ()):
+        for name in entry if isinstance(entry, Mapping) else ():
+            yield str(name), (*path, "head_list", str(index), str(name))
+
+
 def fill_text_lengths(config: Config) -> Config:
     """Return ``config`` with ``max_text_length`` of each NRTRHead and SARHead in a ``head_list``.
 
-    It is ``Global.max_text_length`` where the head has none. Without that key, heads keep their own default.
+    It is ``Global.max_text_length`` if the head has none. Without that key, heads keep their own default.
     """
-    longest = config.at(f"Global.{_KEY}", default=None)
+    longest = config.at(f"Global.{_LENGTH}", default=None)
     if not isinstance(longest, int) or isinstance(longest, bool) or longest < 1:
         return config
     lacking = {
-        (*path, "head_list", str(index), str(name), _KEY): longest
+        (*entry, _LENGTH): longest
         for path in head_paths(config)
-        for index, entry in enumerate(_entries(config.at((*path, "head_list"), default=None)))
-        for name, options in entry.items()
-        if _lacks_length(options) and _takes_length(str(name))
+        for name, entry in _heads(config, path)
+        if _lacks_length(config.at(entry)) and _takes_length(name)
     }
-    return with_computed(config, lacking, f"Global.{_KEY}")
-
-
-def _entries(listed: Any) -> list[Mapping[Any, Any]]:
-    items = listed if isinstance(listed, tuple) else ()
-    return [item if isinstance(item, Mapping) else {} for item in items]
+    return config.with_computed(lacking, f"Global.{_LENGTH}")
 
 
 def _lacks_length(options: Any) -> bool:
-    return options is None or isinstance(options, Mapping) and options.get(_KEY) is None
+    return options is None or isinstance(options, Mapping) and options.get(_LENGTH) is None
 
 
 def _takes_length(head: str) -> bool:
     if head != "SARHead":
         return head == "NRTRHead"
     try:
-        return _KEY in inspect.signature(HEADS.get(head)).parameters
+        return _LENGTH in inspect.signature(HEADS.get(head)).parameters
     except (UnknownComponentError, HostError):  # reported by the config check
         return False

@@ -1,4 +1,4 @@
-"""YAML in and out: safe, with line numbers, and floats as people write them."""
+"""Read YAML safely, with line numbers and floats such as ``1e-3``; write it, with places if asked."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from typing import Any
 
 import yaml
 
-from ppocr_ext.config.node import Key, Mark, Node, Place
+from ppocr_ext.config.node import COMPUTED, Key, Mark, Node, Place, PlaceKind, plain_copy
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.io.resources import shown_path
 
-MAX_VALUES = 100_000  # aliases are copied out; a file that grows beyond this is a trap or a mistake
+MAX_VALUES = 100_000  # aliases are expanded; a file with more values is an attack or a mistake
+_WIDEST = 72  # columns; comments behind longer lines are not aligned with the others
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 _MARKS = {mark.value: mark for mark in (Mark.REMOVE, Mark.REPLACE)}
-_TAG_HELP = "Only plain YAML, `!remove` and `!replace` are read."
+_TAG_HELP = "Only plain YAML, `!remove` and `!replace` are allowed."
 _FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)[eE][-+]?[0-9]+$")
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader to which ``1e-3`` is a float (to YAML 1.1 it is a string) and ``=`` a string."""
+    """SafeLoader that reads ``1e-3`` as a float (in YAML 1.1 it is a string) and ``=`` as a string."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """SafeDumper without anchors, quoting what `_Loader` or SafeLoader would take for a number."""
+    """SafeDumper without anchors that quotes strings which `_Loader` or SafeLoader would read as numbers."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -41,8 +42,8 @@ def _represent_list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.Node:
 
 
 def _represent_str(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    # PyYAML writes these as they are between single quotes and reads them back as line breaks.
-    style = '"' if any(mark in text for mark in "\x85\u2028\u2029") else None
+    # PyYAML writes the last three as they are between single quotes and reads them back as line breaks
+    style = '"' if any(mark in text for mark in "\n\r\x85\u2028\u2029") else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -50,63 +51,85 @@ _Dumper.add_representer(list, _represent_list)
 _Dumper.add_representer(str, _represent_str)
 
 
-class _LineDumper(_Dumper):
-    """Lists and mappings in brackets, whatever they hold."""
+class _IndentingDumper(_Dumper):
+    """Dumper that indents the items of a list below its key."""
 
-
-_LineDumper.add_representer(
-    list, lambda dumper, items: dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=True)
-)
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
 
 
 def dump(plain: Any) -> str:
-    """YAML text of plain dicts, lists and scalars: keys in their order, no anchors, no tags of Python's."""
+    """Return YAML of plain dicts, lists and scalars: keys in their order, no anchors, no Python tags."""
     return yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
-def dump_line(value: Any) -> str:
-    """A scalar, or a list or mapping in brackets, as YAML on one line that may stand behind ``key:`` or ``-``."""
-    quoted = isinstance(value, str) and any(mark in value for mark in "\n\r")
+def dump_with_places(root: Node) -> str:
+    """Return YAML that reads back equal, with the place of each value in a comment behind it.
+
+    ``# my.yml:12`` for a file, ``# -o`` for an option, ``# computed`` for a computed value. A mapping or
+    list over several lines has the comments at its values.
+    """
     text = yaml.dump(
-        [value],
-        Dumper=_LineDumper,
-        sort_keys=False,
-        allow_unicode=True,
-        width=float("inf"),
-        default_flow_style=True,
-        default_style='"' if quoted else None,
+        plain_copy(root), Dumper=_IndentingDumper, sort_keys=False, allow_unicode=True, width=float("inf")
     )
-    return text.rstrip("\n")[1:-1]
+    places: dict[int, Place] = {}
+
+    def note(node: Node, written: Any) -> None:
+        if isinstance(written, yaml.ScalarNode) or written.flow_style or not node.value:
+            places[written.start_mark.line] = node.place
+        elif node.is_mapping:
+            for item, (_, value) in zip(node.value.values(), written.value, strict=True):
+                note(item, value)
+        else:
+            for item, value in zip(node.value, written.value, strict=True):
+                note(item, value)
+
+    note(root, yaml.compose(text, Loader=_Loader))
+    lines = text.splitlines()
+    column = max((len(lines[n]) for n in places if len(lines[n]) <= _WIDEST), default=0)
+    for number, place in places.items():
+        lines[number] = f"{lines[number]:<{column}}  # {_shown(place)}"
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _shown(place: Place) -> str:
+    if place.kind is not PlaceKind.FILE:
+        return COMPUTED.origin if place.kind is PlaceKind.COMPUTED else place.origin
+    return "".join(c if c.isprintable() else "?" for c in place.text)
 
 
 def read_file(path: Path) -> Node:
-    """The tree of a file, which must hold one mapping.
+    """Return the tree of a file, which must hold one mapping.
 
     Raises:
         ConfigError: the file is missing, not UTF-8, empty, not YAML, not a mapping, has a key twice in
-            one mapping, or asks for a Python object. The message starts with ``file:line``.
+            one mapping, or names a Python object. The message starts with ``file:line``.
     """
     shown = shown_path(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         hint = " Is that an option? Put -o before it." if "=" in str(path) else ""
-        raise ConfigError(f"{path}: the config cannot be read: {error.strerror or error}.{hint}") from error
+        raise ConfigError(
+            f"{path}: the config cannot be read: {error.strerror or error}.{hint}", code="unreadable_file"
+        ) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(
-            f"{shown}:{line}: not UTF-8 at byte {error.start}. Save the file as UTF-8."
+            f"{shown}:{line}: not UTF-8 at byte {error.start}. Fix: save the file as UTF-8.", code="not_utf8"
         ) from error
     node = _Reader(shown).read(text)
     if node is None:
-        raise ConfigError(f"{shown}: the config is empty.")
+        raise ConfigError(f"{shown}: the config is empty.", code="empty_file")
     if not node.is_mapping:
-        raise ConfigError(f"{node.place.text}: a config is a mapping of sections (`Global:` …), not this.")
+        raise ConfigError(
+            f"{node.place.text}: a config must be a mapping of sections (`Global:` …).", code="not_a_mapping"
+        )
     return node
 
 
 def read_value(text: str, place: Place) -> Node:
-    """The tree of the value of an option; nothing at all is ``null``.
+    """Return the tree of the value of an option; an empty text is ``null``.
 
     Raises:
         ConfigError: it is not YAML; the message starts with ``place.text``.
@@ -114,12 +137,16 @@ def read_value(text: str, place: Place) -> Node:
     return _Reader(place.origin, place).read(text) or Node(None, place)
 
 
+def _invalid(place: Place, problem: str) -> ConfigError:
+    return ConfigError(f"{place.text}: {problem}.", code="invalid_yaml")
+
+
 class _Reader:
-    """Turns YAML text into a tree.
+    """Reader of YAML text into a tree.
 
     Args:
-        origin: what the values say they come from.
-        place: the place of all values; None gives each its file and line.
+        origin: of the values, such as the file.
+        place: place of all values; None gives each its file and line.
     """
 
     def __init__(self, origin: str, place: Place | None = None) -> None:
@@ -128,7 +155,7 @@ class _Reader:
         self._open: list[yaml.Node] = []
 
     def read(self, text: str) -> Node | None:
-        """The tree, or None where the text holds nothing."""
+        """Return the tree, or None if the text is empty."""
         try:
             self._loader = _Loader(text)
             root = self._loader.get_single_node()
@@ -137,15 +164,17 @@ class _Reader:
             mark = error.problem_mark or error.context_mark
             line = mark.line if mark else 0
             problem = ", ".join(part for part in (error.context, error.problem) if part)
-            hint = " An anchor holds within one file only." if "undefined alias" in problem else ""
-            raise ConfigError(f"{self._at(line)}: not valid YAML: {problem}.{hint}") from error
+            hint = " An anchor is known in its own file only." if "undefined alias" in problem else ""
+            raise ConfigError(
+                f"{self._at(line)}: not valid YAML: {problem}.{hint}", code="invalid_yaml"
+            ) from error
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position)
             raise ConfigError(
-                f"{self._at(line)}: not valid YAML: {error.reason}: {error.character!r}."
+                f"{self._at(line)}: not valid YAML: {error.reason}: {error.character!r}.", code="invalid_yaml"
             ) from error
         except RecursionError as error:
-            raise ConfigError(f"{self._at(0)}: nested too deeply to be read.") from error
+            raise ConfigError(f"{self._at(0)}: nested too deeply.", code="invalid_yaml") from error
 
     def _at(self, line: int) -> str:
         return self._place.text if self._place else f"{self._origin}:{line + 1}"
@@ -157,14 +186,14 @@ class _Reader:
         place = self._here(node)
         self._count(1, place)
         if any(node is outer for outer in self._open):
-            raise ConfigError(f"{place.text}: the value is an alias of what it stands in.")
+            raise _invalid(place, "the value is an alias of a mapping or list that contains it")
         mark = _MARKS.get(node.tag, Mark.NONE)
         if mark is Mark.REMOVE:
             return Node(None, place, mark)
         if isinstance(node, yaml.ScalarNode):
             if mark is Mark.REPLACE:
-                raise ConfigError(
-                    f"{place.text}: `!replace` goes before a list or a mapping; a scalar replaces."
+                raise _invalid(
+                    place, "`!replace` goes before a list or a mapping; a scalar replaces without it"
                 )
             return Node(self._scalar(node, place), place)
         self._refuse_tag(node, place, mark)
@@ -180,23 +209,29 @@ class _Reader:
     def _count(self, values: int, place: Place) -> None:
         self._values += values
         if self._values > MAX_VALUES:
-            raise ConfigError(f"{place.text}: the aliases expand to more than {MAX_VALUES} values.")
+            raise ConfigError(
+                f"{place.text}: the aliases expand to more than {MAX_VALUES} values.", code="too_many_values"
+            )
 
     def _scalar(self, node: yaml.ScalarNode, place: Place) -> Any:
         try:
             return self._loader.construct_object(node)
         except yaml.constructor.ConstructorError as error:
-            raise ConfigError(f"{place.text}: {error.problem}. {_TAG_HELP}") from error
+            raise ConfigError(f"{place.text}: {error.problem}. {_TAG_HELP}", code="bad_tag") from error
         except ValueError as error:
-            raise ConfigError(f"{place.text}: {node.value!r} cannot be read: {error}. Quote it.") from error
+            raise ConfigError(
+                f"{place.text}: {node.value!r} cannot be read: {error}. Fix: quote it.", code="bad_value"
+            ) from error
 
     def _refuse_tag(self, node: yaml.Node, place: Place, mark: Mark) -> None:
         plain = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
         if mark is Mark.NONE and node.tag not in plain:
-            raise ConfigError(f"{place.text}: the tag {node.tag!r} is not allowed. {_TAG_HELP}")
+            raise ConfigError(
+                f"{place.text}: the tag {node.tag!r} is not allowed. {_TAG_HELP}", code="bad_tag"
+            )
 
     def _pairs(self, node: yaml.MappingNode) -> dict[Key, yaml.Node]:
-        """Keys with their nodes: those that ``<<`` brings in first, as PyYAML orders them, then its own."""
+        """Return keys with their nodes: first those that ``<<`` adds, as PyYAML orders them, then its own."""
         merged: dict[Key, yaml.Node] = {}
         own: dict[Key, yaml.Node] = {}
         lines: dict[Any, int] = {}
@@ -204,10 +239,11 @@ class _Reader:
             is_merge = key_node.tag == _MERGE_TAG
             key = "<<" if is_merge else self._key(key_node)
             if key in lines:
-                help_ = "Write `<<: [*a, *b]`." if is_merge else "Keep one of them."
+                help_ = "write `<<: [*a, *b]`" if is_merge else "keep one of them"
                 raise ConfigError(
-                    f"{self._here(key_node).text}: the key {key!r} stands twice in one mapping, first on "
-                    f"line {lines[key]}. {help_}"
+                    f"{self._here(key_node).text}: the key {key!r} occurs twice in one mapping, first on "
+                    f"line {lines[key]}. Fix: {help_}.",
+                    code="duplicate_key",
                 )
             lines[key] = key_node.start_mark.line + 1
             if is_merge:
@@ -222,9 +258,9 @@ class _Reader:
         for source in reversed(sources):  # of several sources the first wins
             place = self._here(source)
             if not isinstance(source, yaml.MappingNode):
-                raise ConfigError(f"{place.text}: `<<` takes a mapping or a list of mappings.")
+                raise _invalid(place, "`<<` takes a mapping or a list of mappings")
             if any(source is outer for outer in self._open):
-                raise ConfigError(f"{place.text}: `<<` names a mapping that it stands in.")
+                raise _invalid(place, "`<<` names a mapping that contains it")
             self._count(len(source.value), place)
             self._open.append(source)
             pairs.update(self._pairs(source))
@@ -234,6 +270,6 @@ class _Reader:
     def _key(self, node: yaml.Node) -> Key:
         place = self._here(node)
         if not isinstance(node, yaml.ScalarNode):
-            raise ConfigError(f"{place.text}: a key is a plain word or number, not a list or a mapping.")
+            raise _invalid(place, "a key must be a plain word or number, not a list or a mapping")
         key: Key = self._scalar(node, place)
         return key

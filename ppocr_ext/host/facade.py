@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ppocr_ext.config import plain_copy
 from ppocr_ext.data.transform_factory import Operator, set_transform_factory
 from ppocr_ext.errors import ConfigError, HostError
 from ppocr_ext.host.catalog import Catalog
@@ -67,7 +67,7 @@ class Host:
             UnknownComponentError: nobody has the dataset.
             ConfigError: the loader's keys cannot be used.
         """
-        plain = _plain(config)
+        plain = plain_copy(config)
         if not plain[mode].get("sampler"):  # an overlay's `sampler: null`: the host would look for its name
             plain[mode].pop("sampler", None)
         name = plain[mode]["dataset"]["name"]
@@ -100,7 +100,7 @@ class Host:
         """
         try:
             decoder: Callable[..., Any] = self._modules.postprocess.build_post_process(
-                _plain(config), _plain(global_config)
+                plain_copy(config), plain_copy(global_config)
             )
         except (AssertionError, NameError) as reason:
             name = config.get("name")
@@ -121,7 +121,7 @@ class Host:
         """
         program = self._modules.program
         config, *others = args
-        plain = _plain(config)
+        plain = plain_copy(config)
         plain.setdefault("profiler_options", None)  # `preprocess` of the host's own script sets it
         with replaced_globals(program, {"tqdm": _evaluation_bar, **(replacements or {})}):
             program.train(plain, *others, **_accepted(program.train, kwargs))
@@ -270,10 +270,3 @@ def _accepted(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[s
     if unknown:
         _LOG.debug("%s of this host does not take %s.", function.__name__, ", ".join(unknown))
     return {name: value for name, value in kwargs.items() if name in parameters}
-
-
-def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """``config`` as plain dicts and lists of its own: the host pops keys from what it gets."""
-    thaw = getattr(config, "thaw", None)
-    plain: dict[str, Any] = thaw() if thaw is not None else copy.deepcopy(dict(config))
-    return plain

@@ -86,7 +86,7 @@ def complete(config: Config, charset: Charset) -> Config:
     config = config.with_values(missing)
     dictionary = "Global.character_dict_path"
     if charset.path is not None:
-        config = config.with_values({dictionary: str(charset.path)}, derived_from=dictionary)
+        config = config.with_values({dictionary: str(charset.path)}, computed_from=dictionary)
     if isinstance(config.at("Eval.loader", default=None), Mapping):
         config = config.with_values(dict.fromkeys(("Eval.loader.shuffle", "Eval.loader.drop_last"), False))
     return derive_values(config)

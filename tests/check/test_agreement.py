@@ -9,7 +9,7 @@ import pytest
 from official_facts import KEEP, RESIZE, Check, errors_at, facts, only
 
 from ppocr_ext.config import Config
-from ppocr_ext.config.override import override
+from ppocr_ext.config.edit import override
 from ppocr_ext.registry import DATASETS
 
 TRANSFORMS = "Train.dataset.transforms"

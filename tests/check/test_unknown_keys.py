@@ -11,7 +11,7 @@ import pytest
 from official_facts import Check, errors_at, facts, only
 
 from ppocr_ext.config import Config, load
-from ppocr_ext.config.override import override
+from ppocr_ext.config.edit import override
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.host import Host
 from ppocr_ext.issues import report_issues

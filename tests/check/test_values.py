@@ -9,8 +9,8 @@ import pytest
 from official_facts import Check, facts
 
 from ppocr_ext.config import Config
+from ppocr_ext.config.edit import override
 from ppocr_ext.config.global_keys import GLOBAL_KEYS
-from ppocr_ext.config.override import override
 
 WRONG = [
     ("Global.epoch_num", 2.5, "bad_value", "at least 1"),

@@ -31,7 +31,7 @@ def test_it_is_a_mapping_with_tuples_for_lists(config):
 
 def test_it_cannot_be_changed(config):
     for name in ("_node", "anything"):
-        with pytest.raises(AttributeError, match="does not change"):
+        with pytest.raises(AttributeError):
             setattr(config, name, 1)
     with pytest.raises(TypeError):
         config["B"] = 1
@@ -65,7 +65,7 @@ def test_equality_is_by_content(config):
 
 def test_copies_and_pickles_are_equal(config):
     assert copy.deepcopy(config) == pickle.loads(pickle.dumps(config)) == copy.copy(config) == config
-    assert pickle.loads(pickle.dumps(config)).origin("A.b.c") == "computed"
+    assert pickle.loads(pickle.dumps(config)).where("A.b.c") == "computed"
 
 
 def test_at(config):
@@ -78,26 +78,29 @@ def test_at(config):
 
 
 @pytest.mark.parametrize(
-    ("path", "message"),
+    ("path", "code", "fact"),
     [
-        ("A.bb", r"A\.bb: there is no 'bb' in A\. Did you mean 'b'\?"),
-        ("Q", r"Q: there is no 'Q' in the config\. There are: A, B"),
-        ("A.b.c.d", r"there is no 'd' in A\.b\.c\.$"),
-        ("A..b", "joined by single dots"),
-        ("", "joined by single dots"),
+        ("A.bb", "missing_key", "Did you mean 'b'?"),
+        ("Q", "missing_key", "A, B"),
+        ("A.b.c.d", "missing_key", "A.b.c"),
+        ("A..b", "bad_path", "A..b"),
+        ("", "bad_path", ""),
     ],
 )
-def test_at_names_what_is_missing(config, path, message):
-    with pytest.raises(ConfigError, match=message):
-        config.at(path)
-    with pytest.raises(ConfigError, match=message):
-        config.origin(path)
+def test_at_names_what_is_missing(config, path, code, fact):
+    for read in (config.at, config.where):
+        with pytest.raises(ConfigError) as caught:
+            read(path)
+        assert caught.value.code == code
+        assert path in str(caught.value) and fact in str(caught.value)
 
 
 def test_a_key_that_stands_twice_is_ambiguous():
     config = Config({"l": [{"a": 1}, {"b": 2}, {"a": 3}]})
-    with pytest.raises(ConfigError, match=r"l\.a: 'a' stands 2 times there; say l\.0 or l\.2"):
+    with pytest.raises(ConfigError) as caught:
         config.at("l.a", None)
+    assert caught.value.code == "duplicate_key"
+    assert all(path in str(caught.value) for path in ("l.a", "l.0", "l.2"))
     assert config.at("l.2.a") == 3
 
 
@@ -110,12 +113,12 @@ def test_with_values(config):
     assert changed.at("A.new.deep") == 1
     assert changed["A"]["dotted.key"] == 3
     assert changed.at("A.list") == ({"x": {"y": 1}}, {"z": {"q": 4}})
-    assert changed.origin("A.b.c") == changed.origin("A.new") == "computed"
-    assert config.with_values({"B": 1}, origin="teacher.json").origin("B") == "teacher.json"
+    assert changed.where("A.b.c") == changed.where("A.new") == "computed"
     assert changed.with_values({"B": config["A"]}).at("B.b.c") == 1
-    with pytest.raises(ConfigError, match="nothing below it"):
+    with pytest.raises(ConfigError) as caught:
         config.with_values({"B.x": 1})
-    with pytest.raises(TypeError, match="not set"):
+    assert caught.value.code == "not_a_mapping" and "B.x" in str(caught.value)
+    with pytest.raises(TypeError):
         config.with_values({"B": {1, 2}})
 
 

@@ -107,43 +107,61 @@ def test_replace_puts_a_whole_list_or_mapping(overlay):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code", "place", "facts"),
     [
         (
             "Train: {dataset: {transforms: [RecConAug: ]}}",
-            r"over1\.yml:1: Train\.dataset\.transforms has no 'RecConAug'.*`transforms: !replace \[\.\.\.\]`",
+            "ordered_list",
+            "over1.yml:1: Train.dataset.transforms ",
+            ("RecConAug", "!replace"),
         ),
         (
             "Loss: {loss_config_list: [CTCLoss: {weight: 2.0}]}",
-            r"base\.yml:11: Loss\.loss_config_list: 'DML' stands 2 times \(items 0, 2\).*!replace",
+            "duplicate_key",
+            "base.yml:11: Loss.loss_config_list: ",
+            ("DML", "0, 2", "!replace"),
         ),
         (
             "Architecture: {Head: {head_list: [CTCHead: , CTCHead: ]}}",
-            r"over1\.yml:1: Architecture\.Head\.head_list: 'CTCHead' stands 2 times \(items 0, 1\)",
+            "duplicate_key",
+            "over1.yml:1: Architecture.Head.head_list: ",
+            ("CTCHead", "0, 1"),
         ),
         (
             "Architecture:\n  Head:\n    head_list:\n    - NRTRHead:\n      nrtr_dim: 256\n",
-            r"over1\.yml:4: .*item 0 has the keys NRTRHead, nrtr_dim, .*Indent its options",
+            "several_keys",
+            "over1.yml:4: Architecture.Head.head_list: ",
+            ("item 0", "NRTRHead, nrtr_dim"),
         ),
-        ("Global: {epoch_nun: !remove }", r"over1\.yml:1: Global\.epoch_nun: nothing .* mean 'epoch_num'"),
+        (
+            "Global: {epoch_nun: !remove }",
+            "nothing_to_remove",
+            "over1.yml:1: Global.epoch_nun: ",
+            ("'epoch_num'",),
+        ),
         (
             "Architecture: {Head: {head_list: [SARHead: !remove ]}}",
-            r"Architecture\.Head\.head_list\.SARHead: nothing to remove there\..*CTCHead, NRTRHead|'NRTRHead'",
+            "nothing_to_remove",
+            "over1.yml:1: Architecture.Head.head_list.SARHead: ",
+            ("'NRTRHead'",),
         ),
-        ("New: {x: {y: !remove }}", r"over1\.yml:1: New\.x\.y: nothing to remove"),
+        ("New: {x: {y: !remove }}", "nothing_to_remove", "over1.yml:1: New.x.y: ", ()),
     ],
 )
-def test_overlays_that_would_surprise_are_refused(overlay, text, message):
-    with pytest.raises(ConfigError, match=message):
+def test_overlays_that_would_surprise_are_refused(overlay, tmp_path, text, code, place, facts):
+    with pytest.raises(ConfigError) as caught:
         overlay(text)
+    assert caught.value.code == code
+    message = str(caught.value).removeprefix(f"{tmp_path}/")
+    assert message.startswith(place) and all(fact in message for fact in facts), message
 
 
 def test_origins_survive_merging(overlay, tmp_path):
     config = overlay("Architecture: {Head: {head_list: [NRTRHead: {nrtr_dim: 256}]}}\nGlobal: {epoch_num: 3}")
     head = "Architecture.Head.head_list.NRTRHead"
-    assert config.origin(f"{head}.nrtr_dim") == str(tmp_path / "over1.yml")
+    assert config.place(f"{head}.nrtr_dim").origin == str(tmp_path / "over1.yml")
     assert config.where("Global.epoch_num") == f"{tmp_path / 'over1.yml'}:2"
-    assert config.origin(head) == config.origin("Global") == str(tmp_path / "base.yml")
+    assert config.place(head).origin == config.place("Global").origin == str(tmp_path / "base.yml")
     assert config.where("Architecture.Head.head_list.0.CTCHead.Neck.name") == f"{tmp_path / 'base.yml'}:7"
 
 
@@ -154,7 +172,7 @@ def test_bases_lie_below_the_file_that_names_them(tmp_path):
     (tmp_path / "sub" / "top.yml").write_text("_BASE_: [../root.yml, ../more.yml]\nc: 3\nl: [y: !remove ]\n")
     config = load(tmp_path / "sub" / "top.yml")
     assert config == {"a": 1, "b": 2, "c": 3, "l": [{"x": 1}]}
-    assert config.origin("b").endswith("more.yml")
+    assert config.place("b").origin.endswith("more.yml")
     (tmp_path / "sub" / "last.yml").write_text("_BASE_: top.yml\nd: 4\n")
     assert load([tmp_path / "more.yml", tmp_path / "sub" / "last.yml"]) == {
         **config.thaw(),
@@ -173,11 +191,16 @@ def test_the_same_base_by_two_ways_is_no_circle(tmp_path):
 def test_bases_that_cannot_be_followed(tmp_path):
     (tmp_path / "a.yml").write_text("_BASE_: b.yml\n")
     (tmp_path / "b.yml").write_text("x: 1\n_BASE_: a.yml\n")
-    with pytest.raises(ConfigError, match=r"goes in a circle: .*a\.yml → .*b\.yml → .*a\.yml"):
+    with pytest.raises(ConfigError) as caught:
         load(tmp_path / "a.yml")
+    assert caught.value.code == "base_cycle"
+    assert str(caught.value).index("a.yml → ") < str(caught.value).index("b.yml → ")
     (tmp_path / "b.yml").write_text("x: 1\n_BASE_: none.yml\n")
-    with pytest.raises(ConfigError, match=r"none\.yml: .*cannot be read.*`_BASE_` in .*b\.yml:2"):
+    with pytest.raises(ConfigError) as caught:
         load(tmp_path / "b.yml")
+    assert caught.value.code == "unreadable_file"
+    assert "none.yml" in str(caught.value) and "b.yml:2" in str(caught.value)
     (tmp_path / "b.yml").write_text("_BASE_: {x: 1}\n")
-    with pytest.raises(ConfigError, match=r"b\.yml:1: `_BASE_` takes a file name"):
+    with pytest.raises(ConfigError) as caught:
         load(tmp_path / "b.yml")
+    assert caught.value.code == "bad_value" and f"{tmp_path / 'b.yml'}:1" in str(caught.value)

@@ -59,7 +59,7 @@ def test_what_is_moved_keeps_its_places(alone: Path) -> None:
     )
 
 
-def test_what_is_derived_has_the_place_of_its_source_and_is_computed(alone: Path) -> None:
+def test_a_computed_value_has_the_place_of_its_source(alone: Path) -> None:
     config = fit_center_losses(load([alone, OVERLAY]))
     config = with_class_counts(switch_features_on(config), Charset(("a",)))
     for path, line in (
@@ -69,7 +69,7 @@ def test_what_is_derived_has_the_place_of_its_source_and_is_computed(alone: Path
         ("Architecture.Head.return_feats", 1),
     ):
         assert config.where(path) == f"{alone}:{line}", path
-        assert config.origin(path) == "computed"
+        assert config.place(path).kind is PlaceKind.COMPUTED
     (shown,) = (line for line in config.to_yaml(origins=True).splitlines() if "CombinedLoss" in line)
     assert shown.endswith("# computed")
 
@@ -81,7 +81,7 @@ def test_a_distillation_s_entry_keeps_its_places() -> None:
     assert (
         config.where(f"{entry}.frames") == f"configs/overlays/center_loss.yml:{line_of(OVERLAY, 'frames:')}"
     )
-    assert config.origin(f"{entry}.model_name_list") == "computed"
+    assert config.place(f"{entry}.model_name_list").kind is PlaceKind.COMPUTED
     dkd = f"{LISTED}.DistillationDKDLoss"
     assert config.place(f"{dkd}.alpha").text.endswith(
         f"distill.yml:{line_of(config_path('svtrv2/distill.yml'), 'alpha')}"

@@ -13,7 +13,7 @@ import yaml
 from ppocr_ext.checkpoint.serialize import read_state
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config, load
-from ppocr_ext.config.override import override
+from ppocr_ext.config.edit import override
 from ppocr_ext.errors import ConfigError, DataError, ModelError, PPOCRExtError, WeightsError
 from ppocr_ext.evaluation.evaluate import evaluate, select_model
 from ppocr_ext.loop.events import Hook

@@ -8,7 +8,7 @@ from typing import Any
 
 from ppocr_ext.config import yaml_io
 from ppocr_ext.config.edit import assign
-from ppocr_ext.config.node import COMPUTED, Node, PathLike, Place, dotted, find, missing, split, plain_copy
+from ppocr_ext.config.node import COMPUTED, Node, PathLike, Place, dotted, find, missing, plain_copy, split
 from ppocr_ext.errors import ConfigError
 
 COMPUTED_KEY = "computed"  # the list of computed paths in a run's config.yml

@@ -61,7 +61,7 @@ class DistillationDKDLoss(PairLoss):
             raise ConfigError(
                 f"{owner}: `dis_head: ctc` has no target character for a frame. Fix: set `dis_head: gtc`, or "
                 f"use MaskedDKDLoss, which takes the teacher's reading as the target.",
-                code="unsupported",
+                code="bad_value",
             )
         self.temperature = number(temperature, f"{owner}: temperature", above=0.0)
         self.alpha = number(alpha, f"{owner}: alpha")

@@ -94,7 +94,7 @@ class DistillationDMLLoss(PairLoss):
         if maps_name is not None:
             raise ConfigError(
                 "DistillationDMLLoss: `maps_name` is for detection. Fix: remove it for recognition.",
-                code="unsupported",
+                code="unsupported_key",
             )
         self.act = one_of(act, (None, "softmax", "sigmoid"), "DistillationDMLLoss: act")
         self.use_log = use_log

@@ -1,7 +1,7 @@
-"""Optimizers by PaddleOCR's names, on Paddle's own classes.
+"""Build optimizers by PaddleOCR's names, on Paddle's own classes, from the ``Optimizer`` section of a config.
 
-Common arguments (given by the program):
-    model: whose trainable parameters are optimised; frozen ones are not handed over.
+Common arguments of the optimizers (given by the program):
+    model: its trainable parameters are optimised; frozen ones are not passed.
     learning_rate: a float or a schedule.
     weight_decay: the factor of L2 decay, a Paddle regularizer, or None.
     grad_clip: a Paddle gradient clip, or None.
@@ -9,29 +9,139 @@ Common arguments (given by the program):
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import paddle
 from paddle import optimizer as optim
+from paddle.optimizer.lr import LRScheduler
 
 from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.optim.schedules import Rate
-from ppocr_ext.registry import OPTIMIZERS
+from ppocr_ext.registry import OPTIMIZERS, SCHEDULES
 
 _ADAMW_DECAY = 0.01
+_DEFAULT_SCHEDULE = "Const"
+
+
+def option_errors(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """Yield path, code and message of each value of ``Optimizer`` that cannot be used, or not with another one."""
+    for one, other in (("regularizer", "weight_decay"), ("clip_norm", "clip_norm_global")):
+        if options.get(one) is not None and options.get(other) is not None:
+            yield (
+                (one,),
+                "conflicting_keys",
+                f"`{one}` and `{other}` exclude each other. Fix: keep one of them.",
+            )
+    if options.get("group_lr"):
+        yield (
+            ("group_lr",),
+            "unsupported_key",
+            "there is one learning rate for all parameters. Fix: remove the key.",
+        )
+    regularizer = options.get("regularizer")
+    if isinstance(regularizer, Mapping) and regularizer:
+        name = regularizer.get("name")
+        if str(name).removesuffix("Decay") not in ("L1", "L2"):
+            yield ("regularizer", "name"), "bad_value", f"found {name!r}, expected L1 or L2."
+
+
+@contextmanager
+def _as_config_error(where: str) -> Iterator[None]:
+    """Turn Paddle's errors about an option, and a missing option, into an error that a user can act on."""
+    try:
+        yield
+    except (TypeError, ValueError, AssertionError) as reason:
+        raise ConfigError(f"{where}: {reason}", code="bad_value") from reason
+
+
+def build_lr_scheduler(lr_config: Mapping[str, Any], epochs: int, step_each_epoch: int) -> Rate:
+    """Build the schedule that ``Optimizer.lr`` names; a float if the rate never changes.
+
+    Raises:
+        ConfigError: an unknown name or key, or a value that cannot be used.
+    """
+    options = dict(lr_config)
+    name = options.pop("name", _DEFAULT_SCHEDULE)
+    with _as_config_error(f"Optimizer.lr ({name})"):
+        rate = SCHEDULES.build(name, options, epochs=epochs, step_each_epoch=step_each_epoch)
+        # PaddleOCR's own classes, from a checkout, hold the options and return the schedule when called.
+        return rate if isinstance(rate, (LRScheduler, float)) else rate()
+
+
+def build_optimizer(
+    config: Mapping[str, Any], epochs: int, step_each_epoch: int, model: paddle.nn.Layer
+) -> tuple[paddle.optimizer.Optimizer, Rate]:
+    """Build the optimizer of ``model``'s trainable parameters, and its schedule (a float if the rate never changes).
+
+    ``config`` is the ``Optimizer`` section: ``name``, ``lr``, ``regularizer: {name: L1 | L2, factor}`` or
+    ``weight_decay``, ``clip_norm`` (each gradient separately) or ``clip_norm_global`` (all together), and
+    the optimizer's own keys.
+
+    Raises:
+        ConfigError: a key is missing, unknown or in conflict with another one, or a value cannot be used.
+        ModelError: no parameter is trainable.
+    """
+    options = dict(config)
+    name = options.pop("name", None)
+    if not isinstance(name, str):
+        names = ", ".join(OPTIMIZERS.names())
+        raise ConfigError(f"Optimizer: `name` is missing. Fix: give one of {names}.", code="missing_key")
+    if not isinstance(options.get("lr"), Mapping):
+        raise ConfigError(
+            "Optimizer: `lr` is missing. Fix: add it, such as `lr: {name: Cosine, learning_rate: 0.001}`.",
+            code="missing_key",
+        )
+    for path, code, message in option_errors(options):
+        raise ConfigError(f"Optimizer.{'.'.join(path)}: {message}", code=code)
+    options.pop("group_lr", None)
+    trainable_parameters(model)
+    rate = build_lr_scheduler(options.pop("lr"), epochs, step_each_epoch)
+    with _as_config_error(f"Optimizer ({name})"):
+        given = {
+            "model": model,
+            "learning_rate": rate,
+            "weight_decay": _take_decay(options),
+            "grad_clip": _take_clip(options),
+        }
+        optimizer = OPTIMIZERS.build(name, options, **given)
+        if not isinstance(optimizer, paddle.optimizer.Optimizer):
+            optimizer = optimizer(model)  # PaddleOCR's own class, as above
+    return optimizer, rate
+
+
+def _take_decay(options: dict[str, Any]) -> Any:
+    """Take ``regularizer`` or ``weight_decay`` out of ``options``: a factor of L2, Paddle's L1Decay, or None."""
+    regularizer, decay = options.pop("regularizer", None), options.pop("weight_decay", None)
+    if not regularizer:
+        return decay
+    factor = float(regularizer.get("factor", 0.0))
+    return paddle.regularizer.L1Decay(factor) if str(regularizer["name"]).startswith("L1") else factor
+
+
+def _take_clip(options: dict[str, Any]) -> Any:
+    """Take ``clip_norm`` or ``clip_norm_global`` out of ``options``: Paddle's gradient clip, or None."""
+    each, together = options.pop("clip_norm", None), options.pop("clip_norm_global", None)
+    if each is not None:
+        return paddle.nn.ClipGradByNorm(clip_norm=float(each))
+    if together is not None:
+        return paddle.nn.ClipGradByGlobalNorm(clip_norm=float(together))
+    return None
 
 
 def trainable_parameters(model: paddle.nn.Layer) -> list[paddle.Tensor]:
-    """The parameters of ``model`` that get a gradient.
+    """Return the parameters of ``model`` that get a gradient.
 
     Raises:
-        ModelError: there is none.
+        ModelError: there are none.
     """
     parameters = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
     if not parameters:
         raise ModelError(
-            "The model has no trainable parameter. Set `freeze_params: false` for at least one sub-model "
-            "of Architecture.Models."
+            "The model has no trainable parameter. Fix: set `freeze_params: false` for at least one sub-model "
+            "of Architecture.Models.",
+            code="nothing_to_train",
         )
     return parameters
 
@@ -44,7 +154,7 @@ def momentum(
     weight_decay: Any = None,
     grad_clip: Any = None,
 ) -> optim.Momentum:
-    """Stochastic gradient descent with ``momentum``."""
+    """Build stochastic gradient descent with ``momentum``."""
     return optim.Momentum(
         learning_rate=learning_rate,
         momentum=momentum,
@@ -65,7 +175,7 @@ def adam(
     grad_clip: Any = None,
     lazy_mode: bool = False,
 ) -> optim.Adam:
-    """Adam (Kingma and Ba, ICLR 2015); decay is added to the gradient."""
+    """Build Adam (Kingma and Ba, ICLR 2015); decay is added to the gradient."""
     return optim.Adam(
         learning_rate=learning_rate,
         beta1=beta1,
@@ -92,21 +202,22 @@ def adamw(
     one_dim_param_no_weight_decay: bool = False,
     lazy_mode: bool = False,
 ) -> optim.AdamW:
-    """Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019).
+    """Build Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019).
 
     Args beyond the common ones:
         weight_decay: 0.01 if None.
-        no_weight_decay_name: words; a parameter whose name (``Student.backbone.…``) holds one is not decayed.
+        no_weight_decay_name: words; a parameter whose name (``Student.backbone.…``) contains one is not decayed.
         one_dim_param_no_weight_decay: parameters with one axis (biases, norms) are not decayed.
 
     Raises:
-        ConfigError: ``weight_decay`` is no number (an L1 regularizer).
+        ConfigError: ``weight_decay`` is not a number (an L1 regularizer).
     """
     if weight_decay is None:
         weight_decay = _ADAMW_DECAY
     if not isinstance(weight_decay, (int, float)):
         raise ConfigError(
-            "AdamW decays weights by itself: give it `weight_decay: NUMBER`, not an L1 regularizer."
+            "Optimizer: AdamW cannot use an L1 regularizer. Fix: give `weight_decay: NUMBER`.",
+            code="conflicting_keys",
         )
     words = no_weight_decay_name.split() if no_weight_decay_name else []
     undecayed = {
@@ -138,7 +249,7 @@ def rms_prop(
     weight_decay: Any = None,
     grad_clip: Any = None,
 ) -> optim.RMSProp:
-    """Root mean squared propagation (Hinton's lecture 6)."""
+    """Build root mean squared propagation (Hinton's lecture 6)."""
     return optim.RMSProp(
         learning_rate=learning_rate,
         rho=rho,
@@ -159,7 +270,7 @@ def adadelta(
     weight_decay: Any = None,
     grad_clip: Any = None,
 ) -> optim.Adadelta:
-    """Adadelta (Zeiler, 2012)."""
+    """Build Adadelta (Zeiler, 2012)."""
     return optim.Adadelta(
         learning_rate=learning_rate,
         epsilon=epsilon,

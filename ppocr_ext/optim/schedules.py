@@ -1,4 +1,4 @@
-"""Learning-rate schedules by PaddleOCR's names, on Paddle's own classes; rates change from step to step.
+"""Build learning-rate schedules by PaddleOCR's names, on Paddle's own classes; rates change at each step.
 
 Common arguments:
     learning_rate: the rate before any decay.
@@ -11,12 +11,12 @@ Common arguments:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
 from paddle.optimizer import lr
 
-from ppocr_ext.optim.annealing import CyclicalCosineDecay, TwoStepCosineDecay
 from ppocr_ext.registry import SCHEDULES
 
 Rate: TypeAlias = lr.LRScheduler | float
@@ -29,10 +29,74 @@ _ONE_CYCLE_RISE = 0.3
 _TWO_STEP_EPOCHS = 200
 
 
+def _cosine(position: int, length: int) -> float:
+    """Return a value that falls from 1 at position 0 to 0 at ``length``, and rises again."""
+    return (1.0 + math.cos(math.pi * position / length)) / 2.0
+
+
+class CyclicalCosineDecay(lr.LRScheduler):
+    """Repeat a cosine from the full rate to 0 every ``cycle`` steps (https://arxiv.org/abs/2012.12645).
+
+    Paddle's CosineAnnealingWarmRestarts gives the same rates, but ``state_dict`` does not contain its position in the
+    cycle: after a resume it starts at the full rate.
+
+    Args:
+        learning_rate: the full rate.
+        cycle: steps of one cycle.
+        last_epoch: the last step done, -1 for none.
+    """
+
+    def __init__(self, learning_rate: float, cycle: int, last_epoch: int = -1) -> None:
+        if cycle < 1:
+            raise ValueError(f"a cycle needs at least one step (found {cycle})")
+        self.cycle = cycle
+        super().__init__(learning_rate, last_epoch)
+
+    def get_lr(self) -> float:
+        """Return the rate of step ``last_epoch``."""
+        return self.base_lr * _cosine(self.last_epoch % self.cycle, self.cycle)
+
+
+class TwoStepCosineDecay(lr.LRScheduler):
+    """Follow a cosine over ``first`` steps, then the rest of a cosine over ``second`` steps, as in PaddleOCR.
+
+    Kept for parity: without warm-up the rate stays at 0 once the first cosine has reached it, since each rate is
+    computed from the one before; with warm-up (LinearWarmup steps to a given step) it jumps to the second cosine.
+
+    Args:
+        learning_rate: the full rate.
+        first: steps of the first cosine.
+        second: steps of the second, counted from step 0 too.
+        last_epoch: the last step done, -1 for none.
+    """
+
+    def __init__(self, learning_rate: float, first: int, second: int, last_epoch: int = -1) -> None:
+        if first < 1 or second < 1:
+            raise ValueError(f"both cosines need at least one step (found {first} and {second})")
+        self.first = first
+        self.second = second
+        super().__init__(learning_rate, last_epoch)
+
+    def get_lr(self) -> float:
+        """Return the rate of step ``last_epoch``, computed from the rate of the step before."""
+        if self.last_epoch == 0:
+            return self.base_lr
+        length = self._length()
+        now, before = _cosine(self.last_epoch, length), _cosine(self.last_epoch - 1, length)
+        return self.last_lr * now / before if before > 0.0 else self.base_lr * now
+
+    def _get_closed_form_lr(self) -> float:
+        """Return the rate of step ``last_epoch``; Paddle's ``step(epoch)`` calls it by this name."""
+        return self.base_lr * _cosine(self.last_epoch, self._length())
+
+    def _length(self) -> int:
+        return self.first if self.last_epoch <= self.first else self.second
+
+
 def _warmed_up(
     rate: Rate, peak: float, warmup_epoch: float, step_each_epoch: int, last_epoch: int, start_lr: float = 0.0
 ) -> Rate:
-    """``rate`` after a rise from ``start_lr`` to ``peak``."""
+    """Return ``rate`` after a rise from ``start_lr`` to ``peak``."""
     steps = round(warmup_epoch * step_each_epoch)
     if steps <= 0:
         return rate
@@ -41,7 +105,7 @@ def _warmed_up(
 
 @SCHEDULES.register("Const")
 def const(learning_rate: float, step_each_epoch: int, warmup_epoch: float = 0, last_epoch: int = -1) -> Rate:
-    """The same rate always: without warm-up a float, no scheduler."""
+    """Keep the same rate: without warm-up a float, no scheduler."""
     return _warmed_up(float(learning_rate), learning_rate, warmup_epoch, step_each_epoch, last_epoch)
 
 
@@ -55,7 +119,7 @@ def linear(
     warmup_epoch: float = 0,
     last_epoch: int = -1,
 ) -> Rate:
-    """Polynomial decay to ``end_lr`` over all steps; ``power`` 1 is a straight line."""
+    """Decay polynomially to ``end_lr`` over all steps; ``power`` 1 is a straight line."""
     decay = lr.PolynomialDecay(learning_rate, epochs * step_each_epoch, end_lr, power, last_epoch=last_epoch)
     return _warmed_up(decay, learning_rate, warmup_epoch, step_each_epoch, last_epoch)
 
@@ -69,7 +133,7 @@ def cosine(
     eta_min: float = 0,
     last_epoch: int = -1,
 ) -> Rate:
-    """Half a cosine down to ``eta_min`` over all steps."""
+    """Follow half a cosine down to ``eta_min`` over all steps."""
     decay = lr.CosineAnnealingDecay(learning_rate, step_each_epoch * epochs, eta_min, last_epoch)
     return _warmed_up(decay, learning_rate, warmup_epoch, step_each_epoch, last_epoch)
 
@@ -84,7 +148,7 @@ def linear_warmup_cosine(
     min_lr: float = 1e-8,
     last_epoch: int = -1,
 ) -> Rate:
-    """A rise from ``start_lr`` over ``warmup_steps`` steps, then half a cosine down to ``min_lr``."""
+    """Rise from ``start_lr`` over ``warmup_steps`` steps, then follow half a cosine down to ``min_lr``."""
     decay = lr.CosineAnnealingDecay(learning_rate, step_each_epoch * epochs, min_lr, last_epoch)
     return _warmed_up(decay, learning_rate, warmup_steps, 1, last_epoch, start_lr)
 
@@ -98,7 +162,7 @@ def step(
     warmup_epoch: float = 0,
     last_epoch: int = -1,
 ) -> Rate:
-    """Times ``gamma`` every ``step_size`` epochs."""
+    """Multiply by ``gamma`` every ``step_size`` epochs."""
     decay = lr.StepDecay(learning_rate, round(step_each_epoch * step_size), gamma, last_epoch)
     return _warmed_up(decay, learning_rate, warmup_epoch, step_each_epoch, last_epoch)
 
@@ -112,7 +176,7 @@ def multi_step_decay(
     warmup_epoch: float = 0,
     last_epoch: int = -1,
 ) -> Rate:
-    """Times ``gamma`` at each epoch of ``milestones``."""
+    """Multiply by ``gamma`` at each epoch of ``milestones``."""
     steps = [round(step_each_epoch * epoch) for epoch in milestones]
     decay = lr.MultiStepDecay(learning_rate, steps, gamma, last_epoch)
     return _warmed_up(decay, learning_rate, warmup_epoch, step_each_epoch, last_epoch)
@@ -126,14 +190,14 @@ def piecewise(
     warmup_epoch: float = 0,
     last_epoch: int = -1,
 ) -> Rate:
-    """``values[0]`` until the epoch ``decay_epochs[0]``, then ``values[1]``, …: one value more than epochs.
+    """Use ``values[0]`` until the epoch ``decay_epochs[0]``, then ``values[1]``, …: one value more than epochs.
 
     Raises:
-        ValueError: there is not one value more than epochs.
+        ValueError: the number of values is not that of epochs plus one.
     """
     if len(values) != len(decay_epochs) + 1:
         raise ValueError(
-            f"`values` needs one entry more than `decay_epochs`, but has {len(values)} to {len(decay_epochs)}"
+            f"`values` needs one entry more than `decay_epochs` (found {len(values)} and {len(decay_epochs)})"
         )
     boundaries = [round(step_each_epoch * epoch) for epoch in decay_epochs]
     decay = lr.PiecewiseDecay(boundaries, list(values), last_epoch)
@@ -144,7 +208,7 @@ def piecewise(
 def cyclical_cosine(
     learning_rate: float, step_each_epoch: int, cycle: float, warmup_epoch: float = 0, last_epoch: int = -1
 ) -> Rate:
-    """Half a cosine to 0 over ``cycle`` epochs, again and again."""
+    """Repeat half a cosine to 0 every ``cycle`` epochs."""
     decay = CyclicalCosineDecay(learning_rate, round(cycle * step_each_epoch), last_epoch)
     return _warmed_up(decay, learning_rate, warmup_epoch, step_each_epoch, last_epoch)
 
@@ -159,14 +223,14 @@ def one_cycle(
     warmup_epoch: float = 0,
     last_epoch: int = -1,
 ) -> Rate:
-    """Up from ``max_lr`` / 25 in 30 % of the steps, then down to ``max_lr`` / 250000.
+    """Rise from ``max_lr`` / 25 in 30 % of the steps, then fall to ``max_lr`` / 250000.
 
     Smith and Topin, https://arxiv.org/abs/1708.07120.
 
     Args beyond the common ones:
         max_lr: the highest rate.
         anneal_strategy: ``cos`` or ``linear``.
-        three_phase: down to the first rate in as many steps as up, then further down.
+        three_phase: fall to the first rate in as many steps as the rise, then further.
     """
     decay = lr.OneCycleLR(
         max_lr,
@@ -185,7 +249,7 @@ def one_cycle(
 def two_step_cosine(
     learning_rate: float, step_each_epoch: int, epochs: int, warmup_epoch: float = 0, last_epoch: int = -1
 ) -> Rate:
-    """Half a cosine over 200 epochs, then the rest of one over all epochs: see :class:`TwoStepCosineDecay`."""
+    """Follow half a cosine over 200 epochs, then the rest of one over all epochs: see :class:`TwoStepCosineDecay`."""
     decay = TwoStepCosineDecay(
         learning_rate, step_each_epoch * _TWO_STEP_EPOCHS, step_each_epoch * epochs, last_epoch
     )
@@ -194,5 +258,5 @@ def two_step_cosine(
 
 @SCHEDULES.register("DecayLearningRate")
 def decay_learning_rate(learning_rate: float, step_each_epoch: int, epochs: int, factor: float = 0.9) -> Rate:
-    """Polynomial decay of power ``factor`` to 0. Kept for parity: an ``end_lr`` is not looked at."""
+    """Decay polynomially with power ``factor`` to 0. Kept for parity: an ``end_lr`` is not used."""
     return lr.PolynomialDecay(learning_rate, step_each_epoch * epochs, end_lr=0.0, power=factor)

@@ -180,14 +180,14 @@ def test_required_outputs(name: str, options: dict[str, Any], expected: set[tupl
     ({"name": "DistillationKLDivLoss", "model_name_pairs": [["A", "B", "C"]]}, "bad_value", "model_name_pairs"),
     ({"name": "DistillationKLDivLoss", "model_name_pairs": [["A", "A"]]}, "bad_value", "model_name_pairs"),
     ({"name": "DistillationKLDivLoss", "model_name_pairs": PAIRS, "dis_head": "nrtr"}, "bad_value", "'nrtr'"),
-    ({"name": "DistillationDKDLoss", "model_name_pairs": PAIRS, "dis_head": "ctc"}, "unsupported", "MaskedDKDLoss"),
+    ({"name": "DistillationDKDLoss", "model_name_pairs": PAIRS, "dis_head": "ctc"}, "bad_value", "MaskedDKDLoss"),
     ({"name": "DistillationDKDLoss", "model_name_pairs": PAIRS, "dis_head": "gtc", "temperature": 0},
      "bad_value", "temperature"),
     ({"name": "MaskedDKDLoss", "model_name_pairs": PAIRS, "alpha": "x"}, "bad_value", "MaskedDKDLoss: alpha"),
     ({"name": "MaskedDKDLoss", "model_name_pairs": PAIRS, "blank_weight": -1}, "bad_value", "blank_weight"),
     ({"name": "DistillationDMLLoss", "model_name_pairs": PAIRS, "act": "relu"}, "bad_value", "'relu'"),
     ({"name": "DistillationDMLLoss", "model_name_pairs": PAIRS, "maps_name": "thrink_maps"},
-     "unsupported", "maps_name"),
+     "unsupported_key", "maps_name"),
     ({"name": "DistillationDistanceLoss", "model_name_pairs": PAIRS, "mode": "l3"}, "bad_value", "'l3'"),
 ])  # fmt: skip
 def test_what_cannot_work_is_refused_when_built(config: dict[str, Any], code: str, found: str) -> None:

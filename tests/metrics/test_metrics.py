@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from error_codes import raises_code
 
 from ppocr_ext.errors import ConfigError, UnknownComponentError
 from ppocr_ext.metrics import build_metric, space_note
@@ -48,7 +49,6 @@ def test_rec_metric_is_paddleocrs() -> None:
     assert metric.get_metric() == pytest.approx(expected, rel=1e-12)
     assert right == 3
     assert of_batches[0]["acc"] == 2 / (4 + 1e-5)
-    assert metric.judged == 7
 
 
 def test_get_metric_starts_anew_and_nothing_seen_is_no_error() -> None:
@@ -56,12 +56,10 @@ def test_get_metric_starts_anew_and_nothing_seen_is_no_error() -> None:
     metric(BATCHES[0])
     metric.get_metric()
     assert metric.get_metric() == {"acc": 0.0, "norm_edit_dis": 1.0}
-    assert metric.judged == 0
     metric(BATCHES[0])
     metric.reset()
     metric(lines(("a", "a")))
     assert metric.get_metric()["acc"] == 1 / (1 + 1e-5)
-    assert metric.judged == 1
 
 
 @pytest.mark.parametrize(("options", "read", "truth", "same"), [
@@ -129,7 +127,6 @@ def test_distillation_metric_names_and_numbers() -> None:
     assert set(numbers) == {"acc", "norm_edit_dis", "Teacher_acc", "Teacher_norm_edit_dis"}
     assert numbers["acc"] == 3 / (7 + 1e-5)
     assert numbers["Teacher_acc"] == 2 / (6 + 1e-5)
-    assert metric.judged == 7
     metric({"Student": BATCHES[1]}, None)
     assert metric.get_metric()["acc"] == 1 / (3 + 1e-5)
 
@@ -138,7 +135,6 @@ def test_distillation_metric_of_nothing_seen() -> None:
     metric = distillation()
     metric.reset()
     assert metric.get_metric() == {"acc": 0.0, "norm_edit_dis": 1.0}
-    assert metric.judged == 0
     metric({"Student": BATCHES[0]})
     metric.reset()
     assert metric.get_metric()["acc"] == 0.0
@@ -148,27 +144,28 @@ def test_options_reach_the_base_metric() -> None:
     metric = distillation(ignore_space=False)
     metric({"Student": lines(("a b", "ab"))})
     assert metric.get_metric()["acc"] == 0.0
-    with pytest.raises(ConfigError, match="Did you mean 'ignore_space'"):
+    with pytest.raises(ConfigError, match="'ignore_space'"):
         distillation(ignore_spaces=False)
 
 
-@pytest.mark.parametrize(("preds", "said"), [
-    ({"Teacher": BATCHES[0]}, "Metric.key is 'Student', but the decoder gives Teacher.*PostProcess.model_name"),
-    (BATCHES[0], "gives tuple. Use a Distillation… decoder"),
-])  # fmt: skip
-def test_predictions_that_do_not_fit_are_explained(preds: Any, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+@pytest.mark.parametrize(
+    ("preds", "code", "found"),
+    [({"Teacher": BATCHES[0]}, "missing_output", "Teacher"), (BATCHES[0], "wrong_output", "tuple")],
+)
+def test_predictions_of_another_kind_are_refused(preds: Any, code: str, found: str) -> None:
+    with raises_code(ConfigError, code, found):
         distillation()(preds)
 
 
-@pytest.mark.parametrize(("config", "said"), [
-    ({}, "Metric: `name` is missing. One of: DistillationMetric, RecMetric"),
-    ({"name": "DistillationMetric"}, "`key` is missing"),
-    ({"name": "RecMetric", "ignore_spaces": True}, "Did you mean 'ignore_space'"),
-])  # fmt: skip
-def test_what_cannot_work_is_explained(config: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+@pytest.mark.parametrize(("config", "key"), [({}, "name"), ({"name": "DistillationMetric"}, "key")])
+def test_a_missing_key_is_named(config: dict[str, Any], key: str) -> None:
+    with raises_code(ConfigError, "missing_key", f"`{key}`"):
         build_metric(config)
+
+
+def test_a_misspelt_key_is_refused_with_the_right_one() -> None:
+    with pytest.raises(ConfigError, match="'ignore_space'"):
+        build_metric({"name": "RecMetric", "ignore_spaces": True})
 
 
 @pytest.mark.parametrize("config", [
@@ -176,7 +173,7 @@ def test_what_cannot_work_is_explained(config: dict[str, Any], said: str) -> Non
     {"name": "DistillationMetric", "key": "Student", "base_metric_name": "RecMetrik"},
 ])  # fmt: skip
 def test_unknown_metrics_list_the_choices(config: dict[str, Any]) -> None:
-    with pytest.raises(UnknownComponentError, match="'RecMetrik'. Did you mean 'RecMetric'"):
+    with pytest.raises(UnknownComponentError, match="'RecMetrik'.*'RecMetric'"):
         build_metric(config)
 
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from error_codes import raises_code
 from parity import load_case
 
 from ppocr_ext.errors import ConfigError, UnknownComponentError
@@ -101,27 +102,37 @@ def test_two_step_cosine_past_its_first_cosine() -> None:
     assert warmed[211] == pytest.approx((1 + math.cos(math.pi * 201 / 300)) / 2)
 
 
-@pytest.mark.parametrize(("config", "said"), [
-    ({"name": "Cosine"}, r"schedule Cosine: learning_rate must be given"),
-    ({"name": "Cosine", "learning_rate": "fast"}, r"Optimizer.lr \(Cosine\)"),
-    ({"name": "Const", "learning_rate": "fast"}, r"Optimizer.lr \(Const\)"),
-    ({"name": "Piecewise", "decay_epochs": [2, 4], "values": [0.1, 0.01]}, "one entry more than `decay_epochs`"),
-    ({"name": "CyclicalCosine", "learning_rate": 0.1, "cycle": 0}, "at least one step"),
+@pytest.mark.parametrize(("config", "found"), [
+    ({"name": "Cosine", "learning_rate": "fast"}, "Optimizer.lr (Cosine)"),
+    ({"name": "Const", "learning_rate": "fast"}, "Optimizer.lr (Const)"),
+    ({"name": "Piecewise", "decay_epochs": [2, 4], "values": [0.1, 0.01]}, "decay_epochs"),
+    ({"name": "CyclicalCosine", "learning_rate": 0.1, "cycle": 0}, "cycle"),
     ({"name": "OneCycle", "max_lr": 0.1, "anneal_strategy": "square"}, "anneal_strategy"),
-    ({"name": "Linear", "learning_rate": 0.0, "warmup_epoch": 1}, "must be greater than start_lr"),
-    ({"name": "Cosine", "learning_rate": 0.1, "warmup_epochs": 2}, "Did you mean 'warmup_epoch'"),
+    ({"name": "Linear", "learning_rate": 0.0, "warmup_epoch": 1}, "start_lr"),
 ])  # fmt: skip
-def test_what_cannot_work_is_explained(config: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_values_that_cannot_work_are_refused(config: dict[str, Any], found: str) -> None:
+    with raises_code(ConfigError, "bad_value", found):
+        build_lr_scheduler(config, 10, 7)
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        ({"name": "Cosine"}, "learning_rate"),
+        ({"name": "Cosine", "learning_rate": 0.1, "warmup_epochs": 2}, "'warmup_epoch'"),
+    ],
+)
+def test_a_missing_and_a_misspelt_key_are_named(config: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError, match=key):
         build_lr_scheduler(config, 10, 7)
 
 
 def test_an_unknown_schedule_lists_the_choices() -> None:
-    with pytest.raises(UnknownComponentError, match=r"'Cosin'. Did you mean 'Cosine'\?.*LinearWarmupCosine"):
+    with pytest.raises(UnknownComponentError, match="'Cosin'.*LinearWarmupCosine"):
         build_lr_scheduler({"name": "Cosin", "learning_rate": 0.1}, 10, 7)
 
 
 def test_a_key_without_effect_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="ppocr_ext"):
         build_lr_scheduler({"name": "DecayLearningRate", "learning_rate": 0.1, "end_lr": 0.01}, 10, 7)
-    assert "'end_lr' is not used" in caplog.text
+    assert [record.args[-1] for record in caplog.records] == ["end_lr"]

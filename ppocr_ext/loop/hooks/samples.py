@@ -38,7 +38,7 @@ class _WatchedMetric:
 
     def __init__(self, metric: Any) -> None:
         self._metric = metric
-        self._normalised: Callable[[str], str] = getattr(metric, "normalised", str)
+        self._normalised: Callable[[str], str] = getattr(metric, "normalise", str)
         self._passing: SampleSelection[_Read] = SampleSelection()
         self.seen: SampleSelection[_Read] = SampleSelection()  # up to the last `get_metric`
 

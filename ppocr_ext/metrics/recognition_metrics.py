@@ -1,0 +1,216 @@
+"""Measure the accuracy of recognised lines, of one model or of several sub-models."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rapidfuzz.distance import Levenshtein
+
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.registry import METRICS
+
+SPACES_IGNORED = "spaces ignored (Metric.ignore_space: true)"
+# PaddleOCR adds this to the number of lines: 950 of 1000 is 0.9499999905, and of no line 0.
+EPSILON = 1e-5
+_KEPT = frozenset(string.digits + string.ascii_letters)
+
+
+def build_metric(config: Mapping[str, Any], has_space: bool = False) -> Any:
+    """Build the metric that the ``Metric`` section of a config names; ``config`` is not changed.
+
+    Args:
+        config: the section.
+        has_space: the dictionary has the space: a metric that ignores spaces also returns ``acc_with_space``.
+
+    Raises:
+        ConfigError: no name, or an unknown name or key.
+    """
+    options = dict(config)
+    name = options.pop("name", None)
+    if not isinstance(name, str):
+        raise ConfigError(
+            f"Metric: `name` is missing. Fix: give one of {', '.join(METRICS.names())}.", code="missing_key"
+        )
+    return METRICS.build(name, options, has_space=has_space)
+
+
+def space_note(metric: Any) -> str:
+    """Return the note for the numbers of a ``metric`` that ignores spaces; empty for others."""
+    return SPACES_IGNORED if getattr(metric, "ignore_space", False) else ""
+
+
+@METRICS.register()
+class RecMetric:
+    """Compute ``acc``, the share of correct lines, and ``norm_edit_dis``, 1 minus the mean normalised edit distance.
+
+    Both ignore spaces unless ``ignore_space`` is False: ``"a b"`` read as ``"ab"`` is correct. If the dictionary
+    has the space, ``acc_with_space`` is the share of lines that are correct with their spaces.
+
+    The numbers are PaddleOCR's: both divide by the number of lines + 1e-5, so that ``acc`` never quite reaches 1.
+    Without any line ``acc`` is 0 and ``norm_edit_dis`` 1.
+
+    Args:
+        main_indicator: ``acc`` or ``norm_edit_dis``: decides which checkpoint is the best.
+        is_filter: compare digits and ASCII letters only, in lower case.
+        ignore_space: compare without spaces.
+        has_space: the dictionary has the space. Given by a run, not by a config.
+    """
+
+    def __init__(
+        self,
+        main_indicator: str = "acc",
+        is_filter: bool = False,
+        ignore_space: bool = True,
+        has_space: bool = False,
+    ) -> None:
+        self.main_indicator = main_indicator
+        self.is_filter = is_filter
+        self.ignore_space = ignore_space
+        self._counts_spaces = has_space and ignore_space and not is_filter
+        self.reset()
+
+    def __call__(
+        self,
+        pred_label: tuple[Sequence[Sequence[Any]], Sequence[Sequence[Any]]],
+        batch: Any = None,
+        **unused: Any,
+    ) -> dict[str, float]:
+        """Add a batch.
+
+        Args:
+            pred_label: (predictions, labels), each a list of (text, confidence).
+            batch: the loader's; PaddleOCR's loop passes it, it is not used.
+
+        Returns:
+            The numbers for this batch alone.
+        """
+        lines = right = right_with_space = 0
+        distance = 0.0
+        for prediction, label in zip(*pred_label, strict=True):
+            read, truth = self.normalise(prediction[0]), self.normalise(label[0])
+            distance += Levenshtein.normalized_distance(read, truth)
+            right += read == truth
+            right_with_space += prediction[0] == label[0]
+            lines += 1
+        self._lines += lines
+        self._right += right
+        self._right_with_space += right_with_space
+        self._distance += distance
+        return self._rates(right, right_with_space, distance, lines)
+
+    def normalise(self, text: str) -> str:
+        """Return the part of ``text`` that is compared."""
+        if self.ignore_space:
+            text = text.replace(" ", "")
+        if self.is_filter:
+            text = "".join(character for character in text if character in _KEPT).lower()
+        return text
+
+    def get_metric(self) -> dict[str, float]:
+        """Return ``{"acc", "norm_edit_dis"}`` of all lines since the last call, and reset.
+
+        ``"acc_with_space"`` is included if the dictionary has the space and it is ignored.
+        """
+        rates = self._rates(self._right, self._right_with_space, self._distance, self._lines)
+        self.reset()
+        return rates
+
+    def reset(self) -> None:
+        """Forget all lines."""
+        self._lines = self._right = self._right_with_space = 0
+        self._distance = 0.0
+
+    def _rates(self, right: int, right_with_space: int, distance: float, lines: int) -> dict[str, float]:
+        divisor = lines + EPSILON
+        with_space = {"acc_with_space": right_with_space / divisor} if self._counts_spaces else {}
+        return {"acc": right / divisor, **with_space, "norm_edit_dis": 1 - distance / divisor}
+
+
+@METRICS.register()
+class DistillationMetric:
+    """Compute one ``base_metric_name`` for each sub-model that is decoded.
+
+    The numbers of the sub-model ``key`` keep their names (``acc``), those of the others have the name of the
+    sub-model as prefix (``Teacher_acc``).
+
+    Args:
+        key: the sub-model that decides which checkpoint is the best.
+        base_metric_name: the metric of one model.
+        main_indicator: which of its numbers decides.
+        has_space: the dictionary has the space. Given by a run, not by a config.
+        options: the base metric's own (``ignore_space``, ``is_filter``, …).
+
+    Raises:
+        ConfigError: ``key`` is missing, or the base metric is unknown.
+    """
+
+    def __init__(
+        self,
+        key: str | None = None,
+        base_metric_name: str = "RecMetric",
+        main_indicator: str = "acc",
+        has_space: bool = False,
+        **options: Any,
+    ) -> None:
+        if key is None:
+            raise ConfigError(
+                "Metric: `key` is missing. Fix: name the sub-model that decides, such as `key: Student`.",
+                code="missing_key",
+            )
+        self.key = key
+        self.main_indicator = main_indicator
+        self._base = base_metric_name
+        self._has_space = has_space
+        self._options = {**options, "main_indicator": main_indicator}
+        self._metrics: dict[str, Any] = {}
+        self._empty = self._build()
+
+    def _build(self) -> Any:
+        return METRICS.build(self._base, self._options, has_space=self._has_space)
+
+    @property
+    def ignore_space(self) -> bool:
+        """Return whether the base metric compares without spaces; False if it does not tell."""
+        return bool(getattr(self._empty, "ignore_space", False))
+
+    def __call__(self, preds: Mapping[str, Any], batch: Any = None, **extra: Any) -> None:
+        """Add a batch: ``{sub-model: (predictions, labels)}``.
+
+        Raises:
+            ConfigError: ``preds`` is not a mapping, or the sub-model ``key`` is missing.
+        """
+        if not isinstance(preds, Mapping):
+            raise ConfigError(
+                f"DistillationMetric needs predictions by sub-model, but the decoder returns {type(preds).__name__}. "
+                f"Fix: use a Distillation… decoder under PostProcess, or {self._base} under Metric.",
+                code="wrong_output",
+            )
+        if self.key not in preds:
+            raise ConfigError(
+                f"Metric.key is {self.key!r}, but the decoder returns {', '.join(map(str, preds))}. "
+                f"Fix: name it in PostProcess.model_name.",
+                code="missing_output",
+            )
+        for name, pred_label in preds.items():
+            if name not in self._metrics:
+                self._metrics[name] = self._build()
+            self._metrics[name](pred_label, batch, **extra)
+
+    def get_metric(self) -> dict[str, float]:
+        """Return the numbers of all sub-models since the last call, and reset; without any line, those of no line."""
+        numbers: dict[str, float] = {} if self._metrics else self._empty.get_metric()
+        for name, metric in self._metrics.items():
+            prefix = "" if name == self.key else f"{name}_"
+            numbers.update({f"{prefix}{label}": value for label, value in metric.get_metric().items()})
+        return numbers
+
+    def normalise(self, text: str) -> str:
+        """Return the part of ``text`` that is compared; all of it if the base metric does not tell."""
+        return str(self._empty.normalise(text)) if hasattr(self._empty, "normalise") else text
+
+    def reset(self) -> None:
+        """Forget all lines."""
+        for metric in self._metrics.values():
+            metric.reset()

@@ -12,7 +12,7 @@ from pathlib import Path
 import benchmark
 import pytest
 
-from ppocr_ext.cli.main import COMMANDS, build_parser
+from ppocr_ext.cli.main import COMMANDS, build_parser, import_command
 from ppocr_ext.config.node import Place
 from ppocr_ext.config.yaml_io import read_value
 from ppocr_ext.registry import BY_KIND
@@ -103,7 +103,7 @@ def test_commands_are_ones_that_the_parsers_know(page: Path, monkeypatch: pytest
             wrong.append(f"no command {name!r}: {shlex.join(words)}")
             continue
         else:
-            parser = build_parser(name, importlib.import_module(COMMANDS[name].module))
+            parser = build_parser(name, import_command(name))
         try:
             args = parser.parse_args(words[1:])
         except RefusalError as reason:

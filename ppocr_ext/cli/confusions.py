@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     from ppocr_ext.report import confusion_report as report
     from ppocr_ext.report.confusion_page import confusion_page
-    from ppocr_ext.report.sample_images import SampleImages
+    from ppocr_ext.report.page_samples import SampleImages
 
     _check_options(args)
     after, before = _read_both(args.predictions, args.before)

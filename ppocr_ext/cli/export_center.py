@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument
-from ppocr_ext.cli.terminate import Terminated
 from ppocr_ext.commands import command_line, setting
 from ppocr_ext.errors import DataError
 
@@ -95,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     began = time.perf_counter()
     try:
         result = collect(built, options)
-    except (KeyboardInterrupt, Terminated):
+    except KeyboardInterrupt:
         if dist.get_rank() == 0 and any(file.is_file() for file in options.partial_files()):
             again = args.again if args.resume else f"{args.again} --resume"
             print(f"go on with: {again}", file=sys.stderr)

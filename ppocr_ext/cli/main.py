@@ -1,4 +1,7 @@
-"""Entry of ``ppocr-ext`` and of the scripts in ``tools/``: choose a command, run it, report errors."""
+"""Entry point of ``ppocr-ext`` and of the scripts in ``tools/``: choose a command, run it, report errors.
+
+The dispatch is our own and not argparse's subparsers: these would import the modules of all commands.
+"""
 
 from __future__ import annotations
 
@@ -8,151 +11,142 @@ import importlib
 import os
 import signal
 import sys
+import threading
 import traceback
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
-from types import ModuleType
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType, ModuleType
 
 from ppocr_ext import __version__
-from ppocr_ext.cli.terminate import Terminated, termination_raises
 from ppocr_ext.commands import PROGRAM, command_line
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.messages import DEBUG, did_you_mean, error_text
 
-CANNOT = 2  # exit code: the job could not be done
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command as the overview lists it; its module is imported when it is run."""
-
-    module: str
-    summary: str
-
-
+FAILED = 2  # exit code of an error
+# name: summary for the overview; the module of a command has the same name and is imported when the command runs
 COMMANDS = {
-    "quickstart": Command(
-        "ppocr_ext.cli.quickstart", "watch a distillation from nothing to a table of results"
-    ),
-    "train": Command("ppocr_ext.cli.train", "train or distil a recogniser as a configuration says"),
-    "eval": Command("ppocr_ext.cli.eval", "measure a trained recogniser"),
-    "export-center": Command(
-        "ppocr_ext.cli.export_center", "write one feature center for each character, for center loss"
-    ),
-    "confusions": Command(
-        "ppocr_ext.cli.confusions", "say which characters are taken for which, before and after"
-    ),
-    "lookalikes": Command(
-        "ppocr_ext.cli.lookalikes", "find characters that look alike, from their glyphs in fonts"
-    ),
-    "config": Command("ppocr_ext.cli.config", "check a configuration, and show where each value comes from"),
-    "report": Command("ppocr_ext.cli.report", "draw one or several runs on one page"),
-    "make-dataset": Command(
-        "ppocr_ext.cli.make_dataset", "draw text lines with labels, dictionary and lists"
-    ),
-    "make-lmdb": Command("ppocr_ext.cli.make_lmdb", "put label files and their images into one LMDB"),
-    "doctor": Command(
-        "ppocr_ext.cli.doctor", "say what is installed, and the command that fixes what is not"
-    ),
+    "quickstart": "train a teacher, a student and a distilled student, and print a table of results",
+    "train": "train or distil a recogniser",
+    "eval": "evaluate a trained recogniser",
+    "export-center": "write one feature center for each character, for center loss",
+    "confusions": "count which characters are confused, before and after a fine-tuning",
+    "lookalikes": "find characters that look alike, from their glyphs in fonts",
+    "config": "check a configuration, and show where each value comes from",
+    "report": "write one page about one or several runs",
+    "make-dataset": "draw text lines with labels, dictionary and lists",
+    "make-lmdb": "put label files and their images into one LMDB",
+    "doctor": "check the installation, and print the commands that fix it",
 }
-
-# What Paddle warns of wherever it runs: a compiler cache, which only those need who compile operators, and
-# that BatchNorm does in training what it is for.
+# Paddle's warnings on every machine: a compiler cache that only developers of operators need, and that BatchNorm
+# updates its statistics in training.
 _NOISE = ("No ccache found", "When training, we now always track global mean and variance")
-
 _EXAMPLES = """\
 examples:
-  ppocr-ext doctor                              is everything there?
+  ppocr-ext doctor                              is everything installed?
   ppocr-ext quickstart                          a teacher, a student, a table: minutes on two CPU cores
   ppocr-ext train -c config.yml -o Global.epoch_num=20
   ppocr-ext eval -c config.yml -o Global.pretrained_model=output/best_accuracy
-  ppocr-ext COMMAND --help                      what a command takes
+  ppocr-ext COMMAND --help                      options and examples of a command
 """
 
 
+class Termination(KeyboardInterrupt):
+    """SIGTERM, handled like Ctrl-C: temporary files are removed, and the exit code is 128 + 15."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that ``argv`` (by default the process's own arguments) names.
+    """Run the command that ``argv`` (by default the arguments of the process) names.
 
     Returns:
-        0: done; 1: done, and the verdict is bad; 2: it could not be done; 128 + n: signal n.
+        0: done; 1: done with a negative result; 2: error; 128 + n: signal n.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    debug = "--debug" in arguments
-    os.environ.setdefault(
-        "OPENCV_LOG_LEVEL", "ERROR"
-    )  # what it warns of, a broken image, is said with its name
+    os.environ.setdefault("OPENCV_LOG_LEVEL", "ERROR")  # we report broken images by name
     for message in _NOISE:
         warnings.filterwarnings("ignore", message=message)
     try:
-        with termination_raises():
+        with _sigterm_raises():
             return _run(arguments)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 128 + signal.SIGINT
-    except Terminated:
-        print("terminated", file=sys.stderr)
-        return 128 + signal.SIGTERM
-    except BrokenPipeError:  # the reader of our output (`| head`) has gone
+    except BrokenPipeError:  # the reader of our output (`| head`) has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except Exception as error:
-        if _was_interrupted(error):
-            print("interrupted", file=sys.stderr)
-            return 128 + signal.SIGINT
-        said = error_text(error)
-        if debug:
-            traceback.print_exc()
-            said = said.removesuffix(DEBUG).rstrip()
-        print(f"error: {_process()}{_with_code(said, error)}", file=sys.stderr)
-        return error.exit_code if isinstance(error, PPOCRExtError) else CANNOT
+    except (Exception, KeyboardInterrupt) as error:
+        return _report_error(error, "--debug" in arguments)
 
 
-def _with_code(text: str, error: Exception) -> str:
-    """Return ``text`` with the error's code behind its first line, as in ``there is no file x [missing_file]``."""
-    code = getattr(error, "code", None) if isinstance(error, PPOCRExtError) else None
-    if code in (None, PPOCRExtError.code):
-        return text
-    first, newline, rest = text.partition("\n")
-    return f"{first} [{code}]{newline}{rest}"
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """Inside this context, SIGTERM raises :class:`Termination`; a forked process ends by the signal as usual."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    owner = os.getpid()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != owner:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        raise Termination
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
-def _was_interrupted(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is at the root of ``error``: a package that is being imported turns it into an ImportError."""
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+def _report_error(error: BaseException, debug: bool) -> int:
+    """Print ``error`` with its code behind the first line, and return the exit code."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__cause__ or cause.__context__
+    if cause is not None:  # Ctrl-C, also inside an import, where a package turns it into an ImportError
+        terminated = isinstance(cause, Termination)
+        print("terminated" if terminated else "interrupted", file=sys.stderr)
+        return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
+    first, newline, rest = error_text(error).partition("\n")
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, PPOCRExtError) and error.code != PPOCRExtError.code:
+        first = f"{first} [{error.code}]"
+    text = f"{first}{newline}{rest}"
+    print(f"error: {_process()}{text.removesuffix(DEBUG).rstrip() if debug else text}", file=sys.stderr)
+    return error.exit_code if isinstance(error, PPOCRExtError) else FAILED
 
 
 def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_overview())
-        return 0 if arguments else CANNOT
+        return 0 if arguments else FAILED
     if arguments[0] == "--version":
         print(f"{PROGRAM} {__version__}")
         return 0
     name, rest = arguments[0].replace("_", "-"), arguments[1:]
     if name == "benchmark":
-        raise PPOCRExtError(
-            "benchmarks are a script of a clone now: python tools/benchmark.py " + " ".join(rest)
-        )
+        moved = f"benchmarks are now a script of a clone: python tools/benchmark.py {' '.join(rest)}"
+        raise PPOCRExtError(moved, code="moved_command")
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = did_you_mean(next(iter(near), None))
-        raise PPOCRExtError(f"no command {arguments[0]!r}.{hint} Commands: {', '.join(COMMANDS)}.")
-    module = importlib.import_module(COMMANDS[name].module)
-    # `--debug` may stand anywhere, also behind the subcommands that a command may have of its own.
-    again = command_line(name, *rest)  # for commands that go on where they were
+        hint = did_you_mean(next(iter(difflib.get_close_matches(name, COMMANDS, n=1)), None))
+        raise PPOCRExtError(
+            f"no command {arguments[0]!r}.{hint} Commands: {', '.join(COMMANDS)}.", code="unknown_command"
+        )
+    module = import_command(name)
+    # `--debug` may stand anywhere, also behind the subcommands of a command
+    again = command_line(name, *rest)  # for commands that can be continued
     options = argparse.Namespace(debug="--debug" in rest, again=again)
     args = build_parser(name, module).parse_args([word for word in rest if word != "--debug"], options)
     code: int = module.run(args)
     return code
 
 
+def import_command(name: str) -> ModuleType:
+    """Import the module of the command ``name``."""
+    return importlib.import_module(f"ppocr_ext.cli.{name.replace('-', '_')}")
+
+
 def build_parser(name: str, module: ModuleType) -> argparse.ArgumentParser:
-    """The parser of the command ``name``, whose module says what it takes."""
+    """Return the parser of the command ``name``; ``module`` adds its options."""
     parser = argparse.ArgumentParser(
         prog=f"{PROGRAM} {name}",
         description=module.HELP,
@@ -167,14 +161,14 @@ def build_parser(name: str, module: ModuleType) -> argparse.ArgumentParser:
 
 
 def _process() -> str:
-    """Which process speaks, where Paddle's launcher started several."""
+    """Return which process prints, if Paddle's launcher started several."""
     count = os.environ.get("PADDLE_TRAINERS_NUM", "1")
     return "" if count == "1" else f"process {os.environ.get('PADDLE_TRAINER_ID')} of {count}: "
 
 
 def _overview() -> str:
     width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items())
+    commands = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
     return (
         f"usage: {PROGRAM} COMMAND [options]\n\n"
         f"Distil and fine-tune PaddleOCR text recognisers.\n\n"

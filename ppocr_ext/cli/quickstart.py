@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         results = run_quickstart(folder, options, args.processes, args.stages, args.host)
     except StopSignal as stop:
-        print(f"\nstopped and saved; go on with: {args.again}")
+        print(f"\nstopped and saved; continue with: {args.again}")
         return 128 + stop.signal
     print(f"\n{to_markdown(results)}")
     print(f"\nreport: {folder / 'report.html'}\ncurves: {folder / 'curves.svg'}")

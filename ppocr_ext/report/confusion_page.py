@@ -5,13 +5,11 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-from ppocr_ext.evaluation.predictions import Prediction
 from ppocr_ext.report.confusion_report import Comparison
 from ppocr_ext.report.formats import esc, percent, plain
+from ppocr_ext.report.page_samples import SampleImages, card_of
 from ppocr_ext.report.page_template import page, table
 from ppocr_ext.report.run_sections import sample_card
-from ppocr_ext.report.sample_images import SampleImages
-from ppocr_ext.report.sample_sets import SampleCard
 
 _MOST_PAIRS = 60  # rows of the table
 _PAIRS_WITH_SAMPLES = 12
@@ -81,8 +79,10 @@ def _samples(comparison: Comparison, images: SampleImages) -> str:
     for a, b, count in after.confusions.substitutions()[:_PAIRS_WITH_SAMPLES]:
         times = "once" if count == 1 else f"{plain(count)} times"
         cards = "".join(
-            _card(after.predictions[index], None if before is None else before.predictions[index], images)
-            for index in after.confusions.examples[a, b][:_SAMPLES_OF_A_PAIR]
+            sample_card(
+                card_of(after.predictions[i], images, None if before is None else before.predictions[i].text)
+            )
+            for i in after.confusions.examples[a, b][:_SAMPLES_OF_A_PAIR]
         )
         parts.append(
             f'<div class="card" style="margin-bottom:14px"><h3>{_pair(a, b)}, {times}</h3>'
@@ -90,19 +90,6 @@ def _samples(comparison: Comparison, images: SampleImages) -> str:
         )
     note = f"<p>{esc(images.note)}.</p>" if images.note else ""
     return f"<h2>Samples</h2>{note}{''.join(parts)}" if parts else ""
-
-
-def _card(after: Prediction, before: Prediction | None, images: SampleImages) -> str:
-    shown = SampleCard(
-        after.label,
-        after.text,
-        after.confidence,
-        after.correct,
-        png=images.png(after.image),
-        image=after.image,
-        before=None if before is None else before.text,
-    )
-    return sample_card(shown)
 
 
 def _groups(comparison: Comparison) -> str:

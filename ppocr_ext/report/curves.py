@@ -123,6 +123,12 @@ def dash_of(index: int) -> str:
     return f' stroke-dasharray="{dash}"' if dash else ""
 
 
+def color_mark(index: int) -> str:
+    """Return a stroke in the colour of run number ``index``."""
+    line = f'<path d="M0 2H22"{dash_of(index)}/>'
+    return f'<svg class="swatch r{index % RUN_COLORS}" viewBox="0 0 22 4">{line}</svg>'
+
+
 def best_point(series: Series) -> tuple[int, float] | None:
     """Return step and value of the greatest number, or None; of equals the last one, as in ``best_accuracy``."""
     finite = [point for point in zip(series.steps, series.values, strict=True) if math.isfinite(point[1])]

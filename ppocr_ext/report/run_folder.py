@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,10 @@ from ppocr_ext.config import load
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.metrics import SPACES_IGNORED
 from ppocr_ext.report.metrics_file import METRICS_FILE, Metrics, read_metrics
-from ppocr_ext.report.sample_sets import SampleSet, read_prediction_samples, read_samples
+from ppocr_ext.report.page_samples import SampleSet, read_prediction_samples, read_samples
 
 _RECORD_FILE = "run.json"
+_INDICATOR_NAMES = {"acc": "accuracy", "norm_edit_dis": "1 − edit distance"}
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,11 @@ class RunFolder:
     def indicator(self) -> str:
         """Name of the metric that decides which checkpoint is best."""
         return str(self.in_config("Metric", "main_indicator") or "acc")
+
+    @property
+    def indicator_name(self) -> str:
+        """The same for people."""
+        return _INDICATOR_NAMES.get(self.indicator, self.indicator)
 
 
 def _value(values: Any, *keys: str) -> Any:
@@ -128,7 +134,16 @@ def _read(folder: Path, name: str) -> RunFolder:
         files["config"] = load([folder / "config.yml"]).thaw()
     except (OSError, UnicodeDecodeError, ConfigError):
         notes.append("config.yml is missing or cannot be read.")
-    return _with_samples(RunFolder(folder, name, **files, notes=notes))
+    run = RunFolder(folder, name, **files, notes=notes)
+    try:
+        run.samples.extend(read_samples(folder, SPACES_IGNORED if run.ignores_spaces else ""))
+    except ValueError as error:
+        notes.append(f"samples.json cannot be read: {error}.")
+    data_dir = run.in_config("Eval", "dataset", "data_dir")
+    others = read_prediction_samples(folder, Path(data_dir) if isinstance(data_dir, str) else None)
+    notes += [f"{found.source}: {found.note}." for found in others if found.note]
+    run.samples.extend(others)
+    return run
 
 
 def _json(file: Path) -> dict[str, Any]:
@@ -138,18 +153,3 @@ def _json(file: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return values if isinstance(values, dict) else {}
-
-
-def _with_samples(run: RunFolder) -> RunFolder:
-    notes = list(run.notes)
-    try:
-        own = read_samples(run.folder)
-    except ValueError as error:
-        own = None
-        notes.append(f"samples.json cannot be read: {error}.")
-    data_dir = run.in_config("Eval", "dataset", "data_dir")
-    others = read_prediction_samples(run.folder, Path(data_dir) if isinstance(data_dir, str) else None)
-    notes += [f"{found.source}: {found.note}." for found in others if found.note]
-    if own is not None and run.ignores_spaces:
-        own = replace(own, rule=SPACES_IGNORED)
-    return replace(run, samples=[*([own] if own is not None else []), *others], notes=notes)

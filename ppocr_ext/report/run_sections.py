@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ppocr_ext.metrics import SPACES_IGNORED
-from ppocr_ext.report.curves import best_point, draw, plots_of
+from ppocr_ext.report.curves import best_point, color_mark, draw, plots_of
 from ppocr_ext.report.formats import duration, esc, number, percent, plain, similarity
+from ppocr_ext.report.page_samples import SampleCard, SampleSet
 from ppocr_ext.report.page_template import table
 from ppocr_ext.report.run_folder import RunFolder
-from ppocr_ext.report.run_summary import color_mark, indicator_name
-from ppocr_ext.report.sample_sets import SampleCard, SampleSet
 
 _MOST_SAMPLES = 40  # skipped samples that are listed
 _LONGEST = 300  # characters shown of a value or a label
@@ -124,7 +123,7 @@ def _evaluations(run: RunFolder) -> str:
     rule = f"; accuracy: {SPACES_IGNORED}" if run.ignores_spaces else ""
     part = f"; the last {len(late)} of {len(evals):,}, and the best" if len(evals) > len(late) else ""
     return (
-        f'<p class="soft small">marked: best {esc(indicator_name(run))}{part}{esc(rule)}</p>'
+        f'<p class="soft small">marked: best {esc(run.indicator_name)}{part}{esc(rule)}</p>'
         f'<div class="scroll">{table(head, rows, best=best)}</div>'
     )
 

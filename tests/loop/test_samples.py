@@ -16,7 +16,7 @@ from ppocr_ext.loop.hooks.samples import Samples
 from ppocr_ext.loop.session import train
 from ppocr_ext.metrics import DistillationMetric, RecMetric
 from ppocr_ext.report import run_page
-from ppocr_ext.report.sample_sets import KEPT, KEPT_WRONG
+from ppocr_ext.report.page_samples import KEPT, KEPT_WRONG
 from ppocr_ext.run.run import Run
 
 POSITION = Position(0, 5, 5, 1, 5)

@@ -16,7 +16,7 @@ import paddle.distributed as dist
 
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Position
-from ppocr_ext.report.sample_sets import SAMPLES_FILE, SampleSelection
+from ppocr_ext.report.page_samples import SAMPLES_FILE, SampleSelection
 
 if TYPE_CHECKING:
     from ppocr_ext.run.run import Run

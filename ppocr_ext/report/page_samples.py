@@ -1,0 +1,258 @@
+"""Samples of an evaluation for a page: which ones are worth a look, and their images."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import heapq
+import itertools
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import cv2
+import numpy as np
+
+from ppocr_ext.data.lmdb.reader import LmdbSet, open_sets
+from ppocr_ext.errors import DataError, MissingPackageError
+from ppocr_ext.evaluation.predictions import Prediction, read_predictions
+from ppocr_ext.report.formats import number
+
+SAMPLES_FILE = "samples.json"
+KEPT, KEPT_WRONG = 24, 18  # samples kept of an evaluation, and at most so many of them errors
+_LONG = 5  # width / height of the image of a long text line
+_PNG = re.compile(r"iVBORw0KGgo[A-Za-z0-9+/]{32,}={0,2}")  # a PNG in base64
+_MOST_BYTES = 20 << 20  # of an image file
+_WIDTH, _HEIGHT = 480, 96  # pixels of an image on the page, at most
+_IN_LMDB = re.compile(r"(?P<folder>.+)#(?P<sample>[1-9][0-9]{0,8})", re.ASCII)  # as `eval` names its samples
+
+T = TypeVar("T")
+
+
+class SampleSelection(Generic[T]):
+    """Select the most confident errors, where a label may be wrong, and the least confident correct samples.
+
+    Attributes:
+        count: samples seen.
+        wrong: errors among them.
+    """
+
+    def __init__(self) -> None:
+        self.count = self.wrong = 0
+        self._order = itertools.count()
+        self._errors: list[tuple[float, int, T]] = []  # heaps; the entry to drop first is on top
+        self._correct: list[tuple[float, int, T]] = []
+
+    def add(self, correct: bool, confidence: float, make: Callable[[], T]) -> None:
+        """Count a sample; call ``make`` only if the sample is selected for now."""
+        self.count += 1
+        self.wrong += not correct
+        heap, most = (self._correct, KEPT) if correct else (self._errors, KEPT_WRONG)
+        worth = -confidence if correct else confidence
+        if len(heap) < most:
+            heapq.heappush(heap, (worth, -next(self._order), make()))
+        elif worth > heap[0][0]:
+            heapq.heapreplace(heap, (worth, -next(self._order), make()))
+
+    def selected(self) -> list[T]:
+        """Return at most :data:`KEPT` samples, errors first; of equal ones those that came first."""
+
+        def order(entry: tuple[float, int, T]) -> tuple[float, int]:
+            return -entry[0], -entry[1]
+
+        ordered = [*sorted(self._errors, key=order), *sorted(self._correct, key=order)]
+        return [sample for _, _, sample in ordered][:KEPT]
+
+
+@dataclass(frozen=True)
+class SampleCard:
+    """A sample as a page shows it.
+
+    Attributes:
+        label: the true text.
+        text: the predicted text.
+        confidence: 0 to 1; None if unknown.
+        correct: True if the metric counts it as correct.
+        png: the image in base64; empty without an image.
+        image: path of the image, or ``folder#12`` for an LMDB; empty if unknown.
+        before: an earlier prediction; None if there is none.
+    """
+
+    label: str
+    text: str
+    confidence: float | None
+    correct: bool
+    png: str = ""
+    image: str = ""
+    before: str | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """True if the image shows a long text line, which needs a wide card."""
+        header = base64.b64decode(self.png[:32])  # bytes 16 to 23 of a PNG are its width and height
+        width, height = int.from_bytes(header[16:20], "big"), int.from_bytes(header[20:24], "big")
+        return width > _LONG * height > 0
+
+
+@dataclass(frozen=True)
+class SampleSet:
+    """Some samples of one evaluation, errors first.
+
+    Attributes:
+        source: name of the evaluation.
+        count: samples evaluated.
+        wrong: errors among them.
+        cards: the samples to show.
+        note: how many images were not found; empty if all were.
+        rule: what counts as correct, if that is not the equality of all characters alone.
+    """
+
+    source: str
+    count: int
+    wrong: int
+    cards: list[SampleCard]
+    note: str = ""
+    rule: str = ""
+
+
+def read_samples(folder: Path, rule: str = "") -> list[SampleSet]:
+    """Read the samples of a run's last evaluation; an empty list if there are none.
+
+    Raises:
+        ValueError: the file is invalid.
+    """
+    file = folder / SAMPLES_FILE
+    if not file.is_file():
+        return []
+    content = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(content, dict) or not isinstance(content.get("samples"), list):
+        raise ValueError("it has no list of samples")
+    cards = [_card(entry) for entry in content["samples"] if isinstance(entry, dict)]
+    step, count, wrong = (int(number(content.get(key)) or 0) for key in ("step", "judged", "wrong"))
+    return [SampleSet(f"last evaluation, step {step:,}", count, wrong, cards[:KEPT], rule=rule)]
+
+
+def _card(entry: Mapping[str, Any]) -> SampleCard:
+    png, label, text = (str(entry.get(key, "")) for key in ("png", "label", "text"))
+    shown = png if _PNG.fullmatch(png) else ""
+    return SampleCard(label, text, number(entry.get("confidence")), bool(entry.get("right")), shown)
+
+
+def read_prediction_samples(folder: Path, data_dir: Path | None) -> list[SampleSet]:
+    """Select samples from each predictions file in ``folder``, as ``eval --save-predictions`` writes it.
+
+    Args:
+        folder: run folder.
+        data_dir: start of relative image paths; None: show no images.
+    """
+    sets = []
+    for file in sorted(folder.glob("*.tsv")):
+        with contextlib.suppress(DataError):  # another kind of table
+            sets.append(_select(file.name, read_predictions(file), data_dir))
+    return sets
+
+
+def _select(name: str, predictions: Sequence[Prediction], data_dir: Path | None) -> SampleSet:
+    selection: SampleSelection[Prediction] = SampleSelection()
+    for prediction in predictions:
+        confidence = number(prediction.confidence) or 0.0
+        selection.add(prediction.correct, confidence, lambda prediction=prediction: prediction)  # type: ignore[misc]
+    images = SampleImages(data_dir)
+    cards = [card_of(prediction, images) for prediction in selection.selected()]
+    return SampleSet(name, selection.count, selection.wrong, cards, images.note, "spaces count")
+
+
+def card_of(prediction: Prediction, images: SampleImages, before: str | None = None) -> SampleCard:
+    """Return the card of a prediction, with its image, and with an earlier prediction if there is one."""
+    label, text, image = prediction.label, prediction.text, prediction.image
+    confidence = number(prediction.confidence)
+    return SampleCard(label, text, confidence, prediction.correct, images.png(image), image, before)
+
+
+class SampleImages:
+    """Read the images of samples as PNG in base64, and count how many were found.
+
+    Args:
+        data_dir: start of relative paths; None: read no image.
+
+    Attributes:
+        wanted: images asked for.
+        found: images that could be read.
+    """
+
+    def __init__(self, data_dir: Path | None) -> None:
+        self.data_dir = data_dir
+        self.wanted = self.found = 0
+        self._sets: dict[Path, LmdbSet | None] = {}
+        self._error = ""
+
+    @property
+    def note(self) -> str:
+        """``0 of 12 images found below data``; empty if none is missing."""
+        if self.found == self.wanted:
+            return ""
+        why = f" ({self._error.rstrip('.')})" if self._error else ""
+        return f"{self.found:,} of {self.wanted:,} images found below {self.data_dir}{why}"
+
+    def png(self, image: str) -> str:
+        """Return the image, scaled down if it is large; empty if it cannot be read.
+
+        Args:
+            image: a path, or ``folder#12`` for sample 12 of an LMDB.
+        """
+        if not image or self.data_dir is None:
+            return ""
+        self.wanted += 1
+        content = _read_file(self.data_dir / image) or self._read_lmdb(image, self.data_dir)
+        png = _png(content) if content else ""
+        self.found += bool(png)
+        return png
+
+    def _read_lmdb(self, image: str, data_dir: Path) -> bytes | None:
+        name = _IN_LMDB.fullmatch(image)
+        if name is None:
+            return None
+        folder = Path(name["folder"])
+        if folder not in self._sets:
+            self._sets[folder] = self._open(folder, data_dir)
+        opened = self._sets[folder]
+        content = None if opened is None else opened.image(int(name["sample"]))
+        return bytes(content) if content is not None and len(content) <= _MOST_BYTES else None
+
+    def _open(self, folder: Path, data_dir: Path) -> LmdbSet | None:
+        """Open the LMDB at its path of the evaluation, or below ``data_dir`` by its own name."""
+        moved = [data_dir] if data_dir.resolve().name == folder.name else []
+        for place in (data_dir / folder, folder, data_dir / folder.name, *moved):
+            try:
+                if (place / "data.mdb").is_file():
+                    return next((found for found in open_sets(place) if found.path == place), None)
+            except (DataError, MissingPackageError) as error:
+                self._error = str(error)
+                return None
+            except (OSError, ValueError):  # not a folder name
+                return None
+        return None
+
+
+def _read_file(path: Path) -> bytes | None:
+    try:
+        if not path.is_file() or not 0 < path.stat().st_size <= _MOST_BYTES:
+            return None
+        return path.read_bytes()
+    except (OSError, ValueError):  # moved since, or not a file name
+        return None
+
+
+def _png(content: bytes) -> str:
+    pixels = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
+    if pixels is None:
+        return ""
+    height, width = pixels.shape[:2]
+    scale = min(1.0, _WIDTH / width, _HEIGHT / height)
+    if scale < 1:
+        size = (max(1, round(width * scale)), max(1, round(height * scale)))
+        pixels = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+    return base64.b64encode(bytes(cv2.imencode(".png", pixels)[1])).decode("ascii")

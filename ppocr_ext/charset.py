@@ -1,10 +1,10 @@
-"""The dictionary of a recogniser: its characters, special symbols and class counts; imports no Paddle."""
+"""Dictionary of a recogniser: characters, special symbols and class counts; imports no Paddle."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from ppocr_ext.errors import CharsetError
 
 _LOG = logging.getLogger("ppocr_ext")
 _BOM = b"\xef\xbb\xbf"
-_LISTED = 10  # lines that a message lists before it only counts
+_SHOWN = 10  # lines in a message before "and N more"
 
 
 @dataclass(frozen=True)
@@ -22,18 +22,18 @@ class Charset:
     """The characters that a recogniser knows, in the order of their class ids.
 
     Class counts are PaddleOCR's. With ``n`` = characters + 1 (the CTC blank, id 0): SAR adds
-    ``<UKN>``, ``<BOS/EOS>``, ``<PAD>`` behind the characters and has no blank (n + 2); NRTR puts
+    ``<UKN>``, ``<BOS/EOS>``, ``<PAD>`` after the characters and has no blank (n + 2); NRTR adds
     ``blank``, ``<unk>``, ``<s>``, ``</s>`` before them (n + 3), and its projection has one row more.
 
-    A character that stands twice, as the space does in PaddleOCR's own ``en_dict.txt`` under
-    ``use_space_char: true``, is two classes; its label is the later one, as in PaddleOCR's encoders.
+    A character that occurs twice (the space of PaddleOCR's ``en_dict.txt`` with ``use_space_char: true``)
+    has two classes; labels use the later one, as in PaddleOCR's encoders.
 
     Args:
         characters: dictionary lines, then ``" "`` with ``use_space``; no special symbols.
         use_space: ``Global.use_space_char``.
         path: the dictionary file; None for the default characters.
-        folds_case: labels are lowercased before they are encoded, which PaddleOCR does only where
-            no dictionary is given.
+        folds_case: labels are lowercased before they are encoded, which PaddleOCR does only without
+            a dictionary.
     """
 
     characters: tuple[str, ...]
@@ -44,20 +44,20 @@ class Charset:
 
     @classmethod
     def from_file(cls, path: str | Path, use_space_char: bool = False, *, lenient: bool = False) -> Charset:
-        """Read a dictionary file: UTF-8, one character a line, ``\\n`` or ``\\r\\n`` at their ends.
+        """Read a dictionary file: UTF-8, one character per line, which ends in ``\\n`` or ``\\r\\n``.
 
-        Lines of more than one character are admitted with a warning: PaddleOCR gives them a class
-        but encodes labels character by character, so that such a class is never a target.
+        Lines of more than one character are accepted with a warning: PaddleOCR gives them a class
+        but encodes labels character by character, so such a class is never a target.
 
         Args:
             path: the file.
-            use_space_char: add the space as the last character, whether or not the file has it.
-            lenient: only warn of blank and repeated lines and of a byte order mark, and keep them as
+            use_space_char: add the space as the last character, also if the file has it.
+            lenient: only warn about blank and repeated lines and a byte order mark, and keep them as
                 PaddleOCR does. For a dictionary that a model has already been trained with.
 
         Raises:
             CharsetError: the file is missing, empty or not UTF-8; or (unless ``lenient``) it has a
-                byte order mark, blank or repeated lines, which the message lists by number.
+                byte order mark, blank or repeated lines; the message lists them by number.
         """
         path = Path(path)
         lines = _read_lines(path)
@@ -65,30 +65,38 @@ class Charset:
         if flaws and not lenient:
             raise CharsetError(
                 f"{path}: the dictionary cannot be used:\n{_listing(flaws)}\n"
-                "Each line is a class, so give each character one line of its own, in UTF-8 without a byte "
-                "order mark. `--old-dict` carries a model trained with this file over to the fixed one."
+                "Fix: give each character one line of its own (each line is a class), in UTF-8 without a byte order "
+                "mark. `--old-dict` carries a model trained with this file over to the fixed one.",
+                code="bad_dictionary",
             )
         if flaws:
             _LOG.warning("%s: kept as PaddleOCR reads it:\n%s", path, _listing(flaws))
-        _warn_unreachable(path, lines)
+        longer = [f"line {number}: {line!r}" for number, line in enumerate(lines, start=1) if len(line) > 1]
+        if longer:
+            _LOG.warning(
+                "%s: lines of more than one character are never encoded, since labels are encoded character by "
+                "character:\n%s",
+                path,
+                _listing(longer),
+            )
         return cls((*lines, " ") if use_space_char else tuple(lines), bool(use_space_char), path)
 
     @classmethod
     def default(cls) -> Charset:
-        """PaddleOCR's characters where no dictionary is given: 0-9 and a-z, labels lowercased.
+        """Return PaddleOCR's characters without a dictionary: 0-9 and a-z, labels lowercased.
 
-        There is no space among them, whatever ``use_space_char`` says.
+        They have no space, also with ``use_space_char``.
         """
         return cls(tuple("0123456789abcdefghijklmnopqrstuvwxyz"), folds_case=True)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of the characters in their order; the path and line ends do not enter."""
+        """Return the SHA-256 (hex) of the characters in their order, without path and line ends."""
         return hashlib.sha256("\n".join(self.characters).encode("utf-8", "surrogatepass")).hexdigest()
 
     @property
     def name(self) -> str:
-        """How messages call the dictionary: its path where it has one, and whether the space is added."""
+        """Return the name of the dictionary for messages: its path, and whether the space is added."""
         if self.folds_case:
             return "the default characters 0-9a-z"
         space = " with use_space_char" if self.use_space else ""
@@ -96,50 +104,50 @@ class Charset:
 
     @property
     def has_space(self) -> bool:
-        """Return whether the space is a class."""
+        """Return True if the space is a class."""
         return " " in self._ctc_ids
 
     @property
     def line_of_second_space(self) -> int | None:
-        """Return the dictionary line with the space where ``use_space_char`` adds it again; else None.
+        """Return the dictionary line with the space if ``use_space_char`` adds it again; else None.
 
-        The space is then two classes: labels use the added one, and the line's is never a target.
+        The space then has two classes: labels use the added one, and that of the line is never a target.
         """
         return self.characters.index(" ") + 1 if self.use_space and " " in self.characters[:-1] else None
 
     @property
     def ctc_classes(self) -> int:
-        """n: the characters and the blank."""
+        """Return n: the characters and the blank."""
         return len(self.characters) + 1
 
     @property
     def sar_classes(self) -> int:
-        """n + 2: the characters and ``<UKN>``, ``<BOS/EOS>``, ``<PAD>``."""
+        """Return n + 2: the characters and ``<UKN>``, ``<BOS/EOS>``, ``<PAD>``."""
         return self.ctc_classes + 2
 
     @property
     def sar_padding_id(self) -> int:
-        """n + 1: the id of ``<PAD>``, which SAR losses ignore."""
+        """Return n + 1: the id of ``<PAD>``, which SAR losses ignore."""
         return self.ctc_classes + 1
 
     @property
     def nrtr_classes(self) -> int:
-        """n + 3: the characters and ``blank``, ``<unk>``, ``<s>``, ``</s>``."""
+        """Return n + 3: the characters and ``blank``, ``<unk>``, ``<s>``, ``</s>``."""
         return self.ctc_classes + 3
 
     @property
     def nrtr_rows(self) -> int:
-        """n + 4: rows of the NRTR projection and embedding; PaddleOCR's have one that nothing uses."""
+        """Return n + 4: rows of the NRTR projection and embedding; PaddleOCR's have one that nothing uses."""
         return self.nrtr_classes + 1
 
     @property
     def ctc_symbols(self) -> tuple[str, ...]:
-        """Symbol of each CTC class id."""
+        """Return the symbol of each CTC class id."""
         return ("blank", *self.characters)
 
     @property
     def nrtr_symbols(self) -> tuple[str, ...]:
-        """Symbol of each NRTR class id."""
+        """Return the symbol of each NRTR class id."""
         return ("blank", "<unk>", "<s>", "</s>", *self.characters)
 
     @cached_property
@@ -147,7 +155,7 @@ class Charset:
         return {character: index for index, character in enumerate(self.characters, start=self.blank_id + 1)}
 
     def ids(self, text: str) -> list[int]:
-        """CTC class ids of the characters of ``text``.
+        """Return the CTC class ids of the characters of ``text``.
 
         Raises:
             CharsetError: a character is not in the dictionary; the message names all of them.
@@ -155,12 +163,14 @@ class Charset:
         unknown = self.unknown(text)
         if unknown:
             named = ", ".join(f"{c!r} (U+{ord(c):04X})" for c in unknown)
-            hint = " Set `Global.use_space_char: true` for the space." if " " in unknown else ""
-            raise CharsetError(f"{text!r} has characters that are not in {self.name}: {named}.{hint}")
+            hint = " Fix: set `Global.use_space_char: true` for the space." if " " in unknown else ""
+            raise CharsetError(
+                f"{text!r} has characters that are not in {self.name}: {named}.{hint}", code="unknown_char"
+            )
         return [self._ctc_ids[character] for character in self._folded(text)]
 
     def unknown(self, text: str) -> list[str]:
-        """Characters of ``text`` that have no class, each once, in the order of their appearance."""
+        """Return the characters of ``text`` that have no class, each once, in the order of the text."""
         return [c for c in dict.fromkeys(self._folded(text)) if c not in self._ctc_ids]
 
     def _folded(self, text: str) -> str:
@@ -168,20 +178,25 @@ class Charset:
 
 
 def _read_lines(path: Path) -> list[str]:
-    """Lines of the file without their ends, split as PaddleOCR splits them: at ``\\n`` alone."""
+    """Return the lines of the file without their ends, split as PaddleOCR splits them: at ``\\n`` alone."""
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise CharsetError(f"{path}: the dictionary cannot be read: {error.strerror or error}.") from error
+        raise CharsetError(
+            f"{path}: the dictionary cannot be read: {error.strerror or error}.", code="unreadable_file"
+        ) from error
     if not data.strip():
-        raise CharsetError(f"{path}: the dictionary is empty. It takes one character a line.")
+        raise CharsetError(
+            f"{path}: the dictionary is empty. Fix: write one character per line.", code="empty_file"
+        )
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise CharsetError(
             f"{path}:{line}: the dictionary is not UTF-8: byte 0x{data[error.start]:02x} at offset "
-            f"{error.start}. Save it as UTF-8."
+            f"{error.start}. Fix: save it as UTF-8.",
+            code="not_utf8",
         ) from error
     lines = text.split("\n")
     if lines[-1] == "":
@@ -190,7 +205,7 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _flaws(lines: list[str]) -> list[str]:
-    """What is wrong with the lines, a sentence each with its line number."""
+    """Return the problems of the lines, each with its line number."""
     bom = _BOM.decode("utf-8")
     first_at: dict[str, int] = {}
     flaws: list[str] = []
@@ -208,21 +223,6 @@ def _flaws(lines: list[str]) -> list[str]:
     return flaws
 
 
-def _warn_unreachable(path: Path, lines: list[str]) -> None:
-    """Say which lines get a class that no label ever names."""
-    longer = [f"line {number}: {line!r}" for number, line in enumerate(lines, start=1) if len(line) > 1]
-    if longer:
-        _LOG.warning(
-            "%s: lines of more than one character are never encoded, since labels are read character by "
-            "character:\n%s",
-            path,
-            _listing(longer),
-        )
-
-
-def _listing(entries: Iterable[str]) -> str:
-    entries = list(entries)
-    shown = [f"  {entry}" for entry in entries[:_LISTED]]
-    if len(entries) > _LISTED:
-        shown.append(f"  … and {len(entries) - _LISTED} more")
-    return "\n".join(shown)
+def _listing(entries: Sequence[str]) -> str:
+    more = f"\n  … and {len(entries) - _SHOWN} more" if len(entries) > _SHOWN else ""
+    return "\n".join(f"  {entry}" for entry in entries[:_SHOWN]) + more

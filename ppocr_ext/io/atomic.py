@@ -1,4 +1,4 @@
-"""Files that are complete under their name or not there."""
+"""Write files so that they are complete or missing, never cut off."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ppocr_ext.errors import DataError
 
 @contextmanager
 def atomic_writer(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
-    """A stream whose content takes the name ``path`` when the block ends without an exception.
+    """Open a stream whose content gets the name ``path`` when the block ends without an exception.
 
-    The temporary file lies in the same folder, which is made if it is not there; after an exception it
-    is removed and ``path`` is as it was.
+    The temporary file is in the same folder, which is created if needed; after an exception it is
+    removed and ``path`` is unchanged.
 
     Args:
         path: the file to write or replace.
-        sync: wait until the content is on the disk before renaming. Leave it out for files that are
-            many and easily made again.
+        sync: wait until the content is on the disk before renaming. Use False for many files that are
+            easy to write again.
 
     Raises:
-        OSError: the folder cannot be made or written to.
+        OSError: the folder cannot be created or written to.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -36,12 +36,10 @@ def atomic_writer(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
                 stream.flush()
                 os.fsync(stream.fileno())
         temporary.replace(path)
-    except BaseException as fault:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(fault, OSError) and fault.filename in (None, str(temporary)):
-            fault.filename = str(
-                path
-            )  # what is full, or may not be written, is named by the file that was wanted
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+            error.filename = str(path)  # messages name the file that the caller asked for
         raise
 
 
@@ -52,16 +50,16 @@ def write_text(path: Path, text: str) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a path that cannot be written, before the work and not after it.
+    """Refuse a path that cannot be written, before a long job starts.
 
     Raises:
         DataError: it is a folder, or its folder cannot be written to.
     """
     if path.is_dir():
-        raise DataError(f"{path} is a folder. Give the name of a file.")
+        raise DataError(f"{path} is a folder. Fix: give the name of a file.", code="not_a_file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent):
             pass
-    except OSError as fault:
-        raise DataError(f"{path} cannot be written: {fault.strerror}.") from fault
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror}.", code="unwritable_file") from error

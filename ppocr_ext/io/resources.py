@@ -1,4 +1,4 @@
-"""Files that come with the package: the configurations."""
+"""Configurations in this package."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def config_root() -> Path:
-    """The folder of shipped configurations.
+    """Return the folder of shipped configurations.
 
-    It lies inside an installed package, and beside the package in a source tree (an editable
+    It is inside an installed package, and next to the package in a source tree (an editable
     install runs from there).
     """
     installed = _PACKAGE / "configs"
@@ -20,10 +20,10 @@ def config_root() -> Path:
 
 
 def config_path(name: str) -> Path:
-    """The shipped file or folder ``name``, such as ``"quickstart/teacher.yml"``.
+    """Return the shipped file or folder ``name``, such as ``"quickstart/teacher.yml"``.
 
     Raises:
-        ConfigError: there is none; the message lists those that are.
+        ConfigError: there is none; the message lists the shipped files.
     """
     root = config_root()
     path = (root / name).resolve()
@@ -32,18 +32,19 @@ def config_path(name: str) -> Path:
     shipped = sorted(str(file.relative_to(root)) for file in root.rglob("*.yml"))
     raise ConfigError(
         f"ppocr-ext ships no configuration {name!r}. It ships: {', '.join(shipped) or 'none'}. "
-        f"If a file is missing, install the package again: pip install --force-reinstall --no-deps ppocr-ext"
+        f"Fix, if one is missing: pip install --force-reinstall --no-deps ppocr-ext",
+        code="missing_file",
     )
 
 
 def find_config(path: str, folder: Path | None = None) -> Path:
-    """Return ``path``, relative to ``folder``, if it is there, else the shipped file of that name.
+    """Return ``path``, relative to ``folder``, if it exists, else the shipped file of that name.
 
     An installed package has its configs (``configs/svtrv2/distill.yml``) in its own folder, not in the current one.
 
     Args:
-        path: as it was given.
-        folder: what it is relative to; None: the current folder.
+        path: as the user wrote it.
+        folder: base of a relative path; None: the current folder.
     """
     given = Path(path)
     here = given if folder is None else folder / given
@@ -55,13 +56,13 @@ def find_config(path: str, folder: Path | None = None) -> Path:
 
 
 def shown_path(path: Path) -> str:
-    """Return how to show the config ``path``: short, and such that ``-c`` and an editor still find it.
+    """Return a short form of the config ``path`` for messages that ``-c`` and an editor still find.
 
-    A shipped file is ``configs/…``, a file inside the current folder is relative to it.
+    A shipped file is ``configs/…``; a file inside the current folder is relative to it.
     """
     file, root, here = path.resolve(), config_root().resolve(), Path.cwd()
     if file.is_relative_to(root):
         shipped = str(Path("configs", file.relative_to(root)))
-        if find_config(shipped).resolve() == file:  # no other file of that name goes before it
+        if find_config(shipped).resolve() == file:  # no file of that name in the current folder
             return shipped
     return str(file.relative_to(here)) if file.is_relative_to(here) else str(path)

@@ -92,18 +92,18 @@ F4 = np.dtype("f4")
     [
         (Made(np.ndarray, (10**13,)), "not callable"),
         (Made(np.ndarray, ((4,), np.dtype("f4"), b"A" * 16, 0, (1 << 20,))), "not callable"),
-        (Made(RECONSTRUCT, START, (1, (3,), np.dtype("O"), False, [1, 2, 3])), "no plain number"),
+        (Made(RECONSTRUCT, START, (1, (3,), np.dtype("O"), False, [1, 2, 3])), "plain number"),
         (Made(RECONSTRUCT, START, (1, (3,), F4, False, b"A" * 11)), "do not fit"),
         (Made(RECONSTRUCT, START, (1, (10**30,), F4, False, b"")), "do not fit"),
         (Made(RECONSTRUCT, START, (1, (2**62, 2**62, 0), F4, False, b"")), "."),
-        (Made(RECONSTRUCT, START, (1, (-1,), F4, False, b"")), "not of plain numbers"),
+        (Made(RECONSTRUCT, START, (1, (-1,), F4, False, b"")), "plain numbers"),
         (Made(RECONSTRUCT, START, (7, (1,), F4, False, b"AAAA")), "unknown kind"),
         (Made(RECONSTRUCT, START), "without content"),
         (Made(RECONSTRUCT, (list, (0,), b"b")), "unknown kind"),
-        (Made(np.dtype, ("f4,f4",)), "no plain number"),
+        (Made(np.dtype, ("f4,f4",)), "plain number"),
         (Made(np.dtype, ("f3",)), "f3"),
-        ({"a": np.array([None])}, "no plain number"),
-        (np.zeros(2, [("x", "f4")]), "no plain number"),
+        ({"a": np.array([None])}, "plain number"),
+        (np.zeros(2, [("x", "f4")]), "plain number"),
     ],
 )
 def test_hostile_arrays_are_refused(tmp_path: Path, value: object, said: str) -> None:

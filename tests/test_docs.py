@@ -145,7 +145,7 @@ def test_the_readme_has_its_chinese_mirror() -> None:
 
 @pytest.mark.parametrize("page", [DOCS / "reference.md", DOCS / "zh" / "reference.md"], ids=name_of)
 def test_the_reference_lists_every_component(page: Path) -> None:
-    for module in ("modeling", "losses", "optim", "metrics", "synth.captcha_dataset"):
+    for module in ("modeling", "losses", "optim", "metrics", "synth.synthetic_dataset"):
         importlib.import_module(f"ppocr_ext.{module}")
     text = page.read_text(encoding="utf-8")
     ours = [

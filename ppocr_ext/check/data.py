@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import ppocr_ext.synth.captcha_dataset  # noqa: F401 - registers CaptchaDataSet
+import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
 from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.signatures import ComponentKeys
 from ppocr_ext.check.unknown_keys import DATA_KEYS

@@ -23,6 +23,7 @@ _MADE_BY_DATASET = {
     "TextRecDataset": _FROM_LABEL_FILES,
     "MSTextRecDataset": _FROM_LABEL_FILES,
     "CaptchaDataSet": _FROM_LABEL_FILES,
+    "TextLineDataSet": _FROM_LABEL_FILES,
     "LMDBDataSet": frozenset({"label", "image", "ext_data"}),
 }
 KEEP = "KeepKeys"

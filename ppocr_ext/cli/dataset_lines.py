@@ -12,7 +12,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
 from ppocr_ext.synth.lines.corpus import CorpusTexts
 from ppocr_ext.synth.lines.fonts import FontFile, find_fonts, split_fonts
-from ppocr_ext.synth.lines.line_source import LineOptions, LineSource, LineSplit
+from ppocr_ext.synth.lines.line_source import LineOptions, LineSource, LineSplit, visible
 from ppocr_ext.synth.lines.line_style import BACKGROUNDS, LineStyle
 
 KIND = "lines"
@@ -96,11 +96,9 @@ def make_source(args: argparse.Namespace) -> tuple[LineSource, Sequence[str] | N
     if args.val_corpus and not args.corpus:
         raise DataError("--val-corpus needs --corpus.", code="missing_option")
     dictionary = None if args.dict is None else Charset.from_file(args.dict).characters
-    # a dictionary may have entries of several characters and white space besides
-    visible = [e for e in dictionary or () if len(e) == 1 and e.isprintable() and not e.isspace()]
     options = LineOptions(
         corpus=args.corpus or (),
-        characters=args.characters if dictionary is None else "".join(visible),
+        characters=args.characters if dictionary is None else "".join(visible(dictionary)),
         length=tuple(args.length),
         rich_in=_rich_in(args),
         skip_undrawable=args.skip_undrawable,

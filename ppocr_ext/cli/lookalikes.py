@@ -14,10 +14,11 @@ from ppocr_ext.characters.look_alikes import read_groups, within
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer, check_writable, write_text
-from ppocr_ext.synth.glyph_maps import GlyphMaps, draw_maps, visible
+from ppocr_ext.synth.glyph_maps import GlyphMaps, draw_maps
 from ppocr_ext.synth.glyph_sheet import pair_sheet
 from ppocr_ext.synth.glyph_similarity import LEAST, SimilarPair, similar_pairs
 from ppocr_ext.synth.lines.fonts import find_fonts
+from ppocr_ext.synth.lines.line_source import visible
 from ppocr_ext.synth.look_alike_groups import groups_of, to_file
 
 NAME = "lookalikes"

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from PIL.ImageFont import truetype
 
+from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.file_names import named_by_content
 from ppocr_ext.synth.captcha_painters import PAINTERS, FastPainter, LibraryPainter, library_fonts
@@ -73,6 +74,10 @@ class CaptchaOptions:
         )
         for path in self.fonts or library_fonts():
             self._check_font(path)
+
+    def make_source(self, mode: str, charset: Charset, seed: int) -> CaptchaSource:
+        """Return the source of a dataset; ``mode`` and ``charset`` make no difference to CAPTCHAs."""
+        return CaptchaSource(self, seed)
 
     def _check_font(self, path: str) -> None:
         try:

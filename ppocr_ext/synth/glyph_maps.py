@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -44,11 +44,6 @@ class GlyphMaps:
     height: np.ndarray
     width: np.ndarray
     middle: np.ndarray
-
-
-def visible(entries: Iterable[str]) -> tuple[str, ...]:
-    """Those entries of a dictionary that are one visible character, each once."""
-    return tuple(dict.fromkeys(e for e in entries if len(e) == 1 and e.isprintable() and not e.isspace()))
 
 
 def draw_maps(fonts: Sequence[FontFile], characters: Sequence[str]) -> list[GlyphMaps]:

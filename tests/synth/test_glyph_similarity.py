@@ -12,9 +12,10 @@ import pytest
 
 from ppocr_ext.characters.look_alikes import read_groups
 from ppocr_ext.errors import DataError
-from ppocr_ext.synth.glyph_maps import GRID, GlyphMaps, draw_maps, visible
+from ppocr_ext.synth.glyph_maps import GRID, GlyphMaps, draw_maps
 from ppocr_ext.synth.glyph_similarity import SimilarPair, similar_pairs
 from ppocr_ext.synth.lines.fonts import find_fonts
+from ppocr_ext.synth.lines.line_source import visible
 from ppocr_ext.synth.look_alike_groups import Group, groups_of, to_file
 
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"

@@ -72,6 +72,8 @@ def grain(height: int, width: int, rng: SeededRandom) -> np.ndarray:
     """Return normal noise, different in each channel: float32 [height, width, 3], mean 0, standard deviation 1."""
     tile = _noise_tile()
     top, left = rng.randbelow(_ROWS), rng.randbelow(_COLUMNS)
+    if height <= _ROWS and width <= _COLUMNS:  # a view, five times as fast as an index
+        return tile[top : top + height, left : left + width]
     rows, columns = np.arange(top, top + height) % _ROWS, np.arange(left, left + width) % _COLUMNS
     return tile[rows[:, None], columns]
 
@@ -79,7 +81,8 @@ def grain(height: int, width: int, rng: SeededRandom) -> np.ndarray:
 @lru_cache(maxsize=1)
 def _noise_tile() -> np.ndarray:
     # RandomState's numbers are the same in all versions of NumPy; those of a Generator may change.
-    return np.random.RandomState(20).standard_normal((_ROWS, _COLUMNS, 3)).astype(np.float32)
+    tile = np.random.RandomState(20).standard_normal((_ROWS, _COLUMNS, 3)).astype(np.float32)
+    return np.tile(tile, (2, 2, 1))
 
 
 def _tinted(level: float, rng: SeededRandom, paleness: int) -> Color:

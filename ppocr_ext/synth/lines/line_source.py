@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
+from ppocr_ext.registry import known_options
 from ppocr_ext.synth.lines.corpus import CorpusTexts
-from ppocr_ext.synth.lines.fonts import FontFile
+from ppocr_ext.synth.lines.fonts import FontFile, find_fonts
 from ppocr_ext.synth.lines.line_style import LineStyle
 from ppocr_ext.synth.lines.painting import paint
 from ppocr_ext.synth.lines.texts import FrequentCharacters, RandomTexts, TextGenerator
+from ppocr_ext.synth.option_checks import check_options
 from ppocr_ext.synth.seeded_random import SeededRandom
 
 
@@ -47,13 +50,13 @@ class LineSource:
     def __init__(self, splits: Mapping[str, LineSplit], style: LineStyle, seed: int) -> None:
         style.check()
         self.style, self.seed, self._splits = style, seed, dict(splits)
-        self.max_length = max((split.texts.length[1] for split in splits.values()), default=0)
         generators: dict[LineSplit, TextGenerator] = {}
         for name, split in self._splits.items():
             if not split.fonts:
                 raise DataError(f"fonts: the split {name} has none.", code="no_fonts")
             if split not in generators:  # equal splits share a generator
                 generators[split] = split.texts.generator(split.fonts)
+        self.max_length = max((split.texts.length[1] for split in splits.values()), default=0)
         self._generators = {name: generators[split] for name, split in self._splits.items()}
         self.notes = tuple(
             dict.fromkeys(note for generator in generators.values() for note in generator.notes)
@@ -134,10 +137,54 @@ class LineOptions:
     style: Mapping[str, Any] = field(default_factory=dict)
 
     def texts(self, spaces: bool) -> RandomTexts | CorpusTexts:
-        """Return the texts; ``spaces``: whether those of a corpus may have spaces."""
-        length, characters = (self.length[0], self.length[1]), self.characters
-        frequent = None if self.rich_in is None else FrequentCharacters.from_options(*self.rich_in)
+        """Return the texts; ``spaces``: whether those of a corpus may have spaces.
+
+        Raises:
+            DataError: ``bad_value``; the message starts with the option.
+        """
+        rich_in, skip = self.rich_in, self.skip_undrawable
+        check_options(
+            ("characters", isinstance(self.characters, str | None), self.characters, "a text in quotes"),
+            ("corpus", _are_names(self.corpus), self.corpus, "files, such as [news.txt]"),
+            ("fonts", _are_names(self.fonts), self.fonts, "files, folders or packages, such as [mplfonts]"),
+            (
+                "rich_in",
+                rich_in is None or len(rich_in) == 2 and _are_names(rich_in[:1]),
+                rich_in,
+                '["0O", 0.4]',
+            ),
+            ("skip_undrawable", isinstance(skip, bool), skip, "true or false"),
+        )
+        frequent = None if rich_in is None else FrequentCharacters.from_options(*rich_in)
         if self.corpus:
-            return CorpusTexts(tuple(self.corpus), length, characters, spaces, frequent)
-        characters = (characters or string.digits + string.ascii_letters).replace(" ", "")
-        return RandomTexts(characters, length, frequent, self.skip_undrawable)
+            return CorpusTexts(tuple(self.corpus), self.length, self.characters, spaces, frequent)
+        characters = (self.characters or string.digits + string.ascii_letters).replace(" ", "")
+        return RandomTexts(characters, self.length, frequent, skip)
+
+    def make_source(self, mode: str, charset: Charset, seed: int) -> LineSource:
+        """Return the source of a dataset: its streams start with ``mode``, its default characters are the dictionary.
+
+        Raises:
+            DataError: an option cannot be used; the message starts with it.
+            ConfigError: a key of ``style`` is misspelt.
+        """
+        characters = "".join(visible(charset.characters)) if self.characters is None else self.characters
+        texts = replace(self, characters=characters).texts(spaces=charset.has_space)
+        check_options(
+            ("style", isinstance(self.style, Mapping), self.style, "a mapping, such as {height: 32}")
+        )
+        try:
+            style = LineStyle.from_options(known_options(LineStyle, self.style, "style"))
+            style.check()
+        except DataError as error:
+            raise DataError(f"style.{error}", code=error.code) from error
+        return LineSource({mode: LineSplit(texts, find_fonts(self.fonts))}, style, seed)
+
+
+def visible(entries: Iterable[str]) -> tuple[str, ...]:
+    """Return the entries of a dictionary that are one visible character, each once."""
+    return tuple(dict.fromkeys(e for e in entries if len(e) == 1 and e.isprintable() and not e.isspace()))
+
+
+def _are_names(values: object) -> bool:
+    return isinstance(values, list | tuple) and all(isinstance(value, str) for value in values)

@@ -12,7 +12,7 @@ from ppocr_ext.data import transform_factory
 from ppocr_ext.errors import ConfigError, DataError, HostError
 from ppocr_ext.registry import DATASETS
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
-from ppocr_ext.synth.captcha_dataset import CaptchaDataSet
+from ppocr_ext.synth.synthetic_dataset import CaptchaDataSet, TextLineDataSet
 
 
 def to_batch(data):
@@ -37,6 +37,7 @@ class Concatenate:
 
 
 OPERATORS = {
+    "Label": lambda options: lambda data: data["label"],
     "Batch": lambda options: to_batch,
     "ImageAndLabel": lambda options: image_and_label,
     "Refuse": lambda options: refuse,
@@ -77,8 +78,11 @@ def config(tmp_path):
     return make
 
 
-def test_registered_under_its_name():
+def test_registered_under_their_names():
     assert DATASETS.get("CaptchaDataSet") is CaptchaDataSet
+    assert DATASETS.get("TextLineDataSet") is TextLineDataSet
+    assert {"size", "painter", "transforms"} <= set(CaptchaDataSet.known_keys())
+    assert {"size", "corpus", "style", "transforms"} <= set(TextLineDataSet.known_keys())
 
 
 def test_samples_are_those_of_the_source_and_the_config_stays_as_it_was(config):
@@ -150,36 +154,76 @@ def test_operators_that_join_samples_get_further_ones(config):
 
 
 def test_a_sample_that_a_transform_refuses_is_an_error(config):
-    with pytest.raises(DataError, match="refuses the CAPTCHA"):
+    with pytest.raises(DataError) as error:
         CaptchaDataSet(config(steps=("Refuse",)), "Train", None, 1)[0]
+    assert error.value.code == "rejected_sample"
 
 
 @pytest.mark.parametrize(
-    ("keys", "error", "said"),
+    ("dataset", "keys", "key", "code"),
     [
-        ({"size": 0}, ConfigError, "Train.dataset.size"),
-        ({"size": None}, ConfigError, "Train.dataset.size"),
-        ({"length": 4}, ConfigError, "Train.dataset.length"),
-        ({"width": "160"}, ConfigError, "Train.dataset.width"),
-        ({"characters": 123}, ConfigError, "quotes"),
-        ({"charactres": "012"}, ConfigError, "Did you mean 'characters'"),
-        ({"characters": "0ab"}, DataError, "'ab', which are not in"),
-        ({"length": [4, 9]}, DataError, "Global.max_text_length is 8"),
+        (CaptchaDataSet, {"size": 0}, "size", "bad_value"),
+        (CaptchaDataSet, {"size": None}, "size", "bad_value"),
+        (CaptchaDataSet, {"seed": "one"}, "seed", "bad_value"),
+        (CaptchaDataSet, {"length": 4}, "length", "bad_value"),
+        (CaptchaDataSet, {"width": "160"}, "width", "bad_value"),
+        (CaptchaDataSet, {"characters": 123}, "characters", "bad_value"),
+        (CaptchaDataSet, {"characters": "0ab"}, "characters", "bad_value"),
+        (CaptchaDataSet, {"length": [4, 9]}, "length", "bad_value"),
+        (CaptchaDataSet, {"fonts": ["/no/font.ttf"]}, "fonts", "bad_font"),
+        (TextLineDataSet, {"size": None}, "size", "bad_value"),
+        (TextLineDataSet, {"characters": 123}, "characters", "bad_value"),
+        (TextLineDataSet, {"characters": "0ab"}, "characters", "bad_value"),
+        (TextLineDataSet, {"length": [2, 9]}, "length", "bad_value"),
+        (TextLineDataSet, {"length": 4}, "length", "bad_value"),
+        (TextLineDataSet, {"corpus": "news.txt"}, "corpus", "bad_value"),
+        (TextLineDataSet, {"corpus": ["/no/news.txt"]}, "corpus", "missing_file"),
+        (TextLineDataSet, {"fonts": "mplfonts"}, "fonts", "bad_value"),
+        (TextLineDataSet, {"fonts": ["/no/font.ttf"]}, "fonts", "missing_file"),
+        (TextLineDataSet, {"rich_in": "01"}, "rich_in", "bad_value"),
+        (TextLineDataSet, {"rich_in": ["01", "much"]}, "rich_in", "bad_value"),
+        (TextLineDataSet, {"style": 32}, "style", "bad_value"),
+        (TextLineDataSet, {"style": {"height": 2}}, "style.height", "bad_value"),
+        (TextLineDataSet, {"style": {"blur": ["a", 2]}}, "style.blur", "bad_value"),
+        (TextLineDataSet, {"style": {"photos": "/no"}}, "style.photos", "no_images"),
     ],
 )
-def test_keys_that_cannot_work_are_named(config, keys, error, said):
-    with pytest.raises(error, match=said):
-        CaptchaDataSet(config(**keys), "Train", None, 1)
+def test_a_value_that_cannot_be_used_is_refused_with_its_path(config, dataset, keys, key, code):
+    with pytest.raises(ConfigError) as error:
+        dataset(config(**{"length": [2, 4], **keys}), "Train", None, 1)
+    assert error.value.code == code and str(error.value).startswith(f"Train.dataset.{key}: ")
 
 
-def test_multi_scale_sampler_is_refused(config):
-    given = config()
-    given["Train"]["sampler"] = {"name": "MultiScaleSampler", "scales": [[320, 32]]}
-    with pytest.raises(ConfigError, match="one size"):
-        CaptchaDataSet(given, "Train", None, 1)
+@pytest.mark.parametrize("keys", [{"charactres": "012"}, {"style": {"blurr": 1}}])
+def test_a_misspelt_key_is_refused(config, keys):
+    with pytest.raises(ConfigError) as error:
+        TextLineDataSet(config(length=[2, 4], **keys), "Train", None, 1)
+    assert str(error.value).startswith("Train.dataset") and next(iter(keys)) in str(error.value)
 
 
 def test_without_a_host_there_are_no_transforms(config):
     transform_factory.set_transform_factory(None)
-    with pytest.raises(HostError, match="open the host"):
+    with pytest.raises(HostError):
         CaptchaDataSet(config(), "Train", None, 1)
+
+
+def test_text_lines_are_drawn_of_the_dictionary_in_the_style_asked_for(config):
+    train = TextLineDataSet(config(length=[2, 5], style={"height": 32, "width": 100}), "Train", None, 1)
+    lines = [train[index] for index in range(12)]
+    assert {image.shape for image, _ in lines} == {(32, 100, 3)}
+    train.set_epoch(1)
+    assert not np.array_equal(train[0][0], lines[0][0])
+    train.set_epoch(0)
+    again = copy.deepcopy(train)[0]
+    assert np.array_equal(again[0], lines[0][0]) and again[1] == lines[0][1]
+
+
+@pytest.mark.parametrize("use_space", [True, False])
+def test_text_lines_of_a_corpus_have_spaces_if_the_space_is_a_class(config, tmp_path, use_space):
+    (tmp_path / "corpus.txt").write_text("12 345\nx6789 0\n" * 3)
+    given = config(corpus=[str(tmp_path / "corpus.txt")], length=[3, 8], steps=("Label",))
+    given["Global"]["use_space_char"] = use_space
+    dataset = TextLineDataSet(given, "Train", None, 1)
+    labels = {dataset[index] for index in range(12)}
+    assert any(" " in label for label in labels) is use_space
+    assert not any("x" in label for label in labels)  # not in the dictionary

@@ -59,12 +59,15 @@ class ImageFolder:
 def image_issue(path: str, check: ImageCheck) -> SampleIssue | None:
     """Return why the file ``path`` is not usable as an image (``missing_image``, ``broken_image``), or None."""
     try:
-        with Path(path).open("rb", buffering=0) as stream:
-            size = os.fstat(stream.fileno()).st_size
-            head, tail = stream.read(_HEAD), os.pread(stream.fileno(), _TAIL, max(0, size - _TAIL))
-            if size and (check == "none" or check == "header" and looks_whole(head, tail, size)):
-                return None
-            return content_issue(head + stream.readall(), path, "decode")
+        handle = os.open(path, os.O_RDONLY)  # a file object for each image would take longer than the check
+        try:
+            size = os.fstat(handle).st_size
+            head, tail = os.pread(handle, _HEAD, 0), os.pread(handle, _TAIL, max(0, size - _TAIL))
+        finally:
+            os.close(handle)
+        if size and (check == "none" or check == "header" and looks_whole(head, tail, size)):
+            return None
+        return content_issue(Path(path).read_bytes(), path, "decode")
     except (FileNotFoundError, NotADirectoryError):
         return SampleIssue("missing_image", f"there is no file {path}")
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path

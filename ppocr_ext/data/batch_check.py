@@ -43,15 +43,22 @@ def ctc_label_error(labels: np.ndarray, lengths: np.ndarray, classes: int) -> st
         wrong = int(lengths[(lengths < 0) | (lengths > labels.shape[1])][0])
         return f"a label has the length {wrong}, but {labels.shape[1]} places. Fix: keep the length of the CTC label."
     inside = np.arange(labels.shape[1]) < lengths[:, None]
-    rows, columns = np.nonzero(inside & ~((labels > _BLANK) & (labels < classes)))
+    return _class_error("a label", labels, inside, 1, classes)
+
+
+def _class_error(what: str, labels: np.ndarray, inside: np.ndarray, least: int, classes: int) -> str | None:
+    """Return the first of the ``labels`` [B, L] with a class outside ``least`` to ``classes`` - 1, or None."""
+    rows, columns = np.nonzero(inside & ~((labels >= least) & (labels < classes)))
     if not len(rows):
         return None
     found = labels[rows[0], columns[0]]
-    what, fix = f"the class {found}", "encode labels with the dictionary of the head"
+    blank, fix = "", "encode labels with the dictionary of the head"
     if found == _BLANK:
-        what, fix = f"the class {_BLANK}, CTC's blank, inside", f"encode characters as 1 to {classes - 1}"
-    label = _shown(labels[rows[0], : lengths[rows[0]]])
-    return f"a label has {what}, but characters have the classes 1 to {classes - 1}. Fix: {fix}.\n{label}"
+        blank, fix = ", CTC's blank, inside", f"encode characters as 1 to {classes - 1}"
+    return (
+        f"{what} has the class {found}{blank}, but its head has the classes {least} to {classes - 1}. Fix: {fix}.\n"
+        f"{_shown(labels[rows[0]][inside[rows[0]]])}"
+    )
 
 
 def _shown(ids: np.ndarray) -> str:
@@ -137,13 +144,8 @@ class BatchLabelCheck:
         labels = None if self._second_classes is None else _column(samples, self._layout.second_label)
         if labels is None or labels.ndim != 2:
             return None
-        rows, columns = np.nonzero(~((labels >= 0) & (labels < self._second_classes)))
-        if not len(rows):
-            return None
-        return (
-            f"a second label has the class {labels[rows[0], columns[0]]}, but its head has the classes 0 to "
-            f"{(self._second_classes or 0) - 1}. Fix: encode labels with the dictionary of the head.\n"
-            f"{_shown(labels[rows[0]])}"
+        return _class_error(
+            "a second label", labels, np.ones(labels.shape, bool), 0, self._second_classes or 0
         )
 
     def _check_frames(self, samples: Sequence[Any], labels: np.ndarray, lengths: np.ndarray) -> None:

@@ -71,8 +71,8 @@ def image_issue(path: str, check: ImageCheck) -> SampleIssue | None:
     except (FileNotFoundError, NotADirectoryError):
         return SampleIssue("missing_image", f"there is no file {path}")
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        said = getattr(error, "strerror", None) or error
-        return SampleIssue("broken_image", f"{path} cannot be read: {said}")
+        reason = getattr(error, "strerror", None) or error
+        return SampleIssue("broken_image", f"{path} cannot be read: {reason}")
 
 
 def content_issue(content: bytes, name: str, check: ImageCheck) -> SampleIssue | None:

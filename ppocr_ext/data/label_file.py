@@ -1,6 +1,6 @@
 """Read and write PaddleOCR's recognition label files, one line at a time; imports no Paddle.
 
-A line is ``path<delimiter>label``. ``path`` may be a JSON list of paths of which one is drawn each
+A line is ``path<delimiter>label``. ``path`` may be a JSON list of paths, one of which is drawn each
 time (``["a.jpg", "b.jpg"]``). Further columns are ignored, except with ``ds_width``, where the line is
 ``path, label, width, height`` exactly.
 """

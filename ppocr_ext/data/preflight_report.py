@@ -121,7 +121,7 @@ class PreflightReport:
     stopped: bool = False
 
     def add(self, line: LabelLine, issue: SampleIssue | None) -> None:
-        """Count the next sample of the last file; ``issue`` says why it is unusable, if it is."""
+        """Count the next sample of the last file; ``issue`` is None if it is usable."""
         file = self.files[-1]
         file.add(usable=issue is None, altered=line.altered)
         if issue is not None:

@@ -103,7 +103,7 @@ def _text(report: PreflightReport, sample: UnusableSample) -> str:
 
 
 def _fix(report: PreflightReport, reason: str) -> str:
-    """Return what to do about ``reason``; empty for a label's length, about which :func:`_length_fixes` says it."""
+    """Return what to do about ``reason``; empty for a label's length, see :func:`_length_fixes`."""
     if reason in _OF_LENGTH:
         return ""
     if reason == "outside_data_dir" and 2 * report.counts[reason] >= report.total:

@@ -120,7 +120,7 @@ def test_the_quick_look_stops(
     (files / "val.txt").write_text("".join(lines) + "nowhere.png\t1\n" * 1000)
     monkeypatch.setattr(config_command, "_SECONDS", 0.0)
     assert run("-c", files / "my.yml", "--check") == 0
-    assert "eval data: the first 2,048 lines" in capsys.readouterr().out
+    assert "eval data: the first 2,048 samples" in capsys.readouterr().out
     assert run("-c", files / "my.yml", "--check", "--data", "all") == 2
 
 

@@ -42,9 +42,9 @@ def make(folder, out, *options, names=("a.txt", "b.txt")):
 def test_it_prints_what_it_made_and_how_to_train_from_it(lists, capsys):
     out = lists / "sets" / "lmdb"
     assert make(lists, out) == 0
-    said = capsys.readouterr().out
-    assert "4 images" in said and "images/s" in said and "4 samples" in said
-    snippet = said.partition("label files):\n")[2]
+    output = capsys.readouterr().out
+    assert "4 images" in output and "images/s" in output and "4 samples" in output
+    snippet = output.partition("label files):\n")[2]
     section = read_value(snippet, Place("printed", "printed"))
     assert section.is_mapping and f"data_dir: {out}" in snippet
     assert make(lists, out) == 0
@@ -54,8 +54,8 @@ def test_it_prints_what_it_made_and_how_to_train_from_it(lists, capsys):
 def test_skipped_lines_are_named(lists, capsys):
     (lists / "dict.txt").write_text("".join(f"{c}\n" for c in "zeronth"))
     assert make(lists, lists / "lmdb", "--dict", str(lists / "dict.txt"), "--max-unusable", "0.5") == 0
-    said = capsys.readouterr().out
-    assert "1 of 4 lines: 1 unknown_char" in said and "b.txt:1: unknown_char: 'w'" in said
+    output = capsys.readouterr().out
+    assert "1 of 4 lines: 1 unknown_char" in output and "b.txt:1: unknown_char: 'w'" in output
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,8 @@ def test_outside_images_are_used_if_allowed(images, tmp_path):
 
 def test_labels_are_checked_by_dictionary_and_length(images, tmp_path):
     (tmp_path / "d.txt").write_text("1.png\tab\n3.png\tabx\n5.png\tabab\n7.png\ta b\n")
-    judged = wanted(images, tmp_path / "d.txt", charset=Charset(("a", "b")), max_text_length=3)
-    made = make_lmdb(tmp_path / "out", judged, max_unusable=1)
+    checked = wanted(images, tmp_path / "d.txt", charset=Charset(("a", "b")), max_text_length=3)
+    made = make_lmdb(tmp_path / "out", checked, max_unusable=1)
     assert made.state.unusable == {"unknown_char": 2, "too_long": 1}
     with_space = wanted(images, tmp_path / "d.txt", max_text_length=3)
     assert make_lmdb(tmp_path / "two", with_space, max_unusable=1).state.unusable == {"too_long": 1}

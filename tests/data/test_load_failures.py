@@ -57,11 +57,11 @@ def dataset(monkeypatch):
 
 @pytest.fixture
 def messages(monkeypatch):
-    said = []
+    messages = []
     monkeypatch.setattr(
-        logging.getLogger("ppocr_ext"), "warning", lambda text, *args: said.append(text % args)
+        logging.getLogger("ppocr_ext"), "warning", lambda text, *args: messages.append(text % args)
     )
-    return said
+    return messages
 
 
 def test_a_failure_is_named_once_and_the_next_sample_taken(dataset, messages):
@@ -69,7 +69,7 @@ def test_a_failure_is_named_once_and_the_next_sample_taken(dataset, messages):
     assert [data[4], data[4], data[6], data[33]] == [6, 6, 6, 34]
     assert failures.count == 3
     assert "3 samples" in failures.summary()
-    assert [said.split(";")[0] for said in messages] == [
+    assert [message.split(";")[0] for message in messages] == [
         "Train: list:4: Decode refuses it",
         "Train: list:5: Decode refuses it",
         "Train: list:33: ValueError: a header of 3 bytes",

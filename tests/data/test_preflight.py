@@ -138,8 +138,10 @@ def test_counts_are_exact_and_examples_bounded(folder):
     assert result.counts == {"unknown_char": 5000, "empty_label": 3}
     assert len(result.unusable_samples) == 7
     assert result.unusable_samples[0].line == 2
-    said = result.summary()
-    assert "1 of 5,004" in said and "5,000 unknown_char, 3 empty_label" in said and f"{file}:2" in said
+    summary = result.summary()
+    assert (
+        "1 of 5,004" in summary and "5,000 unknown_char, 3 empty_label" in summary and f"{file}:2" in summary
+    )
 
 
 def test_copies_keep_one_file_for_each_source(folder):
@@ -182,19 +184,19 @@ def test_a_file_that_changed_meanwhile_is_refused(folder, change):
     assert list((folder / "copies").iterdir()) == []
 
 
-@pytest.mark.parametrize(("gtc", "admits"), [(None, 31), ("nrtr", 33), ("sar", 33)])
-def test_without_a_usable_sample_the_reason_and_the_fix_are_named(folder, gtc, admits):
+@pytest.mark.parametrize(("gtc", "enough"), [(None, 31), ("nrtr", 33), ("sar", 33)])
+def test_without_a_usable_sample_the_reason_and_the_fix_are_named(folder, gtc, enough):
     file = write(folder, *[f"ok.png\t{'1' * 31}"] * 3, "none.png\t1")
     result = check(file, folder, DIGITS, 25, gtc=gtc)
-    (said,) = limit_errors({"Train": result}, UnusableLimit(1.0))
+    (errors,) = limit_errors({"Train": result}, UnusableLimit(1.0))
     for part in (
         f"{file}",
         "3 too_long, 1 missing_image",
         "31 characters",
-        f"`Global.max_text_length: {admits}`",
+        f"`Global.max_text_length: {enough}`",
     ):
-        assert part in said
-    assert check(file, folder, DIGITS, admits, gtc=gtc).usable == 3
+        assert part in errors
+    assert check(file, folder, DIGITS, enough, gtc=gtc).usable == 3
 
 
 @pytest.mark.parametrize(("max_text_length", "unknown_char"), [(25, "drop_line"), (82, "drop_char")])
@@ -205,19 +207,21 @@ def test_all_limits_of_length_are_named_at_once(folder, max_text_length, unknown
     result = check(file, folder, DIGITS, max_text_length, frames=FrameLimit(40, width=320), **options)
     assert (result.most_frames, result.most_frames_at) == (105, (file, 3))
     assert result.to_json()["most_frames"] == {"needed": 105, "of": 40, "at": {"file": str(file), "line": 3}}
-    said = limit_errors({"Train": result}, UnusableLimit(0.1))[0]
-    assert ("`Global.max_text_length: 82`" in said) == (max_text_length < 82)
+    errors = limit_errors({"Train": result}, UnusableLimit(0.1))[0]
+    assert ("`Global.max_text_length: 82`" in errors) == (max_text_length < 82)
     for part in (f"{file}:3", "105 frames", "40", "2.63 times", "864 instead of 320"):
-        assert part in said
-    assert said.count("max_text_length: 82") <= 1
+        assert part in errors
+    assert errors.count("max_text_length: 82") <= 1
     assert check(file, folder, DIGITS, 82, frames=FrameLimit(864 // 8), **options).usable == 6
 
 
 def test_frames_that_are_enough_are_not_named(folder):
     file = write(folder, "ok.png\t1", f"ok.png\t{'12' * 20}")
     for frames in (None, FrameLimit(40)):
-        said = limit_errors({"Train": check(file, folder, DIGITS, 25, frames=frames)}, UnusableLimit(0.1))[0]
-        assert "`Global.max_text_length: 40`" in said and "CTC has" not in said
+        errors = limit_errors({"Train": check(file, folder, DIGITS, 25, frames=frames)}, UnusableLimit(0.1))[
+            0
+        ]
+        assert "`Global.max_text_length: 40`" in errors and "CTC has" not in errors
 
 
 def test_the_frames_of_a_label_are_those_of_its_characters(folder):
@@ -293,19 +297,19 @@ def test_paddle_is_not_imported():
 
 
 @pytest.mark.parametrize(
-    ("bad", "share", "strict", "refused"),
+    ("bad", "share", "strict", "is_error"),
     [(1, 0.1, False, False), (2, 0.1, False, True), (2, 0.2, False, False), (9, 1.0, False, False)]
     + [(10, 1.0, False, True), (1, 1.0, True, True), (0, 0.0, True, False), (0, 0.0, False, False)],
 )
-def test_how_many_are_allowed(folder, bad, share, strict, refused):
+def test_how_many_are_allowed(folder, bad, share, strict, is_error):
     file = write(folder, *["ok.png\tx"] * bad, *["ok.png\t1"] * (10 - bad))
     result = check(file, folder, DIGITS, 25)
-    said = limit_errors({"Train": result}, UnusableLimit(share, strict))
-    assert bool(said) == refused
-    if refused:
-        assert f"{file}:1" in said[0]
-    if refused and not strict and bad < 10:
-        assert said[-1].endswith(f"-o Global.max_unusable={bad / 10:g}.")
+    errors = limit_errors({"Train": result}, UnusableLimit(share, strict))
+    assert bool(errors) == is_error
+    if is_error:
+        assert f"{file}:1" in errors[0]
+    if is_error and not strict and bad < 10:
+        assert errors[-1].endswith(f"-o Global.max_unusable={bad / 10:g}.")
 
 
 def test_the_share_that_is_proposed_is_enough(folder):
@@ -317,9 +321,11 @@ def test_the_share_that_is_proposed_is_enough(folder):
 
 def test_strict_names_every_line_up_to_a_number(folder):
     file = write(folder, "ok.png\t1", *["ok.png\tx"] * 25)
-    said, _ = limit_errors({"Eval": check(file, folder, DIGITS, 25, examples=40)}, UnusableLimit(strict=True))
-    assert all(f"{file}:{number}: unknown_char" in said for number in range(2, 22))
-    assert "5 more" in said.splitlines()[-1]
+    errors, _ = limit_errors(
+        {"Eval": check(file, folder, DIGITS, 25, examples=40)}, UnusableLimit(strict=True)
+    )
+    assert all(f"{file}:{number}: unknown_char" in errors for number in range(2, 22))
+    assert "5 more" in errors.splitlines()[-1]
 
 
 def details(result):
@@ -356,8 +362,8 @@ def test_in_evaluation_a_label_that_does_not_fit_stays_and_counts(folder):
     assert (result.usable, result.unusable_count, result.misfits, result.problem_count) == (10, 0, 2, 2)
     assert (result.misfit_examples[0].line, result.misfit_examples[0].reason) == (1, "too_long_for_frames")
     assert limit_errors({"Eval": result}, UnusableLimit(0.2)) == []
-    said = limit_errors({"Eval": result}, UnusableLimit(0.1))
-    assert f"{file}:1: too_long_for_frames" in said[0] and "-o Global.max_unusable=0.2" in said[-1]
+    errors = limit_errors({"Eval": result}, UnusableLimit(0.1))
+    assert f"{file}:1: too_long_for_frames" in errors[0] and "-o Global.max_unusable=0.2" in errors[-1]
     strict = limit_errors({"Eval": result}, UnusableLimit(strict=True))[0]
     assert all(f"{file}:{line}: too_long_for_frames" in strict for line in (1, 2))
     assert [f["line"] for f in result.to_json()["misfit_examples"]] == [1, 2]
@@ -379,8 +385,8 @@ def test_under_ds_width_each_line_has_the_frames_of_its_ratio(folder):
 def test_wider_images_are_not_proposed_where_the_width_does_not_matter(folder):
     file = write(folder, "ok.png\t123456", "ok.png\t1")
     limit = FrameLimit(5, fixed=True, key="Train.sampler.scales", width=320)
-    (said, _) = limit_errors({"Train": check(file, folder, DIGITS, 25, frames=limit)}, UnusableLimit(0.1))
-    assert "6 frames" in said and "Train.sampler.scales" not in said
+    (errors, _) = limit_errors({"Train": check(file, folder, DIGITS, 25, frames=limit)}, UnusableLimit(0.1))
+    assert "6 frames" in errors and "Train.sampler.scales" not in errors
 
 
 def test_frames_and_the_longest_label_are_summed_up(folder):
@@ -394,8 +400,8 @@ def test_frames_and_the_longest_label_are_summed_up(folder):
 def test_all_labels_of_eval_may_be_misfits_if_the_limit_allows_it(folder):
     file = write(folder, *["ok.png\t123456"] * 3)
     result = check(file, folder, DIGITS, 25, frames=FrameLimit(5, required=False))
-    said = limit_errors({"Eval": result}, UnusableLimit(0.1))
-    assert "-o Global.max_unusable=1." in said[-1]
+    errors = limit_errors({"Eval": result}, UnusableLimit(0.1))
+    assert "-o Global.max_unusable=1." in errors[-1]
     assert limit_errors({"Eval": result}, UnusableLimit(1.0)) == []
 
 
@@ -425,9 +431,9 @@ def test_both_sections_are_given_one_width(folder):
         )
         for mode, file in (("Train", train), ("Eval", evaluated))
     }
-    said = limit_errors(found, UnusableLimit())
-    assert ["448 instead of 128" in text for text in said[:2]] == [True, True]
-    assert "(and the size in Eval)" in said[0] and "(and the size in Train)" in said[1]
+    errors = limit_errors(found, UnusableLimit())
+    assert ["448 instead of 128" in text for text in errors[:2]] == [True, True]
+    assert "(and the size in Eval)" in errors[0] and "(and the size in Train)" in errors[1]
 
 
 def test_the_default_characters_have_no_space_to_allow(folder):

@@ -34,7 +34,6 @@ _BATCH = 32 << 20  # bytes of a transaction
 _EXAMPLES = 5  # unusable lines of each reason that are kept by name
 _NONE_USABLE = 1000  # lines without a single sample after which the rest is not read
 _FIRST_MAP = 1 << 30  # bytes
-_MOST_SAMPLES = 999_999_999  # that nine digits can number
 _FIXES = {  # instead of FIXES: this command has options where a config has keys
     "bad_format": "A line is a path, --delimiter and the label, in UTF-8.",
     "too_long": "Raise --max-text-length.",
@@ -193,12 +192,6 @@ def _write(store: _Store, state: LmdbState, source: LmdbInput) -> None:
             if sum(len(value) for _, value in pending) >= _BATCH:
                 store.commit(pending, state)
                 pending = []
-            if state.samples > _MOST_SAMPLES:
-                raise DataError(
-                    f"There are more than {_MOST_SAMPLES:,} samples: PaddleOCR numbers them with nine digits. Fix: "
-                    f"make several LMDBs.",
-                    code="too_many_samples",
-                )
             if state.lines >= _NONE_USABLE and not state.samples:
                 break
     store.commit(pending, state)

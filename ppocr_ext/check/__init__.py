@@ -1,5 +1,57 @@
-"""Checks of a config."""
+"""Check a config: all its issues at once, in the order in which one corrects them."""
 
-from ppocr_ext.check.check import check_config
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ppocr_ext.check.architecture import check_architecture
+from ppocr_ext.check.config_check import ConfigCheck
+from ppocr_ext.check.data import check_data
+from ppocr_ext.check.files import check_dictionary, check_files
+from ppocr_ext.check.images import check_images
+from ppocr_ext.check.labels import check_labels
+from ppocr_ext.check.networks import check_networks
+from ppocr_ext.check.objective import check_decoder, check_loss, check_metric, check_optimizer
+from ppocr_ext.check.same_preprocessing import check_preprocessing
+from ppocr_ext.check.settings import check_global, check_loaders, check_sections
+from ppocr_ext.config import Config, derive_values
+from ppocr_ext.host import Host
+from ppocr_ext.issues import Issue
 
 __all__ = ["check_config"]
+
+
+def check_config(config: Config, host: Host, role: str, unloaded_plugins: Sequence[str] = ()) -> list[Issue]:
+    """Return all issues of a config, without building a model, importing a module or changing anything.
+
+    Components are those of the registries (import ``Global.plugins`` before) and of the host.
+
+    Args:
+        config: as loaded, with overlays and overrides.
+        host: opened.
+        role: ``"train"`` or ``"eval"``: sections and files that only the other needs are not checked.
+        unloaded_plugins: modules of ``Global.plugins`` that are not imported; a name that only they may know is a
+            warning.
+
+    Returns:
+        The issues, each once, in the order of the config's sections.
+    """
+    check = ConfigCheck(derive_values(config), host, role, tuple(unloaded_plugins))
+    check_sections(check)
+    check_global(check)
+    check_architecture(check)
+    if role == "train":
+        check_loss(check)
+        check_optimizer(check)
+    check_decoder(check)
+    check_metric(check)
+    for mode in check.modes:
+        check_data(check, mode)
+    check_images(check)
+    check_preprocessing(check)
+    check_loaders(check)
+    check_networks(check)
+    check_labels(check)
+    check_dictionary(check)
+    check_files(check)
+    return list(dict.fromkeys(check.issues))

@@ -1,4 +1,4 @@
-"""Files and folders that the config names and the role needs."""
+"""Check the files and folders that the config names and the role needs."""
 
 from __future__ import annotations
 
@@ -19,22 +19,29 @@ from ppocr_ext.config.values import is_number, shown
 from ppocr_ext.errors import CharsetError, ConfigError, DataError, WeightsError
 from ppocr_ext.registry import DATASETS
 
+KeyPath = tuple[str, ...]
 _LOG = logging.getLogger("ppocr_ext")
 _DICTIONARY = ("Global", "character_dict_path")
 
 
 def check_dictionary(check: ConfigCheck) -> None:
-    """The dictionary, and the class counts that the config has already."""
+    """Check the dictionary, and the class counts that the config already has."""
     try:
-        with unlogged():
+        with no_log():
             charset = resolve_charset(check.config, check.host.find_file)
     except CharsetError as error:
-        check.error(_DICTIONARY, error.code, str(error).removeprefix(f"{check.place(_DICTIONARY).text}: "))
+        message = str(error).removeprefix(f"{check.place(_DICTIONARY).text}: ")
+        check.error(_DICTIONARY, error.code, message)
         return
     except ConfigError:
-        return  # use_space_char is neither true nor false, which is said of the keys of Global
+        return  # use_space_char is not a truth value, which the check of Global reports
     _check_space(check, charset)
-    _check_counts(check, charset)
+    try:
+        with no_log():
+            for path, message in wrong_counts(check.config, charset):
+                check.error(path, "wrong_class_count", message)
+    except ConfigError:
+        return  # head_list is not a list of heads, which the check of Architecture reports
 
 
 def _check_space(check: ConfigCheck, charset: Charset) -> None:
@@ -49,122 +56,104 @@ def _check_space(check: ConfigCheck, charset: Charset) -> None:
         )
 
 
-def _check_counts(check: ConfigCheck, charset: Charset) -> None:
-    try:
-        with unlogged():
-            wrong = wrong_counts(check.config, charset)
-    except ConfigError:
-        return  # a head_list that is no list of heads, which is said of the architecture
-    for path, message in wrong:
-        check.error(path, "wrong_class_count", message)
-
-
-def _check_centers(check: ConfigCheck, path: tuple[str, ...]) -> None:
-    """One file of centers, or one for each sub-model."""
-    given = check.at(*path)
-    files = (
-        {(*path, str(name)): file for name, file in given.items()}
-        if isinstance(given, Mapping)
-        else {path: given}
-    )
-    for place, file in files.items():
-        if isinstance(file, str) and not Path(file).is_file():
-            check.error(
-                place, "missing_file", f"there is no file {file}. `ppocr-ext export-center` writes it."
-            )
-
-
 def check_files(check: ConfigCheck) -> None:
-    """Label files, data folders and weights."""
+    """Check label files, data folders, files of losses, and weights."""
     for mode in check.modes:
-        _check_data_files(check, mode)
+        if not check.is_of_plugin(DATASETS, check.at(mode, "dataset", "name")):  # its keys are unknown
+            _check_label_files(check, mode)
+            _check_data_dir(check, mode)
     for _, path in named_items(check.config, "Loss", "loss_config_list") if check.role == "train" else ():
         _check_centers(check, (*path, "center_file_path"))
-        _check_groups(check, (*path, "look_alikes"))
+        _check_look_alikes(check, (*path, "look_alikes"))
     for path, name in _weights(check):
         if isinstance(name, str):
             _check_weights(check, path, name)
-        elif path[0] != "Global":  # of Global it is said there
-            check.error(path, "bad_value", f"{shown(name)} is no path of weights.")
+        elif path[0] != "Global":  # the check of Global reports those
+            check.error(path, "bad_value", f"found {shown(name)}, expected a path of weights.")
 
 
-def _check_groups(check: ConfigCheck, path: tuple[str, ...]) -> None:
-    """ConfigCheck-alike characters: a number, or groups; text that is a number is refused with the other keys."""
+def _check_label_files(check: ConfigCheck, mode: str) -> None:
+    path = (mode, "dataset", "label_file_list")
+    listed = check.at(*path) if reads_key(check.config, mode, "label_file_list") else None
+    files: dict[KeyPath, object] = {path: listed} if isinstance(listed, str) else {}
+    if isinstance(listed, tuple):
+        files = {(*path, str(index)): name for index, name in enumerate(listed)}
+    elif listed is not None and not files:
+        check.error(path, "bad_value", f"found {shown(listed)}, expected a list of label files.")
+    for where, name in files.items():
+        if not isinstance(name, str):
+            check.error(where, "bad_value", f"found {shown(name)}, expected a path of a label file.")
+        elif not Path(name).is_file():
+            check.error(where, "missing_file", f"there is no file {name} (from {Path.cwd()}).")
+    if check.at(mode, "dataset", "delimiter") == "":
+        message = 'is empty. Fix: "\\t", or remove it.'
+        check.error((mode, "dataset", "delimiter"), "empty_value", message)
+
+
+def _check_data_dir(check: ConfigCheck, mode: str) -> None:
+    path = (mode, "dataset", "data_dir")
+    folder = check.at(*path) if reads_key(check.config, mode, "data_dir") else None
+    if isinstance(folder, str) and not Path(folder).is_dir():
+        check.error(path, "missing_folder", f"there is no folder {folder} (from {Path.cwd()}).")
+    elif folder is not None and not isinstance(folder, (str, tuple)):
+        check.error(path, "bad_value", f"found {shown(folder)}, expected the name of a folder.")
+
+
+def _check_centers(check: ConfigCheck, path: KeyPath) -> None:
+    """Check that one file of centers exists, or one for each sub-model."""
+    given = check.at(*path)
+    files = {path: given}
+    if isinstance(given, Mapping):
+        files = {(*path, str(name)): file for name, file in given.items()}
+    for where, file in files.items():
+        if isinstance(file, str) and not Path(file).is_file():
+            message = f"there is no file {file}. Fix: write it with `ppocr-ext export-center`."
+            check.error(where, "missing_file", message)
+
+
+def _check_look_alikes(check: ConfigCheck, path: KeyPath) -> None:
+    """Check a number of look-alikes, or a file of groups."""
     value = check.at(*path)
     if value is None or (isinstance(value, str) and is_number(value)):
-        return
+        return  # a quoted number is reported with the other keys
     if isinstance(value, str):
         try:
             read_groups(value)
         except DataError as error:
             check.error(path, error.code, str(error))
     elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        check.error(
-            path,
-            "bad_value",
-            f"{shown(value)} is neither a number of at least 1, nor `{SHIPPED}`, nor a file of groups.",
-        )
+        message = f"found {shown(value)}, expected a number of at least 1, `{SHIPPED}`, or a file of groups."
+        check.error(path, "bad_value", message)
 
 
-def _check_data_files(check: ConfigCheck, mode: str) -> None:
-    if check.is_of_plugin(DATASETS, check.at(mode, "dataset", "name")):
-        return  # which keys it reads is unknown
-    path = (mode, "dataset", "label_file_list")
-    listed = check.at(*path) if reads_key(check.config, mode, "label_file_list") else None
-    names = (listed,) if isinstance(listed, str) else listed
-    if isinstance(names, tuple):
-        for index, name in enumerate(names):
-            where = path if isinstance(listed, str) else (*path, str(index))
-            if not isinstance(name, str):
-                check.error(where, "bad_value", f"{shown(name)} is no path of a label file.")
-            elif not Path(name).is_file():
-                check.error(where, "missing_file", f"there is no file {name} (from {Path.cwd()}).")
-    elif names is not None:
-        check.error(path, "bad_value", f"{shown(names)} is no list of label files.")
-    if check.at(mode, "dataset", "delimiter") == "":
-        check.error((mode, "dataset", "delimiter"), "empty_value", 'it is empty. Fix: "\\t", or take it out.')
-    path = (mode, "dataset", "data_dir")
-    folder = check.at(*path) if reads_key(check.config, mode, "data_dir") else None
-    if isinstance(folder, str) and not Path(folder).is_dir():
-        check.error(path, "missing_folder", f"there is no folder {folder} (from {Path.cwd()}).")
-    elif folder is not None and not isinstance(folder, (str, tuple)):
-        check.error(path, "bad_value", f"{shown(folder)} is not the name of a folder.")
-
-
-def _weights(check: ConfigCheck) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Paths of weights that are going to be read: a whole model's, or else those of sub-models."""
-    for key in ("checkpoints", "pretrained_model"):
-        name = check.at("Global", key)
-        if name:
-            yield ("Global", key), name
-            return
-    models = check.at("Architecture", "Models")
-    if check.role != "train" or not isinstance(models, Mapping):
+def _weights(check: ConfigCheck) -> Iterator[tuple[KeyPath, object]]:
+    """Yield the paths of weights that the role reads: of the whole model, or else of the sub-models."""
+    whole = [("Global", key) for key in ("checkpoints", "pretrained_model") if check.at("Global", key)]
+    if whole:
+        yield whole[0], check.at(*whole[0])
         return
-    for model in models:
+    models = check.at("Architecture", "Models")
+    for model in models if check.role == "train" and isinstance(models, Mapping) else ():
         path = ("Architecture", "Models", str(model), "pretrained")
-        name = check.at(*path)
-        if name:
-            yield path, name
+        if check.at(*path):
+            yield path, check.at(*path)
 
 
-def _check_weights(check: ConfigCheck, path: tuple[str, ...], name: str) -> None:
-    """Report weights that are not there; a checkpoint whose journal was left counts, loading finishes it."""
+def _check_weights(check: ConfigCheck, path: KeyPath, name: str) -> None:
+    """Report missing weights; a checkpoint with a journal is not missing, since loading finishes it."""
     prefix = Path(name.removesuffix(".pdparams"))
     if Path(f"{prefix}.pdparams").is_file():
         return
     try:
-        if read_journal(prefix):
-            return
+        if not read_journal(prefix):
+            check.error(path, "missing_file", why_missing(name))
     except WeightsError as error:
         check.error(path, error.code, str(error))
-    else:
-        check.error(path, "missing_file", why_missing(name))
 
 
 @contextmanager
-def unlogged() -> Iterator[None]:
-    """Without what is logged on the way: building the run says it."""
+def no_log() -> Iterator[None]:
+    """Log nothing inside this context, since building the run logs the same."""
 
     def silent(record: logging.LogRecord) -> bool:
         return False

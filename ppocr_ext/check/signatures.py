@@ -1,4 +1,4 @@
-"""Which keys a component takes, read from its constructor."""
+"""Read from a constructor which keys a component takes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-Plain = Literal["number", "truth"]
-_BY_ANNOTATION: dict[str, Plain] = {"float": "number", "int": "number", "bool": "truth"}
-_READERS = ("get", "pop", "setdefault")
+ValueKind = Literal["number", "truth"]
+_BY_ANNOTATION: dict[str, ValueKind] = {"float": "number", "int": "number", "bool": "truth"}
 
 
 @dataclass(frozen=True)
@@ -22,19 +21,19 @@ class ComponentKeys:
     Attributes:
         named: its keys, with those that it reads from its ``**kwargs``.
         required: keys without which it cannot be called.
-        open: it hands ``**kwargs`` on to something that cannot be seen from here, so any key may mean something.
-        kinds: what is known of the values: ``"number"`` or ``"truth"``.
+        open: it passes ``**kwargs`` on to a function that cannot be read here, so that any key may be used.
+        kinds: ``"number"`` or ``"truth"`` for each key whose values are known to be so.
     """
 
     named: frozenset[str]
     required: frozenset[str]
     open: bool
-    kinds: tuple[tuple[str, Plain], ...] = ()
+    kinds: tuple[tuple[str, ValueKind], ...] = ()
 
 
 @cache
 def component_keys(component: Callable[..., Any]) -> ComponentKeys:
-    """Keys of a class, with those of the constructors that it hands its ``**kwargs`` to, or of a function."""
+    """Return the keys of a function, or of a class with the base classes that get its ``**kwargs``."""
     named: dict[str, inspect.Parameter] = {}
     read: set[str] = set()
     required: set[str] = set()
@@ -50,12 +49,12 @@ def component_keys(component: Callable[..., Any]) -> ComponentKeys:
         rest = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
         if rest is None:
             break
-        use = _use_of(rest, function)
-        read |= use.names
-        is_open = is_open or use.elsewhere
-        if not use.to_base:
+        names, to_base, elsewhere = _uses_of(rest, function)
+        read |= names
+        is_open = is_open or elsewhere
+        if not to_base:
             break
-    kinds = tuple((name, kind) for name, p in named.items() if (kind := _kind(p)) is not None)
+    kinds = tuple((name, kind) for name, p in named.items() if (kind := _value_kind(p)) is not None)
     return ComponentKeys(frozenset(named) | read, frozenset(required), is_open, kinds)
 
 
@@ -64,14 +63,14 @@ def _constructors(component: Callable[..., Any]) -> Iterator[Callable[..., Any]]
         yield component
         return
     for base in component.__mro__:
-        # what a component hands on to Paddle's Layer is no option of a config; a class of Paddle's own may be one
+        # what a component passes on to Paddle's Layer is no option of a config; a class of Paddle's own may be one
         if base is object or (base is not component and base.__module__.partition(".")[0] == "paddle"):
             return
         if "__init__" in vars(base):
             yield vars(base)["__init__"]
 
 
-def _kind(parameter: inspect.Parameter) -> Plain | None:
+def _value_kind(parameter: inspect.Parameter) -> ValueKind | None:
     if isinstance(parameter.default, bool):
         return "truth"
     if isinstance(parameter.default, (int, float)):
@@ -79,54 +78,35 @@ def _kind(parameter: inspect.Parameter) -> Plain | None:
     return _BY_ANNOTATION.get(str(parameter.annotation).removesuffix("| None").strip())
 
 
-@dataclass
-class _Use:
-    """What a function does with its ``**kwargs``."""
+def _uses_of(rest: str, function: Callable[..., Any]) -> tuple[set[str], bool, bool]:
+    """Return what a function does with its ``**kwargs``, which are called ``rest``.
 
-    names: set[str]
-    to_base: bool = False
-    elsewhere: bool = False
-
-
-def _use_of(rest: str, function: Callable[..., Any]) -> _Use:
+    Returns:
+        The keys that it reads, whether it passes them on to ``super().__init__``, and whether it does anything else.
+    """
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, SyntaxError, TypeError):
-        return _Use(set(), elsewhere=True)
-    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    use = _Use(set())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id == rest:
-            _note(node, parents, use)
-    return use
-
-
-def _note(node: ast.Name, parents: dict[ast.AST, ast.AST], use: _Use) -> None:
-    parent = parents[node]
-    above = parents.get(parent)
-    name: ast.AST | None = None
-    if isinstance(parent, ast.Subscript):
-        name = parent.slice
-    elif isinstance(parent, ast.Compare):
-        name = parent.left
-    elif isinstance(parent, ast.Attribute) and parent.attr in _READERS and isinstance(above, ast.Call):
-        name = above.args[0] if above.args else None
-    elif isinstance(parent, ast.keyword) and isinstance(above, ast.Call) and _is_base_call(above):
-        use.to_base = True
-        return
-    if isinstance(name, ast.Constant) and isinstance(name.value, str):
-        use.names.add(name.value)
-    else:
-        use.elsewhere = True
-
-
-def _is_base_call(call: ast.Call) -> bool:
-    """``super().__init__(…)``, with or without arguments of ``super``."""
-    function = call.func
-    return (
-        isinstance(function, ast.Attribute)
-        and function.attr == "__init__"
-        and isinstance(function.value, ast.Call)
-        and isinstance(function.value.func, ast.Name)
-        and function.value.func.id == "super"
-    )
+        return set(), False, True
+    nodes = list(ast.walk(tree))
+    unknown = sum(isinstance(node, ast.Name) and node.id == rest for node in nodes)
+    names: set[str] = set()
+    to_base = False
+    for node in nodes:
+        match node:
+            case (
+                ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str(key)))
+                | ast.Compare(left=ast.Constant(value=str(key)), comparators=[ast.Name(id=name)])
+                | ast.Call(
+                    func=ast.Attribute(value=ast.Name(id=name), attr="get" | "pop" | "setdefault"),
+                    args=[ast.Constant(value=str(key)), *_],
+                )
+            ) if name == rest:
+                names.add(key)
+                unknown -= 1
+            case ast.Call(
+                func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__"), keywords=given
+            ) if any(isinstance(each.value, ast.Name) and each.value.id == rest for each in given):
+                to_base = True
+                unknown -= 1
+    return names, to_base, unknown > 0

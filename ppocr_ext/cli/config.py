@@ -146,12 +146,12 @@ def _resolved(config: Config, host: Host) -> Config:
 
 
 def _charset(config: Config, host: Host) -> Charset | None:
-    from ppocr_ext.check.files import unlogged
+    from ppocr_ext.check.files import no_log
     from ppocr_ext.config import resolve_charset
     from ppocr_ext.errors import CharsetError, ConfigError
 
     try:
-        with unlogged():  # a run logs it
+        with no_log():  # a run logs it
             return resolve_charset(config, host.find_file)
     except (CharsetError, ConfigError):  # among the issues
         return None

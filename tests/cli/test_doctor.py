@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from ppocr_ext.cli import checks, doctor
-from ppocr_ext.cli.checks import FAIL, NOTE, OK, Finding
+from ppocr_ext.cli import doctor
+from ppocr_ext.cli.doctor import CheckResult
 from ppocr_ext.cli.main import main
 
 
@@ -48,72 +48,74 @@ def pretend_failing(monkeypatch: pytest.MonkeyPatch, module: str, reason: Except
 def test_no_paddle(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_installed(monkeypatch, {})
     pretend_missing(monkeypatch, "paddle")
-    assert checks.check_paddle() == [Finding(FAIL, "Paddle is not installed", "pip install 'ppocr-ext[cpu]'")]
+    assert doctor.check_paddle() == [
+        CheckResult("FAIL", "Paddle is not installed", "pip install 'ppocr-ext[cpu]'")
+    ]
 
 
 def test_both_builds_of_paddle(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_installed(monkeypatch, {"paddlepaddle": "3.3.1", "paddlepaddle-gpu": "2.6.2"})
-    (finding,) = checks.check_paddle()
-    assert finding.level == FAIL
-    assert "paddlepaddle 3.3.1 and paddlepaddle-gpu 2.6.2 are both installed" in finding.text
-    assert finding.fix.startswith("pip uninstall -y paddlepaddle paddlepaddle-gpu && pip install")
+    (result,) = doctor.check_paddle()
+    assert result.level == "FAIL"
+    assert "paddlepaddle 3.3.1 and paddlepaddle-gpu 2.6.2 are both installed" in result.text
+    assert result.fix.startswith("pip uninstall -y paddlepaddle paddlepaddle-gpu && pip install")
 
 
 def test_paddle_without_setuptools(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_failing(
         monkeypatch, "paddle", ModuleNotFoundError("No module named 'setuptools'", name="setuptools")
     )
-    (finding,) = checks.check_paddle()
-    assert (finding.level, finding.fix) == (FAIL, "pip install setuptools")
+    (result,) = doctor.check_paddle()
+    assert (result.level, result.fix) == ("FAIL", "pip install setuptools")
 
 
 def test_paddle_that_does_not_load_shows_the_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_failing(monkeypatch, "paddle", ImportError("libgomp.so.1: cannot open\nmore\nand more"))
-    (finding,) = checks.check_paddle()
-    assert finding.level == FAIL
-    assert finding.text.endswith("ImportError: libgomp.so.1: cannot open")
+    (result,) = doctor.check_paddle()
+    assert result.level == "FAIL"
+    assert result.text.endswith("ImportError: libgomp.so.1: cannot open")
 
 
 def test_opencv_without_its_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_failing(monkeypatch, "cv2", ImportError("libGL.so.1: cannot open shared object file"))
-    failed = [finding for finding in checks.check_arrays() if finding.level == FAIL]
-    assert [finding.fix for finding in failed] == [
+    failed = [result for result in doctor.check_arrays() if result.level == "FAIL"]
+    assert [result.fix for result in failed] == [
         "pip install --force-reinstall --no-deps opencv-python-headless"
     ]
 
 
 def test_opencv_packages_that_differ_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_installed(monkeypatch, {"opencv-python": "5.0.0.93", "opencv-contrib-python": "4.10.0.84"})
-    (finding,) = [finding for finding in checks.check_arrays() if finding.level == NOTE]
-    assert "opencv-python 5.0.0.93, opencv-contrib-python 4.10.0.84" in finding.text
-    assert finding.fix == "pip install -U opencv-python opencv-contrib-python"
+    (result,) = [result for result in doctor.check_arrays() if result.level == "note"]
+    assert "opencv-python 5.0.0.93, opencv-contrib-python 4.10.0.84" in result.text
+    assert result.fix == "pip install -U opencv-python opencv-contrib-python"
     pretend_installed(monkeypatch, {"opencv-python": "5.0.0.93", "opencv-contrib-python": "5.0.0.93"})
-    assert {finding.level for finding in checks.check_arrays()} == {OK}
+    assert {result.level for result in doctor.check_arrays()} == {"ok"}
 
 
 def test_captcha_is_only_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_missing(monkeypatch, "captcha")
-    noted = [finding for finding in checks.check_quickstart() if finding.level != OK]
-    assert [(finding.level, finding.fix) for finding in noted] == [
-        (NOTE, "pip install 'ppocr-ext[quickstart]'")
+    noted = [result for result in doctor.check_quickstart() if result.level != "ok"]
+    assert [(result.level, result.fix) for result in noted] == [
+        ("note", "pip install 'ppocr-ext[quickstart]'")
     ]
 
 
 def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    assert checks.check_folder() == []
+    assert doctor.check_folder() == []
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    (finding,) = checks.check_folder()
-    assert finding.level == NOTE and str(tmp_path) in finding.text
-    assert "Global.save_model_dir" in finding.fix
+    (result,) = doctor.check_folder()
+    assert result.level == "note" and str(tmp_path) in result.text
+    assert "Global.save_model_dir" in result.fix
 
 
 @pytest.mark.parametrize(
-    ("version", "level"), [((3, 9), FAIL), ((3, 10), OK), ((3, 12), OK), ((3, 13), FAIL)]
+    ("version", "level"), [((3, 9), "FAIL"), ((3, 10), "ok"), ((3, 12), "ok"), ((3, 13), "FAIL")]
 )
 def test_python(monkeypatch: pytest.MonkeyPatch, version: tuple[int, int], level: str) -> None:
     monkeypatch.setattr(sys, "version_info", (*version, 0, "final", 0))
-    assert [finding.level for finding in checks.check_python()] == [level]
+    assert [result.level for result in doctor.check_python()] == [level]
 
 
 def test_a_host_that_is_not_there_is_exit_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -143,13 +145,13 @@ def test_a_failing_step_is_reported(
         raise RuntimeError("(PreconditionNotMet) no kernel\nlong trace")
 
     monkeypatch.setattr(doctor, "training_step", step)
-    (finding,) = doctor.check_training_step()
-    assert finding == Finding(
-        FAIL, "RuntimeError: (PreconditionNotMet) no kernel", "ppocr-ext doctor --debug"
+    (result,) = doctor.check_training_step()
+    assert result == CheckResult(
+        "FAIL", "RuntimeError: (PreconditionNotMet) no kernel", "ppocr-ext doctor --debug"
     )
     assert capsys.readouterr().err == ""
     doctor.check_training_step(debug=True)
     assert "in step" in capsys.readouterr().err
     monkeypatch.setattr(doctor, "training_step", lambda: (0.1, float("nan")))
-    (finding,) = doctor.check_training_step()
-    assert finding.level == FAIL and "nan" in finding.text
+    (result,) = doctor.check_training_step()
+    assert result.level == "FAIL" and "nan" in result.text

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,12 +51,8 @@ class QuickstartOptions:
 
     def words(self) -> list[str]:
         """Return these options as words of a command line."""
-        return _words(asdict(self))
-
-
-def _words(options: Mapping[str, Any]) -> list[str]:
-    given = {name: value for name, value in options.items() if value is not None}
-    return [word for name, value in given.items() for word in (f"--{name}", str(value))]
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return [word for name, value in given.items() for word in (f"--{name}", str(value))]
 
 
 @dataclass(frozen=True)
@@ -145,12 +141,12 @@ def check_preset(name: str) -> None:
 def _check_options(folder: Path, options: QuickstartOptions, host_path: str | None) -> None:
     file = folder / "quickstart.json"
     if file.is_file():
-        before = json.loads(file.read_text(encoding="utf-8"))
-        if before != asdict(options):
+        before = QuickstartOptions(**json.loads(file.read_text(encoding="utf-8")))
+        if before != options:
             raise ConfigError(
                 f"{folder} was made with other options than {' '.join(options.words())}. Fix: choose another folder, "
                 f"or continue with its options:\n"
-                f"{command_line('quickstart', '--out', folder, *_words(before), host=host_path)}",
+                f"{command_line('quickstart', '--out', folder, *before.words(), host=host_path)}",
                 code="other_options",
             )
     write_text(file, json.dumps(asdict(options)) + "\n")

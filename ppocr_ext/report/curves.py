@@ -82,7 +82,7 @@ def draw(plots: Sequence[Plot], names: Sequence[str]) -> list[str]:
         plots: from :func:`plots_of`.
         names: of the runs, for the text at each point.
     """
-    last = max((step for plot in plots for series in plot.series for step in series.steps), default=0)
+    last = max((step for plot in plots for series in plot.series for step, _ in series), default=0)
     end = max(last, 1)
     x = _Scale(0, end, _LEFT, _WIDTH - _RIGHT, [tick for tick in nice_ticks(0, end, 5) if tick == int(tick)])
     return [_draw(plot, names, x) for plot in plots]
@@ -94,7 +94,7 @@ def curves_file(runs: Sequence[tuple[str, Metrics]], title: str = "") -> str:
     plots = plots_of([metrics for _, metrics in runs])
     if not plots:
         return ""
-    columns = min(3, len(plots))
+    columns = min(len(plots), min((3, 4), key=lambda n: -len(plots) % n))  # the one with fewer empty places
     rows = math.ceil(len(plots) / columns)
     width, legend = columns * (_WIDTH + 20) + 20, 50 + rows * (_HEIGHT + 40)
     parts = [f'<text x="{width / 2:g}" y="28" text-anchor="middle" font-weight="bold">{esc(title)}</text>']
@@ -131,7 +131,7 @@ def color_mark(index: int) -> str:
 
 def best_point(series: Series) -> tuple[int, float] | None:
     """Return step and value of the greatest number, or None; of equals the last one, as in ``best_accuracy``."""
-    finite = [point for point in zip(series.steps, series.values, strict=True) if math.isfinite(point[1])]
+    finite = [point for point in series if math.isfinite(point[1])]
     return max(finite, key=lambda point: (point[1], point[0]), default=None)
 
 
@@ -149,7 +149,7 @@ def _y_scale(plot: Plot) -> _Scale:
     start, end = _HEIGHT - _BOTTOM, _TOP
     if plot.style == "accuracy":
         return _Scale(0.0, 1.0, start, end, (0, 0.25, 0.5, 0.75, 1.0))
-    values = [value for series in plot.series for value in series.values if math.isfinite(value)]
+    values = [value for series in plot.series for _, value in series if math.isfinite(value)]
     low, high = min(values), max(values)
     if plot.style == "loss" and low > 0 and high / low >= 20:  # a logarithmic axis shows more
         low, high = low / 1.15, high * 1.15
@@ -200,18 +200,18 @@ def _grid(x: _Scale, y: _Scale, style: str) -> str:
 
 def _curve(plot: Plot, index: int, names: Sequence[str], x: _Scale, y: _Scale) -> str:
     series, line = plot.series[index], f'class="line"{dash_of(index)}'
-    points = _thinned(series.steps, series.values)
+    points = _thinned(series)
     if plot.style == "accuracy":
         return _line(points, x, y, line) + _marks(series, points, names[index], plot.show, x, y)
     if plot.style == "lr" and len(names) > 1:  # schedules are often the same: a curve behind is wider
         return _line(points, x, y, f'{line} style="stroke-width:{2 + 2.5 * index:g}"')
-    if plot.style == "lr" or len(series.steps) < _SMOOTH_FROM:
+    if plot.style == "lr" or len(series) < _SMOOTH_FROM:
         return _line(points, x, y, line)
-    smooth = _thinned(series.steps, smoothed(series.values, len(series.values) // 20))
+    smooth = _thinned(smoothed(series, len(series) // 20))
     return _line(points, x, y, 'class="faint"') + _line(smooth, x, y, line)
 
 
-def _line(points: Sequence[tuple[int, float]], x: _Scale, y: _Scale, attributes: str) -> str:
+def _line(points: Series, x: _Scale, y: _Scale, attributes: str) -> str:
     """Return a path through the points, broken at values that are not finite; a single point is a dot."""
     path, pen = [], "M"
     for step, value in points:
@@ -223,13 +223,12 @@ def _line(points: Sequence[tuple[int, float]], x: _Scale, y: _Scale, attributes:
     return f'<path {attributes} d="{"".join(path)}"/>'
 
 
-def _thinned(steps: Sequence[int], values: Sequence[float]) -> list[tuple[int, float]]:
+def _thinned(points: Series) -> Series:
     """Return at most :data:`_MOST_POINTS` points: the least and the greatest of each stretch, in their order."""
-    points = list(zip(steps, values, strict=True))
     if len(points) <= _MOST_POINTS:
         return points
     stretch = math.ceil(2 * len(points) / _MOST_POINTS)
-    kept: list[tuple[int, float]] = []
+    kept: Series = []
     for begin in range(0, len(points), stretch):
         finite = [point for point in points[begin : begin + stretch] if math.isfinite(point[1])]
         ends = (
@@ -241,7 +240,7 @@ def _thinned(steps: Sequence[int], values: Sequence[float]) -> list[tuple[int, f
 
 def _marks(
     series: Series,
-    points: Sequence[tuple[int, float]],
+    points: Series,
     name: str,
     show: Callable[[float], str],
     x: _Scale,
@@ -258,14 +257,15 @@ def _marks(
     return "".join(dots)
 
 
-def smoothed(values: Sequence[float], reach: int) -> list[float]:
-    """Return the mean of the finite neighbours at most ``reach`` to either side; NaN stays NaN."""
-    sums = [0.0, *itertools.accumulate(v if math.isfinite(v) else 0.0 for v in values)]
-    counts = [0, *itertools.accumulate(int(math.isfinite(v)) for v in values)]
+def smoothed(series: Series, reach: int) -> Series:
+    """Replace each value by the mean of the finite neighbours at most ``reach`` to either side; NaN stays NaN."""
+    sums = [0.0, *itertools.accumulate(v if math.isfinite(v) else 0.0 for _, v in series)]
+    counts = [0, *itertools.accumulate(int(math.isfinite(v)) for _, v in series)]
     smooth = []
-    for index, value in enumerate(values):
-        near = min(reach, index, len(values) - 1 - index)  # even to both sides, so that the ends do not lag
+    for index, (step, value) in enumerate(series):
+        near = min(reach, index, len(series) - 1 - index)  # even to both sides, so that the ends do not lag
         first, end = index - near, index + near + 1
         known = counts[end] - counts[first]
-        smooth.append((sums[end] - sums[first]) / known if math.isfinite(value) else math.nan)
+        mean = (sums[end] - sums[first]) / known if math.isfinite(value) else math.nan
+        smooth.append((step, mean))
     return smooth

@@ -15,15 +15,7 @@ from ppocr_ext.report.formats import number
 METRICS_FILE = "metrics.jsonl"
 
 
-@dataclass(frozen=True)
-class Series:
-    """One number over the steps of a run; NaN for a step without it."""
-
-    steps: list[int] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.steps)
+Series = list[tuple[int, float]]  # (step, value), NaN for a step without a value
 
 
 @dataclass(frozen=True)
@@ -61,12 +53,8 @@ class Metrics:
 
 
 def _series(points: Iterable[tuple[int, Any]]) -> Series:
-    numbers = [(step, number(value)) for step, value in points]
-    if all(value is None for _, value in numbers):
-        return Series()
-    return Series(
-        [step for step, _ in numbers], [math.nan if value is None else value for _, value in numbers]
-    )
+    series = [(step, math.nan if number(value) is None else float(value)) for step, value in points]
+    return [] if all(math.isnan(value) for _, value in series) else series
 
 
 def short_loss_name(name: str) -> str:

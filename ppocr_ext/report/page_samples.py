@@ -231,19 +231,17 @@ class SampleImages:
                     return next((found for found in open_sets(place) if found.path == place), None)
             except (DataError, MissingPackageError) as error:
                 self._error = str(error)
-                return None
+                break
             except (OSError, ValueError):  # not a folder name
-                return None
+                break
         return None
 
 
 def _read_file(path: Path) -> bytes | None:
-    try:
-        if not path.is_file() or not 0 < path.stat().st_size <= _MOST_BYTES:
-            return None
-        return path.read_bytes()
-    except (OSError, ValueError):  # moved since, or not a file name
-        return None
+    with contextlib.suppress(OSError, ValueError):  # moved since, or not a file name
+        if path.is_file() and 0 < path.stat().st_size <= _MOST_BYTES:
+            return path.read_bytes()
+    return None
 
 
 def _png(content: bytes) -> str:

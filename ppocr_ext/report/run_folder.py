@@ -18,6 +18,13 @@ _RECORD_FILE = "run.json"
 _INDICATOR_NAMES = {"acc": "accuracy", "norm_edit_dis": "1 − edit distance"}
 
 
+def lookup(values: Any, *keys: str) -> Any:
+    """Return the value at ``keys`` of nested dicts, or None."""
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """Content of a run folder; a file that is missing or broken counts as empty.
@@ -50,37 +57,23 @@ class RunFolder:
         status = self.record.get("status")
         return status if status in ("finished", "stopped", "failed", "running") else "unknown"
 
-    def in_config(self, *keys: str) -> Any:
-        """Return a value of the config, or None."""
-        return _value(self.config, *keys)
-
-    def in_record(self, *keys: str) -> Any:
-        """Return a value of ``run.json``, or None."""
-        return _value(self.record, *keys)
-
     @property
     def ignores_spaces(self) -> bool:
         """True if the accuracies of the evaluations ignore spaces; False for a metric that is not ours."""
-        name = self.in_config("Metric", "name")
+        name = lookup(self.config, "Metric", "name")
         if name == "DistillationMetric":
-            name = self.in_config("Metric", "base_metric_name") or "RecMetric"
-        return name == "RecMetric" and self.in_config("Metric", "ignore_space") is not False
+            name = lookup(self.config, "Metric", "base_metric_name") or "RecMetric"
+        return name == "RecMetric" and lookup(self.config, "Metric", "ignore_space") is not False
 
     @property
     def indicator(self) -> str:
         """Name of the metric that decides which checkpoint is best."""
-        return str(self.in_config("Metric", "main_indicator") or "acc")
+        return str(lookup(self.config, "Metric", "main_indicator") or "acc")
 
     @property
     def indicator_name(self) -> str:
         """The same for people."""
         return _INDICATOR_NAMES.get(self.indicator, self.indicator)
-
-
-def _value(values: Any, *keys: str) -> Any:
-    for key in keys:
-        values = values.get(key) if isinstance(values, dict) else None
-    return values
 
 
 def read_runs(paths: Sequence[str | Path]) -> list[RunFolder]:
@@ -139,7 +132,7 @@ def _read(folder: Path, name: str) -> RunFolder:
         run.samples.extend(read_samples(folder, SPACES_IGNORED if run.ignores_spaces else ""))
     except ValueError as error:
         notes.append(f"samples.json cannot be read: {error}.")
-    data_dir = run.in_config("Eval", "dataset", "data_dir")
+    data_dir = lookup(run.config, "Eval", "dataset", "data_dir")
     others = read_prediction_samples(folder, Path(data_dir) if isinstance(data_dir, str) else None)
     notes += [f"{found.source}: {found.note}." for found in others if found.note]
     run.samples.extend(others)

@@ -13,7 +13,7 @@ from ppocr_ext.metrics import SPACES_IGNORED
 from ppocr_ext.report.curves import best_point, color_mark, curves_file
 from ppocr_ext.report.formats import duration, esc, millions, number, percent, period, plain, rate, similarity
 from ppocr_ext.report.page_template import page, table
-from ppocr_ext.report.run_folder import RunFolder, read_runs
+from ppocr_ext.report.run_folder import RunFolder, lookup, read_runs
 from ppocr_ext.report.run_sections import configuration, curves, data, evaluations, predictions
 
 REPORT_FILE = "report.html"
@@ -117,7 +117,7 @@ def _status_title(run: RunFolder, index: int, level: str = "h3") -> str:
 
 
 def _card(run: RunFolder, index: int, figures: str) -> str:
-    reason = run.in_record("reason")
+    reason = lookup(run.record, "reason")
     notes = [(f"note {run.status}", _SIGNALS.get(str(reason), reason))] if reason else []
     notes += [("note", note) for note in run.notes]
     listed = "".join(f'<p class="{kind}">{esc(note)}</p>' for kind, note in notes)
@@ -134,7 +134,7 @@ def _figures(run: RunFolder) -> str:
         (similarity(found.best_line.get("norm_edit_dis")), "1 − edit distance at the best"),
         (rate(found.speed), "images/s in training"),
         (duration(found.seconds), "of training"),
-        (millions(run.in_record("parameters", "trained")), "parameters trained"),
+        (millions(lookup(run.record, "parameters", "trained")), "parameters trained"),
     ]
     cells = "".join(f"<div><b>{esc(value)}</b><span>{esc(label)}</span></div>" for value, label in figures)
     return f'<div class="figures">{cells}</div>'
@@ -155,7 +155,7 @@ def _comparison(runs: Sequence[RunFolder]) -> str:
             plain(each.step),
             duration(each.seconds),
             rate(each.speed),
-            millions(run.in_record("parameters", "trained")),
+            millions(lookup(run.record, "parameters", "trained")),
         ])  # fmt: skip
     head = [
         "run",
@@ -173,20 +173,20 @@ def _comparison(runs: Sequence[RunFolder]) -> str:
 
 def _facts(run: RunFolder) -> list[tuple[str, str]]:
     def recorded(*keys: str) -> str:
-        value = run.in_record(*keys)
+        value = lookup(run.record, *keys)
         return "" if value is None else str(value)
 
     step, epochs, versions = (
         headline(run).step,
-        run.in_config("Global", "epoch_num"),
-        run.in_record("versions"),
+        lookup(run.config, "Global", "epoch_num"),
+        lookup(run.record, "versions"),
     )
     lines = [*run.metrics.train[-1:], *run.metrics.evals[-1:]]
     epoch = max((line["epoch"] for line in lines if number(line.get("epoch")) is not None), default=None)
     of_epochs = f", epoch {epoch} of {epochs}" if epoch and number(epochs) else ""
-    every, trained = (run.in_record("parameters", key) for key in ("all", "trained"))
+    every, trained = (lookup(run.record, "parameters", key) for key in ("all", "trained"))
     parameters = millions(every) + (f", {millions(trained)} of them trained" if trained != every else "")
-    processes = number(run.in_record("processes")) or 1
+    processes = number(lookup(run.record, "processes")) or 1
     classes, dictionary = recorded("dictionary", "classes"), Path(recorded("dictionary", "path"))
     if dictionary.is_relative_to(Path.cwd()):
         dictionary = dictionary.relative_to(Path.cwd())
@@ -197,7 +197,7 @@ def _facts(run: RunFolder) -> list[tuple[str, str]]:
         ("date", period(recorded("started"), recorded("ended"))),
         (
             "resumed at",
-            f"step {plain(run.in_record('resumed_from_step'))}" if recorded("resumed_from") else "",
+            f"step {plain(lookup(run.record, 'resumed_from_step'))}" if recorded("resumed_from") else "",
         ),
         ("device", recorded("device") + (f", {processes:.0f} processes" if processes > 1 else "")),
         ("seed", recorded("seed")),

@@ -181,9 +181,10 @@ def test_a_run_that_was_killed(tmp_path):
         (folder / name).unlink()
     with (folder / "metrics.jsonl").open("a") as stream:
         stream.write('{"kind": "tra')
-    text = Page(write_report([folder], tmp_path / "page.html")).text
-    assert "status unknown" in text and "95.0% best accuracy, at step 200" in text
-    assert "run.json is missing or cannot be read" in text
+    page = Page(write_report([folder], tmp_path / "page.html"))
+    assert ("span", "class", "badge unknown") in page.attributes
+    assert page.attributes.count(("p", "class", "note")) == 3  # run.json, preflight.json, config.yml
+    assert "95.0% best accuracy, at step 200" in page.text
 
 
 @pytest.mark.parametrize(
@@ -210,8 +211,9 @@ def test_broken_metrics_and_tables_are_no_error_of_the_program(tmp_path, broken)
 def test_a_run_that_has_only_begun_or_went_wrong_at_once(tmp_path):
     folder = make_run(tmp_path / "run", status="failed", reason="OSError: no space")
     (folder / "metrics.jsonl").write_text("")
-    text = Page(write_report([folder], tmp_path / "page.html")).text
-    assert "no evaluation yet" in text and "OSError: no space" in text and "failed" in text
+    page = Page(write_report([folder], tmp_path / "page.html"))
+    assert {("span", "class", "badge failed"), ("p", "class", "note failed")} <= set(page.attributes)
+    assert "no evaluation yet" in page.text and "OSError: no space" in page.text
     (folder / "metrics.jsonl").write_text(
         '{"kind": "train", "step": 1, "loss": null, "losses": {"a": null}}\n'
     )
@@ -297,7 +299,8 @@ def test_many_evaluations_and_long_details_stay_a_small_page(tmp_path):
 def test_an_image_that_is_no_file_is_left_out(tmp_path):
     folder = make_run(tmp_path / "run")
     (folder / "p.tsv").write_text("image\tlabel\tprediction\tconfidence\n/dev/zero\t1\t2\t0.5\n")
-    assert "/dev/zero" in Page(write_report([folder], tmp_path / "page.html")).text
+    page = Page(write_report([folder], tmp_path / "page.html"))
+    assert "/dev/zero" in page.words and page.tags.count("img") == 1  # the one of samples.json
 
 
 def test_predictions_in_the_run_folder_are_shown_with_their_images(tmp_path):

@@ -1,4 +1,4 @@
-"""Write commands that a user can paste into a shell: whole, and quoted."""
+"""Write complete, quoted commands that a user can paste into a shell."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def command_line(name: str, *words: str | Path, host: str | None = None) -> str:
 
 
 def setting(key: str, value: str | Path) -> str:
-    """Return ``KEY=VALUE`` for ``-o``, whose value is read back as the same text."""
-    import yaml  # the command line starts without it
+    """Return ``KEY=VALUE`` for ``-o``, quoted so that YAML reads the same text back."""
+    import yaml  # the command line starts faster without it
 
     text = str(value)
     plain = re.fullmatch(r"[A-Za-z_./~][\w./~ -]*[\w]", text) is not None and yaml.safe_load(text) == text

@@ -65,7 +65,7 @@ class WeightsError(PPOCRExtError):
 
 
 class ProcessError(PPOCRExtError):
-    """Another process of a run on several processes has failed, so that this one cannot go on."""
+    """Another process of the run has failed, so this one ends too."""
 
 
 class MissingPackageError(PPOCRExtError):

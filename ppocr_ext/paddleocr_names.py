@@ -1,7 +1,7 @@
-"""Recognition components that PaddleOCR's repository has, by kind: facts, so that a message can name their home.
+"""Names of the recognition components in PaddleOCR's repository, by kind, for messages.
 
-The installed ``paddleocr`` package leaves its networks, losses and metrics out. A name in this table
-that a host lacks is no misspelling: it comes with a checkout.
+The ``paddleocr`` wheel has no networks, losses and metrics. A name in this table that the host lacks is
+not misspelt: it needs a checkout.
 """
 
 from __future__ import annotations
@@ -33,5 +33,5 @@ PADDLEOCR_NAMES: dict[str, frozenset[str]] = {
     "metric": frozenset(("CANMetric", "CNTMetric", "DistillationMetric", "LaTeXOCRMetric", "RecMetric")),
 }
 
-# Names of PaddleOCR's first configurations of a network, which its code no longer knows.
+# Old names in PaddleOCR's first configs of a network, which its code no longer has.
 FORMER_NAMES = {"repvit_svtr": "RepSVTR"}

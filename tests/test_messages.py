@@ -1,4 +1,4 @@
-"""What is said of any exception: one sentence, without a traceback."""
+"""The message for any exception: one sentence, without a traceback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEBUG = "(run again with --debug to see where)"
 
 
 def from_worker(error: Exception) -> Exception:
-    """What Paddle makes of an exception in a worker process of a loader."""
+    """Return what Paddle makes of an exception in a worker process of a loader."""
     try:
         raise error
     except Exception:
@@ -34,14 +34,14 @@ def from_worker(error: Exception) -> Exception:
         (ZeroDivisionError("by zero"), f"internal error: ZeroDivisionError: by zero {DEBUG}"),
         (
             OSError(errno.ENOSPC, "No space left on device", "out/latest.pdparams"),
-            "out/latest.pdparams: No space left on device. Free some space, or write elsewhere.",
+            "out/latest.pdparams: No space left on device. Fix: free some space, or write to another place.",
         ),
         (
             ValueError(
                 "(InvalidArgument) The shapes do not fit: [5] and (3).\n  [Hint: Expected K == 3.] "
                 "(at /paddle/phi/binary.cc:3087)\n  [operator < linear > error]"
             ),
-            f"Paddle cannot go on: (InvalidArgument) The shapes do not fit: [5] and (3). {DEBUG}",
+            f"Paddle failed: (InvalidArgument) The shapes do not fit: [5] and (3). {DEBUG}",
         ),
         (
             RuntimeError(
@@ -49,11 +49,11 @@ def from_worker(error: Exception) -> Exception:
                 "Error Message Summary:\n-----\nUnavailableError: The device is lost.\n"
                 "  [Hint: look] (at /paddle/gpu.cc:7)"
             ),
-            f"Paddle cannot go on: UnavailableError: The device is lost. {DEBUG}",
+            f"Paddle failed: UnavailableError: The device is lost. {DEBUG}",
         ),
         (
             IsADirectoryError(21, "Is a directory", "out/.page.html.7.tmp", None, "out/page.html"),
-            "out/page.html: Is a directory. It is a folder: name a file.",
+            "out/page.html: Is a directory. Fix: give the name of a file, not of a folder.",
         ),
         (RuntimeError(WORKER_ENDED), f"{WORKER_ENDED} {DEBUG}"),
     ],
@@ -90,5 +90,5 @@ def test_paddles_own_error_as_it_is_raised() -> None:
     with pytest.raises(ValueError) as raised:
         paddle.nn.Linear(3, 4)(paddle.zeros([2, 5]))
     said = error_text(raised.value)
-    assert said.startswith("Paddle cannot go on: (InvalidArgument)")
+    assert said.startswith("Paddle failed: (InvalidArgument)")
     assert "Hint" not in said and "/paddle/" not in said and "\n" not in said

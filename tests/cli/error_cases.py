@@ -926,7 +926,7 @@ RUNNING = group(
         "--debug",
         unforeseen=True,
     ),
-    case("disk-full", "No space left", "磁盘已满", disk_full, "output", "Free some space"),
+    case("disk-full", "No space left", "磁盘已满", disk_full, "output", "free some space"),
     case(
         "not-allowed",
         "A run folder that may not be written",

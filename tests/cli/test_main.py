@@ -85,17 +85,18 @@ class VerdictError(PPOCRExtError):
         (
             ModuleNotFoundError("No module named 'paddle'", name="paddle"),
             2,
-            "error: Paddle is not installed. Install it: pip install 'ppocr-ext[cpu]'\n",
+            "error: Paddle is not installed. Fix: pip install 'ppocr-ext[cpu]'\n",
         ),
         (
             ModuleNotFoundError("No module named 'captcha'", name="captcha.image"),
             2,
-            "error: No module named 'captcha'. Install it: pip install 'ppocr-ext[quickstart]'\n",
+            "error: No module named 'captcha'. Fix: pip install 'ppocr-ext[quickstart]'\n",
         ),
         (
             ModuleNotFoundError("No module named 'cv2'", name="cv2"),
             2,
-            "error: No module named 'cv2'. Run `ppocr-ext doctor` to see what is missing and how to install it.\n",
+            "error: No module named 'cv2'. Fix: run `ppocr-ext doctor`, which shows what is missing and how to install "
+            "it.\n",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Networks: backbones, necks, heads, and the models made of them."""
+"""Networks: backbones, necks, heads, and the models that connect them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from paddle import nn
 
+from ppocr_ext.config import plain_copy
 from ppocr_ext.modeling import backbones, heads, necks
-from ppocr_ext.modeling.base import BaseModel
-from ppocr_ext.modeling.components import build_backbone, build_head, build_neck, build_transform, plain
-from ppocr_ext.modeling.distillation import DistillationModel
-from ppocr_ext.modeling.request import EVAL, TRAIN, HeadRequest
-from ppocr_ext.modeling.static import apply_to_static
+from ppocr_ext.modeling.base_model import BaseModel, build_backbone, build_head, build_neck, build_transform
+from ppocr_ext.modeling.distillation_model import DistillationModel
+from ppocr_ext.modeling.head_request import EVAL, TRAIN, HeadRequest
+from ppocr_ext.modeling.to_static import apply_to_static
 from ppocr_ext.registry import ARCHITECTURES
 
 __all__ = [
@@ -37,12 +37,12 @@ def build_model(config: Mapping[str, Any]) -> nn.Layer:
     """Build what ``Architecture`` describes.
 
     Args:
-        config: ``name`` (``BaseModel`` by default, or ``DistillationModel``) and what that model takes.
+        config: ``name`` (``BaseModel`` by default, or ``DistillationModel``) and the options of that model.
             It is not changed.
 
     Raises:
         ConfigError: a key is misspelt or a component unknown.
-        ModelError: the parts do not fit together.
+        ModelError: the parts cannot be connected.
     """
-    options = plain(config)
+    options = plain_copy(config)
     return ARCHITECTURES.get(options.pop("name", "BaseModel"))(options)

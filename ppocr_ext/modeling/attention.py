@@ -1,9 +1,9 @@
-"""Attention over heads that lie channel-major, so that no four-axis transpose is needed.
+"""Compute attention over heads in channel-major order, which needs no four-axis transpose.
 
 Heads are ``[B, heads, head_dim, N]``: the tokens of a line are columns. Paddle makes a view of a
 transpose and copies it when it is read; for ``[B, N, heads, head_dim]`` to ``[B, heads, N, head_dim]``
-that copy costs more on a CPU than the products themselves, forward and backward. Swapping the last
-two of three axes is cheap, and the two matrix products take their operands transposed for free.
+that copy costs more on a CPU than the products, forward and backward. Swapping the last
+two of three axes is cheap, and the two matrix products accept transposed operands at no cost.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import paddle
 import paddle.nn.functional as F
 from paddle import Tensor
 
-# Scores kept at once without gradients on a CPU: 8 MiB of float32. Above that every product pays
-# for fresh memory pages; half the time of a full-size SVTRv2 stage went there.
+# Scores in memory at once without gradients on a CPU: 8 MiB of float32. Above that every product needs
+# new memory pages, which took half the time of a full-size SVTRv2 stage.
 CPU_SCORES = 2**21
 
 
 def eager_on_cpu() -> bool:
-    """Whether operations run as they are called, on a CPU: where a detour can be the faster way."""
+    """Return whether operations run when they are called, on a CPU; special forms are faster there."""
     return paddle.in_dynamic_mode() and paddle.get_device() == "cpu"
 
 
@@ -31,7 +31,7 @@ def split_heads(tokens: Tensor, parts: int, heads: int) -> list[Tensor]:
 
 
 def merge_heads(heads: Tensor) -> Tensor:
-    """Lay ``heads`` [B, heads, head_dim, N] side by side again: [B, N, heads * head_dim]."""
+    """Concatenate ``heads`` [B, heads, head_dim, N] again: [B, N, heads * head_dim]."""
     return heads.reshape([0, heads.shape[1] * heads.shape[2], -1]).transpose([0, 2, 1])
 
 
@@ -43,7 +43,7 @@ def attend(
     dropout: float = 0.0,
     training: bool = False,
 ) -> Tensor:
-    """Scaled dot-product attention (Vaswani et al., 2017, equation 1).
+    """Compute scaled dot-product attention (Vaswani et al., 2017, equation 1).
 
     Args:
         query: [B, heads, head_dim, Nq], already multiplied by the scale, which is cheaper than
@@ -82,7 +82,7 @@ def _attend(
 
 
 def _lines_at_once(query: Tensor, key: Tensor) -> int | None:
-    """How many lines of a batch to attend to at once; None for all of them."""
+    """Return how many lines of a batch to compute at once; None for all of them."""
     if not eager_on_cpu() or paddle.is_grad_enabled():
         return None
     scores_per_line = query.shape[1] * query.shape[-1] * key.shape[-1]

@@ -1,4 +1,4 @@
-"""What the classifier of a CTC head sees, of any head: ours, or a PaddleOCR checkout's."""
+"""Take the features that the classifier of a CTC head sees, ours or a PaddleOCR checkout's."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _CLASSIFIERS = ("fc2", "fc")  # with `mid_channels` the second of two, else the 
 
 
 def ctc_head_of(network: nn.Layer) -> nn.Layer:
-    """The one CTC head in ``network``, which may be it.
+    """Return the only CTC head in ``network``, which may be the network itself.
 
     Raises:
-        ModelError: there is none, or there are several (as in a model of sub-models).
+        ModelError: there is none, or there are several (as in a model with sub-models).
     """
     heads = {
         path: layer
@@ -30,13 +30,17 @@ def ctc_head_of(network: nn.Layer) -> nn.Layer:
     if not heads:
         raise ModelError(
             f"{type(network).__name__} has no CTC head, so there are no frames with features. Centers need a "
-            f"CTCHead, alone or in a MultiHead."
+            f"CTCHead, alone or in a MultiHead.",
+            code="no_ctc_head",
         )
-    raise ModelError(f"There are {len(heads)} CTC heads ({', '.join(heads)}). Name one sub-model.")
+    raise ModelError(
+        f"There are {len(heads)} CTC heads ({', '.join(heads)}). Fix: name one sub-model.",
+        code="several_ctc_heads",
+    )
 
 
 def classifier_of(head: nn.Layer) -> nn.Layer:
-    """The layer of a CTC head that gives the logits; its input are the features."""
+    """Return the layer of a CTC head that computes the logits; its input is the features."""
     return next(getattr(head, name) for name in _CLASSIFIERS if hasattr(head, name))
 
 
@@ -54,9 +58,9 @@ def feature_sizes(model: nn.Layer) -> dict[str | None, int]:
 
 
 class FeatureTap:
-    """Features and logits of a network's CTC head, taken at its last linear layer by a forward hook.
+    """Take features and logits of a network's CTC head at its last linear layer, by a forward hook.
 
-    The head is not touched, and gives what it would give; train or eval mode makes no difference::
+    The output of the head does not change; train or eval mode makes no difference::
 
         with FeatureTap(model) as tap, paddle.no_grad():
             model(images)
@@ -89,7 +93,10 @@ class FeatureTap:
 
     def __getattr__(self, name: str) -> paddle.Tensor:
         if name in ("features", "logits"):
-            raise ModelError(f"FeatureTap: no {name} yet; run the network inside the context first.")
+            raise ModelError(
+                f"FeatureTap: there are no {name} yet. Fix: run the network inside the context first.",
+                code="wrong_order",
+            )
         raise AttributeError(name)
 
     def _keep(self, layer: nn.Layer, inputs: tuple[paddle.Tensor, ...], output: paddle.Tensor) -> None:

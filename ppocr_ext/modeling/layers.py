@@ -1,4 +1,4 @@
-"""Small layers that several networks share."""
+"""Define small layers that several networks share."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ TRUNCATED_STD = 0.02  # of all linear layers and position embeddings, as in ViT
 
 
 class Linear(nn.Linear):
-    """``paddle.nn.Linear`` whose bias is cheap to learn on a CPU; same names, same numbers.
+    """Compute ``paddle.nn.Linear`` with a bias that is cheap to learn on a CPU; same names, same numbers.
 
-    There, Paddle's sum over all tokens for the gradient of a bias takes longer than the products
-    themselves. As the weights of one more input, which is always 1, it is part of them.
+    There, Paddle's sum over all tokens for the gradient of a bias takes longer than the products.
+    Here the bias is the weight of one more input, which is always 1, and so part of the product.
     """
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """[..., in_features] to [..., out_features]."""
+        """Map [..., in_features] to [..., out_features]."""
         inputs, outputs = self.weight.shape
         # Narrower outputs or few tokens: copying the input or the weights costs more than it saves.
         if self.bias is None or not eager_on_cpu() or inputs > min(outputs, tokens.size // inputs):
@@ -35,7 +35,7 @@ class Linear(nn.Linear):
 
 
 def linear(in_features: int, out_features: int, bias: bool = True) -> Linear:
-    """A linear layer with weights from a truncated normal (std 0.02) and a bias of zeros."""
+    """Build a linear layer with weights from a truncated normal (std 0.02) and a bias of zeros."""
     attr = ParamAttr(initializer=TruncatedNormal(std=TRUNCATED_STD))
     return Linear(in_features, out_features, weight_attr=attr, bias_attr=None if bias else False)
 
@@ -43,7 +43,7 @@ def linear(in_features: int, out_features: int, bias: bool = True) -> Linear:
 def per_channel(values: Tensor, images: Tensor) -> Tensor:
     """Shape ``values`` [C] so that they combine with ``images`` [B, C, H, W].
 
-    On a CPU the batch axis is spelt out: Paddle broadcasts [B, C, 1, 1] there about ten times
+    On a CPU the batch axis is expanded: Paddle broadcasts [B, C, 1, 1] there about ten times
     faster than [1, C, 1, 1].
     """
     shaped = values.astype(images.dtype).reshape([1, -1, 1, 1])
@@ -53,7 +53,7 @@ def per_channel(values: Tensor, images: Tensor) -> Tensor:
 
 
 class Conv2D(nn.Conv2D):
-    """``paddle.nn.Conv2D`` whose bias is added the fast way on a CPU; same names, same numbers."""
+    """Compute ``paddle.nn.Conv2D`` with a fast sum of the bias on a CPU; same names, same numbers."""
 
     def forward(self, images: Tensor) -> Tensor:
         """Convolve ``images`` [B, C, H, W]."""
@@ -71,15 +71,15 @@ class Conv2D(nn.Conv2D):
 
 
 class ConvNorm(nn.Layer):
-    """Convolution, BatchNorm, activation.
+    """Apply convolution, BatchNorm and activation.
 
     Args:
-        in_channels: channels that come in.
-        out_channels: channels that go out.
+        in_channels: input channels.
+        out_channels: output channels.
         kernel_size: one number or (height, width).
         stride: of the convolution.
         padding: one number or (height, width).
-        bias: whether the convolution has one although BatchNorm follows.
+        bias: whether the convolution has one, although BatchNorm follows.
         act: activation.
     """
 
@@ -107,19 +107,19 @@ class ConvNorm(nn.Layer):
         self.act = act
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H', W']."""
+        """Map [B, in_channels, H, W] to [B, out_channels, H', W']."""
         return self.act(self.norm(self.conv(images)))
 
 
 class Mlp(nn.Layer):
-    """Two linear layers with an activation between them and dropout after each.
+    """Apply two linear layers with an activation between them and dropout after each.
 
     Args:
-        dim: features in and out.
-        hidden: features between.
+        dim: input and output features.
+        hidden: features between the layers.
         act: activation.
         drop: dropout probability.
-        make_linear: builds a linear layer from (in, out), so that a network has its own initial weights.
+        make_linear: builds a linear layer from (in, out); it decides the initial weights.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Mlp(nn.Layer):
         self.drop = drop
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """[B, N, dim] to [B, N, dim]."""
+        """Map [B, N, dim] to the same shape."""
         hidden = self._dropped(self.act(self.fc1(tokens)))
         return self._dropped(self.fc2(hidden))
 
@@ -146,9 +146,9 @@ class Mlp(nn.Layer):
 
 
 class DropPath(nn.Layer):
-    """Stochastic depth (Huang et al., 2016): in training a line skips the branch with probability ``p``.
+    """Apply stochastic depth (Huang et al., 2016): in training a line skips the branch with probability ``p``.
 
-    What is kept is divided by 1 - ``p``, so that evaluation needs no scaling.
+    The lines that are kept are divided by 1 - ``p``, so that evaluation needs no scaling.
     """
 
     def __init__(self, p: float) -> None:
@@ -165,7 +165,7 @@ class DropPath(nn.Layer):
 
 
 class SelfAttention(nn.Layer):
-    """Multi-head self-attention over all tokens of a line.
+    """Apply multi-head self-attention over all tokens of a line.
 
     Args:
         dim: features of a token.
@@ -193,7 +193,7 @@ class SelfAttention(nn.Layer):
         self.proj = linear(dim, dim)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """[B, N, dim] to [B, N, dim]."""
+        """Map [B, N, dim] to the same shape."""
         query, key, value = split_heads(self.qkv(tokens), 3, self.num_heads)
         mixed = attend(query * self.scale, key, value, dropout=self.attn_drop, training=self.training)
         mixed = self.proj(merge_heads(mixed))
@@ -201,10 +201,10 @@ class SelfAttention(nn.Layer):
 
 
 def to_images(tokens: Tensor, size: Size) -> Tensor:
-    """[B, H * W, C] to [B, C, H, W]."""
+    """Reshape [B, H * W, C] to [B, C, H, W]."""
     return tokens.transpose([0, 2, 1]).reshape([0, tokens.shape[-1], size[0], size[1]])
 
 
 def to_tokens(images: Tensor) -> Tensor:
-    """[B, C, H, W] to [B, H * W, C]."""
+    """Reshape [B, C, H, W] to [B, H * W, C]."""
     return images.flatten(2).transpose([0, 2, 1])

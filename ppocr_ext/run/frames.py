@@ -22,7 +22,7 @@ from ppocr_ext.errors import ModelError
 from ppocr_ext.losses import CTCLoss, DistillationCTCLoss
 from ppocr_ext.messages import error_text
 from ppocr_ext.modeling import BaseModel, DistillationModel
-from ppocr_ext.modeling.request import HeadRequest
+from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.registry import LOSSES
 from ppocr_ext.run.model_setup import decoder_models
 

@@ -12,7 +12,7 @@ from paddle import nn
 
 from ppocr_ext.config import Config
 from ppocr_ext.modeling import DistillationModel
-from ppocr_ext.modeling.request import understands_requests
+from ppocr_ext.modeling.head_request import understands_requests
 
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -31,7 +31,7 @@ def data_parallel(model: Any, config: Config) -> Any:
         return wrapped(model)
     for name, sub_model in model.models.items():
         if any(not parameter.stop_gradient for parameter in sub_model.parameters()):
-            model.run_through(name, wrapped(sub_model))
+            model.set_caller(name, wrapped(sub_model))
     return model
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
+from error_codes import raises_code
 from parity import array, load_case, load_weights
 from small_networks import CLASSES, images, labels, recogniser
 
@@ -139,17 +140,15 @@ def test_the_same_seed_gives_the_same_weights() -> None:
 
 
 def test_errors_name_the_culprit_and_both_sets() -> None:
-    with pytest.raises(
-        UnknownComponentError, match="'SVTRv3'.*Did you mean 'SVTRv2'.*RepSVTR.*From the host"
-    ):
+    with pytest.raises(UnknownComponentError, match="'SVTRv3'.*'SVTRv2'.*RepSVTR"):
         build_model(recogniser(Backbone={"name": "SVTRv3"}))
     with pytest.raises(ConfigError, match="'Backbones'.*'Backbone'"):
         build_model(recogniser(Backbones={"name": "SVTRv2"}))
     with pytest.raises(ConfigError, match="use_pools"):
         build_model(recogniser(Backbone={**recogniser()["Backbone"], "use_pools": True}))
-    with pytest.raises(ModelError, match="backbone has no name"):
+    with raises_code(ModelError, "missing_key", "backbone"):
         build_model(recogniser(Backbone={"dims": [1]}))
-    with pytest.raises(ModelError, match="ForeignWithoutChannels.*out_channels"):
+    with raises_code(ModelError, "missing_attribute", "ForeignWithoutChannels", "out_channels"):
         build_model(recogniser(Backbone={"name": "ForeignWithoutChannels"}))
     with pytest.raises(UnknownComponentError, match="'NoModel'"):
         build_model({**recogniser(), "name": "NoModel"})

@@ -6,6 +6,7 @@ from typing import Any
 
 import paddle
 import pytest
+from error_codes import raises_code
 from paddle import nn
 from small_networks import CLASSES, LONGEST, labels, recogniser
 
@@ -79,7 +80,7 @@ def test_branches_that_are_not_wanted_are_not_run() -> None:
 
 
 def test_a_bare_output_of_nothing_is_an_error() -> None:
-    with pytest.raises(ModelError, match=r"asked for \['sar'\], but it has \['ctc', 'gtc'\]"):
+    with raises_code(ModelError, "unknown_branch", ["sar"], ["ctc", "gtc"]):
         multi_head()(paddle.randn([2, 32, 1, 8]), None, HeadRequest(frozenset({"sar"}), as_dict=False))
 
 
@@ -101,7 +102,7 @@ def test_use_pos_adds_positions_that_learn() -> None:
     assert head.state_dict()["before_gtc.2.dec_pos_embed"].shape == [1, 80, 32]
     head(paddle.randn([2, 32, 1, 8]), labels())["gtc"].sum().backward()
     assert head.before_gtc[2].dec_pos_embed.grad is not None
-    with pytest.raises(ModelError, match="81 frames, but only 80 positions"):
+    with raises_code(ModelError, "too_many_frames", 81, 80):
         head(paddle.randn([2, 32, 1, 81]), labels())
 
 
@@ -133,19 +134,17 @@ def test_sar_comes_from_the_host(host_with_sar: None) -> None:
 def test_without_a_host_sar_is_an_error_that_names_its_home() -> None:
     heads = [*recogniser()["Head"]["head_list"], {"SARHead": {}}]
     classes = {"CTCLabelDecode": 5, "NRTRLabelDecode": 8, "SARLabelDecode": 7}
-    with pytest.raises(
-        UnknownComponentError, match=r"SARHead is a head of PaddleOCR's repository.*--host DIR"
-    ):
+    with pytest.raises(UnknownComponentError, match="SARHead.*--host DIR"):
         multi_head(head_list=heads, out_channels_list=classes)
 
 
 def test_what_a_config_lacks_or_misspells_is_named() -> None:
     heads = recogniser()["Head"]["head_list"]
-    with pytest.raises(ModelError, match="needs a CTCHead"):
+    with raises_code(ModelError, "missing_branch", "CTCHead"):
         multi_head(head_list=heads[1:])
-    with pytest.raises(ModelError, match="lacks NRTRLabelDecode"):
+    with raises_code(ModelError, "missing_key", "NRTRLabelDecode"):
         multi_head(out_channels_list={"CTCLabelDecode": 5})
-    with pytest.raises(ModelError, match="MultiHead cannot be a branch"):
+    with raises_code(ModelError, "unsupported_component", "MultiHead"):
         multi_head(head_list=[*heads, {"MultiHead": {}}])
     with pytest.raises(ConfigError, match="num_decoder_layer'.*num_decoder_layers"):
         multi_head(head_list=[heads[0], {"NRTRHead": {"num_decoder_layer": 2}}])

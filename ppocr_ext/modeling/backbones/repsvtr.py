@@ -1,4 +1,4 @@
-"""RepSVTR, the small backbone of PaddleOCR's recognisers: RepViT (Wang et al., arXiv 2307.09283) for lines.
+"""Define RepSVTR, the small backbone of PaddleOCR's recognisers: RepViT (Wang et al., arXiv 2307.09283) for lines.
 
 Its depthwise branches and BatchNorms fold into single convolutions for inference.
 """
@@ -34,16 +34,16 @@ BLOCKS: tuple[tuple[int, bool, Stride], ...] = (
 )
 
 
-class ConvNorm(nn.Layer):
-    """Convolution without bias and BatchNorm, named as in RepViT's checkpoints.
+class FusableConvNorm(nn.Layer):
+    """Apply convolution without bias and BatchNorm; ``c`` and ``bn`` are names in RepViT's checkpoints.
 
     Args:
-        in_channels: channels that come in.
-        out_channels: channels that go out.
+        in_channels: input channels.
+        out_channels: output channels.
         kernel_size: of the convolution; padded so that stride 1 keeps the size.
         stride: of the convolution.
         groups: of the convolution.
-        scale: first value of BatchNorm's weight; 0 makes a residual branch start as nothing.
+        scale: initial value of BatchNorm's weight; with 0 a residual branch has no effect at first.
     """
 
     def __init__(
@@ -62,34 +62,34 @@ class ConvNorm(nn.Layer):
         self.bn = nn.BatchNorm2D(out_channels, weight_attr=paddle.ParamAttr(initializer=Constant(scale)))
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H', W']."""
+        """Map [B, in_channels, H, W] to [B, out_channels, H', W']."""
         return self.bn(self.c(images))
 
     def fused(self) -> nn.Conv2D:
-        """One convolution with the numbers of both."""
+        """Return one convolution that is equal to both in eval mode."""
         factor, shift = _affine(self.bn)
         return _convolution_like(self.c, self.c.weight * factor.reshape([-1, 1, 1, 1]), shift)
 
 
 class DepthwiseMixer(nn.Layer):
-    """BatchNorm of a 3×3 and a 1×1 depthwise convolution and the image itself, summed."""
+    """Apply BatchNorm to the sum of a 3×3 and a 1×1 depthwise convolution and the image itself."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.conv = ConvNorm(dim, dim, 3, groups=dim)
-        # Holds the weights under their names; a depthwise 1×1 convolution is a factor and a shift
-        # per channel, which as such take a tenth of the time on a CPU.
+        self.conv = FusableConvNorm(dim, dim, 3, groups=dim)
+        # Holds the weights under PaddleOCR's names; a depthwise 1×1 convolution is a factor and a shift
+        # per channel, and computed so takes a tenth of the time on a CPU.
         self.conv1 = nn.Conv2D(dim, dim, 1, groups=dim)
         self.bn = nn.BatchNorm2D(dim)
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, dim, H, W] to the same shape."""
+        """Map [B, dim, H, W] to the same shape."""
         factor = per_channel(self.conv1.weight.reshape([-1]) + 1.0, images)
         shift = per_channel(self.conv1.bias, images)
         return self.bn(self.conv(images) + (images * factor + shift))
 
     def fused(self) -> nn.Conv2D:
-        """One 3×3 depthwise convolution with the numbers of all."""
+        """Return one 3×3 depthwise convolution that is equal to all of it in eval mode."""
         conv = self.conv.fused()
         center = F.pad(self.conv1.weight + 1.0, [1, 1, 1, 1])
         factor, shift = _affine(self.bn)
@@ -98,7 +98,7 @@ class DepthwiseMixer(nn.Layer):
 
 
 class SqueezeExcite(nn.Layer):
-    """Each channel times a gate drawn from the mean of all channels (Hu et al., 2018)."""
+    """Multiply each channel by a gate, computed from the means of all channels (Hu et al., 2018)."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -106,25 +106,25 @@ class SqueezeExcite(nn.Layer):
         self.fc2 = nn.Conv2D(dim // 4, dim, 1)
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, dim, H, W] to the same shape."""
+        """Map [B, dim, H, W] to the same shape."""
         mean = F.adaptive_avg_pool2d(images, 1)  # its gradient costs less on a CPU than that of mean()
         return images * F.sigmoid(self.fc2(F.relu(self.fc1(mean))))
 
 
 class Residual(nn.Layer):
-    """``m`` of an image, added to it."""
+    """Add ``m`` of an image to the image."""
 
     def __init__(self, m: nn.Layer) -> None:
         super().__init__()
         self.m = m
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, C, H, W] to the same shape."""
+        """Map [B, C, H, W] to the same shape."""
         return images + self.m(images)
 
 
 class RepBlock(nn.Layer):
-    """A depthwise mixer over places, then a residual MLP over channels."""
+    """Apply a depthwise mixer over pixels, then a residual MLP over channels."""
 
     def __init__(self, in_channels: int, out_channels: int, squeeze: bool, stride: Stride) -> None:
         super().__init__()
@@ -133,26 +133,26 @@ class RepBlock(nn.Layer):
             self.token_mixer = nn.Sequential(DepthwiseMixer(in_channels), gate)
         else:
             self.token_mixer = nn.Sequential(
-                ConvNorm(in_channels, in_channels, 3, stride, groups=in_channels),
+                FusableConvNorm(in_channels, in_channels, 3, stride, groups=in_channels),
                 gate,
-                ConvNorm(in_channels, out_channels),
+                FusableConvNorm(in_channels, out_channels),
             )
         self.channel_mixer = Residual(
             nn.Sequential(
-                ConvNorm(out_channels, 2 * out_channels),
+                FusableConvNorm(out_channels, 2 * out_channels),
                 nn.GELU(),
-                ConvNorm(2 * out_channels, out_channels, scale=0.0),
+                FusableConvNorm(2 * out_channels, out_channels, scale=0.0),
             )
         )
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H', W]."""
+        """Map [B, in_channels, H, W] to [B, out_channels, H', W]."""
         return self.channel_mixer(self.token_mixer(images))
 
 
 @BACKBONES.register()
 class RepSVTR(nn.Layer):
-    """Convolutional backbone: 13 blocks of 96, 192 and 384 channels.
+    """Extract features with 13 convolutional blocks of 96, 192 and 384 channels.
 
     Args:
         in_channels: channels of the image.
@@ -162,7 +162,9 @@ class RepSVTR(nn.Layer):
         super().__init__()
         channels = BLOCKS[0][0]
         stem = nn.Sequential(
-            ConvNorm(in_channels, channels // 2, 3, 2), nn.GELU(), ConvNorm(channels // 2, channels, 3, 2)
+            FusableConvNorm(in_channels, channels // 2, 3, 2),
+            nn.GELU(),
+            FusableConvNorm(channels // 2, channels, 3, 2),
         )
         layers: list[nn.Layer] = [stem]
         for out_channels, squeeze, stride in BLOCKS:
@@ -172,17 +174,17 @@ class RepSVTR(nn.Layer):
         self.out_channels = channels
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features of text lines: images [B, in_channels, H, W] to [B, 384, 1, W / 8]."""
+        """Map images of text lines [B, in_channels, H, W] to [B, 384, 1, W / 8]."""
         for layer in self.features:
             images = layer(images)
         return F.avg_pool2d(images, [images.shape[2], 2])
 
     @paddle.no_grad()
     def reparameterize(self) -> RepSVTR:
-        """A copy in eval mode in which BatchNorms and parallel branches are folded into convolutions.
+        """Return a copy in eval mode, with BatchNorms and parallel branches folded into convolutions.
 
-        Outputs equal those of this network in eval mode to about 1e-5; this network stays as it is.
-        The copy has other parameter names, and is for inference: its BatchNorm statistics are gone.
+        Outputs equal those of this network in eval mode to about 1e-5; this network does not change.
+        The copy has other parameter names and no BatchNorm statistics, and is for inference only.
         """
         network = copy.deepcopy(self)
         _fuse_below(network)
@@ -192,14 +194,14 @@ class RepSVTR(nn.Layer):
 
 def _fuse_below(layer: nn.Layer) -> None:
     for name, child in list(layer.named_children()):
-        if isinstance(child, (ConvNorm, DepthwiseMixer)):
-            layer.add_sublayer(name, child.fused())  # under the same name, it takes the child's place
+        if isinstance(child, (FusableConvNorm, DepthwiseMixer)):
+            layer.add_sublayer(name, child.fused())  # replaces the child of the same name
         else:
             _fuse_below(child)
 
 
 def _affine(norm: nn.BatchNorm2D) -> tuple[Tensor, Tensor]:
-    """The factor and shift [C] that BatchNorm applies in eval mode."""
+    """Return the factor and shift [C] that BatchNorm applies in eval mode."""
     factor = norm.weight / paddle.sqrt(norm._variance + norm._epsilon)
     return factor, norm.bias - norm._mean * factor
 

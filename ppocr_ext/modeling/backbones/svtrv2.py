@@ -1,4 +1,4 @@
-"""SVTRv2, the backbone of PaddleOCR's larger recognisers (Du et al., arXiv 2411.15858)."""
+"""Define SVTRv2, the backbone of PaddleOCR's larger recognisers (Du et al., arXiv 2411.15858)."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ CONV, GLOBAL = "Conv", "Global"
 
 @BACKBONES.register()
 class SVTRv2(nn.Layer):
-    """Stages of convolution and attention blocks over the patches of a text line.
+    """Apply stages of convolution and attention blocks to the patches of a text line.
 
     Keys, parameter names and numbers are PaddleOCR's. Deviations: ``drop_rate`` and
-    ``attn_drop_rate`` act (PaddleOCR reads and loses them), and a list of blocks that cannot run is
-    refused when the network is built.
+    ``attn_drop_rate`` have an effect (PaddleOCR ignores them), and a list of blocks that cannot run is
+    an error when the network is built.
 
     Args:
         in_channels: channels of the image.
         dims: features of each stage.
         depths: blocks of each stage.
-        num_heads: attention heads of each stage, which are also the groups of its convolutions.
+        num_heads: attention heads of each stage; also the groups of its convolutions.
         mixer: for each stage, ``Conv`` or ``Global`` for each block. Conv comes before Global, within
             a stage and from stage to stage, and a stage after one that ends in Conv begins with Conv.
         sub_k: strides (height, width) from each stage to the next; the last is not used.
@@ -50,18 +50,18 @@ class SVTRv2(nn.Layer):
         qk_scale: factor of the attention scores; ``head_dim ** -0.5`` by default.
         drop_rate: dropout in MLPs and after attention.
         attn_drop_rate: dropout of attention weights.
-        drop_path_rate: stochastic depth of the last block; earlier ones have proportionally less.
+        drop_path_rate: stochastic depth of the last block; it grows linearly from the first.
         eps: of the blocks' LayerNorms.
         last_stage: mean over the height and a linear layer to ``out_channels`` at the end.
         out_channels: see ``last_stage``.
         last_drop: dropout of ``last_stage``.
         use_pool: mean over the height and two columns at the end: one frame for 8 pixels.
-        feat2d: give the last tokens as an image.
+        feat2d: return the last tokens as an image.
         local_k: accepted for official configs; PaddleOCR does not use it either.
-        out_char_num: as ``local_k``.
+        out_char_num: like ``local_k``.
 
     Raises:
-        ModelError: the lists do not fit together, or such a network cannot run.
+        ModelError: the lists do not match, or such a network cannot run.
     """
 
     def __init__(
@@ -123,14 +123,14 @@ class SVTRv2(nn.Layer):
         self.out_channels = out_channels if last_stage else dims[-1]
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features of text lines.
+        """Map images of text lines to features.
 
         Args:
             images: [B, in_channels, H, W].
 
         Returns:
             [B, out_channels, 1, W / 8] with ``use_pool``; [B, W / 4, out_channels] with ``last_stage``
-            alone; [B, out_channels, H', W'] with ``feat2d`` or where the last block is Conv; else
+            alone; [B, out_channels, H', W'] with ``feat2d`` or if the last block is Conv; else
             [B, H' * W', out_channels].
         """
         tokens, size = self.pope(images)
@@ -155,16 +155,21 @@ def _check_lists(
     }
     if len(set(lengths.values())) != 1 or not dims:
         stated = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise ModelError(f"SVTRv2: every list needs one entry a stage, but their lengths are: {stated}.")
+        raise ModelError(
+            f"SVTRv2: every list needs one entry for each stage (found lengths: {stated}).",
+            code="length_mismatch",
+        )
     for i, (dim, depth, heads, kinds) in enumerate(zip(dims, depths, num_heads, mixer, strict=True)):
         if depth != len(kinds) or depth < 1:
             raise ModelError(
-                f"SVTRv2: depths[{i}] is {depth} but mixer[{i}] names {len(kinds)} blocks; they must be "
-                f"equal and at least 1."
+                f"SVTRv2: depths[{i}] is {depth} but mixer[{i}] has {len(kinds)} blocks; they must be "
+                f"equal and at least 1.",
+                code="length_mismatch",
             )
         if dim % heads or dim % 2:
             raise ModelError(
-                f"SVTRv2: dims[{i}] = {dim} must be even and a multiple of num_heads[{i}] = {heads}."
+                f"SVTRv2: dims[{i}] = {dim} must be even and a multiple of num_heads[{i}] = {heads}.",
+                code="bad_value",
             )
 
 
@@ -174,16 +179,20 @@ def _check_order(mixer: Sequence[Sequence[str]]) -> None:
         for j, kind in enumerate(kinds):
             where = f"SVTRv2: mixer[{i}][{j}]"
             if kind not in (CONV, GLOBAL):
-                raise ModelError(f"{where} is {kind!r}; use '{CONV}' or '{GLOBAL}'.")
+                raise ModelError(
+                    f"{where}: found {kind!r}, expected '{CONV}' or '{GLOBAL}'.", code="bad_value"
+                )
             if kind == CONV and previous == GLOBAL:
                 raise ModelError(
-                    f"{where} is a Conv block after a Global one. Put all Conv blocks first, in the stage "
-                    f"and over the stages."
+                    f"{where} is a Conv block after a Global one. Fix: put all Conv blocks first, in the stage "
+                    f"and over the stages.",
+                    code="bad_order",
                 )
             if kind == GLOBAL and previous == CONV and i > 0 and j == 0:
                 raise ModelError(
-                    f"{where}: a stage that follows one ending in Conv must begin with Conv, since PaddleOCR "
-                    f"turns to Global only within a stage."
+                    f"{where}: a stage after one that ends in Conv must begin with Conv, since PaddleOCR "
+                    f"changes to Global only inside a stage.",
+                    code="bad_order",
                 )
             previous = kind
 
@@ -192,7 +201,8 @@ def _check_kernel(kernel_size: Sequence[int], padding: Sequence[int]) -> None:
     if any(size != 2 * pad + 1 for size, pad in zip(kernel_size, padding, strict=True)):
         raise ModelError(
             f"SVTRv2: kernel_size {list(kernel_size)} with padding {list(padding)} changes the size of the "
-            f"image; padding must be half the kernel size, rounded down, and the kernel odd."
+            f"image. Fix: use an odd kernel, and half of it, rounded down, as padding.",
+            code="bad_value",
         )
 
 
@@ -201,6 +211,11 @@ def _check_end(last: str, last_stage: bool, use_pool: bool, feat2d: bool) -> Non
         name for name, on in (("last_stage", last_stage), ("use_pool", use_pool), ("feat2d", feat2d)) if on
     ]
     if asked and last == CONV:
-        raise ModelError(f"SVTRv2: {asked[0]} needs a network whose last block is Global, not Conv.")
+        raise ModelError(
+            f"SVTRv2: {asked[0]} needs a network whose last block is Global, not Conv.",
+            code="conflicting_keys",
+        )
     if use_pool and feat2d:
-        raise ModelError("SVTRv2: use_pool gives an image already; set feat2d: false.")
+        raise ModelError(
+            "SVTRv2: use_pool returns an image already. Fix: set feat2d: false.", code="conflicting_keys"
+        )

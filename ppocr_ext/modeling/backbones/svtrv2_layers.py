@@ -1,4 +1,4 @@
-"""Layers of SVTRv2. Tokens [B, H * W, C] run through all of them; a convolution sees them as an image."""
+"""Define the layers of SVTRv2. All of them take tokens [B, H * W, C]; a convolution takes them as an image."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ppocr_ext.modeling.layers import (
 
 
 class ConvMixer(Conv2D):
-    """Grouped convolution of a line's tokens, seen as an image."""
+    """Apply a grouped convolution to a line's tokens, as an image."""
 
     def __init__(self, dim: int, groups: int, kernel_size: Sequence[int], padding: Sequence[int]) -> None:
         super().__init__(
@@ -38,7 +38,7 @@ class ConvMixer(Conv2D):
 
 
 class Block(nn.Layer):
-    """A mixer and an MLP, each with a residual and a LayerNorm after it.
+    """Apply a mixer and an MLP, each with a residual and a LayerNorm after it.
 
     Args:
         mixer: :class:`ConvMixer` or :class:`SelfAttention`.
@@ -61,14 +61,14 @@ class Block(nn.Layer):
         self.mixes_images = isinstance(mixer, ConvMixer)
 
     def forward(self, tokens: Tensor, size: Size) -> Tensor:
-        """[B, H * W, dim] to the same shape; ``size`` is (H, W)."""
+        """Map [B, H * W, dim] to the same shape; ``size`` is (H, W)."""
         mixed = to_tokens(self.mixer(to_images(tokens, size))) if self.mixes_images else self.mixer(tokens)
         tokens = self.norm1(tokens + self.drop_path(mixed))
         return self.norm2(tokens + self.drop_path(self.mlp(tokens)))
 
 
 class SubSample(nn.Layer):
-    """3×3 convolution with a stride and a LayerNorm, between two stages."""
+    """Apply a 3×3 convolution with a stride and a LayerNorm, between two stages."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: Sequence[int]) -> None:
         super().__init__()
@@ -83,16 +83,16 @@ class SubSample(nn.Layer):
         self.norm = nn.LayerNorm(out_channels)
 
     def forward(self, tokens: Tensor, size: Size) -> tuple[Tensor, Size]:
-        """[B, H * W, in_channels] to [B, H' * W', out_channels] and (H', W')."""
+        """Map [B, H * W, in_channels] to [B, H' * W', out_channels] and (H', W')."""
         images = self.conv(to_images(tokens, size))
         return self.norm(to_tokens(images)), (images.shape[2], images.shape[3])
 
 
 class Stage(nn.Layer):
-    """Blocks of one width, then the convolution that leads to the next.
+    """Apply blocks of one width, then the convolution to the next stage.
 
-    A stage that turns from Conv to Global leaves a number out where it turns: PaddleOCR keeps a
-    layer without weights there, and the names in checkpoints count it.
+    A stage that changes from Conv to Global skips one number at the change: PaddleOCR has a
+    layer without weights there, which counts in the names of its checkpoints.
     """
 
     def __init__(self, blocks: Sequence[Block], downsample: SubSample | None) -> None:
@@ -105,14 +105,14 @@ class Stage(nn.Layer):
         self.downsample = downsample
 
     def forward(self, tokens: Tensor, size: Size) -> tuple[Tensor, Size]:
-        """[B, H * W, C] and (H, W) to those of the next stage."""
+        """Map [B, H * W, C] and (H, W) to those of the next stage."""
         for block in self.blocks.values():
             tokens = block(tokens, size)
         return (tokens, size) if self.downsample is None else self.downsample(tokens, size)
 
 
 class PositionEmbedding(nn.Layer):
-    """A learned value for every place of the patch grid, added to the patches.
+    """Add a learned value to every position of the patch grid.
 
     Args:
         dim: features.
@@ -130,19 +130,20 @@ class PositionEmbedding(nn.Layer):
         """Add the embedding to ``images`` [B, dim, H, W].
 
         Raises:
-            ModelError: the image has more patches than ``max_sz`` allows for.
+            ModelError: the image has more patches than ``max_sz`` allows.
         """
         height, width = images.shape[2], images.shape[3]
         if paddle.in_dynamic_mode() and (height > self.grid[0] or width > self.grid[1]):
             raise ModelError(
-                f"SVTRv2 with use_pos_embed: the image gives {height}x{width} patches, max_sz allows "
-                f"{self.grid[0]}x{self.grid[1]}. Raise Backbone.max_sz or feed smaller images."
+                f"SVTRv2 with use_pos_embed: the image has {height}x{width} patches, but max_sz allows "
+                f"{self.grid[0]}x{self.grid[1]}. Fix: increase Backbone.max_sz or use smaller images.",
+                code="image_too_large",
             )
         return images + self.pos_embed[:, :, :height, :width]
 
 
 class PatchEmbedding(nn.Layer):
-    """Two convolutions of stride 2: an image becomes a grid of patches, a quarter as high and wide."""
+    """Apply two convolutions of stride 2, which map an image to a grid of patches, a quarter as high and wide."""
 
     def __init__(self, in_channels: int, dim: int, grid: Size | None) -> None:
         super().__init__()
@@ -154,24 +155,25 @@ class PatchEmbedding(nn.Layer):
             self.patch_embed.add_sublayer("2", PositionEmbedding(dim, grid))
 
     def forward(self, images: Tensor) -> tuple[Tensor, Size]:
-        """[B, in_channels, H, W] to tokens [B, H / 4 * W / 4, dim] and (H / 4, W / 4)."""
+        """Map [B, in_channels, H, W] to tokens [B, H / 4 * W / 4, dim] and (H / 4, W / 4)."""
         patches = self.patch_embed(images)
         return to_tokens(patches), (patches.shape[2], patches.shape[3])
 
 
 class LastStage(nn.Layer):
-    """Mean over the height, a linear layer, Hardswish and dropout.
+    """Apply the mean over the height, a linear layer, Hardswish and dropout.
 
-    Dropout is of PaddleOCR's kind that scales by 1 - ``drop`` when evaluating.
+    PaddleOCR's dropout here scales by 1 - ``drop`` in evaluation.
     """
 
     def __init__(self, in_channels: int, out_channels: int, drop: float) -> None:
         super().__init__()
+        # a linear layer, but `last_conv` is its name in PaddleOCR's checkpoints
         self.last_conv = linear(in_channels, out_channels, bias=False)
         self.drop = drop
 
     def forward(self, tokens: Tensor, size: Size) -> tuple[Tensor, Size]:
-        """[B, H * W, in_channels] to [B, W, out_channels] and (1, W)."""
+        """Map [B, H * W, in_channels] to [B, W, out_channels] and (1, W)."""
         columns = tokens.reshape([0, size[0], size[1], tokens.shape[-1]]).mean(1)
         features = F.hardswish(self.last_conv(columns))
         features = F.dropout(features, self.drop, training=self.training, mode="downscale_in_infer")
@@ -179,17 +181,17 @@ class LastStage(nn.Layer):
 
 
 class OutPool(nn.Layer):
-    """Mean over the whole height and every two columns."""
+    """Take the mean over the whole height and every two columns."""
 
     def forward(self, tokens: Tensor, size: Size) -> tuple[Tensor, Size]:
-        """[B, H * W, C] to [B, C, 1, W / 2] and (1, W / 2)."""
+        """Map [B, H * W, C] to [B, C, 1, W / 2] and (1, W / 2)."""
         pooled = F.avg_pool2d(to_images(tokens, size), [size[0], 2])
         return pooled, (1, pooled.shape[3])
 
 
 class Feat2D(nn.Layer):
-    """Tokens as an image."""
+    """Return tokens as an image."""
 
     def forward(self, tokens: Tensor, size: Size) -> tuple[Tensor, Size]:
-        """[B, H * W, C] to [B, C, H, W]."""
+        """Map [B, H * W, C] to [B, C, H, W]."""
         return to_images(tokens, size), size

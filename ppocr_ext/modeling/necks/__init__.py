@@ -1,5 +1,5 @@
-"""Necks: features of a backbone become a sequence of frames."""
+"""Necks: map the features of a backbone to a sequence of frames."""
 
-from ppocr_ext.modeling.necks.sequence import SequenceEncoder, SVTREncoder
+from ppocr_ext.modeling.necks.sequence_encoder import SequenceEncoder, SVTREncoder
 
 __all__ = ["SVTREncoder", "SequenceEncoder"]

@@ -1,4 +1,4 @@
-"""Several recognisers that see the same images: a teacher and its students."""
+"""Run several recognisers on the same images: a teacher and its students."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 from paddle import Tensor, nn
 
+from ppocr_ext.config import plain_copy
 from ppocr_ext.errors import ConfigError, ModelError
-from ppocr_ext.modeling.base import BaseModel
-from ppocr_ext.modeling.components import plain
-from ppocr_ext.modeling.request import BRANCHES
+from ppocr_ext.modeling.base_model import BaseModel
+from ppocr_ext.modeling.head_request import BRANCHES
 from ppocr_ext.registry import ARCHITECTURES
 
 
 @ARCHITECTURES.register()
 class DistillationModel(nn.Layer):
-    """The sub-models of ``Architecture.Models``, by name.
+    """Run the sub-models of ``Architecture.Models``.
 
     A sub-model with ``freeze_params: true`` stays in eval mode (BatchNorm, dropout, stochastic depth)
-    and without gradients whatever ``train()`` is called, and still returns what the losses read.
-    PaddleOCR leaves such a teacher in train mode.
+    and without gradients even if ``train()`` is called, and still returns what the losses require.
+    PaddleOCR keeps such a teacher in train mode.
 
     Args:
         config: ``Models``: name → config of a :class:`BaseModel`, with ``freeze_params`` and
@@ -29,10 +29,10 @@ class DistillationModel(nn.Layer):
 
     Attributes:
         models: the sub-models by name.
-        model_name_list: their names; ``model_list``: themselves in that order, both as PaddleOCR's.
+        model_name_list: their names; ``model_list``: the sub-models in that order; both are PaddleOCR's names.
         frozen: names of the frozen ones.
-        pretrained: path of the weights that each is to start from. They are not loaded here.
-        unread: names of those that need not run in train mode, since nothing reads them.
+        pretrained: path of the weights that each starts from. They are not loaded here.
+        unread: names of those that do not run in train mode, since nothing reads them.
 
     Raises:
         ConfigError: ``Models`` is missing or empty.
@@ -41,11 +41,13 @@ class DistillationModel(nn.Layer):
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
         if not config.get("Models"):
-            raise ConfigError("Architecture.Models: a DistillationModel needs at least one sub-model.")
+            raise ConfigError(
+                "Architecture.Models: a DistillationModel needs at least one sub-model.", code="missing_key"
+            )
         self.models: dict[str, BaseModel] = {}
         self.pretrained: dict[str, str] = {}
         frozen = []
-        for name, options in plain(config["Models"]).items():
+        for name, options in plain_copy(config["Models"]).items():
             try:
                 model = BaseModel(options)
             except ModelError as error:
@@ -62,11 +64,11 @@ class DistillationModel(nn.Layer):
         self.model_list = list(self.models.values())
         self.unread: frozenset[str] = frozenset()
         self._eval_models: tuple[str, ...] | None = None
-        self._callers: dict[str, Callable[..., Any]] = {}  # not sublayers: names in state_dict stay
+        self._callers: dict[str, Callable[..., Any]] = {}  # not sublayers: names in state_dict do not change
 
     @property
     def eval_models(self) -> tuple[str, ...] | None:
-        """Names of the sub-models that run in eval mode; None for all."""
+        """Return the names of the sub-models that run in eval mode; None for all."""
         return self._eval_models
 
     @eval_models.setter
@@ -76,11 +78,11 @@ class DistillationModel(nn.Layer):
         self._eval_models = chosen
 
     def require(self, branches: Mapping[str, Iterable[str]]) -> None:
-        """Compute in train mode only what is read.
+        """Compute only these branches in train mode.
 
         Args:
             branches: for a sub-model, those of ``ctc``, ``gtc``, ``sar`` that a loss or hook reads. A
-                sub-model that is not named keeps what it has.
+                sub-model that is not named does not change.
 
         Raises:
             ModelError: a sub-model or a branch is not known.
@@ -90,29 +92,30 @@ class DistillationModel(nn.Layer):
             chosen = frozenset(wanted)
             if chosen - BRANCHES:
                 raise ModelError(
-                    f"DistillationModel.require: {name} has no {sorted(chosen - BRANCHES)}; branches are "
-                    f"{sorted(BRANCHES)}."
+                    f"DistillationModel.require: {name} has no {sorted(chosen - BRANCHES)} (found "
+                    f"{sorted(BRANCHES)}).",
+                    code="unknown_branch",
                 )
             model = self.models[name]
             model.train_request = replace(model.train_request, branches=chosen)
 
-    def run_through(self, name: str, caller: Callable[..., Any]) -> None:
-        """Call the sub-model ``name`` through ``caller``, a wrapper around it, such as for data parallel.
+    def set_caller(self, name: str, caller: Callable[..., Any]) -> None:
+        """Call ``caller`` in place of the sub-model ``name``, such as its wrapper for data parallel.
 
         Raises:
             ModelError: there is no such sub-model.
         """
-        self._check_names((name,), "run_through")
+        self._check_names((name,), "set_caller")
         self._callers[name] = caller
 
     def train(self) -> None:
-        """Train mode, except for the frozen sub-models."""
+        """Switch to train mode, except for the frozen sub-models."""
         super().train()
         for name in self.frozen:
-            self.models[name].train()  # which a frozen model refuses
+            self.models[name].train()  # a frozen model stays in eval mode
 
     def forward(self, x: Tensor, data: Sequence[Tensor] | None = None) -> dict[str, Any]:
-        """Outputs of the sub-models by name.
+        """Return the outputs of the sub-models by name.
 
         Args:
             x: images [B, C, H, W].
@@ -134,6 +137,7 @@ class DistillationModel(nn.Layer):
         unknown = [name for name in names if name not in self.models]
         if unknown:
             raise ModelError(
-                f"DistillationModel.{where}: no sub-model {', '.join(unknown)}; there are "
-                f"{', '.join(self.models)}."
+                f"DistillationModel.{where}: there is no sub-model {', '.join(unknown)} (found "
+                f"{', '.join(self.models)}).",
+                code="unknown_sub_model",
             )

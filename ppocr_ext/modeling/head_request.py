@@ -1,4 +1,4 @@
-"""What a network is asked to return, apart from whether it is in train or eval mode."""
+"""Tell a head what to return, independently of train and eval mode."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ BRANCHES = frozenset({"ctc", "gtc", "sar"})
 
 @dataclass(frozen=True)
 class HeadRequest:
-    """What a head returns.
+    """Describe what a head should return.
 
     Attributes:
-        branches: those wanted of ``ctc``, ``gtc`` (NRTR) and ``sar``; one that a head lacks is ignored.
-        probabilities: CTC gives probabilities instead of logits.
-        decode: NRTR decodes greedily instead of being given the target.
-        as_dict: a MultiHead gives ``{"ctc", "ctc_neck", "gtc", "sar"}``, as the losses read it;
-            otherwise the bare output of its first wanted branch.
+        branches: any of ``ctc``, ``gtc`` (NRTR) and ``sar``; one that a head does not have is ignored.
+        probabilities: CTC returns probabilities instead of logits.
+        decode: NRTR decodes greedily and gets no target.
+        as_dict: a MultiHead returns ``{"ctc", "ctc_neck", "gtc", "sar"}``, which the losses read;
+            otherwise the bare output of its first branch of these.
     """
 
     branches: frozenset[str]
@@ -36,21 +36,21 @@ EVAL = HeadRequest(frozenset({"ctc"}), probabilities=True, as_dict=False)
 
 
 def default_request(training: bool) -> HeadRequest:
-    """PaddleOCR's behaviour: everything for the losses in train mode, CTC probabilities otherwise."""
+    """Return what PaddleOCR does: everything for the losses in train mode, CTC probabilities otherwise."""
     return TRAIN if training else EVAL
 
 
 def is_for_losses(request: HeadRequest) -> bool:
-    """Whether the answer is the one a network gives PaddleOCR in train mode."""
+    """Return whether the output is the one of PaddleOCR in train mode."""
     return request.as_dict and not request.probabilities and not request.decode
 
 
 def understands_requests(head: nn.Layer) -> bool:
-    """Whether ``head.forward`` takes a ``request``; one from the host or a plugin does not."""
+    """Return whether ``head.forward`` takes a ``request``; a head of the host or a plugin does not."""
     return _takes_request(type(head).forward)
 
 
-@cache  # asked in every step, and Paddle 2.6 cannot compile what `inspect` does
+@cache  # called in every step, and Paddle 2.6 cannot compile what `inspect` does
 def _takes_request(forward: Callable[..., Any]) -> bool:
     return "request" in inspect.signature(forward).parameters
 
@@ -58,11 +58,11 @@ def _takes_request(forward: Callable[..., Any]) -> bool:
 def call_head(
     head: nn.Layer, features: Tensor, targets: Sequence[Tensor] | None, request: HeadRequest
 ) -> Any:
-    """Ask any head for what ``request`` says.
+    """Call any head, and return what ``request`` describes.
 
-    A head that knows no requests decides by its own ``training`` flag. For the time of the call that
-    flag says what is wanted; the flags of the layers inside it stay, so that BatchNorm and dropout
-    of a frozen network remain in eval mode.
+    A head without requests decides by its own ``training`` flag. During the call that flag follows
+    the request; the flags of the layers inside do not change, so that BatchNorm and dropout
+    of a frozen network stay in eval mode.
     """
     if understands_requests(head):
         return head(features, targets=targets, request=request)

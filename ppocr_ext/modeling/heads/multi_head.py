@@ -1,4 +1,4 @@
-"""The head of PaddleOCR's recognisers since PP-OCRv3: CTC beside a branch that guides its training."""
+"""Combine a CTC branch and one that guides its training: the head of PaddleOCR's recognisers since PP-OCRv3."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from paddle import ParamAttr, Tensor, nn
 from paddle.nn.initializer import TruncatedNormal
 
 from ppocr_ext.errors import ModelError
-from ppocr_ext.modeling.heads.ctc import CTCHead
-from ppocr_ext.modeling.heads.nrtr import Transformer
+from ppocr_ext.modeling.head_request import HeadRequest, call_head, default_request
+from ppocr_ext.modeling.heads.ctc_head import CTCHead
+from ppocr_ext.modeling.heads.nrtr_head import Transformer
 from ppocr_ext.modeling.layers import TRUNCATED_STD
 from ppocr_ext.modeling.necks import SequenceEncoder
-from ppocr_ext.modeling.request import HeadRequest, call_head, default_request
 from ppocr_ext.registry import HEADS, known_options
 
 POOL = (3, 2)  # rows and columns that `use_pool` takes the mean of
@@ -23,20 +23,21 @@ POSITIONS = 80  # frames that `use_pos` has an embedding for
 HEAD_DIM = 32  # of the NRTR decoder's attention
 
 
-class ToMemory(nn.Layer):
-    """Columns [B, C, N] as frames for the decoder, brought to its width."""
+# The attributes `fc` and `dec_pos_embed` of these two layers are names in PaddleOCR's checkpoints.
+class FrameProjection(nn.Layer):
+    """Project columns [B, C, N] to frames of the decoder's width."""
 
     def __init__(self, in_channels: int, dim: int) -> None:
         super().__init__()
         self.fc = nn.Linear(in_channels, dim, bias_attr=False)
 
     def forward(self, columns: Tensor) -> Tensor:
-        """[B, in_channels, N] to [B, N, dim]."""
+        """Map [B, in_channels, N] to [B, N, dim]."""
         return self.fc(columns.transpose([0, 2, 1]))
 
 
-class AddPosition(nn.Layer):
-    """A learned value for each of the first frames, added to them."""
+class FramePositions(nn.Layer):
+    """Add a learned value to each of the first frames."""
 
     def __init__(self, dim: int, length: int) -> None:
         super().__init__()
@@ -45,32 +46,35 @@ class AddPosition(nn.Layer):
         )
 
     def forward(self, frames: Tensor) -> Tensor:
-        """[B, N, dim] to the same shape.
+        """Map [B, N, dim] to the same shape.
 
         Raises:
             ModelError: there are more frames than positions.
         """
         length, count = self.dec_pos_embed.shape[1], frames.shape[1]
         if paddle.in_dynamic_mode() and count > length:
-            raise ModelError(f"MultiHead with use_pos: {count} frames, but only {length} positions.")
+            raise ModelError(
+                f"MultiHead with use_pos: {count} frames, but only {length} positions.",
+                code="too_many_frames",
+            )
         return frames + self.dec_pos_embed[:, :count]
 
 
 @HEADS.register()
 class MultiHead(nn.Layer):
-    """A CTC branch and one that guides it in training (GTC, Hu et al., AAAI 2020): NRTR (``gtc``) or SAR (``sar``).
+    """Run a CTC branch and one that guides it in training (GTC, Hu et al., AAAI 2020): NRTR (``gtc``) or SAR (``sar``).
 
     Args:
         in_channels: channels of the backbone.
         out_channels_list: classes for ``CTCLabelDecode``, ``NRTRLabelDecode``, ``SARLabelDecode``.
         head_list: mappings of one key: ``CTCHead`` (with ``Neck`` and ``Head``), ``NRTRHead``
             (``nrtr_dim``, ``num_decoder_layers``, ``max_text_length``), ``SARHead`` (from the host).
-        use_pool: the backbone gives tokens of three rows; take the mean of 3 rows and 2 columns.
-        use_pos: learned positions for the frames that the NRTR decoder sees.
+        use_pool: the backbone returns tokens of three rows; take the mean of 3 rows and 2 columns.
+        use_pos: learned positions for the frames of the NRTR decoder.
 
     Raises:
         ModelError: a branch or its number of classes is missing.
-        UnknownComponentError: a branch is named that neither we nor the host have.
+        UnknownComponentError: neither this package nor the host has a branch of a name.
     """
 
     def __init__(
@@ -88,7 +92,10 @@ class MultiHead(nn.Layer):
         for name, options in (item for entry in head_list for item in entry.items()):
             built.append(self._add(name, options or {}, out_channels_list, use_pos))
         if "ctc" not in built:
-            raise ModelError(f"MultiHead: head_list needs a CTCHead; it has {[*map(list, head_list)]}.")
+            raise ModelError(
+                f"MultiHead: head_list needs a CTCHead (found {[*map(list, head_list)]}).",
+                code="missing_branch",
+            )
         self.branches = frozenset(built)
 
     def _add(self, name: str, options: Mapping[str, Any], classes: Mapping[str, int], use_pos: bool) -> str:
@@ -109,8 +116,11 @@ class MultiHead(nn.Layer):
                 out_channels=_class_count(classes, "SARLabelDecode"),
             )
             return "sar"
-        HEADS.get(name)  # the error of an unknown name lists what there is
-        raise ModelError(f"MultiHead: {name} cannot be a branch; use CTCHead, NRTRHead or SARHead.")
+        HEADS.get(name)  # the error of an unknown name lists the known ones
+        raise ModelError(
+            f"MultiHead: {name} cannot be a branch. Fix: use CTCHead, NRTRHead or SARHead.",
+            code="unsupported_component",
+        )
 
     def _add_ctc(self, classes: int, neck: Mapping[str, Any] | None, head: Mapping[str, Any] | None) -> None:
         options = dict(neck or {"name": "reshape"})
@@ -128,9 +138,9 @@ class MultiHead(nn.Layer):
         num_decoder_layers: int = 4,
         max_text_length: int = 25,
     ) -> None:
-        layers: list[nn.Layer] = [nn.Flatten(2), ToMemory(self.in_channels, nrtr_dim)]
+        layers: list[nn.Layer] = [nn.Flatten(2), FrameProjection(self.in_channels, nrtr_dim)]
         if use_pos:
-            layers.append(AddPosition(nrtr_dim, POSITIONS))
+            layers.append(FramePositions(nrtr_dim, POSITIONS))
         self.before_gtc = nn.Sequential(*layers)
         self.gtc_head = Transformer(
             d_model=nrtr_dim,
@@ -149,25 +159,27 @@ class MultiHead(nn.Layer):
         targets: Sequence[Tensor] | None = None,
         request: HeadRequest | None = None,
     ) -> Any:
-        """Run the branches that are asked for.
+        """Run the branches of the request.
 
         Args:
             features: [B, in_channels, 1, T], or tokens [B, N, in_channels] with ``use_pool``.
-            targets: [labels of CTC, labels of NRTR or SAR, lengths, …], as PaddleOCR's loader gives them.
-            request: what is wanted; by default everything in train mode, CTC probabilities otherwise.
+            targets: [labels of CTC, labels of NRTR or SAR, lengths, …], in the order of PaddleOCR's loader.
+            request: what to return; by default everything in train mode, CTC probabilities otherwise.
 
         Returns:
-            ``{"ctc", "ctc_neck" [B, T, D], "gtc", "sar"}``, as far as wanted and present, or the bare
-            output of the first wanted branch: see :class:`CTCHead` and :class:`Transformer`.
+            ``{"ctc", "ctc_neck" [B, T, D], "gtc", "sar"}``, those that are requested and present, or the bare
+            output of the first of them: see :class:`CTCHead` and :class:`Transformer`.
 
         Raises:
-            ModelError: a bare output is wanted of branches that are not there.
+            ModelError: a bare output is requested, but none of its branches is present.
         """
         request = request or default_request(self.training)
         wanted = request.branches & self.branches
         if not wanted and not request.as_dict:
             raise ModelError(
-                f"MultiHead: asked for {sorted(request.branches)}, but it has {sorted(self.branches)}."
+                f"MultiHead: the request is for {sorted(request.branches)}, but the branches are "
+                f"{sorted(self.branches)}.",
+                code="unknown_branch",
             )
         if self.use_pool:
             features = self._pooled(features)
@@ -190,17 +202,18 @@ class MultiHead(nn.Layer):
 
 
 def ctc_branch_keys(Neck: Any = None, Head: Any = None) -> None:  # noqa: N803
-    """Keys of a CTCHead in ``head_list``."""
+    """List the keys of a CTCHead in ``head_list``."""
 
 
 def nrtr_branch_keys(nrtr_dim: int = 256, num_decoder_layers: int = 4, max_text_length: int = 25) -> None:
-    """Keys of an NRTRHead in ``head_list``."""
+    """List the keys of an NRTRHead in ``head_list``."""
 
 
 def _class_count(classes: Mapping[str, int], decoder: str) -> int:
     if decoder not in classes:
         raise ModelError(
-            f"MultiHead: out_channels_list lacks {decoder}; it has {sorted(classes)}. It follows from the "
-            f"dictionary: n classes with the blank for CTC, n + 2 for SAR, n + 3 for NRTR."
+            f"MultiHead: out_channels_list has no {decoder} (found {sorted(classes)}). Fix: add it: n classes with the "
+            f"blank for CTC, n + 2 for SAR, n + 3 for NRTR.",
+            code="missing_key",
         )
     return int(classes[decoder])

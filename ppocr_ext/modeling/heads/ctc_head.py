@@ -1,4 +1,4 @@
-"""The CTC head: one character, or the blank, for each frame."""
+"""Classify each frame as a character or the blank: the CTC head."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import paddle
 import paddle.nn.functional as F
 from paddle import ParamAttr, Tensor, nn
 
+from ppocr_ext.modeling.head_request import HeadRequest, default_request
 from ppocr_ext.modeling.layers import Linear
-from ppocr_ext.modeling.request import HeadRequest, default_request
 from ppocr_ext.registry import HEADS
 
 
 @HEADS.register()
 class CTCHead(nn.Layer):
-    """Linear classifier of frames (Graves et al., 2006), optionally behind a narrower linear layer.
+    """Classify frames by a linear layer (Graves et al., 2006), optionally after a narrower linear layer.
 
     Args:
         in_channels: features of a frame.
         out_channels: classes, the blank (0) included.
         fc_decay: L2 decay of its weights and biases, in place of the optimizer's.
         mid_channels: width of a linear layer before the classifier; none by default.
-        return_feats: also give the classifier's input. PaddleOCR does so in train mode only. A graph that is
-            exported gives the probabilities alone, which is what reads it.
+        return_feats: also return the classifier's input. PaddleOCR does so in train mode only. An exported
+            graph returns the probabilities alone, which its callers expect.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class CTCHead(nn.Layer):
 
         Args:
             frames: [B, T, in_channels].
-            targets: not read.
-            request: only ``probabilities`` is read.
+            targets: not used.
+            request: only ``probabilities`` is used.
 
         Returns:
-            Logits or probabilities [B, T, out_channels]; with ``return_feats`` the features
-            [B, T, D] that the classifier saw, before them (not in a graph of probabilities).
+            Logits or probabilities [B, T, out_channels]; with ``return_feats`` (features, logits), the features
+            [B, T, D] being the classifier's input (not in an exported graph).
         """
         request = request or default_request(self.training)
         features = frames if self.mid_channels is None else self.fc1(frames)

@@ -1,4 +1,4 @@
-"""The NRTR head (Sheng et al., arXiv 1806.00926): a Transformer decoder, character by character."""
+"""Read a line character by character with a Transformer decoder: the NRTR head (Sheng et al., arXiv 1806.00926)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from paddle import ParamAttr, Tensor, nn
 from paddle.nn.initializer import XavierNormal
 
 from ppocr_ext.errors import ModelError
+from ppocr_ext.modeling.head_request import HeadRequest, default_request
 from ppocr_ext.modeling.heads.nrtr_layers import (
     Embeddings,
     KeysValues,
@@ -17,7 +18,6 @@ from ppocr_ext.modeling.heads.nrtr_layers import (
     TransformerBlock,
     causal_mask,
 )
-from ppocr_ext.modeling.request import HeadRequest, default_request
 from ppocr_ext.registry import HEADS
 
 START_ID, END_ID = 2, 3  # <s> and </s> in PaddleOCR's NRTR dictionary
@@ -25,27 +25,27 @@ START_ID, END_ID = 2, 3  # <s> and </s> in PaddleOCR's NRTR dictionary
 
 @HEADS.register()
 class Transformer(nn.Layer):
-    """Transformer decoder over the frames of an image, with an optional encoder before it.
+    """Decode the frames of an image with a Transformer decoder, after an optional encoder.
 
-    It is given the target when asked for ``gtc`` without ``decode`` (in train mode by default);
-    otherwise it decodes greedily.
+    A request for ``gtc`` without ``decode`` (the default in train mode) scores the target;
+    any other decodes greedily.
 
     Args:
         d_model: features of a token.
         nhead: attention heads.
         num_encoder_layers: blocks of the encoder; 0 or less for none.
-        beam_size: 0 or less. Beam search is not provided.
+        beam_size: 0 or less. Beam search is not supported.
         num_decoder_layers: blocks of the decoder.
         max_len: length of a decoded line, ``<s>`` included.
         dim_feedforward: width of the MLPs.
         attention_dropout_rate: of attention weights.
-        residual_dropout_rate: of everything that is added to a residual.
+        residual_dropout_rate: of each branch that is added to a residual.
         out_channels: classes of ``NRTRLabelDecode``; the projection has one row more, as PaddleOCR's.
         scale_embedding: multiply embeddings by the root of ``d_model``.
-        in_channels: not used; a config gives it to every head.
+        in_channels: not used; every head gets it.
 
     Raises:
-        ModelError: ``d_model`` is not a multiple of ``nhead``, or a beam is asked for.
+        ModelError: ``d_model`` is not a multiple of ``nhead``, or ``beam_size`` is positive.
     """
 
     def __init__(
@@ -65,9 +65,14 @@ class Transformer(nn.Layer):
     ) -> None:
         super().__init__()
         if nhead < 1 or d_model % nhead:
-            raise ModelError(f"NRTR head: d_model = {d_model} must be a multiple of nhead = {nhead}.")
+            raise ModelError(
+                f"NRTR head: d_model = {d_model} must be a multiple of nhead = {nhead}.", code="bad_value"
+            )
         if beam_size > 0:
-            raise ModelError(f"NRTR head: beam_size = {beam_size}; only greedy decoding (-1) is provided.")
+            raise ModelError(
+                f"NRTR head: beam_size = {beam_size}, but only greedy decoding (-1) is supported.",
+                code="bad_value",
+            )
         self.out_channels = out_channels + 1
         self.max_len = max_len
         self.embedding = Embeddings(d_model, self.out_channels, scale_embedding)
@@ -91,56 +96,57 @@ class Transformer(nn.Layer):
         targets: Sequence[Tensor] | None = None,
         request: HeadRequest | None = None,
     ) -> Tensor | list[Tensor]:
-        """Score the target, or decode.
+        """Score the target, or decode greedily.
 
         Args:
             memory: frames [B, T, d_model].
             targets: ids int64 [B, L], beginning with ``<s>``, and lengths int64 [B] without specials.
-            request: what is wanted.
+            request: which of both.
 
         Returns:
-            Logits [B, longest + 1, out_channels] for the characters after ``<s>``; or what
-            :meth:`decode` gives.
+            Logits [B, longest + 1, out_channels] for the characters after ``<s>``; or the result of
+            :meth:`decode`.
 
         Raises:
-            ModelError: the target is wanted and missing.
+            ModelError: the target is needed and missing.
         """
         request = request or default_request(self.training)
-        memory = self._encoded(memory)
+        memory = self._encode(memory)
         if request.decode or "gtc" not in request.branches:
             return self.decode(memory)
         if targets is None:
             raise ModelError(
-                "NRTR head: the labels are needed to train and were not given. Call the model with "
-                "data=batch[1:]; Architecture.algorithm (SVTR_LCNet, NRTR, …) decides whether PaddleOCR does."
+                "NRTR head: training needs the labels. Fix: call the model with data=batch[1:]; PaddleOCR does so for "
+                "an Architecture.algorithm such as SVTR_LCNet or NRTR.",
+                code="missing_labels",
             )
         return self.score(memory, targets[0], targets[1])
 
     def score(self, memory: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
-        """Logits of each next character of ``ids`` [B, L], as far as the longest line goes."""
+        """Return the logits of each next character of ``ids`` [B, L], up to the end of the longest line."""
         ids = ids[:, : lengths.max() + 2][:, :-1]  # <s>, the longest line, </s>; the last predicts nothing
         tokens = self.positional_encoding(self.embedding(ids))
         mask = causal_mask(tokens.shape[1])
         for block in self.decoder:
-            tokens, _ = block(tokens, mask, block.cross_attn.remember(memory))
+            tokens, _ = block(tokens, mask, block.cross_attn.keys_values(memory))
         return self.tgt_word_prj(tokens)
 
     @paddle.no_grad()
     def decode(self, memory: Tensor) -> list[Tensor]:
-        """The likeliest character at each step, until every line has come to its ``</s>``.
+        """Take the most probable character at each step, until every line has its ``</s>``.
 
-        Keys and values of earlier characters are kept, so a step costs the same wherever it stands.
+        Keys and values of earlier characters are cached, so all steps cost the same.
 
         Args:
             memory: frames [B, T, d_model], after the encoder if there is one.
 
         Returns:
             Ids int64 [B, L] that begin with ``<s>`` and probabilities float32 [B, L], L ≤ ``max_len``.
-            After its own ``</s>`` a line holds ``</s>`` with probability 1. PaddleOCR goes on decoding
+            After its own ``</s>`` a line has ``</s>`` with probability 1. PaddleOCR continues to decode
             such a line; up to there the sequences are the same.
         """
         lines = memory.shape[0]
-        frames = [block.cross_attn.remember(memory) for block in self.decoder]
+        frames = [block.cross_attn.keys_values(memory) for block in self.decoder]
         past: list[KeysValues | None] = [None] * len(frames)
         latest = paddle.full([lines, 1], START_ID, dtype="int64")
         ended = paddle.zeros([lines, 1], dtype="bool")
@@ -160,7 +166,7 @@ class Transformer(nn.Layer):
             probabilities.append(best)
         return [paddle.concat(ids, axis=1), paddle.concat(probabilities, axis=1)]
 
-    def _encoded(self, memory: Tensor) -> Tensor:
+    def _encode(self, memory: Tensor) -> Tensor:
         if self.encoder is None:
             return memory
         memory = self.positional_encoding(memory)

@@ -1,4 +1,4 @@
-"""A recogniser: transform, backbone, neck and head in a row."""
+"""Build a recogniser (transform, backbone, neck and head in a row) and its parts, with PaddleOCR's signatures."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import paddle
 from paddle import Tensor, nn
 
+from ppocr_ext.config import plain_copy
 from ppocr_ext.errors import ModelError
-from ppocr_ext.modeling.components import build_backbone, build_head, build_neck, build_transform, plain
-from ppocr_ext.modeling.request import (
+from ppocr_ext.modeling.head_request import (
     EVAL,
     TRAIN,
     HeadRequest,
@@ -18,30 +18,31 @@ from ppocr_ext.modeling.request import (
     is_for_losses,
     understands_requests,
 )
-from ppocr_ext.registry import ARCHITECTURES, known_options
+from ppocr_ext.modeling.necks.sequence_encoder import ENCODERS
+from ppocr_ext.registry import ARCHITECTURES, BACKBONES, HEADS, NECKS, TRANSFORMS, Registry, known_options
 
 
 @ARCHITECTURES.register()
 class BaseModel(nn.Layer):
-    """What ``Architecture`` describes, or one entry of ``Architecture.Models``.
+    """Run what ``Architecture`` describes, or one entry of ``Architecture.Models``.
 
     Args:
         config: ``Transform``, ``Backbone``, ``Neck`` and ``Head`` (each may be absent or null),
             ``in_channels`` of the image (3), ``return_all_feats``. It is not changed.
 
     Attributes:
-        train_request: what is asked of the head in train mode.
-        eval_request: what is asked of the head in eval mode.
+        train_request: what the head should return in train mode.
+        eval_request: what the head should return in eval mode.
         frozen: see :meth:`freeze`.
 
     Raises:
-        ModelError: a part does not fit, such as a backbone without ``out_channels``.
+        ModelError: a part cannot be connected, such as a backbone without ``out_channels``.
         ConfigError: a key is misspelt, or a component is unknown.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
-        parts = known_options(model_keys, plain(config), "Architecture")
+        parts = known_options(model_keys, plain_copy(config), "Architecture")
         channels = parts.get("in_channels", 3)
         self.transform = self.backbone = self.neck = self.head = None
         model_type = parts.get("model_type", "rec")
@@ -62,7 +63,7 @@ class BaseModel(nn.Layer):
         self.frozen = False
 
     def freeze(self) -> None:
-        """From now on: no gradients, and eval mode whatever ``train()`` is called on it or around it."""
+        """Switch gradients off and stay in eval mode, even if ``train()`` is called."""
         self.frozen = True
         for parameter in self.parameters():
             parameter.stop_gradient = True
@@ -70,13 +71,13 @@ class BaseModel(nn.Layer):
         self._hold_in_eval()
 
     def train(self) -> None:
-        """Train mode, unless frozen."""
+        """Switch to train mode, unless frozen."""
         super().train()
         if self.frozen:
             self._hold_in_eval()
 
     def _hold_in_eval(self) -> None:
-        # Not self.eval(): that also switches Paddle's tracer, which the other networks share.
+        # Not self.eval(): that also switches Paddle's tracer, which all networks share.
         for layer in self.sublayers(include_self=True):
             layer.training = False
 
@@ -87,16 +88,16 @@ class BaseModel(nn.Layer):
 
         Args:
             x: images [B, in_channels, H, W].
-            data: labels for heads that are given them, as PaddleOCR's loader has them after the image.
-            request: what is wanted; ``train_request`` in train mode and ``eval_request`` otherwise by
-                default. A frozen model gives what is asked for, but stays in eval mode.
+            data: labels for heads that need them, in the order of PaddleOCR's loader, after the image.
+            request: what the head should return; by default ``train_request`` in train mode and
+                ``eval_request`` otherwise. A frozen model follows it too, but stays in eval mode.
 
         Returns:
-            What the head gives. With ``return_all_feats``: ``{"backbone_out", "neck_out", "head_out"}``
+            What the head returns. With ``return_all_feats``: ``{"backbone_out", "neck_out", "head_out"}``
             for losses; otherwise ``{"head_out"}``, or the head's own dict.
         """
-        # One return at the end: what Paddle 2.6 compiles cannot leave from inside a branch's `with`.
-        if self.frozen and self.training:  # a wrapper's train() sets the flags without asking
+        # One return at the end: Paddle 2.6 cannot compile a return inside a `with`.
+        if self.frozen and self.training:  # the train() of a wrapper sets the flags directly
             self._hold_in_eval()
         run = self._run_frozen if self.frozen else self._run
         return run(x, data, request or (self.train_request if self.training else self.eval_request))
@@ -124,7 +125,7 @@ class BaseModel(nn.Layer):
                 features[last] = x
                 if isinstance(x, dict) and "ctc_neck" in x:
                     features["neck_out"] = x["ctc_neck"]
-            else:  # the named outputs of a host's head, as PaddleOCR lays them out
+            else:  # the named outputs of a head of PaddleOCR's own
                 features.update(x)
         if not self.return_all_feats:
             return x
@@ -146,13 +147,59 @@ def model_keys(
     freeze_params: Any = None,
     pretrained: Any = None,
 ) -> None:
-    """Keys of ``Architecture`` and of an entry of ``Architecture.Models``."""
+    """List the keys of ``Architecture`` and of an entry of ``Architecture.Models``."""
 
 
 def _channels_of(layer: nn.Layer, part: str, parts: Mapping[str, Any]) -> Any:
     if not hasattr(layer, "out_channels"):
         raise ModelError(
-            f"{part} {parts[part].get('name')}: the layer has no attribute out_channels, so the next part "
-            f"cannot be built. Set it in the constructor of {type(layer).__name__}."
+            f"{part} {parts[part].get('name')}: the layer has no attribute out_channels, which the next part "
+            f"needs. Fix: set it in the constructor of {type(layer).__name__}.",
+            code="missing_attribute",
         )
     return layer.out_channels
+
+
+def build_transform(config: Mapping[str, Any]) -> nn.Layer:
+    """Build the layer before the backbone: ``name`` and its options, ``in_channels`` among them."""
+    return _build(TRANSFORMS, config)
+
+
+def build_backbone(config: Mapping[str, Any], model_type: str = "rec") -> nn.Layer:
+    """Build the backbone: ``name`` and its options, ``in_channels`` among them.
+
+    ``model_type`` is PaddleOCR's argument; our backbones are for recognisers.
+    """
+    return _build(BACKBONES, config, model_type=model_type)
+
+
+def build_neck(config: Mapping[str, Any]) -> nn.Layer:
+    """Build the neck: ``name`` and its options, ``in_channels`` among them.
+
+    A ``SequenceEncoder`` with an encoder that ours does not have (``rnn``) is the host's, if it has one.
+    """
+    if config.get("name") == "SequenceEncoder" and config.get("encoder_type") not in ENCODERS:
+        theirs = NECKS.of_host("SequenceEncoder")
+        if theirs is not None:
+            options = plain_copy(config)
+            del options["name"]
+            return theirs(**options)
+    return _build(NECKS, config)
+
+
+def build_head(config: Mapping[str, Any]) -> nn.Layer:
+    """Build the head: ``name`` and its options, ``in_channels`` among them."""
+    return _build(HEADS, config)
+
+
+def _build(registry: Registry, config: Mapping[str, Any], **injected: Any) -> nn.Layer:
+    options = plain_copy(config)
+    name = options.pop("name", None)
+    if name is None:
+        raise ModelError(
+            f"The {registry.kind} has no name (found {options}). Fix: give one of {', '.join(registry.names())}.",
+            code="missing_key",
+        )
+    if "in_channels" in options:
+        injected["in_channels"] = options.pop("in_channels")
+    return registry.build(name, options, **injected)

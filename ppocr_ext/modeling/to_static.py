@@ -1,4 +1,4 @@
-"""Compiled training, as ``Global.to_static`` asks for it."""
+"""Compile a model for training, if ``Global.to_static`` is true."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from paddle.static import InputSpec
 
 from ppocr_ext.errors import ConfigError
 
-WITH_LABELS = ("SVTR_LCNet", "SVTR_HGNet")  # algorithms whose model is given the labels of both branches
+WITH_LABELS = ("SVTR_LCNet", "SVTR_HGNet")  # algorithms whose model gets the labels of both branches
 WITH_CTC_LABELS = ("SVTR",)
 
 
 def apply_to_static(model: nn.Layer, config: Mapping[str, Any], logger: logging.Logger) -> nn.Layer:
-    """Compile ``model`` if ``Global.to_static`` is true, as PaddleOCR does; otherwise give it back.
+    """Compile ``model`` if ``Global.to_static`` is true, as PaddleOCR does; otherwise return it as it is.
 
     Args:
-        model: to be trained.
+        model: the one to train.
         config: the whole config: ``Global.to_static``, ``Global.d2s_train_image_shape`` [C, H, W],
             ``Global.max_text_length``, ``Architecture.algorithm``.
-        logger: told the input specification.
+        logger: logs the input specification.
 
     Raises:
         ConfigError: the image shape is missing, or the algorithm cannot be compiled this way.
@@ -32,7 +32,10 @@ def apply_to_static(model: nn.Layer, config: Mapping[str, Any], logger: logging.
     if settings.get("to_static", False) is not True:
         return model
     if "d2s_train_image_shape" not in settings:
-        raise ConfigError("Global.to_static: true needs Global.d2s_train_image_shape, such as [3, 48, 320].")
+        raise ConfigError(
+            "Global.to_static: true needs Global.d2s_train_image_shape, such as [3, 48, 320].",
+            code="missing_key",
+        )
     architecture = config["Architecture"]
     algorithm = architecture["algorithm"]
     if algorithm == "Distillation":
@@ -47,11 +50,12 @@ def apply_to_static(model: nn.Layer, config: Mapping[str, Any], logger: logging.
     else:
         known = ", ".join(WITH_LABELS + WITH_CTC_LABELS)
         raise ConfigError(
-            f"Global.to_static: algorithm {algorithm!r} is not supported; use one of {known}, or set "
-            f"Global.to_static: false."
+            f"Global.to_static: algorithm {algorithm!r} is not supported. Fix: use one of {known}, or set "
+            f"Global.to_static: false.",
+            code="bad_value",
         )
-    # The whole network as one graph, as for export: quicker to compile, and the bytecode translator that Paddle
-    # takes otherwise does not get through this in 2.6.
+    # The whole network as one graph, as for export: quicker to compile, and Paddle 2.6 fails with its other method,
+    # the bytecode translator.
     model = paddle.jit.to_static(model, input_spec=specs, full_graph=True)
     logger.info("Compiled for training with the inputs %s", specs)
     return model

@@ -1,4 +1,4 @@
-"""The necks of PaddleOCR's CTC recognisers: ``svtr`` (Du et al., arXiv 2205.00159) and ``reshape``."""
+"""Map features to frames: the necks ``svtr`` (Du et al., arXiv 2205.00159) and ``reshape`` of PaddleOCR."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ppocr_ext.registry import NECKS, known_options
 
 
 class PreNormBlock(nn.Layer):
-    """Self-attention and an MLP, each with a LayerNorm before it and a residual around both."""
+    """Apply self-attention and an MLP, each with a LayerNorm before it and a residual around both."""
 
     def __init__(
         self,
@@ -36,22 +36,21 @@ class PreNormBlock(nn.Layer):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """[B, N, dim] to the same shape."""
+        """Map [B, N, dim] to the same shape."""
         tokens = tokens + self.drop_path(self.mixer(self.norm1(tokens)))
         return tokens + self.drop_path(self.mlp(self.norm2(tokens)))
 
 
 class SVTREncoder(nn.Layer):
-    """Attention over the frames between convolutions, with the backbone's features beside it.
+    """Apply attention over the frames between convolutions, and concatenate the backbone's features.
 
     Args:
         in_channels: channels of the backbone.
-        dims: channels that go out.
+        dims: output channels.
         depth: attention blocks.
         hidden_dims: width of the attention blocks; a multiple of ``num_heads``.
-        use_guide: detach the backbone: no gradient of the CTC branch reaches it, and it learns from
-            the other branch (NRTR or SAR) alone. For a model with a CTC head only this means that the
-            backbone does not learn at all.
+        use_guide: detach the backbone: no gradient of the CTC branch reaches it, and it learns only from
+            the other branch (NRTR or SAR). In a model with a CTC head only, the backbone does not learn.
         num_heads: attention heads.
         qkv_bias: whether query, key and value have a bias.
         mlp_ratio: width of an MLP in multiples of ``hidden_dims``.
@@ -84,7 +83,8 @@ class SVTREncoder(nn.Layer):
         super().__init__()
         if hidden_dims % num_heads:
             raise ModelError(
-                f"Neck svtr: hidden_dims = {hidden_dims} must be a multiple of num_heads = {num_heads}."
+                f"Neck svtr: hidden_dims = {hidden_dims} must be a multiple of num_heads = {num_heads}.",
+                code="bad_value",
             )
         reduced = in_channels // 8
         kernel = tuple(kernel_size)
@@ -114,7 +114,7 @@ class SVTREncoder(nn.Layer):
         self.out_channels = dims
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, dims, H, W]."""
+        """Map [B, in_channels, H, W] to [B, dims, H, W]."""
         shortcut = images.detach() if self.use_guide else images
         hidden = self.conv2(self.conv1(shortcut))
         size = (hidden.shape[2], hidden.shape[3])
@@ -130,13 +130,13 @@ ENCODERS = ("svtr", "reshape")  # PaddleOCR has others by this neck's name: `rnn
 
 @NECKS.register()
 class SequenceEncoder(nn.Layer):
-    """Features of a line of height 1 as frames, after an optional encoder.
+    """Map features of height 1 to frames, after an optional encoder.
 
     Args:
         in_channels: channels of the backbone.
-        encoder_type: ``reshape`` (frames as they are) or ``svtr`` (:class:`SVTREncoder`). With another,
+        encoder_type: ``reshape`` (no encoder) or ``svtr`` (:class:`SVTREncoder`). For any other,
             :func:`ppocr_ext.modeling.build_neck` builds the host's neck of this name.
-        **options: those of the encoder.
+        **options: options of the encoder.
 
     Raises:
         ModelError: another encoder is named.
@@ -153,20 +153,22 @@ class SequenceEncoder(nn.Layer):
             self.out_channels = self.encoder.out_channels
         elif encoder_type != "reshape":
             raise ModelError(
-                f"Neck: encoder {encoder_type!r} is not provided; use 'svtr' or 'reshape', or name a PaddleOCR "
-                f"checkout, which has others, with `--host DIR`."
+                f"Neck: found the encoder {encoder_type!r}, expected 'svtr' or 'reshape'. Fix: use one of them, or "
+                f"a PaddleOCR checkout, which has others: `--host DIR`.",
+                code="unsupported_component",
             )
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, 1, T] to frames [B, T, out_channels].
+        """Map [B, in_channels, 1, T] to frames [B, T, out_channels].
 
         Raises:
             ModelError: the height is not 1.
         """
         if len(images.shape) != 4 or images.shape[2] not in (1, -1):
             raise ModelError(
-                f"Neck {self.encoder_type}: frames are made of features [B, C, 1, T], the backbone gave "
-                f"{list(images.shape)}. Let it pool the height away (SVTRv2: use_pool: true)."
+                f"Neck {self.encoder_type}: found features {list(images.shape)} of the backbone, expected "
+                f"[B, C, 1, T]. Fix: let the backbone pool the height (SVTRv2: use_pool: true).",
+                code="shape_mismatch",
             )
         if self.encoder is not None:
             images = self.encoder(images)

@@ -46,6 +46,8 @@ def config_of_model(config: Config, name: str | None, split: str) -> tuple[Confi
         values |= _architecture(config, name)
     if split == "train":
         values["Eval"] = _training_samples(config)
+    # features are read from the network, without decoder and metric
+    values["Global.dry_step"] = False
     return config.with_values(values), name
 
 

@@ -8,12 +8,10 @@ from ppocr_ext.check.architecture import check_architecture
 from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.data import check_data
 from ppocr_ext.check.files import check_dictionary, check_files
-from ppocr_ext.check.images import check_images
-from ppocr_ext.check.labels import check_labels
-from ppocr_ext.check.networks import check_networks
 from ppocr_ext.check.objective import check_decoder, check_loss, check_metric, check_optimizer
 from ppocr_ext.check.same_preprocessing import check_preprocessing
 from ppocr_ext.check.settings import check_global, check_loaders, check_sections
+from ppocr_ext.check.wiring import check_images, check_networks
 from ppocr_ext.config import Config, derive_values
 from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue
@@ -51,7 +49,6 @@ def check_config(config: Config, host: Host, role: str, unloaded_plugins: Sequen
     check_preprocessing(check)
     check_loaders(check)
     check_networks(check)
-    check_labels(check)
     check_dictionary(check)
     check_files(check)
     return list(dict.fromkeys(check.issues))

@@ -12,9 +12,12 @@ from ppocr_ext.cli.options import add_config_arguments, add_host_argument
 _SECONDS = 10.0  # of --data quick, for each of Train and Eval
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ppocr_ext.charset import Charset
     from ppocr_ext.config import Config
     from ppocr_ext.host import Host
+    from ppocr_ext.issues import Issue
 
 NAME = "config"
 HELP = "check a configuration, and show where each value comes from"
@@ -102,6 +105,7 @@ def _check_machine(config: Config, host: Host, args: argparse.Namespace, wrong: 
     from ppocr_ext.run.device import device_kind
     from ppocr_ext.run.frames import FrameCounts
     from ppocr_ext.run.loaders import look_at_data
+    from ppocr_ext.run.prepare import plugin_names
 
     try:
         device_kind(config)
@@ -114,6 +118,11 @@ def _check_machine(config: Config, host: Host, args: argparse.Namespace, wrong: 
     modes = [mode for mode in (("Train", "Eval") if args.role == "train" else ("Eval",)) if config.get(mode)]
     seconds = _SECONDS if args.data == "quick" else None
     try:
+        if plugin_names(config) and not args.import_plugins:
+            print("dry step: left out, since plugins are not imported (--import-plugins)")
+        elif issues := dry_issues(config, host, args.role, print):
+            print(*(f"error: {issue}" for issue in issues), sep="\n")
+            wrong = True
         found = look_at_data(
             config, charset, dict.fromkeys(modes, FrameCounts({})), seconds=seconds, say=print
         )
@@ -125,7 +134,33 @@ def _check_machine(config: Config, host: Host, args: argparse.Namespace, wrong: 
             print(
                 f"{mode.lower()} data: not checked, {config.at(f'{mode}.dataset.name', None)} makes it itself"
             )
-    return True
+    return not wrong
+
+
+def dry_issues(config: Config, host: Host, role: str, say: Callable[[str], None]) -> list[Issue]:
+    """Return what the dry step of a run finds; nothing if ``Global.dry_step`` is false.
+
+    Args:
+        config: without errors of :func:`check_config`.
+        host: opened.
+        role: ``"train"`` or ``"eval"``.
+        say: takes a sentence if no sample can be read.
+
+    Raises:
+        PPOCRExtError: the networks cannot be built.
+    """
+    from ppocr_ext.config.global_keys import global_value
+    from ppocr_ext.run.device import choose_device
+    from ppocr_ext.run.dry_step import dry_step
+    from ppocr_ext.run.prepare import seed_of
+    from ppocr_ext.run.run import build_network
+
+    charset, whole = _charset(config, host), _resolved(config, host)
+    if charset is None or not global_value(whole, "dry_step"):
+        return []
+    device = choose_device(whole)
+    modes = [mode for mode in (("Train", "Eval") if role == "train" else ("Eval",)) if whole.get(mode)]
+    return dry_step(whole, charset, host, build_network(whole), modes, device, seed_of(whole), say)
 
 
 def _resolved(config: Config, host: Host) -> Config:

@@ -97,6 +97,7 @@ _OURS = {
     "return_feats": _truth("CTC heads of all models return their features too"),
     "allow_outside_data_dir": _truth("accept images outside `dataset.data_dir`"),
     "allow_different_preprocessing": _truth("accept an Eval that prepares images differently from Train"),
+    "dry_step": _truth("run one step on two samples first, to find parts that do not fit", True),
     "report": _truth("write `report.html` at the end of a run", True),
 }
 

@@ -186,7 +186,7 @@ def _frames(network: Any, size: Size, trained: bool) -> tuple[int, ...]:
 
 
 def _frames_in_mode(network: Any, size: Size, training: bool) -> int | None:
-    with _left_as_it_was(network), paddle.no_grad():
+    with left_as_it_was(network), paddle.no_grad():
         for layer in network.sublayers(include_self=True):
             layer.training = training  # not train(), which also switches Paddle's tracer
         images = paddle.zeros([1, *size])
@@ -195,7 +195,7 @@ def _frames_in_mode(network: Any, size: Size, training: bool) -> int | None:
 
 
 @contextmanager
-def _left_as_it_was(network: Any) -> Iterator[None]:
+def left_as_it_was(network: Any) -> Iterator[None]:
     """Put modes, BatchNorm statistics and generators back, whatever happens inside."""
     modes = [(layer, layer.training) for layer in network.sublayers(include_self=True)]
     statistics = [(t, t.clone()) for t in network.state_dict().values() if t.stop_gradient]

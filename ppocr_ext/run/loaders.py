@@ -31,8 +31,8 @@ from ppocr_ext.run.frames import FrameCounts, is_ctc_loss, loss_parts
 from ppocr_ext.run.team import team
 
 _LOG = logging.getLogger("ppocr_ext")
-_OF_LABEL_FILES = ("SimpleDataSet", "MultiScaleDataSet", "TextRecDataset", "MSTextRecDataset")
-_OF_LMDB = ("LMDBDataSet",)
+OF_LABEL_FILES = ("SimpleDataSet", "MultiScaleDataSet", "TextRecDataset", "MSTextRecDataset")
+OF_LMDB = ("LMDBDataSet",)
 
 
 @dataclass(frozen=True)
@@ -134,26 +134,31 @@ def look_at_data(
     return found
 
 
-def _look(
-    config: Config, mode: str, charset: Charset, frames: FrameLimit | None, seconds: float | None
-) -> PreflightReport | None:
-    dataset = config.at(f"{mode}.dataset")
-    name = dataset.get("name")
-    if name not in (*_OF_LABEL_FILES, *_OF_LMDB):
-        return None
-    if dataset.get("data_dir") is None:
-        raise DataError(f"{mode}.dataset.data_dir is missing: {_data_dir_is(name)}.")
-    rules = SampleRules(
+def sample_rules(config: Config, mode: str, charset: Charset, frames: FrameLimit | None) -> SampleRules:
+    """Return what makes a sample of ``mode`` usable."""
+    return SampleRules(
         charset,
         global_value(config, "max_text_length"),
-        label_kind(dataset.get("transforms")),
+        label_kind(config.at(f"{mode}.dataset.transforms", default=None)),
         frames,
         global_value(config, "unknown_char"),
         # a bad image in evaluation would make its result wrong
         image_check="decode" if mode == "Eval" else "header",
         allow_outside_data_dir=global_value(config, "allow_outside_data_dir"),
     )
-    if name in _OF_LMDB:
+
+
+def _look(
+    config: Config, mode: str, charset: Charset, frames: FrameLimit | None, seconds: float | None
+) -> PreflightReport | None:
+    dataset = config.at(f"{mode}.dataset")
+    name = dataset.get("name")
+    if name not in (*OF_LABEL_FILES, *OF_LMDB):
+        return None
+    if dataset.get("data_dir") is None:
+        raise DataError(f"{mode}.dataset.data_dir is missing: {_data_dir_is(name)}.")
+    rules = sample_rules(config, mode, charset, frames)
+    if name in OF_LMDB:
         return check_lmdbs(dataset["data_dir"], rules, seconds=seconds)
     return check_label_files(
         label_files_of(config, mode),
@@ -166,7 +171,7 @@ def _look(
 
 
 def _data_dir_is(name: str) -> str:
-    return "the folder of the LMDB" if name in _OF_LMDB else "the folder that image paths start from"
+    return "the folder of the LMDB" if name in OF_LMDB else "the folder that image paths start from"
 
 
 def build_loader(
@@ -196,7 +201,7 @@ def build_loader(
         name = str(config.at(f"{mode}.dataset.name"))
         called = data_of if mode == "Eval" else mode
         watch = LoadFailures(mode, report.total, report.unusable_count, tolerance_of(config), called)
-        if name in _OF_LMDB:
+        if name in OF_LMDB:
             dataset = lmdb_dataset_class(host.dataset_class(name), watch, report.files)
             _drop_ratio(host_config[mode]["dataset"], mode)
         else:

@@ -15,6 +15,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.check import check_config
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, Progress
 from ppocr_ext.config import Config, resolve_charset, with_class_counts
+from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.config.node import COMPUTED, dotted
 from ppocr_ext.data.load_failures import LoadFailures
 from ppocr_ext.data.preflight_report import PreflightReport
@@ -26,6 +27,7 @@ from ppocr_ext.modeling import DistillationModel, build_model
 from ppocr_ext.registry import Said, said_once
 from ppocr_ext.run.amp import Amp
 from ppocr_ext.run.device import choose_device
+from ppocr_ext.run.dry_step import dry_step, same_as_before
 from ppocr_ext.run.model_setup import decoder_models, load_model_weights, require_weight_files
 from ppocr_ext.run.prepare import complete, folder_of, import_plugins, read_old_charset, seed_of
 from ppocr_ext.run.resume import refuse_other_dictionary
@@ -171,7 +173,8 @@ class _Builder:
         device = choose_device(self.config)
         processes = team()
         self.host.set_seed(self.seed)
-        model = _build_model(self.config)
+        model = build_network(self.config)
+        self._run_dry_step(model, device, processes.rank, checkpoint)
         if isinstance(model, DistillationModel):
             model.eval_models = decoder_models(self.config) or ()
         config, host_config = self.config, self.host_config
@@ -215,6 +218,17 @@ class _Builder:
             self._load_for_eval(run, checkpoint)
         return run
 
+    def _run_dry_step(self, model: Any, device: str, rank: int, checkpoint: Path | None) -> None:
+        """Find parts that do not fit, in every process on its share; only process 0 evaluates."""
+        if not global_value(self.config, "dry_step"):
+            return
+        if self.role == "train" and checkpoint and same_as_before(self.config, self.charset, checkpoint):
+            return
+        wanted = ["Train"] * (self.role == "train") + ["Eval"] * (rank == 0 or self.role == "eval")
+        modes = [mode for mode in wanted if self.config.at(mode, default=None) is not None]
+        issues = dry_step(self.config, self.charset, self.host, model, modes, device, self.seed, _LOG.info)
+        report_issues(_of_section(issue, self.data_of) for issue in issues)
+
     def _checkpoint(self) -> Path | None:
         path = self.config.at("Global.checkpoints", default=None)
         if not path:
@@ -256,8 +270,8 @@ def _of_section(issue: Issue, data_of: str) -> Issue:
     return replace(issue, path=f"{data_of}.dataset.{issue.path.removeprefix(begin)}")
 
 
-def _build_model(config: Config) -> Any:
-    """The networks; an error of one of them starts with the place of what it is about.
+def build_network(config: Config) -> Any:
+    """Build the networks; an error of one of them starts with the place of what it is about.
 
     Raises:
         ModelError: the parts do not fit together.

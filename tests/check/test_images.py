@@ -44,14 +44,6 @@ def test_a_mode_that_images_are_not_decoded_to(mode: str, one: Config, check: Ch
     assert check(one.with_values({MODE: "RGB", MODE.replace("Train", "Eval"): "RGB"})) == []
 
 
-def test_a_transform_of_images_without_decoding(one: Config, check: Check) -> None:
-    path = "Eval.dataset.transforms"
-    without = transforms_of(one, "Eval")[1:]
-    found = check(one.with_values({path: without}))
-    assert facts(found) == [("error", "image_not_decoded", f"{path}.RecResizeImg")]
-    assert "`- DecodeImage: {img_mode: BGR}`" in found[0].message
-
-
 @pytest.mark.parametrize("name", ["RecResizeImg", "RecAug", "SVTRRecAug", "NormalizeImage"])
 def test_a_transform_of_images_before_decoding(name: str, one: Config, check: Check) -> None:
     options = {"image_shape": [3, 48, 320]} if name == "RecResizeImg" else None
@@ -59,12 +51,6 @@ def test_a_transform_of_images_before_decoding(name: str, one: Config, check: Ch
     listed = [{name: options}, *(t for t in transforms_of(one, "Train") if name not in t)]
     found = check(one.with_values({path: listed}))
     assert "image_not_decoded" in [issue.code for issue in errors_at(found, f"{path}.{name}")]
-
-
-def test_image_files_that_nothing_decodes(one: Config, check: Check) -> None:
-    path = "Train.dataset.transforms"
-    bare = [t for t in transforms_of(one, "Train") if not {"DecodeImage", "RecAug"} & t.keys()]
-    assert facts(check(one.with_values({path: bare}))) == [("error", "image_not_decoded", path)]
 
 
 def test_drawn_captchas_are_not_decoded(one: Config, check: Check) -> None:

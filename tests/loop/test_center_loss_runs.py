@@ -7,8 +7,9 @@ import pytest
 
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.checkpoint.serialize import read_plain_pickle, read_state
-from ppocr_ext.errors import DataError, WeightsError
+from ppocr_ext.errors import WeightsError
 from ppocr_ext.evaluation.evaluate import evaluate
+from ppocr_ext.issues import InvalidConfigError
 from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
@@ -101,8 +102,11 @@ def test_centers_of_another_size_are_refused_before_training(tiny, tmp_path):
     config = with_center_loss(
         tiny("student"), update="frozen", center_file_path=centers_file(tmp_path / "c.npz", dim=7)
     )
-    with pytest.raises(DataError, match="7 features, but the CTC head's classifier sees 16"):
+    with pytest.raises(InvalidConfigError) as refused:
         Run.build(config, "train")
+    (issue,) = refused.value.issues
+    assert issue.path == "Loss.loss_config_list.CenterLoss"
+    assert "7 features" in issue.message and "16" in issue.message
 
 
 def test_centers_of_another_shape_in_a_checkpoint_are_refused(tiny, tmp_path):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from ppocr_ext.errors import DataError
+from ppocr_ext.issues import InvalidConfigError
 from ppocr_ext.loop.session import train
 
 
@@ -29,5 +29,8 @@ def test_groups_of_a_file(tiny, tmp_path, kind, capsys):
 def test_groups_without_characters_of_the_dictionary(tiny, tmp_path):
     groups = tmp_path / "groups.txt"
     groups.write_text("未末\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"no group of .*groups\.txt has two characters of .*dict\.txt"):
+    with pytest.raises(InvalidConfigError) as refused:
         train(with_margin(tiny("student"), str(groups)))
+    (issue,) = refused.value.issues
+    assert issue.path == "Loss.loss_config_list.CenterLoss"
+    assert "groups.txt" in issue.message and "dict.txt" in issue.message

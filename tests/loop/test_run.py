@@ -16,6 +16,7 @@ from ppocr_ext.config import Config, load
 from ppocr_ext.config.edit import override
 from ppocr_ext.errors import ConfigError, DataError, ModelError, PPOCRExtError, WeightsError
 from ppocr_ext.evaluation.evaluate import evaluate, select_model
+from ppocr_ext.issues import InvalidConfigError
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.hooks.teacher_check import state_digest
 from ppocr_ext.loop.session import train
@@ -298,8 +299,9 @@ def test_unknown_model_and_missing_head_are_named(finished, tiny):
 
 
 def test_a_metric_of_a_sub_model_that_is_not_decoded_is_named(tiny):
-    with pytest.raises(ConfigError, match=r"Metric\.key: Teacher is not among"):
+    with pytest.raises(InvalidConfigError) as refused:
         Run.build(tiny("distill", **{"Metric.key": "Teacher"}), "train")
+    assert [issue.path for issue in refused.value.issues] == ["Metric.key"]
 
 
 def test_a_checkpoint_of_another_dictionary_is_refused(finished, tiny, tmp_path):

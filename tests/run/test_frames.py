@@ -244,9 +244,13 @@ def test_labels_of_eval_that_do_not_fit_are_an_error_above_the_limit(tiny):
 def test_the_key_that_has_the_sizes_is_named(tiny):
     sampler = {"name": "MultiScaleSampler", "scales": [[16, 32]], "first_bs": 4}
     values = {"Train.dataset.ds_width": False, "Global.allow_different_preprocessing": True}
-    config = tiny(
-        "student", **{"Train.sampler": sampler, "Train.dataset.name": "MultiScaleDataSet", **values}
-    )
+    listed = [
+        each
+        for each in tiny("student").thaw()["Train"]["dataset"]["transforms"]
+        if "RecResizeImg" not in each
+    ]
+    values |= {"Train.dataset.name": "MultiScaleDataSet", "Train.dataset.transforms": listed}
+    config = tiny("student").with_values({"Train.sampler": sampler, **values})
     with pytest.raises(DataError, match=r"Train\.sampler\.scales"):
         Run.build(config, "train")
 

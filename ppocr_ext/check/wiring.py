@@ -1,0 +1,174 @@
+"""Check what a batch would pass without an error: PaddleOCR's rules on the network's labels, decoder and images.
+
+What a batch does show is found by the dry step (:mod:`ppocr_ext.run.dry_step`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ppocr_ext.check.config_check import ConfigCheck, Path
+from ppocr_ext.config import named_items
+from ppocr_ext.config.values import shown
+from ppocr_ext.data.batch_layout import kept_keys
+from ppocr_ext.data.preprocessing import (
+    COLORS,
+    positive_number,
+    positive_numbers,
+    sampler_factor,
+    sampler_scales,
+)
+
+# Algorithms for which PaddleOCR's loop hands the labels to the network; a branch that is taught by them needs that.
+_TAUGHT = frozenset(
+    ("SRN", "NRTR", "SAR", "SEED", "SVTR", "SVTR_LCNet", "SVTR_HGNet", "SPIN", "VisionLAN", "RobustScanner")
+    + ("RFL", "SATRN", "ParseQ", "CPPD")
+)
+_NOT_OF_MULTI_HEAD = ("NRTRLabelDecode", "SARLabelDecode", "AttnLabelDecode")
+_DEFAULT_LENGTH = 25  # PaddleOCR's, of Global and of an NRTRHead
+_CHANNELS_FIRST = ("[channels, height, width]", "[3, 48, 320]")
+# How PaddleOCR's transforms want their image_shape, with an example; others have forms of their own.
+_SHAPES = {
+    "RecResizeImg": _CHANNELS_FIRST,
+    "CTCRecResizeImg": _CHANNELS_FIRST,
+    "SVTRRecResizeImg": _CHANNELS_FIRST,
+    "VLRecResizeImg": _CHANNELS_FIRST,
+    "ABINetRecResizeImg": _CHANNELS_FIRST,
+    "RecConAug": ("[height, width, channels]", "[48, 320, 3]"),
+}
+_ON_PIXELS = ("ResizeImg", "Aug", "NormalizeImage", "ToCHWImage")  # ends of names of transforms of pixels
+
+
+def check_networks(check: ConfigCheck) -> None:
+    """Check ``algorithm``, the decoder's name and the length of NRTR's output against the heads."""
+    multi = {path: branches for path, branches in _heads(check) if branches}
+    if not multi:
+        return
+    if check.role == "train":
+        _check_algorithm(check, multi)
+    decoder = str(check.at("PostProcess", "name") or "")
+    if decoder.removeprefix("Distillation") in _NOT_OF_MULTI_HEAD:
+        fitting = f"{'Distillation' if decoder.startswith('Distillation') else ''}CTCLabelDecode"
+        check.error(
+            ("PostProcess", "name"),
+            "decoder_mismatch",
+            f"a MultiHead gives its CTC output in evaluation, which {decoder} does not read. Fix: use {fitting}; "
+            f"`eval --head gtc` evaluates the NRTR branch.",
+        )
+    for path, branches in multi.items():
+        if "NRTRHead" in branches:
+            _check_length(check, (*path, "Head", "head_list", "NRTRHead", "max_text_length"))
+
+
+def _heads(check: ConfigCheck) -> Iterator[tuple[Path, set[str]]]:
+    """Yield the config path of each network with the names in its ``head_list``."""
+    models = check.at("Architecture", "Models")
+    names = [("Models", str(name)) for name in models] if isinstance(models, Mapping) else [()]
+    for name in names:
+        path = ("Architecture", *name)
+        yield path, {entry for entry, _ in named_items(check.config, *path, "Head", "head_list")}
+
+
+def _check_algorithm(check: ConfigCheck, multi: Mapping[Path, set[str]]) -> None:
+    """Check that PaddleOCR's loop hands the labels to networks with an NRTR or SAR branch."""
+    taught = [path for path, branches in multi.items() if branches & {"NRTRHead", "SARHead"}]
+    if not taught:
+        return
+    path = (*taught[0], "algorithm")
+    if _TAUGHT & {str(check.at(*each, "algorithm")) for each, _ in _heads(check)}:
+        several = check.at("Architecture", "Models") is not None
+        if several and check.at("Architecture", "algorithm") not in (None, "Distillation"):
+            said = "with Architecture.Models it must be Distillation."
+            check.error(("Architecture", "algorithm"), "algorithm_mismatch", said)
+    elif check.at(*path) is not None:  # a missing one is reported with the architecture
+        check.error(
+            path,
+            "algorithm_mismatch",
+            f"PaddleOCR's loop hands the network no labels for {check.at(*path)!r}, but NRTRHead and SARHead need "
+            f"them. Fix: write SVTR_LCNet.",
+        )
+
+
+def _check_length(check: ConfigCheck, path: Path) -> None:
+    """Check that NRTR decodes the longest label: ``max_text_length`` symbols, of which ``<s>`` is one."""
+    longest, decoded = check.at("Global", "max_text_length", default=_DEFAULT_LENGTH), check.at(*path)
+    decoded = _DEFAULT_LENGTH if decoded is None else decoded
+    if isinstance(longest, int) and isinstance(decoded, int) and decoded < longest - 1:
+        check.error(
+            path,
+            "text_length_mismatch",
+            f"the NRTR branch decodes up to {decoded - 1} characters (found {decoded}), but labels have up to "
+            f"{longest - 2} (Global.max_text_length: {longest}). Fix: remove it, which makes it {longest}.",
+        )
+
+
+def check_images(check: ConfigCheck) -> None:
+    """Check colours, shapes and scales of the images, and the width that padding takes of them."""
+    for mode in check.modes:
+        listed = list(named_items(check.config, mode, "dataset", "transforms"))
+        names = [name for name, _ in listed]
+        decoded = names.index("DecodeImage") if "DecodeImage" in names else 0
+        for name, where in listed[:decoded]:
+            if name.endswith(_ON_PIXELS):  # an augmentation that is left out at random would pass
+                said = "it needs a decoded image, but DecodeImage comes after it. Fix: put DecodeImage before it."
+                check.error(where, "image_not_decoded", said)
+        for name, where in listed:
+            color, shape = check.at(*where, "img_mode"), check.at(*where, "image_shape")
+            if name == "DecodeImage" and color not in (None, *COLORS):
+                why = " DecodeImage reads three channels and fails under GRAY." if color == "GRAY" else ""
+                said = f"{shown(color)} is not among {', '.join(COLORS)}.{why}"
+                check.error((*where, "img_mode"), "bad_value", said)
+            if name in _SHAPES and shape is not None and not positive_numbers(shape, 3):
+                form, example = _SHAPES[name]
+                said = f"{shown(shape)} is not {form} of positive whole numbers, such as {example}."
+                check.error((*where, "image_shape"), "bad_value", said)
+    if "Train" in check.modes:
+        _check_scales(check, ("Train", "sampler"))
+        _check_padding(check)
+
+
+def _check_scales(check: ConfigCheck, path: Path) -> None:
+    """Check the sizes that a MultiScaleSampler asks for."""
+    scales, factor, widest = (check.at(*path, key) for key in ("scales", "divided_factor", "max_w"))
+    if check.at(*path, "name") != "MultiScaleSampler" or scales is None:
+        return
+    if not isinstance(scales, tuple) or not scales or not all(positive_numbers(each, 2) for each in scales):
+        said = (
+            f"{shown(scales)} is no list of [width, height] in positive whole numbers, such as [[320, 48]]."
+        )
+        check.error((*path, "scales"), "bad_value", said)
+        return
+    if factor is not None and not positive_numbers(factor, 2):
+        said = f"{shown(factor)} is not [width, height], such as [8, 16]."
+        check.error((*path, "divided_factor"), "bad_value", said)
+    if widest is not None and not positive_number(widest):
+        said = f"{shown(widest)} is not a number of pixels above 0, such as 480."
+        check.error((*path, "max_w"), "bad_value", said)
+    for given, rounded in zip(scales, sampler_scales(check.config, "Train"), strict=True):
+        if 0 in rounded:
+            multiple = list(sampler_factor(check.config, "Train"))
+            said = f"{list(given)} is rounded down to 0: sizes are multiples of divided_factor, {multiple}."
+            check.error((*path, "scales"), "bad_value", said)
+            return
+
+
+def _check_padding(check: ConfigCheck) -> None:
+    """Warn if a loss of CTC frames counts padding, since ``valid_ratio`` is not where it reads it."""
+    path = ("Train", "dataset", "transforms")
+    keys = kept_keys(check.at(*path)) if isinstance(check.at(*path), tuple) else None
+    for name, entry in named_items(check.config, "Loss", "loss_config_list"):
+        options = check.at(*entry)
+        options = options if isinstance(options, Mapping) else {}
+        of_frames = name == "CTCFrameKDLoss" or (name == "MaskedDKDLoss" and options.get("dis_head") == "ctc")
+        place = 4 if options.get("multi_head") else 3
+        if (
+            keys
+            and of_frames
+            and options.get("skip_padding") is not False
+            and keys[place:][:1] != ("valid_ratio",)
+        ):
+            check.warning(
+                (*path, "KeepKeys", "keep_keys"),
+                "no_valid_ratio",
+                f"{name} finds padding by valid_ratio, which is not kept at place {place + 1}: all frames count.",
+            )

@@ -1,0 +1,299 @@
+"""Take two samples of a section through its own dataset, one transform at a time, for the dry step."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import cv2
+import numpy as np
+import paddle
+import paddle.distributed as dist
+from paddle.io.dataloader.collate import default_collate_fn
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.config import Config, named_items
+from ppocr_ext.config.global_keys import global_value
+from ppocr_ext.data.image_check import ImageFolder, content_issue
+from ppocr_ext.data.label_file import LabelLine, read_label_file
+from ppocr_ext.data.lmdb.reader import open_sets
+from ppocr_ext.data.load_failures import report_failures
+from ppocr_ext.errors import DataError, PPOCRExtError
+from ppocr_ext.host import Host
+from ppocr_ext.messages import end_text
+from ppocr_ext.run.datasets import lmdb_dataset_class
+from ppocr_ext.run.loaders import OF_LABEL_FILES, OF_LMDB, label_files_of, sample_rules
+
+ConfigPath = tuple[str, ...]
+Report = Callable[[str, ConfigPath, str], Any]  # takes code, config path and message of an issue
+SILENT = logging.Logger("silent", logging.CRITICAL + 1)
+_SAMPLES = 2
+_TRIED = 1000  # samples of a file that are tried before two are drawn
+_DECODE = "Fix: put `- DecodeImage: {img_mode: BGR}` before all transforms that work on pixels."
+
+
+@dataclass(frozen=True)
+class DryBatch:
+    """A batch of a section as the loop gets it.
+
+    Attributes:
+        entries: what KeepKeys keeps, as tensors.
+        texts: the label of each sample before it is encoded; None if unknown.
+        keys: names of the entries; empty if unknown.
+        keys_path: config path of these names.
+        drawn: no sample could be read, so that images and labels are random.
+    """
+
+    entries: list[Any]
+    texts: list[str | None]
+    keys: tuple[str, ...]
+    keys_path: ConfigPath
+    drawn: bool
+
+
+@dataclass
+class _Trace:
+    """What the transforms got so far, and how the one at ``position`` failed, if it did.
+
+    Attributes:
+        names: name and config path of each transform.
+        text: the last label that was text.
+        last_seen: for each key of a sample, the last transform that got it.
+    """
+
+    names: list[tuple[str, ConfigPath]]
+    position: int = -1
+    data: Any = None
+    text: str | None = None
+    last_seen: dict[str, int] = field(default_factory=dict)
+    failed: bool = False
+    error: Exception | None = None
+
+
+class _TracedTransform:
+    """A transform that notes in a trace what it gets and how it fails."""
+
+    def __init__(self, operator: Any, position: int, trace: _Trace) -> None:
+        self._operator, self._position, self._trace = operator, position, trace
+
+    def __call__(self, data: Any) -> Any:
+        trace = self._trace
+        trace.position, trace.data = self._position, data
+        if isinstance(data, Mapping):
+            trace.last_seen.update(dict.fromkeys(map(str, data), self._position))
+            trace.text = data["label"] if isinstance(data.get("label"), str) else trace.text
+        try:
+            result = self._operator(data)
+        except Exception as error:
+            trace.failed, trace.error = True, error
+            raise
+        trace.failed = result is None
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._operator, name)
+
+
+class DrySection:
+    """``Train`` or ``Eval`` with two samples.
+
+    Args:
+        config: resolved.
+        mode: the section.
+        charset: the dictionary.
+        host: opened.
+        folder: for temporary files.
+        report: takes each issue.
+    """
+
+    def __init__(
+        self, config: Config, mode: str, charset: Charset, host: Host, folder: Path, report: Report
+    ) -> None:
+        self._config, self._mode, self._charset, self._host = config, mode, charset, host
+        self._folder, self._report = folder, report
+        self._dataset = config.at(f"{mode}.dataset")
+        self._name = self._dataset["name"]
+        self._path = (mode, "dataset", "transforms")
+        self._size = min(_SAMPLES, config.at((mode, "loader", "batch_size_per_card"), _SAMPLES))
+        self._drawn = False
+        self._rules = sample_rules(config, mode, charset, None)
+
+    def batch(self, device: str, seed: int) -> DryBatch | None:
+        """Return the batch of the first two usable samples; None if a stage failed, which is reported.
+
+        An exception of a dataset that is not PaddleOCR's is raised: only its author can tell what it means.
+        """
+        of_host, trace = self._name in (*OF_LABEL_FILES, *OF_LMDB), _Trace([])
+        samples: list[Any] = []
+        texts: list[str | None] = []
+        try:
+            loader = self._loader(device, seed)
+            trace = self._trace(loader.dataset)
+            for index in islice((index for batch in loader.batch_sampler for index in batch), self._size):
+                trace.text = None
+                samples.append(loader.dataset[index])
+                texts.append(trace.text)
+        except Exception as error:
+            if not of_host and not trace.failed:
+                raise
+            self._report(*self._explain(trace, error))
+            return None
+        return self._collate(samples, texts, loader)
+
+    def _loader(self, device: str, seed: int) -> Any:
+        """Build the section's own dataset and sampler over two usable samples."""
+        plain = self._config.thaw()
+        section, name, dataset_class = plain[self._mode], self._name, None
+        section["loader"] |= {"batch_size_per_card": self._size, "num_workers": 0, "drop_last": False}
+        if name in (*OF_LABEL_FILES, *OF_LMDB):
+            usable = list(islice(self._usable_rows() if name in OF_LMDB else self._usable_lines(), _SAMPLES))
+            self._drawn = not usable
+            section["dataset"].pop("ratio_list", None)
+            copies = dist.get_world_size() * _SAMPLES  # every process takes its share
+            if name in OF_LMDB and usable:
+                dataset_class = _few_samples(self._host.dataset_class(name), usable * copies)
+            else:
+                if self._drawn:
+                    usable = [line.encode() for line in self._draw()]
+                    section["dataset"]["data_dir"] = str(self._folder)
+                name = section["dataset"]["name"] = name if name in OF_LABEL_FILES else "SimpleDataSet"
+                file = self._folder / f"{self._mode}.txt"
+                file.write_bytes(b"\n".join(usable * copies) + b"\n")
+                section["dataset"]["label_file_list"] = [str(file)]
+                place: Any = (lambda dataset, index: b"", bytes.decode)
+                dataset_class = report_failures(self._host.dataset_class(name), _NO_REPLACEMENT, *place)
+        build = self._host.build_dataloader
+        return build(plain, self._mode, device, SILENT, seed=seed, dataset_class=dataset_class)
+
+    def _usable_lines(self) -> Iterator[bytes]:
+        """Yield usable lines of the label files; the label check names a file that cannot be read."""
+        folder = ImageFolder(self._dataset["data_dir"], "decode", self._rules.allow_outside_data_dir)
+        options = self._dataset.get("delimiter", "\t"), bool(self._dataset.get("ds_width"))
+        for file in label_files_of(self._config, self._mode):
+            try:
+                for line in islice(read_label_file(file, options[0], ds_width=options[1]), _TRIED):
+                    if self._rules.label_issue(line) is None and folder.issue(line.images) is None:
+                        yield line.content
+            except PPOCRExtError:
+                return
+
+    def _usable_rows(self) -> Iterator[tuple[int, int]]:
+        """Yield number of the LMDB and of the sample for usable samples; the label check names one that is broken."""
+        try:
+            for number, each in enumerate(open_sets(self._dataset["data_dir"])):
+                for index in range(1, min(each.count, _TRIED) + 1):
+                    text = (each.label(index) or b"").decode("utf-8", "replace")
+                    broken = content_issue(each.image(index) or b"", "image", "decode")
+                    if (
+                        self._rules.label_issue(LabelLine(index, b"", ("image",), text)) is None
+                        and not broken
+                    ):
+                        yield number, index
+        except PPOCRExtError:
+            return
+
+    def _draw(self) -> Iterator[str]:
+        """Write images of noise, and yield their lines of a label file with characters of the dictionary."""
+        delimiter = self._dataset.get("delimiter", "\t")
+        known = [c for c in self._charset.characters if len(c) == 1 and c.strip() and c != delimiter]
+        length = max(1, min(4, global_value(self._config, "max_text_length") - 2))  # NRTR has two marks
+        for number in range(_SAMPLES):
+            draw = np.random.default_rng(number)
+            cv2.imwrite(str(self._folder / f"{number}.png"), draw.integers(0, 256, (48, 160, 3), np.uint8))
+            text = "".join(draw.choice(known, length))
+            yield delimiter.join(
+                (f"{number}.png", text, *(("160", "48") if self._dataset.get("ds_width") else ()))
+            )
+
+    def _trace(self, dataset: Any) -> _Trace:
+        """Let the transforms of ``dataset`` note what they do; they are the last ones of the config."""
+        operators = list(getattr(dataset, "ops", None) or ())
+        listed = list(named_items(self._config, *self._path))
+        trace = _Trace(listed[len(listed) - len(operators) :])
+        if len(trace.names) == len(operators) > 0:
+            dataset.ops = [_TracedTransform(each, number, trace) for number, each in enumerate(operators)]
+        return trace
+
+    def _explain(self, trace: _Trace, error: Exception) -> tuple[str, ConfigPath, str]:
+        """Return code, config path and message of the stage at which a sample failed."""
+        data = trace.data
+        name, path = trace.names[trace.position] if trace.position >= 0 else ("", self._path)
+        image = data.get("image") if isinstance(data, Mapping) else None
+        if isinstance(image, bytes) and name != "DecodeImage":
+            where = path if trace.failed else self._path
+            return "image_not_decoded", where, f"the image is not decoded yet. {_DECODE}"
+        if not trace.failed:  # before the transforms or between two: the dataset itself, or its sampler
+            files = [Path(frame.filename).name for frame in traceback.extract_tb(error.__traceback__)]
+            of_sampler = self._config.at((self._mode, "sampler"), None) and (
+                data or any("sampler" in f for f in files)
+            )
+            where = (self._mode, "sampler" if of_sampler else "dataset")
+            return "dataset_failed", where, f"{self._name} fails on a sample: {described_error(error)}"
+        if not isinstance(data, Mapping):
+            kept = next((each for each in trace.names if each[0] == "KeepKeys"), (name, path))[1]
+            return (
+                "transform_order",
+                kept,
+                f"{name} comes after KeepKeys, which makes a list. Fix: put KeepKeys last.",
+            )
+        if name == "KeepKeys" and isinstance(trace.error, KeyError):
+            return "unknown_sample_key", (*path, "keep_keys"), _unknown_key(trace, str(trace.error.args[0]))
+        what = "it refuses the sample." if trace.error is None else described_error(trace.error)
+        shape = f" (image {list(image.shape)})" if isinstance(image, np.ndarray) else ""
+        return "transform_failed", path, f"{what}{shape} Fix: check its options and the transforms before it."
+
+    def _collate(self, samples: list[Any], texts: list[str | None], loader: Any) -> DryBatch | None:
+        kept = next(
+            (path for name, path in named_items(self._config, *self._path) if name == "KeepKeys"), None
+        )
+        path = self._path if kept is None else (*kept, "keep_keys")
+        collate = self._config.at((self._mode, "loader", "collate_fn"), None)
+        if not collate and not isinstance(samples[0], list | tuple):
+            said = "no transform makes a list of the sample. Fix: end with KeepKeys and its keep_keys."
+            return self._report("missing_transform", self._path, said)
+        try:
+            batch = (loader.collate_fn or default_collate_fn)(samples)
+        except Exception as error:
+            where = (self._mode, "loader", "collate_fn") if collate else path
+            said = f"samples cannot be put together as a batch: {described_error(error)}"
+            return self._report("collate_failed", where, said)
+        entries = [paddle.to_tensor(each) if isinstance(each, np.ndarray) else each for each in batch]
+        keys = () if kept is None else tuple(map(str, self._config.at(path, ())))
+        if "image" in keys[1:]:
+            return self._report("keep_keys_order", path, f"the image must come first, not {keys[0]!r}.")
+        if isinstance(samples[0], list) and isinstance(samples[0][0], bytes):
+            return self._report("image_not_decoded", self._path, f"the image is not decoded. {_DECODE}")
+        return DryBatch(entries, texts, keys, path, self._drawn)
+
+
+def _fail(key: bytes, place: Any, reason: str) -> None:
+    raise DataError(reason)
+
+
+_NO_REPLACEMENT: Any = SimpleNamespace(failed=_fail)  # for the count of failures of a run
+
+
+def _few_samples(base: type, rows: list[Any]) -> type:
+    """Return an ``LMDBDataSet`` of the samples at ``rows`` (number of the LMDB and of the sample) alone."""
+    every: Any = lmdb_dataset_class(base, _NO_REPLACEMENT, ())
+    return type(base.__name__, (every,), {"dataset_traversal": lambda self: np.asarray(rows, np.int64)})
+
+
+def _unknown_key(trace: _Trace, key: str) -> str:
+    if key in trace.last_seen:
+        loser = trace.names[trace.last_seen[key]][0]
+        return f"{key!r} is made before {loser}, which leaves it out. Fix: make it after {loser}."
+    hint = " Fix: add RecResizeImg, which makes it." if key == "valid_ratio" else ""
+    return f"no transform makes {key!r} (found {', '.join(sorted(map(str, trace.data)))}).{hint}"
+
+
+def described_error(error: BaseException) -> str:
+    """Return what an exception says, for a message about a part of the config."""
+    text = end_text(error).removeprefix("internal error: ").rstrip()
+    return text if text.endswith((".", "?")) else f"{text}."

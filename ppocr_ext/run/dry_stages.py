@@ -1,0 +1,303 @@
+"""Name the part of the config that fails: the networks, losses, decoder and metric as the dry step calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.config import Config, named_items
+from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.losses import build_loss, required_outputs
+from ppocr_ext.losses.combined_losses import BRANCH_OF
+from ppocr_ext.run.dry_samples import ConfigPath, DryBatch
+from ppocr_ext.run.loss_setup import loss_context, return_features
+
+_ENCODERS = {"ctc": "CTCLabelEncode", "gtc": "NRTRLabelEncode", "sar": "SARLabelEncode"}
+_DKD = ("DistillationDKDLoss", "MaskedDKDLoss")  # with `dis_head: gtc` they read the label of NRTR
+_PARTS = {"transform": "Transform", "backbone": "Backbone", "neck": "Neck", "head": "Head"}
+_BRANCHES = {
+    "ctc_encoder": "CTCHead",
+    "ctc_head": "CTCHead",
+    "before_gtc": "NRTRHead",
+    "gtc_head": "NRTRHead",
+}
+_ORDER = (
+    "Fix: a MultiHead reads [image, label_ctc, label_gtc or label_sar, length, valid_ratio], made by MultiLabelEncode "
+    "(`gtc_encode: NRTRLabelEncode` for NRTR); one head reads [image, label, length]."
+)
+
+
+class StageFailed(Exception):  # noqa: N818 - caught where the host's loop is called
+    """A stage failed and is reported, and what comes after it needs its result."""
+
+
+class DryNetwork:
+    """The networks as the host calls them; of a failing one the layer is named.
+
+    Attributes:
+        takes_labels: the host handed it the labels.
+    """
+
+    def __init__(self, step: Any, model: Any) -> None:
+        self._step, self._model, self.takes_labels = step, model, False
+        self._running: list[tuple[str, Any, list[list[int]]]] = []
+        self._hooks: list[Any] = []
+        for name, layer in model.named_sublayers():
+            self._hooks.append(layer.register_forward_pre_hook(self._note(name)))
+            self._hooks.append(layer.register_forward_post_hook(lambda *_: self._running.pop() and None))
+
+    def _note(self, name: str) -> Callable[..., None]:
+        def begin(layer: Any, inputs: Any) -> None:
+            shapes = [list(each.shape) for each in inputs if isinstance(each, paddle.Tensor)]
+            self._running.append((name, layer, shapes))
+
+        return begin
+
+    def remove_hooks(self) -> None:
+        """Leave the layers as they were."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def __call__(self, images: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the outputs of the networks."""
+        self.takes_labels = "data" in kwargs
+        self._running.clear()
+        try:
+            return self._model(images, *args, **kwargs)
+        except Exception as error:
+            name, layer, shapes = self._running[-1] if self._running else ("", None, [list(images.shape)])
+            weight = getattr(layer, "weight", None)
+            sizes = f"input {', '.join(map(str, shapes))}" + (
+                f", weight {list(weight.shape)}" if weight is not None else ""
+            )
+            mode = "training" if self._model.training else "evaluation"
+            what = f"the network fails in {mode} at {name or 'its input'} ({sizes}): "
+            self._step.report_error("network", self._path(name.split(".")), error, what)
+            raise StageFailed from error
+
+    def _path(self, names: list[str]) -> ConfigPath:
+        """Return the config path of the part that a layer, of these ``names``, belongs to."""
+        path: ConfigPath = ("Architecture",)
+        if names[0] in (self._step.models or ()):
+            path, names = (*path, "Models", names[0]), [*names[1:], ""]
+        path = (*path, _PARTS[names[0]]) if names[0] in _PARTS else path
+        branch = (*path, "head_list", _BRANCHES.get(names[1], "SARHead")) if len(names) > 1 else path
+        return branch if self._step.config.node(branch) is not None else path
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
+class DryDecoder:
+    """The decoder as the host calls it; the labels that it reads must be those of the label file."""
+
+    def __init__(self, step: Any, decoder: Any, batch: DryBatch) -> None:
+        self._step, self._decoder, self._batch = step, decoder, batch
+        self._name = str(step.config.at("PostProcess.name", None))
+
+    def __call__(self, predictions: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the texts of predictions and labels."""
+        for head, encoder in _ENCODERS.items():
+            if self._name.endswith(encoder.replace("Encode", "Decode")):
+                texts = decoded_labels(self._step.charset, head, self._batch, 1)
+                if report_wrong_label(self._step, self._batch, self._name, head, 1, texts):
+                    raise StageFailed
+        try:
+            return self._decoder(predictions, *args, **kwargs)
+        except Exception as error:
+            key = self._step.config.at("PostProcess.key", None)
+            outputs = predictions.values() if isinstance(predictions, Mapping) else ()
+            lacks_key = key is not None and not any(
+                isinstance(each, Mapping) and key in each for each in outputs
+            )
+            path = ("PostProcess", "key" if outputs and lacks_key else "name")
+            fix = _fitting(self._name, self._step.models) or " Fix: check its keys against that output."
+            self._step.report_error(
+                "decoder", path, error, f"it cannot read {described(predictions)}.{fix}\n  "
+            )
+            raise StageFailed from error
+
+
+class DryMetric:
+    """The metric as the host calls it; its numbers must have the main indicator."""
+
+    def __init__(self, step: Any, metric: Any) -> None:
+        self._step, self._metric, self.main_indicator = step, metric, metric.main_indicator
+
+    def __call__(self, decoded: Any, *args: Any, **kwargs: Any) -> Any:
+        """Count a batch."""
+        try:
+            return self._metric(decoded, *args, **kwargs)
+        except Exception as error:
+            config = self._step.config
+            fix = _fitting(str(config.at("Metric.name", None)), self._step.models)
+            path = ("Metric", "key" if config.at("Metric.key", None) is not None and not fix else "name")
+            self._step.report_error("metric", path, error, f"it cannot read {described(decoded)}.{fix}\n  ")
+            raise StageFailed from error
+
+    def get_metric(self) -> Any:
+        """Return the numbers of the metric."""
+        numbers = self._metric.get_metric()
+        if self.main_indicator not in numbers:
+            said = f"the metric has no {self.main_indicator!r} (found {', '.join(numbers)})."
+            self._step.report("bad_value", ("Metric", "main_indicator"), said)
+            raise StageFailed
+        return numbers
+
+
+class DryLosses:
+    """The losses of a config, each built and called by itself."""
+
+    def __init__(self, step: Any, batch: DryBatch) -> None:
+        self._step, self._batch = step, batch
+        self._losses: list[tuple[str, ConfigPath, Any, Mapping[str, Any]]] = []
+        whole = step.config.at("Loss").thaw()
+        self._of_multi_head = whole.get("name") == "MultiLoss"
+        if whole.get("name") not in ("CombinedLoss", "MultiLoss"):
+            self._build(str(whole.get("name")), ("Loss",), whole, whole)
+            return
+        for name, path in named_items(step.config, "Loss", "loss_config_list"):
+            given = step.config.at(path)
+            options = given.thaw() if isinstance(given, Config) else {}
+            self._build(name, path, {**whole, "loss_config_list": [{name: options}]}, options)
+
+    def _build(self, name: str, path: ConfigPath, config: dict[str, Any], options: Mapping[str, Any]) -> None:
+        step, known = self._step, self._step.models
+        try:
+            loss = build_loss(config, loss_context(step.model, step.charset))
+            outputs = required_outputs(loss) or ()
+            unknown = sorted({str(model) for model, _ in outputs if known and model not in (None, *known)})
+            for model in unknown:
+                key = next((key for key in ("model_name_list", "model_name_pairs") if key in options), "")
+                step.report_unknown_model((*path, key) if key else path, model)
+            if not unknown:
+                return_features(step.model, outputs)
+                self._losses.append((name, path, loss, options))
+        except Exception as error:
+            step.report_error("loss", path, error, "it cannot be built: ")
+
+    def call(self, predictions: Any, entries: Any) -> None:
+        """Call each loss, and compare the label that it reads with the label file."""
+        if all(type(loss).__module__.startswith("ppocr_ext.") for _, _, loss, _ in self._losses):
+            self._check_logits(predictions, ())  # a loss of a plugin may want probabilities
+        for name, path, loss, options in self._losses:
+            error: Exception | None = None
+            try:
+                loss(predictions, entries)
+            except Exception as raised:
+                error = raised
+            # a ConfigError says that an output is not there, so that the label is read as another head's
+            if not isinstance(error, ConfigError) and self._report_label(name, options):
+                continue
+            if error is not None:
+                where = self._batch.keys_path if isinstance(error, DataError) else path
+                self._step.report_error("loss", where, error, "it fails on the outputs of the networks: ")
+
+    def _report_label(self, name: str, options: Mapping[str, Any]) -> bool:
+        """Report a label that is not what the loss reads, by position; return whether it is not."""
+        head = BRANCH_OF.get(name.removeprefix("Distillation"))
+        head = "gtc" if name in _DKD and options.get("dis_head", "gtc") == "gtc" else head
+        if head is None or name == "CenterLoss":
+            return False
+        both = self._of_multi_head or bool(options.get("multi_head"))
+        place, length = (1 if head == "ctc" else 2, 3) if both else (1, 2)
+        texts = decoded_labels(self._step.charset, head, self._batch, place, length)
+        return report_wrong_label(self._step, self._batch, name, head, place, texts)
+
+    def _check_logits(self, output: Any, path: ConfigPath) -> None:
+        """Report an output of a head that went through a softmax, which the losses apply themselves."""
+        charset = self._step.charset
+        if isinstance(output, Mapping):
+            for key, each in output.items():
+                self._check_logits(each, (*path, str(key)))
+        elif isinstance(output, tuple | list) and output:  # return_feats: (features, logits)
+            self._check_logits(output[-1], path)
+        elif getattr(output, "ndim", 0) == 3 and output.shape[-1] in (charset.ctc_classes, charset.nrtr_rows):
+            rows = output.astype("float32").numpy()
+            if rows.min() >= 0 and abs(rows.sum(-1) - 1).max() < 1e-3:
+                model = ("Models", path[0]) if path and path[0] in (self._step.models or ()) else ()
+                said = (
+                    f"the output {'.'.join(path)} {list(output.shape)} has probabilities, but losses take logits. "
+                    f"Fix: leave the softmax out in training."
+                )
+                self._step.report("not_logits", ("Architecture", *model, "Head"), said)
+
+
+def decoded_labels(
+    charset: Charset, head: str, batch: DryBatch, place: int, length: int | None = None
+) -> list[str | None]:
+    """Return the texts of the labels of a batch, by the rule of PaddleOCR's encoder of ``head``.
+
+    Args:
+        charset: the dictionary.
+        head: ``"ctc"``, ``"gtc"`` (NRTR) or ``"sar"``.
+        batch: as the loop gets it.
+        place: of the labels [B, L].
+        length: place of their lengths, which a CTC loss reads; None: a label ends at its first blank.
+
+    Returns:
+        None for each label that the encoder cannot have made.
+    """
+    arrays = [each.numpy() if isinstance(each, paddle.Tensor) else None for each in batch.entries] + [
+        None
+    ] * 4
+    labels, lengths = arrays[place], arrays[length or 0]
+    if (
+        labels is None
+        or labels.ndim != 2
+        or (head == "ctc" and length and np.size(np.asarray(lengths)) != len(labels))
+    ):
+        return [None] * len(batch.texts)
+    begin, end = {"ctc": (0, 0), "gtc": (2, 3), "sar": (charset.ctc_classes,) * 2}[head]
+    symbols = dict(enumerate(charset.characters, start={"ctc": 1, "gtc": 4, "sar": 0}[head]))
+    texts: list[str | None] = []
+    for number, row in enumerate(labels.tolist()):
+        if head != "ctc":
+            ids: list[Any] = row[1 : row.index(end, 1)] if row[0] == begin and end in row[1:] else [None]
+        elif length is None or lengths is None:
+            ids = row[: row.index(end)] if end in row else row
+        else:
+            ids = row[: int(lengths.reshape(-1)[number])]
+        texts.append("".join(symbols[i] for i in ids) if symbols.keys() >= set(ids) else None)
+    return texts
+
+
+def report_wrong_label(
+    step: Any, batch: DryBatch, reader: str, head: str, place: int, texts: Sequence[str | None]
+) -> bool:
+    """Report the first label that decodes to another text than the label file has; return whether one does."""
+    for text, label in zip(texts, batch.texts, strict=True):
+        folded = label.lower() if label is not None and step.charset.folds_case else label
+        if folded is not None and text != "".join(c for c in folded if c in step.charset.characters):
+            entry = f"entry {place + 1}" + (f" ({batch.keys[place]})" if len(batch.keys) > place else "")
+            said = f"it decodes to {text!r}" if text is not None else "it is no such label"
+            message = (
+                f"{reader} reads {entry} of the batch as a label of {_ENCODERS[head]}, but {said} "
+                f"(expected {label!r}).\n  Kept: [{', '.join(batch.keys)}]. {_ORDER}"
+            )
+            step.report("label_mismatch", batch.keys_path, message)
+            return True
+    return False
+
+
+def _fitting(name: str, models: Sequence[str] | None) -> str:
+    """Return which decoder or metric to use if ``name`` is for sub-models and there are none, or the reverse."""
+    several = models is not None
+    if name.startswith("Distillation") == several:
+        return ""
+    names = {"RecMetric": "DistillationMetric", "DistillationMetric": "RecMetric"}
+    other = names.get(name, f"Distillation{name}" if several else name.removeprefix("Distillation"))
+    return f" {name} is for {'one network' if several else 'sub-models'}. Fix: use {other}."
+
+
+def described(value: Any) -> str:
+    """Return shapes and types of an output, for a message."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {described(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(described, value[:2]))}{', …' if len(value) > 2 else ''}]"
+    return str(list(value.shape)) if hasattr(value, "shape") else type(value).__name__

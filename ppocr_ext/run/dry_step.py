@@ -1,0 +1,242 @@
+"""Run one step on two samples before a run, so that parts of its config that do not fit are found at once.
+
+Transforms, collate, networks in each mode, losses, decoder and metric are separate stages; several may fail at once.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle.utils import unique_name
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.check.files import no_log
+from ppocr_ext.config import Config, load, with_class_counts
+from ppocr_ext.config.node import COMPUTED, dotted
+from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.host import Host
+from ppocr_ext.issues import Issue
+from ppocr_ext.messages import did_you_mean
+from ppocr_ext.metrics import build_metric
+from ppocr_ext.registry import near_match
+from ppocr_ext.run.dry_samples import SILENT, ConfigPath, DryBatch, DrySection, described_error
+from ppocr_ext.run.dry_stages import DryDecoder, DryLosses, DryMetric, DryNetwork, StageFailed
+from ppocr_ext.run.frames import left_as_it_was
+from ppocr_ext.run.model_setup import decoder_models
+from ppocr_ext.run.prepare import complete
+
+_SECTIONS = ("Architecture", "Loss", "Train", "Eval", "PostProcess", "Metric")
+_NEVER = 10**9
+
+
+def dry_step(
+    config: Config,
+    charset: Charset,
+    host: Host,
+    model: Any,
+    modes: Sequence[str],
+    device: str,
+    seed: int,
+    say: Callable[[str], None],
+) -> list[Issue]:
+    """Return the issues that one step on two samples of each of ``modes`` shows.
+
+    Weights, buffers, modes and generators are as before afterwards, and nothing is written into the run folder.
+    Losses, decoder and metric are built anew, so that those of the run keep their state. No collective is called.
+
+    Args:
+        config: resolved, with class counts.
+        charset: its dictionary.
+        host: opened.
+        model: the networks, not wrapped, with any weights.
+        modes: ``"Train"``, ``"Eval"`` or both.
+        device: of the run.
+        seed: of the datasets.
+        say: takes a sentence if samples are drawn, since none can be read.
+    """
+    step = _DryStep(config, charset, host, model)
+    with ExitStack() as stack:
+        stack.enter_context(left_as_it_was(model))
+        stack.enter_context(_heads_as_they_were(model))
+        stack.enter_context(_silent(host))
+        stack.enter_context(
+            unique_name.guard()
+        )  # else the names of a run's parameters count those of this step
+        stack.enter_context(paddle.no_grad())
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="ppocr_ext_")))
+        batches = {
+            mode: DrySection(config, mode, charset, host, folder, step.report).batch(device, seed)
+            for mode in modes
+        }
+        step.run(batches.get("Train"), batches.get("Eval"))
+    drawn = [mode for mode, batch in batches.items() if batch is not None and batch.drawn]
+    if drawn:
+        say(f"{' and '.join(drawn)}: no sample can be read, so the dry step drew two.")
+    return list(dict.fromkeys(step.issues))
+
+
+def same_as_before(config: Config, charset: Charset, checkpoint: Path) -> bool:
+    """Return whether the run of ``checkpoint`` had the same data, networks, losses, decoder and metric."""
+    try:
+        before = load([checkpoint.parent / "config.yml"])
+        before = with_class_counts(complete(before, charset), charset)
+    except (PPOCRExtError, OSError):
+        return False
+    return all(before.at(name, None) == config.at(name, None) for name in _SECTIONS)
+
+
+@contextmanager
+def _silent(host: Host) -> Iterator[None]:
+    """Log and print nothing: the run itself says all of it, and some of the host's transforms print."""
+    before, host.logger.disabled = host.logger.disabled, True
+    try:
+        with no_log(), warnings.catch_warnings(), redirect_stdout(StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        host.logger.disabled = before
+
+
+@contextmanager
+def _heads_as_they_were(model: Any) -> Iterator[None]:
+    """Put back which heads return features and which sub-models are evaluated."""
+    features = [(layer, layer.return_feats) for layer in model.sublayers() if hasattr(layer, "return_feats")]
+    evaluated = getattr(model, "eval_models", None)
+    try:
+        yield
+    finally:
+        for head, value in features:
+            head.return_feats = value
+        if hasattr(model, "eval_models"):
+            model.eval_models = evaluated
+
+
+class _OneBatch:
+    """A loader of one batch. It counts two, since the host leaves out the last one on Windows."""
+
+    need_reset = False
+
+    def __init__(self, entries: list[Any]) -> None:
+        self._entries, self.dataset = entries, self
+
+    def __len__(self) -> int:
+        return 2
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        yield self._entries
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """Do nothing, in place of ``backward``, a step of the optimizer and what the host writes."""
+
+
+class _DryStep:
+    """The loops of the host over one batch, and the issues so far.
+
+    Attributes:
+        models: names of the sub-models; None for one network.
+    """
+
+    def __init__(self, config: Config, charset: Charset, host: Host, model: Any) -> None:
+        self.config, self.charset, self.model, self._host = config, charset, model, host
+        self.models: Sequence[str] | None = getattr(model, "model_name_list", None)
+        self.issues: list[Issue] = []
+        self._takes_labels = False
+
+    def report(self, code: str, path: ConfigPath, message: str) -> None:
+        """Add an issue with the place of the nearest value at or above ``path``."""
+        above = (path[:end] for end in range(len(path), 0, -1))
+        place = next(
+            (self.config.place(each) for each in above if self.config.node(each) is not None), COMPUTED
+        )
+        where = "" if place == COMPUTED else place.text
+        message = message.removeprefix(f"{dotted(path)}: ")
+        self.issues.append(Issue(code, "error", dotted(path), where, message))
+
+    def report_error(self, stage: str, path: ConfigPath, error: Exception, what: str = "") -> None:
+        """Add the issue that a stage raised ``error``; one of ours has a code and says what is wrong."""
+        ours = isinstance(error, PPOCRExtError)
+        code = getattr(error, "code", "error")
+        text = described_error(error) if ours and stage != "network" else f"{what}{described_error(error)}"
+        self.report(code if ours and code != "error" else f"{stage}_failed", path, text)
+
+    def report_unknown_model(self, path: ConfigPath, name: str) -> None:
+        """Add the issue that Architecture.Models has no ``name``."""
+        known = self.models or ()
+        meant = did_you_mean(near_match(name, known))
+        said = f"no such sub-model: {name!r} (Architecture.Models has {', '.join(known)}).{meant}"
+        self.report("unknown_sub_model", path, said)
+
+    def run(self, train: DryBatch | None, evaluate: DryBatch | None) -> None:
+        """Run ``program.train`` and ``program.eval`` over the batches that could be made."""
+        options = [self.config.at(section).thaw() for section in ("PostProcess", "Global", "Metric")]
+        stage = "PostProcess"
+        try:
+            decoder = self._host.build_post_process(*options[:2])
+            stage = "Metric"
+            metric = build_metric(options[2], self.charset.has_space)
+        except Exception as error:
+            self.report_error("build", (stage,), error)
+            return
+        if train is not None:
+            self._call_host(self._train, train, decoder, metric)
+        if evaluate is not None and self._choose_models():
+            self._call_host(self._evaluate, evaluate, decoder, metric)
+
+    def _call_host(self, loop: Callable[..., Any], batch: DryBatch, decoder: Any, metric: Any) -> None:
+        network = DryNetwork(self, self.model)
+        try:
+            loop(batch, network, DryDecoder(self, decoder, batch), DryMetric(self, metric))
+        except StageFailed:
+            pass
+        finally:
+            network.remove_hooks()
+            self._takes_labels = self._takes_labels or network.takes_labels
+
+    def _train(self, batch: DryBatch, network: Any, decoder: Any, metric: Any) -> None:
+        """Call ``program.train`` with a loss whose ``backward`` does nothing."""
+        plain = self.config.thaw()
+        plain["Global"].pop("eval_batch_epoch", None)
+        plain["Global"] |= {"epoch_num": 1, "calc_epoch_interval": 1, "uniform_output_enabled": False}
+        plain["Global"] |= {"print_batch_step": _NEVER, "save_epoch_step": _NEVER, "save_model_dir": "."}
+        plain |= {
+            "Global": {**plain["Global"], "eval_batch_step": [_NEVER, _NEVER]},
+            "profiler_options": None,
+        }
+        losses = DryLosses(self, batch)
+        loss = SimpleNamespace(shape=[1], numpy=lambda: np.zeros(1), backward=_nothing)
+
+        def call_losses(predictions: Any, entries: Any) -> dict[str, Any]:
+            losses.call(predictions, entries)
+            return {"loss": loss}
+
+        optimizer = SimpleNamespace(get_lr=lambda: 0.0, step=_nothing, clear_grad=_nothing)
+        loaders = _OneBatch(batch.entries), _OneBatch([])
+        others: tuple[Any, ...] = (optimizer, 0.0, decoder, metric, {}, SILENT, 1)
+        replacements = {"save_model": _nothing, "export": _nothing}
+        self._host.train(plain, *loaders, "cpu", network, call_losses, *others, replacements=replacements)
+
+    def _evaluate(self, batch: DryBatch, network: Any, decoder: Any, metric: Any) -> None:
+        model_type = self.config.at("Architecture.model_type", None)
+        loader = _OneBatch(batch.entries)
+        self._host.evaluate(network, loader, decoder, metric, model_type, extra_input=self._takes_labels)
+
+    def _choose_models(self) -> bool:
+        """Evaluate the sub-models that the decoder reads; return False, with an issue, if one does not exist."""
+        names = decoder_models(self.config)
+        if names is None or self.models is None:
+            return True
+        for name in set(names) - set(self.models):
+            self.report_unknown_model(("PostProcess", "model_name"), name)
+            return False
+        self.model.eval_models = names
+        return True

@@ -86,7 +86,7 @@ def _check_model(check: ConfigCheck, path: Path) -> None:
         elif component is SequenceEncoder:
             _check_encoder(check, where, "encoder_type", ("name",))
         elif component is not None:
-            check.check_keys(where, component, check.options(*where), injected=_GIVEN, extra=("name",))
+            check.check_keys(where, component, options, injected=_GIVEN, extra=("name",))
 
 
 def _needs(check: ConfigCheck, path: Path, part: str) -> bool:
@@ -96,7 +96,7 @@ def _needs(check: ConfigCheck, path: Path, part: str) -> bool:
 
 def _check_multi_head(check: ConfigCheck, path: Path) -> None:
     own = ("name", "out_channels_list")
-    check.check_keys(path, MultiHead, check.options(*path), injected=_GIVEN, extra=own)
+    check.check_keys(path, MultiHead, check.mapping(*path), injected=_GIVEN, extra=own)
     listed = (*path, "head_list")
     if "head_list" in check.mapping(*path) and check.at(*listed) in (None, ()):
         check.error(
@@ -147,4 +147,4 @@ def _check_encoder(check: ConfigCheck, path: Path, key: str, extra: tuple[str, .
 
 
 def _no_options() -> None:
-    """Keys of the ``reshape`` encoder."""
+    """Take the keys of the ``reshape`` encoder, which has none."""

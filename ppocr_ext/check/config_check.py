@@ -61,10 +61,6 @@ class ConfigCheck:
             return {}
         return found
 
-    def options(self, *path: str) -> Mapping[Any, Any]:
-        """Return the options of a named component: the mapping at ``path`` without its ``name``."""
-        return {key: value for key, value in self.mapping(*path).items() if key != "name"}
-
     def items(self, *path: str) -> Iterator[tuple[str, Path]]:
         """Yield name and path of each item of a list ``- NAME: {options}``; an item of another form is an issue.
 
@@ -132,6 +128,29 @@ class ConfigCheck:
             else:
                 self.error(path, "unknown_component", str(error))
             return None
+
+    def named_component(
+        self,
+        registry: Registry,
+        path: Path,
+        *,
+        default: str | None = None,
+        injected: Iterable[str] = (),
+        extra: Iterable[str] = (),
+        others: Registry | None = None,
+    ) -> Callable[..., Any] | None:
+        """Check the name and the keys of the component whose options stand at ``path``, and return it.
+
+        ``default`` is its name if the options have none; the other arguments are those of :meth:`check_keys`.
+        Return None if there are no options, or with an issue if there is no such component.
+        """
+        options = self.mapping(*path)
+        if not options:
+            return None
+        component = self.component(registry, options.get("name") or default, (*path, "name"))
+        if component is not None:
+            self.check_keys(path, component, options, injected, ("name", *extra), others)
+        return component
 
     def is_of_plugin(self, registry: Registry, name: Any) -> bool:
         """Return True if only a plugin that was not imported can have the component ``name``."""

@@ -157,8 +157,7 @@ def _check_sampler(check: ConfigCheck, mode: str, dataset: Callable[..., Any] | 
     sampler = check.host_component("sampler", "sampler", name, (*path, "name"))
     if sampler is None:
         return
-    own = check.options(*path)
-    check.check_keys(path, sampler, own, injected=("data_source", "dataset"), extra=("name",))
+    check.check_keys(path, sampler, options, injected=("data_source", "dataset"), extra=("name",))
     if "data_source.ds_width" in source_of(sampler) and dataset is not None and not several_scales:
         message = (
             f"{name} gives image sizes, but {dataset_name} takes none. Fix: use MultiScaleDataSet, or remove the "

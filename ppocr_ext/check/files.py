@@ -39,7 +39,7 @@ def check_dictionary(check: ConfigCheck) -> None:
     try:
         with no_log():
             for path, message in wrong_counts(check.config, charset):
-                check.error(path, "wrong_class_count", message)
+                check.error(path, "class_count", message)
     except ConfigError:
         return  # head_list is not a list of heads, which the check of Architecture reports
 

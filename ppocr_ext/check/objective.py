@@ -15,28 +15,23 @@ from ppocr_ext.metrics import DistillationMetric, RecMetric
 from ppocr_ext.optim import option_errors
 from ppocr_ext.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES
 
-INDICATORS = ("acc", "norm_edit_dis")
 _OF_OPTIMIZER = ("name", "lr", "regularizer", "weight_decay", "clip_norm", "clip_norm_global", "group_lr")
 _GIVEN_TO_OPTIMIZER = ("model", "learning_rate", "grad_clip")
 _RATES = ("learning_rate", "start_lr", "end_lr", "min_lr", "max_lr")
 _NOT_NEGATIVE = ValueRule("number", least=0)
+_INDICATOR = ValueRule("text", choices=("acc", "norm_edit_dis"))
 
 
 def check_loss(check: ConfigCheck) -> None:
     """Check the loss, and the losses that it is made of."""
-    options = check.mapping("Loss")
-    if not options:
-        return
-    component = check.component(LOSSES, options.get("name"), ("Loss", "name"))
-    if component is None:
-        return
-    check.check_keys(("Loss",), component, check.options("Loss"), injected=("context",), extra=("name",))
+    component = check.named_component(LOSSES, ("Loss",))
     if component not in (CombinedLoss, MultiLoss):
         return
-    if not check.at("Loss", "loss_config_list"):
-        check.missing(("Loss", "loss_config_list"), f"the losses of the {options['name']}")
+    listed = ("Loss", "loss_config_list")
+    if not check.at(*listed):
+        check.missing(listed, "the losses that it is made of")
     seen: list[str] = []
-    for name, path in check.items("Loss", "loss_config_list"):
+    for name, path in check.items(*listed):
         if name in CENTER_LOSSES and any(other in CENTER_LOSSES for other in seen):
             message = "a second center loss would pull frames twice. Fix: keep one."
             check.error(path, "duplicate_item", message)
@@ -53,15 +48,13 @@ def _check_listed_loss(check: ConfigCheck, name: str, path: Path, of_branches: b
         check.error(path, "unsupported_component", message)
         return
     weighted = not of_branches or name == "CenterLoss"
-    component = check.component(LOSSES, name, path)
+    component, options = check.component(LOSSES, name, path), check.mapping(*path)
     if component is not None:
-        extra = ("weight",) if weighted else ()
-        check.check_keys(path, component, check.mapping(*path), injected=("context",), extra=extra)
-    if not weighted or (of_branches and "weight" not in check.mapping(*path)):
-        return
-    if check.at(*path, "weight") is None:
-        check.missing((*path, "weight"), "such as `weight: 1.0`")
-    check.check_value((*path, "weight"), ValueRule("number"))
+        check.check_keys(path, component, options, extra=("weight",) if weighted else ())
+    if weighted and (not of_branches or "weight" in options):
+        if options.get("weight") is None:
+            check.missing((*path, "weight"), "such as `weight: 1.0`")
+        check.check_value((*path, "weight"), ValueRule("number"))
 
 
 def check_optimizer(check: ConfigCheck) -> None:
@@ -69,50 +62,37 @@ def check_optimizer(check: ConfigCheck) -> None:
     options = check.mapping("Optimizer")
     if not options:
         return
-    component = check.component(OPTIMIZERS, options.get("name"), ("Optimizer", "name"))
-    if component is not None:
-        check.check_keys(
-            ("Optimizer",),
-            component,
-            options,
-            injected=_GIVEN_TO_OPTIMIZER,
-            extra=_OF_OPTIMIZER,
-            others=OPTIMIZERS,
-        )
-    for key in _GIVEN_TO_OPTIMIZER:
+    given = _GIVEN_TO_OPTIMIZER
+    check.named_component(OPTIMIZERS, ("Optimizer",), injected=given, extra=_OF_OPTIMIZER, others=OPTIMIZERS)
+    for key in given:
         if key in options:
             check.unknown_key(("Optimizer", key), _OF_OPTIMIZER)
     for key in ("clip_norm", "clip_norm_global", "weight_decay"):
         check.check_value(("Optimizer", key), _NOT_NEGATIVE)
-    regularizer = check.mapping("Optimizer", "regularizer")
-    if regularizer:
-        check.check_keys(("Optimizer", "regularizer"), _regularizer_keys, regularizer)
+    regularizer = ("Optimizer", "regularizer")
+    if check.mapping(*regularizer):
+        check.check_keys(regularizer, _regularizer_keys, check.mapping(*regularizer))
     for path, code, message in option_errors(options):
         check.error(("Optimizer", *path), code, message)
     _check_schedule(check)
 
 
 def _regularizer_keys(name: Any = None, factor: float = 0.0) -> None:
-    """Keys of ``Optimizer.regularizer``."""
+    """Take the keys of ``Optimizer.regularizer``."""
 
 
 def _check_schedule(check: ConfigCheck) -> None:
     path = ("Optimizer", "lr")
-    options = check.mapping(*path)
-    if not options:
-        if check.at(*path) is None:
-            check.missing(path, "such as `lr: {name: Cosine, learning_rate: 0.001}`")
-        return
-    component = check.component(SCHEDULES, options.get("name") or "Const", (*path, "name"))
-    if component is None:
-        return
-    check.check_keys(
-        path, component, check.options(*path), injected=GIVEN_TO_SCHEDULE, extra=("name",), others=SCHEDULES
+    if check.at(*path) is None:
+        check.missing(path, "such as `lr: {name: Cosine, learning_rate: 0.001}`")
+    component = check.named_component(
+        SCHEDULES, path, default="Const", injected=GIVEN_TO_SCHEDULE, others=SCHEDULES
     )
-    values = options.get("values")  # of Piecewise
-    indices = [("values", str(index)) for index in range(len(values) if isinstance(values, tuple) else 0)]
-    for key in [*((rate,) for rate in _RATES), *indices]:
-        check.check_value((*path, *key), _NOT_NEGATIVE)
+    if component is not None:
+        values = check.at(*path, "values")  # of Piecewise
+        count = len(values) if isinstance(values, tuple) else 0
+        for key in [*((rate,) for rate in _RATES), *(("values", str(index)) for index in range(count))]:
+            check.check_value((*path, *key), _NOT_NEGATIVE)
 
 
 def check_decoder(check: ConfigCheck) -> None:
@@ -126,8 +106,7 @@ def check_decoder(check: ConfigCheck) -> None:
     component = check.host_component("decoder", "decoder", options["name"], ("PostProcess", "name"))
     if component is not None:
         given = [str(key) for key in check.mapping("Global")]
-        own = check.options("PostProcess")
-        check.check_keys(("PostProcess",), component, own, injected=given, extra=("name", *given))
+        check.check_keys(("PostProcess",), component, options, injected=given, extra=("name", *given))
 
 
 def check_metric(check: ConfigCheck) -> None:
@@ -145,8 +124,7 @@ def check_metric(check: ConfigCheck) -> None:
         extra |= component_keys(base).named
         if options.get("key") is None:
             check.missing(("Metric", "key"), "the sub-model that decides, such as `key: Student`")
-    if component is None:
-        return
-    check.check_keys(("Metric",), component, options, injected=("has_space",), extra=extra)
+    if component is not None:
+        check.check_keys(("Metric",), component, options, injected=("has_space",), extra=extra)
     if component in (RecMetric, DistillationMetric):
-        check.check_value(("Metric", "main_indicator"), ValueRule("text", choices=INDICATORS))
+        check.check_value(("Metric", "main_indicator"), _INDICATOR)

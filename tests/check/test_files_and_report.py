@@ -113,7 +113,7 @@ def test_a_journal_that_loading_would_refuse_is_no_checkpoint(
 def test_a_flawed_dictionary_and_a_count_of_another_one(one: Config, tmp_path: Path, check: Check) -> None:
     path = "Architecture.Head.out_channels_list"
     (issue,) = check(one.with_values({path: {"CTCLabelDecode": 97}}))
-    assert facts([issue]) == [("error", "wrong_class_count", f"{path}.CTCLabelDecode")]
+    assert facts([issue]) == [("error", "class_count", f"{path}.CTCLabelDecode")]
     assert "97" in issue.message and "5" in issue.message
     (tmp_path / "dict.txt").write_text("a\na\n")
     (issue,) = check(one.with_values({"Global.character_dict_path": str(tmp_path / "dict.txt")}))

@@ -15,12 +15,16 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer, check_writable, write_text
 from ppocr_ext.messages import shortened
-from ppocr_ext.synth.glyph_maps import GlyphMaps, draw_maps
-from ppocr_ext.synth.glyph_sheet import pair_sheet
-from ppocr_ext.synth.glyph_similarity import LEAST, SimilarPair, similar_pairs
+from ppocr_ext.synth.glyph_similarity import (
+    MIN_SIMILARITY,
+    GlyphMaps,
+    SimilarPair,
+    draw_maps,
+    similar_pairs,
+)
 from ppocr_ext.synth.lines.fonts import find_fonts
 from ppocr_ext.synth.lines.line_source import visible
-from ppocr_ext.synth.look_alike_groups import groups_of, to_file
+from ppocr_ext.synth.look_alike_groups import groups_of, pair_sheet, to_file
 
 NAME = "lookalikes"
 HELP = "Find characters of a dictionary that look alike, from their glyphs in some fonts."
@@ -33,8 +37,8 @@ examples:
 The file has one group per line, most alike first: every two characters of a group look alike. `confusions --groups`
 and CenterLoss's `look_alikes` read it. Look at the picture, which shows pairs from the most alike down to the limit,
 and choose --similarity by it: pairs of 0.9 are hard to tell apart, pairs of 0.8 easy to confuse, and below 0.75 every
-other pair only shares a part (the least is {LEAST}). Delete what you do not want, and add the characters that your
-samples confuse: glyphs do not show the effect of an unknown font, a blur or a language.
+other pair only shares a part (the least is {MIN_SIMILARITY}). Delete what you do not want, and add the characters that
+your samples confuse: glyphs do not show the effect of an unknown font, a blur or a language.
 
 Similarity is the normalised correlation of strokes in small pictures, as the characters appear in a line and
 stretched to one size; the mean over the fonts that draw both characters. Use fonts like those of your images.
@@ -49,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("fonts", nargs="+", metavar="FONT", help="font file, folder, or package such as mplfonts")
     add("--dict", type=Path, required=True, metavar="FILE", help="dictionary, one character per line")
-    similarity = f"of a pair, {LEAST} to 1 ({_DEFAULT})"
+    similarity = f"of a pair, {MIN_SIMILARITY} to 1 ({_DEFAULT})"
     add("--similarity", type=float, default=_DEFAULT, metavar="LEAST", help=similarity)
     add("--pairs", type=int, metavar="N", help="only the N pairs that are most alike (all)")
     add("--output", type=Path, metavar="FILE", help="file of groups to write (standard output)")
@@ -58,9 +62,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
-    if not LEAST <= args.similarity <= 1:
+    if not MIN_SIMILARITY <= args.similarity <= 1:
         raise DataError(
-            f"--similarity is {args.similarity:g}, but must be between {LEAST} and 1.", code="bad_value"
+            f"--similarity is {args.similarity:g}, but must be between {MIN_SIMILARITY} and 1.",
+            code="bad_value",
         )
     if args.pairs is not None and args.pairs < 1:
         raise DataError(f"--pairs is {args.pairs}, but must be at least 1.", code="bad_value")
@@ -80,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     if not pairs:
         raise DataError(
             f"No pair of {len(characters):,} characters has a similarity of {args.similarity:g} or more in these "
-            f"fonts. Fix: give a lower --similarity, at least {LEAST}.",
+            f"fonts. Fix: give a lower --similarity, at least {MIN_SIMILARITY}.",
             code="no_pairs",
         )
     groups = groups_of(pairs, characters)

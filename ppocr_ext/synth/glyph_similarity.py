@@ -1,16 +1,29 @@
-"""Which characters look alike: correlation of their glyphs, over several fonts. Imports no Paddle."""
+"""Find characters that look alike: correlation of their glyphs, over several fonts. Imports no Paddle."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
+import cv2
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 from tqdm import tqdm
 
-from ppocr_ext.synth.glyph_maps import GRID, GlyphMaps
+from ppocr_ext.errors import DataError
+from ppocr_ext.messages import shortened
+from ppocr_ext.synth.lines.coverage import FontCoverage
+from ppocr_ext.synth.lines.fonts import FontFile
 
-LEAST = 0.5  # below it nothing looks alike, and pairs are beyond count
+MIN_SIMILARITY = 0.5  # below it characters do not look alike, and there are too many pairs
+GRID = 32  # rows and columns of a map; the em has 21 of them, about what a line 48 pixels high leaves after a stem
+_EM = 64  # pixels at which glyphs are drawn
+_CANVAS = 96  # pixels: an em and a half
+_BASELINE = 70
+_BORDER = 4  # rows and columns without ink on each side of a filled map
+# in cells: the difference of two Gaussians with these deviations keeps the strokes and removes their weight
+_FINE, _COARSE = 0.7, 3.0
 _BLOCK = 256  # characters compared with all others at a time
 _SHIFTS = tuple((down, right) for down in (-1, 0, 1) for right in (-1, 0, 1))
 _SAME = 0.995
@@ -18,10 +31,33 @@ _SIZE_POWER = 0.1  # of the ratio of two heights and of two widths: O and o look
 _OFFSET = 0.5  # of a difference in height, in em: a raised dot looks less like a full stop
 
 
-class SimilarPair(NamedTuple):
-    """Two characters by their numbers, first < second, and how alike they look, up to 1.
+@dataclass(frozen=True)
+class GlyphMaps:
+    """Hold the characters that one font draws, as they stand in a line and each stretched to one size.
 
-    ``same``: all fonts draw the same, or so nearly that no line would show the difference.
+    Attributes:
+        font: the font.
+        drawn: bool [C], which characters the font draws; the rows of the others are 0.
+        placed: int8 [C, GRID · GRID], at their size and on the baseline, the ink centered horizontally.
+        filled: int8 [C, GRID · GRID], stretched until the ink fills the map.
+        height: float32 [C], of the ink, in em.
+        width: float32 [C], of the ink, in em.
+        middle: float32 [C], how far the middle of the ink lies above the baseline, in em.
+    """
+
+    font: FontFile
+    drawn: np.ndarray
+    placed: np.ndarray
+    filled: np.ndarray
+    height: np.ndarray
+    width: np.ndarray
+    middle: np.ndarray
+
+
+class SimilarPair(NamedTuple):
+    """Two characters by their numbers, first < second, and their similarity, up to 1.
+
+    ``same``: all fonts draw them identically, or so nearly that no line would show the difference.
     """
 
     first: int
@@ -30,12 +66,77 @@ class SimilarPair(NamedTuple):
     same: bool
 
 
+def draw_maps(fonts: Sequence[FontFile], characters: Sequence[str]) -> list[GlyphMaps]:
+    """Draw maps of all fonts that have at least two of the characters.
+
+    Args:
+        fonts: at least one.
+        characters: single visible ones, at least two.
+
+    Raises:
+        DataError: no font draws two of them.
+    """
+    coverage = FontCoverage(fonts, characters)
+    used = [pair for pair in zip(coverage.fonts, coverage.drawn, strict=True) if len(pair[1]) > 1]
+    if not used:
+        names = shortened([font.name for font in coverage.fonts], 5)
+        raise DataError(
+            f"No font ({names}) draws two of the {len(characters):,} characters. Fix: name fonts of their script; "
+            "`pip install mplfonts` brings Chinese ones.",
+            code="undrawable_characters",
+        )
+    total = sum(len(drawn) for _, drawn in used)
+    with tqdm(total=total, desc="drawing", unit="glyph", leave=False, disable=None, delay=1) as bar:
+        return [_draw_font(font, characters, drawn, bar) for font, drawn in used]
+
+
+def _draw_font(font: FontFile, characters: Sequence[str], drawn: frozenset[str], bar: tqdm) -> GlyphMaps:
+    face = ImageFont.truetype(font.path, _EM, index=font.index, layout_engine=ImageFont.Layout.BASIC)
+    count, side = len(characters), GRID - 2 * _BORDER
+    maps = np.zeros((2, count, GRID * GRID), np.int8)
+    measures = np.ones((3, count), np.float32)
+    is_drawn = np.zeros(count, bool)
+    for number, character in enumerate(characters):
+        if character not in drawn:
+            continue
+        picture = _picture(character, face)
+        bar.update()
+        if not picture.any():  # a glyph outside the canvas cannot be compared
+            continue
+        is_drawn[number] = True
+        rows, columns = np.flatnonzero(picture.any(axis=1)), np.flatnonzero(picture.any(axis=0))
+        ink = picture[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+        filled = np.pad(cv2.resize(ink, (side, side), interpolation=cv2.INTER_AREA), _BORDER)
+        maps[0, number] = _strokes(cv2.resize(picture, (GRID, GRID), interpolation=cv2.INTER_AREA))
+        maps[1, number] = _strokes(filled)
+        measures[:, number] = *ink.shape, _BASELINE - (rows[0] + rows[-1]) / 2
+    return GlyphMaps(font, is_drawn, *maps, *(measures / _EM))
+
+
+def _picture(character: str, face: ImageFont.FreeTypeFont) -> np.ndarray:
+    """Draw a character: uint8 [_CANVAS, _CANVAS], 255 where there is ink."""
+    left, top, right, bottom = face.getbbox(character, anchor="ls")
+    down = min(max(_BASELINE, -top), _CANVAS - bottom)  # a glyph that would reach beyond is moved in
+    image = Image.new("L", (_CANVAS, _CANVAS))
+    place = (_CANVAS // 2 - (left + right) / 2, down)
+    ImageDraw.Draw(image).text(place, character, fill=255, font=face, anchor="ls")
+    return np.asarray(image)
+
+
+def _strokes(plane: np.ndarray) -> np.ndarray:
+    """Return a difference of Gaussians: int8 [GRID · GRID], largest value 127."""
+    exact = plane.astype(np.float32)
+    difference = cv2.GaussianBlur(exact, (0, 0), _FINE) - cv2.GaussianBlur(exact, (0, 0), _COARSE)
+    flat = (difference - difference.mean()).ravel()
+    return np.round(flat * (127.0 / np.abs(flat).max())).astype(np.int8)
+
+
 def similar_pairs(maps: Sequence[GlyphMaps], least: float) -> list[SimilarPair]:
-    """The pairs of characters whose similarity is at least ``least``, most alike first.
+    """Return the pairs of characters whose similarity is at least ``least``, most alike first.
 
     In a font, two glyphs are compared as they stand on the baseline, and stretched to one height and width, by the
-    normalised correlation of their strokes, the greatest of nine shifts by up to one cell. The second counts less the
-    more they differ in height, width and place: fonts draw 0 and 日 wide or narrow, and a cut-out line does not say
+    normalised correlation of their strokes, the greatest of nine shifts by up to one cell. The second is reduced by
+    their difference in height, width and place: fonts draw 0 and 日 wide or narrow, and a cut-out line does not show
     how large its letters are. The similarity is the mean over the fonts that draw both of the first or of the second,
     whichever is greater.
 
@@ -47,56 +148,52 @@ def similar_pairs(maps: Sequence[GlyphMaps], least: float) -> list[SimilarPair]:
     """
     count = len(maps[0].drawn)
     found: list[SimilarPair] = []
-    all_pairs = count * (count - 1) // 2
     bar = tqdm(
-        total=all_pairs, desc="comparing", unit="pair", unit_scale=True, leave=False, disable=None, delay=1
+        total=count, desc="comparing", unit="character", unit_scale=True, leave=False, disable=None, delay=1
     )
     with bar:
         for begin in range(0, count, _BLOCK):
-            similarity = _of_block(maps, begin)
-            size = similarity.shape[0]
-            similarity[np.tril_indices(size, 0, similarity.shape[1])] = 0.0
+            similarity = np.triu(_block_similarity(maps, begin), 1)
             for row, column in np.argwhere(similarity >= least):
-                one, other = int(begin + row), int(begin + column)
                 value = min(1.0, float(similarity[row, column]))
-                found.append(SimilarPair(one, other, value, value >= _SAME))
-            bar.update(sum(count - number - 1 for number in range(begin, begin + size)))
+                found.append(SimilarPair(int(begin + row), int(begin + column), value, value >= _SAME))
+            bar.update(len(similarity))
     return sorted(found, key=lambda pair: (-pair.similarity, pair.first, pair.second))
 
 
-def _of_block(maps: Sequence[GlyphMaps], begin: int) -> np.ndarray:
-    """float32 [block, C - begin]: characters from ``begin`` on against all from there on."""
+def _block_similarity(maps: Sequence[GlyphMaps], begin: int) -> np.ndarray:
+    """Compare the characters from ``begin`` with all from there on: float32 [block, C - begin]."""
     total = len(maps[0].drawn) - begin
     size = min(_BLOCK, total)
     placed, filled, fonts = (np.zeros((size, total), np.float32) for _ in range(3))
     for font in maps:
         drawn = font.drawn[begin:].astype(np.float32)
-        if not drawn[:size].any():
-            continue
-        fonts += np.outer(drawn[:size], drawn)
-        placed += _correlation(font.placed[begin:], size)
-        filled += _correlation(font.filled[begin:], size) * _likeness_of_place(font, begin, size)
+        if drawn[:size].any():
+            fonts += np.outer(drawn[:size], drawn)
+            placed += _correlation(font.placed[begin:], size)
+            filled += _correlation(font.filled[begin:], size) * _size_similarity(font, begin, size)
     return np.maximum(placed, filled) / np.maximum(fonts, 1.0)
 
 
 def _correlation(strokes: np.ndarray, size: int) -> np.ndarray:
-    """float32 [size, N]: the first rows of ``strokes`` (int8 [N, D]) against all of them, the best of all shifts."""
+    """Correlate the first rows of ``strokes`` (int8 [N, D]) with all of them, best of all shifts: float32 [size, N]."""
     columns = strokes.astype(np.float32)
     columns /= np.maximum(np.linalg.norm(columns, axis=1, keepdims=True), 1.0)
     rows = columns[:size].reshape(size, GRID, GRID)
     best = np.full((size, len(columns)), -1.0, np.float32)
     for shift in _SHIFTS:
-        moved = np.roll(rows, shift, axis=(1, 2)).reshape(size, -1)  # what goes round is empty, or nearly so
+        moved = np.roll(rows, shift, axis=(1, 2)).reshape(
+            size, -1
+        )  # the cells that wrap around are nearly empty
         np.maximum(best, moved @ columns.T, out=best)
     return best
 
 
-def _likeness_of_place(font: GlyphMaps, begin: int, size: int) -> np.ndarray:
-    """float32 [size, C - begin], up to 1: how little two glyphs differ in size and height."""
+def _size_similarity(font: GlyphMaps, begin: int, size: int) -> np.ndarray:
+    """Return how little two glyphs differ in size and height: float32 [size, C - begin], up to 1."""
     likeness = np.ones((size, len(font.drawn) - begin), np.float32)
     for sides in (font.height[begin:], font.width[begin:]):
         ratio = np.minimum.outer(sides[:size], sides) / np.maximum.outer(sides[:size], sides)
         likeness *= ratio**_SIZE_POWER
     offset = np.abs(np.subtract.outer(font.middle[begin : begin + size], font.middle[begin:]))
-    likeness *= np.maximum(1.0 - _OFFSET * offset, 0.0)
-    return likeness
+    return likeness * np.maximum(1.0 - _OFFSET * offset, 0.0)

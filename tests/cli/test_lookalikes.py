@@ -59,7 +59,7 @@ def test_standard_output_takes_the_groups_alone(
         (["--picture", "dict.txt/x.png"], "unwritable_file", "dict.txt/x.png"),
         (["--dict", "none.txt"], "unreadable_file", "none.txt: "),
         (["--dict", "one.txt"], "too_few_characters", "one.txt: "),
-        (["--dict", "cjk.txt"], None, "DejaVuSans.ttf"),
+        (["--dict", "cjk.txt"], "undrawable_characters", "DejaVuSans.ttf"),
     ],
 )
 def test_what_cannot_be_done_says_why(

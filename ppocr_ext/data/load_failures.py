@@ -227,7 +227,7 @@ def report_failures(
                     return
             raise DataError(
                 f"{failures.mode}.dataset.transforms: {failing} fails for each of the first {first} samples "
-                f"({reason}). Fix: correct this transform or the ones before it, not the data.",
+                f"({reason.removeprefix(f'{failing}: ')}). Fix: correct it, or a transform before it.",
                 code="transform_fails",
             )
 

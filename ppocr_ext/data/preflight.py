@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
@@ -103,13 +104,15 @@ def _check(report: PreflightReport, sources: Sequence[_Source], seconds: float |
     end = math.inf if seconds is None else time.monotonic() + seconds
     with ThreadPoolExecutor(min(8, (os.cpu_count() or 1) + 2)) as pool:
         for path, lines, image_check in sources:
+            check = partial(_issues, report.rules, image_check)
             rest = iter(lines)
             report.files.append(FileReport(path))
             while chunk := list(islice(rest, _CHUNK)):
                 if report.total and time.monotonic() > end:
                     report.stopped = True
                     return
-                for line, issue in zip(chunk, _issues(chunk, report.rules, image_check, pool), strict=True):
+                blocks = [chunk[start : start + _BLOCK] for start in range(0, len(chunk), _BLOCK)]
+                for line, issue in zip(chunk, chain.from_iterable(pool.map(check, blocks)), strict=True):
                     report.add(line, issue)
                 bar.update(sum(len(line.content) + 1 for line in chunk))
             if not report.files[-1].total:
@@ -120,17 +123,9 @@ def _check(report: PreflightReport, sources: Sequence[_Source], seconds: float |
                 )
 
 
-def _issues(
-    chunk: list[LabelLine], rules: SampleRules, image_check: _ImageCheck, pool: ThreadPoolExecutor
-) -> list[SampleIssue | None]:
-    """Return the issue of each line, in order: of its label, or else of its images."""
-    issues = [rules.label_issue(line) for line in chunk]
-    to_open = [i for i, issue in enumerate(issues) if issue is None]
-    blocks = [to_open[start : start + _BLOCK] for start in range(0, len(to_open), _BLOCK)]
-    found = pool.map(lambda block: [image_check(chunk[i]) for i in block], blocks)
-    for index, issue in zip(to_open, chain.from_iterable(found), strict=True):
-        issues[index] = issue
-    return issues
+def _issues(rules: SampleRules, image_check: _ImageCheck, lines: list[LabelLine]) -> list[SampleIssue | None]:
+    """Return the issue of each line: of its label, or else of its images."""
+    return [rules.label_issue(line) or image_check(line) for line in lines]
 
 
 def _lines(lmdb_set: LmdbSet) -> Iterator[LabelLine]:

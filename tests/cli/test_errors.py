@@ -69,7 +69,7 @@ def test_an_error_in_a_worker_process_is_the_same_sentence(template: Path, tmp_p
         timeout=120,
     )
     assert found.returncode == 2
-    assert "error: Train: data/train.txt:5: the image cannot be decoded." in found.stderr
+    assert "data/train.txt:5" in found.stderr and "[too_many_unusable]" in found.stderr
     assert "Traceback" not in found.stdout + found.stderr
 
 

@@ -128,6 +128,6 @@ def _within_dictionary(groups: tuple[str, ...], dictionary: Path) -> tuple[str, 
         raise DataError(
             f"{dictionary}: no group of look-alikes has two characters of this dictionary. Fix: give groups of its "
             f"characters with --groups, such as `ppocr-ext lookalikes` finds",
-            code="no_group",
+            code="no_look_alikes",
         )
     return kept

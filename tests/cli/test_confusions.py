@@ -150,7 +150,7 @@ def test_general_lists_must_be_the_same(files: Path, capsys: pytest.CaptureFixtu
 def test_groups_of_other_characters_are_refused(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (files / "dict.txt").write_text("我\n你\n", encoding="utf-8")
     assert run(files, "--dict", str(files / "dict.txt")) == 2
-    assert "[no_group]" in capsys.readouterr().err
+    assert "[no_look_alikes]" in capsys.readouterr().err
 
 
 def test_a_share_of_nothing_is_null(files: Path) -> None:

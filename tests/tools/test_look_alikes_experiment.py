@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from experiments import look_alikes, runs
 from experiments.look_alike_lines import FONTS, folders, groups_in
-from experiments.look_alike_results import by_nearness, judged, to_markdown
+from experiments.look_alike_results import by_nearness, score, to_markdown
 from experiments.look_alikes import Experiment, Settings
 from experiments.runs import RunFailedError, RunStopped, Training, command, side_by_side
 from PIL import Image
@@ -70,7 +70,7 @@ def test_the_dictionary_is_small_and_most_of_it_has_a_look_alike():
 
 
 def test_what_is_judged():
-    seen = judged(lines(["未土", "末土", "未上"]), lines(["未土", "未士"]), ["未末", "土士"])
+    seen = score(lines(["未土", "末土", "未上"]), lines(["未土", "未士"]), ["未末", "土士"])
     assert (seen.look_alikes.hits, seen.look_alikes.total) == (1, 6)
     assert seen.right == (True, False, False)
     assert seen.general.value == 0.5
@@ -78,7 +78,7 @@ def test_what_is_judged():
 
 def test_the_table_compares_with_plain():
     def of(wrong):
-        return judged(lines(["末土"] * wrong + ["未土"] * (100 - wrong)), lines(["未土"]), ["未末", "土士"])
+        return score(lines(["末土"] * wrong + ["未土"] * (100 - wrong)), lines(["未土"]), ["未末", "土士"])
 
     plain = [replace(of(40), separations={"未": 1.0, "末": 3.0}), replace(of(20), separations={"未": 3.0})]
     table = to_markdown({"student": [of(50)], "plain": plain, "margin": [of(10), of(20)]}, "plain")
@@ -100,7 +100,7 @@ def test_errors_are_tabled_by_how_near_the_centers_lay_before():
     groups = ["未末", "土士", "己已"]
 
     def of(*texts):
-        return judged(lines(texts, "未土己"), lines(["未"], "未"), groups)
+        return score(lines(texts, "未土己"), lines(["未"], "未"), groups)
 
     plain = [of("末土己", "末土己"), of("未士己", "未土己")]
     margin = [of("未士己", "末土己"), of("未士己", "未土己")]
@@ -118,7 +118,7 @@ def test_errors_are_tabled_by_how_near_the_centers_lay_before():
 
 
 def test_tables_where_nothing_was_confused_or_nothing_occurs():
-    right = judged(lines(["未"], "未"), lines(["未"], "未"), ["未末", "土士"])
+    right = score(lines(["未"], "未"), lines(["未"], "未"), ["未末", "土士"])
     table = to_markdown({"student": [right], "plain": [right], "margin": [right]}, "plain")
     assert table.splitlines()[-1].startswith("| margin | 0.00 % |  | 1 |")
     seeds = {"student": [right], "plain": [right], "margin": [right]}

@@ -10,18 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from experiments.look_alike_results import Judgement
+from experiments.look_alike_results import LookAlikeScores
 from ppocr_ext.io.atomic import atomic_writer
 
 _BAR, _DOT, _GREY = "#9ecae1", "#0072B2", "#666666"
 
 
-def draw_results(path: Path, results: Mapping[str, Sequence[Judgement]]) -> None:
+def draw_results(path: Path, results: Mapping[str, Sequence[LookAlikeScores]]) -> None:
     """Draw a bar for each model (mean over its seeds) and a dot for each seed.
 
     Args:
         path: the PNG to write.
-        results: judgements of each model, one a seed.
+        results: scores of each model, one for each seed.
     """
     panels = {
         "look-alike error, %": [

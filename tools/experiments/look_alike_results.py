@@ -17,7 +17,7 @@ _PARTS = 3  # into which look-alikes are divided by how near their centers lay
 
 
 @dataclass(frozen=True)
-class Judgement:
+class LookAlikeScores:
     """How a model reads the two lists of a set of fonts, and how far apart it holds look-alikes.
 
     Attributes:
@@ -53,11 +53,13 @@ class Judgement:
         }
 
 
-def judged(rich: Sequence[Prediction], general: Sequence[Prediction], groups: Sequence[str]) -> Judgement:
-    """Judge what was read of the lines rich in ``groups``, and of general ones."""
+def score(
+    rich: Sequence[Prediction], general: Sequence[Prediction], groups: Sequence[str]
+) -> LookAlikeScores:
+    """Score the predictions on text lines rich in ``groups``, and on general ones."""
     right = tuple(line.correct for line in rich)
     pairs = [(line.label, line.text) for line in rich]
-    return Judgement(
+    return LookAlikeScores(
         look_alike_errors(pairs, groups),
         Rate(sum(right), len(right)),
         Rate(sum(line.correct for line in general), len(general)),
@@ -74,11 +76,11 @@ def _errors_by_character(lines: Sequence[tuple[str, str]], groups: Sequence[str]
     return {character: Rate(sum(wrong), len(wrong)) for character, wrong in found.items()}
 
 
-def to_markdown(results: Mapping[str, Sequence[Judgement]], plain: str) -> str:
+def to_markdown(results: Mapping[str, Sequence[LookAlikeScores]], plain: str) -> str:
     """A table: means over the seeds, with their standard deviations.
 
     Args:
-        results: judgements of each model, one a seed.
+        results: scores of each model, one for each seed.
         plain: the model that the others are compared with.
     """
     base = _mean_error(results[plain])
@@ -102,13 +104,15 @@ def to_markdown(results: Mapping[str, Sequence[Judgement]], plain: str) -> str:
     return "\n".join(lines)
 
 
-def by_nearness(results: Mapping[str, Sequence[Judgement]], before: Mapping[str, float], plain: str) -> str:
+def by_nearness(
+    results: Mapping[str, Sequence[LookAlikeScores]], before: Mapping[str, float], plain: str
+) -> str:
     """A table of the look-alike error of characters whose centers were near, less near, and far to begin with.
 
     Without one such character it is empty.
 
     Args:
-        results: judgements of each model, one a seed.
+        results: scores of each model, one for each seed.
         before: separations of the centers that were taken, on the lines of training; a third of the characters goes
             into each part.
         plain: the model that the others are compared with.
@@ -139,13 +143,13 @@ def _change(value: float, base: float) -> str:
     return f"{value / base - 1:+.0%}" if base > 0 and not math.isnan(value) else ""
 
 
-def _mean_of(seeds: Sequence[Judgement], characters: Sequence[str]) -> float:
+def _mean_of(seeds: Sequence[LookAlikeScores], characters: Sequence[str]) -> float:
     """Look-alike error of some characters, over all seeds."""
     rates = [seed.by_character[c] for seed in seeds for c in characters if c in seed.by_character]
     return Rate(sum(rate.hits for rate in rates), sum(rate.total for rate in rates)).value
 
 
-def _mean_error(seeds: Sequence[Judgement]) -> float:
+def _mean_error(seeds: Sequence[LookAlikeScores]) -> float:
     return statistics.fmean(seed.look_alikes.value for seed in seeds)
 
 

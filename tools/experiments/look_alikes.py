@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.look_alike_lines import folders, groups_in, make_lines
-from experiments.look_alike_results import STUDENT, Judgement, by_nearness, judged, to_markdown
+from experiments.look_alike_results import STUDENT, LookAlikeScores, by_nearness, score, to_markdown
 from experiments.runs import Training, command, read_lines, side_by_side, train
 from ppocr_ext.centers.center_summary import look_alike_distance, look_alike_ratios
 from ppocr_ext.characters.center_table import read_centers
@@ -179,14 +179,14 @@ class Experiment:
             command("export-center", arguments, output.with_suffix(".log"))
         return look_alike_ratios(read_centers(output), self.groups)
 
-    def judge(self, run: Training, fonts: str) -> Judgement:
+    def score(self, run: Training, fonts: str) -> LookAlikeScores:
         """Read both lists of ``fonts`` (``val`` or ``test``)."""
         data = self.folder / "data"
         rich, general = (
             read_predictions(read_lines(run, data / name, run.folder / f"{name}.tsv"))
             for name in (fonts, f"{fonts}_general")
         )
-        return judged(rich, general, self.groups)
+        return score(rich, general, self.groups)
 
     # The order of things
 
@@ -235,19 +235,19 @@ class Experiment:
         ]
         tried = list(dict.fromkeys(tried))  # two that are equal would share a folder
         seen = dict(zip(tried, self._try(tried), strict=True))
-        rows = [{"variant": variant.key, **judgement.to_json()} for variant, judgement in seen.items()]
+        rows = [{"variant": variant.key, **scores.to_json()} for variant, scores in seen.items()]
         write_text(self.folder / "choice.json", json.dumps(rows, indent=1) + "\n")
         return [_best(name, seen) for name in ("plain", "center", "aligned", "margin")]
 
-    def _try(self, variants: Sequence[Variant]) -> list[Judgement]:
-        def job(variant: Variant) -> Judgement:
-            seen = self.judge(train(self.tuning("choice", variant, self.settings.seeds[0])), "val")
+    def _try(self, variants: Sequence[Variant]) -> list[LookAlikeScores]:
+        def job(variant: Variant) -> LookAlikeScores:
+            seen = self.score(train(self.tuning("choice", variant, self.settings.seeds[0])), "val")
             _LOG.info("on val, %-20s look-alike error %.2f %%", variant.key, 100 * seen.look_alikes.value)
             return seen
 
         return side_by_side([partial(job, variant) for variant in variants], self.at_once)
 
-    def _test(self, chosen: Sequence[Variant]) -> dict[str, list[Judgement]]:
+    def _test(self, chosen: Sequence[Variant]) -> dict[str, list[LookAlikeScores]]:
         """Train each of ``chosen`` with each seed, then read the fonts of ``test`` with all and with the student."""
         runs = [
             (variant, self.tuning("tuned", variant, seed))
@@ -257,13 +257,13 @@ class Experiment:
         side_by_side([partial(train, run) for _, run in runs], self.at_once)
         jobs = [partial(self._tested, run) for run in (self.distilled, *(run for _, run in runs))]
         before, *seen = side_by_side(jobs, self.at_once)
-        results: dict[str, list[Judgement]] = {STUDENT: [before]}
-        for (variant, _), judgement in zip(runs, seen, strict=True):
-            results.setdefault(variant.key, []).append(judgement)
+        results: dict[str, list[LookAlikeScores]] = {STUDENT: [before]}
+        for (variant, _), scores in zip(runs, seen, strict=True):
+            results.setdefault(variant.key, []).append(scores)
         return results
 
-    def _tested(self, run: Training) -> Judgement:
-        return replace(self.judge(run, "test"), separations=self.separations(run))
+    def _tested(self, run: Training) -> LookAlikeScores:
+        return replace(self.score(run, "test"), separations=self.separations(run))
 
 
 def _digest(folder: Path) -> str:
@@ -274,6 +274,6 @@ def _digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _best(name: str, seen: Mapping[Variant, Judgement]) -> Variant:
+def _best(name: str, seen: Mapping[Variant, LookAlikeScores]) -> Variant:
     """Of the variants of a name, the one with the least look-alike error."""
     return min((v for v in seen if v.name == name), key=lambda variant: seen[variant].look_alikes.value)

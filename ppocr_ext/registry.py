@@ -9,9 +9,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from ppocr_ext.errors import ConfigError, UnknownComponentError
@@ -21,8 +19,6 @@ from ppocr_ext.paddleocr_names import FORMER_NAMES, PADDLEOCR_NAMES
 T = TypeVar("T")
 _LOG = logging.getLogger("ppocr_ext")
 NEAR_MATCH = 0.75  # difflib ratio from which an unknown key is taken for a misspelling
-Said = set[tuple[Callable[..., Any], str]]  # components and keys of which all has been said
-_SAID: ContextVar[Said | None] = ContextVar("said", default=None)
 
 
 def near_match(name: str, known: Iterable[str], cutoff: float = NEAR_MATCH) -> str | None:
@@ -36,28 +32,6 @@ def is_misspelling(name: str, known: Iterable[str]) -> bool:
     """Return whether ``name`` is near a known name and not that name with something added (``MyCTCHead``)."""
     near = near_match(name, known)
     return near is not None and abs(len(near) - len(name)) <= 1
-
-
-@contextmanager
-def said_once(before: Said | None = None) -> Iterator[Said]:
-    """While the context lasts, what is said of an unknown key is not said again by who builds the component.
-
-    Args:
-        before: what an earlier context gave, for what is built later of the same config.
-    """
-    said: Said = set() if before is None else before
-    token = _SAID.set(said)
-    try:
-        yield said
-    finally:
-        _SAID.reset(token)
-
-
-def leave_out_in_silence(component: Callable[..., Any], key: str) -> None:
-    """Let ``component`` be built without its unknown option ``key``, within :func:`said_once`."""
-    said = _SAID.get()
-    if said is not None:
-        said.add((component, key))
 
 
 class Registry:
@@ -202,8 +176,6 @@ def known_options(component: Callable[..., Any], options: Mapping[str, Any], whe
     for key, value in options.items():
         if key in taken:
             chosen[key] = value
-            continue
-        if (component, key) in (_SAID.get() or ()):
             continue
         near = near_match(str(key), taken)
         if near:

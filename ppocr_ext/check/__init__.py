@@ -34,6 +34,13 @@ def check_config(config: Config, host: Host, role: str, unloaded_plugins: Sequen
     Returns:
         The issues, each once, in the order of the config's sections.
     """
+    return check_all(config, host, role, unloaded_plugins)[0]
+
+
+def check_all(
+    config: Config, host: Host, role: str, unloaded_plugins: Sequence[str] = ()
+) -> tuple[list[Issue], list[tuple[str, ...]]]:
+    """Return the issues of :func:`check_config`, and the paths of the keys that no component takes."""
     check = ConfigCheck(derive_values(config), host, role, tuple(unloaded_plugins))
     check_sections(check)
     check_global(check)
@@ -51,4 +58,4 @@ def check_config(config: Config, host: Host, role: str, unloaded_plugins: Sequen
     check_networks(check)
     check_dictionary(check)
     check_files(check)
-    return list(dict.fromkeys(check.issues))
+    return list(dict.fromkeys(check.issues)), check.unused_keys

@@ -15,7 +15,7 @@ from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
 from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue
 from ppocr_ext.messages import did_you_mean
-from ppocr_ext.registry import Registry, is_misspelling, leave_out_in_silence, near_match
+from ppocr_ext.registry import Registry, is_misspelling, near_match
 
 Path = tuple[str, ...]
 _LISTED = 20  # names that a message lists; the host has about a hundred transforms
@@ -38,6 +38,7 @@ class ConfigCheck:
     role: str
     unloaded_plugins: tuple[str, ...] = ()
     issues: list[Issue] = field(default_factory=list)
+    unused_keys: list[Path] = field(default_factory=list)
 
     @property
     def modes(self) -> tuple[str, ...]:
@@ -253,7 +254,7 @@ class ConfigCheck:
         """
         key, place = path[-1], self.place(path)
         if component is not None:
-            leave_out_in_silence(component, key)
+            self.unused_keys.append(path)
         if place.kind is PlaceKind.FORCED_OPTION:
             return
         near, suggested = near_match(key, known), suggest_path(path)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,24 +33,44 @@ WRAPPERS = ("module.", "_layers.")  # prefixes that data-parallel wrappers add t
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Position of a run, as a checkpoint stores it.
+class Position:
+    """Position of a run, and its length, which a checkpoint does not store.
 
     Attributes:
         epoch: epochs completed.
-        step_in_epoch: steps done in the epoch after those.
-        global_step: steps done in all.
-        best: the best evaluation so far, ``{}`` before the first.
+        step_in_epoch: optimizer steps done in the epoch after those.
+        global_step: optimizer steps done in all.
+        epochs: epochs of the whole run; 0 if unknown.
+        steps_per_epoch: batches of one epoch in this process; 0 if unknown.
     """
 
     epoch: int = 0
     step_in_epoch: int = 0
     global_step: int = 0
-    best: Mapping[str, float] | None = None
+    epochs: int = 0
+    steps_per_epoch: int = 0
 
-    def for_host(self) -> dict[str, Any]:
-        """Return the dict that the host's loop takes as ``pre_best_model_dict``."""
-        return {**(self.best or {}), "start_epoch": self.epoch + 1, "global_step": self.global_step}
+    @property
+    def current_epoch(self) -> int:
+        """The epoch in progress, counted from 1."""
+        return min(self.epoch + 1, self.epochs)
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of the whole run."""
+        return self.epochs * self.steps_per_epoch
+
+    def next_step(self) -> Position:
+        """Return the position after one more step."""
+        return replace(self, step_in_epoch=self.step_in_epoch + 1, global_step=self.global_step + 1)
+
+    def next_epoch(self) -> Position:
+        """Return the position at the beginning of the next epoch."""
+        return replace(self, epoch=self.epoch + 1, step_in_epoch=0)
+
+    def completed(self) -> Position:
+        """Return the same position with a full epoch counted as completed."""
+        return self.next_epoch() if self.step_in_epoch >= self.steps_per_epoch else self
 
 
 @dataclass(frozen=True)
@@ -58,7 +78,8 @@ class TrainState:
     """Content of ``NAME.states``: what resuming a run needs besides weights and optimizer state.
 
     Attributes:
-        position: epochs and steps done, and the best evaluation.
+        position: epochs and steps done.
+        best: the best evaluation so far; empty before the first.
         parameter_names: name that Paddle generated, by the name in the model.
         frozen: digest of each frozen sub-model.
         total_steps: steps of the whole run; None in PaddleOCR's checkpoints.
@@ -68,7 +89,8 @@ class TrainState:
         charset_digest: digest of the dictionary; None in PaddleOCR's checkpoints.
     """
 
-    position: Progress = field(default_factory=Progress)
+    position: Position = field(default_factory=Position)
+    best: Mapping[str, float] = field(default_factory=dict)
     parameter_names: Mapping[str, str] = field(default_factory=dict)
     frozen: Mapping[str, str] = field(default_factory=dict)
     total_steps: int | None = None
@@ -80,12 +102,12 @@ class TrainState:
     def to_dict(self) -> dict[str, Any]:
         """Return the dict to write: PaddleOCR's keys (``epoch``, ``global_step``, ``best_model_dict``) and ours."""
         position = self.position
-        ours = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "position"}
+        ours = {item.name: getattr(self, item.name) for item in fields(self)[2:]}
         return {
             "epoch": position.epoch,
             "global_step": position.global_step,
             "step_in_epoch": position.step_in_epoch,
-            "best_model_dict": dict(position.best or {}),
+            "best_model_dict": dict(self.best),
             **{key: value for key, value in ours.items() if value is not None},
         }
 
@@ -93,14 +115,14 @@ class TrainState:
     def from_dict(cls, states: Mapping[str, Any]) -> TrainState:
         """Return the state that a checkpoint of ours or of PaddleOCR stores."""
         best = states.get("best_model_dict", {})
-        position = Progress(
+        best = {key: value for key, value in best.items() if key not in ("start_epoch", "global_step")}
+        position = Position(
             epoch=int(states.get("epoch", 0)),
             step_in_epoch=int(states.get("step_in_epoch", 0)),
             global_step=int(states.get("global_step", 0)),
-            best={key: value for key, value in best.items() if key not in ("start_epoch", "global_step")},
         )
-        ours = {item.name: states[item.name] for item in fields(cls) if item.name in states}
-        return cls(**{**ours, "position": position})
+        ours = {item.name: states[item.name] for item in fields(cls)[2:] if item.name in states}
+        return cls(position, best, **ours)
 
 
 class Checkpoint:

@@ -149,13 +149,15 @@ def dry_issues(config: Config, host: Host, role: str, say: Callable[[str], None]
     Raises:
         PPOCRExtError: the networks cannot be built.
     """
+    from ppocr_ext.check import check_all
     from ppocr_ext.config.global_keys import global_value
     from ppocr_ext.run.device import choose_device
     from ppocr_ext.run.dry_step import dry_step
     from ppocr_ext.run.prepare import seed_of
     from ppocr_ext.run.run import build_network
 
-    charset, whole = _charset(config, host), _resolved(config, host)
+    charset, unused = _charset(config, host), check_all(config, host, role)[1]
+    whole = _resolved(config, host).without(unused)  # the check has reported them
     if charset is None or not global_value(whole, "dry_step"):
         return []
     device = choose_device(whole)

@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         host_path=args.host,
         old_dictionary=args.old_dict,
         weights_of=name or "Student",
-        data_of=args.split.capitalize(),
+        eval_section=args.split.capitalize(),
         reads_ctc=False,  # --frames decides which samples count
     )
     options = CollectOptions(

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ppocr_ext.config import yaml_io
 from ppocr_ext.config.edit import assign
-from ppocr_ext.config.node import COMPUTED, Node, PathLike, Place, dotted, find, missing, plain_copy, split
+from ppocr_ext.config.node import (
+    COMPUTED,
+    Mark,
+    Node,
+    PathLike,
+    Place,
+    dotted,
+    find,
+    missing,
+    plain_copy,
+    split,
+)
 from ppocr_ext.errors import ConfigError
 
 COMPUTED_KEY = "computed"  # the list of computed paths in a run's config.yml
@@ -116,6 +127,14 @@ class Config(Mapping[Any, Any]):
         root = self._node
         for path, value in values.items():
             root = assign(root, split(path), from_plain(value, place))
+        return Config.of(root)
+
+    def without(self, paths: Iterable[PathLike]) -> Config:
+        """Return a config without the values at ``paths``; a path without a value is ignored."""
+        root = self._node
+        for path in paths:
+            if find(root, split(path)) is not None:
+                root = assign(root, split(path), Node(None, COMPUTED, Mark.REMOVE))
         return Config.of(root)
 
     def node(self, path: PathLike) -> Node | None:

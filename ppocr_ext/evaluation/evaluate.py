@@ -12,9 +12,7 @@ from typing import Any
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.evaluation.predictions import Prediction
-from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import DistillationModel
-from ppocr_ext.registry import said_once
 from ppocr_ext.run.datasets import image_names
 from ppocr_ext.run.run import Run
 
@@ -109,9 +107,7 @@ def evaluate(run: Run, head: str = "ctc") -> Evaluation:
         ConfigError: there is no such head.
     """
     name = run.metric.key if isinstance(run.model, DistillationModel) else None
-    with said_once(run.said):
-        metric = build_metric(run.config.at("Metric").thaw(), run.charset.has_space)
-    recorder = _RecordingMetric(metric, name)
+    recorder = _RecordingMetric(run.metric, name)
     model_type = run.config.at("Architecture.model_type", default=None)
     with _decoder(run, head, name) as decoder:
         metrics = run.host.evaluate(run.model, run.eval_loader, decoder, recorder, model_type)

@@ -68,8 +68,6 @@ class Host:
             ConfigError: the loader's keys cannot be used.
         """
         plain = plain_copy(config)
-        if not plain[mode].get("sampler"):  # an overlay's `sampler: null`: the host would look for its name
-            plain[mode].pop("sampler", None)
         name = plain[mode]["dataset"]["name"]
         DATASETS.get(name)  # an unknown name is said here, with a list; the host would raise an assertion
         if name in DATASETS:
@@ -121,10 +119,8 @@ class Host:
         """
         program = self._modules.program
         config, *others = args
-        plain = plain_copy(config)
-        plain.setdefault("profiler_options", None)  # `preprocess` of the host's own script sets it
         with replaced_globals(program, {"tqdm": _evaluation_bar, **(replacements or {})}):
-            program.train(plain, *others, **_accepted(program.train, kwargs))
+            program.train(plain_copy(config), *others, **_accepted(program.train, kwargs))
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """The host's ``program.eval``: the metric's dict, with ``fps``. Leaves the model in train mode."""

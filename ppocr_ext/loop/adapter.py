@@ -16,9 +16,9 @@ from typing import Any
 import paddle
 import paddle.distributed as dist
 
-from ppocr_ext.checkpoint.checkpoints import Progress, TrainState, write_checkpoint
+from ppocr_ext.checkpoint.checkpoints import TrainState, write_checkpoint
 from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
-from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
+from ppocr_ext.loop.events import EvalDone, Hook, Outcome, StepDone
 from ppocr_ext.loop.proxies import (
     EmptyLoader,
     EvalListener,
@@ -31,8 +31,8 @@ from ppocr_ext.loop.proxies import (
 from ppocr_ext.loop.signals import DeferredSignals
 from ppocr_ext.messages import end_text, error_text
 from ppocr_ext.run.amp import full_precision
+from ppocr_ext.run.host_config import run_is_profiled
 from ppocr_ext.run.loss_setup import loss_state
-from ppocr_ext.run.profiling import run_is_profiled
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
 
@@ -59,12 +59,8 @@ class HostLoop:
     def __init__(self, run: Run, hooks: Sequence[Hook]) -> None:
         self.run = run
         self.hooks = list(hooks)
-        start = run.start
-        epochs = int(run.config.at("Global.epoch_num"))
-        self.position = Position(
-            start.epoch, start.step_in_epoch, start.global_step, epochs, len(run.train_loader)
-        )
-        self.best: dict[str, float] = dict(start.best or {})
+        self.position = run.start
+        self.best = dict(run.best)
         self._indicator = run.metric.main_indicator
         self._stop: StopRun | None = None
         self._refused_export = False
@@ -121,10 +117,10 @@ class HostLoop:
             on_boundary=self._boundary,
             on_epoch=self._epoch_done,
         )
-        progress = Progress(
-            self.position.epoch, self.position.step_in_epoch, self.position.global_step, {**self.best}
-        )
-        amp = run.amp
+        metric = run.metric
+        for hook in self.hooks:
+            metric = hook.wrap_metric(metric)
+        position, amp = self.position, run.amp
         run.host.train(
             run.host_config,
             loader,
@@ -135,8 +131,8 @@ class HostLoop:
             self._optimizer,
             run.schedule,
             run.decoder,
-            run.metric,
-            progress.for_host(),
+            metric,
+            {**self.best, "start_epoch": position.epoch + 1, "global_step": position.global_step},
             run.host.logger,
             len(loader),
             EvalListener(self._eval_done),
@@ -149,8 +145,7 @@ class HostLoop:
         )
 
     def _step_done(self, lr: float) -> None:
-        self.position.step_in_epoch += 1
-        self.position.global_step += 1
+        self.position = self.position.next_step()
         images = self._loss.images * dist.get_world_size()
         self._tell("on_step", StepDone(self.position, self._loss.losses, lr, images))
 
@@ -173,7 +168,7 @@ class HostLoop:
             self.save("latest")
 
     def _epoch_done(self) -> None:
-        self.position.epoch, self.position.step_in_epoch = self.position.epoch + 1, 0
+        self.position = self.position.next_epoch()
         self._tell("on_epoch_end", self.position)
 
     def _eval_done(self, metrics: Mapping[str, float]) -> None:
@@ -181,7 +176,7 @@ class HostLoop:
         is_best = value >= float(self.best.get(self._indicator, 0.0))
         if is_best:
             self.best = {k: float(v) for k, v in metrics.items()}
-            self.best["best_epoch"] = self.position.completed()[0] or 1
+            self.best["best_epoch"] = self.position.completed().epoch or 1
         self._tell("on_eval", EvalDone(self.position, dict(metrics), is_best, dict(self.best)))
 
     def _host_saves(self, *args: Any, **kwargs: Any) -> None:
@@ -205,14 +200,14 @@ class HostLoop:
         prefix = self.run.folder / name
         if dist.get_rank() != 0:
             return prefix
-        epoch, step = self.position.completed()
         run = self.run
         write_checkpoint(
             prefix,
-            full_precision(trained_state(run.model, run.left_out), run.optimizer, run.kept),
+            full_precision(trained_state(run.model, run.unsaved_models), run.optimizer, run.float32_copies),
             run.optimizer,
             TrainState(
-                Progress(epoch, step, self.position.global_step, dict(self.best)),
+                self.position.completed(),
+                dict(self.best),
                 parameter_names=parameter_names(run.network),
                 frozen=run.frozen_digests,
                 total_steps=run.total_steps,

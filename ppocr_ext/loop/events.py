@@ -1,49 +1,14 @@
-"""What happens in a run, as hooks are told it. Imports no Paddle."""
+"""The events of a run, and the base of the hooks that receive them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ppocr_ext.run.run import Run
-
-
-@dataclass
-class Position:
-    """Where the loop stands.
-
-    Attributes:
-        epoch: epochs completed.
-        step_in_epoch: optimizer steps done in the epoch after those.
-        global_step: optimizer steps done in all.
-        epochs: epochs that the run is to have.
-        steps_per_epoch: batches of one full epoch on this rank.
-    """
-
-    epoch: int
-    step_in_epoch: int
-    global_step: int
-    epochs: int
-    steps_per_epoch: int
-
-    @property
-    def current_epoch(self) -> int:
-        """The epoch in progress, counted from 1."""
-        return min(self.epoch + 1, self.epochs)
-
-    @property
-    def total_steps(self) -> int:
-        """Steps of the whole run."""
-        return self.epochs * self.steps_per_epoch
-
-    def completed(self) -> tuple[int, int]:
-        """(epochs completed, steps in the next), with a full epoch counted as completed."""
-        if self.step_in_epoch >= self.steps_per_epoch:
-            return self.epoch + 1, 0
-        return self.epoch, self.step_in_epoch
+from ppocr_ext.checkpoint.checkpoints import Position
+from ppocr_ext.run.run import Run
 
 
 @dataclass(frozen=True)
@@ -91,7 +56,11 @@ class Outcome:
 
 
 class Hook:
-    """Base of all hooks: one feature, told of what happens. Every method may be left as it is."""
+    """Base of all hooks, one feature each. Every method may stay as it is."""
+
+    def wrap_metric(self, metric: Any) -> Any:
+        """Return the metric that the host calls, after ``on_start``: ``metric``, or a wrapper of it."""
+        return metric
 
     def on_start(self, run: Run, position: Position) -> None:
         """Before the first step; after a resume ``position`` is where the run goes on."""

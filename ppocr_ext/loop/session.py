@@ -109,5 +109,7 @@ def _record(run: Run) -> None:
     # a reader who edits a computed value must learn why it has no effect
     note = "\n# Computed again when this file is read; to set one of these by hand, take its path out.\ncomputed:"
     write_text(run.folder / "config.yml", config.to_yaml().replace("\ncomputed:", note, 1))
+    plain = json.dumps(run.host_config, indent=2, ensure_ascii=False, default=str)
+    write_text(run.folder / "host_config.json", plain + "\n")
     found = {mode: report.to_json() for mode, report in run.preflight.items()}
     write_text(run.folder / "preflight.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n")

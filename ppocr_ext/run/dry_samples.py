@@ -28,6 +28,7 @@ from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host import Host
 from ppocr_ext.messages import end_text
 from ppocr_ext.run.datasets import lmdb_dataset_class
+from ppocr_ext.run.host_config import host_config
 from ppocr_ext.run.loaders import OF_LABEL_FILES, OF_LMDB, label_files_of, sample_rules
 
 ConfigPath = tuple[str, ...]
@@ -148,7 +149,7 @@ class DrySection:
 
     def _loader(self, device: str, seed: int) -> Any:
         """Build the section's own dataset and sampler over two usable samples."""
-        plain = self._config.thaw()
+        plain = host_config(self._config)
         section, name, dataset_class = plain[self._mode], self._name, None
         section["loader"] |= {"batch_size_per_card": self._size, "num_workers": 0, "drop_last": False}
         if name in (*OF_LABEL_FILES, *OF_LMDB):

@@ -31,6 +31,7 @@ from ppocr_ext.registry import near_match
 from ppocr_ext.run.dry_samples import SILENT, ConfigPath, DryBatch, DrySection, described_error
 from ppocr_ext.run.dry_stages import DryDecoder, DryLosses, DryMetric, DryNetwork, StageFailed
 from ppocr_ext.run.frames import left_as_it_was
+from ppocr_ext.run.host_config import host_config
 from ppocr_ext.run.model_setup import decoder_models
 from ppocr_ext.run.prepare import complete
 
@@ -204,7 +205,7 @@ class _DryStep:
 
     def _train(self, batch: DryBatch, network: Any, decoder: Any, metric: Any) -> None:
         """Call ``program.train`` with a loss whose ``backward`` does nothing."""
-        plain = self.config.thaw()
+        plain = host_config(self.config)
         plain["Global"].pop("eval_batch_epoch", None)
         plain["Global"] |= {"epoch_num": 1, "calc_epoch_interval": 1, "uniform_output_enabled": False}
         plain["Global"] |= {"print_batch_step": _NEVER, "save_epoch_step": _NEVER, "save_model_dir": "."}

@@ -5,53 +5,24 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
-from ppocr_ext.data.batch_check import BatchLabelCheck, FramesOfSize
-from ppocr_ext.data.batch_layout import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
-from ppocr_ext.data.load_failures import LoadFailures
 from ppocr_ext.data.preflight import check_label_files, check_lmdbs
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_rules import FrameLimit, Gtc, SampleRules
 from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
-from ppocr_ext.host import Host
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.run.batch_loader import BatchLoader
-from ppocr_ext.run.datasets import label_file_dataset_class, lmdb_dataset_class
-from ppocr_ext.run.frames import FrameCounts, is_ctc_loss, loss_parts
-from ppocr_ext.run.team import team
+from ppocr_ext.run.frames import FrameCounts
 
 _LOG = logging.getLogger("ppocr_ext")
 OF_LABEL_FILES = ("SimpleDataSet", "MultiScaleDataSet", "TextRecDataset", "MSTextRecDataset")
 OF_LMDB = ("LMDBDataSet",)
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A loader, how to build it again (for another seed), and what it reads.
-
-    Attributes:
-        loader: a ``paddle.io.DataLoader``.
-        rebuild: the same with the seed that is given.
-        preflight: what was found in the data; None where nothing is looked at.
-        watch: counts lines that fail when they are loaded; None where nothing is looked at.
-        label_files: as the config names them; empty where the dataset has none.
-    """
-
-    loader: Any
-    rebuild: Callable[[int], Any]
-    preflight: PreflightReport | None
-    watch: LoadFailures | None
-    label_files: tuple[Path, ...]
 
 
 def label_kind(transforms: Any) -> Gtc | None:
@@ -172,89 +143,3 @@ def _look(
 
 def _data_dir_is(name: str) -> str:
     return "the folder of the LMDB" if name in OF_LMDB else "the folder that image paths start from"
-
-
-def build_loader(
-    host: Host,
-    config: Config,
-    host_config: dict[str, Any],
-    mode: str,
-    report: PreflightReport | None,
-    device: str,
-    seed: int,
-    scratch: Path,
-    data_of: str = "Eval",
-    labels: BatchLabelCheck | None = None,
-) -> Loaded:
-    """The loader of ``Train`` or ``Eval`` over the lines that ``report`` found usable.
-
-    Where label files have unusable lines (or a byte order mark, or carriage returns), the host reads
-    copies of them from ``scratch``, which ``host_config`` then names. Messages call the data of ``Eval``
-    those of ``data_of``. ``labels`` looks at the samples of each batch before they are put together.
-
-    Raises:
-        DataError: there is no full batch.
-    """
-    files = label_files_of(config, mode)
-    dataset = watch = None
-    if report is not None:
-        name = str(config.at(f"{mode}.dataset.name"))
-        called = data_of if mode == "Eval" else mode
-        watch = LoadFailures(mode, report.total, report.unusable_count, tolerance_of(config), called)
-        if name in OF_LMDB:
-            dataset = lmdb_dataset_class(host.dataset_class(name), watch, report.files)
-            _drop_ratio(host_config[mode]["dataset"], mode)
-        else:
-            dataset = label_file_dataset_class(host.dataset_class(name), watch, files, report.delimiter)
-            kept = team().once_a_machine(
-                f"copies {mode}", partial(report.write_usable, scratch / f"usable_{mode.lower()}")
-            )
-            host_config[mode]["dataset"]["label_file_list"] = [str(path) for path in kept]
-    build = partial(host.build_dataloader, host_config, mode, device, host.logger, dataset_class=dataset)
-
-    def make(seed: int) -> Any:
-        loader = BatchLoader(build(seed=seed), labels)
-        if labels is not None:
-            labels.set_epoch_size(len(loader.dataset))
-        return loader
-
-    loader = make(seed)
-    if len(loader) == 0:
-        raise DataError(_no_batch(config, mode, len(loader.dataset)))
-    return Loaded(loader, make, report, watch, files)
-
-
-def label_check(config: Config, charset: Charset, frames: FramesOfSize | None) -> BatchLabelCheck | None:
-    """Return the check of the samples of ``Train``; None where nothing trains with CTC, or labels are not kept.
-
-    Args:
-        config: the configuration.
-        charset: its dictionary.
-        frames: T for an image size (height, width); None where it is not known.
-    """
-    paths = [path for loss, path in loss_parts(config) if is_ctc_loss(loss)]
-    if not paths:
-        return None
-    transforms = config.at("Train.dataset.transforms", default=None)
-    of_two = config.at("Loss.name") == "MultiLoss" or any(
-        config.at((*path, "multi_head"), None) is True for path in paths
-    )
-    layout = BatchLayout.of_keys(kept_keys(transforms) or (MULTI_HEAD if of_two else SINGLE_HEAD))
-    if layout.label is None or layout.length is None:
-        return None
-    second = {"nrtr": charset.nrtr_rows, "sar": charset.sar_classes}.get(label_kind(transforms) or "")
-    return BatchLabelCheck(layout, charset.ctc_classes, tolerance_of(config), second, frames)
-
-
-def _drop_ratio(dataset: dict[str, Any], mode: str) -> None:
-    """PaddleOCR's LMDBDataSet draws no share of the data: it only shuffles anew for ``ratio_list``."""
-    if dataset.pop("ratio_list", None) is not None:
-        _LOG.warning("%s.dataset.ratio_list: LMDBDataSet reads all samples; the key has no effect.", mode)
-
-
-def _no_batch(config: Config, mode: str, lines: int) -> str:
-    size = config.at(f"{mode}.loader.batch_size_per_card", default=None)
-    return (
-        f"{mode}: {lines} usable sample{'s' if lines != 1 else ''} do not fill one batch of {size} and drop_last is "
-        f"true. Set -o {mode}.loader.drop_last=false, or a smaller {mode}.loader.batch_size_per_card."
-    )

@@ -35,7 +35,7 @@ def decoder_models(config: Config) -> tuple[str, ...] | None:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def narrow(model: Any, reads: Reads | None, config: Config) -> None:
+def restrict_outputs(model: Any, reads: Reads | None, config: Config) -> None:
     """Let each sub-model compute only the branches that something reads.
 
     Parameters of branches that nothing reads are no longer trained (a data-parallel reducer would

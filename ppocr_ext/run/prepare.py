@@ -10,11 +10,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, derive_values
-from ppocr_ext.config.global_keys import FILLED_DEFAULTS, GLOBAL_KEYS, global_value
+from ppocr_ext.config.global_keys import FILLED_DEFAULTS, global_value
 from ppocr_ext.errors import ConfigError
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -90,35 +89,3 @@ def complete(config: Config, charset: Charset) -> Config:
     if isinstance(config.at("Eval.loader", default=None), Mapping):
         config = config.with_values(dict.fromkeys(("Eval.loader.shuffle", "Eval.loader.drop_last"), False))
     return derive_values(config)
-
-
-def clamp_eval_step(global_config: dict[str, Any], steps_per_epoch: int) -> None:
-    """Say when to evaluate in steps alone, and inside the run, so that a best checkpoint exists.
-
-    Args:
-        global_config: ``Global``, changed in place: ``eval_batch_epoch``, which goes before
-            ``eval_batch_step`` and which not every host knows, is turned into steps.
-        steps_per_epoch: batches of an epoch.
-
-    Raises:
-        ConfigError: ``eval_batch_step`` is neither a number of steps nor [first, every].
-    """
-    total = int(global_config["epoch_num"]) * steps_per_epoch
-    epochs = global_config.pop("eval_batch_epoch", None)
-    key = "eval_batch_step" if epochs is None else "eval_batch_epoch"
-    steps = global_config["eval_batch_step"]
-    problem = GLOBAL_KEYS["eval_batch_step"].problem(steps)
-    if epochs is None and problem is not None:
-        raise ConfigError(f"Global.eval_batch_step: {problem.message}", code=problem.code)
-    pair = steps if isinstance(steps, list | tuple) else [0, steps]
-    start, every = pair if epochs is None else (0, epochs * steps_per_epoch)
-    if start + every > total:
-        _LOG.warning(
-            "Global.%s: the first evaluation would come at step %d, but the run has %d; it is set to %d.",
-            key,
-            start + every,
-            total,
-            total,
-        )
-        start, every = 0, total
-    global_config["eval_batch_step"] = [start, every]

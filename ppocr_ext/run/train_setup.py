@@ -1,97 +1,196 @@
-"""What a run needs to train, beside model and data: loss, weights, optimizer, precision, other processes."""
+"""What a run trains with, besides model and data: loss, weights, optimizer, precision, the position to resume at."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.model_state import state_digest, trained_state
+from paddle.optimizer.lr import LRScheduler
+
+from ppocr_ext.checkpoint.checkpoints import Checkpoint, Position
+from ppocr_ext.checkpoint.model_state import parameter_names, state_digest, trained_state
+from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
+from ppocr_ext.config import Config
+from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.losses import build_loss, required_outputs
+from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.optim import build_optimizer
-from ppocr_ext.run.amp import build_amp, decorate, untrained
+from ppocr_ext.run.amp import Amp, build_amp, decorate, untrained
 from ppocr_ext.run.compiled import compile_model
-from ppocr_ext.run.loss_setup import compare_center_weights, loss_context, return_features
-from ppocr_ext.run.model_setup import load_model_weights, narrow
-from ppocr_ext.run.parallel import (
-    data_parallel,
-    freeze_untouched,
-    says_what_it_reads,
-    share_batch_norm,
-)
-from ppocr_ext.run.prepare import clamp_eval_step
-from ppocr_ext.run.profiling import check_profiler
-from ppocr_ext.run.resume import resume
-from ppocr_ext.run.team import Team
+from ppocr_ext.run.context import RunContext
+from ppocr_ext.run.host_config import check_profiler
+from ppocr_ext.run.loader_setup import RunData
+from ppocr_ext.run.loss_setup import compare_center_weights, loss_context, restore_loss, return_features
+from ppocr_ext.run.model_setup import load_model_weights, restrict_outputs
+from ppocr_ext.run.parallel import data_parallel, freeze_untouched, says_what_it_reads, share_batch_norm
 
-if TYPE_CHECKING:
-    from ppocr_ext.run.run import Run
+_LOG = logging.getLogger("ppocr_ext")
 
 
-def prepare_training(
-    run: Run,
-    checkpoint: Path | None,
-    old_charset: Charset | None,
-    rebuild: Callable[[int], Any] | None,
-    processes: Team,
-) -> None:
-    """Complete ``run``, which has model and loaders, for training.
+@dataclass(frozen=True)
+class Training:
+    """What a run trains with.
 
-    Args:
-        run: changed in place.
-        checkpoint: prefix of the checkpoint to go on from, if any.
-        old_charset: dictionary of the weights, where it differs.
-        rebuild: makes the training loader of another seed.
-        processes: those of the run.
+    Attributes:
+        model: with weights; wrapped for mixed precision, compilation and several processes.
+        loss: complete.
+        optimizer: of the trained parameters.
+        schedule: of its learning rate.
+        amp: scaler and settings of mixed precision.
+        start: where the run begins or resumes.
+        best: the best evaluation before that.
+        frozen_digests: digest of each frozen sub-model.
+        float32_copies: what mixed precision casts and a checkpoint stores, without being trained.
+    """
+
+    model: Any
+    loss: Any = None
+    optimizer: Any = None
+    schedule: Any = None
+    amp: Amp = field(default_factory=Amp)
+    start: Position = field(default_factory=Position)
+    best: Mapping[str, float] = field(default_factory=dict)
+    frozen_digests: Mapping[str, str] = field(default_factory=dict)
+    float32_copies: Mapping[str, Any] = field(default_factory=dict)
+
+
+def frozen_models(model: Any) -> frozenset[str]:
+    """Return the names of the sub-models that are not trained."""
+    return model.frozen if isinstance(model, DistillationModel) else frozenset()
+
+
+def unsaved_models(model: Any, config: Config) -> frozenset[str]:
+    """Return the names of the sub-models that a checkpoint does not store."""
+    return frozenset() if config.at("Global.save_teacher", default=False) else frozen_models(model)
+
+
+def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
+    """Build what ``model`` is trained with, and load its weights.
 
     Raises:
         PPOCRExtError: something cannot be built; the message says what to change.
     """
-    config = run.config
-    run.loss = build_loss(config.at("Loss").thaw(), loss_context(run.model, run.charset))
-    reads = required_outputs(run.loss)
-    narrow(run.model, reads, config)
+    config, checkpoint = context.config, context.checkpoint
+    loss = build_loss(context.components.at("Loss").thaw(), loss_context(model, context.charset))
+    outputs = required_outputs(loss)
+    restrict_outputs(model, outputs, config)
     load_model_weights(
-        run.model,
+        model,
         config,
-        run.charset,
-        checkpoint=checkpoint,
-        needed=None if reads is None else _models_read(run, reads),
-        old_charset=old_charset,
+        context.charset,
+        checkpoint=None if checkpoint is None else checkpoint.prefix,
+        needed=None if outputs is None else _models_used(model, outputs),
+        old_charset=context.old_charset,
     )
-    return_features(run.model, reads or ())
+    return_features(model, outputs or ())
     if checkpoint is None:  # after a resume the weights have moved on from those of the centers
-        compare_center_weights(run.loss, run.model)
-    run.frozen_digests = {name: state_digest(run.sub_model(name)) for name in sorted(run.frozen)}
-    run.model = share_batch_norm(run.model, config)
-    if processes.size > 1 and not says_what_it_reads(run.model, reads):
-        freeze_untouched(run.model, run.loss, next(iter(run.train_loader)))
-    _add_optimizer(run)
+        compare_center_weights(loss, model)
+    digests = {name: state_digest(getattr(model, name)) for name in sorted(frozen_models(model))}
+    model = share_batch_norm(model, config)
+    several = context.team.size > 1
+    if several and not says_what_it_reads(model, outputs):
+        freeze_untouched(model, loss, next(iter(data.train_loader or ())))
+    steps = len(data.train_loader or ())
+    training = _add_optimizer(context, Training(model, loss, frozen_digests=digests), steps)
     if checkpoint is not None:
-        resume(run, checkpoint)
-    run.model = compile_model(run.model, config)
-    if processes.size > 1:
-        run.model = data_parallel(run.model, config)
-    if getattr(run.train_loader.dataset, "need_reset", False):
-        run.rebuild_train_loader = rebuild
-    clamp_eval_step(run.host_config["Global"], len(run.train_loader))
-    check_profiler(config, run.total_steps)
+        training = _resume(training, config, checkpoint)
+    model = compile_model(training.model, config)
+    check_profiler(config, training.start.total_steps)
+    return replace(training, model=data_parallel(model, config) if several else model)
 
 
-def _add_optimizer(run: Run) -> None:
-    run.amp = build_amp(run.config)
-    run.optimizer, run.schedule = build_optimizer(
-        run.config.at("Optimizer").thaw(),
-        epochs=int(run.config.at("Global.epoch_num")),
-        step_each_epoch=len(run.train_loader),
-        model=run.model,
+def _models_used(model: Any, outputs: Any) -> tuple[str, ...]:
+    """Return the sub-models that the loss reads or that are trained."""
+    frozen = frozen_models(model)
+    trained = [name for name in getattr(model, "model_name_list", ()) if name not in frozen]
+    return tuple(dict.fromkeys([*(name for name, _ in outputs if name), *trained]))
+
+
+def _add_optimizer(context: RunContext, training: Training, steps_per_epoch: int) -> Training:
+    config, model = context.config, training.model
+    epochs = int(config.at("Global.epoch_num"))
+    amp = build_amp(config)
+    optimizer, schedule = build_optimizer(
+        context.components.at("Optimizer").thaw(), epochs=epochs, step_each_epoch=steps_per_epoch, model=model
     )
-    if run.amp.scaler is not None and run.amp.level == "O2":
-        run.kept = untrained(trained_state(run.model, run.left_out))
-    run.model, run.optimizer = decorate(run.amp, run.model, run.optimizer)
+    casts = amp.scaler is not None and amp.level == "O2"
+    copies = untrained(trained_state(model, unsaved_models(model, config))) if casts else {}
+    model, optimizer = decorate(amp, model, optimizer)
+    return replace(
+        training,
+        model=model,
+        optimizer=optimizer,
+        schedule=schedule,
+        amp=amp,
+        start=Position(epochs=epochs, steps_per_epoch=steps_per_epoch),
+        float32_copies=copies,
+    )
 
 
-def _models_read(run: Run, reads: Any) -> tuple[str, ...]:
-    trained = [n for n in getattr(run.model, "model_name_list", ()) if n not in run.frozen]
-    return tuple(dict.fromkeys([*(name for name, _ in reads if name), *trained]))
+def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Training:
+    """Restore optimizer, schedule, scaler and loss; return the training at the position of the checkpoint.
+
+    Raises:
+        ConfigError: the run has finished all its epochs.
+        WeightsError: the teacher or the optimizer is another one, or its state does not fit.
+    """
+    prefix, optimizer = checkpoint.prefix, training.optimizer
+    if not checkpoint.file(".states").is_file():
+        _LOG.warning("%s.states is missing: the run is counted from its beginning.", prefix)
+    state = checkpoint.train_state()
+    length = training.start
+    start = replace(state.position, epochs=length.epochs, steps_per_epoch=length.steps_per_epoch).completed()
+    if state.position.epoch >= length.epochs:
+        raise ConfigError(
+            f"{prefix} has already finished epoch {state.position.epoch} of {length.epochs}. Increase Global.epoch_num "
+            f"to continue.",
+            code="nothing_left",
+        )
+    _require_same_teachers(checkpoint, state.frozen, training.frozen_digests)
+    name = config.at("Optimizer.name")
+    if state.optimizer not in (None, name):
+        raise WeightsError(
+            f"{prefix} was trained with {state.optimizer}, but Optimizer.name is {name}. Fix: resume with the same "
+            f"optimizer, or start from its weights: -o Global.pretrained_model={prefix}.",
+            code="other_optimizer",
+        )
+    network = getattr(training.model, "_layers", training.model)
+    restore_optimizer(optimizer, checkpoint, parameter_names(network), state.parameter_names)
+    if state.total_steps not in (None, length.total_steps):
+        rate = optimizer.get_lr()
+        _recompute_rate(training.schedule)
+        _LOG.info(
+            "steps of the whole run: %d before, %d now; the learning rate changes from %.3g to %.3g",
+            state.total_steps,
+            length.total_steps,
+            rate,
+            optimizer.get_lr(),
+        )
+    training.amp.load(state.scaler)
+    restore_loss(training.loss, state.loss, prefix)
+    _LOG.info("resuming from %s: epoch %d, step %d", prefix, start.epoch + 1, start.global_step)
+    return replace(training, start=start, best=dict(state.best))
+
+
+def _require_same_teachers(checkpoint: Checkpoint, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    changed = [name for name, digest in before.items() if now.get(name, digest) != digest]
+    if changed:
+        raise WeightsError(
+            f"{checkpoint.prefix} was taught by another {', '.join(changed)} than the one loaded now. Fix: give the "
+            f"weights of its first start as Architecture.Models.{changed[0]}.pretrained (or Global.pretrained_model).",
+            code="other_teacher",
+        )
+
+
+def _recompute_rate(schedule: Any) -> None:
+    """Compute the rate at this step anew, so that a run given more epochs follows its longer schedule.
+
+    Paddle's cosine computes each rate from the one before; at the end of a finished run it would stay at 0.
+    """
+    if not isinstance(schedule, LRScheduler):
+        return
+    inner = getattr(schedule, "learning_rate", None)  # of a LinearWarmup
+    if hasattr(inner if isinstance(inner, LRScheduler) else schedule, "_get_closed_form_lr"):
+        schedule.step(schedule.last_epoch)

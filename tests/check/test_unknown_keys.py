@@ -10,13 +10,13 @@ import paddle
 import pytest
 from official_facts import Check, errors_at, facts, only
 
+from ppocr_ext.check import check_all
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.edit import override
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.host import Host
-from ppocr_ext.issues import report_issues
 from ppocr_ext.losses import build_loss
-from ppocr_ext.registry import BACKBONES, OPTIMIZERS, said_once
+from ppocr_ext.registry import BACKBONES, OPTIMIZERS
 
 HEADS = "Architecture.Head.head_list"
 MISSPELT = [
@@ -201,24 +201,16 @@ def test_a_class_of_paddles_own_that_a_plugin_registers(one: Config, check: Chec
     assert not any(issue.path.endswith("lamb_weight_decay") for issue in found)
 
 
-def test_what_was_warned_of_is_not_said_again_when_the_component_is_built(
-    host: Host, one: Config, warned: list[str]
-) -> None:
-    from ppocr_ext.check import check_config
-
+def test_keys_that_no_component_takes_are_listed_for_the_builders(host: Host, one: Config) -> None:
     config = one.with_values({"Loss": {"name": "CTCLoss", "zzz": 1}})
-    with said_once():
-        issues = [issue for issue in check_config(config, host, "train") if "zzz" in issue.path]
-        report_issues(issues + issues)
-        build_loss(config.at("Loss").thaw())
-    assert warned == [str(issue) for issue in issues]
-    assert [issue.code for issue in issues] == ["unused_key"]
+    issues, unused = check_all(config, host, "train")
+    assert [issue.code for issue in issues if issue.path == "Loss.zzz"] == ["unused_key"]
+    assert ("Loss", "zzz") in unused
+    assert config.without(unused).at("Loss") == {"name": "CTCLoss"}
 
 
-def test_what_was_said_of_one_config_says_nothing_of_another(host: Host, one: Config) -> None:
-    from ppocr_ext.check import check_config
-
-    with said_once():
-        check_config(one.with_values({"Loss": {"name": "CTCLoss", "use_focal_los": True}}), host, "train")
-    with said_once(), pytest.raises(ConfigError, match="Did you mean 'use_focal_loss'"):
+def test_a_caller_of_a_builder_hears_of_unknown_keys(warned: list[str]) -> None:
+    build_loss({"name": "CTCLoss", "zzz": 1})
+    assert len(warned) == 1 and "zzz" in warned[0]
+    with pytest.raises(ConfigError, match="Did you mean 'use_focal_loss'"):
         build_loss({"name": "CTCLoss", "use_focal_los": True})

@@ -7,7 +7,7 @@ import pytest
 from paddle.base.layer_helper import LayerHelper
 
 from ppocr_ext.checkpoint import checkpoints, journal
-from ppocr_ext.checkpoint.checkpoints import Checkpoint, Progress, TrainState, write_checkpoint
+from ppocr_ext.checkpoint.checkpoints import Checkpoint, Position, TrainState, write_checkpoint
 from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
 from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
 from ppocr_ext.checkpoint.serialize import read_state
@@ -34,7 +34,7 @@ def advance(layer, optimizer, schedule, steps):
 def test_files_have_the_names_and_keys_of_paddleocr(tmp_path):
     layer, optimizer, _ = trained()
     write_checkpoint(
-        tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Progress(2, 5, 25, {"acc": 0.5}))
+        tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Position(2, 5, 25), {"acc": 0.5})
     )
     assert sorted(p.name for p in tmp_path.iterdir()) == ["latest.pdopt", "latest.pdparams", "latest.states"]
     states = pickle.loads((tmp_path / "latest.states").read_bytes())
@@ -44,7 +44,7 @@ def test_files_have_the_names_and_keys_of_paddleocr(tmp_path):
 
 def test_training_goes_on_as_if_never_stopped_in_a_process_with_other_names(tmp_path):
     layer, optimizer, schedule = trained(3)
-    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Progress(0, 3, 3)))
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Position(0, 3, 3)))
     saved = parameter_names(layer)
     advance(layer, optimizer, schedule, 4)
 
@@ -64,18 +64,17 @@ def test_training_goes_on_as_if_never_stopped_in_a_process_with_other_names(tmp_
 def test_a_checkpoint_of_paddleocr_is_read(tmp_path):
     kwargs = {"best_model_dict": {"acc": 0.25, "start_epoch": 1}, "epoch": 7, "global_step": 70}
     (tmp_path / "latest.states").write_bytes(pickle.dumps(kwargs, protocol=2))
-    position = Checkpoint(tmp_path / "latest").train_state().position
-    assert position == Progress(7, 0, 70, {"acc": 0.25})
-    assert position.for_host() == {"acc": 0.25, "start_epoch": 8, "global_step": 70}
+    state = Checkpoint(tmp_path / "latest").train_state()
+    assert (state.position, state.best) == (Position(7, 0, 70), {"acc": 0.25})
 
 
 @pytest.mark.parametrize("renames_done", [0, 1, 2, 3])
 def test_a_save_that_was_killed_is_finished_by_the_next_reader(tmp_path, monkeypatch, renames_done):
     layer, optimizer, schedule = trained(1)
-    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Progress(0, 1, 1)))
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Position(0, 1, 1)))
     advance(layer, optimizer, schedule, 1)
     monkeypatch.setattr(checkpoints, "finish_journal", lambda prefix: None)
-    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Progress(0, 2, 2)))
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Position(0, 2, 2)))
     monkeypatch.undo()
     renames = json.loads((tmp_path / "latest.journal").read_text())
     for temporary, final in list(renames.items())[:renames_done]:
@@ -88,7 +87,7 @@ def test_a_save_that_was_killed_is_finished_by_the_next_reader(tmp_path, monkeyp
 
 def test_killed_before_the_journal_the_old_checkpoint_stands(tmp_path, monkeypatch):
     layer, optimizer, schedule = trained(1)
-    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Progress(0, 1, 1)))
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Position(0, 1, 1)))
     before = layer.weight.numpy().copy()
     advance(layer, optimizer, schedule, 1)
 
@@ -97,7 +96,7 @@ def test_killed_before_the_journal_the_old_checkpoint_stands(tmp_path, monkeypat
 
     monkeypatch.setattr(journal, "write_text", killed)
     with pytest.raises(KeyboardInterrupt):
-        write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Progress(0, 2, 2)))
+        write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Position(0, 2, 2)))
     checkpoint = Checkpoint(tmp_path / "latest")
     assert checkpoint.train_state().position.global_step == 1
     np.testing.assert_array_equal(checkpoint.weights()["weight"], before)
@@ -122,7 +121,7 @@ def test_a_checkpoint_is_named_with_or_without_any_of_its_endings(ending):
 def test_what_a_run_needs_to_resume_comes_back(tmp_path):
     layer, optimizer, _ = trained(1)
     state = TrainState(
-        Progress(1, 2, 3, {"acc": 0.5}), {"a": "linear_0.w_0"}, {"Teacher": "d"}, 9, "Adam", {}, {}, "c"
+        Position(1, 2, 3), {"acc": 0.5}, {"a": "linear_0.w_0"}, {"Teacher": "d"}, 9, "Adam", {}, {}, "c"
     )
     write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, state)
     assert Checkpoint(tmp_path / "latest").train_state() == state
@@ -196,7 +195,7 @@ def test_master_weights_and_their_moments_come_back_under_other_names(tmp_path):
         optimizer._master_weights[p.name].set_value(paddle.to_tensor(exact[name]))
     for value in optimizer._accumulators["moment1"].values():
         value.set_value(paddle.full_like(value, 0.25))
-    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Progress(0, 3, 3)))
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Position(0, 3, 3)))
     saved = parameter_names(layer)
 
     paddle.nn.Linear(5, 5)  # shifts the names that Paddle generates
@@ -211,7 +210,7 @@ def test_master_weights_and_their_moments_come_back_under_other_names(tmp_path):
 
 def test_a_run_without_16_bits_goes_on_with_them_and_the_other_way_round(tmp_path):
     layer, optimizer, _ = trained(3)
-    write_checkpoint(tmp_path / "full", layer.state_dict(), optimizer, TrainState(Progress(0, 3, 3)))
+    write_checkpoint(tmp_path / "full", layer.state_dict(), optimizer, TrainState(Position(0, 3, 3)))
     saved = parameter_names(layer)
     exact, known = {n: p.numpy().copy() for n, p in layer.named_parameters()}, moments(optimizer, layer)
 
@@ -223,7 +222,7 @@ def test_a_run_without_16_bits_goes_on_with_them_and_the_other_way_round(tmp_pat
     for name, p in half.named_parameters():
         np.testing.assert_array_equal(half_optimizer._master_weights[p.name].numpy(), exact[name])
         np.testing.assert_array_equal(moments(half_optimizer, half)[name], known[name])
-    write_checkpoint(tmp_path / "half", layer.state_dict(), half_optimizer, TrainState(Progress(0, 3, 3)))
+    write_checkpoint(tmp_path / "half", layer.state_dict(), half_optimizer, TrainState(Position(0, 3, 3)))
 
     back, back_optimizer, _ = trained(0, seed=9)
     restore_optimizer(back_optimizer, Checkpoint(tmp_path / "half"), parameter_names(back), names)

@@ -486,8 +486,9 @@ def test_a_checkpoint_for_another_optimizer_is_a_sentence(tiny, tmp_path):
             "Optimizer": {"name": "Momentum", "momentum": 0.9, "lr": {"name": "Const", "learning_rate": 0.1}},
         },
     )
-    with pytest.raises(WeightsError, match="trained with AdamW, Optimizer.name is Momentum"):
+    with pytest.raises(WeightsError, match="AdamW.*Momentum") as error:
         Run.build(config, "train")
+    assert error.value.code == "other_optimizer"
 
 
 def test_a_signal_in_the_last_step_is_remembered(tiny):
@@ -530,7 +531,7 @@ def test_a_stop_at_an_epochs_last_step_keeps_what_is_due(tiny, tmp_path):
     outcome = train(tiny("student", **{"Global.save_epoch_step": 1}), hooks=[StopAfter(3)])
     assert outcome.status == "stopped"
     assert (tmp_path / "run" / "iter_epoch_1.pdparams").is_file()
-    assert outcome.position.completed() == (1, 0)
+    assert outcome.position.completed().epoch == 1
 
 
 @pytest.mark.e2e

@@ -88,9 +88,10 @@ def judge(metric, tmp_path, *batches):
     run = types.SimpleNamespace(metric=metric, eval_loader=[], folder=tmp_path)
     hook = Samples()
     hook.on_start(run, POSITION)
+    metric = hook.wrap_metric(metric)
     for lines, images in batches:
-        run.metric(lines, [images])
-    numbers = run.metric.get_metric()
+        metric(lines, [images])
+    numbers = metric.get_metric()
     hook.on_eval(EvalDone(POSITION, numbers, True, numbers))
     return numbers, json.loads((tmp_path / "samples.json").read_text())
 
@@ -115,9 +116,10 @@ def test_lines_of_training_batches_are_not_among_them(tmp_path):
     run = types.SimpleNamespace(metric=RecMetric(), eval_loader=[], folder=tmp_path)
     hook = Samples()
     hook.on_start(run, POSITION)
+    metric = hook.wrap_metric(run.metric)
     for label in ("train", "eval"):  # cal_metric_during_train asks the same metric
-        run.metric(([("a", 0.5)], [(label, 1.0)]), [np.zeros((1, 3, 4, 8), np.float32)])
-        run.metric.get_metric()
+        metric(([("a", 0.5)], [(label, 1.0)]), [np.zeros((1, 3, 4, 8), np.float32)])
+        metric.get_metric()
     hook.on_eval(EvalDone(POSITION, {}, True, {}))
     (sample,) = json.loads((tmp_path / "samples.json").read_text())["samples"]
     assert sample["label"] == "eval"

@@ -191,9 +191,8 @@ class Listed(Writer):
 
 @pytest.fixture
 def run(tmp_path):
-    start = types.SimpleNamespace(best={})
     metric = types.SimpleNamespace(main_indicator="acc")
-    return types.SimpleNamespace(folder=tmp_path, config=Config(), metric=metric, start=start)
+    return types.SimpleNamespace(folder=tmp_path, config=Config(), metric=metric, best={})
 
 
 def test_writers_are_closed_when_a_run_fails(run):

@@ -15,8 +15,9 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.host import open_host
 from ppocr_ext.messages import error_text
 from ppocr_ext.registry import DATASETS
-from ppocr_ext.run.frames import FrameCounts
-from ppocr_ext.run.loaders import build_loader, label_check, look_at_data
+from ppocr_ext.run.batch_loader import BatchLoader
+from ppocr_ext.run.host_config import host_config
+from ppocr_ext.run.loader_setup import label_check
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tiny_runs import tiny_config  # noqa: E402
@@ -87,13 +88,12 @@ def outcome(dataset, workers, images, folder, fault):
     host = open_host()
     config = config_of(dataset, workers, images, folder)
     charset = Charset.from_file(config.at("Global.character_dict_path"))
-    report = look_at_data(config, charset, {"Train": FrameCounts({})}).get("Train")
     check = label_check(config, charset, lambda height, width: FRAMES)
     inject(fault)
-    built = build_loader(host, config, config.thaw(), "Train", report, "cpu", 1, folder, labels=check)
+    loader = BatchLoader(host.build_dataloader(host_config(config), "Train", "cpu", host.logger, 1), check)
     logging.getLogger("ppocr_ext").addHandler(handler)
     try:
-        reading = iter(built.loader)
+        reading = iter(loader)
         time.sleep(
             0.5 if workers else 0
         )  # a worker that fails at once has failed when its first batch is asked for

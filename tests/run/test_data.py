@@ -12,7 +12,7 @@ from ppocr_ext.host import open_host
 from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
-from ppocr_ext.run import run as run_module
+from ppocr_ext.run import context
 from ppocr_ext.run.loaders import label_files_of
 from ppocr_ext.run.run import Run
 
@@ -125,12 +125,13 @@ def test_what_ended_a_run_stands_in_its_record_as_a_sentence(tiny, tmp_path):
 def test_warnings_of_the_checks_come_from_process_0_alone(tiny, monkeypatch):
     said = []
     monkeypatch.setattr(
-        run_module, "report_issues", lambda issues, strict: said.append([i.text for i in issues])
+        context, "report_issues", lambda issues, strict: said.append([i.text for i in issues])
     )
     config = tiny("student", **{"Loss.zzz": 1})
     for rank in (0, 1):
-        monkeypatch.setattr(run_module.dist, "get_rank", lambda rank=rank: rank)
-        run_module._Builder(config, "train", None, None)
+        monkeypatch.setattr(context.dist, "get_rank", lambda rank=rank: rank)
+        unused = context._check(config, open_host(), context.RunOptions("train"))
+        assert ("Loss", "zzz") in unused
     assert len(said[0]) == 1 and "Loss.zzz: the key is not used." in said[0][0]
     assert said[1] == []
 

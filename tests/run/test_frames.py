@@ -13,7 +13,7 @@ from ppocr_ext.errors import DataError, ModelError, WeightsError
 from ppocr_ext.modeling import build_model
 from ppocr_ext.registry import BACKBONES, LOSSES
 from ppocr_ext.run.frames import count_frames, trained_with_ctc
-from ppocr_ext.run.loaders import label_check
+from ppocr_ext.run.loader_setup import label_check
 from ppocr_ext.run.run import Run
 
 

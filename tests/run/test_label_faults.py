@@ -9,8 +9,8 @@ import pytest
 from batch_label_faults import IDS
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.host import open_host
-from ppocr_ext.run.loaders import build_loader, label_check
+from ppocr_ext.run.loader_setup import label_check
+from ppocr_ext.run.run import Run
 
 # what the message has to name: the sample's own ids, and the number that is wrong or its limit
 NAMED = {
@@ -52,10 +52,9 @@ def test_labels_are_checked_where_something_trains_with_ctc(tiny):
     assert label_check(tiny("student", **kept), charset, None) is None
 
 
-def test_a_loader_that_is_built_again_is_checked_too(tiny, tmp_path):
-    config = tiny("student")
-    charset = Charset.from_file(config.at("Global.character_dict_path"))
-    check = label_check(config, charset, None)
-    built = build_loader(open_host(), config, config.thaw(), "Train", None, "cpu", 1, tmp_path, labels=check)
-    for loader in (built.loader, built.rebuild(2)):
-        assert loader._loader.collate_fn.check is check
+def test_a_loader_that_is_built_again_is_checked_too(tiny):
+    run = Run.build(
+        tiny("student", **{"Train.dataset.ratio_list": [0.5]}), "train"
+    )  # drawn anew in each epoch
+    checks = [loader._loader.collate_fn.check for loader in (run.train_loader, run.rebuild_train_loader(2))]
+    assert checks[0] is checks[1] is not None

@@ -5,13 +5,14 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import paddle
 import pytest
 
 from ppocr_ext.errors import DataError, ProcessError
-from ppocr_ext.run import parallel, run_data
+from ppocr_ext.run import loader_setup, parallel
 from ppocr_ext.run import team as module
 from ppocr_ext.run.team import Team
 
@@ -117,11 +118,11 @@ def test_machines_with_other_lines_are_refused():
         def as_process_0_says(self, name, text):
             return "90 of 100"
 
-    run_data._same_on_all_machines(Elsewhere(), "90 of 100")
-    with pytest.raises(
-        DataError, match="on this machine 89 of 100 lines can be used, on that of process 0 90"
-    ):
-        run_data._same_on_all_machines(Elsewhere(), "89 of 100")
+    context = SimpleNamespace(team=Elsewhere())
+    loader_setup._require_same_count(context, SimpleNamespace(usable=90, total=100))
+    with pytest.raises(DataError, match="89 of 100 .* 90 of 100") as error:
+        loader_setup._require_same_count(context, SimpleNamespace(usable=89, total=100))
+    assert error.value.code == "data_differs"
 
 
 def test_what_process_0_says_is_what_all_hear(two):

@@ -30,7 +30,7 @@ from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling import TRAIN, build_model
 from ppocr_ext.optim import build_optimizer
 from ppocr_ext.run.cpu import tune_cpu
-from ppocr_ext.run.model_setup import narrow
+from ppocr_ext.run.model_setup import restrict_outputs
 
 Step = Callable[[], None]
 
@@ -119,7 +119,7 @@ def _our_steps(config: Config, batch: list[paddle.Tensor]) -> dict[str, Step]:
     paddle.seed(0)
     model = build_model(config.at("Architecture").thaw())
     loss = LossProxy(build_loss(config.at("Loss").thaw()))
-    narrow(model, loss.required_outputs(), config)
+    restrict_outputs(model, loss.required_outputs(), config)
     optimizer = _optimizer(config, model)
     window = Window()
     position = Position(0, 0, 0, 1, 1)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import paddle.distributed as dist
 
@@ -17,9 +17,7 @@ from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
 from ppocr_ext.loop.hooks.window import Window
 from ppocr_ext.loop.hooks.writers.base import Numbers, Writer
-
-if TYPE_CHECKING:
-    from ppocr_ext.run.run import Run
+from ppocr_ext.run.run import Run
 
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -67,7 +65,7 @@ class MetricsLog(Hook):
             self._open_writers.append(writer)
         for line in kept:
             self._hand_on(line, now - self._before + line["time"])
-        before = (run.start.best or {}).get(run.metric.main_indicator)
+        before = run.best.get(run.metric.main_indicator)
         if before is not None and not math.isnan(float(before)):
             self._numbers.best = max(float(before), self._numbers.best or 0.0)
 

@@ -6,7 +6,6 @@ import datetime
 import logging
 import sys
 import time
-from typing import TYPE_CHECKING
 
 import paddle.distributed as dist
 from tqdm import tqdm
@@ -14,9 +13,7 @@ from tqdm import tqdm
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
 from ppocr_ext.loop.hooks.window import Window, format_losses
 from ppocr_ext.metrics import space_note
-
-if TYPE_CHECKING:
-    from ppocr_ext.run.run import Run
+from ppocr_ext.run.run import Run
 
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -44,7 +41,7 @@ class ProgressBar(Hook):
         self._indicator = run.metric.main_indicator
         note = space_note(run.metric)
         self._note = f"acc: {note}" if note else ""
-        self._best = float((run.start.best or {}).get(self._indicator, 0.0))
+        self._best = float(run.best.get(self._indicator, 0.0))
         self._window = Window()
         self._last = time.perf_counter()
         if not self._active:

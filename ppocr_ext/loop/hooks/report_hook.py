@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 import paddle.distributed as dist
 
 from ppocr_ext.commands import command_line
 from ppocr_ext.loop.events import Hook, Outcome, Position
 from ppocr_ext.report.run_page import REPORT_FILE, write_report
-
-if TYPE_CHECKING:
-    from ppocr_ext.run.run import Run
+from ppocr_ext.run.run import Run
 
 _LOG = logging.getLogger("ppocr_ext")
 

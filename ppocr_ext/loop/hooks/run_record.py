@@ -8,8 +8,9 @@ import json
 import logging
 import platform
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cv2
 import numpy as np
@@ -21,9 +22,7 @@ from ppocr_ext.checkpoint.model_state import count_parameters
 from ppocr_ext.data.load_failures import LoadFailures
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
-
-if TYPE_CHECKING:
-    from ppocr_ext.run.run import Run
+from ppocr_ext.run.run import Run
 
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -48,7 +47,7 @@ class RunRecord(Hook):
         self._command = sys.argv if command is None else command
         self._path: Path | None = None
         self._record: dict[str, Any] = {}
-        self._watches: dict[str, LoadFailures] = {}
+        self._failures: Mapping[str, LoadFailures] = {}
 
     def on_start(self, run: Run, position: Position) -> None:
         if dist.get_rank() != 0:
@@ -60,7 +59,7 @@ class RunRecord(Hook):
             "started": _now(),
             "resumed_from": run.config.at("Global.checkpoints", default=None),
             "resumed_from_step": position.global_step,
-            "best": dict(run.start.best or {}),
+            "best": dict(run.best),
             "command": self._command,
             "versions": {
                 "ppocr_ext": __version__,
@@ -82,7 +81,7 @@ class RunRecord(Hook):
             "label_files": {str(path): file_digest(path) for path in run.label_files},
             "frozen": run.frozen_digests,
         }
-        self._watches = run.watches
+        self._failures = run.load_failures
         self._write()
 
     def on_eval(self, result: EvalDone) -> None:
@@ -90,19 +89,19 @@ class RunRecord(Hook):
         self._write()
 
     def on_end(self, outcome: Outcome) -> None:
-        epoch, step = outcome.position.completed()
+        position = outcome.position.completed()
         self._record |= {
             "status": outcome.status,
             "reason": outcome.reason,
             "ended": _now(),
-            "epoch": epoch,
-            "step_in_epoch": step,
-            "global_step": outcome.position.global_step,
+            "epoch": position.epoch,
+            "step_in_epoch": position.step_in_epoch,
+            "global_step": position.global_step,
             "best": dict(outcome.best),
-            "failed_to_load": {mode: watch.count for mode, watch in self._watches.items()},
+            "failed_to_load": {mode: found.count for mode, found in self._failures.items()},
         }
         self._write()
-        for summary in filter(None, (watch.summary() for watch in self._watches.values())):
+        for summary in filter(None, (found.summary() for found in self._failures.values())):
             _LOG.warning("%s", summary)
 
     def _write(self) -> None:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cv2
 import numpy as np
@@ -17,9 +17,7 @@ import paddle.distributed as dist
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Position
 from ppocr_ext.report.page_samples import SAMPLES_FILE, SampleSelection
-
-if TYPE_CHECKING:
-    from ppocr_ext.run.run import Run
+from ppocr_ext.run.run import Run
 
 
 @dataclass(frozen=True)
@@ -87,14 +85,20 @@ class Samples(Hook):
 
     def __init__(self) -> None:
         self._metric: _WatchedMetric | None = None
+        self._path: Path | None = None
 
     def on_start(self, run: Run, position: Position) -> None:
         if dist.get_rank() == 0 and run.eval_loader is not None:
-            self._path: Path = run.folder / SAMPLES_FILE
-            run.metric = self._metric = _WatchedMetric(run.metric)
+            self._path = run.folder / SAMPLES_FILE
+
+    def wrap_metric(self, metric: Any) -> Any:
+        if self._path is None:
+            return metric
+        self._metric = _WatchedMetric(metric)
+        return self._metric
 
     def on_eval(self, result: EvalDone) -> None:
-        if self._metric is None:
+        if self._metric is None or self._path is None:
             return
         selection = self._metric.seen
         written = {

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.errors import ModelError
 from ppocr_ext.loop.events import Hook, Outcome, Position
-
-if TYPE_CHECKING:
-    from ppocr_ext.run.run import Run
+from ppocr_ext.run.run import Run
 
 _LOG = logging.getLogger("ppocr_ext")
 

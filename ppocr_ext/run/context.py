@@ -1,0 +1,175 @@
+"""The context of a run: the config checked and resolved, and all that its parts are built from."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import paddle.distributed as dist
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.check import check_all
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.config import Config, resolve_charset, with_class_counts
+from ppocr_ext.errors import WeightsError
+from ppocr_ext.host import Host, open_host
+from ppocr_ext.issues import Issue, report_issues
+from ppocr_ext.run.device import choose_device
+from ppocr_ext.run.model_setup import require_weight_files
+from ppocr_ext.run.prepare import complete, folder_of, import_plugins, read_old_charset, seed_of
+from ppocr_ext.run.team import Team, team
+
+_LOG = logging.getLogger("ppocr_ext")
+Role = Literal["train", "eval"]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is built, besides its config.
+
+    Attributes:
+        role: what the run is for.
+        host_path: a PaddleOCR checkout; None searches for a host.
+        old_dictionary: dictionary of the weights, if it differs from the config's.
+        weights_of: sub-model whose weights a single model takes from a file that has several (``"eval"``).
+        eval_section: the config section that the data of ``Eval`` come from, for messages.
+        reads_ctc: the labels of ``Eval`` are compared with what CTC reads, so they have to fit its frames.
+    """
+
+    role: Role
+    host_path: str | None = None
+    old_dictionary: str | None = None
+    weights_of: str = "Student"
+    eval_section: str = "Eval"
+    reads_ctc: bool = True
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What the parts of a run are built from.
+
+    Attributes:
+        options: how the run is built.
+        config: resolved, with defaults and class counts.
+        components: the same without the keys that no component takes, which the config check has reported.
+        host: PaddleOCR.
+        charset: the dictionary.
+        old_charset: the dictionary of the weights, if it is another one.
+        checkpoint: the checkpoint to resume or evaluate, if any.
+        folder: the run folder.
+        seed: of all random generators.
+        device: as Paddle names it.
+        team: the processes of the run.
+    """
+
+    options: RunOptions
+    config: Config
+    components: Config
+    host: Host
+    charset: Charset
+    old_charset: Charset | None
+    checkpoint: Checkpoint | None
+    folder: Path
+    seed: int
+    device: str
+    team: Team
+
+    @property
+    def trains(self) -> bool:
+        """True for role ``"train"``."""
+        return self.options.role == "train"
+
+    @property
+    def is_first(self) -> bool:
+        """True in process 0, which evaluates, saves and writes the run folder."""
+        return self.team.rank == 0
+
+    def name_of(self, mode: str) -> str:
+        """Return what messages call the data of ``"Train"`` or ``"Eval"``."""
+        return self.options.eval_section if mode == "Eval" else mode
+
+
+def open_context(config: Config, options: RunOptions) -> RunContext:
+    """Check a config and resolve it; open the host, the device and the other processes.
+
+    Raises:
+        PPOCRExtError: the run cannot be built; the message says what to change.
+    """
+    if options.role not in ("train", "eval"):
+        raise ValueError(f"no such role: {options.role!r}")
+    host = open_host(options.host_path)
+    import_plugins(config)
+    unused = _check(config, host, options)
+    charset = resolve_charset(config, host.find_file)
+    resolved = with_class_counts(complete(config, charset), charset)
+    old_charset = read_old_charset(options.old_dictionary, config)
+    checkpoint = _checkpoint(resolved, options.role, charset, old_charset)
+    require_weight_files(resolved, sub_models=options.role == "train")
+    context = RunContext(
+        options=options,
+        config=resolved,
+        components=resolved.without(unused),
+        host=host,
+        charset=charset,
+        old_charset=old_charset,
+        checkpoint=checkpoint,
+        folder=folder_of(resolved),
+        seed=seed_of(resolved),
+        device=choose_device(resolved),
+        team=team(),
+    )
+    host.set_seed(context.seed)
+    return context
+
+
+def _check(config: Config, host: Host, options: RunOptions) -> list[tuple[str, ...]]:
+    """Report the issues of ``config``; return the keys that no component takes."""
+    found, unused = check_all(config, host, options.role)
+    issues = [rename_section(issue, options.eval_section) for issue in found]
+    strict = bool(config.at("Global.strict", default=False))
+    if dist.get_rank() != 0 and not strict:  # process 0 warns for all
+        issues = [issue for issue in issues if issue.level == "error"]
+    report_issues(issues, strict=strict)
+    return unused
+
+
+def rename_section(issue: Issue, eval_section: str) -> Issue:
+    """Return ``issue`` with the section that the data of ``Eval`` come from; transforms stay those of ``Eval``."""
+    begin = "Eval.dataset."
+    if not issue.path.startswith(begin) or issue.path.startswith(f"{begin}transforms"):
+        return issue
+    return replace(issue, path=f"{eval_section}.dataset.{issue.path.removeprefix(begin)}")
+
+
+def _checkpoint(
+    config: Config, role: Role, charset: Charset, old_charset: Charset | None
+) -> Checkpoint | None:
+    """Return the checkpoint to resume or evaluate, if any.
+
+    Raises:
+        WeightsError: its dictionary differs, or ``--old-dict`` is given to resume a run.
+    """
+    path = config.at("Global.checkpoints", default=None)
+    if not path:
+        return None
+    if config.at("Global.pretrained_model", default=None):
+        _LOG.info("Global.checkpoints takes precedence over Global.pretrained_model")
+    checkpoint = Checkpoint(path)
+    digest = checkpoint.train_state().charset_digest
+    other = digest not in (None, charset.digest)
+    if role == "eval" and other and old_charset is None:
+        raise WeightsError(
+            f"{checkpoint.prefix} was trained with another dictionary than {charset.name}: its texts would be garbled. "
+            f"Fix: set Global.character_dict_path to its dictionary, or give that with --old-dict.",
+            code="other_dictionary",
+        )
+    if role == "train" and (other or old_charset is not None):
+        raise WeightsError(
+            f"Global.checkpoints: {checkpoint.prefix} can only be resumed with the dictionary of its training. "
+            f"Fix: to start from its weights with another one, give them as Global.pretrained_model, and their "
+            f"dictionary with --old-dict.",
+            code="other_dictionary",
+        )
+    return checkpoint

@@ -1,0 +1,133 @@
+"""The plain config that PaddleOCR's loop and loaders receive, made from the resolved config by one pure function."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ppocr_ext.config import Config
+from ppocr_ext.config.global_keys import global_value
+from ppocr_ext.errors import ConfigError
+
+_LOG = logging.getLogger("ppocr_ext")
+_PROFILER_KEYS = (
+    "batch_range",
+    "state",
+    "sorted_key",
+    "tracer_option",
+    "profile_path",
+    "exit_on_finished",
+    "timer_only",
+)
+_BATCH_RANGE = re.compile(r"\[?(\d+),(\d+)\]?")
+_PROFILER_END = 20  # default end of PaddleOCR's batch_range
+
+
+def host_config(
+    config: Config,
+    *,
+    distributed: bool = False,
+    label_files: Mapping[str, Sequence[Path]] | None = None,
+    eval_steps: tuple[int, int] | None = None,
+) -> dict[str, Any]:
+    """Return ``config`` as PaddleOCR takes it: plain dicts and lists, which it may change.
+
+    Args:
+        config: resolved.
+        distributed: True for several processes.
+        label_files: by ``"Train"`` or ``"Eval"``, the files to read in place of those of the config.
+        eval_steps: first evaluation and steps between two, as :func:`evaluation_steps` returns them.
+    """
+    plain = config.thaw()
+    plain.pop("computed", None)  # a list of this package's, no section of PaddleOCR's
+    plain["Global"]["distributed"] = distributed
+    plain.setdefault("profiler_options", None)  # the host's own script sets it
+    for mode in ("Train", "Eval"):
+        section = plain.get(mode) or {}
+        if not section.get("sampler"):  # `sampler: null` of an overlay: the host would look for its name
+            section.pop("sampler", None)
+        dataset = section.get("dataset") or {}
+        if (
+            dataset.get("name") == "LMDBDataSet"
+        ):  # it draws no share of the data, but shuffles anew for this key
+            dataset.pop("ratio_list", None)
+        if label_files and mode in label_files:
+            dataset["label_file_list"] = [str(path) for path in label_files[mode]]
+    if eval_steps is not None:
+        plain["Global"].pop("eval_batch_epoch", None)  # not every host knows it
+        plain["Global"]["eval_batch_step"] = list(eval_steps)
+    return plain
+
+
+def evaluation_steps(config: Config, steps_per_epoch: int) -> tuple[int, int]:
+    """Return (steps before the first evaluation, steps between two), within the run, so that a best checkpoint exists.
+
+    Args:
+        config: resolved; ``eval_batch_epoch`` takes precedence over ``eval_batch_step``.
+        steps_per_epoch: batches of an epoch.
+
+    Raises:
+        ConfigError: ``eval_batch_step`` is neither a number of steps nor [first, every].
+    """
+    total = int(config.at("Global.epoch_num")) * steps_per_epoch
+    epochs = config.at("Global.eval_batch_epoch", default=None)
+    key = "eval_batch_step" if epochs is None else "eval_batch_epoch"
+    steps = global_value(config, "eval_batch_step") if epochs is None else epochs * steps_per_epoch
+    start, every = steps if isinstance(steps, list | tuple) else (0, steps)
+    if start + every <= total:
+        return start, every
+    _LOG.warning(
+        "Global.%s: the first evaluation is due at step %d, but the run has %d steps; it is set to step %d.",
+        key,
+        start + every,
+        total,
+        total,
+    )
+    return 0, total
+
+
+def run_is_profiled(config: Config) -> bool:
+    """Return True if PaddleOCR's loop runs under its profiler, which leaves the process at its end."""
+    return bool(config.at("profiler_options", default=None))
+
+
+def check_profiler(config: Config, total_steps: int) -> None:
+    """Refuse ``profiler_options`` (``-p``) that PaddleOCR would fail on in the first step, or ignore.
+
+    Raises:
+        ConfigError: the options are not ``key=value;…``, a key is unknown, or the range is none.
+    """
+    options = config.at("profiler_options", default=None)
+    if not options:
+        return
+    where = "profiler_options (-p)"
+    if not isinstance(options, str):
+        raise ConfigError(
+            f"{where}: found {options!r}, expected a text such as batch_range=[10,20].", code="bad_value"
+        )
+    end = _PROFILER_END
+    for part in options.replace(" ", "").split(";"):
+        key, equals, value = part.partition("=")
+        if not equals or "=" in value or key not in _PROFILER_KEYS:
+            raise ConfigError(
+                f"{where}: found {part!r}, expected key=value with a key of {', '.join(_PROFILER_KEYS)}. Fix: write, "
+                f'for example, -p "batch_range=[10,20];timer_only=False".',
+                code="bad_value",
+            )
+        if key == "batch_range":
+            found = _BATCH_RANGE.fullmatch(value)
+            if found is None or int(found[2]) <= int(found[1]):
+                raise ConfigError(
+                    f"{where}: found batch_range={value}, expected a range of batches such as [10,20].",
+                    code="bad_value",
+                )
+            end = int(found[2])
+    if end >= total_steps:
+        _LOG.warning(
+            "profiler_options: batch_range ends at batch %d, but the run has %d: there will be no summary.",
+            end,
+            total_steps,
+        )

@@ -1,0 +1,178 @@
+"""The data of a run: checked once per machine, then PaddleOCR's datasets and samplers over the usable samples."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
+from ppocr_ext.charset import Charset
+from ppocr_ext.config import Config
+from ppocr_ext.data.batch_check import BatchLabelCheck, FramesOfSize
+from ppocr_ext.data.batch_layout import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
+from ppocr_ext.data.load_failures import LoadFailures
+from ppocr_ext.data.preflight_report import PreflightReport
+from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.run.batch_loader import BatchLoader
+from ppocr_ext.run.context import RunContext
+from ppocr_ext.run.datasets import label_file_dataset_class, lmdb_dataset_class
+from ppocr_ext.run.frames import FrameCounts, count_frames, is_ctc_loss, loss_parts
+from ppocr_ext.run.host_config import host_config
+from ppocr_ext.run.loaders import OF_LMDB, label_files_of, label_kind, look_at_data, tolerance_of
+from ppocr_ext.run.prepare import scratch_folder
+from ppocr_ext.run.team import is_leader
+
+_LOG = logging.getLogger("ppocr_ext")
+
+
+@dataclass(frozen=True)
+class RunData:
+    """The loaders of a run and what they read.
+
+    Attributes:
+        train_loader: batches of ``Train``; None unless the run trains.
+        eval_loader: batches of ``Eval``; None in processes that do not evaluate.
+        rebuild_train_loader: builds the training loader of another seed, if its dataset asks for one in each epoch.
+        preflight: the check of the data, by ``"Train"`` / ``"Eval"``; nothing for datasets that are not checked.
+        load_failures: the samples that fail when they are loaded, likewise.
+        label_files: as the config names them.
+        usable_files: the label files that the host reads, by ``"Train"`` / ``"Eval"``.
+    """
+
+    train_loader: BatchLoader | None
+    eval_loader: BatchLoader | None
+    rebuild_train_loader: Callable[[int], BatchLoader] | None
+    preflight: dict[str, PreflightReport]
+    load_failures: dict[str, LoadFailures]
+    label_files: tuple[Path, ...]
+    usable_files: dict[str, list[Path]]
+
+
+def open_data(context: RunContext, model: Any) -> RunData:
+    """Check the data and build the loaders that the role and this process need.
+
+    One process of each machine checks the data, since their files may differ. In training, process 0 alone
+    evaluates and writes into the run folder; copies of label files for the others lie in a temporary folder.
+
+    Raises:
+        ConfigError: a section is missing.
+        DataError: the data cannot be used, do not fill a batch, or differ between machines.
+    """
+    config, team = context.config, context.team
+    writes = context.trains and context.is_first
+    modes = [mode for mode in _modes(context) if context.is_first or mode == "Train" or not context.trains]
+    no_limit = FrameCounts({})
+    frames = {
+        mode: count_frames(model, config, mode) if mode == "Train" or context.options.reads_ctc else no_limit
+        for mode in modes
+    }
+    record = context.folder / "preflight.json" if writes else None
+    preflight = team.once_a_machine(
+        "preflight",
+        lambda: look_at_data(config, context.charset, frames, record, context.options.eval_section),
+    )
+    if is_leader() and "Train" in preflight:
+        _require_same_count(context, preflight["Train"])
+    folder = context.folder if writes else scratch_folder()
+    usable_files, failures, classes = {}, {}, {}
+    for mode, report in preflight.items():
+        failures[mode] = LoadFailures(
+            mode, report.total, report.unusable_count, tolerance_of(config), context.name_of(mode)
+        )
+        base = context.host.dataset_class(str(config.at(f"{mode}.dataset.name")))
+        if config.at(f"{mode}.dataset.name") in OF_LMDB:
+            classes[mode] = lmdb_dataset_class(base, failures[mode], report.files)
+            if config.at(f"{mode}.dataset.ratio_list", default=None) is not None:
+                _LOG.warning("%s.dataset.ratio_list has no effect: LMDBDataSet reads all samples.", mode)
+        else:
+            named = label_files_of(config, mode)
+            classes[mode] = label_file_dataset_class(base, failures[mode], named, report.delimiter)
+            write = partial(report.write_usable, folder / f"usable_{mode.lower()}")
+            usable_files[mode] = team.once_a_machine(f"copies {mode}", write)
+    plain = host_config(config, distributed=team.size > 1, label_files=usable_files)
+    check = label_check(config, context.charset, frames["Train"]) if "Train" in modes else None
+
+    def build(mode: str, seed: int) -> BatchLoader:
+        loader = context.host.build_dataloader(
+            plain, mode, context.device, context.host.logger, seed, classes.get(mode)
+        )
+        return BatchLoader(loader, check if mode == "Train" else None)
+
+    loaders = {mode: build(mode, context.seed) for mode in modes}
+    for mode, loader in loaders.items():
+        _require_batch(config, mode, loader)
+    train = loaders.get("Train")
+    if train is not None and check is not None:
+        check.set_epoch_size(len(train.dataset))
+    needs_reset = train is not None and getattr(train.dataset, "need_reset", False)
+    return RunData(
+        train_loader=train,
+        eval_loader=loaders.get("Eval"),
+        rebuild_train_loader=partial(build, "Train") if needs_reset else None,
+        preflight=preflight,
+        load_failures=failures,
+        label_files=tuple(path for mode in modes for path in label_files_of(config, mode)),
+        usable_files=usable_files,
+    )
+
+
+def label_check(config: Config, charset: Charset, frames: FramesOfSize | None) -> BatchLabelCheck | None:
+    """Return the check of the samples of ``Train``; None if nothing trains with CTC, or labels are not kept.
+
+    Args:
+        config: the configuration.
+        charset: its dictionary.
+        frames: T for an image size (height, width); None if it is not known.
+    """
+    paths = [path for loss, path in loss_parts(config) if is_ctc_loss(loss)]
+    if not paths:
+        return None
+    transforms = config.at("Train.dataset.transforms", default=None)
+    of_two = config.at("Loss.name") == "MultiLoss" or any(
+        config.at((*path, "multi_head"), None) is True for path in paths
+    )
+    layout = BatchLayout.of_keys(kept_keys(transforms) or (MULTI_HEAD if of_two else SINGLE_HEAD))
+    if layout.label is None or layout.length is None:
+        return None
+    second = {"nrtr": charset.nrtr_rows, "sar": charset.sar_classes}.get(label_kind(transforms) or "")
+    return BatchLabelCheck(layout, charset.ctc_classes, tolerance_of(config), second, frames)
+
+
+def _modes(context: RunContext) -> list[str]:
+    role = context.options.role
+    modes = ["Train", "Eval"] if context.trains else ["Eval"]
+    for mode in tuple(modes):
+        if context.config.at(mode, default=None) is None:
+            if mode == "Train" or not context.trains:
+                raise ConfigError(
+                    f"{mode}: the section is missing, but `{role}` needs it.", code="missing_key"
+                )
+            _LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
+            modes.remove(mode)
+    return modes
+
+
+def _require_same_count(context: RunContext, report: PreflightReport) -> None:
+    count = f"{report.usable} of {report.total}"
+    first = context.team.as_process_0_says("usable lines", count)
+    if first != count:
+        raise DataError(
+            f"Train: {count} samples are usable on this machine, {first} on that of process 0. Every machine needs "
+            f"the same label files and images: each process takes its share of the samples by their number.",
+            code="data_differs",
+        )
+
+
+def _require_batch(config: Config, mode: str, loader: BatchLoader) -> None:
+    if len(loader):
+        return
+    count, size = len(loader.dataset), config.at(f"{mode}.loader.batch_size_per_card", default=None)
+    raise DataError(
+        f"{mode}: {count} usable sample{'s' if count != 1 else ''} do not fill one batch of {size} and drop_last is "
+        f"true. Fix: -o {mode}.loader.drop_last=false, or a smaller {mode}.loader.batch_size_per_card.",
+        code="no_batch",
+    )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from matplotlib import font_manager
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ft2font import FT2Font
 from matplotlib.patheffects import Normal, Stroke
 
 from ppocr_ext.centers.center_summary import CenterPair
@@ -56,7 +57,7 @@ def draw_center_map(path: Path, table: CenterTable, pairs: Sequence[CenterPair],
     unnamed = [row for row, name in enumerate(names) if name not in written]
     axes.scatter(flat[unnamed, 0], flat[unnamed, 1], s=6, color="#9aa5b1", zorder=2)
     axes.update_datalim(flat)  # annotations do not extend the axes, and are not drawn outside them
-    labels = _labels(shown)
+    labels = {name: code_points(name) if any(map(is_invisible, name)) else name for name in shown}
     fonts = fonts_for(list(labels.values()))
     for name, label in labels.items():
         axes.annotate(
@@ -79,11 +80,6 @@ def draw_center_map(path: Path, table: CenterTable, pairs: Sequence[CenterPair],
     figure.savefig(path)
 
 
-def _labels(names: Sequence[str]) -> dict[str, str]:
-    """Return the text to draw for each entry: itself, or its code points if it cannot be seen."""
-    return {name: code_points(name) if any(map(is_invisible, name)) else name for name in names}
-
-
 def fonts_for(labels: Sequence[str]) -> Mapping[str, font_manager.FontProperties]:
     """Return a font for each label: first the font that draws the most labels, then that for the rest, and so on.
 
@@ -92,7 +88,7 @@ def fonts_for(labels: Sequence[str]) -> Mapping[str, font_manager.FontProperties
     """
     wanted = {label: {ord(c) for c in label if not c.isspace()} for label in dict.fromkeys(labels)}
     able: dict[str, list[str]] = {}
-    for file in _files():
+    for file in _font_files():
         drawn = _drawn_by(file)
         able[file] = [label for label, points in wanted.items() if points <= drawn]
         if len(able[file]) == len(wanted):  # no other can draw more
@@ -106,8 +102,8 @@ def fonts_for(labels: Sequence[str]) -> Mapping[str, font_manager.FontProperties
     return fonts
 
 
-def _files() -> list[str]:
-    """Return fonts for text: matplotlib's own, then installed ones, regular weights first."""
+def _font_files() -> list[str]:
+    """Return fonts for text: matplotlib's own, installed ones (regular weights first), those of mplfonts."""
     upright = [
         entry
         for entry in font_manager.fontManager.ttflist
@@ -115,23 +111,14 @@ def _files() -> list[str]:
     ]
     upright.sort(key=lambda entry: entry.weight not in (400, "normal", "regular", "book"))
     own = font_manager.findfont(font_manager.FontProperties(family="DejaVu Sans"))
-    return list(dict.fromkeys([own, *(entry.fname for entry in upright), *_package_fonts()]))
+    package = importlib.util.find_spec("mplfonts")
+    folders = [] if package is None else list(package.submodule_search_locations or ())
+    added = [str(file) for folder in folders for file in sorted(Path(folder).rglob("*.[ot]tf"))]
+    return list(dict.fromkeys([own, *(entry.fname for entry in upright), *added]))
 
 
-@lru_cache(maxsize=256)
-def _drawn_by(file: str) -> frozenset[int]:
-    from matplotlib.ft2font import FT2Font
-
+def _drawn_by(file: str) -> set[int]:
     try:
-        return frozenset(FT2Font(file).get_charmap())
+        return set(FT2Font(file).get_charmap())
     except (OSError, RuntimeError):  # a font that FreeType cannot open draws nothing
-        return frozenset()
-
-
-def _package_fonts() -> list[str]:
-    """Return the fonts of the package mplfonts, if it is installed."""
-    import importlib.util
-
-    found = importlib.util.find_spec("mplfonts")
-    folders = [] if found is None else list(found.submodule_search_locations or ())
-    return [str(file) for folder in folders for file in sorted(Path(folder).rglob("*.[ot]tf"))]
+        return set()

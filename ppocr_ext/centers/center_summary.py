@@ -43,32 +43,6 @@ class CenterPair:
     ratio: float
 
 
-@dataclass(frozen=True)
-class CenterCoverage:
-    """Which characters of a dictionary have a center.
-
-    Attributes:
-        classes: number of characters of the dictionary, without the blank.
-        missing: those without a center.
-        few: those whose center has fewer than ``FEW_FRAMES`` frames, with their number.
-    """
-
-    classes: int
-    missing: tuple[str, ...]
-    few: tuple[tuple[str, int], ...]
-
-
-def center_coverage(table: CenterTable, charset: Charset) -> CenterCoverage:
-    """Return which characters of ``charset`` have a center, and of how many frames."""
-    counts = dict(zip(table.class_ids.tolist(), table.counts.tolist(), strict=True))
-    symbols = list(enumerate(charset.ctc_symbols))[1:]
-    return CenterCoverage(
-        len(symbols),
-        tuple(symbol for c, symbol in symbols if c not in counts),
-        tuple((symbol, counts[c]) for c, symbol in symbols if 0 < counts.get(c, 0) < FEW_FRAMES),
-    )
-
-
 def nearest_pairs(table: CenterTable, count: int = 20) -> list[CenterPair]:
     """Return the ``count`` pairs of characters with the smallest ratio, without the blank.
 
@@ -181,13 +155,17 @@ class CenterSummary:
     """What the screen and ``centers.json`` show of a set of centers.
 
     Attributes:
-        coverage: characters with and without a center.
+        classes: number of characters of the dictionary, without the blank.
+        missing: those without a center.
+        few: those whose center has fewer than ``FEW_FRAMES`` frames, with their number.
         pairs: the nearest ones.
         distance: see :func:`look_alike_distance`.
         ratios: see :func:`look_alike_ratios`.
     """
 
-    coverage: CenterCoverage
+    classes: int
+    missing: Sequence[str]
+    few: Mapping[str, int]
     pairs: Sequence[CenterPair]
     distance: float | None = None
     ratios: Mapping[str, float] | None = None
@@ -195,11 +173,15 @@ class CenterSummary:
     @classmethod
     def of(cls, table: CenterTable, charset: Charset, groups: Sequence[str]) -> CenterSummary:
         """Return the summary of ``table``."""
+        counts = dict(zip(table.class_ids.tolist(), table.counts.tolist(), strict=True))
+        symbols = list(enumerate(charset.ctc_symbols))[1:]
         return cls(
-            center_coverage(table, charset),
-            nearest_pairs(table),
-            look_alike_distance(table, groups),
-            look_alike_ratios(table, groups),
+            classes=len(symbols),
+            missing=[symbol for c, symbol in symbols if c not in counts],
+            few={symbol: counts[c] for c, symbol in symbols if 0 < counts.get(c, 0) < FEW_FRAMES},
+            pairs=nearest_pairs(table),
+            distance=look_alike_distance(table, groups),
+            ratios=look_alike_ratios(table, groups),
         )
 
     def to_json(self, table: CenterTable, accuracy: float, samples: int) -> str:
@@ -210,9 +192,9 @@ class CenterSummary:
             "accuracy": round(accuracy, 6),
             "centers": len(table.class_ids),
             "features": table.feat_dim,
-            "characters": self.coverage.classes,
-            "without_center": list(self.coverage.missing),
-            f"fewer_than_{FEW_FRAMES}_frames": dict(self.coverage.few),
+            "characters": self.classes,
+            "without_center": list(self.missing),
+            f"fewer_than_{FEW_FRAMES}_frames": dict(self.few),
             "nearest_pairs": [
                 {
                     "pair": [p.first, p.second],
@@ -231,14 +213,11 @@ class CenterSummary:
 
     def to_text(self) -> str:
         """Return the lines for the screen."""
-        covered = self.coverage
-        lines = [
-            f"characters with a center: {covered.classes - len(covered.missing):,} of {covered.classes:,}"
-        ]
-        if covered.missing:
-            lines.append(f"without: {shortened([symbol_name(c) for c in covered.missing], _SHOWN, ' ')}")
-        if covered.few:
-            few = [f"{symbol_name(symbol)} ({count})" for symbol, count in covered.few]
+        lines = [f"characters with a center: {self.classes - len(self.missing):,} of {self.classes:,}"]
+        if self.missing:
+            lines.append(f"without: {shortened([symbol_name(c) for c in self.missing], _SHOWN, ' ')}")
+        if self.few:
+            few = [f"{symbol_name(symbol)} ({count})" for symbol, count in self.few.items()]
             lines.append(f"with fewer than {FEW_FRAMES} frames: {shortened(few, _SHOWN, ' ')}")
         if self.pairs:
             lines.append("nearest pairs, by distance in standard deviations (below 2 they overlap):")

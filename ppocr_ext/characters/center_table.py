@@ -202,14 +202,11 @@ def _is_class_id(key: Any) -> bool:
 
 
 def _is_row(value: Any) -> bool:
-    numbers = isinstance(value, np.ndarray) or (
-        isinstance(value, list | tuple) and all(map(_is_number, value))
-    )
-    return numbers and np.ndim(value) == 1 and np.asarray(value).dtype.kind in "iuf"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating)
+    try:
+        row = np.asarray(value) if isinstance(value, np.ndarray | list | tuple) else None
+    except ValueError:  # a list of lists of different lengths
+        return False
+    return row is not None and row.ndim == 1 and row.dtype.kind in "iuf"
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:

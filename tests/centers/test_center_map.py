@@ -111,7 +111,7 @@ def test_the_font_that_draws_most_comes_first_and_others_draw_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn = {"one.ttf": set("abc"), "two.ttf": set("abcdeé"), "three.ttf": set("fgé")}
-    monkeypatch.setattr(center_map, "_files", lambda: list(drawn))
+    monkeypatch.setattr(center_map, "_font_files", lambda: list(drawn))
     monkeypatch.setattr(center_map, "_drawn_by", lambda file: {ord(c) for c in drawn[file]})
     fonts = fonts_for(["a", "ab", "é", "f", "fg", "af", "?"])
     assert {label: str(font.get_file()) for label, font in fonts.items()} == {

@@ -5,7 +5,6 @@ import pytest
 
 from ppocr_ext.centers import center_summary as module
 from ppocr_ext.centers.center_summary import (
-    CenterCoverage,
     CenterPair,
     CenterSummary,
     look_alike_distance,
@@ -45,10 +44,9 @@ def test_how_far_look_alikes_lie_apart_in_standard_deviations():
 
 
 def test_it_is_told_where_there_is_one():
-    covered = CenterCoverage(2, (), ())
-    assert "nearest one 12.5 (median)" in CenterSummary(covered, [], 12.5).to_text()
-    assert "look-alikes" not in CenterSummary(covered, []).to_text()
-    text = CenterSummary(covered, [], 12.5, {"未": 0.5, "末": 0.5, "土": 2.0}).to_text()
+    assert "nearest one 12.5 (median)" in CenterSummary(2, [], {}, [], 12.5).to_text()
+    assert "look-alikes" not in CenterSummary(2, [], {}, []).to_text()
+    text = CenterSummary(2, [], {}, [], 12.5, {"未": 0.5, "末": 0.5, "土": 2.0}).to_text()
     assert "12.5, 0.50 standard deviations (median)" in text
 
 
@@ -105,8 +103,7 @@ def test_the_blank_is_in_no_pair():
 
 
 def test_a_space_is_named():
-    covered = CenterCoverage(12, (" ", "a", "\u3000"), ((" ", 3),))
-    text = CenterSummary(covered, [CenterPair(" ", "o", 1.0, 0.5)]).to_text()
+    text = CenterSummary(12, [" ", "a", "\u3000"], {" ": 3}, [CenterPair(" ", "o", 1.0, 0.5)]).to_text()
     assert "without: space a U+3000\n" in text
     assert "10 frames: space (3)\n" in text
     assert "  space o  0.50" in text

@@ -15,8 +15,8 @@ from ppocr_ext.losses.base_loss import (
     FEATURES,
     Loss,
     LossContext,
-    OutputRef,
     Parts,
+    head_batch,
     number,
     one_of,
     to_tensor,
@@ -24,7 +24,6 @@ from ppocr_ext.losses.base_loss import (
 from ppocr_ext.losses.center_bank import CenterBank
 from ppocr_ext.losses.center_margin import CenterMargin
 from ppocr_ext.losses.functional import best_classes
-from ppocr_ext.losses.targets import head_batch
 from ppocr_ext.registry import LOSSES
 
 BLANK = 0
@@ -65,6 +64,8 @@ class CenterLoss(Loss):
         DataError: the centers cannot be read, or belong to another dictionary or feature size.
         ModelError: the model has no CTC head.
     """
+
+    requires = ("ctc", FEATURES)
 
     def __init__(
         self,
@@ -166,10 +167,6 @@ class CenterLoss(Loss):
         step = int(self.steps)
         self.steps.set_value(paddle.to_tensor(step + 1, dtype="int64"))
         return min(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0
-
-    def required_outputs(self) -> set[OutputRef]:
-        """Return the CTC head, with its features."""
-        return {(None, "ctc"), (None, FEATURES)}
 
 
 class _SquaredDistance(PyLayer):

@@ -16,11 +16,11 @@ from ppocr_ext.losses.base_loss import (
     LossContext,
     OutputRef,
     Parts,
+    head_batch,
     number,
     required_outputs,
     with_total,
 )
-from ppocr_ext.losses.targets import head_batch
 from ppocr_ext.registry import LOSSES
 
 # Which entry of the MultiHead's output a loss is for.

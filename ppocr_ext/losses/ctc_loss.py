@@ -13,8 +13,7 @@ import paddle.nn.functional as F
 from ppocr_ext.data.batch_check import ctc_label_error, misfit_rows
 from ppocr_ext.data.sample_rules import describe_frames
 from ppocr_ext.errors import DataError, ModelError
-from ppocr_ext.losses.base_loss import Loss, OutputRef, Parts, to_logits
-from ppocr_ext.losses.targets import head_batch
+from ppocr_ext.losses.base_loss import Loss, Parts, head_batch, to_logits
 from ppocr_ext.registry import LOSSES
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -40,6 +39,8 @@ class CTCLoss(Loss):
         ModelError: logits and labels have different numbers of lines.
         DataError: a label in CPU memory cannot be learnt.
     """
+
+    requires = ("ctc",)
 
     def __init__(self, use_focal_loss: bool = False) -> None:
         super().__init__()
@@ -75,10 +76,6 @@ class CTCLoss(Loss):
             row = zero[rows[0]]
             needed = describe_frames(labels[row, : lengths[row]].tolist(), frames)
             _LOG.warning("CTCLoss: the loss of a label is 0, so it trains nothing: %s.", needed)
-
-    def required_outputs(self) -> set[OutputRef]:
-        """Return the CTC head."""
-        return {(None, "ctc")}
 
 
 def _check(logits: paddle.Tensor, label: paddle.Tensor, length: paddle.Tensor) -> None:

@@ -9,9 +9,16 @@ import paddle
 import paddle.nn.functional as F
 
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.losses.base_loss import Loss, OutputRef, Parts, to_logits, with_total
+from ppocr_ext.losses.base_loss import (
+    PAD,
+    Loss,
+    Parts,
+    head_batch,
+    sequence_targets,
+    to_logits,
+    with_total,
+)
 from ppocr_ext.losses.functional import smoothed_cross_entropy_rows, weighted_mean
-from ppocr_ext.losses.targets import PAD, head_batch, sequence_targets
 from ppocr_ext.registry import LOSSES
 
 SMOOTHING = 0.1
@@ -56,6 +63,8 @@ class NRTRLoss(Loss):
         ConfigError: ``ignore_index`` is negative and there is no smoothing.
     """
 
+    requires = ("gtc",)
+
     def __init__(self, smoothing: bool = True, ignore_index: int = 0) -> None:
         super().__init__()
         if ignore_index < 0 and not smoothing:
@@ -74,10 +83,6 @@ class NRTRLoss(Loss):
         targets = sequence_targets(batch, logits.shape[1], "NRTRLoss")
         return {"loss": sequence_cross_entropy(logits, targets, self.smoothing, self.ignore_index)}
 
-    def required_outputs(self) -> set[OutputRef]:
-        """Return the NRTR branch."""
-        return {(None, "gtc")}
-
 
 @LOSSES.register()
 class CELoss(Loss):
@@ -94,6 +99,8 @@ class CELoss(Loss):
         with_all: every entry of the label is a target, the first too (N = L).
         ignore_index: class that does not count (without smoothing); negative: every class counts.
     """
+
+    requires = ("gtc",)
 
     def __init__(self, smoothing: bool = False, with_all: bool = False, ignore_index: int = -1) -> None:
         super().__init__()
@@ -120,7 +127,3 @@ class CELoss(Loss):
         logits = paddle.concat([to_logits(output, "CELoss: the prediction") for output in several])
         targets = paddle.concat([batch[1]] * len(several))
         return sequence_cross_entropy(logits, targets, smoothing=False, ignore_index=self.ignore_index)
-
-    def required_outputs(self) -> set[OutputRef]:
-        """Return the decoder's output."""
-        return {(None, "gtc")}

@@ -16,12 +16,13 @@ from ppocr_ext.losses.base_loss import (
     Loss,
     OutputRef,
     Parts,
+    head_batch,
     one_of,
     required_outputs,
+    sequence_targets,
     to_logits,
     with_total,
 )
-from ppocr_ext.losses.targets import head_batch
 
 # Which output each key of BaseModel's result holds; the entries of the head's own result are in HEADS.
 _OUTPUT_OF_KEY = {"backbone_out": "backbone", "neck_out": "neck", "ctc_neck": "neck"}
@@ -200,6 +201,27 @@ class PairLoss(Loss):
             )
         return student, teacher
 
+    def same_positions(self, student: paddle.Tensor, teacher: paddle.Tensor) -> None:
+        """Check that both logits have the same number of positions.
+
+        Raises:
+            ModelError: they do not; the message names a loss that aligns frames.
+        """
+        if student.shape != teacher.shape:
+            raise ModelError(
+                f"{self.path.owner}: {student.shape[1]} positions of the student, but {teacher.shape[1]} of the "
+                f"teacher. Fix: for CTC heads of different width use CTCFrameKDLoss, which aligns their frames.",
+                code="shape_mismatch",
+            )
+
+    def targets(
+        self, student: paddle.Tensor, teacher: paddle.Tensor, batch: Sequence[paddle.Tensor]
+    ) -> paddle.Tensor:
+        """Return the characters of the label for each position of both decoders, int64 [B, N]."""
+        self.same_positions(student, teacher)
+        reduced = head_batch(batch, self.dis_head, self.multi_head, self.path.owner)
+        return sequence_targets(reduced, student.shape[1], self.path.owner)
+
     def logged_as(self, index: int, pair: tuple[str, str]) -> str:
         """Return the name under which the value of a pair is logged."""
         return f"{self.name}_{index}"
@@ -215,20 +237,6 @@ class PairLoss(Loss):
     def required_outputs(self) -> set[OutputRef]:
         """Return the compared output of each sub-model of each pair."""
         return set().union(*(self.path.required_outputs(model) for pair in self.pairs for model in pair))
-
-
-def same_positions(student: paddle.Tensor, teacher: paddle.Tensor, owner: str) -> None:
-    """Check that both logits have the same number of positions.
-
-    Raises:
-        ModelError: they do not; the message names a loss that aligns frames.
-    """
-    if student.shape != teacher.shape:
-        raise ModelError(
-            f"{owner}: {student.shape[1]} positions of the student, but {teacher.shape[1]} of the teacher. "
-            f"Fix: for CTC heads of different width use CTCFrameKDLoss, which aligns their frames.",
-            code="shape_mismatch",
-        )
 
 
 def _model_names(names: Any, owner: str) -> tuple[str, ...]:

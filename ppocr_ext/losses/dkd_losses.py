@@ -8,11 +8,10 @@ from typing import Any
 import paddle
 
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.losses.base_loss import number
-from ppocr_ext.losses.distillation_base import PairLoss, same_positions
+from ppocr_ext.losses.base_loss import PAD, number
+from ppocr_ext.losses.distillation_base import PairLoss
 from ppocr_ext.losses.frame_distillation import frame_weights, teacher_frames
 from ppocr_ext.losses.functional import TINY, dkd_rows, weighted_mean
-from ppocr_ext.losses.targets import PAD, head_batch, sequence_targets
 from ppocr_ext.registry import LOSSES
 
 
@@ -71,18 +70,10 @@ class DistillationDKDLoss(PairLoss):
         self, student: paddle.Tensor, teacher: paddle.Tensor, batch: Sequence[paddle.Tensor]
     ) -> paddle.Tensor:
         """Return the mean over all positions of logits [B, N, C]."""
-        targets = self._targets(student, teacher, batch)
+        targets = self.targets(student, teacher, batch)
         target_part, other_part = self._parts(student, teacher / self.temperature, targets)
         both = self.alpha * target_part.mean() + self.beta * other_part.mean()
         return both * self.temperature**2
-
-    def _targets(
-        self, student: paddle.Tensor, teacher: paddle.Tensor, batch: Sequence[paddle.Tensor]
-    ) -> paddle.Tensor:
-        """Return the characters of the label [B, N]."""
-        same_positions(student, teacher, self.path.owner)
-        reduced = head_batch(batch, self.dis_head, self.multi_head, self.path.owner)
-        return sequence_targets(reduced, student.shape[1], self.path.owner)
 
     def _parts(
         self, student: paddle.Tensor, scaled_teacher: paddle.Tensor, targets: paddle.Tensor
@@ -152,7 +143,7 @@ class MaskedDKDLoss(DistillationDKDLoss):
         else:
             scaled = teacher_frames(teacher, frames, self.temperature).clip(min=TINY).log()
         if self.dis_head == "gtc":
-            targets = self._targets(student, teacher, batch)
+            targets = self.targets(student, teacher, batch)
             weights = targets != PAD
         else:
             targets = scaled.argmax(axis=-1)

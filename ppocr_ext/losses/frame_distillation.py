@@ -8,11 +8,10 @@ from typing import Any
 import paddle
 import paddle.nn.functional as F
 
-from ppocr_ext.losses.base_loss import number
+from ppocr_ext.losses.base_loss import PAD as BLANK
+from ppocr_ext.losses.base_loss import number, valid_frames
 from ppocr_ext.losses.distillation_base import OutputPath, PairLoss
 from ppocr_ext.losses.functional import TINY, align_frames, cross_entropy_rows, weighted_mean
-from ppocr_ext.losses.targets import PAD as BLANK
-from ppocr_ext.losses.targets import valid_frames
 from ppocr_ext.registry import LOSSES
 
 TEMPERATURE = 0.5  # of DistillCTCLogits

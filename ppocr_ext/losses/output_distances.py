@@ -9,10 +9,9 @@ import paddle
 import paddle.nn.functional as F
 
 from ppocr_ext.errors import ConfigError, ModelError
-from ppocr_ext.losses.base_loss import number, one_of, to_tensor
-from ppocr_ext.losses.distillation_base import PairLoss, same_positions
+from ppocr_ext.losses.base_loss import PAD, number, one_of, to_tensor
+from ppocr_ext.losses.distillation_base import PairLoss
 from ppocr_ext.losses.functional import kl_rows, weighted_mean
-from ppocr_ext.losses.targets import PAD, head_batch, sequence_targets
 from ppocr_ext.registry import LOSSES
 
 _EPSILON = 1e-10
@@ -49,15 +48,13 @@ class DistillationKLDivLoss(PairLoss):
         self, student: paddle.Tensor, teacher: paddle.Tensor, batch: Sequence[paddle.Tensor]
     ) -> paddle.Tensor:
         """Return a scalar; the class describes what is averaged."""
-        same_positions(student, teacher, self.path.owner)
+        self.same_positions(student, teacher)
         rows = kl_rows(student, teacher)
         if not self.multi_head:
             return rows.sum() / student.shape[0]
         if self.dis_head == "ctc":
             return rows.mean()
-        reduced = head_batch(batch, self.dis_head, self.multi_head, self.path.owner)
-        targets = sequence_targets(reduced, student.shape[1], self.path.owner)
-        return weighted_mean(rows, targets != PAD)
+        return weighted_mean(rows, self.targets(student, teacher, batch) != PAD)
 
 
 @LOSSES.register()
@@ -103,7 +100,7 @@ class DistillationDMLLoss(PairLoss):
         self, student: paddle.Tensor, teacher: paddle.Tensor, batch: Sequence[paddle.Tensor]
     ) -> paddle.Tensor:
         """Compare outputs [B, N, C]; the batch is not used."""
-        same_positions(student, teacher, self.path.owner)
+        self.same_positions(student, teacher)
         first, second = self._activated(student), self._activated(teacher)
         if not self.use_log:
             ratio = (first + _EPSILON_RATIO) / (second + _EPSILON_RATIO)

@@ -24,6 +24,12 @@ class PPOCRExtError(Exception):
             self.code = code
 
 
+def with_code(text: str, code: str) -> str:
+    """Return ``text`` with the code behind its first line; unchanged if the error has no code of its own."""
+    first, newline, rest = text.partition("\n")
+    return text if code == PPOCRExtError.code else f"{first} [{code}]{newline}{rest}"
+
+
 class ConfigError(PPOCRExtError):
     """A configuration file, overlay or ``-o`` option cannot be used."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from ppocr_ext.errors import ConfigError
+from ppocr_ext.errors import ConfigError, with_code
 
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -32,7 +32,7 @@ class Issue:
 
     def __str__(self) -> str:
         """Return ``my.yml:12: Global.epohc_num: unknown key. Did you mean 'epoch_num'? [unknown_key]``."""
-        return f"{self.text} [{self.code}]"
+        return with_code(self.text, self.code)
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""``ppocr-ext config``: what a run would be, where each value comes from, and what is wrong with it."""
+"""``ppocr-ext config``: print the config of a run, where each value comes from, and its issues."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument
+from ppocr_ext.errors import with_code
 
 _SECONDS = 10.0  # of --data quick, for each of Train and Eval
 
@@ -31,8 +32,9 @@ Without --check the resolved configuration goes to the standard output: bases, o
 one another, defaults and class counts filled in. Each line ends with where its value was written: `my.yml:12`,
 `-o`, or `computed`. Issues go to the standard error. Nothing is built and nothing is written.
 
-With --check, the device that the config asks for is looked for on this machine too, and the label files (or LMDBs)
-and their images are checked: for 10 seconds each of Train and Eval, or `--data all`, or `--data none`.
+With --check, the device that the config asks for is looked for on this machine too. Two samples of Train and of Eval
+go through their transforms, the networks, losses, decoder and metric (Global.dry_step). Then the label files (or
+LMDBs) and their images are checked: for 10 seconds each of Train and Eval, or `--data all`; `--data none` skips both.
 
 The modules of Global.plugins are not imported, since that runs their code. What only they may know is a warning
 [plugin_not_loaded]; --import-plugins imports them, as train and eval do.
@@ -42,7 +44,7 @@ exit code: 0 no errors (with --strict: no warnings either), 2 otherwise.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     add_config_arguments(parser)
     add_host_argument(parser)
     parser.add_argument("--check", action="store_true", help="print the issues, or `no issues`, and no YAML")
@@ -65,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; the exit code."""
+    """Run the command; return the exit code."""
     from ppocr_ext.check import check_config
     from ppocr_ext.config import load
     from ppocr_ext.host import open_host
@@ -73,8 +75,7 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.run.logs import quiet_host
     from ppocr_ext.run.prepare import import_plugins, plugin_names
 
-    files = [find_config(path) for path in args.config]
-    config = load(files, args.opt)
+    config = load([find_config(path) for path in args.config], args.opt)
     host = open_host(args.host)
     quiet_host(host.logger)
     if args.import_plugins:
@@ -83,23 +84,27 @@ def run(args: argparse.Namespace) -> int:
     if not args.check:
         sys.stdout.write(_resolved(config, host).to_yaml(origins=True))
         sys.stdout.flush()
-    strict = args.strict or config.at("Global.strict", default=False) is True
+    if args.strict:
+        config = config.with_values({"Global.strict": True})
+    strict = config.at("Global.strict", default=False) is True
     stream = sys.stdout if args.check else sys.stderr
     for issue in issues:
         print(f"{'error' if strict else issue.level}: {issue}", file=stream)
     wrong = any(strict or issue.level == "error" for issue in issues)
     if args.check:
-        options = ["Global.strict=true"] if args.strict else []
-        wrong = not _check_machine(load(files, [*args.opt, *options]), host, args, wrong)
+        wrong = _check_machine(config, host, args, wrong)
     if not issues and not wrong:
         print("no issues", file=stream)
     return 2 if wrong else 0
 
 
 def _check_machine(config: Config, host: Host, args: argparse.Namespace, wrong: bool) -> bool:
-    """Print what is wrong with the device and the data on this machine; False if something, or the config, is.
+    """Check the device, a dry step and the data on this machine, and print what is wrong.
 
-    Data are checked only under a config without errors, which may name other files or another dictionary.
+    Data are checked only if the config has no errors, which may name other files or another dictionary.
+
+    Returns:
+        True if something here, or the config (``wrong``), has errors.
     """
     from ppocr_ext.errors import PPOCRExtError
     from ppocr_ext.run.device import device_kind
@@ -109,32 +114,31 @@ def _check_machine(config: Config, host: Host, args: argparse.Namespace, wrong: 
 
     try:
         device_kind(config)
-    except PPOCRExtError as error:
-        print(f"error: {error}")
-        wrong = True
-    charset = _charset(config, host)
-    if args.data == "none" or wrong or charset is None:
-        return not wrong
-    modes = [mode for mode in (("Train", "Eval") if args.role == "train" else ("Eval",)) if config.get(mode)]
-    seconds = _SECONDS if args.data == "quick" else None
-    try:
+        charset = _charset(config, host)
+        if args.data == "none" or wrong or charset is None:
+            return wrong
         if plugin_names(config) and not args.import_plugins:
-            print("dry step: left out, since plugins are not imported (--import-plugins)")
-        elif issues := dry_issues(config, host, args.role, print):
-            print(*(f"error: {issue}" for issue in issues), sep="\n")
-            wrong = True
-        found = look_at_data(
-            config, charset, dict.fromkeys(modes, FrameCounts({})), seconds=seconds, say=print
-        )
+            print("dry step: skipped, since plugins are not imported (--import-plugins)")
+        else:
+            issues = dry_issues(config, host, args.role, print)
+            print(*(f"error: {issue}\n" for issue in issues), sep="", end="")
+            wrong = bool(issues)
+        modes = _modes(config, args.role)
+        seconds = _SECONDS if args.data == "quick" else None
+        frames = dict.fromkeys(modes, FrameCounts({}))
+        found = look_at_data(config, charset, frames, seconds=seconds, say=print)
     except PPOCRExtError as error:
-        print(f"error: {error}")
-        return False
+        print(f"error: {with_code(str(error), error.code)}")
+        return True
     for mode in modes:
         if mode not in found:
-            print(
-                f"{mode.lower()} data: not checked, {config.at(f'{mode}.dataset.name', None)} makes it itself"
-            )
-    return not wrong
+            name = config.at(f"{mode}.dataset.name", None)
+            print(f"{mode.lower()} data: not checked, {name} makes it itself")
+    return wrong
+
+
+def _modes(config: Config, role: str) -> list[str]:
+    return [mode for mode in (("Train", "Eval") if role == "train" else ("Eval",)) if config.get(mode)]
 
 
 def dry_issues(config: Config, host: Host, role: str, say: Callable[[str], None]) -> list[Issue]:
@@ -161,12 +165,12 @@ def dry_issues(config: Config, host: Host, role: str, say: Callable[[str], None]
     if charset is None or not global_value(whole, "dry_step"):
         return []
     device = choose_device(whole)
-    modes = [mode for mode in (("Train", "Eval") if role == "train" else ("Eval",)) if whole.get(mode)]
+    modes = _modes(whole, role)
     return dry_step(whole, charset, host, build_network(whole), modes, device, seed_of(whole), say)
 
 
 def _resolved(config: Config, host: Host) -> Config:
-    """The config as a run would have it; without what depends on a dictionary that cannot be used."""
+    """Return the config as a run has it, without class counts if the dictionary cannot be used."""
     from ppocr_ext.charset import Charset
     from ppocr_ext.config import with_class_counts
     from ppocr_ext.errors import ConfigError
@@ -178,11 +182,12 @@ def _resolved(config: Config, host: Host) -> Config:
     whole = complete(config, charset)
     try:
         return with_class_counts(whole, charset)
-    except ConfigError:  # among the issues: a number that fits another dictionary
+    except ConfigError:  # check_config reports it: a number that fits another dictionary
         return whole
 
 
 def _charset(config: Config, host: Host) -> Charset | None:
+    """Return the charset of the config, or None if its dictionary cannot be used."""
     from ppocr_ext.check.files import no_log
     from ppocr_ext.config import resolve_charset
     from ppocr_ext.errors import CharsetError, ConfigError
@@ -190,5 +195,5 @@ def _charset(config: Config, host: Host) -> Charset | None:
     try:
         with no_log():  # a run logs it
             return resolve_charset(config, host.find_file)
-    except (CharsetError, ConfigError):  # among the issues
+    except (CharsetError, ConfigError):  # check_config reports it
         return None

@@ -20,7 +20,7 @@ from types import FrameType, ModuleType
 
 from ppocr_ext import __version__
 from ppocr_ext.commands import PROGRAM, command_line
-from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.errors import PPOCRExtError, with_code
 from ppocr_ext.messages import DEBUG, did_you_mean, error_text
 
 FAILED = 2  # exit code of an error
@@ -105,12 +105,11 @@ def _report_error(error: BaseException, debug: bool) -> int:
         terminated = isinstance(cause, Termination)
         print("terminated" if terminated else "interrupted", file=sys.stderr)
         return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
-    first, newline, rest = error_text(error).partition("\n")
+    text = error_text(error)
     if debug:
         traceback.print_exception(error)
-    if isinstance(error, PPOCRExtError) and error.code != PPOCRExtError.code:
-        first = f"{first} [{error.code}]"
-    text = f"{first}{newline}{rest}"
+    if isinstance(error, PPOCRExtError):
+        text = with_code(text, error.code)
     print(f"error: {_process()}{text.removesuffix(DEBUG).rstrip() if debug else text}", file=sys.stderr)
     return error.exit_code if isinstance(error, PPOCRExtError) else FAILED
 

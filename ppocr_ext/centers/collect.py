@@ -174,7 +174,7 @@ def _add_processes(result: CenterAccumulator) -> None:
         dist.all_reduce(tensor)
         return np.asarray(tensor.numpy())
 
-    team().meet()  # a collective times out if another process takes much longer
+    team().barrier()  # a collective times out if another process takes much longer
     result.sums, result.squares, result.counts = map(summed, (result.sums, result.squares, result.counts))
     result.samples, result.correct = (int(n) for n in summed(np.array([result.samples, result.correct])))
 

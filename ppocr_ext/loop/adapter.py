@@ -156,7 +156,7 @@ class HostLoop:
         """
         # what this step draws (dropout, stochastic depth) depends on nothing before it: a resumed run repeats
         paddle.seed((self.run.seed + dist.get_rank()) * 1_000_003 + self.position.global_step)
-        if team().any(self._stop is not None) and self._stop is None:
+        if team().any_asks(self._stop is not None) and self._stop is None:
             self.request_stop("another process was asked to stop")
         if self._stop is not None:
             raise self._stop

@@ -71,7 +71,7 @@ def open_data(context: RunContext, model: Any) -> RunData:
         for mode in modes
     }
     record = context.folder / "preflight.json" if writes else None
-    preflight = team.once_a_machine(
+    preflight = team.once_per_machine(
         "preflight",
         lambda: look_at_data(config, context.charset, frames, record, context.options.eval_section),
     )
@@ -92,7 +92,7 @@ def open_data(context: RunContext, model: Any) -> RunData:
             named = label_files_of(config, mode)
             classes[mode] = label_file_dataset_class(base, failures[mode], named, report.delimiter)
             write = partial(report.write_usable, folder / f"usable_{mode.lower()}")
-            usable_files[mode] = team.once_a_machine(f"copies {mode}", write)
+            usable_files[mode] = team.once_per_machine(f"copies {mode}", write)
     plain = host_config(config, distributed=team.size > 1, label_files=usable_files)
     check = label_check(config, context.charset, frames["Train"]) if "Train" in modes else None
 
@@ -158,7 +158,7 @@ def _modes(context: RunContext) -> list[str]:
 
 def _require_same_count(context: RunContext, report: PreflightReport) -> None:
     count = f"{report.usable} of {report.total}"
-    first = context.team.as_process_0_says("usable lines", count)
+    first = context.team.text_of_first("usable lines", count)
     if first != count:
         raise DataError(
             f"Train: {count} samples are usable on this machine, {first} on that of process 0. Every machine needs "

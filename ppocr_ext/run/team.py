@@ -1,19 +1,17 @@
 """The processes of one run: they wait for each other without a time limit, and fail together.
 
-A collective gives up: gloo, on CPUs, after 30 seconds, so that processes which wait in one while
-process 0 evaluates would end the run. Here they wait at counters in the store through which Paddle's
-processes found each other, and look meanwhile whether the others still live.
+A collective has a time limit: gloo, on CPUs, gives up after 30 seconds, so waiting in one while process 0 evaluates
+would end the run. Here the processes wait for counters in the store through which Paddle's processes found each
+other, and check meanwhile that the others still live.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
 import pickle
-import shutil
 import socket
-import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,22 +23,23 @@ from paddle.base import core
 
 from ppocr_ext.errors import PPOCRExtError, ProcessError
 from ppocr_ext.messages import end_text
+from ppocr_ext.run.prepare import scratch_folder
 
 T = TypeVar("T")
 _PREFIX = "ppocr_ext/"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.2  # seconds between two looks at a counter
-_ALIVE_EVERY = 0.3  # seconds between two looks at the other processes
-_BLAME_WITHIN = 4.0  # seconds in which the process that began it says why, after a collective broke
+_ALIVE_EVERY = 0.3  # seconds between two checks that the other processes live
+_BLAME_WITHIN = 4.0  # seconds to wait for another process's message after a collective broke
 
-_STORE_IS_GONE = (RuntimeError, ValueError, OSError)  # Paddle's kinds of error when nobody answers
-_FIRST_ENDED = "Process 0 has ended, which keeps this run together. Its messages are what the launcher shows."
+_STORE_IS_GONE = (RuntimeError, ValueError, OSError)  # what Paddle's store raises if nobody answers
+_FIRST_ENDED = "Process 0 has ended, and the run with it. The launcher shows its messages."
 
 
 class Team:
     """This process among those of its run.
 
     Args:
-        store: Paddle's ``TCPStore``: ``add``, ``set``, ``get``; None where there is one process.
+        store: Paddle's ``TCPStore``: ``add``, ``set``, ``get``; None for a single process.
         rank: number of this process.
         size: number of processes.
     """
@@ -49,151 +48,143 @@ class Team:
         self.rank = rank
         self.size = size
         self._store = store
-        self._met = 0
-        self._counts: dict[str, int] = {}
-        self._folder: str | None = None
-        self._files = 0
+        self._rounds: Counter[str] = Counter()  # how often each name was used
         if store is not None:
             self._publish(f"process/{rank}", f"{_machine()} {os.getpid()} {_log_file()}")
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         """Wait until every process is here, however long that takes.
 
         Raises:
-            ProcessError: one of them has failed, or is gone.
+            ProcessError: one of them has failed or was killed.
         """
-        if self.size == 1:
-            return
-        self._met += 1
-        self._add("met", 1)
-        self._wait(lambda: self._add("met") >= self._met * self.size)
+        if self.size > 1:
+            self._rounds["barrier"] += 1
+            self._add("barrier", 1)
+            self._wait(lambda: self._add("barrier") >= self._rounds["barrier"] * self.size)
 
-    def any(self, asked: bool) -> bool:
-        """Whether any process asks; the same answer in all of them.
+    def any_asks(self, asks: bool) -> bool:
+        """Return whether any process asks, with the same answer in all of them; it is a barrier too.
 
         Raises:
-            ProcessError: see :meth:`meet`.
+            ProcessError: see :meth:`barrier`.
         """
         if self.size == 1:
-            return asked
-        self.meet()
-        answer = paddle.to_tensor([int(asked)])
+            return asks
+        self.barrier()
+        answer = paddle.to_tensor([int(asks)])
         dist.all_reduce(answer, op=dist.ReduceOp.MAX)
         return bool(answer.item())
 
-    def once_a_machine(self, name: str, work: Callable[[], T]) -> T:
-        """The result of ``work``, done by the first process of each machine and handed to its others.
+    def once_per_machine(self, name: str, work: Callable[[], T]) -> T:
+        """Return the result of ``work``, which the first process of each machine does for the others there.
 
         Args:
-            name: of the work; all processes of a machine do the works of one name in the same order.
-            work: gives something that can be pickled.
+            name: of the work; all processes of a machine use a name in the same order.
+            work: returns something that can be pickled.
 
         Raises:
             PPOCRExtError: what ``work`` raised, in every process of the machine.
         """
-        if self.size == 1 or not _known_machine():
+        if self.size == 1 or "PADDLE_LOCAL_RANK" not in os.environ:
             return work()
         leader = _leader_of(self.rank)
-        key = f"work/{leader}/{self._numbered(name)}"
+        key = self._next_key(f"work/{leader}/{name}")
         if self.rank == leader:
-            return self._do(work, key)
-        self._wait(lambda: self._add(f"{key}/there") > 0)
-        try:
-            content = Path(self._text(key)).read_bytes()
-        except FileNotFoundError as gone:  # it goes with the process, which has failed in this work
-            raise ProcessError(self._who_failed(time.monotonic() + _BLAME_WITHIN) or _FIRST_ENDED) from gone
-        result, fault = pickle.loads(content)
-        if fault is not None:
-            raise fault
-        return result
+            result, error = None, None
+            try:
+                result = work()
+            except PPOCRExtError as raised:
+                error = raised
+            file = scratch_folder() / "result.pickle"  # the store is not made for large values
+            file.write_bytes(pickle.dumps((result, error)))
+            self._publish(key, str(file))
+        else:
+            try:
+                result, error = pickle.loads(Path(self._wait_for(key)).read_bytes())
+            except FileNotFoundError as gone:  # removed with the process, which failed in this work
+                raise ProcessError(
+                    self._failure(_BLAME_WITHIN) or _FIRST_ENDED, code="process_failed"
+                ) from gone
+        if error is not None:
+            raise error
+        return result  # type: ignore[return-value]
 
-    def _do(self, work: Callable[[], T], key: str) -> T:
-        try:
-            result = work()
-        except PPOCRExtError as fault:
-            self._publish(key, self._left_in_a_file((None, fault)))
-            raise
-        self._publish(key, self._left_in_a_file((result, None)))
-        return result
-
-    def _left_in_a_file(self, content: Any) -> str:
-        if self._folder is None:
-            self._folder = tempfile.mkdtemp(prefix="ppocr_ext_")
-            atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
-        self._files += 1
-        file = Path(self._folder) / f"{self._files}.pickle"
-        file.write_bytes(pickle.dumps(content))
-        return str(file)
-
-    def as_process_0_says(self, name: str, text: str) -> str:
-        """The ``text`` that process 0 gives under this ``name``; its own in process 0.
+    def text_of_first(self, name: str, text: str) -> str:
+        """Return the ``text`` that process 0 gives for ``name``.
 
         Raises:
-            ProcessError: process 0 has failed before it said so.
+            ProcessError: process 0 has failed before.
         """
         if self.size == 1:
             return text
-        key = f"said/{self._numbered(name)}"
+        key = self._next_key(f"text/{name}")
         if self.rank == 0:
             self._publish(key, text)
-            return text
+        return self._wait_for(key)
+
+    def leave(self) -> None:
+        """Tell the others that this process has finished, so that they do not miss it."""
+        if self.size > 1:
+            with suppress(ProcessError):  # process 0, which keeps the store, may have finished before
+                self._add(f"done/{self.rank}", 1)
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the others of ``error``, unless it follows from a failure of theirs.
+
+        Raises:
+            ProcessError: another process failed first; the message says which.
+        """
+        if self.size == 1 or isinstance(error, ProcessError):
+            return
+        # a broken collective is a RuntimeError of Paddle's, or an OSError without a number of the system's
+        if isinstance(error, RuntimeError) or (isinstance(error, OSError) and error.errno is None):
+            failure = self._failure(_BLAME_WITHIN)
+            if failure is not None:
+                raise ProcessError(failure, code="process_failed") from error
+        with suppress(*_STORE_IS_GONE, ProcessError):
+            self._publish(f"failed/{self.rank}", end_text(error))
+            self._add("failures", 1)
+
+    def _next_key(self, name: str) -> str:
+        self._rounds[name] += 1
+        return f"{name}/{self._rounds[name]}"
+
+    def _wait_for(self, key: str) -> str:
         self._wait(lambda: self._add(f"{key}/there") > 0)
         return self._text(key)
 
-    def done(self) -> None:
-        """This process has no more to do with the others."""
-        if self.size > 1:
-            with suppress(ProcessError):  # process 0, which keeps the store, may be done before
-                self._add(f"done/{self.rank}", 1)
-
-    def failed(self, fault: BaseException) -> None:
-        """Tell the others of ``fault``, unless it is the consequence of a failure of theirs.
-
-        Raises:
-            ProcessError: it is; the message says whose.
-        """
-        if self.size == 1 or isinstance(fault, ProcessError):
-            return
-        if _may_be_a_broken_collective(fault):
-            blamed = self._who_failed(time.monotonic() + _BLAME_WITHIN)
-            if blamed is not None:
-                raise ProcessError(blamed) from fault
-        with suppress(*_STORE_IS_GONE, ProcessError):
-            self._publish(f"failed/{self.rank}", end_text(fault))
-            self._add("failures", 1)
-
-    def _numbered(self, name: str) -> str:
-        self._counts[name] = self._counts.get(name, 0) + 1
-        return f"{name}/{self._counts[name]}"
-
     def _wait(self, ready: Callable[[], bool]) -> None:
-        began = looked = time.monotonic()
-        while not ready():  # pauses of a tenth of the wait: who is always a little early loses little more
+        began = checked = time.monotonic()
+        while not ready():  # pauses of a tenth of the wait, so that a short wait stays short
             time.sleep(min(max(_FIRST_PAUSE, (time.monotonic() - began) / 10), _LONGEST_PAUSE))
-            if time.monotonic() - looked > _ALIVE_EVERY:
-                looked = time.monotonic()
-                blamed = self._failed_one()
-                if blamed is not None:
-                    raise ProcessError(blamed)
+            if time.monotonic() - checked > _ALIVE_EVERY:
+                checked = time.monotonic()
+                failure = self._failure()
+                if failure is not None:
+                    raise ProcessError(failure, code="process_failed")
 
-    def _who_failed(self, until: float) -> str | None:
-        while (blamed := self._failed_one()) is None and time.monotonic() <= until:
+    def _failure(self, seconds: float = 0.0) -> str | None:
+        """Return the message of a process that failed or was killed within ``seconds``; None if all live."""
+        end = time.monotonic() + seconds
+        while (failure := self._failure_now()) is None and time.monotonic() < end:
             time.sleep(_LONGEST_PAUSE)
-        return blamed
+        return failure
 
-    def _failed_one(self) -> str | None:
-        """What to say of a process that failed or is gone; None while all live."""
+    def _failure_now(self) -> str | None:
+        others = [rank for rank in range(self.size) if rank != self.rank]
         try:
-            others = [rank for rank in range(self.size) if rank != self.rank]
             if self._add("failures"):
                 for rank in others:
                     if self._add(f"failed/{rank}/there"):
                         return f"{self._named(rank)} has failed: {self._text(f'failed/{rank}')}"
             for rank in others:
-                if self._add(f"done/{rank}"):
-                    continue
-                if self._add(f"process/{rank}/there") and self._is_gone(rank):
-                    return f"{self._named(rank)} is gone (killed, perhaps for want of memory)."
+                if (
+                    not self._add(f"done/{rank}")
+                    and self._add(f"process/{rank}/there")
+                    and self._is_gone(rank)
+                ):
+                    return f"{self._named(rank)} is gone (killed, perhaps for lack of memory)."
         except (*_STORE_IS_GONE, ProcessError):
             return _FIRST_ENDED
         return None
@@ -217,15 +208,15 @@ class Team:
     def _add(self, key: str, count: int = 0) -> int:
         try:
             return int(self._store.add(_PREFIX + key, count))
-        except _STORE_IS_GONE as fault:
-            raise ProcessError(_FIRST_ENDED) from fault
+        except _STORE_IS_GONE as error:
+            raise ProcessError(_FIRST_ENDED, code="process_failed") from error
 
 
 _TEAM: list[Team] = []  # at most one: a process belongs to one run of the launcher
 
 
 def team() -> Team:
-    """This process's team; it finds the others on the first call."""
+    """Return this process's team; the first call finds the other processes."""
     if not _TEAM:
         size = dist.get_world_size()
         if size > 1:
@@ -238,59 +229,50 @@ def team() -> Team:
 
 @contextmanager
 def failing_together() -> Iterator[None]:
-    """An error within, once this process has found its team, is told to the others, or said to be another's.
+    """Tell the other processes of an error inside this context, or raise theirs if it came first.
 
     Raises:
-        ProcessError: another process failed first, and this one could not go on without it.
+        ProcessError: another process failed first, and this one cannot continue without it.
     """
     try:
         yield
-    except BaseException as fault:
+    except BaseException as error:
         if _TEAM:
-            _TEAM[0].failed(fault)
+            _TEAM[0].fail(error)
         raise
     if _TEAM:
-        _TEAM[0].done()
-
-
-def _known_machine() -> bool:
-    return "PADDLE_LOCAL_RANK" in os.environ
+        _TEAM[0].leave()
 
 
 def _leader_of(rank: int) -> int:
-    """The first process on this machine; the launcher numbers those of a machine in a row."""
+    """Return the first process on this machine; the launcher numbers those of a machine in a row."""
     return rank - int(os.environ.get("PADDLE_LOCAL_RANK", 0))
 
 
 def is_leader() -> bool:
-    """Whether this process is the first of its machine."""
-    return int(os.environ.get("PADDLE_LOCAL_RANK", 0)) == 0
+    """Return True if this process is the first of its machine."""
+    return _leader_of(0) == 0
 
 
 def _machine() -> str:
-    """Names the set of processes that this one can see."""
+    """Return a name for the set of processes that this one can see."""
     with suppress(OSError):
         return f"{socket.gethostname()}/{Path('/proc/self/ns/pid').readlink()}"
     return socket.gethostname()
 
 
 def _log_file() -> str:
-    """Where the launcher writes what this process says."""
+    """Return where the launcher writes the output of this process."""
     folder = os.environ.get("PADDLE_LOG_DIR")
     if folder is None:
         return "on its own terminal"
     return str(Path(folder) / f"workerlog.{os.environ.get('PADDLE_LOCAL_RANK', 0)}")
 
 
-def _may_be_a_broken_collective(fault: BaseException) -> bool:
-    """Paddle raises such as RuntimeError, or as an OSError that has no number of the system's."""
-    return isinstance(fault, RuntimeError) or (isinstance(fault, OSError) and fault.errno is None)
-
-
 def _runs(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-        # a child that was killed stays in the table until the launcher looks at it
+        # a killed child stays in the table until the launcher looks at it
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except ProcessLookupError:
         return False

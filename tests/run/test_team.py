@@ -74,11 +74,11 @@ def test_the_first_waits_for_the_last_each_time(two):
         for step in range(3):
             time.sleep(0.1)
             seen.append(step)
-            second.meet()
+            second.barrier()
 
     def quick():
         for step in range(3):
-            first.meet()
+            first.barrier()
             assert seen[: step + 1] == list(range(step + 1))
 
     assert together(slow, quick) == [None, None]
@@ -86,10 +86,10 @@ def test_the_first_waits_for_the_last_each_time(two):
 
 def test_one_process_waits_for_nobody():
     alone = Team()
-    alone.meet()
-    assert alone.any(True) and not alone.any(False)
-    assert alone.once_a_machine("work", lambda: 3) == 3
-    assert alone.as_process_0_says("word", "yes") == "yes"
+    alone.barrier()
+    assert alone.any_asks(True) and not alone.any_asks(False)
+    assert alone.once_per_machine("work", lambda: 3) == 3
+    assert alone.text_of_first("word", "yes") == "yes"
 
 
 def test_work_is_done_once_and_its_result_or_error_handed_on(two):
@@ -105,17 +105,19 @@ def test_work_is_done_once_and_its_result_or_error_handed_on(two):
 
     for _ in range(2):  # a second run of the same process
         results = together(
-            lambda: first.once_a_machine("look", work), lambda: second.once_a_machine("look", work)
+            lambda: first.once_per_machine("look", work), lambda: second.once_per_machine("look", work)
         )
         assert results == [{"lines": [1, 2]}] * 2
     assert len(done) == 2
-    faults = together(lambda: first.once_a_machine("look", fail), lambda: second.once_a_machine("look", fail))
+    faults = together(
+        lambda: first.once_per_machine("look", fail), lambda: second.once_per_machine("look", fail)
+    )
     assert [(type(fault), str(fault)) for fault in faults] == [(DataError, "no usable line")] * 2
 
 
 def test_machines_with_other_lines_are_refused():
     class Elsewhere(Team):
-        def as_process_0_says(self, name, text):
+        def text_of_first(self, name, text):
             return "90 of 100"
 
     context = SimpleNamespace(team=Elsewhere())
@@ -129,8 +131,8 @@ def test_what_process_0_says_is_what_all_hear(two):
     first, second = two
     for word in ("one", "two"):
         words = together(
-            lambda word=word: first.as_process_0_says("lines", word),
-            lambda: second.as_process_0_says("lines", "no"),
+            lambda word=word: first.text_of_first("lines", word),
+            lambda: second.text_of_first("lines", "no"),
         )
         assert words == [word, word]
 
@@ -139,14 +141,14 @@ def test_a_failure_ends_the_waiting_of_the_others_with_its_words(two):
     first, second = two
 
     def fail():
-        second.failed(DataError("the disk is full"))
+        second.fail(DataError("the disk is full"))
 
-    _, fault = together(fail, first.meet)
-    assert isinstance(fault, ProcessError)
+    _, fault = together(fail, first.barrier)
+    assert isinstance(fault, ProcessError) and fault.code == "process_failed"
     assert "Process 1 of 2 (its messages: /logs/workerlog.1) has failed: the disk is full" in str(fault)
     # a collective that broke because of it is not this process's own failure
     with pytest.raises(ProcessError, match="the disk is full"):
-        first.failed(RuntimeError("gloo: connection closed by peer"))
+        first.fail(RuntimeError("gloo: connection closed by peer"))
 
 
 def test_a_process_that_is_killed_ends_the_waiting_of_the_others(two):
@@ -156,7 +158,7 @@ def test_a_process_that_is_killed_ends_the_waiting_of_the_others(two):
     threading.Timer(0.3, child.kill).start()
     began = time.monotonic()
     with pytest.raises(ProcessError, match=r"Process 1 of 2 \(its messages: log/workerlog\.1\) is gone"):
-        first.meet()
+        first.barrier()
     assert time.monotonic() - began < 5
     child.wait()
 
@@ -165,15 +167,15 @@ def test_the_end_of_process_0_ends_the_waiting_of_the_others(two):
     _, second = two
     second._store.closed = True
     with pytest.raises(ProcessError, match="Process 0 has ended"):
-        second.meet()
+        second.barrier()
 
 
 def test_a_process_that_is_done_is_not_missed(two, monkeypatch):
     first, second = two
     monkeypatch.setattr(module, "_runs", lambda pid: pid != os.getpid())  # all are gone
     monkeypatch.setattr(module, "_BLAME_WITHIN", 0.1)
-    second.done()
-    first.failed(RuntimeError("of its own"))  # tells the others, and blames nobody
+    second.leave()
+    first.fail(RuntimeError("of its own"))  # tells the others, and blames nobody
     assert first._store.counts["ppocr_ext/failures"] == 1
 
 
@@ -204,6 +206,6 @@ def test_a_result_that_went_with_its_process_is_that_process_s_failure(two, monk
     first, second = two
     monkeypatch.setattr(module, "_BLAME_WITHIN", 0.1)
     first._publish("work/0/look/1", str(tmp_path / "gone.pickle"))
-    first.failed(DataError("no usable line"))
+    first.fail(DataError("no usable line"))
     with pytest.raises(ProcessError, match="has failed: no usable line"):
-        second.once_a_machine("look", lambda: None)
+        second.once_per_machine("look", lambda: None)

@@ -1,1 +1,1 @@
-"""Evaluate a recogniser, and compare what was read."""
+"""Evaluate a recogniser, and count what it confuses."""

@@ -1,1 +1,1 @@
-"""Whole jobs made of several runs, such as the quickstart."""
+"""Jobs of several runs: the quickstart."""

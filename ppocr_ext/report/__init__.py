@@ -1,1 +1,1 @@
-"""Pictures and tables of what runs did."""
+"""Pages about runs, and about the confusions of a recogniser."""

@@ -14,7 +14,7 @@ def esc(value: Any) -> str:
     return html.escape(text.encode("utf-8", "replace").decode("utf-8"))  # a lone surrogate has no UTF-8
 
 
-def number(value: Any) -> float | None:
+def finite_number(value: Any) -> float | None:
     """Return ``value`` if it is a finite number, else None: a file may contain anything."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -25,7 +25,7 @@ def number(value: Any) -> float | None:
 
 def percent(value: Any) -> str:
     """Return a share as ``98.7%``; 100% only if it is all."""
-    share = number(value)
+    share = finite_number(value)
     if share is None:
         return "–"
     if 0.9995 <= share < 0.99995:  # the metric divides by the count + 1e-5: 0.999999 is all
@@ -35,12 +35,12 @@ def percent(value: Any) -> str:
 
 def similarity(value: Any) -> str:
     """Return 1 minus an edit distance, as ``0.9794``."""
-    return "–" if number(value) is None else f"{value:.4f}"
+    return "–" if finite_number(value) is None else f"{value:.4f}"
 
 
 def plain(value: Any, digits: int = 4) -> str:
     """Return a number with ``digits`` significant digits and separated thousands."""
-    given = number(value)
+    given = finite_number(value)
     if given is None:
         return "–"
     if given == int(given) and abs(given) < 1e15:
@@ -50,17 +50,17 @@ def plain(value: Any, digits: int = 4) -> str:
 
 def rate(value: Any) -> str:
     """Return images per second: ``64.1``, ``1,250``."""
-    return "–" if number(value) is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
+    return "–" if finite_number(value) is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 
 def millions(count: Any) -> str:
     """Return a number of parameters, as ``0.26 M``."""
-    return "–" if number(count) is None else f"{count / 1e6:.2f} M"
+    return "–" if finite_number(count) is None else f"{count / 1e6:.2f} M"
 
 
 def duration(seconds: Any) -> str:
     """Return a time as ``45 s``, ``3 min 20 s`` or ``2 h 05 min``."""
-    if number(seconds) is None:
+    if finite_number(seconds) is None:
         return "–"
     whole = round(seconds)
     if whole < 60:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.report.formats import number
+from ppocr_ext.report.formats import finite_number
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -53,7 +53,7 @@ class Metrics:
 
 
 def _series(points: Iterable[tuple[int, Any]]) -> Series:
-    series = [(step, math.nan if number(value) is None else float(value)) for step, value in points]
+    series = [(step, math.nan if finite_number(value) is None else float(value)) for step, value in points]
     return [] if all(math.isnan(value) for _, value in series) else series
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from ppocr_ext.data.lmdb.reader import LmdbSet, open_sets
 from ppocr_ext.errors import DataError, MissingPackageError
 from ppocr_ext.evaluation.predictions import Prediction, read_predictions
-from ppocr_ext.report.formats import number
+from ppocr_ext.report.formats import finite_number
 
 SAMPLES_FILE = "samples.json"
 KEPT, KEPT_WRONG = 24, 18  # samples kept of an evaluation, and at most so many of them errors
@@ -131,14 +131,14 @@ def read_samples(folder: Path, rule: str = "") -> list[SampleSet]:
     if not isinstance(content, dict) or not isinstance(content.get("samples"), list):
         raise ValueError("it has no list of samples")
     cards = [_card(entry) for entry in content["samples"] if isinstance(entry, dict)]
-    step, count, wrong = (int(number(content.get(key)) or 0) for key in ("step", "judged", "wrong"))
+    step, count, wrong = (int(finite_number(content.get(key)) or 0) for key in ("step", "judged", "wrong"))
     return [SampleSet(f"last evaluation, step {step:,}", count, wrong, cards[:KEPT], rule=rule)]
 
 
 def _card(entry: Mapping[str, Any]) -> SampleCard:
     png, label, text = (str(entry.get(key, "")) for key in ("png", "label", "text"))
     shown = png if _PNG.fullmatch(png) else ""
-    return SampleCard(label, text, number(entry.get("confidence")), bool(entry.get("right")), shown)
+    return SampleCard(label, text, finite_number(entry.get("confidence")), bool(entry.get("right")), shown)
 
 
 def read_prediction_samples(folder: Path, data_dir: Path | None) -> list[SampleSet]:
@@ -158,7 +158,7 @@ def read_prediction_samples(folder: Path, data_dir: Path | None) -> list[SampleS
 def _select(name: str, predictions: Sequence[Prediction], data_dir: Path | None) -> SampleSet:
     selection: SampleSelection[Prediction] = SampleSelection()
     for prediction in predictions:
-        confidence = number(prediction.confidence) or 0.0
+        confidence = finite_number(prediction.confidence) or 0.0
         selection.add(prediction.correct, confidence, lambda prediction=prediction: prediction)  # type: ignore[misc]
     images = SampleImages(data_dir)
     cards = [card_of(prediction, images) for prediction in selection.selected()]
@@ -168,7 +168,7 @@ def _select(name: str, predictions: Sequence[Prediction], data_dir: Path | None)
 def card_of(prediction: Prediction, images: SampleImages, before: str | None = None) -> SampleCard:
     """Return the card of a prediction, with its image, and with an earlier prediction if there is one."""
     label, text, image = prediction.label, prediction.text, prediction.image
-    confidence = number(prediction.confidence)
+    confidence = finite_number(prediction.confidence)
     return SampleCard(label, text, confidence, prediction.correct, images.png(image), image, before)
 
 

@@ -11,7 +11,17 @@ from typing import Any
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.metrics import SPACES_IGNORED
 from ppocr_ext.report.curves import best_point, color_mark, curves_file
-from ppocr_ext.report.formats import duration, esc, millions, number, percent, period, plain, rate, similarity
+from ppocr_ext.report.formats import (
+    duration,
+    esc,
+    finite_number,
+    millions,
+    percent,
+    period,
+    plain,
+    rate,
+    similarity,
+)
 from ppocr_ext.report.page_template import page, table
 from ppocr_ext.report.run_folder import RunFolder, lookup, read_runs
 from ppocr_ext.report.run_sections import configuration, curves, data, evaluations, predictions
@@ -89,8 +99,8 @@ def headline(run: RunFolder) -> Headline:
     """Compute the numbers of ``run`` from its ``metrics.jsonl``."""
     train, evals = run.metrics.train, run.metrics.evals
     step, best = best_point(run.metrics.eval_series(run.indicator)) or (None, None)
-    speeds = [v for v in (number(line.get("ips")) for line in train) if v is not None]
-    seconds = [v for v in (number(line.get("time")) for line in [*train, *evals]) if v is not None]
+    speeds = [v for v in (finite_number(line.get("ips")) for line in train) if v is not None]
+    seconds = [v for v in (finite_number(line.get("time")) for line in [*train, *evals]) if v is not None]
     return Headline(
         best=best,
         best_line=next((line for line in evals if line["step"] == step), {}),
@@ -182,17 +192,19 @@ def _facts(run: RunFolder) -> list[tuple[str, str]]:
         lookup(run.record, "versions"),
     )
     lines = [*run.metrics.train[-1:], *run.metrics.evals[-1:]]
-    epoch = max((line["epoch"] for line in lines if number(line.get("epoch")) is not None), default=None)
-    of_epochs = f", epoch {epoch} of {epochs}" if epoch and number(epochs) else ""
+    epoch = max(
+        (line["epoch"] for line in lines if finite_number(line.get("epoch")) is not None), default=None
+    )
+    of_epochs = f", epoch {epoch} of {epochs}" if epoch and finite_number(epochs) else ""
     every, trained = (lookup(run.record, "parameters", key) for key in ("all", "trained"))
     parameters = millions(every) + (f", {millions(trained)} of them trained" if trained != every else "")
-    processes = number(lookup(run.record, "processes")) or 1
+    processes = finite_number(lookup(run.record, "processes")) or 1
     classes, dictionary = recorded("dictionary", "classes"), Path(recorded("dictionary", "path"))
     if dictionary.is_relative_to(Path.cwd()):
         dictionary = dictionary.relative_to(Path.cwd())
     return [
         ("steps", "" if step is None else plain(step) + of_epochs),
-        ("parameters", "" if number(every) is None else parameters),
+        ("parameters", "" if finite_number(every) is None else parameters),
         ("accuracy", SPACES_IGNORED if run.ignores_spaces else ""),
         ("date", period(recorded("started"), recorded("ended"))),
         (

@@ -9,7 +9,7 @@ from typing import Any
 
 from ppocr_ext.metrics import SPACES_IGNORED
 from ppocr_ext.report.curves import best_point, color_mark, draw, plots_of
-from ppocr_ext.report.formats import duration, esc, number, percent, plain, similarity
+from ppocr_ext.report.formats import duration, esc, finite_number, percent, plain, similarity
 from ppocr_ext.report.page_samples import SampleCard, SampleSet
 from ppocr_ext.report.page_template import table
 from ppocr_ext.report.run_folder import RunFolder
@@ -140,7 +140,7 @@ def data(runs: Sequence[RunFolder]) -> str:
     rows, details = [], []
     for index, run in enumerate(runs):
         for mode, found in run.preflight.items():
-            if not isinstance(found, dict) or number(found.get("total")) is None:
+            if not isinstance(found, dict) or finite_number(found.get("total")) is None:
                 continue
             counts = found.get("counts")
             reasons = [f"{plain(n)} {esc(r)}" for r, n in counts.items()] if isinstance(counts, dict) else []

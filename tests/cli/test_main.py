@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -141,8 +142,7 @@ def test_an_option_that_is_missing_or_unknown_is_a_usage_error(
 def test_an_unknown_command_is_met_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trian"]) == 2
     shown = capsys.readouterr().err
-    assert "Did you mean 'train'?" in shown
-    assert "make-dataset" in shown
+    assert "[unknown_command]" in shown and "'train'?" in shown and "make-dataset" in shown
 
 
 @pytest.mark.parametrize(("line", "code"), [(["--help"], 0), (["-h"], 0), ([], 2)])
@@ -240,3 +240,35 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 def test_benchmarks_are_a_script_of_a_clone(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["benchmark", "step", "--size", "full"]) == 2
     assert "python tools/benchmark.py step --size full" in capsys.readouterr().err
+
+
+def test_ctrl_c_during_an_import_is_an_interruption(
+    command: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(args: argparse.Namespace) -> int:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            raise ImportError("initialization failed") from error
+
+    command(run)
+    assert main(["try-it", "-c", "x"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_sigterm_ends_a_command_like_ctrl_c(
+    command: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cleaned = []
+
+    def run(args: argparse.Namespace) -> int:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            cleaned.append(True)
+            raise
+        return 0
+
+    command(run)
+    assert main(["try-it", "-c", "x"]) == 143
+    assert (cleaned, capsys.readouterr().err) == ([True], "terminated\n")

@@ -61,16 +61,16 @@ class Charset:
         """
         path = Path(path)
         lines = _read_lines(path)
-        flaws = _flaws(lines)
-        if flaws and not lenient:
+        problems = _problems(lines)
+        if problems and not lenient:
             raise CharsetError(
-                f"{path}: the dictionary cannot be used:\n{_listing(flaws)}\n"
+                f"{path}: the dictionary cannot be used:\n{_listing(problems)}\n"
                 "Fix: give each character one line of its own (each line is a class), in UTF-8 without a byte order "
                 "mark. `--old-dict` carries a model trained with this file over to the fixed one.",
                 code="bad_dictionary",
             )
-        if flaws:
-            _LOG.warning("%s: kept as PaddleOCR reads it:\n%s", path, _listing(flaws))
+        if problems:
+            _LOG.warning("%s: kept as PaddleOCR reads it:\n%s", path, _listing(problems))
         longer = [f"line {number}: {line!r}" for number, line in enumerate(lines, start=1) if len(line) > 1]
         if longer:
             _LOG.warning(
@@ -204,23 +204,23 @@ def _read_lines(path: Path) -> list[str]:
     return [line.strip("\r") for line in lines]
 
 
-def _flaws(lines: list[str]) -> list[str]:
+def _problems(lines: list[str]) -> list[str]:
     """Return the problems of the lines, each with its line number."""
     bom = _BOM.decode("utf-8")
     first_at: dict[str, int] = {}
-    flaws: list[str] = []
+    problems: list[str] = []
     for number, line in enumerate(lines, start=1):
         if number == 1 and line.startswith(bom):
-            flaws.append("line 1: starts with a byte order mark")
+            problems.append("line 1: starts with a byte order mark")
             line = line.removeprefix(bom)
         if line == "":
-            flaws.append(f"line {number}: blank")
+            problems.append(f"line {number}: blank")
         elif line in first_at:
-            flaws.append(f"line {number}: {line!r} again, first on line {first_at[line]}")
+            problems.append(f"line {number}: {line!r} again, first on line {first_at[line]}")
         elif "\r" in line:
-            flaws.append(f"line {number}: a carriage return inside the line; end lines with \\n")
+            problems.append(f"line {number}: a carriage return inside the line; end lines with \\n")
         first_at.setdefault(line, number)
-    return flaws
+    return problems
 
 
 def _listing(entries: Sequence[str]) -> str:

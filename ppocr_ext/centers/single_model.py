@@ -94,10 +94,10 @@ def _holds(config: Config, path: str, name: str, own: str | None) -> bool:
     names = Checkpoint(path).models()
     if names.intersection(models):
         return name in names
-    home = min(
+    target = min(
         models, key=lambda other: bool(config.at(f"Architecture.Models.{other}.freeze_params", default=False))
     )
-    return not own or name == home
+    return not own or name == target
 
 
 def _training_samples(config: Config) -> dict[str, Any]:

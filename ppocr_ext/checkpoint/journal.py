@@ -74,16 +74,16 @@ def read_journal(prefix: Path) -> dict[str, str]:
     try:
         content = _read(journal)
         return {} if content is None else _renames(prefix, json.loads(content))
-    except OSError as fault:
-        reason = fault.strerror or str(fault)
+    except OSError as error:
+        reason = error.strerror or str(error)
     except RecursionError:
         reason = "it is nested too deeply"
     except UnicodeDecodeError:
         reason = "it is not UTF-8"
-    except json.JSONDecodeError as fault:
-        reason = f"it is not JSON: {fault}"
-    except ValueError as fault:
-        reason = str(fault)
+    except json.JSONDecodeError as error:
+        reason = f"it is not JSON: {error}"
+    except ValueError as error:
+        reason = str(error)
     raise WeightsError(
         f"{journal}: not the journal of a checkpoint ({reason}). Fix: delete it.", code="bad_journal"
     )

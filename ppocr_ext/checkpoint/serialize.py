@@ -16,7 +16,7 @@ import numpy as np
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
 
-NAME_TABLE = "StructuredToParameterName@@"  # what paddle.save adds beside the tensors
+NAME_TABLE = "StructuredToParameterName@@"  # what paddle.save adds to the tensors
 
 
 def read_plain_pickle(path: Path) -> Any:
@@ -32,12 +32,12 @@ def read_plain_pickle(path: Path) -> Any:
         )
     try:
         return load_plain_pickle(path)
-    except PlainPickleError as fault:
+    except PlainPickleError as error:
         raise WeightsError(
-            f"{path} ({path.stat().st_size} bytes) cannot be read as a checkpoint: {fault}. It is truncated, or was "
+            f"{path} ({path.stat().st_size} bytes) cannot be read as a checkpoint: {error}. It is truncated, or was "
             f"not written by paddle.save. Fix: use another checkpoint of the run.",
             code="damaged_file",
-        ) from fault
+        ) from error
 
 
 def read_state(path: Path) -> dict[str, np.ndarray]:

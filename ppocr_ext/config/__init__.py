@@ -1,8 +1,8 @@
 """Configurations: read, overlaid, resolved once, and never changed after that."""
 
 from ppocr_ext.config.class_counts import resolve_charset, with_class_counts
-from ppocr_ext.config.config import Config, named_items
 from ppocr_ext.config.config_files import load
+from ppocr_ext.config.config_view import Config, named_items
 from ppocr_ext.config.derive import (
     CENTER_LOSSES,
     ctc_heads,

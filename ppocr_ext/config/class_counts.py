@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.config.config import Config
+from ppocr_ext.config.config_view import Config
 from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import CharsetError, ConfigError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ppocr_ext.config.config import COMPUTED_KEY, Config
+from ppocr_ext.config.config_view import COMPUTED_KEY, Config
 from ppocr_ext.config.edit import assign, merge, override
 from ppocr_ext.config.node import Mark, Node, Place, PlaceKind, find
 from ppocr_ext.config.yaml_io import read_file

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ppocr_ext.config.class_counts import head_paths
-from ppocr_ext.config.config import Config, from_plain
+from ppocr_ext.config.config_view import Config, from_plain
 from ppocr_ext.config.node import Node, PlaceKind
 from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
 from ppocr_ext.registry import HEADS

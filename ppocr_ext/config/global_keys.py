@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ppocr_ext.config.config import Config
+from ppocr_ext.config.config_view import Config
 from ppocr_ext.config.values import ValueRule
 from ppocr_ext.errors import ConfigError
 

@@ -11,6 +11,7 @@ import paddle
 from paddle import nn
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.config.values import Kind, Problem, ValueRule
 from ppocr_ext.errors import ConfigError, ModelError
 
 OutputRef = tuple[str | None, str]  # (sub-model, or None for a model without sub-models; one of OUTPUTS)
@@ -149,31 +150,18 @@ def to_logits(output: Any, where: str) -> paddle.Tensor:
     return logits
 
 
-def one_of(value: Any, choices: Sequence[Any], where: str) -> Any:
-    """Return ``value`` if it is one of ``choices``.
+def check_option(value: Any, where: str, kind: Kind = "number", **limits: Any) -> Any:
+    """Return an option that a :class:`ValueRule` of ``kind`` and ``limits`` accepts; a number as a float.
 
     Raises:
-        ConfigError: it is none of them.
+        ConfigError: it is null or not accepted.
     """
-    if value not in choices:
-        names = ", ".join(map(str, choices))
-        raise ConfigError(f"{where} is {value!r}, but must be one of {names}.", code="bad_value")
-    return value
-
-
-def number(value: Any, where: str, above: float | None = None, least: float | None = None) -> float:
-    """Return ``value`` as a float, greater than ``above`` and at least ``least`` if they are given.
-
-    Raises:
-        ConfigError: it is not a number or out of range.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigError(f"{where} must be a number, but is {value!r}.", code="bad_value")
-    if above is not None and not value > above:
-        raise ConfigError(f"{where} must be greater than {above:g}, but is {value:g}.", code="bad_value")
-    if least is not None and not value >= least:
-        raise ConfigError(f"{where} must be at least {least:g}, but is {value:g}.", code="bad_value")
-    return float(value)
+    problem = ValueRule(kind, **limits).problem(value)
+    if value is None:
+        problem = Problem("bad_value", "found null, expected a value.")
+    if problem is not None:
+        raise ConfigError(f"{where}: {problem.message}", code=problem.code)
+    return float(value) if kind == "number" else value
 
 
 def head_batch(

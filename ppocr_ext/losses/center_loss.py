@@ -11,16 +11,7 @@ from paddle.autograd import PyLayer
 from ppocr_ext.characters.center_table import CenterTable, read_centers
 from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.losses.alignment import UNALIGNED, forced_alignment
-from ppocr_ext.losses.base_loss import (
-    FEATURES,
-    Loss,
-    LossContext,
-    Parts,
-    head_batch,
-    number,
-    one_of,
-    to_tensor,
-)
+from ppocr_ext.losses.base_loss import FEATURES, Loss, LossContext, Parts, check_option, head_batch, to_tensor
 from ppocr_ext.losses.center_bank import CenterBank
 from ppocr_ext.losses.center_margin import CenterMargin
 from ppocr_ext.losses.functional import best_classes
@@ -88,18 +79,14 @@ class CenterLoss(Loss):
                 f"CenterLoss: frames is {frames!r} and labels, its old name, {labels!r}. Fix: remove labels.",
                 code="conflicting_keys",
             )
-        self.frames = one_of(labels or frames, ("argmax", "aligned"), "CenterLoss: frames")
-        if not isinstance(blank, bool):
-            raise ConfigError(f"CenterLoss: blank must be true or false, but is {blank!r}.", code="bad_value")
-        self.blank = blank
-        self.update = one_of(update, ("frozen", "ema"), "CenterLoss: update")
-        self.margin = number(margin, "CenterLoss: margin", least=0.0)
-        self.warmup_steps = int(number(warmup_steps, "CenterLoss: warmup_steps", least=0))
-        self.momentum = number(momentum, "CenterLoss: momentum", least=0.0)
-        if self.momentum > 1.0:
-            raise ConfigError(
-                f"CenterLoss: momentum must be at most 1, but is {self.momentum:g}.", code="bad_value"
-            )
+        self.frames = check_option(
+            labels or frames, "CenterLoss: frames", "text", choices=("argmax", "aligned")
+        )
+        self.blank = check_option(blank, "CenterLoss: blank", "truth")
+        self.update = check_option(update, "CenterLoss: update", "text", choices=("frozen", "ema"))
+        self.margin = check_option(margin, "CenterLoss: margin", least=0.0)
+        self.warmup_steps = int(check_option(warmup_steps, "CenterLoss: warmup_steps", least=0))
+        self.momentum = check_option(momentum, "CenterLoss: momentum", least=0.0, most=1.0)
         self.center_file_path = center_file_path
         self.table = _read_table(center_file_path, self.update)
         charset = None if context is None else context.charset

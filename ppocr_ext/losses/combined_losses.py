@@ -16,8 +16,8 @@ from ppocr_ext.losses.base_loss import (
     LossContext,
     OutputRef,
     Parts,
+    check_option,
     head_batch,
-    number,
     required_outputs,
     with_total,
 )
@@ -110,7 +110,7 @@ class CombinedLoss(Loss):
                     f"CombinedLoss: {name} has no `weight`. Fix: add one, such as `weight: 1.0`.",
                     code="missing_key",
                 )
-            weight = number(options.pop("weight"), f"CombinedLoss: weight of {name}")
+            weight = check_option(options.pop("weight"), f"CombinedLoss: weight of {name}")
             loss = _build(name, options, context)
             if isinstance(loss, paddle.nn.Layer):
                 self.add_sublayer(f"{position}_{name}", loss)
@@ -177,7 +177,10 @@ class MultiLoss(Loss):
         super().__init__()
         self.losses: dict[str, Any] = {}
         self.weights: dict[str, float] = {}
-        weights = (number(weight_1, "MultiLoss: weight_1"), number(weight_2, "MultiLoss: weight_2"))
+        weights = (
+            check_option(weight_1, "MultiLoss: weight_1"),
+            check_option(weight_2, "MultiLoss: weight_2"),
+        )
         for name, options in _listed_losses(loss_config_list, "MultiLoss"):
             if name not in BRANCH_OF:
                 raise ConfigError(
@@ -187,7 +190,7 @@ class MultiLoss(Loss):
                 raise ConfigError(f"MultiLoss: {name} is listed twice.", code="duplicate_item")
             weight = weights[0] if name == "CTCLoss" else weights[1]
             if name == "CenterLoss":
-                weight = number(options.pop("weight", 1.0), "MultiLoss: weight of CenterLoss")
+                weight = check_option(options.pop("weight", 1.0), "MultiLoss: weight of CenterLoss")
             self.losses[name] = _build(name, options, context)
             self.weights[name] = weight
             self.add_sublayer(name, self.losses[name])

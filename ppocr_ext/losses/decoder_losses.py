@@ -9,15 +9,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.losses.base_loss import (
-    PAD,
-    Loss,
-    Parts,
-    head_batch,
-    sequence_targets,
-    to_logits,
-    with_total,
-)
+from ppocr_ext.losses.base_loss import PAD, Loss, Parts, head_batch, sequence_targets, to_logits, with_total
 from ppocr_ext.losses.functional import smoothed_cross_entropy_rows, weighted_mean
 from ppocr_ext.registry import LOSSES
 

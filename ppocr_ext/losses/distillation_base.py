@@ -16,8 +16,8 @@ from ppocr_ext.losses.base_loss import (
     Loss,
     OutputRef,
     Parts,
+    check_option,
     head_batch,
-    one_of,
     required_outputs,
     sequence_targets,
     to_logits,
@@ -171,12 +171,12 @@ class PairLoss(Loss):
         multi_head: bool,
         dis_head: str,
         name: str,
-        heads: Sequence[str] = HEADS,
+        heads: tuple[str, ...] = HEADS,
     ) -> None:
         super().__init__()
         owner = type(self).__name__
         self.pairs = _model_pairs(model_name_pairs, owner)
-        self.dis_head = one_of(dis_head, heads, f"{owner}: dis_head")
+        self.dis_head = check_option(dis_head, f"{owner}: dis_head", "text", choices=heads)
         self.path = OutputPath(owner, key, dis_head if multi_head else None)
         self.multi_head = multi_head
         self.name = name

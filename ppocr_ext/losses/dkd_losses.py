@@ -8,7 +8,7 @@ from typing import Any
 import paddle
 
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.losses.base_loss import PAD, number
+from ppocr_ext.losses.base_loss import PAD, check_option
 from ppocr_ext.losses.distillation_base import PairLoss
 from ppocr_ext.losses.frame_distillation import frame_weights, teacher_frames
 from ppocr_ext.losses.functional import TINY, dkd_rows, weighted_mean
@@ -62,9 +62,9 @@ class DistillationDKDLoss(PairLoss):
                 f"use MaskedDKDLoss, which takes the teacher's reading as the target.",
                 code="bad_value",
             )
-        self.temperature = number(temperature, f"{owner}: temperature", above=0.0)
-        self.alpha = number(alpha, f"{owner}: alpha")
-        self.beta = number(beta, f"{owner}: beta")
+        self.temperature = check_option(temperature, f"{owner}: temperature", above=0.0)
+        self.alpha = check_option(alpha, f"{owner}: alpha")
+        self.beta = check_option(beta, f"{owner}: beta")
 
     def compare(
         self, student: paddle.Tensor, teacher: paddle.Tensor, batch: Sequence[paddle.Tensor]
@@ -130,7 +130,7 @@ class MaskedDKDLoss(DistillationDKDLoss):
         skip_padding: bool = True,
     ) -> None:
         super().__init__(model_name_pairs, key, multi_head, dis_head, name, temperature, alpha, beta)
-        self.blank_weight = number(blank_weight, "MaskedDKDLoss: blank_weight", least=0.0)
+        self.blank_weight = check_option(blank_weight, "MaskedDKDLoss: blank_weight", least=0.0)
         self.skip_padding = skip_padding
 
     def compare(

@@ -9,7 +9,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ppocr_ext.losses.base_loss import PAD as BLANK
-from ppocr_ext.losses.base_loss import number, valid_frames
+from ppocr_ext.losses.base_loss import check_option, valid_frames
 from ppocr_ext.losses.distillation_base import OutputPath, PairLoss
 from ppocr_ext.losses.functional import TINY, align_frames, cross_entropy_rows, weighted_mean
 from ppocr_ext.registry import LOSSES
@@ -86,8 +86,8 @@ class CTCFrameKDLoss(PairLoss):
         skip_padding: bool = True,
     ) -> None:
         super().__init__(model_name_pairs, key, multi_head, "ctc", name, heads=("ctc",))
-        self.temperature = number(temperature, "CTCFrameKDLoss: temperature", above=0.0)
-        self.blank_weight = number(blank_weight, "CTCFrameKDLoss: blank_weight", least=0.0)
+        self.temperature = check_option(temperature, "CTCFrameKDLoss: temperature", above=0.0)
+        self.blank_weight = check_option(blank_weight, "CTCFrameKDLoss: blank_weight", least=0.0)
         self.skip_padding = skip_padding
 
     def compare(

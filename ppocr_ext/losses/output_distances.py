@@ -9,7 +9,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ppocr_ext.errors import ConfigError, ModelError
-from ppocr_ext.losses.base_loss import PAD, number, one_of, to_tensor
+from ppocr_ext.losses.base_loss import PAD, check_option, to_tensor
 from ppocr_ext.losses.distillation_base import PairLoss
 from ppocr_ext.losses.functional import kl_rows, weighted_mean
 from ppocr_ext.registry import LOSSES
@@ -93,7 +93,9 @@ class DistillationDMLLoss(PairLoss):
                 "DistillationDMLLoss: `maps_name` is for detection. Fix: remove it for recognition.",
                 code="unsupported_key",
             )
-        self.act = one_of(act, (None, "softmax", "sigmoid"), "DistillationDMLLoss: act")
+        if act is not None:
+            check_option(act, "DistillationDMLLoss: act", "text", choices=("softmax", "sigmoid"))
+        self.act = act
         self.use_log = use_log
 
     def compare(
@@ -151,9 +153,13 @@ class DistillationDistanceLoss(PairLoss):
         delta: float = 1.0,
     ) -> None:
         super().__init__(model_name_pairs, key, multi_head=False, dis_head="ctc", name=f"{name}_l2")
-        self.mode = one_of(mode, ("l1", "l2", "smooth_l1"), "DistillationDistanceLoss: mode")
-        self.reduction = one_of(reduction, ("mean", "sum"), "DistillationDistanceLoss: reduction")
-        self.delta = number(delta, "DistillationDistanceLoss: delta", above=0.0)
+        self.mode = check_option(
+            mode, "DistillationDistanceLoss: mode", "text", choices=("l1", "l2", "smooth_l1")
+        )
+        self.reduction = check_option(
+            reduction, "DistillationDistanceLoss: reduction", "text", choices=("mean", "sum")
+        )
+        self.delta = check_option(delta, "DistillationDistanceLoss: delta", above=0.0)
 
     def logged_as(self, index: int, pair: tuple[str, str]) -> str:
         """Return ``NAME_l2_MODEL_MODEL_INDEX``."""

@@ -76,7 +76,7 @@ class LoadFailures:
             raise DataError(
                 f"{self.name}: {place()}: {reason}. An evaluation replaces no sample by another. Fix: correct or "
                 f"remove this one.",
-                code="sample_fails",
+                code="sample_failed",
             )
         if not new:
             return
@@ -196,7 +196,7 @@ def report_failures(
             raise DataError(
                 f"{failures.name}: {tries} samples one after another cannot be loaded. The last: {place(sample)}: "
                 f"{reason}. Fix: correct {failures.mode}.dataset.transforms, if it is not the data.",
-                code="no_sample_loads",
+                code="samples_failed",
             )
 
         def _attempt(self, index: Any) -> tuple[Any, str]:
@@ -228,7 +228,7 @@ def report_failures(
             raise DataError(
                 f"{failures.mode}.dataset.transforms: {failing} fails for each of the first {first} samples "
                 f"({reason.removeprefix(f'{failing}: ')}). Fix: correct it, or a transform before it.",
-                code="transform_fails",
+                code="transform_failed",
             )
 
     Reporting.__name__ = Reporting.__qualname__ = base.__name__

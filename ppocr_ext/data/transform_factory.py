@@ -13,6 +13,7 @@ from ppocr_ext.errors import HostError
 
 Operator = Any  # a callable of one dict; some have attributes that a dataset reads
 Factory = Callable[[list[dict[str, Any]], dict[str, Any]], list[Operator]]
+# PaddleOCR builds a dataset from config, mode, logger and seed alone, so the factory cannot be an argument.
 _factory: Factory | None = None
 
 

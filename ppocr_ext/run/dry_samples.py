@@ -277,7 +277,7 @@ def _fail(key: bytes, place: Any, reason: str) -> None:
     raise DataError(reason)
 
 
-_NO_REPLACEMENT: Any = SimpleNamespace(failed=_fail)  # for the count of failures of a run
+_NO_REPLACEMENT: Any = SimpleNamespace(mode="Train", name="", add=_fail)  # in place of LoadFailures
 
 
 def _few_samples(base: type, rows: list[Any]) -> type:

@@ -138,5 +138,6 @@ def test_a_short_epoch_is_compared_with_the_limit_at_its_end():
     label_check.set_epoch_size(24)
     for _ in range(2):
         label_check([sample(TOO_LONG)] * 6 + [sample(FITS)] * 2)
-    with pytest.raises(DataError, match="18 of 24"):
+    with pytest.raises(DataError, match="18 of 24") as error:
         label_check([sample(TOO_LONG)] * 6 + [sample(FITS)] * 2)
+    assert error.value.code == "too_long_for_frames"

@@ -96,7 +96,7 @@ def test_an_evaluation_replaces_nothing(dataset):
     for _ in range(2):  # nor in a second one over the same data
         with pytest.raises(DataError, match="Eval: list:4: ") as error:
             data[4]
-        assert error.value.code == "sample_fails"
+        assert error.value.code == "sample_failed"
 
 
 def test_where_all_fail_there_is_an_end(dataset, monkeypatch):
@@ -104,7 +104,7 @@ def test_where_all_fail_there_is_an_end(dataset, monkeypatch):
     data, _ = dataset(range(150), limit=UnusableLimit(1.0))
     with pytest.raises(DataError) as error:
         data[0]
-    assert error.value.code == "no_sample_loads"
+    assert error.value.code == "samples_failed"
 
 
 @pytest.mark.parametrize("mode", ["Train", "Eval"])
@@ -120,7 +120,7 @@ def test_a_transform_that_fails_for_the_first_samples_is_wrong_and_not_the_sampl
         DataError, match=f"{mode}.dataset.transforms: Decode .*8 .*KeyError: 'ext_data'"
     ) as error:
         data[4]
-    assert (error.value.code, failures.count) == ("transform_fails", 0)
+    assert (error.value.code, failures.count) == ("transform_failed", 0)
 
 
 def test_a_transform_that_fails_for_a_few_samples_is_not_wrong(dataset, monkeypatch):

@@ -57,6 +57,6 @@ def test_a_wrong_transform_is_named_and_no_sample_is(build, transforms, name):
     dataset, failures = build(*transforms)
     with pytest.raises(DataError) as error:
         dataset[0]
-    assert (error.value.code, failures.count) == ("transform_fails", 0)
+    assert (error.value.code, failures.count) == ("transform_failed", 0)
     assert str(error.value).startswith(f"Train.dataset.transforms: {name} ")
     assert not re.search(r"\.txt:\d", str(error.value))

@@ -234,6 +234,12 @@ class TestSubModels:
         assert (issue.level, issue.code, issue.path) == ("warning", "no_valid_ratio", f"{TRAIN}.{KEYS}")
 
 
+def test_a_failure_of_the_dataset_itself_is_named(one) -> None:
+    (issue,) = issues(one.with_values({"Train.dataset.ext_op_transform_idx": "first"}))
+    assert (issue.code, issue.path) == ("dataset_failed", "Train.dataset")
+    assert "slice indices" in issue.message  # what PaddleOCR's dataset raises
+
+
 def test_train_and_eval_of_other_sizes(one) -> None:
     wrong = one.with_values({f"{EVAL}.RecResizeImg.image_shape": [3, 48, 128]})
     assert found(wrong) == {("preprocessing_mismatch", f"{EVAL}.RecResizeImg.image_shape")}

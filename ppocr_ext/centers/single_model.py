@@ -8,6 +8,7 @@ from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.config import Config
 from ppocr_ext.data.batch_layout import BatchLayout, kept_keys
 from ppocr_ext.errors import ConfigError, WeightsError
+from ppocr_ext.evaluation.evaluate import check_sub_model
 
 _ONE_SIZE = {"MultiScaleDataSet": "SimpleDataSet", "MSTextRecDataset": "TextRecDataset"}
 _TRAIN_ONLY = ("ratio_list", "ds_width", "ext_op_transform_idx", "ext_data_num")
@@ -29,20 +30,10 @@ def config_of_model(config: Config, name: str | None, split: str) -> tuple[Confi
         WeightsError: the checkpoint cannot be read, or holds only other sub-models.
     """
     values: dict[str, Any] = {}
-    models = config.at("Architecture.Models", default=None)
-    if models is None:
-        if name is not None:
-            raise ConfigError(
-                f"--model {name}: this config has one model, without a name. Fix: leave out --model.",
-                code="unknown_model",
-            )
-    else:
-        name = name or str(config.at("Metric.key", default="Student"))
-        if name not in models:
-            raise ConfigError(
-                f"--model {name}: no such sub-model (Architecture.Models has {', '.join(models)}).",
-                code="unknown_model",
-            )
+    if name is None and config.at("Architecture.Models", default=None) is not None:
+        name = str(config.at("Metric.key", default="Student"))
+    if name is not None:
+        check_sub_model(config, name)
         values |= _architecture(config, name)
     if split == "train":
         values["Eval"] = _training_samples(config)

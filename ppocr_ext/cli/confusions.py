@@ -100,12 +100,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    if args.max_drop is not None and not (args.general and args.general_before):
+    both = args.general and args.general_before
+    if not both and (args.general_before or args.max_drop is not None):
         raise DataError(
-            "--max-drop compares --general with --general-before: give both", code="missing_option"
+            "--max-drop and --general-before need --general and --general-before: give both",
+            code="missing_option",
         )
-    if args.general_before and not args.general:
-        raise DataError("--general-before is compared with --general: give both", code="missing_option")
     if args.max_drop is not None and not 0 <= args.max_drop <= 1:
         raise DataError(f"--max-drop is {args.max_drop:g}, but must be between 0 and 1", code="bad_value")
     check_writable(args.out.with_name(f"{args.out.name}.html"))

@@ -74,23 +74,27 @@ class _GtcDecoder:
         return {self._model_name: decoded} if self._model_name is not None else decoded
 
 
+def check_sub_model(config: Config, name: str) -> None:
+    """Refuse a sub-model that ``config`` does not have.
+
+    Raises:
+        ConfigError: there is no such sub-model.
+    """
+    models = config.at("Architecture.Models", default=None)
+    if models is None or name not in models:
+        there = "a single model without a name" if models is None else ", ".join(models)
+        raise ConfigError(
+            f"--model {name}: no such sub-model (this config has {there})", code="unknown_sub_model"
+        )
+
+
 def select_model(config: Config, name: str) -> Config:
     """Return ``config`` with only the sub-model ``name`` decoded and evaluated.
 
     Raises:
         ConfigError: there is no such sub-model.
     """
-    models = config.at("Architecture.Models", default=None)
-    if models is None:
-        raise ConfigError(
-            f"--model {name}: this config has a single model without a name. Fix: leave --model out",
-            code="unknown_sub_model",
-        )
-    if name not in models:
-        raise ConfigError(
-            f"--model {name}: no such sub-model (Architecture.Models has {', '.join(models)})",
-            code="unknown_sub_model",
-        )
+    check_sub_model(config, name)
     return config.with_values({"PostProcess.model_name": [name], "Metric.key": name})
 
 

@@ -61,16 +61,16 @@ def plots_of(runs: Sequence[Metrics]) -> list[Plot]:
     """Return the plots for which at least one run has a number."""
     parts = list(dict.fromkeys(part for run in runs for part in run.loss_parts()))
     plots = [
-        Plot("accuracy, held out", [run.eval_series("acc") for run in runs], "accuracy"),
-        Plot("1 − edit distance", [run.eval_series("norm_edit_dis") for run in runs], "accuracy"),
-        Plot("loss", [run.train_series("loss") for run in runs], "loss"),
+        Plot("accuracy, held out", [run.series("eval", "acc") for run in runs], "accuracy"),
+        Plot("1 − edit distance", [run.series("eval", "norm_edit_dis") for run in runs], "accuracy"),
+        Plot("loss", [run.series("train", "loss") for run in runs], "loss"),
         # a single part is the loss itself
         *(
             Plot(part, [run.loss_series(part) for run in runs], "loss")
             for part in (parts[:_MOST_PARTS] if len(parts) > 1 else ())
         ),
-        Plot("learning rate", [run.train_series("lr") for run in runs], "lr"),
-        Plot("images/s", [run.train_series("ips") for run in runs]),
+        Plot("learning rate", [run.series("train", "lr") for run in runs], "lr"),
+        Plot("images/s", [run.series("train", "ips") for run in runs]),
     ]
     return [plot for plot in plots if any(plot.series)]
 
@@ -103,7 +103,7 @@ def curves_file(runs: Sequence[tuple[str, Metrics]], title: str = "") -> str:
         parts.append(f'<text x="{left}" y="{top + 10}">{esc(plot.title)}</text>')
         parts.append(f'<g transform="translate({left} {top + 20})">{svg}</g>')
     for index, (name, metrics) in enumerate(runs):
-        best, y = best_point(metrics.eval_series("acc")), legend + 22 * index
+        best, y = best_point(metrics.series("eval", "acc")), legend + 22 * index
         text = name if best is None else f"{name} (best {percent(best[1])} at step {best[0]:,})"
         line = f'<path class="line" d="M20 {y}h30"{dash_of(index)}/>'
         parts.append(

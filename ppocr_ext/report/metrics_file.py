@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.report.formats import finite_number
@@ -30,9 +30,10 @@ class Metrics:
     train: list[dict[str, Any]] = field(default_factory=list)
     evals: list[dict[str, Any]] = field(default_factory=list)
 
-    def train_series(self, key: str) -> Series:
-        """Return ``key`` (``loss``, ``lr``, ``ips``) over the steps; empty if no line has a number."""
-        return _series((line["step"], line.get(key)) for line in self.train)
+    def series(self, kind: Literal["train", "eval"], key: str) -> Series:
+        """Return ``key``, such as ``loss`` or ``acc``, over the steps; empty if no line has a number."""
+        lines = self.train if kind == "train" else self.evals
+        return _series((line["step"], line.get(key)) for line in lines)
 
     def loss_series(self, part: str) -> Series:
         """Return a part of the loss, named by :func:`short_loss_name`, over the steps."""
@@ -41,10 +42,6 @@ class Metrics:
             for line in self.train
         )
         return _series((step, losses.get(part)) for step, losses in named)
-
-    def eval_series(self, key: str) -> Series:
-        """Return ``key`` (``acc``, ``norm_edit_dis``) over the evaluations; empty if no line has a number."""
-        return _series((line["step"], line.get(key)) for line in self.evals)
 
     def loss_parts(self) -> list[str]:
         """Return the short names of the parts of the loss, in order of appearance."""

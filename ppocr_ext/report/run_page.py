@@ -98,7 +98,7 @@ class Headline:
 def headline(run: RunFolder) -> Headline:
     """Compute the numbers of ``run`` from its ``metrics.jsonl``."""
     train, evals = run.metrics.train, run.metrics.evals
-    step, best = best_point(run.metrics.eval_series(run.indicator)) or (None, None)
+    step, best = best_point(run.metrics.series("eval", run.indicator)) or (None, None)
     speeds = [v for v in (finite_number(line.get("ips")) for line in train) if v is not None]
     seconds = [v for v in (finite_number(line.get("time")) for line in [*train, *evals]) if v is not None]
     return Headline(

@@ -109,7 +109,7 @@ def _evaluations(run: RunFolder) -> str:
     known = ("kind", "epoch", "step", "time", "acc", "norm_edit_dis", "fps")
     others = [key for key in dict.fromkeys(key for line in evals for key in line) if key not in known]
     others = [key for key in others if not key.endswith("_epoch")]
-    best_step = (best_point(run.metrics.eval_series(run.indicator)) or (None,))[0]
+    best_step = (best_point(run.metrics.series("eval", run.indicator)) or (None,))[0]
     late = evals[-_MOST_EVALUATIONS:]
     shown = [line for line in evals[:-_MOST_EVALUATIONS] if line["step"] == best_step] + late
     rows = [

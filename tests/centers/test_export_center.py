@@ -315,7 +315,7 @@ def test_no_line_read_correctly_says_what_to_do(trained):
 def test_an_unknown_sub_model_is_named(trained):
     with pytest.raises(ConfigError) as error:
         config_of_model(trained, "Pupil", "train")
-    assert error.value.code == "unknown_model" and "Teacher, Student" in str(error.value)
+    assert error.value.code == "unknown_sub_model" and "Teacher, Student" in str(error.value)
 
 
 def test_a_pass_that_is_stopped_gives_the_command_that_goes_on(trained, tmp_path, monkeypatch, capsys):

@@ -50,17 +50,17 @@ def test_series_have_steps_and_values(tmp_path):
     )
     for path in (file, tmp_path):
         metrics = read_metrics(path)
-        (first, last) = metrics.train_series("loss")
+        (first, last) = metrics.series("train", "loss")
         assert first == (10, 4.0) and last[0] == 20 and math.isnan(last[1])
         assert metrics.loss_parts() == ["ctc", "nrtr"]
         assert metrics.loss_series("nrtr")[0] == (10, 1.0)
-        assert metrics.eval_series("acc") == [(15, 0.5)]
-        assert not metrics.eval_series("never")
+        assert metrics.series("eval", "acc") == [(15, 0.5)]
+        assert not metrics.series("eval", "never")
 
 
 def test_a_last_line_cut_short_is_left_out(tmp_path):
     file = write(tmp_path / "m.jsonl", train_line(10), tail='{"kind": "tra')
-    assert read_metrics(file).train_series("loss") == [(10, 1.0)]
+    assert read_metrics(file).series("train", "loss") == [(10, 1.0)]
 
 
 @pytest.mark.parametrize("line", ["{}\n", "nonsense\n", '{"kind": "other", "step": 1}\n', "[]\n"])
@@ -82,8 +82,8 @@ def test_lines_written_again_after_a_resume_stand_in_for_the_first(tmp_path):
         eval_line(20, 0.3),
     )
     metrics = read_metrics(file)
-    assert metrics.train_series("loss") == [(10, 1.0), (20, 2.0)]
-    assert metrics.eval_series("acc") == [(20, 0.3)]
+    assert metrics.series("train", "loss") == [(10, 1.0), (20, 2.0)]
+    assert metrics.series("eval", "acc") == [(20, 0.3)]
 
 
 def test_missing_file(tmp_path):

@@ -93,7 +93,7 @@ class Registry:
         """
         component = self._own.get(name) or self._find_foreign(name)
         if component is None:
-            raise UnknownComponentError(self._unknown(name))
+            raise UnknownComponentError(self._unknown(name), code="unknown_component")
         return component
 
     def of_host(self, name: str) -> Callable[..., Any] | None:
@@ -141,7 +141,9 @@ class Registry:
         supplied = {k: v for k, v in injected.items() if taken is None or k in taken}
         lacking = _required(component) - chosen.keys() - supplied.keys()
         if lacking:
-            raise ConfigError(f"{self.kind} {name}: {', '.join(sorted(lacking))} must be given.")
+            raise ConfigError(
+                f"{self.kind} {name}: {', '.join(sorted(lacking))} must be given.", code="missing_key"
+            )
         return component(**{**chosen, **supplied})
 
 
@@ -179,7 +181,7 @@ def known_options(component: Callable[..., Any], options: Mapping[str, Any], whe
             continue
         near = near_match(str(key), taken)
         if near:
-            raise ConfigError(f"{where}: unknown key {key!r}.{did_you_mean(near)}")
+            raise ConfigError(f"{where}: unknown key {key!r}.{did_you_mean(near)}", code="unknown_key")
         _LOG.warning("%s: the key %r is not used and is left out.", where, key)
     return chosen
 

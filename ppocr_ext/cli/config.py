@@ -107,9 +107,9 @@ def _check_machine(config: Config, host: Host, args: argparse.Namespace, wrong: 
         True if something here, or the config (``wrong``), has errors.
     """
     from ppocr_ext.errors import PPOCRExtError
+    from ppocr_ext.run.data_preflight import run_preflight
     from ppocr_ext.run.device import device_kind
-    from ppocr_ext.run.frames import FrameCounts
-    from ppocr_ext.run.loaders import look_at_data
+    from ppocr_ext.run.frame_counts import FrameCounts
     from ppocr_ext.run.prepare import plugin_names
 
     try:
@@ -126,7 +126,7 @@ def _check_machine(config: Config, host: Host, args: argparse.Namespace, wrong: 
         modes = _modes(config, args.role)
         seconds = _SECONDS if args.data == "quick" else None
         frames = dict.fromkeys(modes, FrameCounts({}))
-        found = look_at_data(config, charset, frames, seconds=seconds, say=print)
+        found = run_preflight(config, charset, frames, seconds=seconds, report=print)
     except PPOCRExtError as error:
         print(f"error: {with_code(str(error), error.code)}")
         return True

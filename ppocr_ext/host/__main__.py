@@ -64,14 +64,16 @@ def _refuse(name: str) -> None:
     """
     said = _refusal(name)
     if said is not None:
-        raise HostError(f"{name}: {said[0]}.\nFix: {said[1]}")
+        raise HostError(f"{name}: {said[0]}.\nFix: {said[1]}", code="refused_script")
 
 
 def _module_of(name: str, host: Host) -> str:
     files = (host.root / "tools").glob("*.py")
     scripts = sorted(file.stem for file in files if file.stem != "__init__" and not _refusal(file.stem))
     if name not in scripts:
-        raise HostError(f"{host.root}/tools has no {name}.py; it has: {', '.join(scripts)}.")
+        raise HostError(
+            f"{host.root}/tools has no {name}.py; it has: {', '.join(scripts)}.", code="missing_file"
+        )
     return f"tools.{name}"
 
 

@@ -102,7 +102,7 @@ def _exports(init: Path, package: str) -> dict[str, Source]:
     try:
         tree = ast.parse(init.read_text(encoding="utf-8", errors="replace"))
     except SyntaxError as reason:
-        raise HostError(f"{init} of the host cannot be read: {reason}") from reason
+        raise HostError(f"{init} of the host cannot be read: {reason}", code="unreadable_file") from reason
     found: dict[str, Source] = {}
     for_task: set[str] = set()
     for node, model_types in _imports(tree.body, None):

@@ -46,7 +46,8 @@ def require_paddle() -> None:
     if importlib.util.find_spec("paddle") is None:
         raise MissingPackageError(
             f"Paddle is not installed. For the CPU: {INSTALL_PADDLE}. "
-            f"For an NVIDIA GPU: pip install 'ppocr-ext[gpu]'."
+            f"For an NVIDIA GPU: pip install 'ppocr-ext[gpu]'.",
+            code="missing_package",
         )
 
 
@@ -92,11 +93,12 @@ def _import_package(name: str, location: Location) -> ModuleType:
         where = folders[0] if folders else getattr(known, "__file__", "this process")
         raise HostError(
             f"Another package called {name!r} ({where}) was imported before PaddleOCR's at {location.root}, "
-            f"and one process can hold only one. Run the command in a process of its own."
+            f"and one process can hold only one. Run the command in a process of its own.",
+            code="host_in_use",
         )
     spec = importlib.machinery.PathFinder.find_spec(name, [str(location.root)])
     if spec is None:
-        raise HostError(f"PaddleOCR at {location.root} has no package {name!r}.")
+        raise HostError(f"PaddleOCR at {location.root} has no package {name!r}.", code="incomplete_host")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     if spec.loader is not None:
@@ -104,7 +106,7 @@ def _import_package(name: str, location: Location) -> ModuleType:
             spec.loader.exec_module(module)
         except Exception as reason:
             del sys.modules[name]
-            raise HostError(explain(reason, name, location)) from reason
+            raise HostError(explain(reason, name, location), code="host_import_failed") from reason
     return module
 
 
@@ -120,7 +122,7 @@ def import_from_host(name: str, location: Location) -> ModuleType:
     except PPOCRExtError:
         raise
     except Exception as reason:
-        raise HostError(explain(reason, name, location)) from reason
+        raise HostError(explain(reason, name, location), code="host_import_failed") from reason
 
 
 def explain(reason: BaseException, module: str, location: Location) -> str:

@@ -71,7 +71,7 @@ class Host:
         name = plain[mode]["dataset"]["name"]
         DATASETS.get(name)  # an unknown name is said here, with a list; the host would raise an assertion
         if name in DATASETS:
-            from ppocr_ext.host.loaders import build_own_loader  # imports Paddle
+            from ppocr_ext.host.own_datasets import build_own_loader  # imports Paddle
 
             return build_own_loader(plain, mode, device, logger, seed, self._modules.data)
         stand_in = {} if dataset_class is None else {name: dataset_class}
@@ -79,7 +79,7 @@ class Host:
             with replaced_globals(self._modules.data, stand_in):
                 return self._modules.data.build_dataloader(plain, mode, device, logger, seed)
         except AssertionError as reason:
-            raise ConfigError(f"{mode}: {reason}") from reason
+            raise ConfigError(f"{mode}: {reason}", code="bad_value") from reason
 
     def create_operators(
         self, transforms: list[dict[str, Any]], global_config: dict[str, Any]
@@ -102,7 +102,9 @@ class Host:
             )
         except (AssertionError, NameError) as reason:
             name = config.get("name")
-            raise ConfigError(f"PostProcess.name: the host has no decoder {name!r}: {reason}") from reason
+            raise ConfigError(
+                f"PostProcess.name: the host has no decoder {name!r}: {reason}", code="unknown_component"
+            ) from reason
         return decoder
 
     def train(self, *args: Any, replacements: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
@@ -163,7 +165,10 @@ class Host:
         """
         datasets = self._datasets()
         if name not in datasets:
-            raise ConfigError(f"The host has no dataset {name!r}. It has: {', '.join(sorted(datasets))}.")
+            raise ConfigError(
+                f"The host has no dataset {name!r}. It has: {', '.join(sorted(datasets))}.",
+                code="unknown_component",
+            )
         return datasets[name]
 
     def _datasets(self) -> dict[str, type]:
@@ -207,7 +212,8 @@ def open_host(path: str | Path | None = None) -> Host:
         if _OPEN[0].root == location.root:
             return _OPEN[0]
         raise HostError(
-            f"PaddleOCR at {_OPEN[0].root} is in use already; one process cannot use {location.root} as well."
+            f"PaddleOCR at {_OPEN[0].root} is in use already; one process cannot use {location.root} as well.",
+            code="host_in_use",
         )
     host = Host(location, import_host(location))
     quiet_signals()
@@ -242,7 +248,8 @@ def replaced_globals(module: ModuleType, replacements: Mapping[str, Any]) -> Ite
     if "save_model" in replacements and "save_model" not in names:
         raise HostError(
             f"The loop in {module.__file__} does not save through `save_model`, so its checkpoints "
-            f"cannot be written safely. Use another checkout, or the packaged host."
+            f"cannot be written safely. Use another checkout, or the packaged host.",
+            code="unsupported_host",
         )
     absent = [name for name in replacements if name not in names]
     if absent:

@@ -56,12 +56,14 @@ def _named(path: Path, found_by: str) -> Location:
     if not root.is_dir():
         raise HostError(
             f"{found_by} names {path}, which is not a folder. Name the folder that holds PaddleOCR's "
-            f"`ppocr` and `tools`, or leave it out to use the installed package ({INSTALL_WHEEL})."
+            f"`ppocr` and `tools`, or leave it out to use the installed package ({INSTALL_WHEEL}).",
+            code="missing_folder",
         )
     if not _is_host(root):
         raise HostError(
             f"{found_by} names {path}, which has no ppocr/ with tools/program.py beside it. Name the top "
-            f"folder of a PaddleOCR checkout, or leave it out to use the installed package ({INSTALL_WHEEL})."
+            f"folder of a PaddleOCR checkout, or leave it out to use the installed package ({INSTALL_WHEEL}).",
+            code="not_paddleocr",
         )
     return _location(root, found_by)
 
@@ -91,11 +93,14 @@ def _importable_checkout() -> Path | None:
 def _wheel() -> Path:
     root = _package_folder(WHEEL)
     if root is None:
-        raise HostError(f"PaddleOCR is not installed. Install it: {INSTALL_WHEEL}. {_OTHERWISE}")
+        raise HostError(
+            f"PaddleOCR is not installed. Install it: {INSTALL_WHEEL}. {_OTHERWISE}", code="missing_package"
+        )
     if not _is_host(root):
         raise HostError(
             f"The installed paddleocr {_wheel_version()} has no training code: from 3.0 on the package ships "
-            f"neither `ppocr` nor `tools`. Install one that does: {INSTALL_WHEEL}. {_OTHERWISE}"
+            f"neither `ppocr` nor `tools`. Install one that does: {INSTALL_WHEEL}. {_OTHERWISE}",
+            code="unsupported_host",
         )
     return root
 

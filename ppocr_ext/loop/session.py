@@ -17,7 +17,7 @@ from ppocr_ext.host import open_host
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook, Outcome
-from ppocr_ext.loop.hooks import MetricsLog, ProgressBar, ReportHook, RunRecord, Samples, TeacherCheck
+from ppocr_ext.loop.hooks import EvalSamples, MetricsLog, ProgressBar, ReportHook, RunRecord, TeacherCheck
 from ppocr_ext.loop.hooks.writers import require_packages, writers_for
 from ppocr_ext.run.logs import OURS, log_file, quiet_host, set_up_console
 from ppocr_ext.run.prepare import folder_of
@@ -37,7 +37,7 @@ def default_hooks(run: Run) -> list[Hook]:
         ProgressBar(every),
     ]
     if run.config.at("Global.report", default=True):
-        hooks += [Samples(), ReportHook()]
+        hooks += [EvalSamples(), ReportHook()]
     return hooks
 
 

@@ -66,7 +66,8 @@ class _CompiledForward:
                 raise
             raise ModelError(
                 f"Global.to_static: {self._name} cannot be compiled ({type(fault).__name__}: {_last_line(fault)}). "
-                f"Set -o Global.to_static=false."
+                f"Set -o Global.to_static=false.",
+                code="not_compilable",
             ) from fault
         self._shapes.add(shape)
         return output
@@ -86,7 +87,8 @@ def compile_model(model: Any, config: Config) -> Any:
     if not gradients_are_right():
         raise ModelError(
             f"Global.to_static: Paddle {paddle.__version__} computes wrong gradients of networks that it compiles. "
-            f"Install Paddle 3, or set -o Global.to_static=false."
+            f"Install Paddle 3, or set -o Global.to_static=false.",
+            code="unsupported_paddle",
         )
     if isinstance(model, DistillationModel):
         for name, sub_model in model.models.items():
@@ -96,7 +98,8 @@ def compile_model(model: Any, config: Config) -> Any:
     else:
         raise ModelError(
             f"Global.to_static: {type(model).__name__} cannot be compiled, only models that Architecture builds of "
-            f"backbone, neck and head. Set -o Global.to_static=false."
+            f"backbone, neck and head. Set -o Global.to_static=false.",
+            code="unsupported_model",
         )
     if config.at("Train.dataset.ds_width", default=False):
         _LOG.warning(

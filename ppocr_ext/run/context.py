@@ -163,13 +163,13 @@ def _checkpoint(
         raise WeightsError(
             f"{checkpoint.prefix} was trained with another dictionary than {charset.name}: its texts would be garbled. "
             f"Fix: set Global.character_dict_path to its dictionary, or give that with --old-dict.",
-            code="other_dictionary",
+            code="charset_mismatch",
         )
     if role == "train" and (other or old_charset is not None):
         raise WeightsError(
             f"Global.checkpoints: {checkpoint.prefix} can only be resumed with the dictionary of its training. "
             f"Fix: to start from its weights with another one, give them as Global.pretrained_model, and their "
             f"dictionary with --old-dict.",
-            code="other_dictionary",
+            code="charset_mismatch",
         )
     return checkpoint

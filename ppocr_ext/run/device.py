@@ -37,16 +37,19 @@ def device_kind(config: Config) -> str:
         return "cpu"
     if len(wanted) > 1:
         keys = ", ".join(f"Global.use_{kind}" for kind in wanted)
-        raise ConfigError(f"{keys} are all true. Leave one of them.")
+        raise ConfigError(f"{keys} are all true. Leave one of them.", code="conflicting_keys")
     kind = wanted[0]
     key = f"{config.where(f'Global.use_{kind}')}: Global.use_{kind}"
     if not _supported(kind):
         raise ConfigError(
             f"{key} is true, but this Paddle ({paddle.__version__}) is not built for {kind.upper()}. "
-            f"Install the build for it{_INSTALL.get(kind, '')}, or set -o Global.use_{kind}=false."
+            f"Install the build for it{_INSTALL.get(kind, '')}, or set -o Global.use_{kind}=false.",
+            code="unsupported_device",
         )
     if kind == "gpu" and paddle.device.cuda.device_count() == 0:
-        raise ConfigError(f"{key} is true, but no GPU is visible. Set -o Global.use_gpu=false for the CPU.")
+        raise ConfigError(
+            f"{key} is true, but no GPU is visible. Set -o Global.use_gpu=false for the CPU.", code="no_gpu"
+        )
     return kind
 
 

@@ -27,9 +27,9 @@ from ppocr_ext.data.load_failures import report_failures
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host import Host
 from ppocr_ext.messages import end_text
+from ppocr_ext.run.data_preflight import OF_LABEL_FILES, OF_LMDB, label_files_of, sample_rules
 from ppocr_ext.run.datasets import lmdb_dataset_class
 from ppocr_ext.run.host_config import host_config
-from ppocr_ext.run.loaders import OF_LABEL_FILES, OF_LMDB, label_files_of, sample_rules
 
 ConfigPath = tuple[str, ...]
 Report = Callable[[str, ConfigPath, str], Any]  # takes code, config path and message of an issue

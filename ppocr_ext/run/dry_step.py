@@ -30,7 +30,7 @@ from ppocr_ext.metrics import build_metric
 from ppocr_ext.registry import near_match
 from ppocr_ext.run.dry_samples import SILENT, ConfigPath, DryBatch, DrySection, described_error
 from ppocr_ext.run.dry_stages import DryDecoder, DryLosses, DryMetric, DryNetwork, StageFailed
-from ppocr_ext.run.frames import left_as_it_was
+from ppocr_ext.run.frame_counts import left_as_it_was
 from ppocr_ext.run.host_config import host_config
 from ppocr_ext.run.model_setup import decoder_models
 from ppocr_ext.run.prepare import complete

@@ -19,10 +19,16 @@ from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.run.batch_loader import BatchLoader
 from ppocr_ext.run.context import RunContext
+from ppocr_ext.run.data_preflight import (
+    OF_LMDB,
+    label_files_of,
+    run_preflight,
+    second_label_kind,
+    unusable_limit_of,
+)
 from ppocr_ext.run.datasets import label_file_dataset_class, lmdb_dataset_class
-from ppocr_ext.run.frames import FrameCounts, count_frames, is_ctc_loss, loss_parts
+from ppocr_ext.run.frame_counts import FrameCounts, count_frames, is_ctc_loss, loss_parts
 from ppocr_ext.run.host_config import host_config
-from ppocr_ext.run.loaders import OF_LMDB, label_files_of, label_kind, look_at_data, tolerance_of
 from ppocr_ext.run.prepare import scratch_folder
 from ppocr_ext.run.team import is_leader
 
@@ -73,7 +79,7 @@ def open_data(context: RunContext, model: Any) -> RunData:
     record = context.folder / "preflight.json" if writes else None
     preflight = team.once_per_machine(
         "preflight",
-        lambda: look_at_data(config, context.charset, frames, record, context.options.eval_section),
+        lambda: run_preflight(config, context.charset, frames, record, context.options.eval_section),
     )
     if is_leader() and "Train" in preflight:
         _require_same_count(context, preflight["Train"])
@@ -81,7 +87,7 @@ def open_data(context: RunContext, model: Any) -> RunData:
     usable_files, failures, classes = {}, {}, {}
     for mode, report in preflight.items():
         failures[mode] = LoadFailures(
-            mode, report.total, report.unusable_count, tolerance_of(config), context.name_of(mode)
+            mode, report.total, report.unusable_count, unusable_limit_of(config), context.name_of(mode)
         )
         base = context.host.dataset_class(str(config.at(f"{mode}.dataset.name")))
         if config.at(f"{mode}.dataset.name") in OF_LMDB:
@@ -138,8 +144,8 @@ def label_check(config: Config, charset: Charset, frames: FramesOfSize | None) -
     layout = BatchLayout.of_keys(kept_keys(transforms) or (MULTI_HEAD if of_two else SINGLE_HEAD))
     if layout.label is None or layout.length is None:
         return None
-    second = {"nrtr": charset.nrtr_rows, "sar": charset.sar_classes}.get(label_kind(transforms) or "")
-    return BatchLabelCheck(layout, charset.ctc_classes, tolerance_of(config), second, frames)
+    second = {"nrtr": charset.nrtr_rows, "sar": charset.sar_classes}.get(second_label_kind(transforms) or "")
+    return BatchLabelCheck(layout, charset.ctc_classes, unusable_limit_of(config), second, frames)
 
 
 def _modes(context: RunContext) -> list[str]:
@@ -149,7 +155,7 @@ def _modes(context: RunContext) -> list[str]:
         if context.config.at(mode, default=None) is None:
             if mode == "Train" or not context.trains:
                 raise ConfigError(
-                    f"{mode}: the section is missing, but `{role}` needs it.", code="missing_key"
+                    f"{mode}: the section is missing, but `{role}` needs it.", code="missing_section"
                 )
             _LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
             modes.remove(mode)

@@ -82,7 +82,8 @@ def restore_loss(loss: Any, state: Mapping[str, np.ndarray], prefix: Path) -> No
         raise WeightsError(
             f"{prefix}: the loss's {wrong[0]} has the shape {list(np.shape(state[wrong[0]]))} there and "
             f"{list(now[wrong[0]].shape)} here. Go on with the loss and the dictionary that the run began with, or "
-            f"start afresh from its weights: -o Global.pretrained_model={prefix}."
+            f"start afresh from its weights: -o Global.pretrained_model={prefix}.",
+            code="shape_mismatch",
         )
     lacking = sorted(now.keys() - state.keys())
     if lacking:

@@ -76,7 +76,8 @@ def _refuse_unknown(branches: Mapping[str | None, set[str]], names: Iterable[str
     if unknown:
         raise ConfigError(
             f"Loss: it reads the sub-model{'s' if len(unknown) > 1 else ''} {', '.join(unknown)}, but "
-            f"Architecture.Models has {', '.join(sorted(known))}. Correct model_name_list or model_name_pairs."
+            f"Architecture.Models has {', '.join(sorted(known))}. Correct model_name_list or model_name_pairs.",
+            code="unknown_sub_model",
         )
 
 
@@ -177,7 +178,7 @@ def _load_sub_model(
         try:
             load_weights(getattr(model, name), path, first_prefix=f"{name}.", **options)
         except WeightsError as fault:
-            raise WeightsError(f"Architecture.Models.{name}.pretrained: {fault}") from fault
+            raise WeightsError(f"Architecture.Models.{name}.pretrained: {fault}", code=fault.code) from fault
     elif name in model.frozen:
         _LOG.warning(
             "%s is frozen but has no weights: it would teach noise. Give its weights with "
@@ -213,4 +214,4 @@ def require_weight_files(config: Config, *, sub_models: bool = True) -> None:
             try:
                 Checkpoint(path).weights_file()
             except WeightsError as fault:
-                raise WeightsError(f"{key}: {fault}") from fault
+                raise WeightsError(f"{key}: {fault}", code=fault.code) from fault

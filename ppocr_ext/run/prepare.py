@@ -61,7 +61,8 @@ def import_plugins(config: Config, say: Callable[[str], None] = _LOG.info) -> No
         except Exception as fault:  # whatever a user's module raises
             raise ConfigError(
                 f"Global.plugins: {name!r} cannot be imported ({type(fault).__name__}: {fault}). Give a module name "
-                f"that `python -c 'import {name}'` accepts in the folder you start in, or set PYTHONPATH."
+                f"that `python -c 'import {name}'` accepts in the folder you start in, or set PYTHONPATH.",
+                code="bad_plugin",
             ) from fault
         say(f"imported plugin {name}: {getattr(module, '__file__', None)}")
 

@@ -199,7 +199,7 @@ def _load_for_evaluation(context: RunContext, model: Any) -> None:
             f"There are no weights of {whose} to evaluate. Fix: give a checkpoint, as in -o Global.checkpoints="
             f"output/my_run/best_accuracy (a checkpoint stores a frozen teacher only with Global.save_teacher; "
             f"its own file is Architecture.Models.NAME.pretrained).",
-            code="no_weights",
+            code="missing_weights",
         )
 
 

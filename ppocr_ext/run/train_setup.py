@@ -154,7 +154,7 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
         raise WeightsError(
             f"{prefix} was trained with {state.optimizer}, but Optimizer.name is {name}. Fix: resume with the same "
             f"optimizer, or start from its weights: -o Global.pretrained_model={prefix}.",
-            code="other_optimizer",
+            code="optimizer_mismatch",
         )
     network = getattr(training.model, "_layers", training.model)
     restore_optimizer(optimizer, checkpoint, parameter_names(network), state.parameter_names)

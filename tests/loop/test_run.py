@@ -488,7 +488,7 @@ def test_a_checkpoint_for_another_optimizer_is_a_sentence(tiny, tmp_path):
     )
     with pytest.raises(WeightsError, match="AdamW.*Momentum") as error:
         Run.build(config, "train")
-    assert error.value.code == "other_optimizer"
+    assert error.value.code == "optimizer_mismatch"
 
 
 def test_a_signal_in_the_last_step_is_remembered(tiny):

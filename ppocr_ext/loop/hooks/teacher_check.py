@@ -40,5 +40,6 @@ class TeacherCheck(Hook):
             if state_digest(self._run.sub_model(name)) != before:
                 raise ModelError(
                     f"{name} is frozen (freeze_params: true), but its state has changed during training. Something "
-                    f"outside of ppocr_ext writes to it: look at plugins and hooks that touch the model."
+                    f"outside of ppocr_ext writes to it: look at plugins and hooks that touch the model.",
+                    code="frozen_changed",
                 )

@@ -57,10 +57,13 @@ def import_package(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as fault:
-        raise MissingPackageError(f"{key}: {fault.name or name} is not installed. {remedy}") from fault
+        raise MissingPackageError(
+            f"{key}: {fault.name or name} is not installed. {remedy}", code="missing_package"
+        ) from fault
     except Exception as fault:  # what a package raises that does not fit the others installed
         raise MissingPackageError(
-            f"{key}: {name} cannot be imported ({type(fault).__name__}: {fault}). {remedy}"
+            f"{key}: {name} cannot be imported ({type(fault).__name__}: {fault}). {remedy}",
+            code="missing_package",
         ) from fault
 
 

@@ -31,7 +31,9 @@ def wandb_options(config: Config) -> dict[str, Any]:
     """
     section = config.at("wandb", default=None)
     if section is not None and not isinstance(section, Config):
-        raise ConfigError(f"wandb: {section!r} is not a section with keys such as project and name.")
+        raise ConfigError(
+            f"wandb: {section!r} is not a section with keys such as project and name.", code="bad_value"
+        )
     options = {} if section is None else section.thaw()
     known = set(inspect.signature(import_package("wandb").init).parameters) - set(_OURS) | {"save_dir"}
     for key in options:
@@ -39,7 +41,8 @@ def wandb_options(config: Config) -> dict[str, Any]:
             near = difflib.get_close_matches(str(key), known, n=1)
             hint = did_you_mean(next(iter(near), None))
             raise ConfigError(
-                f"wandb.{key}: wandb.init has no such key.{hint} One of: {', '.join(sorted(known))}."
+                f"wandb.{key}: wandb.init has no such key.{hint} One of: {', '.join(sorted(known))}.",
+                code="unknown_key",
             )
     return {key: value for key, value in options.items() if value is not None}
 
@@ -78,10 +81,13 @@ class WandbWriter(Writer):
             raise PPOCRExtError(
                 f"Global.use_wandb: Weights & Biases cannot be used ({fault}). Log in with `wandb login`; "
                 f"or write to the run folder alone with WANDB_MODE=offline in the environment; or leave it out "
-                f"with -o Global.use_wandb=false."
+                f"with -o Global.use_wandb=false.",
+                code="service_unavailable",
             ) from fault
         except (TypeError, ValueError) as fault:
-            raise ConfigError(f"wandb: wandb.init cannot use these values: {fault}") from fault
+            raise ConfigError(
+                f"wandb: wandb.init cannot use these values: {fault}", code="bad_value"
+            ) from fault
         write_text(id_file, f"{self._run.id}\n")
         _LOG.info("wandb: %s", f"offline, in {self._run.dir}" if self._run.offline else self._run.url)
         self._sent_before = int(self._run.step)

@@ -12,7 +12,7 @@ from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.errors import DataError, ModelError, WeightsError
 from ppocr_ext.modeling import build_model
 from ppocr_ext.registry import BACKBONES, LOSSES
-from ppocr_ext.run.frames import count_frames, trained_with_ctc
+from ppocr_ext.run.frame_counts import count_frames, trained_with_ctc
 from ppocr_ext.run.loader_setup import label_check
 from ppocr_ext.run.run import Run
 

@@ -1,4 +1,4 @@
-"""A run's loaders: the data looked at once, then the host's datasets and samplers over what can be used."""
+"""Check the samples of ``Train`` and ``Eval`` before a run, as their sections of the config describe them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ppocr_ext.data.sample_rules import FrameLimit, Gtc, SampleRules
 from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.run.frames import FrameCounts
+from ppocr_ext.run.frame_counts import FrameCounts
 
 _LOG = logging.getLogger("ppocr_ext")
 OF_LABEL_FILES = ("SimpleDataSet", "MultiScaleDataSet", "TextRecDataset", "MSTextRecDataset")
 OF_LMDB = ("LMDBDataSet",)
 
 
-def label_kind(transforms: Any) -> Gtc | None:
-    """Which second label the transforms make: ``"nrtr"``, ``"sar"`` or None (CTC alone)."""
+def second_label_kind(transforms: Any) -> Gtc | None:
+    """Return which second label the transforms make: ``"nrtr"``, ``"sar"`` or None for CTC alone."""
     for entry in transforms or ():
         name, options = next(iter(entry.items())) if isinstance(entry, Mapping) else (entry, None)
         if name == "MultiLabelEncode":
@@ -40,68 +40,69 @@ def label_kind(transforms: Any) -> Gtc | None:
 
 
 def label_files_of(config: Config, mode: str) -> tuple[Path, ...]:
-    """Label files of ``Train`` or ``Eval``; empty where the dataset has none, or reads none."""
+    """Return the label files of ``Train`` or ``Eval``; none for a dataset that reads none."""
     if not reads_key(config, mode, "label_file_list"):
         return ()
     files = config.at(f"{mode}.dataset.label_file_list", default=None) or ()
     return tuple(Path(f) for f in ((files,) if isinstance(files, str) else files))
 
 
-def tolerance_of(config: Config) -> UnusableLimit:
+def unusable_limit_of(config: Config) -> UnusableLimit:
     """Return the limit that ``Global.max_unusable`` and ``Global.strict`` give."""
     return UnusableLimit(float(global_value(config, "max_unusable")), global_value(config, "strict"))
 
 
-def look_at_data(
+def run_preflight(
     config: Config,
     charset: Charset,
     frames: Mapping[str, FrameCounts],
     record: Path | None = None,
-    data_of: str = "Eval",
+    eval_section: str = "Eval",
     seconds: float | None = None,
-    say: Callable[[str], None] = _LOG.info,
+    report: Callable[[str], None] = _LOG.info,
 ) -> dict[str, PreflightReport]:
-    """What preflight finds in the data of each mode; a mode whose dataset it does not know is left out.
+    """Check the data of each mode; return the reports by mode, without datasets that are not label files or LMDBs.
 
     Args:
         config: the configuration.
         charset: its dictionary.
-        frames: for each mode that is to be checked (``"Train"``, ``"Eval"``), T of the CTC output.
-        record: the ``preflight.json`` to write, also where the data are refused.
-        data_of: how messages call the data of ``Eval``.
-        seconds: stop the check of each mode after this time; None: check every line.
-        say: is given what was found in data that can be used.
+        frames: T of the CTC output, for each mode to check (``"Train"``, ``"Eval"``).
+        record: the ``preflight.json`` to write, also if the data cannot be used.
+        eval_section: what messages call the data of ``Eval``.
+        seconds: stop the check of each mode after this time; None checks every sample.
+        report: takes a summary of data that can be used.
 
     Raises:
-        DataError: label files or LMDBs cannot be read, or more lines are unusable than
-            ``Global.max_unusable`` and ``Global.strict`` admit. The message covers all modes.
-        ConfigError: a key of these checks has no meaning.
+        DataError: label files or LMDBs cannot be read, or more samples are unusable than
+            ``Global.max_unusable`` and ``Global.strict`` allow. The message covers all modes.
+        ConfigError: a key of these checks has a bad value.
     """
-    tolerance = tolerance_of(config)
-    names = {mode: data_of if mode == "Eval" else mode for mode in frames}
+    limit = unusable_limit_of(config)
+    names = {mode: eval_section if mode == "Eval" else mode for mode in frames}
     found: dict[str, PreflightReport] = {}
-    said: list[str] = []
+    errors: list[DataError] = []
     for mode, count in frames.items():
         try:
-            report = _look(config, mode, charset, count.limit(required=mode == "Train"), seconds)
+            checked = _check_section(config, mode, charset, count.limit(required=mode == "Train"), seconds)
         except DataError as error:
-            said.append(f"{names[mode]}: {error}")
+            errors.append(DataError(f"{names[mode]}: {error}", code=error.code))
             continue
-        if report is not None:
-            found[mode] = report
-            if tolerance.allows_report(report):
-                for text in filter(None, (report.summary(), report.frames_summary())):
-                    say(f"{names[mode].lower()} data: {text}")
+        if checked is not None:
+            found[mode] = checked
+            if limit.allows_report(checked):
+                for text in filter(None, (checked.summary(), checked.frames_summary())):
+                    report(f"{names[mode].lower()} data: {text}")
     if record is not None and found:
-        content = {mode: report.to_json() for mode, report in found.items()}
+        content = {mode: checked.to_json() for mode, checked in found.items()}
         write_text(record, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    refused = limit_errors({names[mode]: report for mode, report in found.items()}, tolerance)
-    if refused and record is not None:
-        refused.append(f"{record} names the first {found[next(iter(found))].examples} of each reason.")
-    if said or refused:
-        refusal = DataError("\n".join(said + refused))
-        refusal.record = record if refused else None
-        raise refusal
+    texts = limit_errors({names[mode]: checked for mode, checked in found.items()}, limit)
+    if texts and record is not None:
+        texts.append(f"{record} names the first {found[next(iter(found))].examples} of each reason.")
+    if errors or texts:
+        code = errors[0].code if errors else "too_many_unusable"
+        failure = DataError("\n".join([*map(str, errors), *texts]), code=code)
+        failure.record = record if texts else None
+        raise failure
     return found
 
 
@@ -110,7 +111,7 @@ def sample_rules(config: Config, mode: str, charset: Charset, frames: FrameLimit
     return SampleRules(
         charset,
         global_value(config, "max_text_length"),
-        label_kind(config.at(f"{mode}.dataset.transforms", default=None)),
+        second_label_kind(config.at(f"{mode}.dataset.transforms", default=None)),
         frames,
         global_value(config, "unknown_char"),
         # a bad image in evaluation would make its result wrong
@@ -119,7 +120,7 @@ def sample_rules(config: Config, mode: str, charset: Charset, frames: FrameLimit
     )
 
 
-def _look(
+def _check_section(
     config: Config, mode: str, charset: Charset, frames: FrameLimit | None, seconds: float | None
 ) -> PreflightReport | None:
     dataset = config.at(f"{mode}.dataset")
@@ -127,7 +128,7 @@ def _look(
     if name not in (*OF_LABEL_FILES, *OF_LMDB):
         return None
     if dataset.get("data_dir") is None:
-        raise DataError(f"{mode}.dataset.data_dir is missing: {_data_dir_is(name)}.")
+        raise DataError(f"{mode}.dataset.data_dir is missing: {_data_dir_is(name)}.", code="missing_key")
     rules = sample_rules(config, mode, charset, frames)
     if name in OF_LMDB:
         return check_lmdbs(dataset["data_dir"], rules, seconds=seconds)

@@ -40,7 +40,7 @@ def build_own_loader(
     loader = section["loader"]
     missing = [key for key in _REQUIRED if key not in loader]
     if missing:
-        raise ConfigError(f"{mode}.loader lacks {', '.join(missing)}.")
+        raise ConfigError(f"{mode}.loader lacks {', '.join(missing)}.", code="missing_key")
     return DataLoader(
         dataset=dataset,
         batch_sampler=_sampler(dataset, section, mode, data),
@@ -60,7 +60,9 @@ def _sampler(dataset: Any, section: Mapping[str, Any], mode: str, data: ModuleTy
         name = options.pop("name")
         sampler = getattr(data, name, None)
         if sampler is None:
-            raise ConfigError(f"{mode}.sampler.name: the host has no sampler {name!r}.")
+            raise ConfigError(
+                f"{mode}.sampler.name: the host has no sampler {name!r}.", code="unknown_component"
+            )
         return sampler(dataset, **options)
     kind = DistributedBatchSampler if mode == "Train" else BatchSampler
     return kind(
@@ -76,6 +78,6 @@ def _collate(name: str | None, mode: str, data: ModuleType) -> Callable[..., Any
         return None
     collate = getattr(importlib.import_module(f"{data.__name__}.collate_fn"), name, None)
     if collate is None:
-        raise ConfigError(f"{mode}.loader.collate_fn: the host has no {name!r}.")
+        raise ConfigError(f"{mode}.loader.collate_fn: the host has no {name!r}.", code="unknown_component")
     made: Callable[..., Any] = collate()
     return made

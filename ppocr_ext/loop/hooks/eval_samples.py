@@ -77,7 +77,7 @@ def _are_lines(decoded: Any) -> bool:
     )
 
 
-class Samples(Hook):
+class EvalSamples(Hook):
     """Keeps some lines of the last evaluation in ``samples.json``, with their images (rank 0 only).
 
     They are taken from what the host hands the metric, so that nothing is read or decoded twice.

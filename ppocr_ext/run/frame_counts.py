@@ -113,7 +113,8 @@ def count_frames(model: Any, config: Config, mode: str) -> FrameCounts:
         except Exception as error:
             where = f"{config.where(prepared.path)}: {dotted(prepared.path)}"
             raise ModelError(
-                f"{where}: the network cannot take images of {list(size)}: {error_text(error)}"
+                f"{where}: the network cannot take images of {list(size)}: {error_text(error)}",
+                code="bad_image_size",
             ) from error
         known = [min(both) for both in found if both]
         complete = complete and len(known) == len(found)

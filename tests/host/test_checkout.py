@@ -81,11 +81,11 @@ def test_calls_through_the_facade(tmp_path: Path) -> None:
 import ppocr_ext.host
 host = ppocr_ext.host.open_host()
 saves, model = [], []
-config = {"Global": {"popped": 1}}
+config = {"Global": {"popped": 1}, "profiler_options": None}
 host.train(config, model, log_writer="writer", amp_dtype="unknown to this host",
            replacements={"save_model": saves.append, "export": None})
 assert saves == ["latest"] and model == [(None, "writer")], (saves, model)
-assert config == {"Global": {"popped": 1}}, config
+assert config == {"Global": {"popped": 1}, "profiler_options": None}, config
 import tools.program, ppocr.utils.utility
 assert tools.program.save_model.__module__ == "ppocr.utils.save_load"
 assert not hasattr(tools.program, "export")

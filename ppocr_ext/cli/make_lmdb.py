@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config.global_keys import GLOBAL_KEYS
-from ppocr_ext.data.lmdb.writer import LmdbInput, LmdbResult, make_lmdb
+from ppocr_ext.data.lmdb.reader import DATA_FILE
+from ppocr_ext.data.lmdb.writer import LmdbInput, LmdbState, make_lmdb
 from ppocr_ext.data.preflight_report import by_reason
 from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.data.unusable_limit import MAX_UNUSABLE
@@ -96,25 +98,27 @@ def run(args: argparse.Namespace) -> int:
         allow_outside_data_dir=args.allow_outside_data_dir,
     )
     source = LmdbInput(tuple(args.label_files), args.data_dir, rules, args.delimiter)
+    started = time.perf_counter()
     try:
-        result = make_lmdb(args.out, source, args.max_unusable, max(1 << 20, int(args.map_size * _GB)))
+        state, written = make_lmdb(
+            args.out, source, args.max_unusable, max(1 << 20, int(args.map_size * _GB))
+        )
     except KeyboardInterrupt:
         print(f"continue with: {args.again}", file=sys.stderr)
         raise
-    _report(args.out, result)
+    _report(args.out, state, written, time.perf_counter() - started)
     return 0
 
 
-def _report(out: Path, result: LmdbResult) -> None:
-    state = result.state
-    if result.written:
-        before = state.samples - result.written
+def _report(out: Path, state: LmdbState, written: int, seconds: float) -> None:
+    if written:
+        before = state.samples - written
         there = f", {before:,} were there" if before else ""
-        speed = result.written / result.seconds
-        print(f"{result.written:,} images in {result.seconds:.1f} s ({speed:,.0f} images/s){there}")
+        print(f"{written:,} images in {seconds:.1f} s ({written / seconds:,.0f} images/s){there}")
     else:
         print("complete; nothing to do")
-    print(f"{out}: {state.samples:,} samples, {result.size / 1e6:,.1f} MB")
+    size = (out / DATA_FILE).stat().st_size
+    print(f"{out}: {state.samples:,} samples, {size / 1e6:,.1f} MB")
     if state.skipped:
         print(f"skipped {state.skipped:,} of {state.lines:,} lines: {by_reason(state.unusable)}")
         print(state.example_lines())

@@ -48,8 +48,8 @@ def stored(out):
 def test_the_host_reads_it_back(images, tmp_path):
     from ppocr_ext.host import open_host
 
-    made = make_lmdb(tmp_path / "out", wanted(images))
-    assert (made.written, made.state.skipped) == (12, 0)
+    state, written = make_lmdb(tmp_path / "out", wanted(images))
+    assert (written, state.skipped) == (12, 0)
     open_host()
     from ppocr.data.lmdb_dataset import LMDBDataSet
 
@@ -89,15 +89,15 @@ def test_an_unusable_line_is_skipped_counted_and_named(images, tmp_path):
         b"0.jpg\tgood\nno tab\ngone.png\tx\n1.png\t\nempty.png\tx\ncut.png\tx\n../outside.png\tx\n"
         b"3.png\tfine\n\xff\tx\n"
     )
-    made = make_lmdb(tmp_path / "out", wanted(images, bad, image_check="decode"), max_unusable=0.9)
-    assert made.state.unusable == {
+    state, _ = make_lmdb(tmp_path / "out", wanted(images, bad, image_check="decode"), max_unusable=0.9)
+    assert state.unusable == {
         "bad_format": 2,
         "missing_image": 1,
         "empty_label": 1,
         "broken_image": 2,
         "outside_data_dir": 1,
     }
-    assert {(place, reason) for _, place, reason, _ in made.state.examples} == {
+    assert {(place, reason) for _, place, reason, _ in state.examples} == {
         (2, "bad_format"),
         (3, "missing_image"),
         (4, "empty_label"),
@@ -113,26 +113,26 @@ def test_an_unusable_line_is_skipped_counted_and_named(images, tmp_path):
 def test_outside_images_are_used_if_allowed(images, tmp_path):
     (tmp_path / "outside.png").write_bytes((images / "1.png").read_bytes())
     (tmp_path / "o.txt").write_text("../outside.png\tx\n")
-    made = make_lmdb(tmp_path / "out", wanted(images, tmp_path / "o.txt", allow_outside_data_dir=True))
-    assert made.state.samples == 1
+    state, _ = make_lmdb(tmp_path / "out", wanted(images, tmp_path / "o.txt", allow_outside_data_dir=True))
+    assert state.samples == 1
 
 
 def test_labels_are_checked_by_dictionary_and_length(images, tmp_path):
     (tmp_path / "d.txt").write_text("1.png\tab\n3.png\tabx\n5.png\tabab\n7.png\ta b\n")
     checked = wanted(images, tmp_path / "d.txt", charset=Charset(("a", "b")), max_text_length=3)
-    made = make_lmdb(tmp_path / "out", checked, max_unusable=1)
-    assert made.state.unusable == {"unknown_char": 2, "too_long": 1}
+    state, _ = make_lmdb(tmp_path / "out", checked, max_unusable=1)
+    assert state.unusable == {"unknown_char": 2, "too_long": 1}
     with_space = wanted(images, tmp_path / "d.txt", max_text_length=3)
-    assert make_lmdb(tmp_path / "two", with_space, max_unusable=1).state.unusable == {"too_long": 1}
+    assert make_lmdb(tmp_path / "two", with_space, max_unusable=1)[0].unusable == {"too_long": 1}
 
 
 def test_each_image_of_a_list_is_a_sample(images, tmp_path):
     (tmp_path / "j.txt").write_text('["1.png", "3.png"]\ttwice\n0.jpg\tonce\n["5.png", "gone.png"]\tno\n')
-    made = make_lmdb(tmp_path / "out", wanted(images, tmp_path / "j.txt"), max_unusable=0.5)
+    state, _ = make_lmdb(tmp_path / "out", wanted(images, tmp_path / "j.txt"), max_unusable=0.5)
     content = stored(tmp_path / "out")
     assert [content[b"label-%09d" % n] for n in (1, 2, 3)] == [b"twice", b"twice", b"once"]
     assert content[b"image-000000002"] == (images / "3.png").read_bytes()
-    assert content[b"num-samples"] == b"3" and made.state.unusable == {"missing_image": 1}
+    assert content[b"num-samples"] == b"3" and state.unusable == {"missing_image": 1}
 
 
 def kill_after(patch, commits):
@@ -160,8 +160,8 @@ def test_killed_anywhere_it_continues(images, tmp_path, monkeypatch, commits):
         kill_after(patch, commits)
         make_lmdb(tmp_path / "half", job)
     assert b"num-samples" not in stored(tmp_path / "half")
-    made = make_lmdb(tmp_path / "half", job)
-    assert made.written < 14 and made.state.skipped == 1
+    state, written = make_lmdb(tmp_path / "half", job)
+    assert written < 14 and state.skipped == 1
     assert stored(tmp_path / "half") == stored(tmp_path / "whole")
 
 
@@ -175,8 +175,8 @@ def test_a_half_written_one_of_0_1_0_is_continued(images, tmp_path, monkeypatch)
         state = json.loads(transaction.get(b"ppocr-ext-make-lmdb"))
         state["position"] = [0, 54, 3]
         transaction.put(b"ppocr-ext-make-lmdb", json.dumps(state).encode())
-    made = make_lmdb(out, job)
-    assert (made.written, made.state.samples) == (9, 12)
+    state, written = make_lmdb(out, job)
+    assert (written, state.samples) == (9, 12)
     make_lmdb(tmp_path / "whole", job)
     assert stored(out) == stored(tmp_path / "whole")
 
@@ -184,8 +184,8 @@ def test_a_half_written_one_of_0_1_0_is_continued(images, tmp_path, monkeypatch)
 def test_a_complete_one_is_not_changed(images, tmp_path):
     make_lmdb(tmp_path / "out", wanted(images))
     before = (tmp_path / "out" / "data.mdb").stat().st_mtime_ns
-    made = make_lmdb(tmp_path / "out", wanted(images))
-    assert made.written == 0 and made.state.samples == 12
+    state, written = make_lmdb(tmp_path / "out", wanted(images))
+    assert written == 0 and state.samples == 12
     assert (tmp_path / "out" / "data.mdb").stat().st_mtime_ns == before
 
 
@@ -193,8 +193,9 @@ def test_the_map_grows(images, tmp_path):
     big = np.random.default_rng(2).integers(0, 255, (700, 700, 3), np.uint8)
     cv2.imwrite(str(images / "big.png"), big)
     (tmp_path / "b.txt").write_text("big.png\tx\n" * 4)
-    made = make_lmdb(tmp_path / "out", wanted(images, tmp_path / "b.txt"), map_size=1 << 20)
-    assert made.size > 5_000_000 and stored(tmp_path / "out")[b"num-samples"] == b"4"
+    make_lmdb(tmp_path / "out", wanted(images, tmp_path / "b.txt"), map_size=1 << 20)
+    assert (tmp_path / "out" / "data.mdb").stat().st_size > 5_000_000
+    assert stored(tmp_path / "out")[b"num-samples"] == b"4"
 
 
 def test_too_many_unusable_lines_leave_it_incomplete_until_they_are_allowed(images, tmp_path):
@@ -205,7 +206,7 @@ def test_too_many_unusable_lines_leave_it_incomplete_until_they_are_allowed(imag
     assert refused.value.code == "too_many_unusable"
     assert "b.txt:2: missing_image" in str(refused.value)
     assert b"num-samples" not in stored(tmp_path / "out")
-    assert make_lmdb(tmp_path / "out", job, max_unusable=0.5).state.samples == 1
+    assert make_lmdb(tmp_path / "out", job, max_unusable=0.5)[0].samples == 1
     assert stored(tmp_path / "out")[b"num-samples"] == b"1"
 
 
@@ -217,7 +218,7 @@ def test_without_a_single_sample_the_next_run_begins_anew(images, tmp_path):
     assert refused.value.code == "too_many_unusable"
     assert "3,000" not in str(refused.value)  # it need not look at all of them
     (images / "later.png").write_bytes((images / "1.png").read_bytes())
-    assert make_lmdb(tmp_path / "out", job).state.samples == 3000
+    assert make_lmdb(tmp_path / "out", job)[0].samples == 3000
 
 
 def test_lines_that_were_not_read_do_not_count_as_unusable(images, tmp_path):

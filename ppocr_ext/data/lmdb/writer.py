@@ -7,7 +7,6 @@ leaves an LMDB which the next one continues. ``num-samples``, without which nobo
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -123,19 +122,9 @@ class LmdbState:
         )
 
 
-@dataclass(frozen=True)
-class LmdbResult:
-    """What :func:`make_lmdb` did: the state of the LMDB, samples written now, seconds, bytes on the disk."""
-
-    state: LmdbState
-    written: int
-    seconds: float
-    size: int
-
-
 def make_lmdb(
     out: str | Path, source: LmdbInput, max_unusable: float = MAX_UNUSABLE, map_size: int = _FIRST_MAP
-) -> LmdbResult:
+) -> tuple[LmdbState, int]:
     """Write the images of label files, as they are, with their labels; continue where an earlier call ended.
 
     Args:
@@ -144,11 +133,13 @@ def make_lmdb(
         max_unusable: the LMDB is not completed if more than this share of the lines is unusable.
         map_size: bytes that the LMDB may take at first; it grows as needed.
 
+    Returns:
+        The state of the LMDB, and how many samples this call wrote.
+
     Raises:
         DataError: ``out`` holds something else, too many lines are unusable, or it cannot be written.
         MissingPackageError: the package ``lmdb`` is not installed.
     """
-    started = time.perf_counter()
     if not source.data_dir.is_dir():
         raise DataError(f"--data-dir: there is no folder {source.data_dir}.", code="missing_folder")
     parameters = source.to_json()
@@ -160,8 +151,7 @@ def make_lmdb(
             _check_limit(state, source, UnusableLimit(max_unusable))
             state.complete = True
             store.commit([(COUNT_KEY.encode(), str(state.samples).encode())], state)
-    size = (Path(out) / DATA_FILE).stat().st_size
-    return LmdbResult(state, state.samples - before, time.perf_counter() - started, size)
+    return state, state.samples - before
 
 
 def _write(store: _Store, state: LmdbState, source: LmdbInput) -> None:

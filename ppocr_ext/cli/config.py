@@ -37,7 +37,7 @@ go through their transforms, the networks, losses, decoder and metric (Global.dr
 LMDBs) and their images are checked: for 10 seconds each of Train and Eval, or `--data all`; `--data none` skips both.
 
 The modules of Global.plugins are not imported, since that runs their code. What only they may know is a warning
-[plugin_not_loaded]; --import-plugins imports them, as train and eval do.
+[plugin_not_loaded], and the dry step is left out; --import-plugins imports them, as train and eval do.
 
 exit code: 0 no errors (with --strict: no warnings either), 2 otherwise.
 """

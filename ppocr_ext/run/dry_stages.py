@@ -1,4 +1,4 @@
-"""Name the part of the config that fails: the networks, losses, decoder and metric as the dry step calls them."""
+"""The networks, losses, decoder and metric as the dry step calls them, which name the part that fails."""
 
 from __future__ import annotations
 
@@ -71,11 +71,10 @@ class DryNetwork:
         except Exception as error:
             name, layer, shapes = self._running[-1] if self._running else ("", None, [list(images.shape)])
             weight = getattr(layer, "weight", None)
-            sizes = f"input {', '.join(map(str, shapes))}" + (
-                f", weight {list(weight.shape)}" if weight is not None else ""
-            )
+            sizes = f"input {', '.join(map(str, shapes))}, weight {getattr(weight, 'shape', 'none')}"
             mode = "training" if self._model.training else "evaluation"
-            what = f"the network fails in {mode} at {name or 'its input'} ({sizes}): "
+            fix = "Fix: give it options that fit its input."
+            what = f"the network fails in {mode} at {name or 'its input'} ({sizes}). {fix}\n  "
             self._step.report_error("network", self._path(name.split(".")), error, what)
             raise StageFailed from error
 
@@ -220,11 +219,10 @@ class DryLosses:
             rows = output.astype("float32").numpy()
             if rows.min() >= 0 and abs(rows.sum(-1) - 1).max() < 1e-3:
                 model = ("Models", path[0]) if path and path[0] in (self._step.models or ()) else ()
-                said = (
-                    f"the output {'.'.join(path)} {list(output.shape)} has probabilities, but losses take logits. "
-                    f"Fix: leave the softmax out in training."
+                said = f"{'.'.join(path)} {list(output.shape)} has probabilities in training, but losses take logits."
+                self._step.report(
+                    "not_logits", ("Architecture", *model, "Head"), f"{said} Fix: remove the softmax."
                 )
-                self._step.report("not_logits", ("Architecture", *model, "Head"), said)
 
 
 def decoded_labels(

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import paddle
 import pytest
+from paddle import nn
 
 from ppocr_ext.check import check_config
+from ppocr_ext.checkpoint.serialize import read_plain_pickle, read_state
 from ppocr_ext.cli.config import dry_issues
-from ppocr_ext.config import Config
+from ppocr_ext.cli.main import main
+from ppocr_ext.config import Config, resolve_charset, switch_features_on, with_class_counts
 from ppocr_ext.host import open_host
 from ppocr_ext.issues import Issue
+from ppocr_ext.loop.session import train
+from ppocr_ext.modeling.heads.ctc_head import CTCHead
+from ppocr_ext.registry import DATASETS, LOSSES
+from ppocr_ext.run.dry_step import dry_step, same_as_before
+from ppocr_ext.run.prepare import complete
+from ppocr_ext.run.run import build_network
 
 TRAIN, EVAL = "Train.dataset.transforms", "Eval.dataset.transforms"
 KEYS = "KeepKeys.keep_keys"
 LISTED = "Loss.loss_config_list"
+HEADS = "Architecture.Head.head_list.NRTRHead"
 STUDENT = "Architecture.Models.Student"
 KEPT = ["image", "label_ctc", "label_gtc", "length", "valid_ratio"]
 
@@ -243,3 +257,205 @@ def test_a_failure_of_the_dataset_itself_is_named(one) -> None:
 def test_train_and_eval_of_other_sizes(one) -> None:
     wrong = one.with_values({f"{EVAL}.RecResizeImg.image_shape": [3, 48, 128]})
     assert found(wrong) == {("preprocessing_mismatch", f"{EVAL}.RecResizeImg.image_shape")}
+
+
+class TestNetworks:
+    def test_a_head_of_another_width(self, one) -> None:
+        def nrtr(listed: list[Any]) -> None:
+            listed[1], listed[-1] = {"NRTRLabelEncode": None}, keeping("label", "length")
+
+        head = {
+            "name": "Transformer",
+            "d_model": 36,
+            "nhead": 4,
+            "num_encoder_layers": -1,
+            "num_decoder_layers": 1,
+        }
+        values = {"Architecture.Head": head, "Architecture.algorithm": "NRTR", "Loss": {"name": "NRTRLoss"}}
+        config = changed(changed(one, "Train", nrtr), "Eval", nrtr).with_values(
+            {**values, "PostProcess.name": "NRTRLabelDecode"}
+        )
+        both = issues(config)
+        assert {(issue.code, issue.path) for issue in both} == {("network_failed", "Architecture.Head")}
+        assert len(both) == 2 and all("16" in issue.message and "[36, 72]" in issue.message for issue in both)
+
+    def test_a_softmax_before_the_losses(self, two, monkeypatch) -> None:
+        before = CTCHead.forward
+
+        def twice(self, *args: Any, **kwargs: Any) -> Any:
+            return paddle.nn.functional.softmax(before(self, *args, **kwargs))
+
+        monkeypatch.setattr(CTCHead, "forward", twice)
+        heads = {("not_logits", f"Architecture.Models.{name}.Head") for name in ("Teacher", "Student")}
+        assert found(two) == heads
+
+
+class PluginDataset:
+    """A dataset of a user's own, which gives batches as PaddleOCR's losses read them."""
+
+    def __init__(self, config: Any, mode: str, logger: Any, seed: Any = None) -> None:
+        self.label = [1, 2, 3]
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> list[Any]:
+        ctc, nrtr = np.zeros(8, np.int64), np.zeros(8, np.int64)
+        ctc[:3], nrtr[:5] = self.label, [2, 5, 6, 7, 3]
+        return [np.zeros((3, 32, 128), np.float32), ctc, nrtr, np.array(3), np.float64(1)]
+
+
+class PluginLoss(nn.Layer):
+    """A loss of a user's own, which does not say what it reads."""
+
+    def forward(self, predictions: Any, batch: Any) -> dict[str, Any]:
+        return {"loss": predictions["Student"]["head_out"]["ctc"].mean() * batch[3].astype("float32").mean()}
+
+
+class TestNoFalseAlarm:
+    def test_components_of_plugins(self, two) -> None:
+        DATASETS.register("PluginDataset")(PluginDataset)
+        LOSSES.register("PluginLoss")(PluginLoss)
+        try:
+            assert found(two.with_values({"Train.dataset.name": "PluginDataset"})) == set()
+            assert found(two.with_values({"Loss": {"name": "PluginLoss"}})) == set()
+            listed = [*two.thaw()["Loss"]["loss_config_list"], {"PluginLoss": {"weight": 1.0}}]
+            assert found(two.with_values({LISTED: listed})) == set()
+        finally:
+            del DATASETS._own["PluginDataset"], LOSSES._own["PluginLoss"]
+
+    def test_lmdbs(self, one, captchas, tmp_path) -> None:
+        lmdb = pytest.importorskip("lmdb")
+        with lmdb.open(str(tmp_path), map_size=1 << 24) as environment, environment.begin(write=True) as put:
+            for number, line in enumerate((captchas / "val_list.txt").read_text().splitlines(), start=1):
+                image, label = line.split("\t")
+                put.put(b"label-%09d" % number, label.encode() if number > 1 else b"x")
+                put.put(b"image-%09d" % number, (captchas / image).read_bytes())
+            put.put(b"num-samples", str(number).encode())
+        dataset = {"name": "LMDBDataSet", "data_dir": str(tmp_path), "transforms": transforms(one, "Train")}
+        said: list[str] = []
+        assert issues(one.with_values({"Train.dataset": dataset, "Eval.dataset": dataset}), said=said) == []
+        assert said == []
+        wrong = one.with_values({"Train.dataset": dataset, f"{TRAIN}.{KEYS}": [*KEPT, "label_ace"]})
+        assert found(wrong) == {("unknown_sample_key", f"{TRAIN}.{KEYS}")}
+
+    def test_widths_by_the_ratio_of_images(self, scales, captchas, tmp_path) -> None:
+        lines = (captchas / "train_list.txt").read_text().splitlines()
+        (tmp_path / "list.txt").write_text("".join(f"{line}\t160\t60\n" for line in lines))
+        values = {
+            "Train.dataset.ds_width": True,
+            "Train.dataset.label_file_list": [str(tmp_path / "list.txt")],
+        }
+        assert found(scales.with_values(values)) == set()
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            {"Global.return_feats": True},
+            {"Global.use_amp": True, "Global.amp_level": "O1"},
+            {"Global.to_static": True},
+            {"Global.cal_metric_during_train": True},
+            {"Train.loader.num_workers": 2},
+            {f"{LISTED}": [{"CTCLoss": {}}, {"NRTRLoss": {}}, {"CenterLoss": {"update": "ema"}}]},
+        ],
+        ids=lambda values: next(iter(values)),
+    )
+    def test_features_of_a_run(self, values, one) -> None:
+        assert found(switch_features_on(one.with_values(values))) == set()
+
+    def test_images_that_are_joined(self, one) -> None:
+        joined = {
+            "RecConAug": {"prob": 1.0, "ext_data_num": 1, "image_shape": [32, 128, 3], "max_text_length": 25}
+        }
+        config = changed(
+            one.with_values({"Train.dataset.ext_op_transform_idx": 1}), "Train", lambda t: t.insert(1, joined)
+        )
+        assert (
+            found(config.with_values({"Global.max_text_length": 25, f"{HEADS}.max_text_length": 25})) == set()
+        )
+
+    def test_batches_of_one_image(self, one) -> None:
+        sizes = {f"{mode}.loader.batch_size_per_card": 1 for mode in ("Train", "Eval")}
+        assert found(one.with_values(sizes)) == set()
+
+
+def test_samples_are_drawn_if_none_can_be_read(one, tmp_path) -> None:
+    (tmp_path / "empty.txt").write_text("")
+    said: list[str] = []
+    config = one.with_values({"Train.dataset.label_file_list": [str(tmp_path / "empty.txt")]})
+    assert issues(config, said=said) == []
+    assert len(said) == 1 and "Train" in said[0] and "Eval" not in said[0]
+    wrong = config.with_values({f"{TRAIN}.{KEYS}": [*KEPT, "label_ace"]})
+    assert found(wrong) == {("unknown_sample_key", f"{TRAIN}.{KEYS}")}
+
+
+def test_it_can_be_switched_off(one) -> None:
+    wrong = one.with_values({f"{TRAIN}.{KEYS}": [*KEPT, "label_ace"], "Global.dry_step": False})
+    assert found(wrong) == set()
+
+
+def weights_after_an_epoch(config: Config, folder: Path, on: bool) -> dict[str, np.ndarray]:
+    values = {"Global.dry_step": on, "Global.epoch_num": 1, "Global.save_model_dir": str(folder / str(on))}
+    train(config.with_values(values))
+    states = read_plain_pickle(folder / str(on) / "latest.states")
+    return {**read_state(folder / str(on) / "latest.pdparams"), **states["loss"]}
+
+
+@pytest.mark.parametrize("kind", ["student", "distill"])
+def test_it_leaves_no_trace(kind, tiny, tmp_path) -> None:
+    """With augmentation, dropout and centers that move, the weights after an epoch are bit-identical."""
+    config = changed(tiny(kind), "Train", lambda listed: listed.insert(1, {"RecAug": None}))
+    if kind == "student":
+        listed = [{"CTCLoss": {}}, {"NRTRLoss": {}}, {"CenterLoss": {"update": "ema", "warmup_steps": 2}}]
+        config = config.with_values({LISTED: listed})
+    off, on = (weights_after_an_epoch(config, tmp_path, each) for each in (False, True))
+    assert off.keys() == on.keys() and len(on) > 20
+    assert [name for name in on if not np.array_equal(on[name], off[name])] == []
+
+
+def test_it_puts_the_networks_back(two) -> None:
+    charset = resolve_charset(two, open_host().find_file)
+    config = with_class_counts(complete(two, charset), charset)
+    model = build_network(config)
+    before = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    modes = [layer.training for layer in model.sublayers()]
+    generators = (
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+        paddle.get_rng_state()[0].current_seed(),
+    )
+    assert dry_step(config, charset, open_host(), model, ("Train", "Eval"), "cpu", 1, print) == []
+    assert all(np.array_equal(tensor.numpy(), before[name]) for name, tensor in model.state_dict().items())
+    assert modes == [layer.training for layer in model.sublayers()]
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert not any(layer._forward_pre_hooks or layer._forward_post_hooks for layer in model.sublayers())
+    assert generators[:2] == (random.getstate(), np.random.get_state()[1].tolist())
+
+
+def test_a_resumed_run_leaves_it_out_if_nothing_changed(one, tmp_path) -> None:
+    train(one.with_values({"Global.epoch_num": 1}))
+    charset = resolve_charset(one, open_host().find_file)
+    latest = Path(str(one.at("Global.save_model_dir"))) / "latest"
+
+    def same(**values: Any) -> bool:
+        config = one.with_values({"Global.epoch_num": 2, **values})
+        return same_as_before(with_class_counts(complete(config, charset), charset), charset, latest)
+
+    assert same()
+    assert not same(**{"Loss.weight_2": 0.25})
+    assert not same(**{"Train.loader.batch_size_per_card": 4})
+    assert not same_as_before(one, charset, tmp_path / "elsewhere" / "latest")
+
+
+def test_the_config_command_runs_it(one, tmp_path, capsys) -> None:
+    file = tmp_path / "my.yml"
+    wrong = one.with_values({f"{TRAIN}.{KEYS}": [*KEPT, "label_ace"]})
+    file.write_text(wrong.to_yaml())
+    command = ["config", "-c", str(file), "--check"]
+    assert main(command) == 2
+    assert "[unknown_sample_key]" in capsys.readouterr().out
+    assert main([*command, "--data", "none"]) == 0
+    capsys.readouterr()
+    file.write_text(wrong.with_values({"Global.plugins": ["not_imported"]}).to_yaml())
+    assert main(command) == 0
+    assert "--import-plugins" in capsys.readouterr().out

@@ -46,6 +46,7 @@ def check_architecture(check: ConfigCheck) -> None:
 
 
 def _check_sub_models(check: ConfigCheck, options: Mapping[Any, Any]) -> None:
+    """Check the sub-models of a DistillationModel, whose options stand in ``Architecture``."""
     for key in options:
         if key not in _OF_SEVERAL:
             check.unknown_key(("Architecture", str(key)), _OF_SEVERAL)
@@ -69,6 +70,7 @@ def _check_sub_models(check: ConfigCheck, options: Mapping[Any, Any]) -> None:
 
 
 def _check_model(check: ConfigCheck, path: Path) -> None:
+    """Check one recogniser: its flags and its parts."""
     check.check_keys(path, model_keys, check.mapping(*path))
     for flag in ("freeze_params", "return_all_feats"):
         check.refuse_quoted((*path, flag), check.at(*path, flag), "truth")
@@ -95,6 +97,7 @@ def _needs(check: ConfigCheck, path: Path, part: str) -> bool:
 
 
 def _check_multi_head(check: ConfigCheck, path: Path) -> None:
+    """Check the options of a MultiHead and of its branches."""
     own = ("name", "out_channels_list")
     check.check_keys(path, MultiHead, check.mapping(*path), injected=_GIVEN, extra=own)
     listed = (*path, "head_list")

@@ -181,7 +181,7 @@ class ConfigCheck:
     def check_keys(
         self,
         path: Path,
-        component: Callable[..., Any],
+        component: Callable[..., Any] | ComponentKeys,
         options: Mapping[Any, Any],
         injected: Iterable[str] = (),
         extra: Iterable[str] = (),
@@ -191,34 +191,24 @@ class ConfigCheck:
 
         Args:
             path: of the options.
-            component: whose constructor has the keys.
+            component: whose constructor has the keys, or the keys themselves.
             options: as the config has them.
             injected: keys that the program itself supplies.
             extra: keys of the section that are read before the component is built (``name``, ``weight``, …).
             others: components that the config may have used before: their keys are unused, not misspelt.
         """
+        by_keyword = not isinstance(component, ComponentKeys)
+        keys = component if isinstance(component, ComponentKeys) else component_keys(component)
         rivals = [] if others is None else [others.get(name) for name in others.names()]
         elsewhere = {key for rival in rivals for key in component_keys(rival).named}
-        self.compare_keys(path, component_keys(component), options, component, injected, extra, elsewhere)
-
-    def compare_keys(
-        self,
-        path: Path,
-        keys: ComponentKeys,
-        options: Mapping[Any, Any],
-        component: Callable[..., Any] | None = None,
-        injected: Iterable[str] = (),
-        extra: Iterable[str] = (),
-        elsewhere: Collection[str] = (),
-    ) -> None:
-        """Do the same as :meth:`check_keys` for known ``keys``; ``elsewhere`` has those of other components."""
         supplied, kinds = frozenset(injected), dict(keys.kinds)
         known = (keys.named - supplied) | frozenset(extra)
         for key, value in options.items():
+            where = (*path, str(key))
             if key in keys.named or key in known:
-                self.refuse_quoted((*path, str(key)), value, kinds.get(str(key)))
+                self.refuse_quoted(where, value, kinds.get(str(key)))
             else:
-                self.unknown_key((*path, str(key)), () if key in elsewhere else known, component, keys.open)
+                self.unknown_key(where, () if key in elsewhere else known, by_keyword, keys.open)
         for key in sorted(keys.required - supplied - set(options)):
             self.missing((*path, key))
 
@@ -238,7 +228,7 @@ class ConfigCheck:
         self,
         path: Path,
         known: Collection[str],
-        component: Callable[..., Any] | None = None,
+        by_keyword: bool = False,
         is_open: bool = False,
     ) -> None:
         """Report a key that is not among the ``known`` ones.
@@ -249,11 +239,11 @@ class ConfigCheck:
         Args:
             path: of the key.
             known: the keys that are read there.
-            component: that takes the keys; building it does not report the key again.
+            by_keyword: a component gets the keys as keywords, so that the builder has to leave this one out.
             is_open: it may read other keys too.
         """
         key, place = path[-1], self.place(path)
-        if component is not None:
+        if by_keyword:
             self.unused_keys.append(path)
         if place.kind is PlaceKind.FORCED_OPTION:
             return
@@ -270,7 +260,7 @@ class ConfigCheck:
             self.error(
                 path,
                 "unused_option",
-                f"nothing reads this key.{hint} `-o +{forced}=…` sets it all the same.",
+                f"nothing reads this key.{hint} `-o +{forced}=…` sets it anyway.",
             )
         elif suggested is None and self.unloaded_plugins and path[:-1] in ((), ("Global",)):
             self.plugin_warning(path, "the key is not used, unless a plugin reads it.")

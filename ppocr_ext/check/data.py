@@ -37,7 +37,7 @@ def check_data(check: ConfigCheck, mode: str) -> None:
     _check_transforms(check, mode)
     loader = check.mapping(mode, "loader")
     if loader:
-        check.compare_keys((mode, "loader"), _LOADER, loader)
+        check.check_keys((mode, "loader"), _LOADER, loader)
     if loader.get("collate_fn") is not None:
         path = (mode, "loader", "collate_fn")
         check.host_component("collate_fn", "collate_fn", loader["collate_fn"], path)
@@ -60,6 +60,7 @@ def _check_indentation(check: ConfigCheck, mode: str, part: str) -> list[str]:
 
 
 def _check_dataset(check: ConfigCheck, mode: str) -> Callable[..., Any] | None:
+    """Check name and keys of the dataset; return its class."""
     path = (mode, "dataset")
     options = check.mapping(*path)
     if not options:
@@ -70,7 +71,7 @@ def _check_dataset(check: ConfigCheck, mode: str) -> Callable[..., Any] | None:
     dataset = check.component(DATASETS, options["name"], (*path, "name"))
     keys = None if dataset is None else dataset_keys(dataset)
     if keys is not None:
-        check.compare_keys(path, keys, options, extra=("name", "transforms"))
+        check.check_keys(path, keys, options, extra=("name", "transforms"))
         for key in sorted(_NEVER_EMPTY & keys.required & options.keys()):
             if options[key] in (None, ()):
                 check.error((*path, key), "empty_value", "is empty, but must be given.")
@@ -136,6 +137,7 @@ def _check_transforms(check: ConfigCheck, mode: str) -> None:
 
 
 def _check_sampler(check: ConfigCheck, mode: str, dataset: Callable[..., Any] | None) -> None:
+    """Check name and keys of the sampler, and that dataset and sampler agree on who gives image sizes."""
     path = (mode, "sampler")
     options = check.mapping(*path)
     # a dataset of several scales gets its image sizes from a sampler, which asks it for `ds_width`

@@ -45,6 +45,7 @@ def check_dictionary(check: ConfigCheck) -> None:
 
 
 def _check_space(check: ConfigCheck, charset: Charset) -> None:
+    """Warn if the space is two classes."""
     line = charset.line_of_second_space
     if line is not None:
         used = charset.ids(" ")[0]
@@ -73,6 +74,7 @@ def check_files(check: ConfigCheck) -> None:
 
 
 def _check_label_files(check: ConfigCheck, mode: str) -> None:
+    """Check that the label files exist, if the dataset reads them."""
     path = (mode, "dataset", "label_file_list")
     listed = check.at(*path) if reads_key(check.config, mode, "label_file_list") else None
     files: dict[KeyPath, object] = {path: listed} if isinstance(listed, str) else {}
@@ -91,6 +93,7 @@ def _check_label_files(check: ConfigCheck, mode: str) -> None:
 
 
 def _check_data_dir(check: ConfigCheck, mode: str) -> None:
+    """Check that the folder of images or the LMDB exists, if the dataset reads it."""
     path = (mode, "dataset", "data_dir")
     folder = check.at(*path) if reads_key(check.config, mode, "data_dir") else None
     if isinstance(folder, str) and not Path(folder).is_dir():

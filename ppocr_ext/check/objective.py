@@ -82,6 +82,7 @@ def _regularizer_keys(name: Any = None, factor: float = 0.0) -> None:
 
 
 def _check_schedule(check: ConfigCheck) -> None:
+    """Check ``Optimizer.lr``: name, keys and rates of the schedule."""
     path = ("Optimizer", "lr")
     if check.at(*path) is None:
         check.missing(path, "such as `lr: {name: Cosine, learning_rate: 0.001}`")

@@ -9,14 +9,14 @@ from ppocr_ext.config.node import dotted
 from ppocr_ext.data.preprocessing import PAD, WIDEN, Preprocessing, Size, preprocessing
 
 ALLOW = "allow_different_preprocessing"
-_FIX = f"Use the same in both, or allow it: -o Global.{ALLOW}=true."
+_FIX = f"Fix: use the same in both, or allow it: -o Global.{ALLOW}=true."
 
 
 def check_preprocessing(check: ConfigCheck) -> None:
     """Compare sizes, padding, channel order and normalisation of ``Train`` and ``Eval``.
 
-    Only what the config says is compared: a section whose images are resized by a plugin is passed over. An Eval size
-    must be among the sizes that a MultiScaleSampler hands out. ``eval_mode: true`` in Eval goes with padding in Train:
+    Only what the config says is compared: a section whose images a plugin resizes is skipped. An Eval size must be
+    among the sizes that a MultiScaleSampler gives. ``eval_mode: true`` in Eval goes with padding in Train:
     both keep the aspect ratio.
     """
     trained, evaluated = preprocessing(check.config, "Train"), preprocessing(check.config, "Eval")
@@ -37,7 +37,7 @@ def check_preprocessing(check: ConfigCheck) -> None:
 def _differences(
     check: ConfigCheck, trained: Preprocessing, evaluated: Preprocessing
 ) -> Iterator[tuple[Path, str]]:
-    """Config path in Eval and one line for each difference."""
+    """Yield config path in Eval and a line for each difference."""
     place = check.where(trained.path)
     where = f"{dotted(trained.path)}, {place}" if place else dotted(trained.path)
     resize = evaluated.path[:-1] if evaluated.path[-1] in ("image_shape", "scales") else evaluated.path
@@ -59,6 +59,7 @@ def _differences(
 
 
 def _size_fits(trained: Preprocessing, evaluated: Preprocessing) -> bool:
+    """Return True if each size of Eval is one of Train; heights alone count where images are widened."""
     if not trained.sizes or not evaluated.sizes:
         return True
     if WIDEN in (trained.fit, evaluated.fit):

@@ -59,6 +59,7 @@ def component_keys(component: Callable[..., Any]) -> ComponentKeys:
 
 
 def _constructors(component: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """Yield a function itself, or the constructors of a class and of its bases."""
     if not isinstance(component, type):
         yield component
         return
@@ -71,6 +72,7 @@ def _constructors(component: Callable[..., Any]) -> Iterator[Callable[..., Any]]
 
 
 def _value_kind(parameter: inspect.Parameter) -> ValueKind | None:
+    """Return the kind of the values of a parameter, from its default or its annotation."""
     if isinstance(parameter.default, bool):
         return "truth"
     if isinstance(parameter.default, (int, float)):

@@ -47,6 +47,7 @@ def suggest_path(path: Path) -> Path | None:
 
 
 def _known_paths() -> list[Path]:
+    """Return the paths of all keys that a user may put into another section by mistake."""
     schedules = {key for name in SCHEDULES.names() for key in component_keys(SCHEDULES.get(name)).named}
     return [
         *(("Global", key) for key in GLOBAL_KEYS),

@@ -79,6 +79,7 @@ class ValueRule:
         return self.kind in ("whole", "number") and is_number(text)
 
     def _is_number(self, value: Any) -> bool:
+        """Return True if the value is a finite number of this kind, within the limits."""
         types = int if self.kind == "whole" else (int, float)
         return (
             isinstance(value, types)
@@ -90,6 +91,7 @@ class ValueRule:
         )
 
     def _expected(self) -> str:
+        """Return what the value must be, for a message."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         if self.most is not None:
@@ -100,6 +102,7 @@ class ValueRule:
 
 
 def _is_steps(value: Any) -> bool:
+    """Return True for a number of steps or [first, every]."""
     pair = value if isinstance(value, (list, tuple)) else (0, value)
     whole = all(isinstance(number, int) and not isinstance(number, bool) for number in pair)
     return len(pair) == 2 and whole and pair[0] >= 0 and pair[1] >= 1

@@ -72,7 +72,7 @@ class RunFolder:
 
     @property
     def indicator_name(self) -> str:
-        """The same for people."""
+        """Name of that metric as pages show it."""
         return _INDICATOR_NAMES.get(self.indicator, self.indicator)
 
 

@@ -229,7 +229,7 @@ def test_other_values_are_refused(value: object) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none\.txt"):
+    with raises_code(DataError, "unreadable_file", "none.txt"):
         CenterLoss(update="ema", look_alikes=str(tmp_path / "none.txt"), context=CONTEXT)
 
 

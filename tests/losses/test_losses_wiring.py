@@ -196,12 +196,14 @@ def test_what_cannot_work_is_refused_when_built(config: dict[str, Any], code: st
 
 
 def test_a_misspelt_key_is_refused_with_the_right_one() -> None:
-    with pytest.raises(ConfigError, match="'temperature'"):
+    with raises_code(ConfigError, "unknown_key", "'temperature'"):
         build_loss({"name": "CTCFrameKDLoss", "model_name_pairs": PAIRS, "temperatur": 2.0})
 
 
 def test_an_unknown_loss_is_named_with_the_near_one() -> None:
-    with pytest.raises(UnknownComponentError, match=r"DistilationCTCLoss.*'DistillationCTCLoss'"):
+    with raises_code(
+        UnknownComponentError, "unknown_component", "DistilationCTCLoss", "'DistillationCTCLoss'"
+    ):
         combined({"DistilationCTCLoss": {"weight": 1.0}})
 
 

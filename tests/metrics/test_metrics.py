@@ -109,7 +109,7 @@ def test_both_numbers_of_each_sub_model() -> None:
 
 
 def test_predictions_without_labels_are_no_silent_loss() -> None:
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError):
         build_metric({"name": "RecMetric"})(([("a", 1.0)], []))
 
 
@@ -144,7 +144,7 @@ def test_options_reach_the_base_metric() -> None:
     metric = distillation(ignore_space=False)
     metric({"Student": lines(("a b", "ab"))})
     assert metric.get_metric()["acc"] == 0.0
-    with pytest.raises(ConfigError, match="'ignore_space'"):
+    with raises_code(ConfigError, "unknown_key", "'ignore_space'"):
         distillation(ignore_spaces=False)
 
 
@@ -164,7 +164,7 @@ def test_a_missing_key_is_named(config: dict[str, Any], key: str) -> None:
 
 
 def test_a_misspelt_key_is_refused_with_the_right_one() -> None:
-    with pytest.raises(ConfigError, match="'ignore_space'"):
+    with raises_code(ConfigError, "unknown_key", "'ignore_space'"):
         build_metric({"name": "RecMetric", "ignore_spaces": True})
 
 
@@ -173,7 +173,7 @@ def test_a_misspelt_key_is_refused_with_the_right_one() -> None:
     {"name": "DistillationMetric", "key": "Student", "base_metric_name": "RecMetrik"},
 ])  # fmt: skip
 def test_unknown_metrics_list_the_choices(config: dict[str, Any]) -> None:
-    with pytest.raises(UnknownComponentError, match="'RecMetrik'.*'RecMetric'"):
+    with raises_code(UnknownComponentError, "unknown_component", "'RecMetrik'", "'RecMetric'"):
         build_metric(config)
 
 

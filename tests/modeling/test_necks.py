@@ -39,7 +39,7 @@ def test_features_that_are_no_line_are_named() -> None:
 def test_unknown_encoders_and_misspelt_options_are_errors() -> None:
     with raises_code(ModelError, "unsupported_component", "'lstm'", "'svtr'", "'reshape'"):
         SequenceEncoder(16, "lstm")
-    with pytest.raises(ConfigError, match="hiden_dims.*hidden_dims"):
+    with raises_code(ConfigError, "unknown_key", "hiden_dims", "hidden_dims"):
         SequenceEncoder(16, "svtr", hiden_dims=16)
     with raises_code(ModelError, "bad_value", "hidden_dims = 12"):
         SequenceEncoder(16, "svtr", hidden_dims=12)

@@ -116,19 +116,19 @@ def test_values_that_cannot_work_are_refused(config: dict[str, Any], found: str)
 
 
 @pytest.mark.parametrize(
-    ("config", "key"),
+    ("config", "code", "key"),
     [
-        ({"name": "Cosine"}, "learning_rate"),
-        ({"name": "Cosine", "learning_rate": 0.1, "warmup_epochs": 2}, "'warmup_epoch'"),
+        ({"name": "Cosine"}, "missing_key", "learning_rate"),
+        ({"name": "Cosine", "learning_rate": 0.1, "warmup_epochs": 2}, "unknown_key", "'warmup_epoch'"),
     ],
 )
-def test_a_missing_and_a_misspelt_key_are_named(config: dict[str, Any], key: str) -> None:
-    with pytest.raises(ConfigError, match=key):
+def test_a_missing_and_a_misspelt_key_are_named(config: dict[str, Any], code: str, key: str) -> None:
+    with raises_code(ConfigError, code, key):
         build_lr_scheduler(config, 10, 7)
 
 
 def test_an_unknown_schedule_lists_the_choices() -> None:
-    with pytest.raises(UnknownComponentError, match="'Cosin'.*LinearWarmupCosine"):
+    with raises_code(UnknownComponentError, "unknown_component", "'Cosin'", "LinearWarmupCosine"):
         build_lr_scheduler({"name": "Cosin", "learning_rate": 0.1}, 10, 7)
 
 

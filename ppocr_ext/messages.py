@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ppocr_ext.errors import PPOCRExtError
 
@@ -45,6 +47,25 @@ def shortened(names: Sequence[str], most: int, separator: str = ", ") -> str:
 def did_you_mean(name: object) -> str:
     """Return the hint ``" Did you mean 'x'?"``, to append to a sentence; empty if ``name`` is None."""
     return "" if name is None else f" Did you mean {name!r}?"
+
+
+def near_match(name: str, known: Iterable[Any], cutoff: float = 0.75) -> str | None:
+    """Return the known name that ``name`` misspells, in any case of letters; None if none is near.
+
+    Args:
+        name: what the user wrote.
+        known: the names that exist.
+        cutoff: least similarity (difflib's ratio); the default is for changing or refusing a key, 0.6 for a hint.
+    """
+    by_folded = {str(each).casefold(): str(each) for each in sorted(known, key=str)}
+    near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=cutoff)
+    return by_folded[near[0]] if near else None
+
+
+def is_misspelling(name: str, known: Iterable[str]) -> bool:
+    """Return True if ``name`` is near a known name, and not that name with an addition (``MyCTCHead``)."""
+    near = near_match(name, known)
+    return near is not None and abs(len(near) - len(name)) <= 1
 
 
 def error_text(error: BaseException) -> str:

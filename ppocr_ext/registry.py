@@ -1,44 +1,29 @@
 """Registries of components by the name that a config uses; imports no Paddle.
 
-A name that is not registered here is asked of the *fallback*, which the host installs
-when it is opened, so that a checkout's own backbones and losses can be named too.
+For a name that is not registered here, the *fallback* is asked. The host sets it when it is opened,
+so that configs can name a checkout's own backbones and losses.
 """
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from ppocr_ext.errors import ConfigError, UnknownComponentError
-from ppocr_ext.messages import did_you_mean
+from ppocr_ext.messages import did_you_mean, is_misspelling, near_match
 from ppocr_ext.paddleocr_names import FORMER_NAMES, PADDLEOCR_NAMES
 
 T = TypeVar("T")
 _LOG = logging.getLogger("ppocr_ext")
-NEAR_MATCH = 0.75  # difflib ratio from which an unknown key is taken for a misspelling
-
-
-def near_match(name: str, known: Iterable[str], cutoff: float = NEAR_MATCH) -> str | None:
-    """The known name that ``name`` is a misspelling of, in upper or lower case; None if it is near none."""
-    by_folded = {each.casefold(): each for each in sorted(known)}
-    near = difflib.get_close_matches(str(name).casefold(), by_folded, n=1, cutoff=cutoff)
-    return by_folded[near[0]] if near else None
-
-
-def is_misspelling(name: str, known: Iterable[str]) -> bool:
-    """Return whether ``name`` is near a known name and not that name with something added (``MyCTCHead``)."""
-    near = near_match(name, known)
-    return near is not None and abs(len(near) - len(name)) <= 1
 
 
 class Registry:
     """Components of one kind (``"backbone"``, ``"loss"``, …) by name.
 
     Args:
-        kind: what the registry holds, as error messages call it.
+        kind: name of the kind for error messages.
     """
 
     def __init__(self, kind: str) -> None:
@@ -49,7 +34,7 @@ class Registry:
         self._has_checkout = False
 
     def register(self, name: str | None = None) -> Callable[[T], T]:
-        """Decorator: register a class or function under ``name`` (its own name by default).
+        """Return a decorator that registers a class or function under ``name`` (its own name by default).
 
         Raises:
             ValueError: the name is taken by another component.
@@ -73,23 +58,23 @@ class Registry:
     ) -> None:
         """Ask ``find`` for names that are not registered; ``names`` lists what it could find.
 
-        ``has_checkout``: they are looked for in a PaddleOCR checkout, so that messages advise no other one.
+        ``has_checkout``: the host is a PaddleOCR checkout, so messages do not suggest one.
         """
         self._find_foreign, self._foreign_names = find, names
         self._has_checkout = has_checkout
 
     def names(self) -> list[str]:
-        """Names registered here, sorted."""
+        """Return the names registered here, sorted."""
         return sorted(self._own)
 
     def __contains__(self, name: str) -> bool:
         return name in self._own
 
     def get(self, name: str) -> Callable[..., Any]:
-        """The component called ``name``: ours first, then the host's.
+        """Return the component ``name``: ours first, then the host's.
 
         Raises:
-            UnknownComponentError: nobody has it; the message lists both sets.
+            UnknownComponentError: neither has it; the message lists both sets.
         """
         component = self._own.get(name) or self._find_foreign(name)
         if component is None:
@@ -97,11 +82,11 @@ class Registry:
         return component
 
     def of_host(self, name: str) -> Callable[..., Any] | None:
-        """The host's component ``name``, also where we have one by that name; None if it has none."""
+        """Return the host's component ``name``, also if we have one with that name; None if it has none."""
         return self._find_foreign(name)
 
     def is_foreign(self, name: str) -> bool:
-        """True if neither we nor the host have ``name``, and it is no misspelling of a known name."""
+        """Return True if neither we nor the host have ``name``, and it does not misspell a known name."""
         names = {*self._own, *self._foreign_names()}
         known = names | PADDLEOCR_NAMES.get(self.kind, frozenset())
         if name in names or name in FORMER_NAMES:
@@ -114,13 +99,11 @@ class Registry:
         if name in known_elsewhere:
             lacking = "this checkout lacks" if self._has_checkout else "the installed package lacks"
             return (
-                f"{name} is a {self.kind} of PaddleOCR's repository, which {lacking}: `--host DIR` names a "
-                f"checkout that has it."
+                f"{name} is a {self.kind} of PaddleOCR's repository, which {lacking}. Fix: give a checkout that has it "
+                f"with `--host DIR`."
             )
-        near = FORMER_NAMES.get(name) or near_match(
-            name, [*self._own, *foreign, *known_elsewhere], cutoff=0.6
-        )
-        hint = did_you_mean(near)
+        known = [*self._own, *foreign, *known_elsewhere]
+        hint = did_you_mean(FORMER_NAMES.get(name) or near_match(name, known, cutoff=0.6))
         theirs = ", ".join(foreign) if foreign else "none"
         checkout = "" if self._has_checkout else "`--host DIR` (a PaddleOCR checkout) or "
         return (
@@ -130,10 +113,10 @@ class Registry:
         )
 
     def build(self, name: str, options: Mapping[str, Any], **injected: Any) -> Any:
-        """Construct the component ``name`` from the ``options`` of a config.
+        """Construct the component ``name`` from the ``options`` of a config, which are not changed.
 
-        ``injected`` holds what the program itself supplies (``in_channels``, …) and is never
-        spell-checked; it is passed only where the constructor takes it. ``options`` is not changed.
+        ``injected`` are values of the program (``in_channels``, …): they are passed only if the constructor
+        takes them, and their names are not checked.
         """
         component = self.get(name)
         chosen = known_options(component, options, f"{self.kind} {name}")
@@ -142,13 +125,13 @@ class Registry:
         lacking = _required(component) - chosen.keys() - supplied.keys()
         if lacking:
             raise ConfigError(
-                f"{self.kind} {name}: {', '.join(sorted(lacking))} must be given.", code="missing_key"
+                f"{self.kind} {name}: missing {', '.join(sorted(lacking))}.", code="missing_key"
             )
         return component(**{**chosen, **supplied})
 
 
 def _parameters(component: Callable[..., Any]) -> set[str] | None:
-    """Keyword names that ``component`` takes; None where it takes any."""
+    """Return the keyword names that ``component`` takes; None if it takes any."""
     parameters = inspect.signature(component).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return None
@@ -156,17 +139,17 @@ def _parameters(component: Callable[..., Any]) -> set[str] | None:
 
 
 def _required(component: Callable[..., Any]) -> set[str]:
-    """Keyword names without which ``component`` cannot be called."""
+    """Return the keyword names that ``component`` requires."""
     parameters = inspect.signature(component).parameters.values()
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return {p.name for p in parameters if p.kind in named and p.default is p.empty}
 
 
 def known_options(component: Callable[..., Any], options: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The entries of ``options`` that ``component`` takes.
+    """Return the entries of ``options`` that ``component`` takes.
 
-    A key near a known one is taken for a misspelling; any other unknown key is left out with a
-    warning, since PaddleOCR's official configs carry keys that its constructors swallow.
+    A key near a known one is a misspelling; any other unknown key is skipped with a warning, since
+    PaddleOCR's official configs have keys that its constructors ignore.
 
     Raises:
         ConfigError: an unknown key is near a known one, which the message names.
@@ -182,7 +165,7 @@ def known_options(component: Callable[..., Any], options: Mapping[str, Any], whe
         near = near_match(str(key), taken)
         if near:
             raise ConfigError(f"{where}: unknown key {key!r}.{did_you_mean(near)}", code="unknown_key")
-        _LOG.warning("%s: the key %r is not used and is left out.", where, key)
+        _LOG.warning("%s: the key %r is not used.", where, key)
     return chosen
 
 

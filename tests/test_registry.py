@@ -29,8 +29,9 @@ def test_what_the_program_supplies_is_passed_where_it_is_taken(registry):
 
 
 def test_a_misspelt_key_names_the_nearest(registry):
-    with pytest.raises(ConfigError, match="'widht'. Did you mean 'width'"):
+    with pytest.raises(ConfigError) as error:
         registry.build("Net", {"widht": 8})
+    assert error.value.code == "unknown_key" and "'width'" in str(error.value)
 
 
 def test_another_unknown_key_is_left_out_with_a_warning(registry):
@@ -47,8 +48,10 @@ def test_another_unknown_key_is_left_out_with_a_warning(registry):
 
 
 def test_a_missing_key_is_named(registry):
-    with pytest.raises(ConfigError, match="backbone Net: width must be given"):
+    with pytest.raises(ConfigError) as error:
         registry.build("Net", {})
+    assert error.value.code == "missing_key"
+    assert "backbone Net" in str(error.value) and "width" in str(error.value)
 
 
 def test_a_name_that_we_lack_comes_from_the_host(registry):
@@ -61,8 +64,10 @@ def test_a_name_that_we_lack_comes_from_the_host(registry):
 
 def test_an_unknown_name_lists_both_sets(registry):
     registry.set_fallback(lambda name: None, lambda: ["ResNet"])
-    with pytest.raises(UnknownComponentError, match=r"From ppocr_ext: Net\. From the host: ResNet\."):
+    with pytest.raises(UnknownComponentError) as error:
         registry.get("VGG")
+    assert error.value.code == "unknown_component"
+    assert "ppocr_ext: Net." in str(error.value) and "host: ResNet." in str(error.value)
 
 
 def test_ours_go_before_the_hosts(registry):
@@ -71,5 +76,5 @@ def test_ours_go_before_the_hosts(registry):
 
 
 def test_two_components_under_one_name_are_refused(registry):
-    with pytest.raises(ValueError, match="registered twice"):
+    with pytest.raises(ValueError):
         registry.register("Net")(dict)

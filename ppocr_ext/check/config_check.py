@@ -14,8 +14,8 @@ from ppocr_ext.config.values import ValueRule, shown
 from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
 from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue
-from ppocr_ext.messages import did_you_mean
-from ppocr_ext.registry import Registry, is_misspelling, near_match
+from ppocr_ext.messages import did_you_mean, is_misspelling, near_match
+from ppocr_ext.registry import Registry
 
 Path = tuple[str, ...]
 _LISTED = 20  # names that a message lists; the host has about a hundred transforms

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from ppocr_ext.check.signatures import component_keys
 from ppocr_ext.config.global_keys import GLOBAL_KEYS
-from ppocr_ext.registry import SCHEDULES, near_match
+from ppocr_ext.messages import near_match
+from ppocr_ext.registry import SCHEDULES
 
 Path = tuple[str, ...]
 # Keys of the parts of `Train` and `Eval`: all of a loader, and those that every dataset of PaddleOCR has.

@@ -6,7 +6,6 @@ The dispatch is our own and not argparse's subparsers: these would import the mo
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 import os
 import signal
@@ -21,7 +20,7 @@ from types import FrameType, ModuleType
 from ppocr_ext import __version__
 from ppocr_ext.commands import PROGRAM, command_line
 from ppocr_ext.errors import PPOCRExtError, with_code
-from ppocr_ext.messages import DEBUG, did_you_mean, error_text
+from ppocr_ext.messages import DEBUG, did_you_mean, error_text, near_match
 
 FAILED = 2  # exit code of an error
 # name: summary for the overview; the module of a command has the same name and is imported when the command runs
@@ -126,7 +125,7 @@ def _run(arguments: list[str]) -> int:
         moved = f"benchmarks are now a script of a clone: python tools/benchmark.py {' '.join(rest)}"
         raise PPOCRExtError(moved, code="moved_command")
     if name not in COMMANDS:
-        hint = did_you_mean(next(iter(difflib.get_close_matches(name, COMMANDS, n=1)), None))
+        hint = did_you_mean(near_match(name, COMMANDS, cutoff=0.6))
         raise PPOCRExtError(
             f"no command {arguments[0]!r}.{hint} Commands: {', '.join(COMMANDS)}.", code="unknown_command"
         )

@@ -6,14 +6,13 @@ through overlays and options, so this tree and its merging are our own.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.messages import did_you_mean
+from ppocr_ext.messages import did_you_mean, near_match
 
 PathLike = str | Sequence[str | int]
 Key = str | int | float | bool | None
@@ -118,9 +117,9 @@ def dotted(parts: Iterable[Any]) -> str:
 def nearest(name: str, known: Iterable[Any]) -> str:
     """Return the hint `` Did you mean 'x'?``, or else the list of known names; empty if there are none."""
     names = [str(key) for key in known]
-    close = difflib.get_close_matches(name, names, n=1)
-    if close:
-        return did_you_mean(close[0])
+    near = near_match(name, names, cutoff=0.6)
+    if near:
+        return did_you_mean(near)
     return f" There are: {', '.join(names)}." if names else ""
 
 

@@ -25,9 +25,8 @@ from ppocr_ext.config.node import COMPUTED, dotted
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue
-from ppocr_ext.messages import did_you_mean
+from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.metrics import build_metric
-from ppocr_ext.registry import near_match
 from ppocr_ext.run.dry_samples import SILENT, ConfigPath, DryBatch, DrySection, described_error
 from ppocr_ext.run.dry_stages import DryDecoder, DryLosses, DryMetric, DryNetwork, StageFailed
 from ppocr_ext.run.frame_counts import left_as_it_was

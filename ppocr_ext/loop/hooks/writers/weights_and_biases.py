@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import logging
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from ppocr_ext.errors import ConfigError, PPOCRExtError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import Outcome
 from ppocr_ext.loop.hooks.writers.base import Writer, import_package
-from ppocr_ext.messages import did_you_mean
+from ppocr_ext.messages import did_you_mean, near_match
 
 _LOG = logging.getLogger("ppocr_ext")
 _ID_FILE = Path("wandb", "run_id.txt")
@@ -38,8 +37,7 @@ def wandb_options(config: Config) -> dict[str, Any]:
     known = set(inspect.signature(import_package("wandb").init).parameters) - set(_OURS) | {"save_dir"}
     for key in options:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = did_you_mean(next(iter(near), None))
+            hint = did_you_mean(near_match(str(key), known, cutoff=0.6))
             raise ConfigError(
                 f"wandb.{key}: wandb.init has no such key.{hint} One of: {', '.join(sorted(known))}.",
                 code="unknown_key",

@@ -5,6 +5,7 @@ No Paddle. Neither the number of processes nor the order of the images changes a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -112,8 +113,8 @@ class CaptchaSource:
 
     def __init__(self, options: CaptchaOptions, seed: int) -> None:
         options.check()
-        self.options, self.seed, self.characters = options, seed, options.characters
-        self.max_length = options.length[1]
+        self.options, self.seed, self.max_length = options, seed, options.length[1]
+        self.characters: Sequence[str] = options.characters
 
     @cached_property
     def _painter(self) -> LibraryPainter | FastPainter:

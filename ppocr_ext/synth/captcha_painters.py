@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import cv2
@@ -103,8 +104,6 @@ class FastPainter:
         self._width, self._height = width, height
         self._style: Any = captcha_library().ImageCaptcha  # its ranges of angle, warp, spacing
         self._fonts = [ImageFont.truetype(path, size) for path in fonts for size in font_sizes]
-        self._glyphs: dict[tuple[str, int], _Glyph] = {}
-        self._grids: dict[tuple[int, int], np.ndarray] = {}
         # Pixels of a dot relative to its place in a flat image, from Pillow's short thick line.
         image = Image.new("L", (2 * _MARGIN + 1, 2 * _MARGIN + 1))
         ImageDraw.Draw(image).line(((_MARGIN, _MARGIN), (_MARGIN - 1, _MARGIN - 1)), fill=255, width=3)
@@ -135,12 +134,10 @@ class FastPainter:
     def _cell(self, character: str, rng: SeededRandom) -> _Glyph:
         """Turn, stretch and warp a character by random amounts; its ink is bool."""
         style = self._style
-        font_index = rng.choice(range(len(self._fonts)))
+        font = rng.choice(self._fonts)
         rng.randbelow(style.character_offset_dx[1] - style.character_offset_dx[0] + 1)
         rng.randbelow(style.character_offset_dy[1] - style.character_offset_dy[0] + 1)  # cropped away again
-        if (character, font_index) not in self._glyphs:
-            self._glyphs[character, font_index] = _render(character, self._fonts[font_index])
-        glyph = self._glyphs[character, font_index]
+        glyph = _render(character, font)
         low, high = style.character_rotate
         angle = low + _share(rng) * (high - low)
         # How far a corner may move; the lower limit is pixels where the range is a share, as in the library.
@@ -155,22 +152,12 @@ class FastPainter:
         wide, tall = glyph.width + abs(x1) + abs(x2), glyph.height + abs(y1) + abs(y2)
         stretched = cv2.resize(_turned(glyph.ink, angle), (wide, tall), interpolation=cv2.INTER_CUBIC)
         corners = np.array([(x1, y1), (-x1, tall - y2), (wide + x2, tall + y2), (wide - x2, -y1)], np.float32)
-        where = np.floor((_BILINEAR @ corners).T @ self._grid(glyph.width, glyph.height))
+        where = np.floor((_BILINEAR @ corners).T @ _grid(glyph.width, glyph.height))
         x, y = where.reshape(2, glyph.height, glyph.width)
         warped = cv2.remap(stretched, x, y, cv2.INTER_NEAREST)
         # A trace of ink counts in full: the library pastes by color, not by opacity. One level of 255 is
         # what the overshoot of the cubic filter leaves outside the strokes.
         return glyph._replace(ink=warped > 1)
-
-    def _grid(self, width: int, height: int) -> np.ndarray:
-        """Return 1, x, y and xy of each pixel center, x and y from 0 to 1: float32 [4, height * width]."""
-        if (width, height) not in self._grids:
-            x, y = np.meshgrid(
-                (np.arange(width, dtype=np.float32) + 0.5) / width,
-                (np.arange(height, dtype=np.float32) + 0.5) / height,
-            )
-            self._grids[width, height] = np.stack([np.ones_like(x), x, y, x * y]).reshape(4, -1)
-        return self._grids[width, height]
 
     def _layers(self, cells: list[_Glyph], characters: int, rng: SeededRandom) -> np.ndarray:
         """Set a line and count the characters over each pixel: uint8 [height, width of the line]."""
@@ -190,11 +177,9 @@ class FastPainter:
         width, height = self._width, self._height
         row = width + 2 * _MARGIN
         framed = np.pad(plane, _MARGIN)
-        places = np.empty((_DOTS, 1), np.int64)
-        for number in range(_DOTS):
-            x, y = rng.randbelow(width + 1), rng.randbelow(height + 1)
-            places[number] = (y + _MARGIN) * row + x + _MARGIN
-        framed.reshape(-1)[places + self._dot] = 255
+        dots = [(rng.randbelow(width + 1), rng.randbelow(height + 1)) for _ in range(_DOTS)]
+        x, y = np.array(dots).T[..., None]
+        framed.reshape(-1)[(y + _MARGIN) * row + x + _MARGIN + self._dot] = 255
         x1 = rng.randbelow(width // 5 + 1)
         x2 = rng.randbelow(width - width // 5 + 1) + width // 5
         y1 = rng.randbelow(height - 2 * (height // 5) + 1) + height // 5
@@ -217,6 +202,7 @@ def _color(rng: SeededRandom, low: int, high: int) -> Color:
     return blue, green, red
 
 
+@lru_cache(maxsize=1 << 12)
 def _render(character: str, font: ImageFont.FreeTypeFont) -> _Glyph:
     """Render a character, its ink cut out: uint8, 255 where there is ink."""
     draw = ImageDraw.Draw(Image.new("RGB", (1, 1)))
@@ -225,6 +211,13 @@ def _render(character: str, font: ImageFont.FreeTypeFont) -> _Glyph:
     ImageDraw.Draw(image).text((0, 0), character, font=font, fill=255)
     box = image.getbbox()
     return _Glyph(None if box is None else np.asarray(image.crop(box)), int(right), int(bottom))
+
+
+@lru_cache(maxsize=1 << 12)
+def _grid(width: int, height: int) -> np.ndarray:
+    """Return 1, x, y and xy of each pixel center, x and y from 0 to 1: float32 [4, height * width]."""
+    x, y = np.meshgrid(*((np.arange(size, dtype=np.float32) + 0.5) / size for size in (width, height)))
+    return np.stack([np.ones_like(x), x, y, x * y]).reshape(4, -1)
 
 
 def _turned(ink: np.ndarray, degrees: float) -> np.ndarray:

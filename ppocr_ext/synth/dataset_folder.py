@@ -13,8 +13,9 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 import cv2
 import numpy as np
@@ -25,8 +26,6 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer, write_text
 from ppocr_ext.synth.contact_sheet import Picture, contact_sheet
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 ImageFormat = Literal["png", "jpg"]
 SPLITS = ("train", "val")
 _CHUNK = 250  # images of a task; the digest is built on it, so it never changes
@@ -41,21 +40,19 @@ _worker: Callable[[Any], Any] | None = (
 
 
 class SampleSource(Protocol):
-    """Draw labelled images by stream and index. It is pickled for the processes that draw."""
+    """Draw labelled images by stream and index. It is pickled for the processes that draw.
 
+    Attributes:
+        kind: what is drawn, for ``dataset.json``.
+        seed: another seed gives other images.
+        characters: the dictionary of the labels, without the space.
+        max_length: the most characters of a label.
+    """
+
+    kind: str
     seed: int
-
-    @property
-    def kind(self) -> str:
-        """Return what is drawn, for ``dataset.json``."""
-
-    @property
-    def characters(self) -> Sequence[str]:
-        """Return the dictionary of the labels, without the space."""
-
-    @property
-    def max_length(self) -> int:
-        """Return the most characters of a label."""
+    characters: Sequence[str]
+    max_length: int
 
     def to_json(self) -> dict[str, Any]:
         """Return everything except the seed that determines the images, as plain values."""
@@ -184,54 +181,39 @@ def _write_manifest(out: Path, kind: str, parameters: dict[str, Any], digest: st
     write_text(out / _MANIFEST, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-class _Task(NamedTuple):
-    split: str
-    start: int
-    stop: int
-
-
 def _draw_missing(out: Path, wanted: DatasetFolder, processes: int) -> tuple[int, list[str]]:
     """Draw the images that are missing: how many, and the SHA-256 of each task's images in order."""
     tasks = [
-        _Task(split, start, min(start + _CHUNK, wanted.count(split)))
+        (split, range(start, min(start + _CHUNK, wanted.count(split))))
         for split in SPLITS
         for start in range(0, wanted.count(split), _CHUNK)
     ]
     drawn, hashes = 0, []
     bar = tqdm(total=wanted.train + wanted.val, desc=wanted.source.kind, unit="image", disable=None)
-    with bar, map_in_processes(_ImageWriter(out, wanted), tasks, processes) as results:
-        for task, (new, digest) in zip(tasks, results, strict=True):
+    with bar, map_in_processes(partial(_draw_task, out, wanted), tasks, processes) as results:
+        for (_, indexes), (new, digest) in zip(tasks, results, strict=True):
             drawn += new
             hashes.append(digest)
-            bar.update(task.stop - task.start)
+            bar.update(len(indexes))
     return drawn, hashes
 
 
-@dataclass(frozen=True)
-class _ImageWriter:
-    """Draw the images of a task that are missing."""
-
-    out: Path
-    wanted: DatasetFolder
-
-    def __call__(self, task: _Task) -> tuple[int, str]:
-        """Return the number of images drawn, and the SHA-256 of the task's images in order."""
-        drawn, digest = 0, hashlib.sha256()
-        for index in range(task.start, task.stop):
-            path = self.out / self.wanted.path(task.split, index)
-            if path.is_file():
-                content = path.read_bytes()
-            else:
-                content = self._encoded(self.wanted.source.image(task.split, index)[1])
-                with atomic_writer(path, sync=False) as stream:
-                    stream.write(content)
-                drawn += 1
-            digest.update(content)
-        return drawn, digest.hexdigest()
-
-    def _encoded(self, image: np.ndarray) -> bytes:
-        quality = [cv2.IMWRITE_JPEG_QUALITY, 95] if self.wanted.image_format == "jpg" else []
-        return bytes(cv2.imencode(f".{self.wanted.image_format}", image, quality)[1])
+def _draw_task(out: Path, wanted: DatasetFolder, task: tuple[str, range]) -> tuple[int, str]:
+    """Draw the images of a task that are missing: how many, and the SHA-256 of its images in order."""
+    drawn, digest, (split, indexes) = 0, hashlib.sha256(), task
+    quality = [cv2.IMWRITE_JPEG_QUALITY, 95] if wanted.image_format == "jpg" else []
+    for index in indexes:
+        path = out / wanted.path(split, index)
+        if path.is_file():
+            content = path.read_bytes()
+        else:
+            image = wanted.source.image(split, index)[1]
+            content = bytes(cv2.imencode(f".{wanted.image_format}", image, quality)[1])
+            with atomic_writer(path, sync=False) as stream:
+                stream.write(content)
+            drawn += 1
+        digest.update(content)
+    return drawn, digest.hexdigest()
 
 
 def _write_texts(out: Path, wanted: DatasetFolder) -> list[str]:
@@ -254,8 +236,8 @@ def _write_texts(out: Path, wanted: DatasetFolder) -> list[str]:
 
 @contextmanager
 def map_in_processes(
-    worker: Callable[[Task], Result], tasks: Sequence[Task], processes: int
-) -> Iterator[Iterable[Result]]:
+    worker: Callable[[Any], Any], tasks: Sequence[Any], processes: int
+) -> Iterator[Iterable[Any]]:
     """Call ``worker`` with each of ``tasks``, in this process or in several; yield the results in order.
 
     Args:

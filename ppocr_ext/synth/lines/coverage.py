@@ -41,11 +41,9 @@ class FontCoverage:
         self.fonts = tuple(fonts)
         self.characters = tuple(dict.fromkeys(character for character in characters if character != " "))
         simple = [character for character in self.characters if not needs_shaping(character)]
-        drawn = []
-        for font in tqdm(self.fonts, desc="fonts", unit="font", leave=False, disable=None, delay=2):
-            drawn.append(drawable(font, simple))
-            gc.collect()  # the tables of a large font are cycles: 50 MB that Python would free much later
-        self.drawn = tuple(drawn)
+        bar = tqdm(self.fonts, desc="fonts", unit="font", leave=False, disable=None, delay=2)
+        self.drawn = tuple(drawable(font, simple) for font in bar)
+        gc.collect()
         self._all = (1 << len(self.fonts)) - 1
         self._masks = {
             character: sum(1 << number for number, drawn in enumerate(self.drawn) if character in drawn)
@@ -94,6 +92,7 @@ def drawable(font: FontFile, characters: Iterable[str]) -> frozenset[str]:
     otherwise (fonts of mathematical symbols put arrows in the place of letters); that share their glyph
     with many others (placeholders); or whose glyph is empty or the one for missing characters.
     """
+    gc.collect()  # the tables of a large font are cycles: 50 MB that Python would free much later
     with TTFont(font.path, lazy=True, fontNumber=font.index) as table:
         mapped: dict[int, str] = table.getBestCmap() or {}
         shared, misplaced = Counter(mapped.values()), _misplaced(mapped)

@@ -38,6 +38,7 @@ class LineSource:
         seed: another seed gives other images.
 
     Attributes:
+        characters: the characters of all splits, each once, without the space: a dictionary for them.
         max_length: the most characters of a line.
         notes: sentences about fonts that draw few characters, characters that no font draws, and the like.
 
@@ -58,16 +59,14 @@ class LineSource:
                 generators[split] = split.texts.generator(split.fonts)
         self.max_length = max((split.texts.length[1] for split in splits.values()), default=0)
         self._generators = {name: generators[split] for name, split in self._splits.items()}
+        # a dictionary for all splits, in the order of the first if that has all characters
+        every = dict.fromkeys(c for generator in generators.values() for c in generator.characters)
+        first = next(iter(generators.values()), None)
+        ordered = first is None or len(first.characters) == len(every)
+        self.characters: Sequence[str] = tuple(every if ordered else sorted(every))
         self.notes = tuple(
             dict.fromkeys(note for generator in generators.values() for note in generator.notes)
         )
-
-    @property
-    def characters(self) -> tuple[str, ...]:
-        """Return the characters of all splits, each once, without the space: a dictionary for them."""
-        first, *others = (generator.characters for generator in self._generators.values())
-        every = dict.fromkeys(character for characters in (first, *others) for character in characters)
-        return tuple(every) if len(every) == len(first) else tuple(sorted(every))
 
     def to_json(self) -> dict[str, Any]:
         """Return everything except the seed that determines the images; fonts, texts, photos by name and content.

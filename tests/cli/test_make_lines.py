@@ -143,7 +143,7 @@ def test_photos_as_backgrounds(tmp_path):
     [
         (("--characters", "a漢"), "undrawable_characters", "漢"),
         (("--dict", "/no/dict.txt"), None, "/no/dict.txt"),
-        (("--corpus", "/no/corpus.txt"), "missing_file", "/no/corpus.txt"),
+        (("--corpus", "/no/corpus.txt"), "unreadable_file", "/no/corpus.txt"),
         (("--val-corpus", "x.txt"), "missing_option", "--corpus"),
         (("--fonts", "/no/font.ttf"), "missing_file", "/no/font.ttf"),
         (("--font-split", "0.5", "--val-fonts", SANS), "bad_value", "--val-fonts"),

@@ -200,7 +200,7 @@ def test_very_long_lines_are_usable_everywhere(latin, corpus):
         (b"abc\nd\xff\n", "not_utf8", "corpus.txt:2: "),
         (b"", "no_text", "corpus.txt"),
         ("漢字漢字".encode(), "no_text", "corpus.txt"),
-        (None, "missing_file", "no.txt"),
+        (None, "unreadable_file", "no.txt"),
     ],
 )
 def test_a_corpus_that_cannot_be_used_is_refused(latin, corpus, tmp_path, content, code, fact):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import sys
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_the_texts_of_a_seed_stay_the_same(name: str) -> None:
 
 
 @pytest.mark.skipif(
-    {name: sys.modules[name].__version__ for name in DRAWN_WITH} != DRAWN_WITH,
+    {name: import_module(name).__version__ for name in DRAWN_WITH} != DRAWN_WITH,
     reason="drawn with other versions of the libraries",
 )
 @pytest.mark.parametrize("name", SOURCES)

@@ -177,7 +177,7 @@ def test_a_sample_that_a_transform_refuses_is_an_error(config):
         (TextLineDataSet, {"length": [2, 9]}, "length", "bad_value"),
         (TextLineDataSet, {"length": 4}, "length", "bad_value"),
         (TextLineDataSet, {"corpus": "news.txt"}, "corpus", "bad_value"),
-        (TextLineDataSet, {"corpus": ["/no/news.txt"]}, "corpus", "missing_file"),
+        (TextLineDataSet, {"corpus": ["/no/news.txt"]}, "corpus", "unreadable_file"),
         (TextLineDataSet, {"fonts": "mplfonts"}, "fonts", "bad_value"),
         (TextLineDataSet, {"fonts": ["/no/font.ttf"]}, "fonts", "missing_file"),
         (TextLineDataSet, {"rich_in": "01"}, "rich_in", "bad_value"),

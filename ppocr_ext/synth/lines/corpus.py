@@ -195,7 +195,7 @@ def _lines(path: str, what: str) -> Iterator[tuple[int, str]]:
                 bar.update(len(raw))
     except OSError as error:
         reason = error.strerror or error
-        raise DataError(f"corpus: {path}: cannot be read ({reason}).", code="missing_file") from error
+        raise DataError(f"corpus: {path}: cannot be read ({reason}).", code="unreadable_file") from error
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
         raise DataError(

@@ -32,7 +32,7 @@ _CHUNK = 250  # images of a task; the digest is built on it, so it never changes
 _FOLDER = 1000  # images in a folder
 _SAMPLES = 40
 _MANIFEST = "dataset.json"
-_MAX_SHOWN = 120  # characters of a parameter's value in a message
+_MAX_SHOWN = 120  # characters of two values in a message
 
 _worker: Callable[[Any], Any] | None = (
     None  # in a process of the pool: the function that its tasks are passed to
@@ -170,10 +170,8 @@ def _refused(out: Path, what: str, code: str) -> DataError:
 
 
 def _difference(key: str, found: object, expected: object) -> str:
-    shown = [text[:_MAX_SHOWN] + "…" * (len(text) > _MAX_SHOWN) for text in (repr(found), repr(expected))]
-    if shown[0] == shown[1]:  # long values that differ further on
-        return f"{key} (a long value; see {_MANIFEST})"
-    return f"{key} (found {shown[0]}, expected {shown[1]})"
+    values = f"found {found!r}, expected {expected!r}"
+    return f"{key} ({values if len(values) <= _MAX_SHOWN else f'a long value; see {_MANIFEST}'})"
 
 
 def _write_manifest(out: Path, kind: str, parameters: dict[str, Any], digest: str | None) -> None:

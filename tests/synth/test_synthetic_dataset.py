@@ -181,6 +181,8 @@ def test_a_sample_that_a_transform_refuses_is_an_error(config):
         (TextLineDataSet, {"fonts": "mplfonts"}, "fonts", "bad_value"),
         (TextLineDataSet, {"fonts": ["/no/font.ttf"]}, "fonts", "missing_file"),
         (TextLineDataSet, {"rich_in": "01"}, "rich_in", "bad_value"),
+        (TextLineDataSet, {"rich_in": 5}, "rich_in", "bad_value"),
+        (TextLineDataSet, {"style": {"photos": 3}}, "style.photos", "no_images"),
         (TextLineDataSet, {"rich_in": ["01", "much"]}, "rich_in", "bad_value"),
         (TextLineDataSet, {"style": 32}, "style", "bad_value"),
         (TextLineDataSet, {"style": {"height": 2}}, "style.height", "bad_value"),

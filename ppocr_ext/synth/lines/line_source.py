@@ -142,16 +142,12 @@ class LineOptions:
             DataError: ``bad_value``; the message starts with the option.
         """
         rich_in, skip = self.rich_in, self.skip_undrawable
+        pair = isinstance(rich_in, list | tuple) and len(rich_in) == 2 and _are_names(rich_in[:1])
         check_options(
             ("characters", isinstance(self.characters, str | None), self.characters, "a text in quotes"),
             ("corpus", _are_names(self.corpus), self.corpus, "files, such as [news.txt]"),
             ("fonts", _are_names(self.fonts), self.fonts, "files, folders or packages, such as [mplfonts]"),
-            (
-                "rich_in",
-                rich_in is None or len(rich_in) == 2 and _are_names(rich_in[:1]),
-                rich_in,
-                '["0O", 0.4]',
-            ),
+            ("rich_in", rich_in is None or pair, rich_in, 'characters and a share, such as ["0O", 0.4]'),
             ("skip_undrawable", isinstance(skip, bool), skip, "true or false"),
         )
         frequent = None if rich_in is None else FrequentCharacters.from_options(*rich_in)

@@ -90,7 +90,7 @@ class LineStyle:
             values = given[key] if isinstance(given[key], list | tuple) else [given[key]]
             given[key] = tuple(values) * (2 if len(values) == 1 else 1)
         if "photos" in given:
-            given["photos"] = find_photos(given["photos"])
+            given["photos"] = find_photos(str(given["photos"]))
             given.setdefault("backgrounds", BACKGROUNDS)
         if isinstance(given.get("backgrounds"), list):
             given["backgrounds"] = tuple(given["backgrounds"])

@@ -9,6 +9,7 @@ from typing import Any
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config.config_view import Config
+from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import CharsetError, ConfigError
 
@@ -184,13 +185,7 @@ def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> 
         ConfigError: ``use_space_char`` is neither true nor false.
     """
     name: Any = config.at("Global.character_dict_path", None)
-    use_space: Any = config.at("Global.use_space_char", None) or False
-    if not isinstance(use_space, bool):
-        raise ConfigError(
-            f"{config.where('Global.use_space_char')}: Global.use_space_char is {use_space!r}, but must be true or "
-            "false.",
-            code="bad_value",
-        )
+    use_space = global_value(config, "use_space_char")
     if not name:
         _LOG.warning(
             "Global.character_dict_path is not set: the default characters 0-9 and a-z are used, without the space."

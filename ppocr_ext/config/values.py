@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
+
+from ppocr_ext.config.node import plain_copy
 
 Kind = Literal["truth", "whole", "number", "text", "texts", "steps", "any"]
 _TRUTHS = ("true", "false", "yes", "no", "on", "off")
@@ -119,10 +120,4 @@ def is_number(text: str) -> bool:
 
 def shown(value: Any) -> str:
     """Return a value as one writes it in a config: lists as lists."""
-    return repr(_plain(value))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return {key: _plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+    return repr(plain_copy(value))

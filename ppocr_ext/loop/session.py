@@ -13,6 +13,7 @@ from pathlib import Path
 import paddle.distributed as dist
 
 from ppocr_ext.config import Config
+from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.host import open_host
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.adapter import HostLoop
@@ -36,7 +37,7 @@ def default_hooks(run: Run) -> list[Hook]:
         TeacherCheck(),
         ProgressBar(every),
     ]
-    if run.config.at("Global.report", default=True):
+    if global_value(run.config, "report"):
         hooks += [EvalSamples(), ReportHook()]
     return hooks
 

@@ -19,7 +19,7 @@ from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook, Outcome
 from ppocr_ext.loop.hooks import EvalSamples, MetricsLog, ProgressBar, ReportHook, RunRecord, TeacherCheck
-from ppocr_ext.loop.hooks.writers import require_packages, writers_for
+from ppocr_ext.loop.hooks.metric_writers import require_packages, writers_for
 from ppocr_ext.run.logs import OURS, log_file, quiet_host, set_up_console
 from ppocr_ext.run.prepare import folder_of
 from ppocr_ext.run.run import Run

@@ -17,8 +17,7 @@ from ppocr_ext.errors import ConfigError, MissingPackageError, PPOCRExtError
 from ppocr_ext.loop import session
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
 from ppocr_ext.loop.hooks import MetricsLog
-from ppocr_ext.loop.hooks.writers import require_packages, writers_for
-from ppocr_ext.loop.hooks.writers.base import Numbers, Writer
+from ppocr_ext.loop.hooks.metric_writers import LineScalars, Writer, require_packages, writers_for
 from ppocr_ext.loop.session import train
 
 ALL = {
@@ -167,7 +166,7 @@ def test_a_writer_that_cannot_be_opened_leaves_the_records_of_an_earlier_run(tin
     def fail(*args):
         raise PPOCRExtError("no server")
 
-    monkeypatch.setattr("ppocr_ext.loop.hooks.writers.WandbWriter.open", fail)
+    monkeypatch.setattr("ppocr_ext.loop.hooks.metric_writers.WandbWriter.open", fail)
     with pytest.raises(PPOCRExtError, match="no server"):
         train(tiny("student", wandb={}))
     assert before == {name: (folder / name).read_bytes() for name in before}
@@ -207,7 +206,7 @@ def test_writers_are_closed_when_a_run_fails(run):
 
 
 def test_numbers_that_are_not_finite_are_left_out_and_a_single_part_is_the_loss():
-    numbers = Numbers("acc")
+    numbers = LineScalars("acc")
     line = {"kind": "train", "step": 1, "time": 2.0, "lr": 0.1, "loss": None, "losses": {"CTCLoss": 3.0}}
     assert numbers.of(line) == {"train/lr": 0.1}
     line["losses"]["loss_nrtr_Student_1"] = None
@@ -312,7 +311,7 @@ def test_no_way_to_wandbs_server_is_an_error_that_names_the_ways_out(monkeypatch
         raise wandb.errors.CommError("no such host")
 
     monkeypatch.setattr(wandb, "init", refuse)
-    monkeypatch.setattr("ppocr_ext.loop.hooks.writers.weights_and_biases.wandb_options", lambda config: {})
+    monkeypatch.setattr("ppocr_ext.loop.hooks.metric_writers.wandb_options", lambda config: {})
     (writer,) = writers_for(Config({"wandb": {}}))
     with pytest.raises(PPOCRExtError, match="no such host.*WANDB_MODE=offline"):
         writer.open(tmp_path, Config())

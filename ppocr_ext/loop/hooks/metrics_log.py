@@ -15,8 +15,8 @@ import paddle.distributed as dist
 
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
+from ppocr_ext.loop.hooks.metric_writers import LineScalars, Writer
 from ppocr_ext.loop.hooks.window import Window
-from ppocr_ext.loop.hooks.writers.base import Numbers, Writer
 from ppocr_ext.run.run import Run
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -39,7 +39,7 @@ class MetricsLog(Hook):
         self._every = max(1, every)
         self._writers = tuple(writers)
         self._open_writers: list[Writer] = []
-        self._numbers = Numbers("acc")
+        self._scalars = LineScalars("acc")
         self._window = Window()
         self._file: TextIO | None = None
         self._before = 0.0  # seconds of training before this process
@@ -58,7 +58,7 @@ class MetricsLog(Hook):
         self._window = Window()
 
     def _open_all(self, run: Run, kept: Sequence[Mapping[str, Any]]) -> None:
-        self._numbers = Numbers(run.metric.main_indicator)
+        self._scalars = LineScalars(run.metric.main_indicator)
         now = time.time()
         for writer in self._writers:
             writer.open(run.folder, run.config)
@@ -67,7 +67,7 @@ class MetricsLog(Hook):
             self._hand_on(line, now - self._before + line["time"])
         before = run.best.get(run.metric.main_indicator)
         if before is not None and not math.isnan(float(before)):
-            self._numbers.best = max(float(before), self._numbers.best or 0.0)
+            self._scalars.best = max(float(before), self._scalars.best or 0.0)
 
     def on_step(self, step: StepDone) -> None:
         self._window.add(step)
@@ -115,9 +115,9 @@ class MetricsLog(Hook):
 
     def _hand_on(self, line: Mapping[str, Any], when: float) -> None:
         if self._open_writers:
-            numbers = self._numbers.of(line)
+            scalars = self._scalars.of(line)
             for writer in self._open_writers:
-                writer.write(numbers, line["step"], when)
+                writer.write(scalars, line["step"], when)
 
 
 def _finite(value: Any) -> Any:

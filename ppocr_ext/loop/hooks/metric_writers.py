@@ -1,0 +1,257 @@
+"""Writers that pass the lines of ``metrics.jsonl`` to TensorBoard, VisualDL and Weights & Biases."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+from ppocr_ext.config import Config
+from ppocr_ext.errors import ConfigError, MissingPackageError, PPOCRExtError
+from ppocr_ext.io.atomic import write_text
+from ppocr_ext.loop.events import Outcome
+from ppocr_ext.messages import did_you_mean, near_match
+from ppocr_ext.report.metrics_file import short_loss_name
+
+_LOG = logging.getLogger("ppocr_ext")
+_NOT_SCALARS = ("kind", "step", "losses", "time")
+_FLUSH_SECONDS = 10
+_ID_FILE = Path("wandb", "run_id.txt")
+_NOT_OPTIONS = ("config", "dir", "settings")  # of wandb.init; set by this package
+# Without network wandb itself waits 90 seconds at the start, and without end at the end.
+_SECONDS = {"init_timeout": 30.0, "finish_timeout": 60.0}
+
+
+class Writer(ABC):
+    """Base of the writers; they are opened on rank 0 only.
+
+    A resumed run writes its record again from the lines that it keeps, so that no step is there twice.
+
+    Attributes:
+        package: the module it needs.
+    """
+
+    package: ClassVar[str]
+
+    @abstractmethod
+    def open(self, folder: Path, config: Config) -> None:
+        """Begin the record before the first step; ``folder`` is the run's.
+
+        Raises:
+            PPOCRExtError: the record cannot be begun.
+        """
+
+    @abstractmethod
+    def write(self, scalars: Mapping[str, float], step: int, when: float) -> None:
+        """Add the scalars (:class:`LineScalars`) of ``step``; ``when`` is in seconds since 1970."""
+
+    @abstractmethod
+    def close(self, outcome: Outcome) -> None:
+        """End the record, once, however the run ended."""
+
+
+class LineScalars:
+    """Turn lines of ``metrics.jsonl`` into scalars by name, the same for every writer.
+
+    ``train/loss``, ``train/lr``, ``train/ips``, ``train/epoch``; parts of the loss under short names,
+    ``loss/ctc``; ``eval/acc``, ``eval/norm_edit_dis``, … and the best so far, ``eval/best_acc``.
+
+    Args:
+        indicator: the metric that decides what the best is.
+    """
+
+    def __init__(self, indicator: str) -> None:
+        self._indicator = indicator
+        self.best: float | None = None
+
+    def of(self, line: Mapping[str, Any]) -> dict[str, float]:
+        """Return the scalars of ``line``, without those that are not finite."""
+        kind = line["kind"]
+        named = {f"{kind}/{name}": value for name, value in line.items() if name not in _NOT_SCALARS}
+        parts = line.get("losses") or {}
+        if len(parts) > 1:  # a single part is the loss
+            named |= {f"loss/{short_loss_name(name)}": value for name, value in parts.items()}
+        value = line.get(self._indicator) if kind == "eval" else None
+        if value is not None:
+            self.best = value if self.best is None else max(self.best, value)
+            named[f"eval/best_{self._indicator}"] = self.best
+        return {name: float(value) for name, value in named.items() if value is not None}
+
+
+class _FileWriter(Writer):
+    """Write records into a folder of the run through a package whose writers have TensorBoard's methods."""
+
+    folder: ClassVar[str]
+    files: ClassVar[str]
+
+    def open(self, folder: Path, config: Config) -> None:
+        package, logs = import_package(self.package), folder / self.folder
+        for file in logs.glob(self.files):
+            file.unlink()
+        self._writer: Any = self._make(package, logs)
+        self._writer.add_text("config", self._text_of(config.to_yaml()), 0)
+
+    @abstractmethod
+    def _make(self, package: ModuleType, logs: Path) -> Any:
+        """Return the package's writer for the folder ``logs``."""
+
+    def _text_of(self, yaml: str) -> str:
+        return yaml
+
+    def write(self, scalars: Mapping[str, float], step: int, when: float) -> None:
+        for name, value in scalars.items():
+            self._writer.add_scalar(name, value, step, walltime=when)
+
+    def close(self, outcome: Outcome) -> None:
+        self._writer.add_text("outcome", f"{outcome.status} {outcome.reason}", outcome.position.global_step)
+        self._writer.close()
+
+
+class TensorBoardWriter(_FileWriter):
+    """Write ``<run>/tensorboard`` through tensorboardX (``Global.use_tensorboard``)."""
+
+    package, folder, files = "tensorboardX", "tensorboard", "events.out.tfevents.*"
+
+    def _make(self, package: ModuleType, logs: Path) -> Any:
+        # a TensorBoard that is open drops what it has read from this step on
+        return package.SummaryWriter(str(logs), purge_step=0, flush_secs=_FLUSH_SECONDS)
+
+    def _text_of(self, yaml: str) -> str:
+        return "".join(f"    {line}\n" for line in yaml.splitlines())  # a code block: the text is Markdown
+
+
+class VisualDLWriter(_FileWriter):
+    """Write ``<run>/visualdl`` through VisualDL (``Global.use_visualdl``)."""
+
+    package, folder, files = "visualdl", "visualdl", "vdlrecords.*"
+
+    def _make(self, package: ModuleType, logs: Path) -> Any:
+        return package.LogWriter(str(logs), flush_secs=_FLUSH_SECONDS, display_name=logs.parent.name)
+
+    def write(self, scalars: Mapping[str, float], step: int, when: float) -> None:
+        super().write(scalars, step, round(1000 * when))
+
+
+class WandbWriter(Writer):
+    """Log to a run of Weights & Biases (``Global.use_wandb``, or a section ``wandb``).
+
+    The id of the run is kept in the run folder; a resumed run logs under the same id. Steps that
+    the server has already are not sent again.
+    """
+
+    package: ClassVar[str] = "wandb"
+
+    def open(self, folder: Path, config: Config) -> None:
+        wandb = import_package(self.package)
+        options = wandb_options(config)
+        id_file = folder / _ID_FILE
+        resumed = bool(config.at("Global.checkpoints", default=None)) and id_file.is_file()
+        if resumed and not options.get("id"):
+            options["id"] = id_file.read_text(encoding="utf-8").strip()
+        save_dir = Path(options.pop("save_dir", None) or folder)
+        save_dir.mkdir(parents=True, exist_ok=True)
+        seconds = {name: value for name, value in _SECONDS.items() if hasattr(wandb.Settings(), name)}
+        try:
+            self._run: Any = wandb.init(
+                **{"name": folder.name, "resume": "allow", **options},
+                dir=str(save_dir),
+                config=config.thaw(),
+                settings=wandb.Settings(**seconds),
+            )
+        except (wandb.errors.Error, OSError) as error:
+            raise PPOCRExtError(
+                f"Global.use_wandb: Weights & Biases cannot be used ({error}). Log in with `wandb login`; "
+                f"or write to the run folder alone with WANDB_MODE=offline in the environment; or leave it out "
+                f"with -o Global.use_wandb=false.",
+                code="service_unavailable",
+            ) from error
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"wandb: wandb.init cannot use these values: {error}", code="bad_value"
+            ) from error
+        write_text(id_file, f"{self._run.id}\n")
+        _LOG.info("wandb: %s", f"offline, in {self._run.dir}" if self._run.offline else self._run.url)
+        self._sent_before = int(self._run.step)
+
+    def write(self, scalars: Mapping[str, float], step: int, when: float) -> None:
+        if step >= self._sent_before:
+            self._run.log(dict(scalars), step=step)
+
+    def close(self, outcome: Outcome) -> None:
+        self._run.summary.update({"status": outcome.status, "reason": outcome.reason})
+        self._run.finish(exit_code=1 if outcome.status == "failed" else 0)
+
+
+def wandb_options(config: Config) -> dict[str, Any]:
+    """Return the section ``wandb``: PaddleOCR's keys, which are those of ``wandb.init``; ``save_dir`` is ``dir``.
+
+    Raises:
+        ConfigError: it is no mapping, or has a key that ``wandb.init`` does not take.
+    """
+    section = config.at("wandb", default=None)
+    if section is not None and not isinstance(section, Config):
+        raise ConfigError(
+            f"wandb: found {section!r}, expected a section with keys such as project and name.",
+            code="bad_value",
+        )
+    options = {} if section is None else section.thaw()
+    known = set(inspect.signature(import_package("wandb").init).parameters) - set(_NOT_OPTIONS) | {"save_dir"}
+    for key in options:
+        if key not in known:
+            hint = did_you_mean(near_match(key, known, cutoff=0.6))
+            raise ConfigError(
+                f"wandb.{key}: wandb.init has no such key.{hint} One of: {', '.join(sorted(known))}.",
+                code="unknown_key",
+            )
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def import_package(name: str) -> ModuleType:
+    """Import the module ``name``, which the extra of the same name installs.
+
+    Raises:
+        MissingPackageError: it is not installed, or cannot be imported.
+    """
+    extra = "tensorboard" if name == "tensorboardX" else name
+    key = f"Global.use_{extra}"
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # also what a package raises that does not fit the others installed
+        wrong = f"{name} cannot be imported ({type(error).__name__}: {error})"
+        if isinstance(error, ModuleNotFoundError):
+            wrong = f"{error.name or name} is not installed"
+        raise MissingPackageError(
+            f"{key}: {wrong}. Install it: pip install 'ppocr-ext[{extra}]', or set -o {key}=false.",
+            code="missing_package",
+        ) from error
+
+
+def writers_for(config: Config) -> list[Writer]:
+    """Return the writers that ``config`` switches on, not yet opened; a section ``wandb`` does, as in PaddleOCR."""
+    with_wandb = config.at("Global.use_wandb", default=None)
+    if with_wandb is None:
+        with_wandb = config.at("wandb", default=None) is not None
+    wanted: list[tuple[type[Writer], object]] = [
+        (TensorBoardWriter, config.at("Global.use_tensorboard", default=False)),
+        (VisualDLWriter, config.at("Global.use_visualdl", default=False)),
+        (WandbWriter, with_wandb),
+    ]
+    return [writer() for writer, is_on in wanted if is_on]
+
+
+def require_packages(config: Config) -> None:
+    """Import what the writers of a run need, before anything heavy is done.
+
+    Raises:
+        MissingPackageError: a package is not installed, or cannot be imported.
+        ConfigError: a key of the section ``wandb`` is not one of wandb's.
+    """
+    for writer in writers_for(config):
+        import_package(writer.package)
+        if isinstance(writer, WandbWriter):
+            wandb_options(config)

@@ -74,19 +74,10 @@ def read_journal(prefix: Path) -> dict[str, str]:
     try:
         content = _read(journal)
         return {} if content is None else _renames(prefix, json.loads(content))
-    except OSError as error:
-        reason = error.strerror or str(error)
-    except RecursionError:
-        reason = "it is nested too deeply"
-    except UnicodeDecodeError:
-        reason = "it is not UTF-8"
-    except json.JSONDecodeError as error:
-        reason = f"it is not JSON: {error}"
-    except ValueError as error:
-        reason = str(error)
-    raise WeightsError(
-        f"{journal}: not the journal of a checkpoint ({reason}). Fix: delete it.", code="bad_journal"
-    )
+    except (OSError, RecursionError, ValueError) as error:  # also damaged JSON, and text that is not UTF-8
+        raise WeightsError(
+            f"{journal}: not the journal of a checkpoint ({error}). Fix: delete it.", code="bad_journal"
+        ) from error
 
 
 def _read(journal: Path) -> str | None:

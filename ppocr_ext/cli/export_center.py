@@ -50,16 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--frames", choices=("argmax", "aligned"), default="argmax", help="which frames count (argmax)")
     add("--all-lines", action="store_true", help="with argmax: samples read wrongly count too")
     add("--keep-blank", action="store_true", help=argparse.SUPPRESS)  # the blank is always exported
-    add("--limit", type=_positive, metavar="N", help="samples at most")
+    add("--limit", type=int, metavar="N", help="samples at most")
     add("--resume", action="store_true", help="continue a pass that was interrupted")
     add("--old-dict", metavar="FILE", help="dictionary of the weights, if it is another one")
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return number
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
 
     set_up_console()
     quiet_host(open_host(args.host).logger)
-    _check_files(args)
+    _check_options(args)
     given = load([find_config(path) for path in args.config], args.opt)
     config, name = config_of_model(given, args.model, args.split)
     built = Run.build(
@@ -110,10 +103,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check_files(args: argparse.Namespace) -> None:
-    """Refuse files that cannot be written, or that would replace one another."""
+def _check_options(args: argparse.Namespace) -> None:
+    """Refuse files that cannot be written or that would replace one another, and a limit below 1."""
     from ppocr_ext.io.atomic import check_writable
 
+    if args.limit is not None and args.limit < 1:
+        raise DataError(f"--limit is {args.limit}, but must be at least 1.", code="bad_value")
     files = [args.output, *map(args.output.with_suffix, (".json", ".png")), *filter(None, [args.pkl])]
     if len({path.resolve() for path in files}) < len(files):
         raise DataError(

@@ -108,5 +108,5 @@ def test_a_count_that_is_given_says_what_takes_it_away(tmp_path: Path) -> None:
             with_class_counts(
                 load(tmp_path / "old.yml", [] if remedy == LIST else [f"{LIST}=!remove"]), charset
             )
-        assert f"-o '{option}'" in str(caught.value)
+        assert caught.value.code == "class_count" and f"-o '{option}'" in str(caught.value)
     with_class_counts(load(tmp_path / "old.yml", [f"{LIST}=!remove", f"{IGNORE}=!remove"]), charset)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from traceback import walk_tb
 from typing import Any
 
 import numpy as np
@@ -44,34 +45,27 @@ class DryNetwork:
 
     def __init__(self, step: Any, model: Any) -> None:
         self._step, self._model, self.takes_labels = step, model, False
-        self._running: list[tuple[str, Any, list[list[int]]]] = []
-        self._hooks: list[Any] = []
-        for name, layer in model.named_sublayers():
-            self._hooks.append(layer.register_forward_pre_hook(self._note(name)))
-            self._hooks.append(layer.register_forward_post_hook(lambda *_: self._running.pop() and None))
-
-    def _note(self, name: str) -> Callable[..., None]:
-        def begin(layer: Any, inputs: Any) -> None:
-            shapes = [list(each.shape) for each in inputs if isinstance(each, paddle.Tensor)]
-            self._running.append((name, layer, shapes))
-
-        return begin
-
-    def remove_hooks(self) -> None:
-        """Leave the layers as they were."""
-        for hook in self._hooks:
-            hook.remove()
 
     def __call__(self, images: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs of the networks."""
         self.takes_labels = "data" in kwargs
-        self._running.clear()
         try:
             return self._model(images, *args, **kwargs)
         except Exception as error:
-            name, layer, shapes = self._running[-1] if self._running else ("", None, [list(images.shape)])
-            weight = getattr(layer, "weight", None)
-            sizes = f"input {', '.join(map(str, shapes))}, weight {getattr(weight, 'shape', 'none')}"
+            names = {id(layer): name for name, layer in self._model.named_sublayers()}
+            # the variables `self` and `inputs` of Paddle's Layer.__call__, the innermost call last
+            calls = [
+                frame.f_locals
+                for frame, _ in walk_tb(error.__traceback__)
+                if frame.f_code.co_name == "__call__"
+            ]
+            calls = [each for each in calls if id(each.get("self")) in names and "inputs" in each]
+            call: dict[str, Any] = calls[-1] if calls else {"self": None, "inputs": [images]}
+            name, weight = names.get(id(call["self"]), ""), getattr(call["self"], "weight", None)
+            shapes = ", ".join(
+                str(list(each.shape)) for each in call["inputs"] if isinstance(each, paddle.Tensor)
+            )
+            sizes = f"input {shapes}" + ("" if weight is None else f", weight {list(weight.shape)}")
             mode = "training" if self._model.training else "evaluation"
             fix = "Fix: give it options that fit its input."
             what = f"the network fails in {mode} at {name or 'its input'} ({sizes}). {fix}\n  "

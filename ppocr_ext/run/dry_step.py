@@ -5,9 +5,10 @@ Transforms, collate, networks in each mode, losses, decoder and metric are separ
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,8 +51,9 @@ def dry_step(
 ) -> list[Issue]:
     """Return the issues that one step on two samples of each of ``modes`` shows.
 
-    Weights, buffers, modes and generators are as before afterwards, and nothing is written into the run folder.
-    Losses, decoder and metric are built anew, so that those of the run keep their state. No collective is called.
+    Weights, buffers, modes and generators are as before afterwards, and nothing is written into the run folder. The
+    heads that return features and the sub-models that are evaluated are set as the run sets them. Losses, decoder and
+    metric are built anew, so that those of the run keep their state. No collective is called.
 
     Args:
         config: resolved, with class counts.
@@ -66,7 +68,6 @@ def dry_step(
     step = _DryStep(config, charset, host, model)
     with ExitStack() as stack:
         stack.enter_context(left_as_it_was(model))
-        stack.enter_context(_heads_as_they_were(model))
         stack.enter_context(_silent(host))
         stack.enter_context(
             unique_name.guard()
@@ -106,33 +107,11 @@ def _silent(host: Host) -> Iterator[None]:
         host.logger.disabled = before
 
 
-@contextmanager
-def _heads_as_they_were(model: Any) -> Iterator[None]:
-    """Put back which heads return features and which sub-models are evaluated."""
-    features = [(layer, layer.return_feats) for layer in model.sublayers() if hasattr(layer, "return_feats")]
-    evaluated = getattr(model, "eval_models", None)
-    try:
-        yield
-    finally:
-        for head, value in features:
-            head.return_feats = value
-        if hasattr(model, "eval_models"):
-            model.eval_models = evaluated
-
-
-class _OneBatch:
-    """A loader of one batch. It counts two, since the host leaves out the last one on Windows."""
+class _Batches(list[Any]):
+    """A loader as the host reads it, of batches that are there already."""
 
     need_reset = False
-
-    def __init__(self, entries: list[Any]) -> None:
-        self._entries, self.dataset = entries, self
-
-    def __len__(self) -> int:
-        return 2
-
-    def __iter__(self) -> Iterator[list[Any]]:
-        yield self._entries
+    dataset = property(lambda self: self)
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
@@ -194,15 +173,13 @@ class _DryStep:
 
     def _call_host(self, loop: Callable[..., Any], batch: DryBatch, decoder: Any, metric: Any) -> None:
         network = DryNetwork(self, self.model)
-        try:
-            loop(batch, network, DryDecoder(self, decoder, batch), DryMetric(self, metric))
-        except StageFailed:
-            pass
-        finally:
-            network.remove_hooks()
-            self._takes_labels = self._takes_labels or network.takes_labels
+        # the host leaves out the last batch on Windows
+        batches = _Batches([batch.entries] * (2 if os.name == "nt" else 1))
+        with suppress(StageFailed):
+            loop(batch, batches, network, DryDecoder(self, decoder, batch), DryMetric(self, metric))
+        self._takes_labels = self._takes_labels or network.takes_labels
 
-    def _train(self, batch: DryBatch, network: Any, decoder: Any, metric: Any) -> None:
+    def _train(self, batch: DryBatch, batches: _Batches, network: Any, decoder: Any, metric: Any) -> None:
         """Call ``program.train`` with a loss whose ``backward`` does nothing."""
         plain = host_config(self.config)
         plain["Global"].pop("eval_batch_epoch", None)
@@ -220,15 +197,15 @@ class _DryStep:
             return {"loss": loss}
 
         optimizer = SimpleNamespace(get_lr=lambda: 0.0, step=_nothing, clear_grad=_nothing)
-        loaders = _OneBatch(batch.entries), _OneBatch([])
         others: tuple[Any, ...] = (optimizer, 0.0, decoder, metric, {}, SILENT, 1)
         replacements = {"save_model": _nothing, "export": _nothing}
-        self._host.train(plain, *loaders, "cpu", network, call_losses, *others, replacements=replacements)
+        self._host.train(
+            plain, batches, _Batches(), "cpu", network, call_losses, *others, replacements=replacements
+        )
 
-    def _evaluate(self, batch: DryBatch, network: Any, decoder: Any, metric: Any) -> None:
+    def _evaluate(self, batch: DryBatch, batches: _Batches, network: Any, decoder: Any, metric: Any) -> None:
         model_type = self.config.at("Architecture.model_type", None)
-        loader = _OneBatch(batch.entries)
-        self._host.evaluate(network, loader, decoder, metric, model_type, extra_input=self._takes_labels)
+        self._host.evaluate(network, batches, decoder, metric, model_type, extra_input=self._takes_labels)
 
     def _choose_models(self) -> bool:
         """Evaluate the sub-models that the decoder reads; return False, with an issue, if one does not exist."""

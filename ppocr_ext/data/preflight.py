@@ -25,13 +25,13 @@ from ppocr_ext.data.image_check import ImageFolder, content_issue
 from ppocr_ext.data.label_file import LabelLine, read_label_file, utf8_issue
 from ppocr_ext.data.lmdb.reader import LmdbSet, open_sets
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
-from ppocr_ext.data.sample_rules import SampleIssue, SampleRules
+from ppocr_ext.data.sample_rules import ImageCheck, SampleIssue, SampleRules
 from ppocr_ext.errors import DataError
 
 _BLOCK = 64  # images that a thread checks before it asks for more
 _CHUNK = 32 * _BLOCK  # lines held in memory at a time
-_ImageCheck = Callable[[LabelLine], SampleIssue | None]
-_Source = tuple[Path, Iterable[LabelLine], _ImageCheck]
+LineCheck = Callable[[LabelLine], SampleIssue | None]
+_Source = tuple[Path, Iterable[LabelLine], LineCheck]
 
 
 def check_label_files(
@@ -91,7 +91,7 @@ def check_lmdbs(
     """
     report = PreflightReport(Path(data_dir), rules, examples=examples, is_lmdb=True)
     sets = open_sets(data_dir)
-    sources = [(each.path, _lines(each), _image_check(each, rules)) for each in sets]
+    sources = [(each.path, lmdb_lines(each), lmdb_image_check(each, rules.image_check)) for each in sets]
     with tqdm(total=sum(each.count for each in sets), desc="samples", **_BAR) as bar:
         _check(report, sources, seconds, bar)
     return report
@@ -123,12 +123,12 @@ def _check(report: PreflightReport, sources: Sequence[_Source], seconds: float |
                 )
 
 
-def _issues(rules: SampleRules, image_check: _ImageCheck, lines: list[LabelLine]) -> list[SampleIssue | None]:
+def _issues(rules: SampleRules, image_check: LineCheck, lines: list[LabelLine]) -> list[SampleIssue | None]:
     """Return the issue of each line: of its label, or else of its images."""
     return [rules.label_issue(line) or image_check(line) for line in lines]
 
 
-def _lines(lmdb_set: LmdbSet) -> Iterator[LabelLine]:
+def lmdb_lines(lmdb_set: LmdbSet) -> Iterator[LabelLine]:
     """Yield the labels of an LMDB as lines; their content is empty, so that each counts 1 in the bar."""
     for index in range(1, lmdb_set.count + 1):
         label = lmdb_set.label(index)
@@ -141,7 +141,8 @@ def _lines(lmdb_set: LmdbSet) -> Iterator[LabelLine]:
             yield LabelLine(index, b"", issue=f"the label is {utf8_issue(label or b'', error)}")
 
 
-def _image_check(lmdb_set: LmdbSet, rules: SampleRules) -> _ImageCheck:
+def lmdb_image_check(lmdb_set: LmdbSet, check: ImageCheck) -> LineCheck:
+    """Return the check of a line's image in the LMDB: its issue, or None."""
     one_thread = Lock()  # a transaction serves one thread at a time
 
     def issue(line: LabelLine) -> SampleIssue | None:
@@ -149,7 +150,7 @@ def _image_check(lmdb_set: LmdbSet, rules: SampleRules) -> _ImageCheck:
             image = lmdb_set.image(line.number)
         if image is None:
             return SampleIssue("missing_image", f"there is no {line.images[0]}")
-        return content_issue(image, line.images[0], rules.image_check)
+        return content_issue(image, line.images[0], check)
 
     return issue
 

@@ -20,10 +20,11 @@ from paddle.io.dataloader.collate import default_collate_fn
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.global_keys import global_value
-from ppocr_ext.data.image_check import ImageFolder, content_issue
-from ppocr_ext.data.label_file import LabelLine, read_label_file
+from ppocr_ext.data.image_check import ImageFolder
+from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.data.lmdb.reader import open_sets
 from ppocr_ext.data.load_failures import report_failures
+from ppocr_ext.data.preflight import lmdb_image_check, lmdb_lines
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host import Host
 from ppocr_ext.messages import end_text
@@ -188,14 +189,10 @@ class DrySection:
         """Yield number of the LMDB and of the sample for usable samples; the label check names one that is broken."""
         try:
             for number, each in enumerate(open_sets(self._dataset["data_dir"])):
-                for index in range(1, min(each.count, _TRIED) + 1):
-                    text = (each.label(index) or b"").decode("utf-8", "replace")
-                    broken = content_issue(each.image(index) or b"", "image", "decode")
-                    if (
-                        self._rules.label_issue(LabelLine(index, b"", ("image",), text)) is None
-                        and not broken
-                    ):
-                        yield number, index
+                image_issue = lmdb_image_check(each, "decode")
+                for line in islice(lmdb_lines(each), _TRIED):
+                    if self._rules.label_issue(line) is None and image_issue(line) is None:
+                        yield number, line.number
         except PPOCRExtError:
             return
 

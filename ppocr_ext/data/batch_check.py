@@ -131,6 +131,7 @@ class BatchLabelCheck:
         self._check_frames(samples, labels, lengths)
 
     def _check_entries(self, samples: Sequence[Any]) -> None:
+        """Refuse a sample that is too short for the loss, which reads label and length by position."""
         last = max(self._layout.label or 0, self._layout.length or 0)
         for sample in samples:
             if isinstance(sample, list | tuple) and len(sample) <= last:
@@ -194,6 +195,7 @@ def _column(samples: Sequence[Any], position: int | None) -> np.ndarray | None:
 
 
 def _array(value: Any) -> np.ndarray | None:
+    """Return numbers in CPU memory as an array; None for anything else."""
     place = getattr(value, "place", None)
     if place is not None:  # a tensor of Paddle's
         return value.numpy() if place.is_cpu_place() else None

@@ -100,6 +100,7 @@ class LoadFailures:
         return f"{self.mode}: {samples} could not be loaded; others were used instead."
 
     def _is_new(self, key: bytes) -> bool:
+        """Return whether no sample with this key has failed before, and remember it."""
         byte, bit = divmod(zlib.crc32(key) % (8 * len(self._seen)), 8)
         new = not self._seen[byte] >> bit & 1
         self._seen[byte] |= 1 << bit
@@ -241,5 +242,6 @@ def _position(index: Any) -> int:
 
 
 def _after(index: Any, length: int) -> Any:
+    """Return the index of the next sample, with the size of the same batch if a sampler gives one."""
     after = (_position(index) + 1) % length
     return [*index[:2], after, *index[3:]] if isinstance(index, list | tuple) else after

@@ -101,6 +101,7 @@ _BAR: dict[str, Any] = {"leave": False, "disable": None, "delay": 1}  # shown af
 
 
 def _check(report: PreflightReport, sources: Sequence[_Source], seconds: float | None, bar: tqdm) -> None:
+    """Add each line of the sources to ``report``; images are read by several threads."""
     end = math.inf if seconds is None else time.monotonic() + seconds
     with ThreadPoolExecutor(min(8, (os.cpu_count() or 1) + 2)) as pool:
         for path, lines, image_check in sources:

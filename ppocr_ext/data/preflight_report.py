@@ -234,6 +234,7 @@ class PreflightReport:
         ]
 
     def _copy(self, file: FileReport, copy: Path) -> Path:
+        """Write the usable lines of ``file`` to ``copy``, which is returned."""
         count = 0
         with atomic_writer(copy) as stream:
             for line in read_label_file(file.path, self.delimiter, ds_width=self.ds_width):

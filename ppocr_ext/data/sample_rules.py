@@ -49,6 +49,7 @@ def describe_frames(label: Sequence[Any], frames: int) -> str:
 
 
 def _repeats(label: Sequence[Any]) -> int:
+    """Return how many neighbours are equal: CTC needs a blank between them."""
     return sum(map(eq, label, label[1:]))
 
 

@@ -29,11 +29,14 @@ def label_file_dataset_class(
 
 
 def _line_of(dataset: Any, index: int) -> bytes:
+    """Return the line of the sample at ``index``; under ``ds_width`` the host sorts samples by width."""
     by_width = getattr(dataset, "wh_ratio_sort", None) if getattr(dataset, "ds_width", False) else None
     return bytes(dataset.data_lines[(dataset.data_idx_order_list if by_width is None else by_width)[index]])
 
 
 def _line_finder(label_files: Sequence[Path], delimiter: str) -> Callable[[bytes], str]:
+    """Return the function that names the place of a line; it reads the files, so that no place is kept in memory."""
+
     def place(line: bytes) -> str:
         wanted = parse_line(2, line, delimiter)  # not the first, whose byte order mark is already removed
         for file in label_files:

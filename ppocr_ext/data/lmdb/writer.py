@@ -155,6 +155,7 @@ def make_lmdb(
 
 
 def _write(store: _Store, state: LmdbState, source: LmdbInput) -> None:
+    """Write the samples of all lines after those that ``state`` counts, and keep ``state`` up to date."""
     rules = source.rules
     folder = ImageFolder(source.data_dir, rules.image_check, rules.allow_outside_data_dir)
 
@@ -219,6 +220,7 @@ def _check_limit(state: LmdbState, source: LmdbInput, limit: UnusableLimit) -> N
 
 @contextmanager
 def _opened(out: Path, map_size: int) -> Iterator[_Store]:
+    """Open the LMDB in ``out``, or a new one; refuse a folder or a file with something else."""
     lmdb = import_lmdb()
     if out.exists() and not out.is_dir():
         raise DataError(f"{out} is a file. {_FIX_OUT}", code="foreign_output")

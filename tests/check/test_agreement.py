@@ -59,7 +59,7 @@ class TestOneModel:
         assert facts([issue]) == [("error", "algorithm_mismatch", "Architecture.algorithm")]
         assert "SVTR_LCNet" in issue.message
 
-    def test_a_decoder_that_a_multi_head_does_not_feed(self, one: Config, check: Check) -> None:
+    def test_a_decoder_of_another_head_than_ctc(self, one: Config, check: Check) -> None:
         found = check(one.with_values({"PostProcess.name": "NRTRLabelDecode"}))
         assert ("error", "decoder_mismatch", "PostProcess.name") in facts(found)
 
@@ -69,7 +69,7 @@ class TestSubModels:
         found = check(two.with_values({"Architecture.name": "BaseModel"}))
         assert ("error", "sub_model_mismatch", "Architecture.Models") in facts(found)
 
-    def test_an_option_that_makes_a_sub_model_of_its_own(self, two: Config, check: Check) -> None:
+    def test_an_option_with_a_misspelt_sub_model(self, two: Config, check: Check) -> None:
         spelt = Config.of(override(two._node, ["Architecture.Models.Studnet.Backbone.dims=[8]"]))
         issue = check(spelt)[0]
         assert facts([issue]) == [("error", "unknown_sub_model", "Architecture.Models.Studnet")]
@@ -77,7 +77,7 @@ class TestSubModels:
         issue = check(two.with_values({"Architecture.Models.Studnet.freeze_params": True}))[0]
         assert "'Student'" in issue.message
 
-    def test_padding_that_cannot_be_told(self, two: Config, check: Check) -> None:
+    def test_padding_without_valid_ratio(self, two: Config, check: Check) -> None:
         pair = {
             "weight": 1.0,
             "model_name_pairs": [["Student", "Teacher"]],

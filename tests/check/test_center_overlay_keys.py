@@ -88,7 +88,7 @@ def test_a_center_loss_listed_twice_is_an_error(host: Host, one: Config) -> None
 
 
 @pytest.mark.parametrize("weight", ['"0.1"', "null", "true"])
-def test_a_weight_that_is_no_number_in_a_multi_loss(
+def test_a_weight_in_a_multi_loss_must_be_a_number(
     host: Host, one: Config, tmp_path: Path, weight: str
 ) -> None:
     (tmp_path / "my.yml").write_text(one.to_yaml())

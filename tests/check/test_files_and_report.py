@@ -12,7 +12,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.issues import InvalidConfigError, Issue, report_issues
 
 
-def test_files_that_are_not_there_are_all_named(two: Config, check: Check) -> None:
+def test_all_missing_files_are_named(two: Config, check: Check) -> None:
     found = check(
         two.with_values(
             {
@@ -35,7 +35,7 @@ def test_files_that_are_not_there_are_all_named(two: Config, check: Check) -> No
     assert all(name in issue.message for name, issue in zip(named, found, strict=True))
 
 
-def test_files_that_the_dataset_does_not_read_are_not_looked_for(one: Config, check: Check) -> None:
+def test_files_that_the_dataset_does_not_read_are_not_checked(one: Config, check: Check) -> None:
     path = "Train.dataset"
     dataset = {"name": "LMDBDataSet", "label_file_list": ["/no/train.txt"], "ds_width": None}
     found = check(one.with_values({f"{path}.{key}": value for key, value in dataset.items()}))
@@ -46,7 +46,7 @@ def test_files_that_the_dataset_does_not_read_are_not_looked_for(one: Config, ch
     assert not any(issue.code == "missing_folder" for issue in found)
 
 
-def test_a_space_that_is_two_classes_is_warned_of(one: Config, tmp_path: Path, check: Check) -> None:
+def test_a_space_with_two_classes_is_a_warning(one: Config, tmp_path: Path, check: Check) -> None:
     dictionary = tmp_path / "dict.txt"
     dictionary.write_text("0\n \n1\n")
     both = one.with_values({"Global.character_dict_path": str(dictionary), "Global.use_space_char": True})
@@ -96,21 +96,19 @@ def test_a_whole_models_weights_go_before_those_of_sub_models(two: Config, data:
     assert check(two.with_values(values)) == []
 
 
-def test_a_checkpoint_that_was_being_written_is_there(two: Config, tmp_path: Path, check: Check) -> None:
+def test_a_checkpoint_with_a_journal_is_not_missing(two: Config, tmp_path: Path, check: Check) -> None:
     renames = {f".latest{e}.abcd_123.tmp": f"latest{e}" for e in (".pdparams", ".pdopt", ".states")}
     (tmp_path / "latest.journal").write_text(json.dumps(renames))
     assert check(two.with_values({"Global.checkpoints": str(tmp_path / "latest")})) == []
 
 
-def test_a_journal_that_loading_would_refuse_is_no_checkpoint(
-    two: Config, tmp_path: Path, check: Check
-) -> None:
+def test_a_damaged_journal_is_an_error(two: Config, tmp_path: Path, check: Check) -> None:
     (tmp_path / "latest.journal").write_text("{}")
     (issue,) = check(two.with_values({"Global.checkpoints": str(tmp_path / "latest")}))
     assert issue.path == "Global.checkpoints" and f"{tmp_path}/latest.journal" in issue.message
 
 
-def test_a_flawed_dictionary_and_a_count_of_another_one(one: Config, tmp_path: Path, check: Check) -> None:
+def test_a_bad_dictionary_and_a_wrong_class_count(one: Config, tmp_path: Path, check: Check) -> None:
     path = "Architecture.Head.out_channels_list"
     (issue,) = check(one.with_values({path: {"CTCLabelDecode": 97}}))
     assert facts([issue]) == [("error", "class_count", f"{path}.CTCLabelDecode")]
@@ -151,7 +149,7 @@ def test_warnings_are_logged_and_strict_makes_them_errors(warned: list[str]) -> 
 
 
 @pytest.mark.parametrize("listed", [[None], [5]])
-def test_a_label_file_that_is_no_path(listed: list[object], one: Config, check: Check) -> None:
+def test_a_label_file_must_be_a_path(listed: list[object], one: Config, check: Check) -> None:
     found = check(one.with_values({"Train.dataset.label_file_list": listed}))
     assert ("error", "bad_value", "Train.dataset.label_file_list.0") in facts(found)
 

@@ -30,7 +30,9 @@ MISPLACED = [
 
 
 @pytest.mark.parametrize(("path", "home"), MISPLACED)
-def test_a_key_in_the_wrong_section_is_told_its_own(host: Host, one: Config, path: str, home: str) -> None:
+def test_a_key_in_the_wrong_section_names_the_right_one(
+    host: Host, one: Config, path: str, home: str
+) -> None:
     assert ".".join(suggest_path(tuple(path.split("."))) or ()) == home
     if path.startswith("Global"):
         given = Config.of(override(one._node, [f"{path}=1"]))
@@ -44,19 +46,20 @@ def test_a_key_in_the_wrong_section_is_told_its_own(host: Host, one: Config, pat
 @pytest.mark.parametrize(
     "path", ["Global.zzz", "Architecture.Backbone.learning_rate", "Train.zzz", "MyPlugin"]
 )
-def test_a_key_without_a_home_has_no_hint(path: str) -> None:
+def test_a_key_of_no_section_has_no_hint(path: str) -> None:
     assert suggest_path(tuple(path.split("."))) is None
 
 
 @pytest.mark.parametrize("has_checkout", [True, False])
 @pytest.mark.parametrize("kind", ["backbone", "dataset"])
-def test_another_host_is_advised_with_the_wheel_alone(
+def test_a_checkout_is_advised_only_with_the_wheel(
     monkeypatch: pytest.MonkeyPatch, kind: str, has_checkout: bool
 ) -> None:
     components = registry.Registry(kind)
     components.set_fallback(lambda name: None, lambda: ["Theirs"], has_checkout)
     with pytest.raises(UnknownComponentError) as caught:
         components.get("Zebra")
+    assert caught.value.code == "unknown_component"
     assert ("--host DIR" in str(caught.value)) is not has_checkout
     assert "Global.plugins" in str(caught.value)
 

@@ -45,12 +45,12 @@ def test_the_overlay_of_features_fits_an_official_config(
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_config_has_no_fault_but_files_that_are_not_there(name: str, check: Check) -> None:
+def test_a_shipped_config_lacks_only_files(name: str, check: Check) -> None:
     assert len(SHIPPED) > 10
     found = check(load([ROOT / name]))
     files = ("missing_file", "missing_folder")
     assert [f for f in found if f.code not in files and f.path != "Global.character_dict_path"] == []
 
 
-def test_an_unspoilt_config_has_no_fault(one: Config, two: Config, check: Check) -> None:
+def test_a_right_config_has_no_issues(one: Config, two: Config, check: Check) -> None:
     assert check(one) == check(two) == check(one, "eval") == check(two, "eval") == []

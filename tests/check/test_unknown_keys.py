@@ -124,7 +124,7 @@ def test_other_unknown_keys_are_warnings(one: Config, check: Check) -> None:
     assert sorted(facts(found)) == sorted(("warning", "unused_key", path) for path in values)
 
 
-def test_keys_of_the_optimizer_before_are_no_misspellings(one: Config, check: Check) -> None:
+def test_keys_of_the_previous_optimizer_are_not_misspelt(one: Config, check: Check) -> None:
     found = check(one.with_values({"Optimizer.name": "Adam", "Optimizer.lr.name": "Const"}))
     unused = ("no_weight_decay_name", "one_dim_param_no_weight_decay")
     assert facts(found) == [("warning", "unused_key", f"Optimizer.{key}") for key in unused]
@@ -139,7 +139,7 @@ def with_options(config: Config, *options: str) -> Config:
     return Config.of(override(config._node, options))
 
 
-def test_an_option_that_nothing_reads_is_an_error_and_a_plus_forces_it(one: Config, check: Check) -> None:
+def test_an_unread_option_is_an_error_and_a_plus_forces_it(one: Config, check: Check) -> None:
     found = check(with_options(one, "Global.foo.bar=1", "Global.epohc_num=3", "Train.loader.zzz=1"))
     assert [(issue.level, issue.code, issue.path, issue.where) for issue in found] == [
         ("error", "unused_option", "Global.foo", "-o Global.foo.bar=1"),
@@ -158,12 +158,12 @@ def test_an_option_may_give_a_whole_sub_model(two: Config, check: Check) -> None
     assert issue.code == "unknown_sub_model" and "'Student'" in issue.message
 
 
-def test_a_key_that_an_option_sets_in_a_file_s_unknown_one_is_an_error(one: Config, check: Check) -> None:
+def test_a_misspelt_key_of_an_option_is_an_error(one: Config, check: Check) -> None:
     (issue,) = check(with_options(one, "Architecture.Backbone.use_pos_embedding=true"))
     assert (issue.code, issue.where[:3]) == ("unknown_key", "-o ") and "'use_pos_embed'" in issue.message
 
 
-def test_a_fault_says_file_and_line(tmp_path: Path, one: Config, check: Check) -> None:
+def test_an_issue_has_file_and_line(tmp_path: Path, one: Config, check: Check) -> None:
     (tmp_path / "my.yml").write_text(one.to_yaml())
     (tmp_path / "over.yml").write_text("Global:\n\n  epohc_num: 3\n")
     found = check(load([tmp_path / "my.yml", tmp_path / "over.yml"]))
@@ -209,7 +209,7 @@ def test_keys_that_no_component_takes_are_listed_for_the_builders(host: Host, on
     assert config.without(unused).at("Loss") == {"name": "CTCLoss"}
 
 
-def test_a_caller_of_a_builder_hears_of_unknown_keys(warned: list[str]) -> None:
+def test_a_builder_called_from_python_reports_unknown_keys(warned: list[str]) -> None:
     build_loss({"name": "CTCLoss", "zzz": 1})
     assert len(warned) == 1 and "zzz" in warned[0]
     with pytest.raises(ConfigError, match="Did you mean 'use_focal_loss'"):

@@ -104,7 +104,7 @@ def test_an_evaluation_needs_neither_train_nor_loss(one: Config, check: Check) -
     assert len(check(config, "train")) == 3
 
 
-def test_null_is_no_value(one: Config, check: Check) -> None:
+def test_null_is_the_default(one: Config, check: Check) -> None:
     assert (
         check(one.with_values({f"Global.{key}": None for key in GLOBAL_KEYS if key != "character_dict_path"}))
         == []
@@ -120,7 +120,7 @@ def every_path(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
 
 
 @pytest.mark.parametrize("value", [5, [{}], {}], ids=str)
-def test_a_value_of_any_form_anywhere_is_a_fault_and_no_crash(value: Any, two: Config, check: Check) -> None:
+def test_a_value_of_any_type_anywhere_raises_nothing(value: Any, two: Config, check: Check) -> None:
     named = [
         path for path in every_path(two.thaw()) if path[0] in ("Architecture", "Loss", "PostProcess", "Eval")
     ]
@@ -162,25 +162,25 @@ def test_a_model_without_backbone_or_head(
         "Metric.name=null",
     ],
 )
-def test_an_option_that_takes_something_away_is_the_place(option: str, one: Config, check: Check) -> None:
+def test_an_option_that_removes_a_value_is_the_place(option: str, one: Config, check: Check) -> None:
     (issue,) = check(placed(one, option))
     assert (issue.level, issue.where) == ("error", f"-o {option}")
 
 
-def test_a_sub_model_that_was_taken_away_is_the_one_fault(two: Config, check: Check) -> None:
+def test_a_removed_sub_model_is_the_only_issue(two: Config, check: Check) -> None:
     for option in ("Architecture.Models.Student=null", "Architecture.Models.Student.Head.head_list=null"):
         (issue,) = check(placed(two, option))
         assert (issue.level, issue.where) == ("error", f"-o {option}")
 
 
-def test_a_schedules_own_rates_are_not_negative_either(one: Config, check: Check) -> None:
+def test_rates_of_a_schedule_are_not_negative(one: Config, check: Check) -> None:
     rates = {"name": "Piecewise", "decay_epochs": [3], "values": [0.1, -0.01]}
     (issue,) = check(one.with_values({"Optimizer.lr": rates}))
     assert facts([issue]) == [("error", "bad_value", "Optimizer.lr.values.1")] and "-0.01" in issue.message
 
 
 @pytest.mark.parametrize("role", ["train", "eval"])
-def test_an_evaluation_that_would_skip_or_mix_lines_is_warned_of(
+def test_an_evaluation_that_skips_or_shuffles_samples_is_a_warning(
     role: str, one: Config, check: Check
 ) -> None:
     for key in ("drop_last", "shuffle"):
@@ -193,19 +193,19 @@ def with_options(config: Config, *options: str) -> Config:
     return Config.of(override(config._node, options))
 
 
-def test_an_evaluation_of_a_share_of_the_lines_is_warned_of(one: Config, check: Check) -> None:
+def test_an_evaluation_of_a_share_of_the_samples_is_a_warning(one: Config, check: Check) -> None:
     path = "Eval.dataset.ratio_list"
     assert check(one.with_values({path: [1.0]})) == []
     for share in ([0.5], 0.5):
         assert facts(check(one.with_values({path: share}))) == [("warning", "partial_evaluation", path)]
 
 
-def test_an_empty_global_is_called_so(one: Config, check: Check) -> None:
+def test_an_empty_global_is_an_error(one: Config, check: Check) -> None:
     assert ("error", "empty_value", "Global") in facts(check(one.with_values({"Global": None})))
 
 
 @pytest.mark.parametrize("key", ["learning_rate", "grad_clip"])
-def test_what_the_program_gives_the_optimizer_is_no_option(key: str, one: Config, check: Check) -> None:
+def test_keys_that_the_program_gives_the_optimizer_are_errors(key: str, one: Config, check: Check) -> None:
     option = f"Optimizer.{key}=4"
     (issue,) = check(with_options(one, option))
     assert (issue.level, issue.path, issue.where) == ("error", f"Optimizer.{key}", f"-o {option}")

@@ -236,7 +236,7 @@ CONFIGURATION = group(
         "`eval_batch_step` beyond the end of the run",
         "`eval_batch_step` 超出整个训练",
         given("Global.eval_batch_step=[0,1000]"),
-        "it is set to 3",
+        "step 3",
         code=0,
         shows=r"warning: Global.eval_batch_step.*?$",
     ),

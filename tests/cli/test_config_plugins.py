@@ -61,7 +61,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("words", [[], ["--check", "--data", "none"]])
-def test_nothing_is_imported_and_only_plugins_names_are_warned_of(
+def test_nothing_is_imported_and_unknown_names_are_warnings(
     folder: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     assert main(["config", "-c", "my.yml", *words]) == 0
@@ -109,7 +109,7 @@ def test_without_plugins_an_unknown_name_is_an_error(folder: Path, plugins: str)
     assert CODE not in {issue.code for issue in issues}
 
 
-def test_a_name_that_only_paddleocr_s_repository_has_may_be_a_plugin_s(folder: Path) -> None:
+def test_a_name_of_paddleocr_s_repository_may_be_a_plugin_s(folder: Path) -> None:
     config = load(["my.yml"], ["Architecture.Backbone={name: MobileNetV3}"])
     (issue,) = (
         issue
@@ -131,7 +131,7 @@ def test_transforms_and_decoders_may_be_a_plugin_s(folder: Path) -> None:
     }
 
 
-def test_plugins_that_are_no_list_are_a_fault(folder: Path) -> None:
+def test_plugins_must_be_a_list(folder: Path) -> None:
     assert main(["config", "-c", "my.yml", "--check", "-o", "Global.plugins=looked_at"]) == 2
     issues = check_config(Config({"Global": {"plugins": "looked_at"}}), open_host(), "eval")
     assert "Global.plugins" in {issue.path for issue in issues if issue.level == "error"}

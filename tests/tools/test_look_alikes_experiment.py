@@ -106,9 +106,9 @@ def test_errors_are_tabled_by_how_near_the_centers_lay_before():
     margin = [of("未士己", "末土己"), of("未士己", "未土己")]
     rows = by_nearness({"student": plain[:1], "plain": plain, "margin": margin}, before, "plain").splitlines()
     assert rows[0].split("|")[2:5] == [
-        " centers 0.50 to 1.00 spreads apart before ",
-        " centers 2.00 to 2.50 spreads apart before ",
-        " centers 4.00 to 5.00 spreads apart before ",
+        " centers 0.50 to 1.00 standard deviations apart before ",
+        " centers 2.00 to 2.50 standard deviations apart before ",
+        " centers 4.00 to 5.00 standard deviations apart before ",
     ]
     assert rows[2:] == [
         "| student | 100.00 % | 0.00 % | 0.00 % |",

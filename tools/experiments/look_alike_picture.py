@@ -30,7 +30,7 @@ def draw_results(path: Path, results: Mapping[str, Sequence[LookAlikeScores]]) -
         "general lines right, %": [
             [100 * seed.general.value for seed in seeds] for seeds in results.values()
         ],
-        "look-alikes' centers apart, in spreads\n(validation fonts)": [
+        "look-alikes' centers apart, in standard deviations\n(validation fonts)": [
             [seed.separation for seed in seeds if seed.separation is not None] for seeds in results.values()
         ],
     }

@@ -26,7 +26,8 @@ class LookAlikeScores:
         general: lines in which all characters are as likely, read without error.
         right: which lines of ``rich`` those were.
         by_character: ``look_alikes`` of each of them.
-        separations: of each look-alike's center to the nearest other one's, in spreads, on the fonts of validation.
+        separations: of each look-alike's center to the nearest one of its look-alikes, in standard deviations, on the
+            fonts of validation.
     """
 
     look_alikes: Rate
@@ -86,7 +87,7 @@ def to_markdown(results: Mapping[str, Sequence[LookAlikeScores]], plain: str) ->
     base = _mean_error(results[plain])
     lines = [
         "| model | look-alike error | against plain | McNemar's p (lines), by seed | lines right "
-        "| general lines right | look-alikes' centers apart, in spreads (validation fonts) |",
+        "| general lines right | look-alikes' centers apart, in standard deviations (validation fonts) |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, seeds in results.items():
@@ -124,7 +125,7 @@ def by_nearness(
         return ""
     limits = [f"{before[part[0]]:.2f} to {before[part[-1]]:.2f}" for part in parts]
     lines = [
-        f"| model | {' | '.join(f'centers {limit} spreads apart before' for limit in limits)} |",
+        f"| model | {' | '.join(f'centers {limit} standard deviations apart before' for limit in limits)} |",
         "|---" * (len(parts) + 1) + "|",
     ]
     base = [_mean_of(results[plain], part) for part in parts]

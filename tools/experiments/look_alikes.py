@@ -171,7 +171,7 @@ class Experiment:
             command("export-center", arguments, self.folder / f"centers_{frames}.log")
 
     def separations(self, run: Training) -> dict[str, float]:
-        """How far apart the centers of look-alikes lie on the fonts of ``val``, in spreads."""
+        """How far apart the centers of look-alikes lie on the fonts of ``val``, in standard deviations."""
         output = run.folder / "val_centers.npz"
         if not output.is_file():
             arguments = [*run.options(), f"Global.checkpoints={run.latest}", "--split", "eval"]

@@ -46,11 +46,11 @@ class Catalog:
         self._exports: dict[str, dict[str, Source]] = {}
 
     def names(self, kind: str) -> list[str]:
-        """Names that the host itself offers for ``kind``, sorted; empty for a kind that it lacks."""
+        """Return the sorted names that the host itself offers for ``kind``; empty for a kind that it lacks."""
         return sorted(self._offered(kind))
 
     def find(self, kind: str, name: str) -> Source | None:
-        """Where ``name`` is: as the host's builder imports it, else the one file that defines it."""
+        """Return where ``name`` is: as the host's builder imports it, else the one file that defines it."""
         return self._offered(kind).get(name) or self._defined(kind, name)
 
     def _offered(self, kind: str) -> dict[str, Source]:
@@ -94,7 +94,7 @@ def _definitions(file: Path) -> list[str]:
 
 
 def _exports(init: Path, package: str) -> dict[str, Source]:
-    """Names imported from sibling modules in ``init``, also inside its builder function.
+    """Return the names that ``init`` imports from sibling modules, also inside its builder function.
 
     Where a name is imported several times, the import under ``model_type == "rec"`` wins;
     imports for other model types alone are left out.
@@ -126,7 +126,7 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
 def _imports(
     body: Iterable[ast.stmt], model_types: set[str] | None
 ) -> Iterator[tuple[ast.ImportFrom, set[str] | None]]:
-    """Imports from the host's modules in ``body``, each with the model types that it is made for."""
+    """Yield the imports from the host's modules in ``body``, each with the model types that it is for."""
     for node in body:
         if isinstance(node, ast.ImportFrom):
             sibling = node.level == 1 and node.module is not None
@@ -140,7 +140,7 @@ def _imports(
 
 
 def _model_types(test: ast.expr) -> set[str] | None:
-    """The strings that ``test`` compares ``model_type`` with; None if it is about something else."""
+    """Return the strings that ``test`` compares ``model_type`` with; None if it tests something else."""
     if not any(isinstance(node, ast.Name) and node.id == "model_type" for node in ast.walk(test)):
         return None
     constants = (node.value for node in ast.walk(test) if isinstance(node, ast.Constant))

@@ -79,7 +79,7 @@ def import_host(location: Location) -> HostModules:
 
 
 def missing_packages(root: Path) -> list[str]:
-    """Those of the four training packages that the host at ``root`` does not ship."""
+    """Return those of the four training packages that the host at ``root`` lacks."""
     return [name for name in GRAFTED if not (root / "ppocr" / name).is_dir()]
 
 
@@ -126,7 +126,7 @@ def import_from_host(name: str, location: Location) -> ModuleType:
 
 
 def explain(reason: BaseException, module: str, location: Location) -> str:
-    """Why ``module`` of the host cannot be imported, and the command that fixes it."""
+    """Return why ``module`` of the host cannot be imported, and the command that fixes it."""
     said = (str(reason).splitlines() or ["no reason given"])[0]
     what = f"{module} of PaddleOCR at {location.root} cannot be imported: {type(reason).__name__}: {said}"
     return f"{what.rstrip('.')}. {_remedy(reason, location)}"

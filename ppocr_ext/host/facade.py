@@ -58,7 +58,7 @@ class Host:
         seed: int | None = None,
         dataset_class: type | None = None,
     ) -> Any:
-        """A ``paddle.io.DataLoader`` over ``config[mode]``; ``config`` is not changed.
+        """Return a ``paddle.io.DataLoader`` over ``config[mode]``; ``config`` is not changed.
 
         Datasets registered in ``ppocr_ext.registry.DATASETS`` come first, then the host's.
         ``dataset_class`` stands in for the host's dataset that the config names.
@@ -84,14 +84,14 @@ class Host:
     def create_operators(
         self, transforms: list[dict[str, Any]], global_config: dict[str, Any]
     ) -> list[Operator]:
-        """The host's operators of a ``transforms`` list; what is given may be changed."""
+        """Return the host's operators of a ``transforms`` list; the arguments may be changed."""
         operators: list[Operator] = self._modules.data.create_operators(transforms, global_config)
         return operators
 
     def build_post_process(
         self, config: Mapping[str, Any], global_config: Mapping[str, Any]
     ) -> Callable[..., Any]:
-        """The decoder that ``config`` (the ``PostProcess`` section) names; nothing given is changed.
+        """Return the decoder that ``config`` (the ``PostProcess`` section) names; the arguments are not changed.
 
         Raises:
             ConfigError: the host has no such decoder, or does not take these keys.
@@ -108,7 +108,7 @@ class Host:
         return decoder
 
     def train(self, *args: Any, replacements: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
-        """The host's training loop, ``program.train``, with module globals of it replaced while it runs.
+        """Run the host's training loop, ``program.train``, with globals of its module replaced while it runs.
 
         Args:
             args: as ``program.train`` takes them; the config comes first and is copied.
@@ -125,14 +125,14 @@ class Host:
             program.train(plain_copy(config), *others, **_accepted(program.train, kwargs))
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """The host's ``program.eval``: the metric's dict, with ``fps``. Leaves the model in train mode."""
+        """Run the host's ``program.eval``; return the metric's dict, with ``fps``. The model is left in train mode."""
         program = self._modules.program
         with replaced_globals(program, {"tqdm": _evaluation_bar}):
             metric: dict[str, float] = program.eval(*args, **_accepted(program.eval, kwargs))
         return metric
 
     def component(self, kind: str, name: str) -> Callable[..., Any] | None:
-        """The host's own class (or builder function) ``name``, imported now; None if it has none.
+        """Import and return the host's own class (or builder function) ``name``; None if it has none.
 
         Args:
             kind: a key of ``ppocr_ext.registry.BY_KIND``, or one of ``PART_KINDS`` (``"operator"``, …).
@@ -152,13 +152,13 @@ class Host:
         return found
 
     def component_names(self, kind: str) -> list[str]:
-        """Names of the host's own components of ``kind``, sorted."""
+        """Return the sorted names of the host's own components of ``kind``."""
         if kind in PART_KINDS:
             return sorted(parts(self._modules, kind))
         return sorted(self._datasets()) if kind == "dataset" else self._catalog.names(kind)
 
     def dataset_class(self, name: str) -> type:
-        """The host's dataset ``name``, such as ``"SimpleDataSet"``.
+        """Return the host's dataset ``name``, such as ``"SimpleDataSet"``.
 
         Raises:
             ConfigError: it has none; the message lists those it has.
@@ -182,7 +182,7 @@ class Host:
         }
 
     def find_file(self, path: str | Path) -> Path | None:
-        """``path`` as seen from the current folder, else from the host's (``ppocr/utils/en_dict.txt``)."""
+        """Return the file ``path`` in the current folder, else in the host's (``ppocr/utils/en_dict.txt``)."""
         for candidate in (Path(path), self.root / path):
             if candidate.is_file():
                 return candidate.resolve()
@@ -225,7 +225,7 @@ def open_host(path: str | Path | None = None) -> Host:
 
 
 def _evaluation_bar(*args: Any, **kwargs: Any) -> tqdm:
-    """The host's bar over an evaluation: on a terminal only, and gone when it is done."""
+    """Return the host's bar over an evaluation: shown on a terminal only, and removed at the end."""
     return tqdm(*args, **{**kwargs, "disable": None, "leave": False})
 
 
@@ -239,7 +239,7 @@ def _lister(host: Host, kind: str) -> Callable[[], list[str]]:
 
 @contextmanager
 def replaced_globals(module: ModuleType, replacements: Mapping[str, Any]) -> Iterator[None]:
-    """Replace globals of ``module`` for as long as the context lasts, whatever happens in it.
+    """Replace globals of ``module`` inside this context, and restore them at its end.
 
     Names that ``module`` does not have are left out, but for ``save_model``: a loop that saves in
     another way would write files that are not atomic, so it is an error.
@@ -265,7 +265,7 @@ def replaced_globals(module: ModuleType, replacements: Mapping[str, Any]) -> Ite
 
 
 def _accepted(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of ``kwargs`` that ``function`` takes: hosts differ in what their loop knows."""
+    """Return those of ``kwargs`` that ``function`` takes: the loops of hosts differ."""
     parameters = inspect.signature(function).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return dict(kwargs)

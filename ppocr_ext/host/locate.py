@@ -73,7 +73,7 @@ def _is_host(root: Path) -> bool:
 
 
 def _package_folder(name: str) -> Path | None:
-    """Folder of an importable top-level package, found without importing it."""
+    """Return the folder of an importable top-level package, without importing it."""
     try:
         spec = importlib.util.find_spec(name)
     except ValueError:  # a module put into sys.modules by hand has no spec

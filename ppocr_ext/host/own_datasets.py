@@ -1,4 +1,4 @@
-"""Loaders over datasets that are registered with us, built as PaddleOCR builds its own."""
+"""Build loaders over datasets that are registered in this package, as PaddleOCR builds its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REQUIRED = ("batch_size_per_card", "drop_last", "shuffle", "num_workers")
 def build_own_loader(
     config: dict[str, Any], mode: str, device: Any, logger: logging.Logger, seed: int | None, data: ModuleType
 ) -> DataLoader:
-    """A loader over the dataset that ``config[mode]`` names and ``DATASETS`` holds.
+    """Return a loader over the dataset that ``config[mode]`` names and ``DATASETS`` holds.
 
     The dataset is called as PaddleOCR's are: ``(config, mode, logger, seed)``. Keys of
     ``loader`` and ``sampler`` are PaddleOCR's.

@@ -14,7 +14,7 @@ PART_KINDS = ("operator", "sampler", "decoder", "collate_fn")
 
 
 def parts(modules: HostModules, kind: str) -> dict[str, Part]:
-    """The host's components of ``kind``: transform operators, batch samplers, decoders or collate functions."""
+    """Return the host's components of ``kind``: transform operators, batch samplers, decoders or collate functions."""
     if kind == "sampler":
         return _samplers(modules.data)
     if kind == "operator":
@@ -37,7 +37,7 @@ def _samplers(data: ModuleType) -> dict[str, Part]:
 
 
 def _callables(module: ModuleType) -> dict[str, Part]:
-    """Classes of the module whose objects can be called, which is all that the host's factories ask for."""
+    """Return the classes of the module whose objects can be called; the host's factories require no more."""
     return {
         name: member
         for name, member in vars(module).items()

@@ -1,8 +1,8 @@
-"""Runs the host's ``program.train`` with our objects, and turns its calls into events.
+"""Run the host's ``program.train`` with our objects, and turn its calls into events.
 
 Data flow: the host pulls a batch from :class:`LoaderProxy`, calls the model (a plain Layer), the
-loss, and the optimizer through proxies; each tells :class:`HostLoop`, which keeps the position
-(epoch, step), the best evaluation and the checkpoints, and tells the hooks.
+loss, and the optimizer through proxies; each calls :class:`HostLoop`, which keeps the position
+(epoch, step), the best evaluation and the checkpoints, and calls the hooks.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class HostLoop:
 
     Args:
         run: everything the run needs, built by :meth:`Run.build` with role ``"train"``.
-        hooks: told of every event, in this order.
+        hooks: called at every event, in this order.
     """
 
     def __init__(self, run: Run, hooks: Sequence[Hook]) -> None:
@@ -72,7 +72,7 @@ class HostLoop:
         self._stop = StopRun(reason, signal)
 
     def train(self) -> Outcome:
-        """Run to the end, or to a stop; the outcome says which."""
+        """Run to the end or to a stop, and return which."""
         self._tell("on_start", self.run, self.position)
         # until all is saved: whoever sends a signal may send it again
         with DeferredSignals(lambda number: self.request_stop(f"signal {number}", number)):
@@ -150,7 +150,7 @@ class HostLoop:
         self._tell("on_step", StepDone(self.position, self._loss.losses, lr, images))
 
     def _boundary(self) -> None:
-        """Stop here if asked to: on all ranks at the same step, or the others would wait for ever.
+        """Stop here if asked to: in all processes at the same step, or the others would wait for ever.
 
         The others wait here while process 0 evaluates or saves.
         """
@@ -180,7 +180,7 @@ class HostLoop:
         self._tell("on_eval", EvalDone(self.position, dict(metrics), is_best, dict(self.best)))
 
     def _host_saves(self, *args: Any, **kwargs: Any) -> None:
-        """Stands in for the host's ``save_model``: same names, written our way."""
+        """Save under the host's names, in place of its ``save_model``, which does not write atomically."""
         prefix = kwargs.get("prefix", "latest")
         if prefix == "best_accuracy" and not self.best.get(self._indicator) and not self._said_zero:
             self._said_zero = True
@@ -190,7 +190,7 @@ class HostLoop:
         self.save(prefix)
 
     def _host_exports(self, *args: Any, **kwargs: Any) -> None:
-        """Stands in for the host's ``export`` (``Global.uniform_output_enabled``), which cannot export our models."""
+        """Warn in place of the host's ``export`` (``Global.uniform_output_enabled``): it cannot export our models."""
         if not self._refused_export:
             _LOG.warning("Global.uniform_output_enabled: no inference model is exported during training.")
         self._refused_export = True
@@ -225,7 +225,7 @@ class HostLoop:
             getattr(hook, event)(*args)
 
     def _tell_end(self, outcome: Outcome) -> None:
-        """Tell every hook, in order, whatever another one raises: each may have something to close."""
+        """Call ``on_end`` of every hook, in order, even if one raises: each may have something to close."""
         with ExitStack() as ends:
             for hook in reversed(self.hooks):
                 ends.callback(hook.on_end, outcome)

@@ -30,7 +30,7 @@ class StepDone:
 
 @dataclass(frozen=True)
 class EvalDone:
-    """One evaluation during training: what the metric said, and whether it is the best so far."""
+    """One evaluation during training: the values of the metric, and whether it is the best so far."""
 
     position: Position
     metrics: Mapping[str, float]
@@ -63,19 +63,19 @@ class Hook:
         return metric
 
     def on_start(self, run: Run, position: Position) -> None:
-        """Before the first step; after a resume ``position`` is where the run goes on."""
+        """Called before the first step; ``position`` is where the run begins or resumes."""
 
     def on_step(self, step: StepDone) -> None:
-        """After an optimizer step."""
+        """Called after an optimizer step."""
 
     def on_eval(self, result: EvalDone) -> None:
-        """After an evaluation (rank 0 only)."""
+        """Called after an evaluation (rank 0 only)."""
 
     def on_save(self, prefix: Path, position: Position) -> None:
-        """After a checkpoint has been written (rank 0 only)."""
+        """Called after a checkpoint has been written (rank 0 only)."""
 
     def on_epoch_end(self, position: Position) -> None:
-        """After the last step of an epoch, before the next begins."""
+        """Called after the last step of an epoch, before the next begins."""
 
     def on_end(self, outcome: Outcome) -> None:
-        """Once, however the run ended."""
+        """Called once, however the run ended."""

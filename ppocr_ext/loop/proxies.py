@@ -1,8 +1,8 @@
-"""Objects handed to the host's loop in place of ours, so that we see what it does.
+"""Proxies that the host's loop receives in place of our objects, so that its calls become events.
 
 The host calls ``iter(loader)``, ``loss(preds, batch)``, ``optimizer.step()``,
-``optimizer.clear_grad()``, ``scaler.scale/minimize`` and ``log_writer.log_metrics``. Each proxy
-does what the host asked and tells the loop (:mod:`ppocr_ext.loop.adapter`) about it.
+``optimizer.clear_grad()``, ``scaler.scale/minimize`` and ``log_writer.log_metrics``; these names are PaddleOCR's
+interface. Each proxy passes the call on and reports it to :mod:`ppocr_ext.loop.adapter`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MANY = 20  # steps in a row without effect: no longer the search for a scale
 
 
 class SamplerFrom:
-    """A batch sampler that leaves out its first ``skip`` batches, for a run that goes on mid-epoch."""
+    """A batch sampler without its first ``skip`` batches, for a run that resumes within an epoch."""
 
     def __init__(self, sampler: Any, skip: int) -> None:
         self.sampler = sampler
@@ -39,7 +39,7 @@ class SamplerFrom:
 
 
 class _SteadyDataset:
-    """What the host reads of ``loader.dataset``: never to be rebuilt by it."""
+    """The part of a dataset that the host reads; the host must not rebuild the loader."""
 
     need_reset = False
 
@@ -48,10 +48,10 @@ class LoaderProxy:
     """The training loader as the host sees it.
 
     ``__len__`` is the full epoch. Each ``iter`` begins an epoch: random generators are seeded from
-    (seed, epoch), so that a run that was interrupted sees the data that it would have seen. Each
+    (seed, epoch), so that a resumed run sees the data that it would have seen. Each
     ``next`` is a step boundary: ``on_boundary`` may save, or raise to stop the run.
 
-    All processes draw the same order of batches; what else they draw (augmentation) differs.
+    All processes draw the same order of batches; their other draws (augmentation) differ.
 
     Args:
         loader: the real loader.
@@ -59,7 +59,7 @@ class LoaderProxy:
         rank: number of this process.
         first_epoch: epoch (from 1) that the next ``iter`` begins.
         skip: batches of that epoch that were done before.
-        rebuild: makes the loader of another epoch, where the data are drawn anew each epoch.
+        rebuild: builds the loader of another epoch, for data that are drawn anew in each epoch.
         on_boundary: called before each batch.
         on_epoch: called after the last batch of an epoch.
     """
@@ -113,14 +113,14 @@ def _mixed(seed: int, epoch: int) -> int:
 
 
 def _begin_epoch(loader: Any, epoch: int, seed: int) -> Any:
-    """Prepare ``loader`` for ``epoch``; its batch sampler, or the list of batches that it drew."""
+    """Prepare ``loader`` for ``epoch``; return its batch sampler, or the batches that it drew."""
     sampler: Any = getattr(loader, "batch_sampler", None)
     parts: tuple[Any, ...] = (sampler, loader.dataset)
     for part in parts:
         if hasattr(part, "set_epoch"):
             part.set_epoch(epoch)
     if hasattr(sampler, "batchs_in_one_epoch_id"):
-        # PaddleOCR's MultiScaleSampler shuffles the order of the epoch before; a run that goes on has none
+        # PaddleOCR's MultiScaleSampler shuffles the order of the epoch before, which a resumed run does not have
         sampler.batchs_in_one_epoch_id = list(range(len(sampler.batchs_in_one_epoch_id)))
         sampler.seed = seed
         return SamplerFrom(list(sampler), 0)  # drawn now, since it seeds the generator that augmentation uses
@@ -157,7 +157,7 @@ class EmptyLoader:
 
 
 class LossProxy:
-    """The loss as the host calls it; remembers the last result."""
+    """The loss as the host calls it; keeps the last result."""
 
     def __init__(self, loss: Callable[..., Mapping[str, Any]]) -> None:
         self._loss = loss
@@ -165,7 +165,7 @@ class LossProxy:
         self.images = 0
 
     def __call__(self, predictions: Any, batch: Any) -> Mapping[str, Any]:
-        """The loss dict of this batch, kept as :attr:`losses`."""
+        """Return the loss dict of this batch, and keep it as :attr:`losses`."""
         self.losses = self._loss(predictions, batch)
         self.images = len(batch[0])
         return self.losses
@@ -182,7 +182,7 @@ class OptimizerProxy:
         self._on_step = on_step
 
     def clear_grad(self, *args: Any, **kwargs: Any) -> None:
-        """Clear the gradients; the step is done."""
+        """Clear the gradients, which ends the step."""
         self.real.clear_grad(*args, **kwargs)
         self._on_step(float(self.real.get_lr()))
 
@@ -191,10 +191,10 @@ class OptimizerProxy:
 
 
 class ScalerProxy:
-    """The AMP scaler as the host calls it: hands Paddle's the real optimizer, and counts overflows.
+    """The AMP scaler as the host calls it: it passes the real optimizer to Paddle's, and counts overflows.
 
     Attributes:
-        skipped: steps that changed no weights, since their gradients overflowed.
+        skipped: steps that changed no weights, because their gradients overflowed.
         skipped_in_a_row: those of them since the last step that did.
     """
 
@@ -203,7 +203,7 @@ class ScalerProxy:
         self.skipped = self.skipped_in_a_row = 0
 
     def minimize(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Unscale and step, with the optimizer behind the proxy."""
+        """Call the real ``minimize`` with the real optimizer, and count overflows."""
         result = self.real.minimize(getattr(optimizer, "real", optimizer), *args, **kwargs)
         if bool(getattr(self.real, "_found_inf", False)):
             self.skipped += 1
@@ -231,7 +231,7 @@ class ScalerProxy:
 
 
 class EvalListener:
-    """The host's log writer: passes evaluations on, and nothing else.
+    """The host's log writer: it reports evaluations, and nothing else.
 
     The host gives its writer window medians of the training losses; hooks read the losses
     themselves instead.
@@ -241,12 +241,12 @@ class EvalListener:
         self._on_eval = on_eval
 
     def log_metrics(self, metrics: Mapping[str, float], prefix: str | None = None, step: int = 0) -> None:
-        """Pass an evaluation on."""
+        """Report an evaluation."""
         if prefix == "EVAL" and not all(name.startswith("best_") for name in metrics):
             self._on_eval(metrics)
 
     def log_model(self, is_best: bool = False, prefix: str = "", metadata: Any = None) -> None:
-        """Checkpoints are seen where they are written."""
+        """Do nothing: checkpoints are reported where they are written."""
 
     def close(self) -> None:
-        """Hooks close what they opened at the end of the run."""
+        """Do nothing: hooks close what they opened."""

@@ -1,4 +1,4 @@
-"""A whole training run: build, record, train; what `ppocr-ext train` and the quickstart call."""
+"""Train a whole run: build, record, train; `ppocr-ext train` and the quickstart call it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LOG = logging.getLogger("ppocr_ext")
 
 
 def default_hooks(run: Run) -> list[Hook]:
-    """The hooks of every run."""
+    """Return the hooks of every run."""
     every = int(run.config.at("Global.print_batch_step"))
     hooks: list[Hook] = [
         MetricsLog(every, writers_for(run.config)),  # first: a writer that cannot be opened ends the run
@@ -49,10 +49,10 @@ def train(
     old_dictionary: str | None = None,
     hooks: Sequence[Hook] = (),
 ) -> Outcome:
-    """Train as ``config`` says; ``hooks`` are told after the default ones.
+    """Train as ``config`` says; ``hooks`` are called after the default ones.
 
     Raises:
-        PPOCRExtError: the run cannot be built, or a hook refused to go on.
+        PPOCRExtError: the run cannot be built, or a hook ended it.
     """
     set_up_console()
     require_packages(config)
@@ -60,7 +60,7 @@ def train(
     quiet_host(host.logger)
     folder = folder_of(config)
     loggers = [logging.getLogger(OURS), host.logger]
-    first = dist.get_rank() == 0  # the others' lines go where the launcher writes what they print
+    first = dist.get_rank() == 0  # the launcher keeps the output of the others
     new = [path for path in (folder, *folder.parents) if not path.exists()] if first else []
     with failing_together(), log_file(folder / "train.log", *loggers) if first else nullcontext():
         try:
@@ -82,7 +82,7 @@ def train(
 def _remove_new(folders: Sequence[Path]) -> None:
     """Remove the run folder, the first of ``folders``, and those above it that were made with it.
 
-    Files that a start does not write stay, and so do their folders.
+    Files that were there before stay, and so do their folders.
     """
     if not folders:
         return

@@ -1,4 +1,4 @@
-"""Ctrl-C and termination at a step boundary, not in the middle of a step."""
+"""Handle Ctrl-C and termination at a step boundary, not in the middle of a step."""
 
 from __future__ import annotations
 

@@ -37,13 +37,13 @@ class Amp:
     white_list: list[str] = field(default_factory=list)
 
     def state(self) -> dict[str, Any]:
-        """Plain state of the scaler for a checkpoint; empty without one."""
+        """Return the plain state of the scaler for a checkpoint; empty without a scaler."""
         if self.scaler is None:
             return {}
         return {k: v.tolist() if hasattr(v, "tolist") else v for k, v in self.scaler.state_dict().items()}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on with the scale that a checkpoint kept, where it adapted and still does.
+        """Restore the scale of a checkpoint, if it was dynamic and still is.
 
         A fixed scale is what the config now says.
         """
@@ -52,7 +52,7 @@ class Amp:
 
 
 def build_amp(config: Config) -> Amp:
-    """The settings of ``config``. On a CPU, where Paddle's mixed precision does nothing, it is left out with a word.
+    """Return the settings of ``config``; on a CPU, where Paddle has no mixed precision, warn and use no scaler.
 
     Raises:
         ConfigError: an unknown level or type, a scale that is no positive number, or lists of operators
@@ -87,12 +87,12 @@ def build_amp(config: Config) -> Amp:
 
 
 def works_here() -> bool:
-    """Whether Paddle has mixed precision on the device in use."""
+    """Return True if Paddle has mixed precision on the device in use."""
     return bool(paddle.get_device() != "cpu")
 
 
 def decorate(amp: Amp, model: Any, optimizer: Any) -> tuple[Any, Any]:
-    """Model and optimizer prepared for ``amp``: cast for level O2, with master weights; outputs always float32.
+    """Return model and optimizer prepared for ``amp``: cast at level O2, with master weights; outputs are float32.
 
     Frozen sub-models are cast as well. Names of parameters stay as they are.
     """
@@ -107,7 +107,7 @@ def decorate(amp: Amp, model: Any, optimizer: Any) -> tuple[Any, Any]:
 
 
 def in_float32(outputs: Any) -> Any:
-    """``outputs`` with 16-bit floats as float32, in tuples too, which PaddleOCR's loop passes over.
+    """Return ``outputs`` with 16-bit floats as float32, also in tuples, which PaddleOCR's loop skips.
 
     Losses would add up in 16 bits, and decoders would read bfloat16 as whole numbers.
     """
@@ -121,14 +121,14 @@ def in_float32(outputs: Any) -> Any:
 
 
 def untrained(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Copies, off the device, of what no optimizer has masters of: to be taken before :func:`decorate` casts it."""
+    """Return copies of the values without master weights; call it before :func:`decorate` casts them."""
     return {name: value.numpy().copy() for name, value in state.items() if value.stop_gradient}
 
 
 def full_precision(
     state: Mapping[str, Any], optimizer: Any, kept: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """``state`` in float32, as a checkpoint holds it: master weights where the optimizer keeps them.
+    """Return ``state`` in float32 for a checkpoint, with the optimizer's master weights where it has them.
 
     PaddleOCR saves level O2 in 16 bits; bfloat16 then comes back from the file as whole numbers.
 

@@ -30,7 +30,7 @@ class _Twice(nn.Layer):
 
 
 def gradients_are_right() -> bool:
-    """Whether this Paddle trains a compiled network of which an output has two names; Paddle 2.6 adds it twice."""
+    """Return True if an output with two names gets its gradient once in a compiled network; not so in Paddle 2.6."""
     layer = _Twice()
     paddle.jit.to_static(layer, full_graph=True)(paddle.ones([1, 2]))["scores"].sum().backward()
     return bool(paddle.allclose(layer.first.bias.grad, layer.second.weight.sum(axis=1)))
@@ -74,7 +74,7 @@ class _CompiledForward:
 
 
 def compile_model(model: Any, config: Config) -> Any:
-    """``model`` with its forward pass compiled if ``Global.to_static`` is true; of several models, each by itself.
+    """Return ``model``, compiled if ``Global.to_static`` is true; each sub-model is compiled by itself.
 
     Names in its ``state_dict`` stay as they are. PaddleOCR's ``Global.d2s_train_image_shape`` is not needed.
 

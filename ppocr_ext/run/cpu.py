@@ -14,7 +14,7 @@ _KEEP = 2**31 - 1
 
 
 def tune_cpu() -> None:
-    """Contiguous kernels, and freed memory kept for the next step.
+    """Set contiguous kernels, and keep freed memory for the next step.
 
     Since Paddle 3.0 slices, transposes and reshapes are strided views; on a CPU the gradients of such
     views cost more than the copies they save. glibc returns large freed blocks to the system and faults

@@ -71,7 +71,7 @@ class FrameCounts:
         return FrameLimit(self.least, self._by_ratio(), required, self.fixed, self.path, width)
 
     def _by_ratio(self) -> dict[int, int] | None:
-        """T by the ratio of width to height, of several heights the least; None unless batches follow the ratio."""
+        """Return the least T of all heights, by the ratio of width to height; None unless batches follow the ratio."""
         if not self.follows_ratio:
             return None
         found: dict[int, int] = {}
@@ -174,7 +174,7 @@ def _read_as_ctc(config: Config) -> tuple[str | None, ...]:
 
 
 def _frames(network: Any, size: Size, trained: bool) -> tuple[int, ...]:
-    """T of one network in evaluation mode, of one that is trained in training mode before it; empty if unknown."""
+    """Return T of a network: in training mode if it is trained, then in evaluation mode; empty if unknown."""
     try:
         evaluated = _frames_in_mode(network, size, training=False)
     except Exception:
@@ -214,7 +214,7 @@ def left_as_it_was(network: Any) -> Iterator[None]:
 
 
 def _length(output: Any) -> int | None:
-    """T of logits or probabilities [B, T, C], which may be in a dict or behind features."""
+    """Return T of logits or probabilities [B, T, C], which may be in a dict or follow features in a tuple."""
     if isinstance(output, Mapping):
         output = next((output[key] for key in ("ctc", "head_out") if key in output), None)
         return None if output is None else _length(output)

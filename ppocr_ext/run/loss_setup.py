@@ -64,14 +64,14 @@ def _center_losses(loss: Any) -> Iterator[tuple[str | None, CenterLoss]]:
 
 
 def loss_state(loss: Any) -> dict[str, np.ndarray]:
-    """State of a loss (centers) by name; empty where it has none."""
+    """Return the state of a loss, such as centers, by name; empty if it has none."""
     if not isinstance(loss, nn.Layer):
         return {}
     return {name: value.numpy() for name, value in loss.state_dict().items()}
 
 
 def restore_loss(loss: Any, state: Mapping[str, np.ndarray], prefix: Path) -> None:
-    """Put the state of a checkpoint back; a loss that the checkpoint does not know starts as it is.
+    """Restore the state of a checkpoint; a loss that is not in it keeps its initial state.
 
     Raises:
         WeightsError: an entry has another shape.

@@ -1,4 +1,4 @@
-"""A run's model: built, narrowed to what is read, and filled with weights."""
+"""Prepare the model of a run: compute only the outputs that something reads, and load weights."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BRANCH_LAYERS = {
 
 
 def decoder_models(config: Config) -> tuple[str, ...] | None:
-    """Names of the sub-models that the decoder reads; None for a model without sub-models."""
+    """Return the names of the sub-models that the decoder reads; None for a model without sub-models."""
     if config.at("Architecture.Models", default=None) is None:
         return None
     names = config.at("PostProcess.model_name", default=None) or ("Student",)
@@ -154,13 +154,13 @@ def load_model_weights(
 
 
 def _lacks(covered: set[str | None], model: DistillationModel, needed: tuple[str, ...] | None) -> bool:
-    """Whether a sub-model that must have weights has neither got them nor a file of its own."""
+    """Return True if a sub-model that needs weights has neither weights yet nor a file of its own."""
     names = model.model_name_list if needed is None else needed
     return any(name not in covered and not model.pretrained.get(name) for name in names)
 
 
 def _covered_models(model: DistillationModel, path: str | Path, targets: Sequence[str]) -> set[str | None]:
-    """Sub-models of which the file at ``path`` has entries."""
+    """Return the sub-models that have entries in the file at ``path``."""
     checkpoint = Checkpoint(path)
     shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
     match = match_weights(checkpoint.weights_file(), checkpoint.weights(), shapes, target_models=targets)

@@ -1,4 +1,4 @@
-"""A model trained by several processes: whose gradients are averaged, and whose BatchNorm is shared."""
+"""Train a model in several processes: average gradients, share BatchNorm, freeze what gets no gradient."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOG = logging.getLogger("ppocr_ext")
 
 
 def data_parallel(model: Any, config: Config) -> Any:
-    """``model`` with its gradients averaged over the processes; names in its ``state_dict`` stay as they are.
+    """Return ``model`` with its gradients averaged over the processes; names in its ``state_dict`` do not change.
 
     Of a DistillationModel each trained sub-model is averaged by itself; frozen ones are left alone.
     """
@@ -36,7 +36,7 @@ def data_parallel(model: Any, config: Config) -> Any:
 
 
 def says_what_it_reads(model: Any, reads: Any) -> bool:
-    """Whether it is known beforehand what gets a gradient: the loss says what it reads, and the heads are ours."""
+    """Return True if it is known what gets a gradient: the loss names what it reads, and the heads are ours."""
     if reads is None or any(output == "backbone" for _, output in reads):
         return False
     heads = [getattr(m, "head", None) for m in getattr(model, "model_list", [model])]
@@ -85,7 +85,7 @@ def freeze_untouched(model: Any, loss: Callable[..., Mapping[str, Any]], batch: 
 
 
 def share_batch_norm(model: Any, config: Config) -> Any:
-    """``model`` with BatchNorm over all processes (``Global.use_sync_bn``), except in frozen sub-models.
+    """Return ``model`` with BatchNorm over all processes (``Global.use_sync_bn``), except in frozen sub-models.
 
     Names in its ``state_dict`` stay as they are. Where there is one process, or a device whose Paddle has no
     such operator, the model is as it was, which is said.

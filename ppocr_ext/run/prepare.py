@@ -30,7 +30,7 @@ def folder_of(config: Config) -> Path:
 
 
 def scratch_folder() -> Path:
-    """A folder for this process alone, removed when it ends."""
+    """Return a new folder for this process alone, which is removed when the process ends."""
     folder = tempfile.mkdtemp(prefix="ppocr_ext_")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
@@ -68,7 +68,7 @@ def import_plugins(config: Config, say: Callable[[str], None] = _LOG.info) -> No
 
 
 def read_old_charset(path: str | None, config: Config) -> Charset | None:
-    """The dictionary given with ``--old-dict``; None without."""
+    """Return the dictionary given with ``--old-dict``; None without it."""
     if path is None:
         return None
     space = bool(config.at("Global.use_space_char", default=False))

@@ -1,4 +1,4 @@
-"""``samples.json``: some of what the last evaluation read, mistakes first, for the report."""
+"""Write ``samples.json``: samples of the last evaluation with their predictions, mistakes first, for the report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ppocr_ext.run.run import Run
 
 @dataclass(frozen=True)
 class _Read:
-    """A line that was judged, with the image as the model saw it: float [channels, height, width]."""
+    """An evaluated sample, with the image as the model saw it: float [channels, height, width]."""
 
     label: str
     text: str
@@ -32,7 +32,7 @@ class _Read:
 
 
 class _WatchedMetric:
-    """The run's metric as the host calls it; selects among what is judged."""
+    """The run's metric as the host calls it, which selects samples."""
 
     def __init__(self, metric: Any) -> None:
         self._metric = metric
@@ -57,7 +57,7 @@ class _WatchedMetric:
         self._passing.add(right, sure, lambda: _Read(label, text, sure, right, image.copy()))
 
     def get_metric(self) -> Any:
-        """The metric's own. Lines of training batches (``cal_metric_during_train``) go by in this way too."""
+        """Return the metric's own values. Training batches (``cal_metric_during_train``) end here too."""
         self.seen, self._passing = self._passing, SampleSelection()
         return self._metric.get_metric()
 
@@ -66,7 +66,7 @@ class _WatchedMetric:
 
 
 def _are_lines(decoded: Any) -> bool:
-    """Whether a decoder gave ([(text, confidence), …], [(label, …), …]); some of the host's give other things."""
+    """Return True for the form ([(text, confidence), …], [(label, …), …]); some decoders return another."""
     return (
         isinstance(decoded, tuple | list)
         and len(decoded) == 2
@@ -78,9 +78,9 @@ def _are_lines(decoded: Any) -> bool:
 
 
 class EvalSamples(Hook):
-    """Keeps some lines of the last evaluation in ``samples.json``, with their images (rank 0 only).
+    """Keep some samples of the last evaluation in ``samples.json``, with their images (rank 0 only).
 
-    They are taken from what the host hands the metric, so that nothing is read or decoded twice.
+    They come from what the host passes to the metric, so nothing is read or decoded twice.
     """
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class EvalSamples(Hook):
 
 
 def _png(image: np.ndarray) -> bytes:
-    """PNG of a normalised image, without the columns of zeros that fill up a batch on the right."""
+    """Return the PNG of a normalised image, without the zeros that pad it on the right in a batch."""
     used = np.flatnonzero(np.any(image != 0, axis=(0, 1)))
     if len(used):
         image = image[:, :, : used[-1] + 1]

@@ -1,4 +1,4 @@
-"""``metrics.jsonl``: one line per window of steps and per evaluation; the source of all curves and writers."""
+"""Write ``metrics.jsonl``: a line per window of steps and per evaluation; the source of all curves and writers."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _LOG = logging.getLogger("ppocr_ext")
 
 
 class MetricsLog(Hook):
-    """Writes ``metrics.jsonl`` into the run folder (rank 0 only).
+    """Write ``metrics.jsonl`` into the run folder (rank 0 only).
 
     A train line: ``{"kind": "train", "epoch", "step", "time", "lr", "loss", "losses": {…}, "ips"}``;
     losses are means over the window. An eval line: ``{"kind": "eval", "epoch", "step", "time",
     "acc", "norm_edit_dis", …}``. ``time`` is seconds of training so far. A number that is not
-    finite is written as ``null``. Writers are handed every line, so that there is one place that counts.
+    finite is written as ``null``. Writers receive every line, so that numbers are computed in one place.
 
     Args:
         every: steps in a window (``Global.print_batch_step``).
-        writers: opened, handed the lines, and closed.
+        writers: they are opened, receive the lines, and are closed.
     """
 
     def __init__(self, every: int, writers: Sequence[Writer] = ()) -> None:
@@ -129,7 +129,7 @@ def _finite(value: Any) -> Any:
 
 
 def _lines_until(path: Path, step: int) -> list[dict[str, Any]]:
-    """Lines of an earlier process up to ``step``; what came after is done again."""
+    """Return the lines of an earlier process up to ``step``; the steps after it are done again."""
     if not path.is_file() or step == 0:
         return []
     lines = []

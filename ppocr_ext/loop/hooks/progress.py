@@ -1,4 +1,4 @@
-"""The progress bar on a terminal; plain lines where output is no terminal."""
+"""Show progress: a bar on a terminal, else plain lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOG = logging.getLogger("ppocr_ext")
 
 
 class ProgressBar(Hook):
-    """Epoch, step, loss parts, learning rate, images a second and time left (rank 0 only).
+    """Show epoch, step, parts of the loss, learning rate, images per second and time left (rank 0 only).
 
     Args:
         every: steps between two lines (``Global.print_batch_step``).
@@ -93,7 +93,7 @@ class ProgressBar(Hook):
         self._window.leave_out_pause()
 
     def _is_better(self, result: EvalDone) -> bool:
-        """Better than any before; the host's `best_accuracy` is also replaced by one as good."""
+        """Return True if it is better than all before; the host replaces `best_accuracy` also by an equal one."""
         now = float(result.metrics.get(self._indicator, 0.0))
         better = now > self._best
         self._best = max(self._best, now)

@@ -1,4 +1,4 @@
-"""``run.json``: what is needed to repeat or to judge a run."""
+"""Write ``run.json``: what is needed to repeat or to assess a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOG = logging.getLogger("ppocr_ext")
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes, read in pieces."""
+    """Return the SHA-256 of a file's bytes, read in pieces."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         for piece in iter(lambda: stream.read(1 << 20), b""):
@@ -41,7 +41,7 @@ def _now() -> str:
 
 
 class RunRecord(Hook):
-    """Writes ``run.json`` at the start and keeps it up to date at evaluations and at the end."""
+    """Write ``run.json`` at the start, and again at each evaluation and at the end."""
 
     def __init__(self, command: list[str] | None = None) -> None:
         self._command = sys.argv if command is None else command

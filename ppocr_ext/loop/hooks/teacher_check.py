@@ -1,4 +1,4 @@
-"""A frozen sub-model must not change: its digest is compared at every epoch's end."""
+"""Check that frozen sub-models do not change: compare their digests at the end of each epoch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOG = logging.getLogger("ppocr_ext")
 
 
 class TeacherCheck(Hook):
-    """Compares each frozen sub-model's state with what it was at the start.
+    """Compare the state of each frozen sub-model with its state at the start.
 
     Raises (from ``on_epoch_end``):
         ModelError: a frozen sub-model has changed.

@@ -13,12 +13,12 @@ from ppocr_ext.report.metrics_file import short_loss_name
 
 @dataclass(frozen=True)
 class WindowMeans:
-    """What a window of steps came to.
+    """Means of a window of steps.
 
     Attributes:
         losses: mean of each loss part, ``loss`` included.
         lr: learning rate of the last step.
-        images_per_second: images trained on by wall-clock time, evaluations left out.
+        images_per_second: images trained on by wall-clock time, without evaluations.
     """
 
     losses: dict[str, float]
@@ -27,7 +27,7 @@ class WindowMeans:
 
 
 class Window:
-    """Collects steps until :meth:`close` turns them into means."""
+    """Collect steps until :meth:`close` returns their means."""
 
     def __init__(self) -> None:
         self._sums: dict[str, Any] = {}
@@ -53,12 +53,12 @@ class Window:
         self._last_step = time.perf_counter()
 
     def leave_out_pause(self) -> None:
-        """Leave the time since the last step (an evaluation) out of the speed."""
+        """Exclude the time since the last step (an evaluation) from the speed."""
         self._paused += time.perf_counter() - self._last_step
         self._last_step = time.perf_counter()
 
     def close(self) -> WindowMeans:
-        """Means of the window; a new window begins."""
+        """Return the means of the window, and begin a new one."""
         elapsed = max(time.perf_counter() - self._began - self._paused, 1e-9)
         steps = max(self._steps, 1)
         means = WindowMeans(
@@ -75,7 +75,7 @@ def _number(value: Any) -> float:
 
 
 def format_losses(losses: Mapping[str, float]) -> str:
-    """``loss 1.23 (ctc 0.90, nrtr 0.33)``."""
+    """Return a text such as ``loss 1.23 (ctc 0.90, nrtr 0.33)``."""
     parts = [f"{short_loss_name(n)} {v:.3g}" for n, v in losses.items() if n != "loss"]
     total = f"loss {losses.get('loss', float('nan')):.4g}"
     return f"{total} ({', '.join(parts)})" if len(parts) > 1 else total

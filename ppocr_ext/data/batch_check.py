@@ -138,7 +138,7 @@ class BatchLabelCheck:
                 raise DataError(
                     f"Train.dataset: a sample has {len(sample)} entries, but the loss reads entry {last + 1}. Fix: "
                     f"return the entries that keep_keys names.",
-                    code="missing_entries",
+                    code="missing_batch_entry",
                 )
 
     def _second_label_error(self, samples: Sequence[Any]) -> str | None:

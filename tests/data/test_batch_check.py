@@ -95,7 +95,7 @@ def test_an_unknown_image_size_and_unknown_forms_are_not_checked():
 def test_a_sample_with_too_few_entries_is_refused(entries):
     with pytest.raises(DataError, match=f"{entries} entries") as error:
         check()([sample(FITS), sample(FITS)[:entries]])
-    assert error.value.code == "missing_entries"
+    assert error.value.code == "missing_batch_entry"
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.uint8, np.float32])

@@ -233,13 +233,13 @@ def test_other_label_files_and_foreign_folders_are_refused(images, tmp_path):
     (tmp_path / "list.txt").write_text("1.png\tother\n")
     with pytest.raises(DataError, match="label_files") as error:
         make_lmdb(tmp_path / "out", wanted(images))
-    assert error.value.code == "foreign_output"
+    assert error.value.code == "other_parameters"
     with lmdb.open(str(tmp_path / "theirs")) as environment, environment.begin(write=True) as transaction:
         transaction.put(b"num-samples", b"3")
     for folder in (images, tmp_path / "theirs", tmp_path / "list.txt"):
         with pytest.raises(DataError) as error:
             make_lmdb(folder, wanted(images))
-        assert error.value.code == "foreign_output"
+        assert error.value.code == "not_an_lmdb"
         assert str(folder) in str(error.value)
 
 

@@ -223,9 +223,9 @@ def _opened(out: Path, map_size: int) -> Iterator[_Store]:
     """Open the LMDB in ``out``, or a new one; refuse a folder or a file with something else."""
     lmdb = import_lmdb()
     if out.exists() and not out.is_dir():
-        raise DataError(f"{out} is a file. {_FIX_OUT}", code="foreign_output")
+        raise DataError(f"{out} is a file. {_FIX_OUT}", code="not_an_lmdb")
     if out.is_dir() and any(out.iterdir()) and not (out / DATA_FILE).is_file():
-        raise DataError(f"{out} is not empty and holds no LMDB. {_FIX_OUT}", code="foreign_output")
+        raise DataError(f"{out} is not empty and holds no LMDB. {_FIX_OUT}", code="not_an_lmdb")
     out.mkdir(parents=True, exist_ok=True)
     size = (out / DATA_FILE).stat().st_size if (out / DATA_FILE).exists() else 0
     try:
@@ -235,7 +235,7 @@ def _opened(out: Path, map_size: int) -> Iterator[_Store]:
         reason = str(error).removeprefix(f"{out}: ")
         raise DataError(
             f"{out} cannot be written: {reason}. Fix: free space or remove the cause; the same command continues.",
-            code="cannot_write",
+            code="unwritable_file",
         ) from error
 
 
@@ -248,7 +248,7 @@ class _Store:
             self._known: bytes | None = transaction.get(_STATE)
             if self._known is None and transaction.stat()["entries"]:
                 raise DataError(
-                    f"{out} is an LMDB that was not made by this command. {_FIX_OUT}", code="foreign_output"
+                    f"{out} is an LMDB that was not made by this command. {_FIX_OUT}", code="not_an_lmdb"
                 )
 
     def resume(self, parameters: dict[str, Any]) -> LmdbState:
@@ -266,7 +266,7 @@ class _Store:
             listed = ", ".join(f"{key} {made.get(key)!r} (now: {parameters.get(key)!r})" for key in changed)
             raise DataError(
                 f"{self._out} was made with other parameters or label files: {listed}. {_FIX_OUT}",
-                code="foreign_output",
+                code="other_parameters",
             )
         known.pop("position", None)  # 0.1.0 also kept the byte in the label file
         return LmdbState(**known)

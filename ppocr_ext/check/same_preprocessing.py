@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ppocr_ext.check.config_check import ConfigCheck, Path
 from ppocr_ext.config.node import dotted
-from ppocr_ext.data.preprocessing import PAD, WIDEN, Preprocessing, Size, preprocessing
+from ppocr_ext.data.preprocessing import PAD, WIDEN, Preprocessing, Size, read_preprocessing
 
 ALLOW = "allow_different_preprocessing"
 _FIX = f"Fix: use the same in both, or allow it: -o Global.{ALLOW}=true."
@@ -19,7 +19,7 @@ def check_preprocessing(check: ConfigCheck) -> None:
     among the sizes that a MultiScaleSampler gives. ``eval_mode: true`` in Eval goes with padding in Train:
     both keep the aspect ratio.
     """
-    trained, evaluated = preprocessing(check.config, "Train"), preprocessing(check.config, "Eval")
+    trained, evaluated = read_preprocessing(check.config, "Train"), read_preprocessing(check.config, "Eval")
     if trained is None or evaluated is None or check.at("Global", ALLOW) is True:
         return
     found = list(_differences(check, trained, evaluated))

@@ -13,8 +13,8 @@ from ppocr_ext.config.values import shown
 from ppocr_ext.data.batch_layout import kept_keys
 from ppocr_ext.data.preprocessing import (
     COLORS,
-    positive_number,
-    positive_numbers,
+    are_positive_numbers,
+    is_positive_number,
     sampler_factor,
     sampler_scales,
 )
@@ -118,7 +118,7 @@ def check_images(check: ConfigCheck) -> None:
                 why = " DecodeImage reads three channels and fails under GRAY." if color == "GRAY" else ""
                 said = f"{shown(color)} is not among {', '.join(COLORS)}.{why}"
                 check.error((*where, "img_mode"), "bad_value", said)
-            if name in _SHAPES and shape is not None and not positive_numbers(shape, 3):
+            if name in _SHAPES and shape is not None and not are_positive_numbers(shape, 3):
                 form, example = _SHAPES[name]
                 said = f"{shown(shape)} is not {form} of positive whole numbers, such as {example}."
                 check.error((*where, "image_shape"), "bad_value", said)
@@ -132,16 +132,20 @@ def _check_scales(check: ConfigCheck, path: Path) -> None:
     scales, factor, widest = (check.at(*path, key) for key in ("scales", "divided_factor", "max_w"))
     if check.at(*path, "name") != "MultiScaleSampler" or scales is None:
         return
-    if not isinstance(scales, tuple) or not scales or not all(positive_numbers(each, 2) for each in scales):
+    if (
+        not isinstance(scales, tuple)
+        or not scales
+        or not all(are_positive_numbers(each, 2) for each in scales)
+    ):
         said = (
             f"{shown(scales)} is no list of [width, height] in positive whole numbers, such as [[320, 48]]."
         )
         check.error((*path, "scales"), "bad_value", said)
         return
-    if factor is not None and not positive_numbers(factor, 2):
+    if factor is not None and not are_positive_numbers(factor, 2):
         said = f"{shown(factor)} is not [width, height], such as [8, 16]."
         check.error((*path, "divided_factor"), "bad_value", said)
-    if widest is not None and not positive_number(widest):
+    if widest is not None and not is_positive_number(widest):
         said = f"{shown(widest)} is not a number of pixels above 0, such as 480."
         check.error((*path, "max_w"), "bad_value", said)
     for given, rounded in zip(scales, sampler_scales(check.config, "Train"), strict=True):

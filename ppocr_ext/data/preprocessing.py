@@ -1,16 +1,17 @@
-"""Read from a config how the images of ``Train`` or ``Eval`` become input of the network; imports no Paddle."""
+"""Read from a config how images of ``Train`` or ``Eval`` become input of the network; imports no Paddle."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from ppocr_ext.config import Config, named_items
 
 Size = tuple[int, int, int]  # channels, height, width
-RESIZING_DATASETS = ("MultiScaleDataSet", "MSTextRecDataset")  # they resize before the last transform
+_Resizing = tuple[tuple[Size, ...], str, tuple[str, ...]]  # sizes, fit and path of a Preprocessing
+_RESIZING_DATASETS = ("MultiScaleDataSet", "MSTextRecDataset")  # they resize before the last transform
 PAD, SQUASH, WIDEN = "padded", "squashed", "widened"
 COLORS = ("BGR", "RGB")
 
@@ -39,8 +40,8 @@ class Preprocessing:
             longer images make wider batches.
         fit: PAD (keep the aspect ratio, fill up to the width, squeeze what is longer), SQUASH (always to the width),
             WIDEN (keep the aspect ratio, a longer image makes a wider input), or a transform with its options.
-        color: order of the channels, ``"BGR"`` or ``"RGB"``; None if no DecodeImage gives it.
-        normalisation: what is done to the pixels x, in order.
+        color: order of the channels, ``"BGR"`` or ``"RGB"``; None if no DecodeImage sets it.
+        normalisation: formulas for the pixels x, in order.
         path: the config path of the sizes.
     """
 
@@ -52,21 +53,18 @@ class Preprocessing:
 
     @property
     def all_sizes(self) -> bool:
-        """See the class."""
+        """True if each batch has one of ``sizes``; see the class."""
         return bool(self.sizes) and (self.fit != WIDEN or self.path[-1] == "scales")
 
 
-def preprocessing(config: Config, mode: str) -> Preprocessing | None:
-    """Return how images of ``mode`` (``"Train"``, ``"Eval"``) are prepared; None if the config does not say it.
+def read_preprocessing(config: Config, mode: str) -> Preprocessing | None:
+    """Return how images of ``mode`` (``"Train"``, ``"Eval"``) are prepared; None if the config does not tell.
 
-    It does not if nothing in it resizes, such as with a dataset or transform of a plugin, or if a size is malformed.
+    It does not tell if nothing in it resizes (as with a dataset or transform of a plugin) or a size is malformed.
     """
-    dataset = (mode, "dataset")
-    transforms = (*dataset, "transforms")
-    color, normalisation = None, []
-    resized: tuple[tuple[Size, ...], str, tuple[str, ...]] | None = None
-    first = ""
-    for name, path in named_items(config, *transforms):
+    color, normalisation, first = None, [], _HALF
+    resized: _Resizing | None = None
+    for name, path in named_items(config, mode, "dataset", "transforms"):
         given = config.at(path, None)
         options = given if isinstance(given, Mapping) else {}
         if name == "DecodeImage":
@@ -74,9 +72,12 @@ def preprocessing(config: Config, mode: str) -> Preprocessing | None:
         elif name == "NormalizeImage":
             normalisation.append(f"NormalizeImage {_shown(options)}")
         elif name.endswith("ResizeImg"):
-            resized = _by_transform(name, path, {**options, **_of_global(config)})
+            # PaddleOCR passes these keys of Global to every transform, over the transform's own options
+            of_global = {key: config.at(f"Global.{key}", None) for key in ("infer_mode", "eval_mode")}
+            passed = {key: value for key, value in of_global.items() if value is not None}
+            resized = _by_transform(name, path, {**options, **passed})
             first = _NORMALISATION.get(name, name)
-    if config.at((*dataset, "name"), None) in RESIZING_DATASETS:
+    if config.at((mode, "dataset", "name"), None) in _RESIZING_DATASETS:
         resized, first = _by_sampler(config, mode), _HALF
     if resized is None:
         return None
@@ -84,44 +85,41 @@ def preprocessing(config: Config, mode: str) -> Preprocessing | None:
     return Preprocessing(sizes, fit, color if color in COLORS else None, (first, *normalisation), path)
 
 
-def _by_transform(
-    name: str, path: tuple[str, ...], options: Mapping[Any, Any]
-) -> tuple[tuple[Size, ...], str, tuple[str, ...]] | None:
-    path = (*path, "image_shape")
+def _by_transform(name: str, path: tuple[str, ...], options: Mapping[Any, Any]) -> _Resizing | None:
     if name not in _NORMALISATION:
-        return (), f"{name} {_shown(options)}", path[:-1]
+        return (), f"{name} {_shown(options)}", path
     shape = options.get("image_shape")
-    if not positive_numbers(shape, 3):
+    if not are_positive_numbers(shape, 3):
         return None
-    squash = name in _ALWAYS_SQUASH or options.get("padding", True) is False
-    widen = name == "RecResizeImg" and (options.get("eval_mode") or options.get("infer_mode"))
-    fit = WIDEN if widen else SQUASH if squash else PAD
-    return ((shape[0], shape[1], shape[2]),), fit, path
+    fit = SQUASH if name in _ALWAYS_SQUASH or options.get("padding", True) is False else PAD
+    if name == "RecResizeImg" and (options.get("eval_mode") or options.get("infer_mode")):
+        fit = WIDEN
+    return ((shape[0], shape[1], shape[2]),), fit, (*path, "image_shape")
 
 
-def _of_global(config: Config) -> dict[str, Any]:
-    """What PaddleOCR hands every transform from ``Global``, over the transform's own options."""
-    names = ("infer_mode", "eval_mode")
-    return {
-        name: config.at(f"Global.{name}") for name in names if config.at(f"Global.{name}", None) is not None
-    }
-
-
-def _by_sampler(config: Config, mode: str) -> tuple[tuple[Size, ...], str, tuple[str, ...]] | None:
+def _by_sampler(config: Config, mode: str) -> _Resizing | None:
     path = (mode, "sampler", "scales")
     sizes = tuple((3, height, width) for width, height in sampler_scales(config, mode))
     if not sizes or not all(height and width for _, height, width in sizes):
         return None
-    if config.at(f"{mode}.dataset.ds_width", None) is True:
-        return tuple(dict.fromkeys(_widths_by_ratio(config, mode, sizes))), WIDEN, path
-    return sizes, PAD, path
+    if config.at(f"{mode}.dataset.ds_width", None) is not True:
+        return sizes, PAD, path
+    # under `ds_width` the width of a batch is a multiple of its height, by the ratio of its images
+    given = config.at((mode, "sampler", "max_w"), None)
+    widest = given if is_positive_number(given) else _SAMPLER_MAX_WIDTH
+    ratios = {height: min(max(1, round(widest / height)), _MOST_RATIOS) for _, height, _ in sizes}
+    return (
+        tuple((3, height, height * n) for height, most in ratios.items() for n in range(1, most + 1)),
+        WIDEN,
+        path,
+    )
 
 
 def sampler_scales(config: Config, mode: str) -> list[tuple[int, int]]:
     """Return (width, height) of each scale of a MultiScaleSampler, as it rounds them; empty if there are none."""
     scales = config.at((mode, "sampler", "scales"), None)
     across, down = sampler_factor(config, mode)
-    if not isinstance(scales, tuple) or not all(positive_numbers(scale, 2) for scale in scales):
+    if not isinstance(scales, tuple) or not all(are_positive_numbers(scale, 2) for scale in scales):
         return []
     return [(width // across * across, height // down * down) for width, height in scales]
 
@@ -129,25 +127,16 @@ def sampler_scales(config: Config, mode: str) -> list[tuple[int, int]]:
 def sampler_factor(config: Config, mode: str) -> tuple[int, ...]:
     """Return what widths and heights of a MultiScaleSampler are multiples of: (of widths, of heights)."""
     factor = config.at((mode, "sampler", "divided_factor"), None)
-    return factor if positive_numbers(factor, 2) else _SAMPLER_FACTOR
+    return factor if are_positive_numbers(factor, 2) else _SAMPLER_FACTOR
 
 
-def _widths_by_ratio(config: Config, mode: str, sizes: tuple[Size, ...]) -> Iterator[Size]:
-    """Sizes under ``ds_width``: the width of a batch is a multiple of the height, by the ratio of its images."""
-    given = config.at((mode, "sampler", "max_w"), None)
-    widest = given if positive_number(given) else _SAMPLER_MAX_WIDTH
-    for channels, height, _ in sizes:
-        for ratio in range(1, min(max(1, round(widest / height)), _MOST_RATIOS) + 1):
-            yield channels, height, height * ratio
-
-
-def positive_number(value: Any) -> TypeGuard[float]:
-    """Return whether ``value`` is a finite number above 0."""
+def is_positive_number(value: Any) -> TypeGuard[float]:
+    """Return True if ``value`` is a finite number above 0."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
-def positive_numbers(value: Any, count: int) -> TypeGuard[tuple[int, ...]]:
-    """Return whether ``value`` is a list of ``count`` positive whole numbers."""
+def are_positive_numbers(value: Any, count: int) -> TypeGuard[tuple[int, ...]]:
+    """Return True if ``value`` is a list of ``count`` positive whole numbers."""
     return (
         isinstance(value, tuple)
         and len(value) == count

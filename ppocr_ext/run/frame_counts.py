@@ -16,7 +16,7 @@ import paddle
 
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import dotted
-from ppocr_ext.data.preprocessing import Size, preprocessing
+from ppocr_ext.data.preprocessing import Size, read_preprocessing
 from ppocr_ext.data.sample_rules import FrameLimit
 from ppocr_ext.errors import ModelError
 from ppocr_ext.losses import CTCLoss, DistillationCTCLoss
@@ -99,7 +99,7 @@ def count_frames(model: Any, config: Config, mode: str) -> FrameCounts:
     Raises:
         ModelError: the network cannot take images of a size that the config gives.
     """
-    prepared = preprocessing(config, mode)
+    prepared = read_preprocessing(config, mode)
     names = trained_with_ctc(config) if mode == "Train" else _read_as_ctc(config)
     if prepared is None or not prepared.sizes or not names:
         return FrameCounts({})

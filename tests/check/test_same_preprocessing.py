@@ -9,7 +9,7 @@ import pytest
 
 from ppocr_ext.check import check_config
 from ppocr_ext.config import Config, load
-from ppocr_ext.data.preprocessing import PAD, SQUASH, WIDEN, preprocessing
+from ppocr_ext.data.preprocessing import PAD, SQUASH, WIDEN, read_preprocessing
 from ppocr_ext.host import Host
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.issues import Issue
@@ -106,7 +106,7 @@ def test_what_the_config_does_not_say_is_not_compared(one: Config, host: Host) -
     config["Train"]["dataset"]["transforms"].insert(-1, {"NobodysTransform": None})
     config["Train"]["dataset"]["name"] = "SimpleDataSet"
     del config["Train"]["sampler"]
-    assert preprocessing(Config(config), "Train") is None
+    assert read_preprocessing(Config(config), "Train") is None
     assert not any("preprocessing" in issue.message for issue in issues(Config(config), host))
 
 
@@ -129,14 +129,14 @@ def test_an_eval_list_that_was_copied_before_train_was_changed(tmp_path: Path, h
 
 
 def test_what_is_read_of_a_section(one: Config) -> None:
-    train, evaluated = preprocessing(one, "Train"), preprocessing(one, "Eval")
+    train, evaluated = read_preprocessing(one, "Train"), read_preprocessing(one, "Eval")
     assert train is not None and evaluated is not None
     assert (train.sizes, train.fit) == (((3, 32, 320), (3, 48, 320), (3, 64, 320)), PAD)
     assert (evaluated.sizes, evaluated.fit, evaluated.color) == (((3, 48, 320),), PAD, "BGR")
     assert train.normalisation == evaluated.normalisation
 
     def read(options: dict[str, Any]) -> Any:
-        return preprocessing(one.with_values({RESIZE: {"image_shape": [3, 48, 320], **options}}), "Eval")
+        return read_preprocessing(one.with_values({RESIZE: {"image_shape": [3, 48, 320], **options}}), "Eval")
 
     assert read({"padding": False}).fit == SQUASH
     widened = read({"eval_mode": True})
@@ -145,7 +145,7 @@ def test_what_is_read_of_a_section(one: Config) -> None:
 
 def test_widths_of_batches_by_ratio(one: Config) -> None:
     values = {"Train.dataset.ds_width": True, SCALES: [[320, 48]], "Train.sampler.max_w": 150}
-    found = preprocessing(one.with_values(values), "Train")
+    found = read_preprocessing(one.with_values(values), "Train")
     assert found is not None and found.all_sizes
     assert found.sizes == ((3, 48, 48), (3, 48, 96), (3, 48, 144))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 
 from ppocr_ext.cli import dataset_captcha, dataset_lines
@@ -57,16 +58,19 @@ def run(args: argparse.Namespace) -> int:
     try:
         source, characters = args.make_source(args)
         wanted = DatasetFolder(source, args.train, args.val, args.format, characters)
+        started = time.perf_counter()
         summary = make_folder(args.out, wanted, args.processes)
+        seconds = time.perf_counter() - started
     except OSError as error:
         raise DataError(
             f"{error.filename or args.out}: {error.strerror or error}.\nTo continue: {args.again}",
             code="file_error",
         ) from error
     if summary.drawn:
-        speed = summary.drawn / summary.seconds
         found = f", {summary.found:,} existed" if summary.found else ""
-        print(f"{summary.drawn:,} images drawn in {summary.seconds:.1f} s ({speed:,.0f} images/s){found}")
+        print(
+            f"{summary.drawn:,} images drawn in {seconds:.1f} s ({summary.drawn / seconds:,.0f} images/s){found}"
+        )
     else:
         print(f"all {summary.found:,} images exist; nothing to do")
     print(f"{args.out}: train_list.txt, val_list.txt, dict.txt; look at {args.out / 'samples.png'}")

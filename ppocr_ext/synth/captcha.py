@@ -8,21 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from PIL.ImageFont import truetype
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.file_names import named_by_content
+from ppocr_ext.messages import shortened
 from ppocr_ext.synth.captcha_painters import PAINTERS, FastPainter, LibraryPainter, library_fonts
-from ppocr_ext.synth.option_checks import check_options, is_range, is_whole
+from ppocr_ext.synth.lines.coverage import drawable
+from ppocr_ext.synth.lines.fonts import read_fonts
+from ppocr_ext.synth.option_checks import are_names, check_options, is_range, is_whole
 from ppocr_ext.synth.seeded_random import SeededRandom
 
 PainterName = Literal["library", "fast"]
 LIBRARY_FONT_SIZES = (42, 50, 56)
-_NO_CHARACTER = "\U0010ffff"  # a code point that no font has; shows what a font draws for a missing character
 _MAX_LENGTH = 50  # characters of a CAPTCHA; far fewer can be read
 _MAX_SHOWN = 10  # characters named in a message
 
@@ -70,32 +72,23 @@ class CaptchaOptions:
             ("length", length, self.length, f"the fewest and the most characters, from 1 to {_MAX_LENGTH}"),
             ("width", is_whole(self.width, 20, 4096), self.width, pixels),
             ("height", is_whole(self.height, 20, 4096), self.height, pixels),
+            ("fonts", are_names(self.fonts), self.fonts, "font files"),
             ("font_sizes", font_sizes, sizes, "one or more sizes of 4 to 1024 whole pixels"),
             ("painter", self.painter in PAINTERS, self.painter, f"one of {', '.join(PAINTERS)}"),
         )
         for path in self.fonts or library_fonts():
-            self._check_font(path)
+            drawn = drawable(read_fonts(Path(path))[0], text)
+            missing = [repr(character) for character in text if character not in drawn]
+            if missing:
+                raise DataError(
+                    f"characters: the font {path} cannot draw {shortened(missing, _MAX_SHOWN, ' ')}. Fix: give a font "
+                    "that has them in fonts, or leave them out.",
+                    code="undrawable_characters",
+                )
 
     def make_source(self, mode: str, charset: Charset, seed: int) -> CaptchaSource:
         """Return the source of a dataset; ``mode`` and ``charset`` make no difference to CAPTCHAs."""
         return CaptchaSource(self, seed)
-
-    def _check_font(self, path: str) -> None:
-        try:
-            font = truetype(path, 40)
-        except OSError as error:
-            raise DataError(
-                f"fonts: {path} is not a font ({error}). Fix: give a .ttf or .otf file.", code="bad_font"
-            ) from error
-        absent = bytes(font.getmask(_NO_CHARACTER))
-        missing = [c for c in self.characters if bytes(font.getmask(c)) in (absent, b"") or c.isspace()]
-        if missing:
-            listed = " ".join(map(repr, missing[:_MAX_SHOWN])) + (" …" if len(missing) > _MAX_SHOWN else "")
-            raise DataError(
-                f"characters: the font {path} cannot draw {listed}. Fix: give a font that has them in fonts, or "
-                "leave them out.",
-                code="undrawable_characters",
-            )
 
 
 class CaptchaSource:

@@ -7,7 +7,6 @@ import json
 import multiprocessing
 import os
 import signal
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -100,12 +99,10 @@ class DatasetFolder:
 
 @dataclass(frozen=True)
 class FolderSummary:
-    """Summarize :func:`make_folder`: images drawn now, images found, seconds, digest of all files."""
+    """Summarize :func:`make_folder`: images drawn now, and images that existed."""
 
     drawn: int
     found: int
-    seconds: float
-    digest: str
 
 
 def make_folder(out: str | Path, wanted: DatasetFolder, processes: int = 1) -> FolderSummary:
@@ -118,7 +115,6 @@ def make_folder(out: str | Path, wanted: DatasetFolder, processes: int = 1) -> F
         DataError: there is nothing to draw, or ``out`` holds something else.
         OSError: a file cannot be written.
     """
-    started = time.perf_counter()
     out, total = Path(out), wanted.train + wanted.val
     if min(wanted.train, wanted.val) < 0 or total == 0 or processes < 1:
         raise DataError(
@@ -134,7 +130,7 @@ def make_folder(out: str | Path, wanted: DatasetFolder, processes: int = 1) -> F
         texts = _write_texts(out, wanted)
         digest = hashlib.sha256("\n".join([*hashes, *texts]).encode()).hexdigest()
         _write_manifest(out, wanted.source.kind, parameters, digest)
-    return FolderSummary(drawn, total - drawn, time.perf_counter() - started, digest)
+    return FolderSummary(drawn, total - drawn)
 
 
 def _digest_if_complete(out: Path, wanted: DatasetFolder, parameters: dict[str, Any]) -> str | None:

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from ppocr_ext.errors import DataError
 from ppocr_ext.messages import shortened
 from ppocr_ext.synth.lines.coverage import FontCoverage
-from ppocr_ext.synth.lines.fonts import FontFile
+from ppocr_ext.synth.lines.fonts import FontFile, load_face
 
 MIN_SIMILARITY = 0.5  # below it characters do not look alike, and there are too many pairs
 GRID = 32  # rows and columns of a map; the em has 21 of them, about what a line 48 pixels high leaves after a stem
@@ -91,7 +91,7 @@ def draw_maps(fonts: Sequence[FontFile], characters: Sequence[str]) -> list[Glyp
 
 
 def _draw_font(font: FontFile, characters: Sequence[str], drawn: frozenset[str], bar: tqdm) -> GlyphMaps:
-    face = ImageFont.truetype(font.path, _EM, index=font.index, layout_engine=ImageFont.Layout.BASIC)
+    face = load_face(font, _EM)
     count, side = len(characters), GRID - 2 * _BORDER
     maps = np.zeros((2, count, GRID * GRID), np.int8)
     measures = np.ones((3, count), np.float32)

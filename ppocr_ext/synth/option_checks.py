@@ -30,3 +30,8 @@ def is_range(value: Any, least: float, most: float, kinds: tuple[type, ...] = (i
     """Return whether ``value`` is a tuple of two numbers, the lower first, from ``least`` to ``most``."""
     pair = isinstance(value, tuple) and len(value) == 2 and all(type(number) in kinds for number in value)
     return pair and least <= value[0] <= value[1] <= most
+
+
+def are_names(values: object) -> bool:
+    """Return whether ``values`` is a list or tuple of strings."""
+    return isinstance(values, list | tuple) and all(isinstance(value, str) for value in values)

@@ -13,10 +13,9 @@ from typing import Any
 from fontTools.agl import AGL2UV, UV2AGL
 from fontTools.pens.recordingPen import DecomposingRecordingPen
 from fontTools.ttLib import TTFont
-from PIL import ImageFont
 from tqdm import tqdm
 
-from ppocr_ext.synth.lines.fonts import FontFile
+from ppocr_ext.synth.lines.fonts import FontFile, load_face
 from ppocr_ext.synth.seeded_random import SeededRandom
 
 _SIZE = 24  # pixels at which a glyph is tried
@@ -96,7 +95,7 @@ def drawable(font: FontFile, characters: Iterable[str]) -> frozenset[str]:
     with TTFont(font.path, lazy=True, fontNumber=font.index) as table:
         mapped: dict[int, str] = table.getBestCmap() or {}
         shared, misplaced = Counter(mapped.values()), _misplaced(mapped)
-        face = ImageFont.truetype(font.path, _SIZE, index=font.index, layout_engine=ImageFont.Layout.BASIC)
+        face = load_face(font, _SIZE)
         # Boxes are compared first: they are cheap, and few characters have that of the absent ones. The
         # pixels cannot be compared, since hinting makes different pixels of the same outline.
         box_of_absent = face.getbbox(_NO_CHARACTER)

@@ -6,9 +6,11 @@ import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import lru_cache
 from pathlib import Path
 
 from fontTools.ttLib import TTCollection, TTFont, TTLibError
+from PIL import ImageFont
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.file_names import named_by_content
@@ -70,7 +72,7 @@ def find_fonts(places: Iterable[str | Path] = ()) -> tuple[FontFile, ...]:
             code="no_fonts",
         )
     files = {path.resolve(): path for place in named for path in _files(place)}
-    fonts = [font for path in files.values() for font in _read(path)]
+    fonts = [font for path in files.values() for font in read_fonts(path)]
     return tuple(sorted(fonts, key=lambda font: (font.name, font.path)))
 
 
@@ -149,7 +151,7 @@ def _package_folder(name: str) -> Path | None:
     return Path(locations[0]) if locations else None
 
 
-def _read(path: Path) -> list[FontFile]:
+def read_fonts(path: Path) -> list[FontFile]:
     """Read the fonts of a file.
 
     Raises:
@@ -166,3 +168,9 @@ def _read(path: Path) -> list[FontFile]:
             f"fonts: {path} is not a font ({error}). Fix: give a .ttf, .otf or .ttc file.", code="bad_font"
         ) from error
     return [FontFile(str(path), index, str(name or path.stem)) for index, name in enumerate(names)]
+
+
+@lru_cache(maxsize=512)
+def load_face(font: FontFile, size: int) -> ImageFont.FreeTypeFont:
+    """Load a font at a size in pixels, without a shaping library: it may be missing, and would change the images."""
+    return ImageFont.truetype(font.path, size, index=font.index, layout_engine=ImageFont.Layout.BASIC)

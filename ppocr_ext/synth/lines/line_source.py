@@ -17,7 +17,7 @@ from ppocr_ext.synth.lines.fonts import FontFile, find_fonts
 from ppocr_ext.synth.lines.line_style import LineStyle
 from ppocr_ext.synth.lines.painting import paint
 from ppocr_ext.synth.lines.texts import FrequentCharacters, RandomTexts, TextGenerator
-from ppocr_ext.synth.option_checks import check_options
+from ppocr_ext.synth.option_checks import are_names, check_options
 from ppocr_ext.synth.seeded_random import SeededRandom
 
 
@@ -142,11 +142,11 @@ class LineOptions:
             DataError: ``bad_value``; the message starts with the option.
         """
         rich_in, skip = self.rich_in, self.skip_undrawable
-        pair = isinstance(rich_in, list | tuple) and len(rich_in) == 2 and _are_names(rich_in[:1])
+        pair = isinstance(rich_in, list | tuple) and len(rich_in) == 2 and are_names(rich_in[:1])
         check_options(
             ("characters", isinstance(self.characters, str | None), self.characters, "a text in quotes"),
-            ("corpus", _are_names(self.corpus), self.corpus, "files, such as [news.txt]"),
-            ("fonts", _are_names(self.fonts), self.fonts, "files, folders or packages, such as [mplfonts]"),
+            ("corpus", are_names(self.corpus), self.corpus, "files, such as [news.txt]"),
+            ("fonts", are_names(self.fonts), self.fonts, "files, folders or packages, such as [mplfonts]"),
             ("rich_in", rich_in is None or pair, rich_in, 'characters and a share, such as ["0O", 0.4]'),
             ("skip_undrawable", isinstance(skip, bool), skip, "true or false"),
         )
@@ -179,7 +179,3 @@ class LineOptions:
 def visible(entries: Iterable[str]) -> tuple[str, ...]:
     """Return the entries of a dictionary that are one visible character, each once."""
     return tuple(dict.fromkeys(e for e in entries if len(e) == 1 and e.isprintable() and not e.isspace()))
-
-
-def _are_names(values: object) -> bool:
-    return isinstance(values, list | tuple) and all(isinstance(value, str) for value in values)

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from ppocr_ext.synth.lines.backgrounds import background, grain, with_ink
-from ppocr_ext.synth.lines.fonts import FontFile
+from ppocr_ext.synth.lines.fonts import FontFile, load_face
 from ppocr_ext.synth.lines.line_style import LineStyle
 from ppocr_ext.synth.seeded_random import SeededRandom
 
@@ -70,7 +70,7 @@ def set_line(text: str, font: FontFile, size: int, spacing: float) -> np.ndarray
         size: pixels.
         spacing: pixels added after each character.
     """
-    face = _face(font.path, font.index, size)
+    face = load_face(font, size)
     clusters: list[str] = []  # characters with the accents over or under them
     for character in text:
         if clusters and unicodedata.combining(character):
@@ -92,11 +92,6 @@ def set_line(text: str, font: FontFile, size: int, spacing: float) -> np.ndarray
 @lru_cache(maxsize=1 << 15)
 def _advance(cluster: str, face: ImageFont.FreeTypeFont) -> float:
     return float(face.getlength(cluster))
-
-
-@lru_cache(maxsize=512)
-def _face(path: str, index: int, size: int) -> ImageFont.FreeTypeFont:
-    return ImageFont.truetype(path, size, index=index, layout_engine=ImageFont.Layout.BASIC)
 
 
 def bend(ink: np.ndarray, style: LineStyle, rng: SeededRandom) -> np.ndarray:

@@ -32,7 +32,9 @@ def device_kind(config: Config) -> str:
     Raises:
         ConfigError: the installed Paddle cannot use the device asked for.
     """
-    wanted = [kind for kind in ("gpu", "xpu", *_CUSTOM) if config.at(f"Global.use_{kind}", default=False)]
+    wanted = [
+        kind for kind in ("gpu", "xpu", *_CUSTOM) if config.at(f"Global.use_{kind}", default=False) is True
+    ]
     if not wanted:
         return "cpu"
     if len(wanted) > 1:

@@ -101,6 +101,12 @@ def test_check_looks_for_the_device(files: Path, capsys: pytest.CaptureFixture[s
     assert run("-c", files / "my.yml", "-o", "Global.use_xpu=true") == 0  # without --check: the config alone
 
 
+def test_a_quoted_device_is_one_issue(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("-c", files / "my.yml", "--check", "--data", "none", "-o", 'Global.use_xpu="no"') == 2
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "Global.use_xpu" in line and line.endswith("[quoted_value]")
+
+
 def test_check_looks_at_the_data(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (files / "val.txt").write_text("a.png\t123\nnowhere.png\t1\n")
     assert run("-c", files / "my.yml", "--check") == 2

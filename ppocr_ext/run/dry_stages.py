@@ -85,61 +85,54 @@ class DryNetwork:
         return getattr(self._model, name)
 
 
-class DryDecoder:
-    """The decoder as the host calls it; the labels that it reads must be those of the label file."""
+class DryReader:
+    """The decoder or the metric as the host calls it.
 
-    def __init__(self, step: Any, decoder: Any, batch: DryBatch) -> None:
-        self._step, self._decoder, self._batch = step, decoder, batch
-        self._name = str(step.config.at("PostProcess.name", None))
+    Args:
+        step: takes the issues.
+        section: ``"PostProcess"`` or ``"Metric"``.
+        reader: the decoder or the metric.
+        batch: whose labels a decoder reads.
+    """
 
-    def __call__(self, predictions: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the texts of predictions and labels."""
-        for head, encoder in _ENCODERS.items():
-            if self._name.endswith(encoder.replace("Encode", "Decode")):
-                texts = decoded_labels(self._step.charset, head, self._batch, 1)
-                if report_wrong_label(self._step, self._batch, self._name, head, 1, texts):
-                    raise StageFailed
+    def __init__(self, step: Any, section: str, reader: Any, batch: DryBatch) -> None:
+        self._step, self._section, self._reader, self._batch = step, section, reader, batch
+        self._options = step.config.at(section)
+
+    def __call__(self, outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Decode the outputs of the networks, or count what was decoded."""
+        name, key = str(self._options.get("name")), self._options.get("key")
+        for head in (
+            head for head, encoder in _ENCODERS.items() if name.endswith(encoder.replace("Enc", "Dec"))
+        ):
+            texts = decoded_labels(self._step.charset, head, self._batch, 1)
+            if report_wrong_label(self._step, self._batch, name, head, 1, texts):
+                raise StageFailed
         try:
-            return self._decoder(predictions, *args, **kwargs)
+            return self._reader(outputs, *args, **kwargs)
         except Exception as error:
-            key = self._step.config.at("PostProcess.key", None)
-            outputs = predictions.values() if isinstance(predictions, Mapping) else ()
+            parts = outputs.values() if isinstance(outputs, Mapping) else ()
+            fix = _fitting(name, self._step.models)
             lacks_key = key is not None and not any(
-                isinstance(each, Mapping) and key in each for each in outputs
+                isinstance(each, Mapping) and key in each for each in parts
             )
-            path = ("PostProcess", "key" if outputs and lacks_key else "name")
-            fix = _fitting(self._name, self._step.models) or " Fix: check its keys against that output."
-            self._step.report_error(
-                "decoder", path, error, f"it cannot read {described(predictions)}.{fix}\n  "
-            )
-            raise StageFailed from error
-
-
-class DryMetric:
-    """The metric as the host calls it; its numbers must have the main indicator."""
-
-    def __init__(self, step: Any, metric: Any) -> None:
-        self._step, self._metric, self.main_indicator = step, metric, metric.main_indicator
-
-    def __call__(self, decoded: Any, *args: Any, **kwargs: Any) -> Any:
-        """Count a batch."""
-        try:
-            return self._metric(decoded, *args, **kwargs)
-        except Exception as error:
-            config = self._step.config
-            fix = _fitting(str(config.at("Metric.name", None)), self._step.models)
-            path = ("Metric", "key" if config.at("Metric.key", None) is not None and not fix else "name")
-            self._step.report_error("metric", path, error, f"it cannot read {described(decoded)}.{fix}\n  ")
+            path = (self._section, "key" if lacks_key and not fix else "name")
+            stage = {"PostProcess": "decoder", "Metric": "metric"}[self._section]
+            what = f"it cannot read {described(outputs)}.{fix or ' Fix: check its keys.'}\n  "
+            self._step.report_error(stage, path, error, what)
             raise StageFailed from error
 
     def get_metric(self) -> Any:
-        """Return the numbers of the metric."""
-        numbers = self._metric.get_metric()
-        if self.main_indicator not in numbers:
-            said = f"the metric has no {self.main_indicator!r} (found {', '.join(numbers)})."
+        """Return the numbers of the metric, which must have the main indicator."""
+        numbers, wanted = self._reader.get_metric(), self._reader.main_indicator
+        if wanted not in numbers:
+            said = f"the metric has no {wanted!r} (found {', '.join(numbers)})."
             self._step.report("bad_value", ("Metric", "main_indicator"), said)
             raise StageFailed
         return numbers
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
 
 
 class DryLosses:

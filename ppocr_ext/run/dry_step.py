@@ -29,7 +29,7 @@ from ppocr_ext.issues import Issue
 from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.metrics import build_metric
 from ppocr_ext.run.dry_samples import SILENT, ConfigPath, DryBatch, DrySection, described_error
-from ppocr_ext.run.dry_stages import DryDecoder, DryLosses, DryMetric, DryNetwork, StageFailed
+from ppocr_ext.run.dry_stages import DryLosses, DryNetwork, DryReader, StageFailed
 from ppocr_ext.run.frame_counts import left_as_it_was
 from ppocr_ext.run.host_config import host_config
 from ppocr_ext.run.model_setup import decoder_models
@@ -176,7 +176,8 @@ class _DryStep:
         # the host leaves out the last batch on Windows
         batches = _Batches([batch.entries] * (2 if os.name == "nt" else 1))
         with suppress(StageFailed):
-            loop(batch, batches, network, DryDecoder(self, decoder, batch), DryMetric(self, metric))
+            readers = DryReader(self, "PostProcess", decoder, batch), DryReader(self, "Metric", metric, batch)
+            loop(batch, batches, network, *readers)
         self._takes_labels = self._takes_labels or network.takes_labels
 
     def _train(self, batch: DryBatch, batches: _Batches, network: Any, decoder: Any, metric: Any) -> None:

@@ -24,6 +24,9 @@ from paddle.io.dataloader.collate import default_collate_fn
 from ppocr_ext.messages import WORKER_ENDED
 
 _PR_SET_PDEATHSIG = 1  # of Linux's prctl
+# Paddle's iterators whose thread may live: it does for up to 5 seconds after the last batch. A worker process that is
+# forked in that time has no such thread; freeing the iterator there would wait for the thread for ever.
+_STARTED: list[Any] = []
 
 
 class BatchLoader:
@@ -61,11 +64,15 @@ class BatchLoader:
             Exception: what the dataset, the check or ``collate_fn`` raised.
             RuntimeError: a worker process has ended.
         """
+        _STARTED[:] = [each for each in _STARTED if each._thread and each._thread.is_alive()]
         self._loader.batch_sampler = batch_sampler
-        return _raise_failures(iter(self._loader))  # Paddle starts to read here
+        batches = iter(self._loader)  # Paddle starts to read here
+        _STARTED.append(batches)
+        return _raise_failures(batches)
 
 
 def _raise_failures(batches: Any) -> Iterator[Any]:
+    batch = None
     try:
         for batch in batches:
             if isinstance(batch, list) and batch and isinstance(batch[-1], _Failure):
@@ -76,8 +83,8 @@ def _raise_failures(batches: Any) -> Iterator[Any]:
             raise RuntimeError(WORKER_ENDED) from error
         raise
     finally:
-        # Paddle keeps the last iterator in a global; a thread that is left would lock what is forked next
         batches._try_shutdown_all()
+        del batches, batch  # or the traceback of the exception would keep them
 
 
 @dataclass(frozen=True)

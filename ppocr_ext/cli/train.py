@@ -17,12 +17,12 @@ examples:
   ppocr-ext train -c configs/quickstart/distill.yml
   ppocr-ext train -c rec_svtrv2_ch_distillation.yml -o Global.use_gpu=false Global.epoch_num=10
   ppocr-ext train -c my.yml -c overlay.yml                      # the overlay goes over my.yml
-  ppocr-ext train -c my.yml -o Global.checkpoints=output/run/latest        # go on after a stop
+  ppocr-ext train -c my.yml -o Global.checkpoints=output/run/latest        # resume after a stop
   ppocr-ext train -c my.yml -o Global.pretrained_model=old/best_accuracy --old-dict old_dict.txt
 
-The run folder (Global.save_model_dir) holds config.yml, run.json, train.log, metrics.jsonl,
+The run folder (Global.save_model_dir) holds config.yml, host_config.json, run.json, train.log, metrics.jsonl,
 preflight.json, samples.json, report.html and the checkpoints latest.*, best_accuracy.*,
-iter_epoch_N.*. Ctrl-C stops after the step in progress and leaves `latest` to go on from.
+iter_epoch_N.*. Ctrl-C stops after the step in progress and leaves `latest` to resume from.
 """
 _LOG = logging.getLogger("ppocr_ext")
 

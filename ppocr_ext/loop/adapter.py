@@ -20,7 +20,6 @@ from ppocr_ext.checkpoint.checkpoints import TrainState, write_checkpoint
 from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, StepDone
 from ppocr_ext.loop.proxies import (
-    EmptyLoader,
     EvalListener,
     EvalLoader,
     LoaderProxy,
@@ -124,7 +123,7 @@ class HostLoop:
         run.host.train(
             run.host_config,
             loader,
-            EmptyLoader() if run.eval_loader is None else EvalLoader(run.eval_loader, self._evaluating),
+            () if run.eval_loader is None else EvalLoader(run.eval_loader, self._evaluating),
             run.device,
             run.model,
             self._loss,

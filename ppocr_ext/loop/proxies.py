@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,12 +37,6 @@ class SamplerFrom:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.sampler, name)
-
-
-class _SteadyDataset:
-    """The part of a dataset that the host reads; the host must not rebuild the loader."""
-
-    need_reset = False
 
 
 class LoaderProxy:
@@ -85,7 +80,7 @@ class LoaderProxy:
         self._on_boundary = on_boundary
         self._on_epoch = on_epoch
         self._length = len(loader)
-        self.dataset = _SteadyDataset()
+        self.dataset = SimpleNamespace(need_reset=False)  # the host must not rebuild the loader
 
     def __len__(self) -> int:
         return self._length
@@ -144,16 +139,6 @@ class EvalLoader:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
-
-
-class EmptyLoader:
-    """Stands for a valid loader where a config has no ``Eval``: the host then leaves evaluation out."""
-
-    def __len__(self) -> int:
-        return 0
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(())
 
 
 class LossProxy:

@@ -7,12 +7,16 @@ catalog reads names only, and one module is imported when a config names its com
 from __future__ import annotations
 
 import ast
+import importlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from ppocr_ext.errors import HostError
+from ppocr_ext.host.complete import HostModules
 
 # Folder or file of each kind of component, below `ppocr/`.
 PLACES = {
@@ -26,6 +30,8 @@ PLACES = {
     "optimizer": "optimizer/optimizer.py",
     "schedule": "optimizer/learning_rate.py",
 }
+PART_KINDS = ("operator", "sampler", "decoder", "collate_fn")  # of the data pipeline and the decoders
+Part = Callable[..., Any]
 TASK = "rec"  # PaddleOCR gives one name to different classes by `model_type`; ours is recognition
 _DEFINITION = re.compile(r"^(?:class|def) ([A-Za-z]\w*)", re.MULTILINE)
 
@@ -145,3 +151,35 @@ def _model_types(test: ast.expr) -> set[str] | None:
         return None
     constants = (node.value for node in ast.walk(test) if isinstance(node, ast.Constant))
     return {value for value in constants if isinstance(value, str)}
+
+
+def parts(modules: HostModules, kind: str) -> dict[str, Part]:
+    """Return the host's components of ``kind``: transform operators, batch samplers, decoders or collate functions."""
+    if kind == "sampler":
+        return _samplers(modules.data)
+    if kind == "operator":
+        return _callables(importlib.import_module(f"{modules.data.__name__}.imaug"))
+    if kind == "collate_fn":
+        return _callables(importlib.import_module(f"{modules.data.__name__}.collate_fn"))
+    if kind == "decoder":
+        return _callables(modules.postprocess)
+    raise ValueError(f"no such kind of part: {kind!r}")
+
+
+def _samplers(data: ModuleType) -> dict[str, Part]:
+    from paddle.io import BatchSampler, Sampler
+
+    return {
+        name: member
+        for name, member in vars(data).items()
+        if isinstance(member, type) and issubclass(member, (Sampler, BatchSampler)) and member is not Sampler
+    }
+
+
+def _callables(module: ModuleType) -> dict[str, Part]:
+    """Return the classes of the module whose objects can be called; the host's factories require no more."""
+    return {
+        name: member
+        for name, member in vars(module).items()
+        if isinstance(member, type) and any("__call__" in vars(base) for base in member.__mro__)
+    }

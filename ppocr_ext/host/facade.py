@@ -15,10 +15,9 @@ from tqdm import tqdm
 from ppocr_ext.config import plain_copy
 from ppocr_ext.data.transform_factory import Operator, set_transform_factory
 from ppocr_ext.errors import ConfigError, HostError
-from ppocr_ext.host.catalog import Catalog
+from ppocr_ext.host.catalog import PART_KINDS, Catalog, parts
 from ppocr_ext.host.complete import HostModules, import_from_host, import_host, missing_packages
 from ppocr_ext.host.locate import Location, locate_host
-from ppocr_ext.host.parts import PART_KINDS, parts
 from ppocr_ext.host.quiet import quiet_signals
 from ppocr_ext.registry import BY_KIND, DATASETS
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
+
 import paddle
 import paddle.distributed as dist
 
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.run.cpu import tune_cpu
 
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's mallopt
+_KEEP = 2**31 - 1
 _CUSTOM = ("npu", "mlu", "gcu")
 _INSTALL = {"gpu": " (`pip install 'ppocr-ext[gpu]'` for NVIDIA)"}
 
@@ -61,3 +65,20 @@ def _supported(kind: str) -> bool:
     if kind == "xpu":
         return bool(paddle.device.is_compiled_with_xpu())
     return bool(paddle.device.is_compiled_with_custom_device(kind))
+
+
+def tune_cpu() -> None:
+    """Set contiguous kernels, and keep freed memory for the next step.
+
+    Since Paddle 3.0 slices, transposes and reshapes are strided views; on a CPU the gradients of such
+    views cost more than the copies they save. glibc returns large freed blocks to the system and faults
+    every page in again a step later.
+    """
+    if "FLAGS_use_stride_kernel" in paddle.base.core.globals():  # Paddle 2.6 has no strided views
+        paddle.set_flags({"FLAGS_use_stride_kernel": False})
+    if sys.platform != "linux":
+        return
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):  # not in musl
+        library.mallopt(_M_MMAP_MAX, 0)
+        library.mallopt(_M_TRIM_THRESHOLD, _KEEP)

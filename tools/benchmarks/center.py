@@ -4,7 +4,7 @@ Each formula runs in a fresh process, on the same random features and logits. Fe
 and one line has gone through forward and backward pass, before the first pass that is measured. Growth is the highest
 level of resident memory over three passes above the level before the first of them
 (:class:`benchmarks.memory.PeakGrowth`). Only then are the flags set that a run sets
-(:mod:`ppocr_ext.run.cpu`), which let the allocator keep what is freed, and the passes timed, after one more.
+(:mod:`ppocr_ext.run.device`), which let the allocator keep what is freed, and the passes timed, after one more.
 """
 
 from __future__ import annotations

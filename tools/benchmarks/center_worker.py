@@ -16,7 +16,7 @@ from benchmarks.memory import PeakGrowth
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
 from ppocr_ext.losses import CenterLoss, LossContext
-from ppocr_ext.run.cpu import tune_cpu
+from ppocr_ext.run.device import tune_cpu
 
 _CHARACTERS = 0x4E00  # the first of the CJK block: any symbols will do
 _LENGTH = 25  # characters that a label has room for

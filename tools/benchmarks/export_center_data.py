@@ -24,7 +24,7 @@ from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.modeling import build_model
 from ppocr_ext.modeling.features import FeatureTap, classifier_of, ctc_head_of
-from ppocr_ext.run.cpu import tune_cpu
+from ppocr_ext.run.device import tune_cpu
 
 _CHUNK = 32  # images read at a time
 _TRIES = 40  # times as many images as lines are looked through at most

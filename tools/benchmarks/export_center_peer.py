@@ -25,7 +25,7 @@ from ppocr_ext.checkpoint.serialize import read_state
 from ppocr_ext.config import Config, load, with_class_counts
 from ppocr_ext.errors import HostError
 from ppocr_ext.modeling.features import FeatureTap
-from ppocr_ext.run.cpu import tune_cpu
+from ppocr_ext.run.device import tune_cpu
 
 
 def measure(folder: str, root: str, distillation: bool, rounds: int) -> dict[str, Any]:

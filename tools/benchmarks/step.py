@@ -29,7 +29,7 @@ from ppocr_ext.loop.proxies import LossProxy, OptimizerProxy
 from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling import TRAIN, build_model
 from ppocr_ext.optim import build_optimizer
-from ppocr_ext.run.cpu import tune_cpu
+from ppocr_ext.run.device import tune_cpu
 from ppocr_ext.run.model_setup import restrict_outputs
 
 Step = Callable[[], None]

@@ -1,4 +1,4 @@
-"""``ppocr-ext eval``: judge a trained recogniser on the data of ``Eval``."""
+"""``ppocr-ext eval``: evaluate a trained recogniser on the data of ``Eval``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument
 
 NAME = "eval"
-HELP = "judge a trained recogniser: accuracy by sub-model and head, predictions to a file"
+HELP = "evaluate a trained recogniser: accuracy by sub-model and head, predictions to a file"
 EPILOG = """\
 examples:
   ppocr-ext eval -c output/run/config.yml -o Global.checkpoints=output/run/best_accuracy
@@ -18,15 +18,15 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     add_config_arguments(parser)
     add_host_argument(parser)
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="end (exit code 2) where a line of the data cannot be used, or the check of the configuration warns",
+        help="end with exit code 2 if a sample is unusable or the config check warns",
     )
-    parser.add_argument("--model", metavar="NAME", help="sub-model to judge (default: Metric.key)")
+    parser.add_argument("--model", metavar="NAME", help="sub-model to evaluate (default: Metric.key)")
     parser.add_argument(
         "--head",
         choices=("ctc", "gtc"),
@@ -38,11 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="TSV with a header: image (in an LMDB: folder#12), label, prediction, confidence",
     )
-    parser.add_argument("--old-dict", metavar="FILE", help="dictionary of the weights, where it differs")
+    parser.add_argument("--old-dict", metavar="FILE", help="dictionary of the weights, if it differs")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; the exit code."""
+    """Run the command; return the exit code."""
     from ppocr_ext.config import load
     from ppocr_ext.evaluation.evaluate import evaluate, select_model
     from ppocr_ext.evaluation.predictions import write_predictions

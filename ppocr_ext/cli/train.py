@@ -28,25 +28,25 @@ _LOG = logging.getLogger("ppocr_ext")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
+    """Add the options of the command."""
     add_config_arguments(parser)
     add_host_argument(parser)
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="end (exit code 2) where a line of the data cannot be used, or the check of the configuration warns",
+        help="end with exit code 2 if a sample is unusable or the config check warns",
     )
     parser.add_argument(
         "--old-dict",
         metavar="FILE",
-        help="dictionary of the weights in Global.pretrained_model (or a sub-model's `pretrained`), where it "
+        help="dictionary of the weights in Global.pretrained_model (or a sub-model's `pretrained`), if it "
         "differs: classifier and embedding rows are carried over character by character",
     )
     parser.add_argument("-p", "--profiler_options", default=None, help="passed to PaddleOCR's profiler")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; the exit code."""
+    """Run the command; return the exit code."""
     from ppocr_ext.config import load
     from ppocr_ext.io.resources import find_config
     from ppocr_ext.loop.session import train

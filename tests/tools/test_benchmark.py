@@ -5,6 +5,7 @@ import re
 import pytest
 from benchmark import main
 from benchmarks.step import StepCosts, measure_step
+from error_codes import raises_code
 
 from ppocr_ext.errors import HostError
 
@@ -23,7 +24,7 @@ def test_ratios_are_of_medians():
 
 
 def test_a_peer_that_is_no_checkout_is_named(tmp_path):
-    with pytest.raises(HostError, match="there is no ppocr/modeling"):
+    with raises_code(HostError, "not_a_checkout", tmp_path):
         measure_step("tiny", 1, rounds=1, peer=str(tmp_path))
 
 

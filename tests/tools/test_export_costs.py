@@ -10,6 +10,7 @@ from benchmark import main
 from benchmarks import export_center
 from benchmarks.export_center_data import prepare
 from benchmarks.export_center_worker import measure
+from error_codes import raises_code
 
 from ppocr_ext.errors import HostError, PPOCRExtError
 
@@ -77,12 +78,12 @@ def test_centers_of_other_classes_are_no_agreement(tmp_path):
 
 def test_a_folder_that_is_no_checkout_is_refused_before_anything_is_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(export_center, "in_fresh_process", lambda *_: pytest.fail("something was measured"))
-    with pytest.raises(HostError, match="there is no ppocr/modeling"):
+    with raises_code(HostError, "not_a_checkout", tmp_path):
         export_center.measure_export_center("tiny", peer=str(tmp_path))
 
 
 def test_aligned_frames_are_not_a_checkout_s(tmp_path):
-    with pytest.raises(PPOCRExtError, match="argmax"):
+    with raises_code(PPOCRExtError, "conflicting_options", "--frames", "--peer"):
         export_center.measure_export_center("tiny", frames="aligned", peer=checkout(tmp_path))
 
 

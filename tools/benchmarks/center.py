@@ -178,4 +178,7 @@ def _paddle_version() -> str:
             return version(name)
         except ModuleNotFoundError:  # PackageNotFoundError is one
             continue
-    raise PPOCRExtError("Paddle is not installed. `ppocr-ext doctor` gives the command that installs it.")
+    raise PPOCRExtError(
+        "Paddle is not installed. `ppocr-ext doctor` prints the command that installs it.",
+        code="missing_package",
+    )

@@ -105,7 +105,10 @@ def measure_export_center(
     if peer is not None:
         require_peer(Path(peer))
         if frames != "argmax":
-            raise PPOCRExtError("PaddleOCR's centers are of argmax frames: leave --frames out, or --peer.")
+            raise PPOCRExtError(
+                "PaddleOCR's centers are of argmax frames. Fix: remove --frames, or --peer.",
+                code="conflicting_options",
+            )
     found = _Measured()
     with tempfile.TemporaryDirectory(prefix="ppocr_ext_") as folder:
         given = {"folder": folder, "size": size, "lines": lines, "batch": batch}

@@ -68,7 +68,8 @@ def prepare(folder: str, size: str, lines: int, batch: int) -> dict[str, Any]:
             break
         if number == lines * _TRIES:
             raise PPOCRExtError(
-                f"Only {len(found)} of {number} random lines can be read. Give fewer --lines."
+                f"Only {len(found)} of {number} random text lines can be read. Fix: give fewer --lines.",
+                code="too_few_samples",
             )
         if 0 < len(text) <= longest:
             cv2.imwrite(str(place / f"{len(found)}.png"), image)

@@ -60,7 +60,9 @@ def measure(folder: str, root: str, distillation: bool, rounds: int) -> dict[str
                 )
             )
         except ImportError as lacking:
-            raise HostError(f"--peer {root} cannot be imported here: {lacking}.") from lacking
+            raise HostError(
+                f"--peer {root} cannot be imported here: {lacking}.", code="missing_package"
+            ) from lacking
         plain = single.thaw()
         loader = data.build_dataloader(plain, "Eval", paddle.get_device(), logging.getLogger("peer"))
         decoder = post.build_post_process(plain["PostProcess"], plain["Global"])
@@ -103,7 +105,8 @@ def _load(student: Any, path: Path) -> None:
         named = sorted(other | (set(state) - set(expected)))
         raise HostError(
             f"The student of this checkout has other parameters ({', '.join(named[:3])}, …), so that its centers "
-            f"cannot be compared. Use a checkout of PaddleOCR 2.8 or later."
+            f"cannot be compared. Fix: use a checkout of PaddleOCR 2.8 or later.",
+            code="weights_mismatch",
         )
     student.set_state_dict({name: paddle.to_tensor(value) for name, value in state.items()})
 

@@ -43,10 +43,10 @@ def in_fresh_process(module: str, options: Mapping[str, Any]) -> dict[str, Any]:
             check=False,
         )
         if not out.is_file():
-            raise PPOCRExtError(_ended(module, process.returncode, process.stdout))
+            raise _failure(module, process.returncode, process.stdout)
         found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     if "error" in found:
-        raise PPOCRExtError(found["error"])
+        raise PPOCRExtError(found["error"], code=found["code"])
     return found
 
 
@@ -56,15 +56,18 @@ def answer(work: Callable[..., dict[str, Any]]) -> None:
     try:
         found = work(**options)
     except PPOCRExtError as error:
-        found = {"error": str(error)}
+        found = {"error": str(error), "code": error.code}
     out.write_text(json.dumps(found), encoding="utf-8")
 
 
-def _ended(module: str, code: int, said: str) -> str:
-    if code == -signal.SIGKILL:
-        return (
-            f"{module} was killed, as the system does where memory is short. Give a smaller --batch, or a "
-            f"machine with more memory."
+def _failure(module: str, exit_code: int, output: str) -> PPOCRExtError:
+    if exit_code == -signal.SIGKILL:
+        return PPOCRExtError(
+            f"{module} was killed, probably since memory ran out. Fix: a smaller --batch, or more memory.",
+            code="process_killed",
         )
-    last = "\n".join(said.strip().splitlines()[-_LAST:])
-    return f"{module} ended with exit code {code} and without a result. It said last:\n{last}"
+    last = "\n".join(output.strip().splitlines()[-_LAST:])
+    return PPOCRExtError(
+        f"{module} ended with exit code {exit_code} and without a result. Its last output:\n{last}",
+        code="process_failed",
+    )

@@ -58,13 +58,17 @@ def _from_status(key: str) -> int:
     for line in _STATUS.read_text().splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024
-    raise PPOCRExtError(f"{_STATUS} says nothing of {key}, so that memory cannot be measured here.")
+    raise PPOCRExtError(
+        f"{_STATUS} has no {key}, so that memory cannot be measured here.", code="no_memory_figures"
+    )
 
 
 def _ru_maxrss() -> int:
     try:
         resource = importlib.import_module("resource")
     except ModuleNotFoundError as missing:
-        raise PPOCRExtError("Peak memory can be measured on Linux and macOS only.") from missing
+        raise PPOCRExtError(
+            "Peak memory can be measured on Linux and macOS only.", code="no_memory_figures"
+        ) from missing
     peak = int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     return peak if sys.platform == "darwin" else peak * 1024

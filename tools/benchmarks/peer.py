@@ -22,7 +22,8 @@ def require_peer(root: Path) -> None:
     """
     if not (root / "ppocr" / "modeling").is_dir():
         raise HostError(
-            f"--peer {root}: there is no ppocr/modeling in it. Give the folder of a PaddleOCR checkout."
+            f"--peer {root}: it has no ppocr/modeling. Fix: give the folder of a PaddleOCR checkout.",
+            code="not_a_checkout",
         )
 
 

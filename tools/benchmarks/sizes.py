@@ -19,5 +19,8 @@ def charset_of(size: str) -> Charset:
         return Charset(characters=tuple("0123456789"), use_space=False, path=None)
     path = open_host().find_file("ppocr/utils/ppocr_keys_v1.txt")
     if path is None:
-        raise HostError("The host has no ppocr/utils/ppocr_keys_v1.txt, which the full-size benchmark uses.")
+        raise HostError(
+            "The host has no ppocr/utils/ppocr_keys_v1.txt, which the full-size benchmark uses.",
+            code="missing_file",
+        )
     return Charset.from_file(path, use_space_char=True)

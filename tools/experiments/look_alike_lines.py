@@ -95,7 +95,8 @@ def _fonts() -> tuple[FontFile, ...]:
     missing = {name for names in FONTS.values() for name in names} - {Path(font.path).name for font in found}
     if missing:
         raise DataError(
-            f"The package mplfonts has no {', '.join(sorted(missing))}. Install the one the experiment was made "
-            f"with: pip install mplfonts==0.0.11"
+            f"The package mplfonts has no {', '.join(sorted(missing))}. Fix: install the version that the experiment "
+            f"used: pip install mplfonts==0.0.11",
+            code="no_fonts",
         )
     return found

@@ -109,8 +109,9 @@ class Experiment:
             before = json.loads(file.read_text(encoding="utf-8"))
             if before != asked:
                 raise ConfigError(
-                    f"{self.folder} was begun with {before}, not {asked}. Give the same options (and configs) to go "
-                    f"on, or another folder with --out."
+                    f"{self.folder} was started with {before}, not {asked}. Fix: give the same options (and configs) "
+                    f"to continue, or another folder with --out.",
+                    code="other_options",
                 )
         write_text(file, json.dumps(asked) + "\n")
 

@@ -126,7 +126,7 @@ def command(name: str, arguments: Sequence[str], log: Path, threads: int = 1) ->
     if code:
         end = "\n".join(log.read_text(encoding="utf-8").splitlines()[-_TAIL:])
         failed = command_line(name, *arguments)
-        raise RunFailedError(f"exit code {code} of: {failed}\nThe end of {log}:\n{end}")
+        raise RunFailedError(f"exit code {code} of: {failed}\nThe end of {log}:\n{end}", code="run_failed")
 
 
 def exit_code(call: Sequence[str], output: IO[str], environment: Mapping[str, str]) -> int:

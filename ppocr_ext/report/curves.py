@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ppocr_ext.report.formats import esc, percent, plain
-from ppocr_ext.report.metrics_file import Metrics, Series
 from ppocr_ext.report.page_template import RUN_COLORS, plot_style
+from ppocr_ext.report.run_folder import Metrics, Series
 
 _SMOOTH_FROM = 40  # points from which a smoothed curve is drawn over the points
 _MOST_PARTS = 6  # parts of the loss that have a plot of their own
@@ -35,10 +35,6 @@ class Plot:
     title: str
     series: Sequence[Series]
     style: str = "plain"
-
-    def show(self, value: float) -> str:
-        """Return ``value`` as text."""
-        return percent(value) if self.style == "accuracy" else plain(value, 3)
 
 
 @dataclass(frozen=True)
@@ -136,8 +132,19 @@ def best_point(series: Series) -> tuple[int, float] | None:
 
 
 def _draw(plot: Plot, names: Sequence[str], x: _Scale) -> str:
-    y = _y_scale(plot)
-    body = [_grid(x, y, plot.style)]
+    y, right, bottom = _y_scale(plot), _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+    body = []
+    for tick in y.ticks:
+        at = f"{y(tick):.1f}"
+        label = f"{100 * tick:.0f}%" if plot.style == "accuracy" else plain(tick, 3)
+        body.append(f'<path class="grid" d="M{_LEFT} {at}H{right}"/>')
+        body.append(f'<text class="tick" x="{_LEFT - 7}" y="{at}" dy="4" text-anchor="end">{label}</text>')
+    for tick in x.ticks:
+        anchor = "end" if x(tick) > right - 20 else "middle"
+        place = f'x="{x(tick):.1f}" y="{bottom + 17}" text-anchor="{anchor}"'
+        body.append(f'<text class="tick" {place}>{tick:,.0f}</text>')
+    body.append(f'<path class="axis" d="M{_LEFT} {bottom}H{right}"/>')
+    body.append(f'<text class="tick" x="{right}" y="{_HEIGHT - 3}" text-anchor="end">step</text>')
     for index in reversed(range(len(plot.series))):  # the first run on top
         if plot.series[index]:
             body.append(f'<g class="r{index % RUN_COLORS}">{_curve(plot, index, names, x, y)}</g>')
@@ -181,34 +188,26 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [tick for tick in ticks if low <= tick <= high]
 
 
-def _grid(x: _Scale, y: _Scale, style: str) -> str:
-    right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
-    parts = []
-    for tick in y.ticks:
-        at = f"{y(tick):.1f}"
-        label = f"{100 * tick:.0f}%" if style == "accuracy" else plain(tick, 3)
-        parts.append(f'<path class="grid" d="M{_LEFT} {at}H{right}"/>')
-        parts.append(f'<text class="tick" x="{_LEFT - 7}" y="{at}" dy="4" text-anchor="end">{label}</text>')
-    for tick in x.ticks:
-        anchor = "end" if x(tick) > right - 20 else "middle"
-        place = f'x="{x(tick):.1f}" y="{bottom + 17}" text-anchor="{anchor}"'
-        parts.append(f'<text class="tick" {place}>{tick:,.0f}</text>')
-    parts.append(f'<path class="axis" d="M{_LEFT} {bottom}H{right}"/>')
-    parts.append(f'<text class="tick" x="{right}" y="{_HEIGHT - 3}" text-anchor="end">step</text>')
-    return "".join(parts)
-
-
 def _curve(plot: Plot, index: int, names: Sequence[str], x: _Scale, y: _Scale) -> str:
     series, line = plot.series[index], f'class="line"{dash_of(index)}'
     points = _thinned(series)
-    if plot.style == "accuracy":
-        return _line(points, x, y, line) + _marks(series, points, names[index], plot.show, x, y)
     if plot.style == "lr" and len(names) > 1:  # schedules are often the same: a curve behind is wider
-        return _line(points, x, y, f'{line} style="stroke-width:{2 + 2.5 * index:g}"')
-    if plot.style == "lr" or len(series) < _SMOOTH_FROM:
-        return _line(points, x, y, line)
-    smooth = _thinned(smoothed(series, len(series) // 20))
-    return _line(points, x, y, 'class="faint"') + _line(smooth, x, y, line)
+        line += f' style="stroke-width:{2 + 2.5 * index:g}"'
+    if plot.style in ("loss", "plain") and len(series) >= _SMOOTH_FROM:
+        smooth = _thinned(smoothed(series, len(series) // 20))
+        return _line(points, x, y, 'class="faint"') + _line(smooth, x, y, line)
+    drawn = _line(points, x, y, line)
+    if plot.style != "accuracy":
+        return drawn
+    best = best_point(series)
+    # a dot for each evaluation, with its numbers as a tooltip; the best one is larger
+    for step, value in sorted({*points, *((best,) if best else ())}):
+        if math.isfinite(value):
+            kind, radius = ("best", 5.5) if (step, value) == best else ("dot", 2.6)
+            place = f'class="{kind}" cx="{x(step):.1f}" cy="{y(value):.1f}" r="{radius}"'
+            text = f"{esc(names[index])}, step {step:,}: {percent(value)}"
+            drawn += f"<circle {place}><title>{text}</title></circle>"
+    return drawn
 
 
 def _line(points: Series, x: _Scale, y: _Scale, attributes: str) -> str:
@@ -236,25 +235,6 @@ def _thinned(points: Series) -> Series:
         )
         kept += sorted(ends)
     return kept
-
-
-def _marks(
-    series: Series,
-    points: Series,
-    name: str,
-    show: Callable[[float], str],
-    x: _Scale,
-    y: _Scale,
-) -> str:
-    """Return a dot for each evaluation, with its numbers as a tooltip; the best one is larger."""
-    best = best_point(series)
-    dots = []
-    for step, value in sorted({*points, *((best,) if best else ())}):
-        if math.isfinite(value):
-            kind, radius = ("best", 5.5) if (step, value) == best else ("dot", 2.6)
-            place = f'class="{kind}" cx="{x(step):.1f}" cy="{y(value):.1f}" r="{radius}"'
-            dots.append(f"<circle {place}><title>{esc(name)}, step {step:,}: {show(value)}</title></circle>")
-    return "".join(dots)
 
 
 def smoothed(series: Series, reach: int) -> Series:

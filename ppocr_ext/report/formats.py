@@ -48,11 +48,6 @@ def plain(value: Any, digits: int = 4) -> str:
     return f"{given:,.0f}" if abs(given) >= 10**digits else f"{given:.{digits}g}"
 
 
-def rate(value: Any) -> str:
-    """Return images per second: ``64.1``, ``1,250``."""
-    return "–" if finite_number(value) is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
-
-
 def millions(count: Any) -> str:
     """Return a number of parameters, as ``0.26 M``."""
     return "–" if finite_number(count) is None else f"{count / 1e6:.2f} M"

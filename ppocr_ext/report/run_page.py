@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.metrics import SPACES_IGNORED
@@ -19,7 +17,6 @@ from ppocr_ext.report.formats import (
     percent,
     period,
     plain,
-    rate,
     similarity,
 )
 from ppocr_ext.report.page_template import page, table
@@ -74,41 +71,30 @@ def render(runs: Sequence[RunFolder], title: str) -> str:
     return page(title, count, "\n".join(section(runs) for section in sections))
 
 
-@dataclass(frozen=True)
-class Headline:
-    """The most important numbers of a run; None if unknown.
-
-    Attributes:
-        best: greatest value of the indicator.
-        best_line: the evaluation with that value.
-        last: the latest evaluation.
-        speed: images per second in training, median over the windows.
-        seconds: training time, over all calls.
-        step: the latest step.
-    """
-
-    best: float | None
-    best_line: dict[str, Any]
-    last: dict[str, Any]
-    speed: float | None
-    seconds: float | None
-    step: int | None
+def _best(run: RunFolder) -> tuple[int, float] | tuple[None, None]:
+    """Return step and value of the greatest number of the indicator, None if there is none."""
+    return best_point(run.metrics.series("eval", run.indicator)) or (None, None)
 
 
-def headline(run: RunFolder) -> Headline:
-    """Compute the numbers of ``run`` from its ``metrics.jsonl``."""
+def _numbers(run: RunFolder) -> dict[str, str]:
+    """Return the most important numbers of a run as text, by their names in the table of runs."""
     train, evals = run.metrics.train, run.metrics.evals
-    step, best = best_point(run.metrics.series("eval", run.indicator)) or (None, None)
+    step, best = _best(run)
+    best_line = next((line for line in evals if line["step"] == step), {})
+    # of each window; over all calls
     speeds = [v for v in (finite_number(line.get("ips")) for line in train) if v is not None]
     seconds = [v for v in (finite_number(line.get("time")) for line in [*train, *evals]) if v is not None]
-    return Headline(
-        best=best,
-        best_line=next((line for line in evals if line["step"] == step), {}),
-        last=evals[-1] if evals else {},
-        speed=statistics.median(speeds) if speeds else None,
-        seconds=max(seconds, default=None),
-        step=max((line["step"] for line in [*train, *evals]), default=None),
-    )
+    speed = statistics.median(speeds) if speeds else None
+    return {
+        "best": percent(best),
+        "at step": plain(step),
+        "last": percent(evals[-1].get(run.indicator) if evals else None),
+        "1 − NED": similarity(best_line.get("norm_edit_dis")),
+        "steps": plain(max((line["step"] for line in [*train, *evals]), default=None)),
+        "training": duration(max(seconds, default=None)),
+        "images/s": "–" if speed is None else f"{speed:,.1f}" if speed < 100 else f"{speed:,.0f}",
+        "parameters trained": millions(lookup(run.record, "parameters", "trained")),
+    }
 
 
 def summary(runs: Sequence[RunFolder]) -> str:
@@ -136,49 +122,31 @@ def _card(run: RunFolder, index: int, figures: str) -> str:
 
 
 def _figures(run: RunFolder) -> str:
-    found, name = headline(run), run.indicator_name
-    where = f"at step {plain(found.best_line.get('step'))}" if found.best_line else "no evaluation yet"
-    figures = [
-        (percent(found.best), f"best {name}, {where}"),
-        (percent(found.last.get(run.indicator)), f"last {name}"),
-        (similarity(found.best_line.get("norm_edit_dis")), "1 − edit distance at the best"),
-        (rate(found.speed), "images/s in training"),
-        (duration(found.seconds), "of training"),
-        (millions(lookup(run.record, "parameters", "trained")), "parameters trained"),
-    ]
-    cells = "".join(f"<div><b>{esc(value)}</b><span>{esc(label)}</span></div>" for value, label in figures)
-    return f'<div class="figures">{cells}</div>'
+    numbers, name = _numbers(run), run.indicator_name
+    where = "no evaluation yet" if _best(run)[0] is None else f"at step {numbers['at step']}"
+    labels = {
+        "best": f"best {name}, {where}",
+        "last": f"last {name}",
+        "1 − NED": "1 − edit distance at the best",
+        "images/s": "images/s in training",
+        "training": "of training",
+        "parameters trained": "parameters trained",
+    }
+    cells = (
+        f"<div><b>{esc(numbers[key])}</b><span>{esc(label)}</span></div>" for key, label in labels.items()
+    )
+    return f'<div class="figures">{"".join(cells)}</div>'
 
 
 def _comparison(runs: Sequence[RunFolder]) -> str:
-    found = [headline(run) for run in runs]
-    top = max((each.best for each in found if each.best is not None), default=None)
+    tables, bests = [_numbers(run) for run in runs], [_best(run)[1] for run in runs]
+    top = max((best for best in bests if best is not None), default=None)
     rows = []
-    for index, (run, each) in enumerate(zip(runs, found, strict=True)):
-        best = percent(each.best)
-        rows.append([
-            _status_title(run, index, "span"),
-            f"<b>{best}</b>" if each.best is not None and each.best == top else best,
-            plain(each.best_line.get("step")),
-            percent(each.last.get(run.indicator)),
-            similarity(each.best_line.get("norm_edit_dis")),
-            plain(each.step),
-            duration(each.seconds),
-            rate(each.speed),
-            millions(lookup(run.record, "parameters", "trained")),
-        ])  # fmt: skip
-    head = [
-        "run",
-        "best",
-        "at step",
-        "last",
-        "1 − NED",
-        "steps",
-        "training",
-        "images/s",
-        "parameters trained",
-    ]
-    return f'<div class="card scroll">{table(head, rows)}</div>'
+    for index, (run, numbers) in enumerate(zip(runs, tables, strict=True)):
+        if top is not None and bests[index] == top:
+            numbers["best"] = f"<b>{numbers['best']}</b>"
+        rows.append([_status_title(run, index, "span"), *numbers.values()])
+    return f'<div class="card scroll">{table(["run", *tables[0]], rows)}</div>'
 
 
 def _facts(run: RunFolder) -> list[tuple[str, str]]:
@@ -186,11 +154,7 @@ def _facts(run: RunFolder) -> list[tuple[str, str]]:
         value = lookup(run.record, *keys)
         return "" if value is None else str(value)
 
-    step, epochs, versions = (
-        headline(run).step,
-        lookup(run.config, "Global", "epoch_num"),
-        lookup(run.record, "versions"),
-    )
+    epochs, versions = lookup(run.config, "Global", "epoch_num"), lookup(run.record, "versions")
     lines = [*run.metrics.train[-1:], *run.metrics.evals[-1:]]
     epoch = max(
         (line["epoch"] for line in lines if finite_number(line.get("epoch")) is not None), default=None
@@ -203,7 +167,7 @@ def _facts(run: RunFolder) -> list[tuple[str, str]]:
     if dictionary.is_relative_to(Path.cwd()):
         dictionary = dictionary.relative_to(Path.cwd())
     return [
-        ("steps", "" if step is None else plain(step) + of_epochs),
+        ("steps", _numbers(run)["steps"] + of_epochs if lines else ""),
         ("parameters", "" if finite_number(every) is None else parameters),
         ("accuracy", SPACES_IGNORED if run.ignores_spaces else ""),
         ("date", period(recorded("started"), recorded("ended"))),

@@ -11,8 +11,7 @@ import pytest
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.report.curves import curves_file
-from ppocr_ext.report.metrics_file import read_metrics, short_loss_name
-from ppocr_ext.report.run_folder import read_runs
+from ppocr_ext.report.run_folder import read_metrics, read_runs, short_loss_name
 from ppocr_ext.report.run_page import write_curves
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -16,7 +16,7 @@ from ppocr_ext.errors import ConfigError, MissingPackageError, PPOCRExtError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import Outcome
 from ppocr_ext.messages import did_you_mean, near_match
-from ppocr_ext.report.metrics_file import short_loss_name
+from ppocr_ext.report.run_folder import short_loss_name
 
 _LOG = logging.getLogger("ppocr_ext")
 _NOT_SCALARS = ("kind", "step", "losses", "time")

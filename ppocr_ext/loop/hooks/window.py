@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ppocr_ext.loop.events import StepDone
-from ppocr_ext.report.metrics_file import short_loss_name
+from ppocr_ext.report.run_folder import short_loss_name
 
 
 @dataclass(frozen=True)

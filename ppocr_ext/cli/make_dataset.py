@@ -59,19 +59,18 @@ def run(args: argparse.Namespace) -> int:
         source, characters = args.make_source(args)
         wanted = DatasetFolder(source, args.train, args.val, args.format, characters)
         started = time.perf_counter()
-        summary = make_folder(args.out, wanted, args.processes)
+        drawn = make_folder(args.out, wanted, args.processes)
         seconds = time.perf_counter() - started
     except OSError as error:
         raise DataError(
             f"{error.filename or args.out}: {error.strerror or error}.\nTo continue: {args.again}",
             code="file_error",
         ) from error
-    if summary.drawn:
-        found = f", {summary.found:,} existed" if summary.found else ""
-        print(
-            f"{summary.drawn:,} images drawn in {seconds:.1f} s ({summary.drawn / seconds:,.0f} images/s){found}"
-        )
+    found = args.train + args.val - drawn
+    if drawn:
+        existed = f", {found:,} existed" if found else ""
+        print(f"{drawn:,} images drawn in {seconds:.1f} s ({drawn / seconds:,.0f} images/s){existed}")
     else:
-        print(f"all {summary.found:,} images exist; nothing to do")
+        print(f"all {found:,} images exist; nothing to do")
     print(f"{args.out}: train_list.txt, val_list.txt, dict.txt; look at {args.out / 'samples.png'}")
     return 0

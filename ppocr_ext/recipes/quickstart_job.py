@@ -164,11 +164,9 @@ def _make_data(folder: Path, options: QuickstartOptions, processes: int) -> None
     )
     data = folder / "data"
     source = CaptchaSource(drawing, options.seed)
-    summary = make_folder(
-        data, DatasetFolder(source, train=0, val=VALIDATION_IMAGES + TEST_IMAGES), processes
-    )
-    if summary.drawn:
-        _LOG.info("drew %d CAPTCHAs for validation and test", summary.drawn)
+    drawn = make_folder(data, DatasetFolder(source, train=0, val=VALIDATION_IMAGES + TEST_IMAGES), processes)
+    if drawn:
+        _LOG.info("drew %d CAPTCHAs for validation and test", drawn)
     lines = (data / "val_list.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     write_text(data / "validation.txt", "".join(lines[:VALIDATION_IMAGES]))
     write_text(data / "test.txt", "".join(lines[VALIDATION_IMAGES:]))

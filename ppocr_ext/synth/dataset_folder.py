@@ -14,18 +14,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import cv2
-import numpy as np
 from tqdm import tqdm
 
 from ppocr_ext.data.label_file import write_label_file
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer, write_text
+from ppocr_ext.synth.captcha import CaptchaSource
 from ppocr_ext.synth.contact_sheet import Picture, contact_sheet
+from ppocr_ext.synth.lines.line_source import LineSource
 
 ImageFormat = Literal["png", "jpg"]
+SampleSource = CaptchaSource | LineSource
 SPLITS = ("train", "val")
 _CHUNK = 250  # images of a task; the digest is built on it, so it never changes
 _FOLDER = 1000  # images in a folder
@@ -36,34 +38,6 @@ _MAX_SHOWN = 120  # characters of two values in a message
 _worker: Callable[[Any], Any] | None = (
     None  # in a process of the pool: the function that its tasks are passed to
 )
-
-
-class SampleSource(Protocol):
-    """Draw labelled images by stream and index. It is pickled for the processes that draw.
-
-    Attributes:
-        kind: what is drawn, for ``dataset.json``.
-        seed: another seed gives other images.
-        characters: the dictionary of the labels, without the space.
-        max_length: the most characters of a label.
-    """
-
-    kind: str
-    seed: int
-    characters: Sequence[str]
-    max_length: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything except the seed that determines the images, as plain values."""
-
-    def label(self, stream: str, index: int) -> str:
-        """Return the text of an image without drawing it."""
-
-    def image(self, stream: str, index: int) -> tuple[str, np.ndarray]:
-        """Draw an image: its text, and uint8 [height, width, 3], BGR."""
-
-    def font(self, stream: str, index: int) -> tuple[str, int]:
-        """Return a font file, and the number of the font in it, that has the characters of an image."""
 
 
 @dataclass(frozen=True)
@@ -97,16 +71,8 @@ class DatasetFolder:
         return f"{split}/{index // _FOLDER:04d}/{index:06d}.{self.image_format}"
 
 
-@dataclass(frozen=True)
-class FolderSummary:
-    """Summarize :func:`make_folder`: images drawn now, and images that existed."""
-
-    drawn: int
-    found: int
-
-
-def make_folder(out: str | Path, wanted: DatasetFolder, processes: int = 1) -> FolderSummary:
-    """Write images, ``train_list.txt``, ``val_list.txt``, ``dict.txt``, ``samples.png`` and ``dataset.json``.
+def make_folder(out: str | Path, wanted: DatasetFolder, processes: int = 1) -> int:
+    """Write images, label files, ``dict.txt``, ``samples.png`` and ``dataset.json``; return how many images were drawn.
 
     The content does not depend on ``processes``. An incomplete folder is completed, a complete one is left as
     it is. ``dataset.json`` has the parameters and the SHA-256 of everything.
@@ -115,32 +81,32 @@ def make_folder(out: str | Path, wanted: DatasetFolder, processes: int = 1) -> F
         DataError: there is nothing to draw, or ``out`` holds something else.
         OSError: a file cannot be written.
     """
-    out, total = Path(out), wanted.train + wanted.val
-    if min(wanted.train, wanted.val) < 0 or total == 0 or processes < 1:
+    out = Path(out)
+    if min(wanted.train, wanted.val) < 0 or wanted.train + wanted.val == 0 or processes < 1:
         raise DataError(
             f"Nothing to draw (found {wanted.train} train and {wanted.val} val images, {processes} processes). "
             "Fix: give at least one image and one process.",
             code="bad_value",
         )
     parameters = json.loads(json.dumps(wanted.to_json()))  # as they are read again: lists for tuples
-    digest, drawn = _digest_if_complete(out, wanted, parameters), 0
-    if digest is None:
-        _write_manifest(out, wanted.source.kind, parameters, digest=None)
-        drawn, hashes = _draw_missing(out, wanted, processes)
-        texts = _write_texts(out, wanted)
-        digest = hashlib.sha256("\n".join([*hashes, *texts]).encode()).hexdigest()
-        _write_manifest(out, wanted.source.kind, parameters, digest)
-    return FolderSummary(drawn, total - drawn)
+    if _is_complete(out, wanted, parameters):
+        return 0
+    _write_manifest(out, wanted.source.kind, parameters, digest=None)
+    drawn, hashes = _draw_missing(out, wanted, processes)
+    texts = _write_texts(out, wanted)
+    digest = hashlib.sha256("\n".join([*hashes, *texts]).encode()).hexdigest()
+    _write_manifest(out, wanted.source.kind, parameters, digest)
+    return drawn
 
 
-def _digest_if_complete(out: Path, wanted: DatasetFolder, parameters: dict[str, Any]) -> str | None:
-    """Return the digest of a complete folder with these parameters; None if a file is missing.
+def _is_complete(out: Path, wanted: DatasetFolder, parameters: dict[str, Any]) -> bool:
+    """Return whether the folder has these parameters and all files.
 
     Raises:
         DataError: the folder holds something else.
     """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return None
+        return False
     manifest = out / _MANIFEST
     try:
         known = json.loads(manifest.read_text(encoding="utf-8"))
@@ -157,8 +123,7 @@ def _digest_if_complete(out: Path, wanted: DatasetFolder, parameters: dict[str, 
         raise _refused(out, f"made with other parameters: {listed}", "other_parameters")
     images = (wanted.path(split, index) for split in SPLITS for index in range(wanted.count(split)))
     others = ("train_list.txt", "val_list.txt", "dict.txt", "samples.png")
-    complete = digest is not None and all((out / path).is_file() for path in (*others, *images))
-    return str(digest) if complete else None
+    return digest is not None and all((out / path).is_file() for path in (*others, *images))
 
 
 def _refused(out: Path, what: str, code: str) -> DataError:

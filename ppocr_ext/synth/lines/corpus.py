@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import unicodedata
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +69,10 @@ class CorpusTexts:
 
 
 class CorpusTextGenerator:
-    """Generate pieces of a corpus from an index of the parts of its lines that one font draws."""
+    """Generate pieces of a corpus from an index of the parts of its lines that one font draws.
+
+    The attributes are those of :class:`~ppocr_ext.synth.lines.texts.RandomTextGenerator`.
+    """
 
     def __init__(self, texts: CorpusTexts, fonts: Sequence[FontFile]) -> None:
         self._texts = texts
@@ -152,13 +157,8 @@ class CorpusTextGenerator:
         part = line[start:stop]
         if self._common.issuperset(part) or self.coverage.mask(" ".join(part.split())):
             return stop
-        mask = self.coverage.mask("")
-        for place in range(start, stop):
-            if not line[place].isspace():
-                mask &= self.coverage.mask(line[place])
-            if not mask:
-                return place
-        return stop
+        masks = accumulate((self.coverage.mask(character.strip()) for character in part), operator.and_)
+        return next((place for place, mask in enumerate(masks, start) if not mask), stop)
 
     def _notes(self, found: Counter[str]) -> Iterator[str]:
         permitted = self._texts.characters

@@ -20,10 +20,9 @@ SUFFIXES = (".ttf", ".otf", ".ttc", ".otc")
 # Packages that bring fonts, and which of theirs are for running text: matplotlib has symbol fonts besides.
 PACKAGES = {
     "captcha": ("*",),
-    "matplotlib": ("DejaVuSans*", "DejaVuSerif*", "STIXGeneral*"),
+    "matplotlib": ("DejaVuSans[!D]*", "DejaVuSerif[!D]*", "STIXGeneral*"),  # without DejaVuSansDisplay
     "mplfonts": ("*",),
 }
-_NOT_TEXT = ("DejaVuSansDisplay*", "DejaVuSerifDisplay*")
 
 
 @dataclass(frozen=True)
@@ -133,22 +132,17 @@ def _files(place: str) -> list[Path]:
         )
     found = sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
     if folder != path:
-        wanted = PACKAGES.get(place, ("*",))
-        found = [file for file in found if _matches(file, wanted) and not _matches(file, _NOT_TEXT)]
+        patterns = PACKAGES.get(place, ("*",))
+        found = [file for file in found if any(fnmatch(file.name, pattern) for pattern in patterns)]
     if not found:
         raise DataError(f"fonts: {place} has no font ({', '.join(SUFFIXES)}).", code="no_fonts")
     return found
 
 
-def _matches(file: Path, patterns: Iterable[str]) -> bool:
-    return any(fnmatch(file.name, pattern) for pattern in patterns)
-
-
 def _package_folder(name: str) -> Path | None:
     """Return the folder of an installed package, without importing it."""
     spec = importlib.util.find_spec(name)
-    locations = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return Path(locations[0]) if locations else None
+    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
 def read_fonts(path: Path) -> list[FontFile]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.messages import shortened
@@ -38,23 +38,6 @@ class FrequentCharacters:
         is_file = len(file.name) < 256 and file.is_file()  # a longer name is an OSError
         text = file.read_text(encoding="utf-8-sig") if is_file else named
         return cls("".join(dict.fromkeys("".join(text.split()))), share)
-
-
-class TextGenerator(Protocol):
-    """Generate texts that some fonts can draw.
-
-    Attributes:
-        coverage: the characters that each font draws.
-        characters: the dictionary of the texts, without the space.
-        notes: sentences about characters that cannot be drawn.
-    """
-
-    coverage: FontCoverage
-    characters: Sequence[str]
-    notes: list[str]
-
-    def text(self, rng: SeededRandom) -> str:
-        """Return a text that at least one font of ``coverage`` draws."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +87,11 @@ class RandomTextGenerator:
 
     One character of a text is drawn from all of them; a font that has it then limits the other characters. So
     no character is rare because few fonts have it.
+
+    Attributes:
+        coverage: the characters that each font draws.
+        characters: the dictionary of the texts, without the space.
+        notes: sentences about characters that cannot be drawn.
     """
 
     def __init__(self, texts: RandomTexts, coverage: FontCoverage) -> None:

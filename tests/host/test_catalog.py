@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from error_codes import raises_code
 from fake_checkout import write_checkout
 
 from ppocr_ext.errors import HostError
@@ -73,5 +74,5 @@ def build_loss(config):
 
 def test_source_that_cannot_be_parsed_is_named(tmp_path: Path) -> None:
     catalog = Catalog(write_checkout(tmp_path, {"ppocr/losses/__init__.py": "def broken(:\n"}) / "ppocr")
-    with pytest.raises(HostError, match=r"losses/__init__\.py"):
+    with raises_code(HostError, "unreadable_file", "losses/__init__.py"):
         catalog.names("loss")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from error_codes import raises_code
 from fake_checkout import run_python
 
 from ppocr_ext.errors import ConfigError, UnknownComponentError
@@ -219,27 +220,32 @@ def test_a_loader_of_ours_takes_the_hosts_sampler_and_collate_function(
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "code", "facts"),
     [
-        (lambda c: c["Train"]["loader"].pop("shuffle"), r"Train\.loader lacks shuffle"),
-        (lambda c: c["Train"].update(sampler={"name": "Nothing"}), r"Train\.sampler\.name: .*'Nothing'"),
+        (lambda c: c["Train"]["loader"].pop("shuffle"), "missing_key", ["Train.loader", "shuffle"]),
+        (
+            lambda c: c["Train"].update(sampler={"name": "Nothing"}),
+            "unknown_component",
+            ["Train.sampler.name", "'Nothing'"],
+        ),
         (
             lambda c: c["Train"]["loader"].update(collate_fn="Nothing"),
-            r"Train\.loader\.collate_fn: .*'Nothing'",
+            "unknown_component",
+            ["Train.loader.collate_fn", "'Nothing'"],
         ),
     ],
 )
 def test_loader_keys_that_cannot_be_used(
-    host: Host, counting_dataset: str, change: Any, message: str
+    host: Host, counting_dataset: str, change: Any, code: str, facts: list[str]
 ) -> None:
     config = loader_config(counting_dataset)
     change(config)
-    with pytest.raises(ConfigError, match=message):
+    with raises_code(ConfigError, code, *facts):
         host.build_dataloader(config, "Train", "cpu", LOG, 3)
 
 
 def test_a_dataset_that_nobody_has(host: Host) -> None:
-    with pytest.raises(UnknownComponentError, match=r"Unknown dataset 'SimpelDataSet'.*'SimpleDataSet'"):
+    with raises_code(UnknownComponentError, "unknown_component", "'SimpelDataSet'", "'SimpleDataSet'"):
         host.build_dataloader(loader_config("SimpelDataSet"), "Train", "cpu", LOG, 3)
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
-from ppocr_ext.cli.options import add_config_arguments, add_host_argument
-from ppocr_ext.errors import with_code
+from ppocr_ext.charset import Charset
+from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_config
+from ppocr_ext.config import Config, resolve_charset, with_class_counts
+from ppocr_ext.config.global_keys import global_value
+from ppocr_ext.errors import CharsetError, ConfigError, PPOCRExtError, with_code
+from ppocr_ext.host import Host, open_host
+from ppocr_ext.issues import Issue
+from ppocr_ext.run.logs import quiet_host
+from ppocr_ext.run.prepare import complete, import_plugins, plugin_names, seed_of
 
 _SECONDS = 10.0  # of --data quick, for each of Train and Eval
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ppocr_ext.charset import Charset
-    from ppocr_ext.config import Config
-    from ppocr_ext.host import Host
-    from ppocr_ext.issues import Issue
 
 NAME = "config"
 HELP = "check a configuration, and show where each value comes from"
@@ -69,13 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     from ppocr_ext.check import check_config
-    from ppocr_ext.config import load
-    from ppocr_ext.host import open_host
-    from ppocr_ext.io.resources import find_config
-    from ppocr_ext.run.logs import quiet_host
-    from ppocr_ext.run.prepare import import_plugins, plugin_names
 
-    config = load([find_config(path) for path in args.config], args.opt)
+    config = read_config(args)
     host = open_host(args.host)
     quiet_host(host.logger)
     if args.import_plugins:
@@ -106,11 +100,9 @@ def _check_machine(config: Config, host: Host, args: argparse.Namespace, wrong: 
     Returns:
         True if something here, or the config (``wrong``), has errors.
     """
-    from ppocr_ext.errors import PPOCRExtError
     from ppocr_ext.run.data_preflight import run_preflight
     from ppocr_ext.run.device import device_kind
     from ppocr_ext.run.frame_counts import FrameCounts
-    from ppocr_ext.run.prepare import plugin_names
 
     try:
         device_kind(config)
@@ -154,10 +146,8 @@ def dry_issues(config: Config, host: Host, role: str, say: Callable[[str], None]
         PPOCRExtError: the networks cannot be built.
     """
     from ppocr_ext.check import check_all
-    from ppocr_ext.config.global_keys import global_value
     from ppocr_ext.run.device import choose_device
     from ppocr_ext.run.dry_step import dry_step
-    from ppocr_ext.run.prepare import seed_of
     from ppocr_ext.run.run import build_network
 
     charset, unused = _charset(config, host), check_all(config, host, role)[1]
@@ -171,11 +161,6 @@ def dry_issues(config: Config, host: Host, role: str, say: Callable[[str], None]
 
 def _resolved(config: Config, host: Host) -> Config:
     """Return the config as a run has it, without class counts if the dictionary cannot be used."""
-    from ppocr_ext.charset import Charset
-    from ppocr_ext.config import with_class_counts
-    from ppocr_ext.errors import ConfigError
-    from ppocr_ext.run.prepare import complete
-
     charset = _charset(config, host)
     if charset is None:
         return complete(config, Charset.default())
@@ -189,8 +174,6 @@ def _resolved(config: Config, host: Host) -> Config:
 def _charset(config: Config, host: Host) -> Charset | None:
     """Return the charset of the config, or None if its dictionary cannot be used."""
     from ppocr_ext.check.files import no_log
-    from ppocr_ext.config import resolve_charset
-    from ppocr_ext.errors import CharsetError, ConfigError
 
     try:
         with no_log():  # a run logs it

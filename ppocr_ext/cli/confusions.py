@@ -74,7 +74,13 @@ def run(args: argparse.Namespace) -> int:
     after, before = _read_both(args.predictions, args.before)
     groups = read_groups(args.groups)
     if args.dict is not None:
-        groups = _within_dictionary(groups, args.dict)
+        groups = within(groups, Charset.from_file(args.dict, lenient=True).characters)
+        if not groups:
+            raise DataError(
+                f"{args.dict}: no group of look-alikes has two characters of this dictionary. Fix: give groups of its "
+                f"characters with --groups, such as `ppocr-ext lookalikes` finds",
+                code="no_look_alikes",
+            )
     general, general_before = _read_both(args.general, args.general_before)
     comparison = report.compare(after or [], groups, before, general, general_before)
     images = SampleImages(args.data_dir)
@@ -120,14 +126,3 @@ def _read_both(
     if later is not None and earlier is not None:
         check_same_samples(earlier, later, (str(before), str(after)))
     return later, earlier
-
-
-def _within_dictionary(groups: tuple[str, ...], dictionary: Path) -> tuple[str, ...]:
-    kept = within(groups, Charset.from_file(dictionary, lenient=True).characters)
-    if not kept:
-        raise DataError(
-            f"{dictionary}: no group of look-alikes has two characters of this dictionary. Fix: give groups of its "
-            f"characters with --groups, such as `ppocr-ext lookalikes` finds",
-            code="no_look_alikes",
-        )
-    return kept

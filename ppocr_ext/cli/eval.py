@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ppocr_ext.cli.options import add_config_arguments, add_host_argument
+from ppocr_ext.cli.options import add_config_arguments, add_host_argument, add_strict_argument, read_config
 
 NAME = "eval"
 HELP = "evaluate a trained recogniser: accuracy by sub-model and head, predictions to a file"
@@ -21,11 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_config_arguments(parser)
     add_host_argument(parser)
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="end with exit code 2 if a sample is unusable or the config check warns",
-    )
+    add_strict_argument(parser)
     parser.add_argument("--model", metavar="NAME", help="sub-model to evaluate (default: Metric.key)")
     parser.add_argument(
         "--head",
@@ -43,20 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
-    from ppocr_ext.config import load
     from ppocr_ext.evaluation.evaluate import evaluate, select_model
     from ppocr_ext.evaluation.predictions import write_predictions
     from ppocr_ext.host import open_host
     from ppocr_ext.io.atomic import check_writable
-    from ppocr_ext.io.resources import find_config
     from ppocr_ext.metrics import space_note
     from ppocr_ext.run.logs import quiet_host, set_up_console
     from ppocr_ext.run.run import Run
 
     set_up_console()
     quiet_host(open_host(args.host).logger)
-    strict = ["Global.strict=true"] if args.strict else []
-    config = load([find_config(path) for path in args.config], [*args.opt, *strict])
+    config = read_config(args, args.strict)
     if args.model is not None:
         config = select_model(config, args.model)
     if args.save_predictions:

@@ -8,13 +8,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ppocr_ext.cli.options import add_config_arguments, add_host_argument
+from ppocr_ext.characters.look_alikes import read_groups
+from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_config
 from ppocr_ext.commands import command_line, setting
+from ppocr_ext.config import CENTER_LOSSES, Config, named_items
 from ppocr_ext.errors import DataError
+from ppocr_ext.host import open_host
+from ppocr_ext.io.atomic import check_writable, write_text
+from ppocr_ext.run.logs import quiet_host, set_up_console
 
 if TYPE_CHECKING:
     from ppocr_ext.centers.accumulator import CenterAccumulator
-    from ppocr_ext.config import Config
     from ppocr_ext.run.run import Run
 
 NAME = "export-center"
@@ -61,16 +65,12 @@ def run(args: argparse.Namespace) -> int:
 
     from ppocr_ext.centers.collect import CollectOptions, collect, remove_partial, require_frames
     from ppocr_ext.centers.single_model import config_of_model
-    from ppocr_ext.config import load
-    from ppocr_ext.host import open_host
-    from ppocr_ext.io.resources import find_config
-    from ppocr_ext.run.logs import quiet_host, set_up_console
     from ppocr_ext.run.run import Run
 
     set_up_console()
     quiet_host(open_host(args.host).logger)
     _check_options(args)
-    given = load([find_config(path) for path in args.config], args.opt)
+    given = read_config(args)
     config, name = config_of_model(given, args.model, args.split)
     built = Run.build(
         config,
@@ -105,8 +105,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_options(args: argparse.Namespace) -> None:
     """Refuse files that cannot be written or that would replace one another, and a limit below 1."""
-    from ppocr_ext.io.atomic import check_writable
-
     if args.limit is not None and args.limit < 1:
         raise DataError(f"--limit is {args.limit}, but must be at least 1.", code="bad_value")
     files = [args.output, *map(args.output.with_suffix, (".json", ".png")), *filter(None, [args.pkl])]
@@ -124,8 +122,6 @@ def _write(args: argparse.Namespace, built: Run, result: CenterAccumulator, name
     """Write and print the centers and their summary; return the files."""
     from ppocr_ext.centers.center_summary import CenterSummary
     from ppocr_ext.centers.collect import table_of
-    from ppocr_ext.characters.look_alikes import read_groups
-    from ppocr_ext.io.atomic import write_text
 
     meta = {key: getattr(args, key) for key in ("split", "frames", "all_lines", "limit")}
     table = table_of(result, built, {"model": name, **meta})
@@ -156,8 +152,6 @@ def _training_command(args: argparse.Namespace, config: Config) -> str:
 
     Without a CenterLoss in the config, the overlay adds one and a run folder of its own.
     """
-    from ppocr_ext.config import CENTER_LOSSES, named_items
-
     names = [entry for entry, _ in named_items(config, "Loss", "loss_config_list") if entry in CENTER_LOSSES]
     dropped = ("Global.checkpoints=",) if names else ("Global.checkpoints=", "Global.save_model_dir=")
     options = [option for option in args.opt if not option.strip().removeprefix("+").startswith(dropped)]

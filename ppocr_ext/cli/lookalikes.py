@@ -89,7 +89,14 @@ def run(args: argparse.Namespace) -> int:
             code="no_pairs",
         )
     groups = groups_of(pairs, characters)
-    text = to_file(groups, same, _heading(args, maps, len(characters)))
+    limit = "" if args.pairs is None else f", the {args.pairs:,} most alike"
+    heading = [
+        f"Look-alike characters among the {len(characters):,} of {args.dict.name}: one group per line, most alike "
+        f"first.",
+        f"ppocr-ext lookalikes: pairs of similarity {args.similarity:g} or more{limit}, in",
+        *(f"  {m.font.name}: {m.font.family}, {int(m.drawn.sum()):,} of the characters" for m in maps),
+    ]
+    text = to_file(groups, same, heading)
     if args.output is None:
         print(text, end="")
     else:
@@ -103,18 +110,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _text(pair: SimilarPair, characters: Sequence[str]) -> str:
     return characters[pair.first] + characters[pair.second]
-
-
-def _heading(args: argparse.Namespace, maps: Sequence[GlyphMaps], count: int) -> list[str]:
-    limit = "" if args.pairs is None else f", the {args.pairs:,} most alike"
-    return [
-        f"Look-alike characters among the {count:,} of {args.dict.name}: one group per line, most alike first.",
-        f"ppocr-ext lookalikes: pairs of similarity {args.similarity:g} or more{limit}, in",
-        *(
-            f"  {font.font.name}: {font.font.family}, {int(font.drawn.sum()):,} of the characters"
-            for font in maps
-        ),
-    ]
 
 
 def _summary(

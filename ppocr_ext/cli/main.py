@@ -109,13 +109,22 @@ def _report_error(error: BaseException, debug: bool) -> int:
         traceback.print_exception(error)
     if isinstance(error, PPOCRExtError):
         text = with_code(text, error.code)
-    print(f"error: {_process()}{text.removesuffix(DEBUG).rstrip() if debug else text}", file=sys.stderr)
+    count = os.environ.get("PADDLE_TRAINERS_NUM", "1")  # Paddle's launcher may have started several processes
+    process = "" if count == "1" else f"process {os.environ.get('PADDLE_TRAINER_ID')} of {count}: "
+    print(f"error: {process}{text.removesuffix(DEBUG).rstrip() if debug else text}", file=sys.stderr)
     return error.exit_code if isinstance(error, PPOCRExtError) else FAILED
 
 
 def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(_overview())
+        width = max(map(len, COMMANDS))
+        commands = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
+        print(
+            f"usage: {PROGRAM} COMMAND [options]\n\n"
+            f"Distil and fine-tune PaddleOCR text recognisers.\n\n"
+            f"commands:\n{commands}\n\n{_EXAMPLES}\n"
+            f"options: --help, --version; every command takes --debug."
+        )
         return 0 if arguments else FAILED
     if arguments[0] == "--version":
         print(f"{PROGRAM} {__version__}")
@@ -130,9 +139,8 @@ def _run(arguments: list[str]) -> int:
             f"no command {arguments[0]!r}.{hint} Commands: {', '.join(COMMANDS)}.", code="unknown_command"
         )
     module = import_command(name)
-    # `--debug` may stand anywhere, also behind the subcommands of a command
-    again = command_line(name, *rest)  # for commands that can be continued
-    options = argparse.Namespace(debug="--debug" in rest, again=again)
+    # `--debug` may stand anywhere, also behind the subcommands of a command; `again` continues a stopped one
+    options = argparse.Namespace(debug="--debug" in rest, again=command_line(name, *rest))
     args = build_parser(name, module).parse_args([word for word in rest if word != "--debug"], options)
     code: int = module.run(args)
     return code
@@ -156,23 +164,6 @@ def build_parser(name: str, module: ModuleType) -> argparse.ArgumentParser:
         "--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error"
     )
     return parser
-
-
-def _process() -> str:
-    """Return which process prints, if Paddle's launcher started several."""
-    count = os.environ.get("PADDLE_TRAINERS_NUM", "1")
-    return "" if count == "1" else f"process {os.environ.get('PADDLE_TRAINER_ID')} of {count}: "
-
-
-def _overview() -> str:
-    width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
-    return (
-        f"usage: {PROGRAM} COMMAND [options]\n\n"
-        f"Distil and fine-tune PaddleOCR text recognisers.\n\n"
-        f"commands:\n{commands}\n\n{_EXAMPLES}\n"
-        f"options: --help, --version; every command takes --debug."
-    )
 
 
 if __name__ == "__main__":

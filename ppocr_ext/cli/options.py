@@ -1,10 +1,12 @@
-"""Options that several commands share, spelt as PaddleOCR spells them."""
+"""Options that several commands share, spelt as PaddleOCR spells them, and the config that they name."""
 
 from __future__ import annotations
 
 import argparse
 
+from ppocr_ext.config import Config, load
 from ppocr_ext.host.locate import ENVIRONMENT
+from ppocr_ext.io.resources import find_config
 
 
 def add_config_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,3 +41,18 @@ def add_host_argument(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help=f"a PaddleOCR checkout to run in (default: {ENVIRONMENT}, else the installed package)",
     )
+
+
+def add_strict_argument(parser: argparse.ArgumentParser) -> None:
+    """Add ``--strict``."""
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="end with exit code 2 if a sample is unusable or the config check warns",
+    )
+
+
+def read_config(args: argparse.Namespace, strict: bool = False) -> Config:
+    """Return the config of ``-c`` and ``-o``; with ``strict``, Global.strict is true."""
+    options = ["Global.strict=true"] if strict else []
+    return load([find_config(path) for path in args.config], [*args.opt, *options])

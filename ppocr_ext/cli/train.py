@@ -7,8 +7,9 @@ import json
 import logging
 from pathlib import Path
 
-from ppocr_ext.cli.options import add_config_arguments, add_host_argument
+from ppocr_ext.cli.options import add_config_arguments, add_host_argument, add_strict_argument, read_config
 from ppocr_ext.commands import command_line, setting
+from ppocr_ext.run.prepare import folder_of
 
 NAME = "train"
 HELP = "train or distil a recogniser inside PaddleOCR's own loop"
@@ -31,11 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_config_arguments(parser)
     add_host_argument(parser)
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="end with exit code 2 if a sample is unusable or the config check warns",
-    )
+    add_strict_argument(parser)
     parser.add_argument(
         "--old-dict",
         metavar="FILE",
@@ -47,13 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
-    from ppocr_ext.config import load
-    from ppocr_ext.io.resources import find_config
     from ppocr_ext.loop.session import train
-    from ppocr_ext.run.prepare import folder_of
 
-    strict = ["Global.strict=true"] if args.strict else []
-    config = load([find_config(path) for path in args.config], [*args.opt, *strict])
+    config = read_config(args, args.strict)
     if args.profiler_options is not None:
         config = config.with_values({"profiler_options": args.profiler_options})
     outcome = train(config, host_path=args.host, old_dictionary=args.old_dict)
@@ -63,10 +56,9 @@ def run(args: argparse.Namespace) -> int:
         return 0 if outcome.signal is None else 128 + outcome.signal
     if outcome.best:
         _LOG.info("best: %s", json.dumps({k: round(v, 4) for k, v in outcome.best.items()}))
-    name = "best_accuracy" if (folder / "best_accuracy.pdparams").is_file() else "latest"
-    if not config.get("Eval"):
-        return 0
-    _LOG.info("evaluate it: %s", _command("eval", folder, name, args.host))
+    if config.get("Eval"):
+        name = "best_accuracy" if (folder / "best_accuracy.pdparams").is_file() else "latest"
+        _LOG.info("evaluate it: %s", _command("eval", folder, name, args.host))
     return 0
 
 

@@ -42,9 +42,15 @@ def forced_alignment(
         # broadcast=False: broadcasting would copy the scores, which have the right shape already
         emitted = paddle.take_along_axis(scores, index, axis=2, broadcast=False)
         best, moves = _forward(emitted, states, blank)
-        last = _last_state(best, lengths)
-        path = _trace_back(moves, last)
-        classes = paddle.take_along_axis(states, path, axis=1)
+        # the blank after the last character or that character, whichever is more probable
+        final = (2 * lengths).unsqueeze(1)
+        before = (final - 1).clip(min=0)
+        on_blank, on_character = (paddle.take_along_axis(best, end, axis=1) for end in (final, before))
+        last = paddle.where(on_character > on_blank, before, final)
+        path = [last]
+        for move in reversed(moves):
+            path.append(path[-1] - paddle.take_along_axis(move, path[-1], axis=1))
+        classes = paddle.take_along_axis(states, paddle.concat(path[::-1], axis=1), axis=1)
         reached = paddle.take_along_axis(best, last, axis=1) > _IMPOSSIBLE / 2
         return paddle.where(reached.expand_as(classes), classes, paddle.full_like(classes, UNALIGNED))
 
@@ -103,20 +109,3 @@ def _forward(
         moves.append(candidates.argmax(axis=0))
         best = (candidates.max(axis=0) + emitted[:, frame]).clip(min=_IMPOSSIBLE)
     return best, moves
-
-
-def _last_state(best: paddle.Tensor, lengths: paddle.Tensor) -> paddle.Tensor:
-    """Return int64 [B, 1]: the blank after the last character or that character, whichever is more probable."""
-    final = (2 * lengths).unsqueeze(1)
-    before = (final - 1).clip(min=0)
-    on_blank = paddle.take_along_axis(best, final, axis=1)
-    on_character = paddle.take_along_axis(best, before, axis=1)
-    return paddle.where(on_character > on_blank, before, final)
-
-
-def _trace_back(moves: list[paddle.Tensor], last: paddle.Tensor) -> paddle.Tensor:
-    """Return int64 [B, T]: the state at each frame of the path that ends in ``last``."""
-    path = [last]
-    for move in reversed(moves):
-        path.append(path[-1] - paddle.take_along_axis(move, path[-1], axis=1))
-    return paddle.concat(path[::-1], axis=1)

@@ -108,11 +108,8 @@ def required_outputs(loss: Any) -> set[OutputRef] | None:
 
 def with_total(parts: Parts) -> Parts:
     """Return ``parts`` and, under ``"loss"``, their sum."""
-    values = list(parts.values())
-    total = values[0]
-    for value in values[1:]:
-        total = total + value
-    return {**parts, "loss": total}
+    first, *others = parts.values()
+    return {**parts, "loss": sum(others, first)}
 
 
 def to_tensor(output: Any, where: str) -> paddle.Tensor:
@@ -174,8 +171,7 @@ def head_batch(
     Raises:
         ConfigError: the batch has too few entries.
     """
-    layout = _MULTI_HEAD if multi_head else _SINGLE_HEAD
-    least = 4 if multi_head else 3
+    layout, least = (_MULTI_HEAD, 4) if multi_head else (_SINGLE_HEAD, 3)
     if len(batch) < least:
         raise ConfigError(
             f"{where} needs the batch {layout} (found {len(batch)} entries). "

@@ -98,7 +98,6 @@ class CenterLoss(Loss):
 
     def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
         """Return ``{"loss_center": scalar, "loss": the same}``, 0 if no frame counts."""
-        multi_head = isinstance(predicts, Mapping)
         features, logits = _features_and_logits(predicts)
         lines, frames, feat_dim = features.shape
         if [logits.shape[-1], feat_dim] != self.bank.centers.shape:
@@ -107,7 +106,11 @@ class CenterLoss(Loss):
                 f"centers have {self.bank.centers.shape[1]} and {self.bank.centers.shape[0]}.",
                 code="shape_mismatch",
             )
-        class_ids = self._class_ids(logits, batch, multi_head)
+        if self.frames == "argmax":
+            class_ids = best_classes(logits).flatten()
+        else:  # -1 if the label needs more frames than there are
+            _, label, length, *_ = head_batch(batch, "ctc", isinstance(predicts, Mapping), "CenterLoss")
+            class_ids = forced_alignment(logits, label, length).flatten()
         rows = features.reshape([lines * frames, feat_dim])
         if self.update == "ema":
             used = self._used(class_ids, None)
@@ -118,19 +121,13 @@ class CenterLoss(Loss):
         # if no frame counts: 0, and still a part of the graph
         some = bool(used.any())
         loss = self._distance(*_select(rows, class_ids, used)) if some else rows.clip(0.0, 0.0).sum()
-        loss = loss * self._warmup_factor()
+        if self.warmup_steps or self.margin:
+            step = int(self.steps)
+            self.steps.set_value(paddle.to_tensor(step + 1, dtype="int64"))
+            loss = loss * (min(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0)
         if self.update == "ema":
             self.bank.move(means, counts, self.momentum)
         return {"loss_center": loss, "loss": loss}
-
-    def _class_ids(
-        self, logits: paddle.Tensor, batch: Sequence[paddle.Tensor], multi_head: bool
-    ) -> paddle.Tensor:
-        """Return the class of each frame, int64 [B·T]; -1 if the label needs more frames than there are."""
-        if self.frames == "argmax":
-            return best_classes(logits).flatten()
-        _, label, length, *_ = head_batch(batch, "ctc", multi_head, "CenterLoss")
-        return forced_alignment(logits, label, length).flatten()
 
     def _used(self, class_ids: paddle.Tensor, known: paddle.Tensor | None) -> paddle.Tensor:
         """Return which frames count, bool [N]."""
@@ -146,14 +143,6 @@ class CenterLoss(Loss):
             step = int(self.steps) if self.update == "ema" else None
             loss = loss + self._margin_term(rows, class_ids, self.bank, step)
         return loss
-
-    def _warmup_factor(self) -> float:
-        """Return the factor of the loss at this step, from 0 to 1; count the step."""
-        if not self.warmup_steps and not self.margin:
-            return 1.0
-        step = int(self.steps)
-        self.steps.set_value(paddle.to_tensor(step + 1, dtype="int64"))
-        return min(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0
 
 
 class _SquaredDistance(PyLayer):

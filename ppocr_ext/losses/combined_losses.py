@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -129,7 +130,8 @@ class CombinedLoss(Loss):
             parts = parts or {name: entire}
             total = total + (sum(parts.values()) if entire is None else entire)
             for key, value in parts.items():
-                logged[_free_name(key, logged)] = value
+                names = itertools.chain([key], (f"{key}#{count}" for count in itertools.count(2)))
+                logged[next(name for name in names if name not in logged)] = value
         return {**logged, "loss": total}
 
     def required_outputs(self) -> set[OutputRef] | None:
@@ -137,15 +139,6 @@ class CombinedLoss(Loss):
         required = [required_outputs(loss) for _, _, loss in self.losses]
         known = [refs for refs in required if refs is not None]
         return set().union(*known) if len(known) == len(required) else None
-
-
-def _free_name(name: str, taken: Mapping[str, Any]) -> str:
-    if name not in taken:
-        return name
-    count = 2
-    while f"{name}#{count}" in taken:
-        count += 1
-    return f"{name}#{count}"
 
 
 @LOSSES.register()

@@ -51,8 +51,17 @@ class CTCLoss(Loss):
         """Return ``{"loss": scalar}``."""
         logits = to_logits(predicts, "CTCLoss: the prediction")
         _, label, length, *_ = head_batch(batch, "ctc", multi_head=False, where="CTCLoss")
-        _check(logits, label, length)
-        lines, frames = logits.shape[:2]
+        lines, frames, classes = logits.shape
+        if label.ndim != 2 or label.shape[0] != lines or length.shape[0] != lines:
+            raise ModelError(
+                f"CTCLoss: {lines} lines of logits, but a label of shape {list(label.shape)} and "
+                f"{length.shape[0]} lengths.",
+                code="shape_mismatch",
+            )
+        if _on_cpu(label, length):
+            issue = ctc_label_error(label.numpy(), length.numpy().reshape(-1), classes)
+            if issue is not None:
+                raise DataError(f"CTCLoss: {issue}", code="bad_label")
         losses = F.ctc_loss(
             logits.transpose([1, 0, 2]),
             label.astype("int32"),
@@ -76,20 +85,6 @@ class CTCLoss(Loss):
             row = zero[rows[0]]
             needed = describe_frames(labels[row, : lengths[row]].tolist(), frames)
             _LOG.warning("CTCLoss: the loss of a label is 0, so it trains nothing: %s.", needed)
-
-
-def _check(logits: paddle.Tensor, label: paddle.Tensor, length: paddle.Tensor) -> None:
-    lines, _, classes = logits.shape
-    if label.ndim != 2 or label.shape[0] != lines or length.shape[0] != lines:
-        raise ModelError(
-            f"CTCLoss: {lines} lines of logits, but a label of shape {list(label.shape)} and "
-            f"{length.shape[0]} lengths.",
-            code="shape_mismatch",
-        )
-    if _on_cpu(label, length):
-        issue = ctc_label_error(label.numpy(), length.numpy().reshape(-1), classes)
-        if issue is not None:
-            raise DataError(f"CTCLoss: {issue}", code="bad_label")
 
 
 def _on_cpu(*tensors: paddle.Tensor) -> bool:

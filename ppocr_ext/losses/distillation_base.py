@@ -55,26 +55,22 @@ class OutputPath:
         Raises:
             ConfigError: it is missing; the message names the loss, the output, and what was found.
         """
-        output = self._entry(predicts, model, "sub-model", "the model's output")
-        where = f"the output of {model!r}"
-        if self.key is not None:
-            output = self._entry(output, self.key, "key", where)
-            where += f" under {self.key!r}"
-        if self.head is not None:
-            output = self._entry(output, self.head, "head", where)
+        output, where = predicts, "the model's output"
+        for kind, name in (("sub-model", model), ("key", self.key), ("head", self.head)):
+            if name is None:
+                continue
+            if not isinstance(output, Mapping) or name not in output:
+                is_mapping = isinstance(output, Mapping)
+                names = (
+                    ", ".join(map(str, output)) if is_mapping else f"no mapping, but {type(output).__name__}"
+                )
+                raise ConfigError(
+                    f"{self.owner}: {where} has no {kind} {name!r} (found {names or 'nothing'}). Fix: {_FIX[kind]}",
+                    code="missing_output",
+                )
+            output = output[name]
+            where = f"the output of {model!r}" if kind == "sub-model" else f"{where} under {name!r}"
         return output
-
-    def _entry(self, outputs: Any, name: str, kind: str, where: str) -> Any:
-        if isinstance(outputs, Mapping) and name in outputs:
-            return outputs[name]
-        if isinstance(outputs, Mapping):
-            found = ", ".join(map(str, outputs)) or "nothing"
-        else:
-            found = f"no mapping, but {type(outputs).__name__}"
-        raise ConfigError(
-            f"{self.owner}: {where} has no {kind} {name!r} (found {found}). Fix: {_FIX[kind]}",
-            code="missing_output",
-        )
 
     def describe(self, model: str) -> str:
         """Return the path for messages: ``DistillationDKDLoss: Student.head_out.gtc``."""
@@ -124,8 +120,13 @@ class SubModelLoss(Loss):
         self.path = OutputPath(type(self).__name__, key, head if multi_head else None, kinds=(head,))
         self.multi_head = multi_head
         self.name = name
-        models = _model_names(model_name_list, self.path.owner)
-        self.losses: dict[str, Loss] = {model: make_loss(model) for model in models}
+        if not _is_name_list(model_name_list) or not model_name_list:
+            raise ConfigError(
+                f"{self.path.owner}: model_name_list must be a list of sub-models, such as [Student], but is "
+                f"{model_name_list!r}.",
+                code="bad_value",
+            )
+        self.losses: dict[str, Loss] = {model: make_loss(model) for model in model_name_list}
         for model, loss in self.losses.items():
             self.add_sublayer(model, loss)
 
@@ -175,7 +176,20 @@ class PairLoss(Loss):
     ) -> None:
         super().__init__()
         owner = type(self).__name__
-        self.pairs = _model_pairs(model_name_pairs, owner)
+        one = _is_name_list(model_name_pairs) and model_name_pairs  # a pair alone
+        pairs: Any = [model_name_pairs] if one else model_name_pairs
+        is_list = isinstance(pairs, Sequence) and not isinstance(pairs, str)
+        if (
+            not is_list
+            or not pairs
+            or not all(_is_name_list(p) and len(p) == 2 and p[0] != p[1] for p in pairs)
+        ):
+            raise ConfigError(
+                f"{owner}: model_name_pairs must be a list of two different sub-models each, "
+                f"such as [[Student, Teacher]], but is {model_name_pairs!r}.",
+                code="bad_value",
+            )
+        self.pairs: tuple[tuple[str, str], ...] = tuple((student, teacher) for student, teacher in pairs)
         self.dis_head = check_option(dis_head, f"{owner}: dis_head", "text", choices=heads)
         self.path = OutputPath(owner, key, dis_head if multi_head else None)
         self.multi_head = multi_head
@@ -237,41 +251,6 @@ class PairLoss(Loss):
     def required_outputs(self) -> set[OutputRef]:
         """Return the compared output of each sub-model of each pair."""
         return set().union(*(self.path.required_outputs(model) for pair in self.pairs for model in pair))
-
-
-def _model_names(names: Any, owner: str) -> tuple[str, ...]:
-    """Return ``model_name_list`` of a config: at least one name of a sub-model.
-
-    Raises:
-        ConfigError: it is something else.
-    """
-    if not _is_name_list(names) or not names:
-        raise ConfigError(
-            f"{owner}: model_name_list must be a list of sub-models, such as [Student], but is {names!r}.",
-            code="bad_value",
-        )
-    return tuple(names)
-
-
-def _model_pairs(pairs: Any, owner: str) -> tuple[tuple[str, str], ...]:
-    """Return ``model_name_pairs`` of a config: ``[[Student, Teacher], …]``, or one pair alone.
-
-    Raises:
-        ConfigError: it is something else, or a pair names one model twice.
-    """
-    listed = [pairs] if _is_name_list(pairs) and pairs else pairs
-    is_list = isinstance(listed, Sequence) and not isinstance(listed, str)
-    if (
-        not is_list
-        or not listed
-        or not all(_is_name_list(p) and len(p) == 2 and p[0] != p[1] for p in listed)
-    ):
-        raise ConfigError(
-            f"{owner}: model_name_pairs must be a list of two different sub-models each, "
-            f"such as [[Student, Teacher]], but is {pairs!r}.",
-            code="bad_value",
-        )
-    return tuple((student, teacher) for student, teacher in listed)
 
 
 def _is_name_list(value: Any) -> bool:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
+import paddle
 from paddle import nn
+from paddle.static import InputSpec
 
 from ppocr_ext.config import plain_copy
+from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling import backbones, heads, necks
 from ppocr_ext.modeling.base_model import BaseModel, build_backbone, build_head, build_neck, build_transform
 from ppocr_ext.modeling.distillation_model import DistillationModel
 from ppocr_ext.modeling.head_request import EVAL, TRAIN, HeadRequest
-from ppocr_ext.modeling.to_static import apply_to_static
 from ppocr_ext.registry import ARCHITECTURES
 
 __all__ = [
@@ -31,6 +34,8 @@ __all__ = [
     "heads",
     "necks",
 ]
+WITH_LABELS = ("SVTR_LCNet", "SVTR_HGNet")  # algorithms whose model gets the labels of both branches
+WITH_CTC_LABELS = ("SVTR",)
 
 
 def build_model(config: Mapping[str, Any]) -> nn.Layer:
@@ -46,3 +51,45 @@ def build_model(config: Mapping[str, Any]) -> nn.Layer:
     """
     options = plain_copy(config)
     return ARCHITECTURES.get(options.pop("name", "BaseModel"))(options)
+
+
+def apply_to_static(model: nn.Layer, config: Mapping[str, Any], logger: logging.Logger) -> nn.Layer:
+    """Compile ``model`` if ``Global.to_static`` is true, as PaddleOCR does; otherwise return it as it is.
+
+    Args:
+        model: the one to train.
+        config: the whole config: ``Global.to_static``, ``Global.d2s_train_image_shape`` [C, H, W],
+            ``Global.max_text_length``, ``Architecture.algorithm``.
+        logger: logs the input specification.
+
+    Raises:
+        ConfigError: the image shape is missing, or the algorithm cannot be compiled this way.
+    """
+    settings = config["Global"]
+    if settings.get("to_static", False) is not True:
+        return model
+    if "d2s_train_image_shape" not in settings:
+        raise ConfigError(
+            "Global.to_static: true needs Global.d2s_train_image_shape, such as [3, 48, 320].",
+            code="missing_key",
+        )
+    architecture = config["Architecture"]
+    algorithm = architecture["algorithm"]
+    if algorithm == "Distillation":
+        algorithm = next(iter(architecture["Models"].values()))["algorithm"]
+    specs: list[Any] = [InputSpec([None, *settings["d2s_train_image_shape"]], "float32")]
+    if algorithm not in WITH_LABELS + WITH_CTC_LABELS:
+        known = ", ".join(WITH_LABELS + WITH_CTC_LABELS)
+        raise ConfigError(
+            f"Global.to_static: algorithm {algorithm!r} is not supported. Fix: use one of {known}, or set "
+            f"Global.to_static: false.",
+            code="bad_value",
+        )
+    labels, lengths = InputSpec([None, settings["max_text_length"]], "int64"), InputSpec([None], "int64")
+    both = algorithm in WITH_LABELS
+    specs.append([labels, labels, lengths, InputSpec([None], "float64")] if both else [labels, lengths])
+    # The whole network as one graph, as for export: quicker to compile, and Paddle 2.6 fails with its other method,
+    # the bytecode translator.
+    model = paddle.jit.to_static(model, input_spec=specs, full_graph=True)
+    logger.info("Compiled for training with the inputs %s", specs)
+    return model

@@ -1,4 +1,4 @@
-"""Measure the accuracy of recognised lines, of one model or of several sub-models."""
+"""Metrics by PaddleOCR's names: the accuracy of recognised lines, of one model or of several sub-models."""
 
 from __future__ import annotations
 

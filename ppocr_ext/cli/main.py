@@ -142,8 +142,7 @@ def _run(arguments: list[str]) -> int:
     # `--debug` may stand anywhere, also behind the subcommands of a command; `again` continues a stopped one
     options = argparse.Namespace(debug="--debug" in rest, again=command_line(name, *rest))
     args = build_parser(name, module).parse_args([word for word in rest if word != "--debug"], options)
-    code: int = module.run(args)
-    return code
+    return module.run(args)
 
 
 def import_command(name: str) -> ModuleType:

@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         results = run_quickstart(folder, options, args.processes, args.stages, args.host)
     except StopSignal as stop:
         print(f"\nstopped and saved; continue with: {args.again}")
-        return 128 + stop.signal
+        return 128 + stop.args[0]
     print(f"\n{to_markdown(results)}")
     print(f"\nreport: {folder / 'report.html'}\ncurves: {folder / 'curves.svg'}")
     print(f"predictions: {folder}/*/predictions.tsv")

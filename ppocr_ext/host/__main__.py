@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from ppocr_ext.errors import HostError, PPOCRExtError
-from ppocr_ext.host import Host, open_host
+from ppocr_ext.host import open_host
 
 USAGE = "usage: python -m ppocr_ext.host NAME [options of that script], such as: eval -c config.yml"
 
@@ -41,40 +41,27 @@ def main(arguments: Sequence[str]) -> int:
     name, *rest = arguments
     name = name.removeprefix("tools/").removesuffix(".py")
     try:
-        _refuse(name)
+        reason = _refusal(name)
+        if reason is not None:
+            raise HostError(f"{name}: {reason[0]}.\nFix: {reason[1]}", code="refused_script")
         host = open_host()
-        module = _module_of(name, host)
-    except PPOCRExtError as reason:
-        print(f"error: {reason}", file=sys.stderr)
+        files = (host.root / "tools").glob("*.py")
+        scripts = sorted(file.stem for file in files if file.stem != "__init__" and not _refusal(file.stem))
+        if name not in scripts:
+            raise HostError(
+                f"{host.root}/tools has no {name}.py; it has: {', '.join(scripts)}.", code="missing_file"
+            )
+    except PPOCRExtError as error:
+        print(f"error: {error}", file=sys.stderr)
         return 2
     sys.argv = [str(host.root / "tools" / f"{name}.py"), *rest]
-    runpy.run_module(module, run_name="__main__")
+    runpy.run_module(f"tools.{name}", run_name="__main__")
     return 0
 
 
 def _refusal(name: str) -> tuple[str, str] | None:
+    """Return why a script gives wrong results with our models, and what to run instead; None if it does not."""
     return _REFUSED.get(name) or _REFUSED.get(re.split(r"[_./]", name)[0])
-
-
-def _refuse(name: str) -> None:
-    """Refuse a script that gives wrong results with our models.
-
-    Raises:
-        HostError: the message names the command to run instead.
-    """
-    said = _refusal(name)
-    if said is not None:
-        raise HostError(f"{name}: {said[0]}.\nFix: {said[1]}", code="refused_script")
-
-
-def _module_of(name: str, host: Host) -> str:
-    files = (host.root / "tools").glob("*.py")
-    scripts = sorted(file.stem for file in files if file.stem != "__init__" and not _refusal(file.stem))
-    if name not in scripts:
-        raise HostError(
-            f"{host.root}/tools has no {name}.py; it has: {', '.join(scripts)}.", code="missing_file"
-        )
-    return f"tools.{name}"
 
 
 if __name__ == "__main__":

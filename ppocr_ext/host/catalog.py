@@ -9,11 +9,9 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 from ppocr_ext.errors import HostError
 from ppocr_ext.host.complete import HostModules
@@ -30,8 +28,13 @@ PLACES = {
     "optimizer": "optimizer/optimizer.py",
     "schedule": "optimizer/learning_rate.py",
 }
-PART_KINDS = ("operator", "sampler", "decoder", "collate_fn")  # of the data pipeline and the decoders
-Part = Callable[..., Any]
+PART_KINDS = (
+    "dataset",
+    "operator",
+    "sampler",
+    "decoder",
+    "collate_fn",
+)  # of the data pipeline and the decoders
 TASK = "rec"  # PaddleOCR gives one name to different classes by `model_type`; ours is recognition
 _DEFINITION = re.compile(r"^(?:class|def) ([A-Za-z]\w*)", re.MULTILINE)
 
@@ -114,7 +117,7 @@ def _exports(init: Path, package: str) -> dict[str, Source]:
     for node, model_types in _imports(tree.body, None):
         if model_types is not None and TASK not in model_types:
             continue
-        source_module = _absolute(node, package)
+        source_module = f"{package}.{node.module}" if node.level == 1 else str(node.module)
         for alias in node.names:
             name = alias.asname or alias.name
             if model_types is not None and name not in for_task:
@@ -123,10 +126,6 @@ def _exports(init: Path, package: str) -> dict[str, Source]:
                 continue
             found[name] = Source(source_module, alias.name)
     return found
-
-
-def _absolute(node: ast.ImportFrom, package: str) -> str:
-    return f"{package}.{node.module}" if node.level == 1 else str(node.module)
 
 
 def _imports(
@@ -153,33 +152,26 @@ def _model_types(test: ast.expr) -> set[str] | None:
     return {value for value in constants if isinstance(value, str)}
 
 
-def parts(modules: HostModules, kind: str) -> dict[str, Part]:
-    """Return the host's components of ``kind``: transform operators, batch samplers, decoders or collate functions."""
-    if kind == "sampler":
-        return _samplers(modules.data)
-    if kind == "operator":
-        return _callables(importlib.import_module(f"{modules.data.__name__}.imaug"))
-    if kind == "collate_fn":
-        return _callables(importlib.import_module(f"{modules.data.__name__}.collate_fn"))
-    if kind == "decoder":
-        return _callables(modules.postprocess)
-    raise ValueError(f"no such kind of part: {kind!r}")
+def parts(modules: HostModules, kind: str) -> dict[str, type]:
+    """Return the host's classes of ``kind``, one of :data:`PART_KINDS`.
 
+    Of operators, decoders and collate functions, the host's factories require no more than that they can be called.
+    """
+    from paddle.io import BatchSampler, Dataset, Sampler
 
-def _samplers(data: ModuleType) -> dict[str, Part]:
-    from paddle.io import BatchSampler, Sampler
-
+    module = {
+        "operator": f"{modules.data.__name__}.imaug",
+        "collate_fn": f"{modules.data.__name__}.collate_fn",
+        "decoder": modules.postprocess.__name__,
+    }.get(kind, modules.data.__name__)
+    bases = {"dataset": (Dataset,), "sampler": (Sampler, BatchSampler)}.get(kind, ())
     return {
         name: member
-        for name, member in vars(data).items()
-        if isinstance(member, type) and issubclass(member, (Sampler, BatchSampler)) and member is not Sampler
-    }
-
-
-def _callables(module: ModuleType) -> dict[str, Part]:
-    """Return the classes of the module whose objects can be called; the host's factories require no more."""
-    return {
-        name: member
-        for name, member in vars(module).items()
-        if isinstance(member, type) and any("__call__" in vars(base) for base in member.__mro__)
+        for name, member in vars(importlib.import_module(module)).items()
+        if isinstance(member, type)
+        and (
+            issubclass(member, bases) and member not in (Dataset, Sampler)
+            if bases
+            else any("__call__" in vars(base) for base in member.__mro__)
+        )
     }

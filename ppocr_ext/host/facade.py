@@ -6,6 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -84,8 +85,7 @@ class Host:
         self, transforms: list[dict[str, Any]], global_config: dict[str, Any]
     ) -> list[Operator]:
         """Return the host's operators of a ``transforms`` list; the arguments may be changed."""
-        operators: list[Operator] = self._modules.data.create_operators(transforms, global_config)
-        return operators
+        return self._modules.data.create_operators(transforms, global_config)
 
     def build_post_process(
         self, config: Mapping[str, Any], global_config: Mapping[str, Any]
@@ -96,15 +96,12 @@ class Host:
             ConfigError: the host has no such decoder, or does not take these keys.
         """
         try:
-            decoder: Callable[..., Any] = self._modules.postprocess.build_post_process(
-                plain_copy(config), plain_copy(global_config)
-            )
+            return self._modules.postprocess.build_post_process(plain_copy(config), plain_copy(global_config))
         except (AssertionError, NameError) as reason:
             name = config.get("name")
             raise ConfigError(
                 f"PostProcess.name: the host has no decoder {name!r}: {reason}", code="unknown_component"
             ) from reason
-        return decoder
 
     def train(self, *args: Any, replacements: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         """Run the host's training loop, ``program.train``, with globals of its module replaced while it runs.
@@ -127,8 +124,7 @@ class Host:
         """Run the host's ``program.eval``; return the metric's dict, with ``fps``. The model is left in train mode."""
         program = self._modules.program
         with replaced_globals(program, {"tqdm": _evaluation_bar}):
-            metric: dict[str, float] = program.eval(*args, **_accepted(program.eval, kwargs))
-        return metric
+            return program.eval(*args, **_accepted(program.eval, kwargs))
 
     def component(self, kind: str, name: str) -> Callable[..., Any] | None:
         """Import and return the host's own class (or builder function) ``name``; None if it has none.
@@ -140,21 +136,16 @@ class Host:
         Raises:
             HostError: the host has it, but it cannot be imported.
         """
-        if kind == "dataset":
-            return self._datasets().get(name)
         if kind in PART_KINDS:
             return parts(self._modules, kind).get(name)
         source = self._catalog.find(kind, name)
         if source is None:
             return None
-        found: Callable[..., Any] = getattr(import_from_host(source.module, self._location), source.attribute)
-        return found
+        return getattr(import_from_host(source.module, self._location), source.attribute)
 
     def component_names(self, kind: str) -> list[str]:
         """Return the sorted names of the host's own components of ``kind``."""
-        if kind in PART_KINDS:
-            return sorted(parts(self._modules, kind))
-        return sorted(self._datasets()) if kind == "dataset" else self._catalog.names(kind)
+        return sorted(parts(self._modules, kind)) if kind in PART_KINDS else self._catalog.names(kind)
 
     def dataset_class(self, name: str) -> type:
         """Return the host's dataset ``name``, such as ``"SimpleDataSet"``.
@@ -162,23 +153,13 @@ class Host:
         Raises:
             ConfigError: it has none; the message lists those it has.
         """
-        datasets = self._datasets()
+        datasets = parts(self._modules, "dataset")
         if name not in datasets:
             raise ConfigError(
                 f"The host has no dataset {name!r}. It has: {', '.join(sorted(datasets))}.",
                 code="unknown_component",
             )
         return datasets[name]
-
-    def _datasets(self) -> dict[str, type]:
-        from paddle.io import Dataset
-
-        members = vars(self._modules.data).items()
-        return {
-            name: member
-            for name, member in members
-            if isinstance(member, type) and issubclass(member, Dataset) and member is not Dataset
-        }
 
     def find_file(self, path: str | Path) -> Path | None:
         """Return the file ``path`` in the current folder, else in the host's (``ppocr/utils/en_dict.txt``)."""
@@ -219,21 +200,14 @@ def open_host(path: str | Path | None = None) -> Host:
     _OPEN.append(host)
     set_transform_factory(host.create_operators)
     for kind, registry in BY_KIND.items():
-        registry.set_fallback(_finder(host, kind), _lister(host, kind), host.form == "checkout")
+        find, names = partial(host.component, kind), partial(host.component_names, kind)
+        registry.set_fallback(find, names, host.form == "checkout")
     return host
 
 
 def _evaluation_bar(*args: Any, **kwargs: Any) -> tqdm:
     """Return the host's bar over an evaluation: shown on a terminal only, and removed at the end."""
     return tqdm(*args, **{**kwargs, "disable": None, "leave": False})
-
-
-def _finder(host: Host, kind: str) -> Callable[[str], Callable[..., Any] | None]:
-    return lambda name: host.component(kind, name)
-
-
-def _lister(host: Host, kind: str) -> Callable[[], list[str]]:
-    return lambda: host.component_names(kind)
 
 
 @contextmanager

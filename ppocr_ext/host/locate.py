@@ -45,9 +45,9 @@ def locate_host(path: str | Path | None = None) -> Location:
     home = os.environ.get(ENVIRONMENT)
     if home:
         return _named(Path(home), ENVIRONMENT)
-    root = _importable_checkout()
-    if root is not None:
-        return _location(root, "an importable ppocr")
+    ppocr = _package_folder("ppocr")
+    if ppocr is not None and (ppocr / "modeling").is_dir() and _is_host(ppocr.parent):
+        return _location(ppocr.parent, "an importable ppocr")
     return _location(_wheel(), "the installed paddleocr package")
 
 
@@ -81,13 +81,6 @@ def _package_folder(name: str) -> Path | None:
     if spec is None or not spec.submodule_search_locations:
         return None
     return Path(next(iter(spec.submodule_search_locations))).resolve()
-
-
-def _importable_checkout() -> Path | None:
-    folder = _package_folder("ppocr")
-    if folder is None or not (folder / "modeling").is_dir() or not _is_host(folder.parent):
-        return None
-    return folder.parent
 
 
 def _wheel() -> Path:

@@ -79,5 +79,4 @@ def _collate(name: str | None, mode: str, data: ModuleType) -> Callable[..., Any
     collate = getattr(importlib.import_module(f"{data.__name__}.collate_fn"), name, None)
     if collate is None:
         raise ConfigError(f"{mode}.loader.collate_fn: the host has no {name!r}.", code="unknown_component")
-    made: Callable[..., Any] = collate()
-    return made
+    return collate()

@@ -57,16 +57,14 @@ def attend(
     Returns:
         [B, heads, head_dim, Nq].
     """
-    lines = _lines_at_once(query, key)
-    if lines is None:
+    if not eager_on_cpu() or paddle.is_grad_enabled():
         return _attend(query, key, value, mask, dropout, training)
-    rows = range(0, query.shape[0], lines)
-    return paddle.concat(
-        [
-            _attend(query[i : i + lines], key[i : i + lines], value[i : i + lines], mask, dropout, training)
-            for i in rows
-        ]
-    )
+    scores_per_line = query.shape[1] * query.shape[-1] * key.shape[-1]
+    lines = max(1, CPU_SCORES // max(1, scores_per_line))  # of the batch, at once
+    if lines >= query.shape[0]:
+        return _attend(query, key, value, mask, dropout, training)
+    parts = [slice(i, i + lines) for i in range(0, query.shape[0], lines)]
+    return paddle.concat([_attend(query[p], key[p], value[p], mask, dropout, training) for p in parts])
 
 
 def _attend(
@@ -79,12 +77,3 @@ def _attend(
     if dropout > 0.0 and training:
         weights = F.dropout(weights, dropout)
     return paddle.matmul(value, weights, transpose_y=True)
-
-
-def _lines_at_once(query: Tensor, key: Tensor) -> int | None:
-    """Return how many lines of a batch to compute at once; None for all of them."""
-    if not eager_on_cpu() or paddle.is_grad_enabled():
-        return None
-    scores_per_line = query.shape[1] * query.shape[-1] * key.shape[-1]
-    lines = max(1, CPU_SCORES // max(1, scores_per_line))
-    return lines if lines < query.shape[0] else None

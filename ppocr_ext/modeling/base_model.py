@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import paddle
@@ -45,18 +46,23 @@ class BaseModel(nn.Layer):
         parts = known_options(model_keys, plain_copy(config), "Architecture")
         channels = parts.get("in_channels", 3)
         self.transform = self.backbone = self.neck = self.head = None
-        model_type = parts.get("model_type", "rec")
-        if parts.get("Transform"):
-            self.transform = build_transform({**parts["Transform"], "in_channels": channels})
-            channels = _channels_of(self.transform, "Transform", parts)
-        if parts.get("Backbone"):
-            self.backbone = build_backbone({**parts["Backbone"], "in_channels": channels}, model_type)
-            channels = _channels_of(self.backbone, "Backbone", parts)
-        if parts.get("Neck"):
-            self.neck = build_neck({**parts["Neck"], "in_channels": channels})
-            channels = _channels_of(self.neck, "Neck", parts)
-        if parts.get("Head"):
-            self.head = build_head({**parts["Head"], "in_channels": channels})
+        for part, build in (
+            ("Transform", build_transform),
+            ("Backbone", partial(build_backbone, model_type=parts.get("model_type", "rec"))),
+            ("Neck", build_neck),
+            ("Head", build_head),
+        ):
+            if not parts.get(part):
+                continue
+            layer = build({**parts[part], "in_channels": channels})
+            setattr(self, part.lower(), layer)
+            if part != "Head" and not hasattr(layer, "out_channels"):
+                raise ModelError(
+                    f"{part} {parts[part].get('name')}: the layer has no attribute out_channels, which the next part "
+                    f"needs. Fix: set it in the constructor of {type(layer).__name__}.",
+                    code="missing_attribute",
+                )
+            channels = getattr(layer, "out_channels", None)
         self.return_all_feats = bool(parts.get("return_all_feats", False))
         self.train_request: HeadRequest = TRAIN
         self.eval_request: HeadRequest = EVAL
@@ -148,16 +154,6 @@ def model_keys(
     pretrained: Any = None,
 ) -> None:
     """List the keys of ``Architecture`` and of an entry of ``Architecture.Models``."""
-
-
-def _channels_of(layer: nn.Layer, part: str, parts: Mapping[str, Any]) -> Any:
-    if not hasattr(layer, "out_channels"):
-        raise ModelError(
-            f"{part} {parts[part].get('name')}: the layer has no attribute out_channels, which the next part "
-            f"needs. Fix: set it in the constructor of {type(layer).__name__}.",
-            code="missing_attribute",
-        )
-    return layer.out_channels
 
 
 def build_transform(config: Mapping[str, Any]) -> nn.Layer:

@@ -77,15 +77,7 @@ class StageResult:
 
 
 class StopSignal(Exception):  # noqa: N818 - a decision of the user, not an error
-    """A signal stopped a training run.
-
-    Attributes:
-        signal: its number.
-    """
-
-    def __init__(self, signal: int) -> None:
-        super().__init__(signal)
-        self.signal = signal
+    """A signal, whose number is the argument, stopped a training run."""
 
 
 def run_quickstart(
@@ -108,7 +100,6 @@ def run_quickstart(
         ConfigError: the preset is unknown, ``folder`` has other options, or the teacher is missing.
         StopSignal: a signal stopped a training run; call again to continue.
     """
-    check_preset(options.preset)
     quiet_host(open_host(host_path).logger)
     _check_options(folder, options, host_path)
     _make_data(folder, options, processes)
@@ -123,22 +114,16 @@ def run_quickstart(
     return results
 
 
-def check_preset(name: str) -> None:
-    """Refuse a preset that is not shipped.
-
-    Raises:
-        ConfigError: lists the shipped ones.
-    """
+def _check_options(folder: Path, options: QuickstartOptions, host_path: str | None) -> None:
+    """Refuse a preset that is not shipped, and other options than those of the folder; keep the options there."""
     root = config_root()
     folders = sorted(str(path.parent.relative_to(root)) for path in root.rglob("teacher.yml"))
-    presets = [folder for folder in folders if not folder.startswith(("svtrv2", "experiments"))]
-    if name not in presets:
+    presets = [name for name in folders if not name.startswith(("svtrv2", "experiments"))]
+    if options.preset not in presets:
         raise ConfigError(
-            f"--preset {name}: no such preset (expected one of {', '.join(presets)})", code="unknown_preset"
+            f"--preset {options.preset}: no such preset (expected one of {', '.join(presets)})",
+            code="unknown_preset",
         )
-
-
-def _check_options(folder: Path, options: QuickstartOptions, host_path: str | None) -> None:
     file = folder / "quickstart.json"
     if file.is_file():
         before = QuickstartOptions(**json.loads(file.read_text(encoding="utf-8")))

@@ -94,7 +94,12 @@ class SVTRv2(nn.Layer):
         super().__init__()
         _check_lists(dims, depths, num_heads, mixer, sub_k)
         _check_order(mixer)
-        _check_kernel(kernel_size, padding)
+        if any(size != 2 * pad + 1 for size, pad in zip(kernel_size, padding, strict=True)):
+            raise ModelError(
+                f"SVTRv2: kernel_size {list(kernel_size)} with padding {list(padding)} changes the size of the "
+                f"image. Fix: use an odd kernel, and half of it, rounded down, as padding.",
+                code="bad_value",
+            )
         _check_end(mixer[-1][-1], last_stage, use_pool, feat2d)
         grid = (max_sz[0] // 4, max_sz[1] // 4) if use_pos_embed else None
         self.pope = PatchEmbedding(in_channels, dims[0], grid)
@@ -195,15 +200,6 @@ def _check_order(mixer: Sequence[Sequence[str]]) -> None:
                     code="bad_order",
                 )
             previous = kind
-
-
-def _check_kernel(kernel_size: Sequence[int], padding: Sequence[int]) -> None:
-    if any(size != 2 * pad + 1 for size, pad in zip(kernel_size, padding, strict=True)):
-        raise ModelError(
-            f"SVTRv2: kernel_size {list(kernel_size)} with padding {list(padding)} changes the size of the "
-            f"image. Fix: use an odd kernel, and half of it, rounded down, as padding.",
-            code="bad_value",
-        )
 
 
 def _check_end(last: str, last_stage: bool, use_pool: bool, feat2d: bool) -> None:

@@ -182,7 +182,8 @@ class MultiHead(nn.Layer):
                 code="unknown_branch",
             )
         if self.use_pool:
-            features = self._pooled(features)
+            images = features.reshape([0, POOL[0], -1, self.in_channels]).transpose([0, 3, 1, 2])
+            features = F.avg_pool2d(images, POOL)
         guide = None if targets is None else targets[1:]
         out: dict[str, Any] = {}
         if "ctc" in wanted:
@@ -195,10 +196,6 @@ class MultiHead(nn.Layer):
         if "sar" in wanted:
             out["sar"] = call_head(self.sar_head, features, guide, request)
         return out if request.as_dict else next(iter(out.values()))
-
-    def _pooled(self, tokens: Tensor) -> Tensor:
-        images = tokens.reshape([0, POOL[0], -1, self.in_channels]).transpose([0, 3, 1, 2])
-        return F.avg_pool2d(images, POOL)
 
 
 def ctc_branch_keys(Neck: Any = None, Head: Any = None) -> None:  # noqa: N803

@@ -25,7 +25,7 @@ from ppocr_ext.centers.single_model import label_positions
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.errors import DataError
-from ppocr_ext.loop.signals import DeferredSignals
+from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.modeling.features import FeatureTap, classifier_of, ctc_head_of
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
@@ -140,7 +140,7 @@ def _run_batches(
         loader, total=len(loader.batch_sampler), desc="centers", unit="batch", disable=None, leave=False
     )
     received: list[int] = []  # signals: handled after the batch is counted, or it would be added again
-    with FeatureTap(run.model) as tap, paddle.no_grad(), DeferredSignals(received.append):
+    with FeatureTap(run.model) as tap, paddle.no_grad(), deferred_signals(received.append):
         for batch in bar:
             run.model(batch[0])
             _add(result, tap, batch[label], batch[length], options)

@@ -27,7 +27,7 @@ from ppocr_ext.loop.proxies import (
     OptimizerProxy,
     ScalerProxy,
 )
-from ppocr_ext.loop.signals import DeferredSignals
+from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.messages import end_text, error_text
 from ppocr_ext.run.amp import full_precision
 from ppocr_ext.run.host_config import run_is_profiled
@@ -62,8 +62,7 @@ class HostLoop:
         self.best = dict(run.best)
         self._indicator = run.metric.main_indicator
         self._stop: StopRun | None = None
-        self._refused_export = False
-        self._said_zero = False
+        self._warnings: set[str] = set()  # given before
         self._saved_early = False
 
     def request_stop(self, reason: str, signal: int | None = None) -> None:
@@ -74,35 +73,35 @@ class HostLoop:
         """Run to the end or to a stop, and return which."""
         self._tell("on_start", self.run, self.position)
         # until all is saved: whoever sends a signal may send it again
-        with DeferredSignals(lambda number: self.request_stop(f"signal {number}", number)):
+        with deferred_signals(lambda number: self.request_stop(f"signal {number}", number)):
             try:
-                outcome = self._to_the_end()
+                stop = self._run_host()
+                if stop is not None:
+                    self.save("latest")
             except BaseException as fault:
                 try:
-                    self._tell_end(self._outcome("failed", end_text(fault)))
+                    self._tell_end("failed", end_text(fault))
                 except Exception as second:  # of a hook; the run failed by the first
                     _LOG.warning("at the end of the run: %s", error_text(second))
                 raise
-            self._tell_end(outcome)
-        return outcome
+            if stop is not None:
+                return self._tell_end("stopped", stop.reason, stop.signal)
+            # a signal in the last step: the run has finished, but its caller must not begin another one
+            return self._tell_end("finished", signal=None if self._stop is None else self._stop.signal)
 
-    def _to_the_end(self) -> Outcome:
+    def _run_host(self) -> StopRun | None:
+        """Run the host's loop; return why it stopped before its end, or None."""
         try:
-            self._run_host()
+            self._call_host()
         except StopRun as stop:
-            self.save("latest")
-            return self._outcome("stopped", stop.reason, stop.signal)
+            return stop
         except SystemExit as leave:
             if leave.code or not run_is_profiled(self.run.config):
                 raise
-            self.save("latest")
-            return self._outcome("stopped", "the profiler has seen its batches")
-        return self._outcome("finished", signal=None if self._stop is None else self._stop.signal)
+            return StopRun("the profiler has seen its batches")
+        return None
 
-    def _outcome(self, status: str, reason: str = "", signal: int | None = None) -> Outcome:
-        return Outcome(status, self.position, dict(self.best), reason, signal)
-
-    def _run_host(self) -> None:
+    def _call_host(self) -> None:
         run = self.run
         self._loss = LossProxy(run.loss)
         self._optimizer = OptimizerProxy(run.optimizer, self._step_done)
@@ -181,18 +180,20 @@ class HostLoop:
     def _host_saves(self, *args: Any, **kwargs: Any) -> None:
         """Save under the host's names, in place of its ``save_model``, which does not write atomically."""
         prefix = kwargs.get("prefix", "latest")
-        if prefix == "best_accuracy" and not self.best.get(self._indicator) and not self._said_zero:
-            self._said_zero = True
-            _LOG.warning(
-                "the best %s so far is 0: see the predictions with `ppocr-ext eval`", self._indicator
+        if prefix == "best_accuracy" and not self.best.get(self._indicator):
+            self._warn_once(
+                f"the best {self._indicator} so far is 0: see the predictions with `ppocr-ext eval`"
             )
         self.save(prefix)
 
     def _host_exports(self, *args: Any, **kwargs: Any) -> None:
         """Warn in place of the host's ``export`` (``Global.uniform_output_enabled``): it cannot export our models."""
-        if not self._refused_export:
-            _LOG.warning("Global.uniform_output_enabled: no inference model is exported during training.")
-        self._refused_export = True
+        self._warn_once("Global.uniform_output_enabled: no inference model is exported during training.")
+
+    def _warn_once(self, message: str) -> None:
+        if message not in self._warnings:
+            self._warnings.add(message)
+            _LOG.warning(message)
 
     def save(self, name: str) -> Path:
         """Write the checkpoint ``name`` into the run folder (rank 0 only)."""
@@ -223,8 +224,10 @@ class HostLoop:
         for hook in self.hooks:
             getattr(hook, event)(*args)
 
-    def _tell_end(self, outcome: Outcome) -> None:
+    def _tell_end(self, status: str, reason: str = "", signal: int | None = None) -> Outcome:
         """Call ``on_end`` of every hook, in order, even if one raises: each may have something to close."""
+        outcome = Outcome(status, self.position, dict(self.best), reason, signal)
         with ExitStack() as ends:
             for hook in reversed(self.hooks):
                 ends.callback(hook.on_end, outcome)
+        return outcome

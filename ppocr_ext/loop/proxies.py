@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,26 +18,31 @@ import numpy as np
 
 _LOG = logging.getLogger("ppocr_ext")
 _MANY = 20  # steps in a row without effect: no longer the search for a scale
+_PRIME = 1_000_003  # keeps the seeds of two epochs or processes apart
 
 
-class SamplerFrom:
+class Proxy:
+    """Base of the proxies: it passes every attribute that a proxy does not define on to the real object."""
+
+    def __init__(self, real: Any) -> None:
+        self.real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+class SamplerFrom(Proxy):
     """A batch sampler without its first ``skip`` batches, for a run that resumes within an epoch."""
 
     def __init__(self, sampler: Any, skip: int) -> None:
-        self.sampler = sampler
+        super().__init__(sampler)
         self.skip = skip
 
     def __iter__(self) -> Iterator[Any]:
-        batches = iter(self.sampler)
-        for _ in range(self.skip):
-            next(batches, None)
-        return batches
+        return islice(self.real, self.skip, None)
 
     def __len__(self) -> int:
-        return max(0, len(self.sampler) - self.skip)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.sampler, name)
+        return max(0, len(self.real) - self.skip)
 
 
 class LoaderProxy:
@@ -88,12 +94,12 @@ class LoaderProxy:
     def __iter__(self) -> Iterator[Any]:
         epoch, skip = self._epoch, self._skip
         self._epoch, self._skip = epoch + 1, 0
-        common = _mixed(self._seed, epoch)
+        common = self._seed * _PRIME + epoch
         if self._rebuild is not None and epoch > 1:
             random.seed(common)  # PaddleOCR's MultiScaleSampler draws when it is built
             self._loader = self._rebuild(epoch)
         order = _begin_epoch(self._loader, epoch, common)
-        own = _mixed(self._seed + self._rank, epoch)
+        own = (self._seed + self._rank) * _PRIME + epoch
         random.seed(own)
         np.random.seed(own % 2**32)
         for batch in self._loader.read(SamplerFrom(order, skip) if skip else order):
@@ -103,15 +109,10 @@ class LoaderProxy:
         self._on_epoch()
 
 
-def _mixed(seed: int, epoch: int) -> int:
-    return seed * 1_000_003 + epoch
-
-
 def _begin_epoch(loader: Any, epoch: int, seed: int) -> Any:
     """Prepare ``loader`` for ``epoch``; return its batch sampler, or the batches that it drew."""
     sampler: Any = getattr(loader, "batch_sampler", None)
-    parts: tuple[Any, ...] = (sampler, loader.dataset)
-    for part in parts:
+    for part in (sampler, loader.dataset):
         if hasattr(part, "set_epoch"):
             part.set_epoch(epoch)
     if hasattr(sampler, "batchs_in_one_epoch_id"):
@@ -122,48 +123,40 @@ def _begin_epoch(loader: Any, epoch: int, seed: int) -> Any:
     return sampler
 
 
-class EvalLoader:
+class EvalLoader(Proxy):
     """The valid loader as the host sees it; ``on_batch`` is called before each batch."""
 
     def __init__(self, loader: Any, on_batch: Callable[[], None]) -> None:
-        self._loader = loader
+        super().__init__(loader)
         self._on_batch = on_batch
 
     def __len__(self) -> int:
-        return len(self._loader)
+        return len(self.real)
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self._loader:
+        for batch in self.real:
             self._on_batch()
             yield batch
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
 
-
-class LossProxy:
+class LossProxy(Proxy):
     """The loss as the host calls it; keeps the last result."""
 
-    def __init__(self, loss: Callable[..., Mapping[str, Any]]) -> None:
-        self._loss = loss
-        self.losses: Mapping[str, Any] = {}
-        self.images = 0
+    losses: Mapping[str, Any] = {}
+    images = 0
 
     def __call__(self, predictions: Any, batch: Any) -> Mapping[str, Any]:
         """Return the loss dict of this batch, and keep it as :attr:`losses`."""
-        self.losses = self._loss(predictions, batch)
+        self.losses = self.real(predictions, batch)
         self.images = len(batch[0])
         return self.losses
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loss, name)
 
-
-class OptimizerProxy:
+class OptimizerProxy(Proxy):
     """The optimizer as the host calls it; ``clear_grad`` is the end of a step, with and without AMP."""
 
     def __init__(self, optimizer: Any, on_step: Callable[[float], None]) -> None:
-        self.real = optimizer
+        super().__init__(optimizer)
         self._on_step = on_step
 
     def clear_grad(self, *args: Any, **kwargs: Any) -> None:
@@ -171,11 +164,8 @@ class OptimizerProxy:
         self.real.clear_grad(*args, **kwargs)
         self._on_step(float(self.real.get_lr()))
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.real, name)
 
-
-class ScalerProxy:
+class ScalerProxy(Proxy):
     """The AMP scaler as the host calls it: it passes the real optimizer to Paddle's, and counts overflows.
 
     Attributes:
@@ -183,22 +173,16 @@ class ScalerProxy:
         skipped_in_a_row: those of them since the last step that did.
     """
 
-    def __init__(self, scaler: Any) -> None:
-        self.real = scaler
-        self.skipped = self.skipped_in_a_row = 0
+    skipped = skipped_in_a_row = 0
 
     def minimize(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call the real ``minimize`` with the real optimizer, and count overflows."""
+        """Call the real ``minimize`` with the real optimizer; count overflows and warn of them."""
         result = self.real.minimize(getattr(optimizer, "real", optimizer), *args, **kwargs)
-        if bool(getattr(self.real, "_found_inf", False)):
-            self.skipped += 1
-            self.skipped_in_a_row += 1
-            self._say()
-        else:
+        if not getattr(self.real, "_found_inf", False):
             self.skipped_in_a_row = 0
-        return result
-
-    def _say(self) -> None:
+            return result
+        self.skipped += 1
+        self.skipped_in_a_row += 1
         if self.skipped == 1:
             _LOG.info(
                 "mixed precision: the gradients of this step overflowed, so it changed no weights. With a loss "
@@ -210,9 +194,7 @@ class ScalerProxy:
                 "Global.scale_loss, set Global.use_dynamic_loss_scaling: true, or use Global.amp_dtype: bfloat16.",
                 self.skipped_in_a_row,
             )
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.real, name)
+        return result
 
 
 class EvalListener:

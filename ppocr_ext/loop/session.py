@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import shutil
 from collections.abc import Sequence
@@ -15,17 +14,18 @@ import paddle.distributed as dist
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.host import open_host
-from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook, Outcome
-from ppocr_ext.loop.hooks import EvalSamples, MetricsLog, ProgressBar, ReportHook, RunRecord, TeacherCheck
 from ppocr_ext.loop.hooks.metric_writers import require_packages, writers_for
+from ppocr_ext.loop.hooks.metrics_log import MetricsLog
+from ppocr_ext.loop.hooks.progress import ProgressBar
+from ppocr_ext.loop.hooks.report_hook import ReportHook
+from ppocr_ext.loop.hooks.run_record import RunRecord
+from ppocr_ext.loop.hooks.teacher_check import TeacherCheck
 from ppocr_ext.run.logs import OURS, log_file, quiet_host, set_up_console
 from ppocr_ext.run.prepare import folder_of
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import failing_together
-
-_LOG = logging.getLogger("ppocr_ext")
 
 
 def default_hooks(run: Run) -> list[Hook]:
@@ -37,9 +37,7 @@ def default_hooks(run: Run) -> list[Hook]:
         TeacherCheck(),
         ProgressBar(every),
     ]
-    if global_value(run.config, "report"):
-        hooks += [EvalSamples(), ReportHook()]
-    return hooks
+    return [*hooks, ReportHook()] if global_value(run.config, "report") else hooks
 
 
 def train(
@@ -69,10 +67,8 @@ def train(
             if getattr(fault, "record", None) is None:  # a file that the message names stays
                 _remove_new(new)
             raise
-        _record(run)
-        loop = HostLoop(run, [*default_hooks(run), *hooks])
         try:
-            return loop.train()
+            return HostLoop(run, [*default_hooks(run), *hooks]).train()
         except OSError as fault:
             if fault.errno == errno.ENOSPC and fault.filename is None:
                 fault.filename = str(folder)  # a stream that was being written does not say where it goes
@@ -96,21 +92,3 @@ def _remove_new(folders: Sequence[Path]) -> None:
     for path in folders:
         with suppress(OSError):
             path.rmdir()
-
-
-def _record(run: Run) -> None:
-    if dist.get_rank() != 0:
-        return
-    record = run.folder / "run.json"
-    if record.is_file() and not run.config.at("Global.checkpoints", default=None):
-        _LOG.warning("%s holds a run already: its checkpoints and records are overwritten.", run.folder)
-    config = run.config
-    if config.at("Global.checkpoints", default=None):  # where this run went on is in run.json
-        config = config.with_values({"Global.checkpoints": None})
-    # a reader who edits a computed value must learn why it has no effect
-    note = "\n# Computed again when this file is read; to set one of these by hand, take its path out.\ncomputed:"
-    write_text(run.folder / "config.yml", config.to_yaml().replace("\ncomputed:", note, 1))
-    plain = json.dumps(run.host_config, indent=2, ensure_ascii=False, default=str)
-    write_text(run.folder / "host_config.json", plain + "\n")
-    found = {mode: report.to_json() for mode, report in run.preflight.items()}
-    write_text(run.folder / "preflight.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n")

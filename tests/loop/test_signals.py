@@ -8,12 +8,12 @@ import pytest
 from ppocr_ext.loop import signals
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
-from ppocr_ext.loop.signals import DeferredSignals
+from ppocr_ext.loop.signals import deferred_signals
 
 
 def test_a_termination_that_is_sent_again_at_once_is_the_same_one(monkeypatch):
     asked = []
-    with DeferredSignals(asked.append):
+    with deferred_signals(asked.append):
         for _ in range(3):  # as Paddle's launcher does
             signal.raise_signal(signal.SIGTERM)
     assert asked == [signal.SIGTERM]
@@ -21,14 +21,14 @@ def test_a_termination_that_is_sent_again_at_once_is_the_same_one(monkeypatch):
 
 def test_a_second_signal_acts_at_once(monkeypatch):
     asked = []
-    with pytest.raises(KeyboardInterrupt), DeferredSignals(asked.append):
+    with pytest.raises(KeyboardInterrupt), deferred_signals(asked.append):
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
     assert asked == [signal.SIGINT]
     monkeypatch.setattr(signals, "_REPEATED", 0.05)
     before = signal.signal(signal.SIGTERM, lambda number, frame: asked.append("default"))
     try:
-        with DeferredSignals(asked.append):
+        with deferred_signals(asked.append):
             signal.raise_signal(signal.SIGTERM)
             time.sleep(0.1)
             signal.raise_signal(signal.SIGTERM)

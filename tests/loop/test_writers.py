@@ -16,8 +16,8 @@ from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, MissingPackageError, PPOCRExtError
 from ppocr_ext.loop import session
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
-from ppocr_ext.loop.hooks import MetricsLog
 from ppocr_ext.loop.hooks.metric_writers import LineScalars, Writer, require_packages, writers_for
+from ppocr_ext.loop.hooks.metrics_log import MetricsLog
 from ppocr_ext.loop.session import train
 
 ALL = {

@@ -1,27 +1,122 @@
-"""``report.html``: the page that each run writes at its end."""
+"""Write ``samples.json`` (samples of the last evaluation, errors first) and the page ``report.html`` with them."""
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+import cv2
+import numpy as np
 import paddle.distributed as dist
 
 from ppocr_ext.commands import command_line
-from ppocr_ext.loop.events import Hook, Outcome, Position
+from ppocr_ext.io.atomic import write_text
+from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
+from ppocr_ext.report.page_samples import SAMPLES_FILE, SampleSelection
 from ppocr_ext.report.run_page import REPORT_FILE, write_report
 from ppocr_ext.run.run import Run
 
 _LOG = logging.getLogger("ppocr_ext")
 
 
-class ReportHook(Hook):
-    """Write ``report.html`` into the run folder, on rank 0, also after a stop or an error.
+class _Read(NamedTuple):
+    """An evaluated sample, with the image as the model saw it: float [channels, height, width]."""
 
-    It comes after the hooks that write what the page shows.
+    label: str
+    text: str
+    confidence: float
+    right: bool
+    image: np.ndarray
+
+
+class _WatchedMetric:
+    """The run's metric as the host calls it, which selects samples."""
+
+    def __init__(self, metric: Any) -> None:
+        self._metric = metric
+        self._normalised: Callable[[str], str] = getattr(metric, "normalise", str)
+        self._passing: SampleSelection[_Read] = SampleSelection()
+        self.seen: SampleSelection[_Read] = SampleSelection()  # up to the last `get_metric`
+
+    def __call__(self, decoded: Any, batch: Any = None, **kwargs: Any) -> Any:
+        lines = decoded.get(getattr(self._metric, "key", None)) if isinstance(decoded, dict) else decoded
+        images = batch[0] if isinstance(batch, Sequence) and len(batch) else None
+        if lines is not None and _are_lines(lines) and isinstance(images, np.ndarray) and images.ndim == 4:
+            for read, truth, image in zip(lines[0], lines[1], images, strict=False):
+                self._add(str(read[0]), float(read[1]), str(truth[0]), image)
+        return self._metric(decoded, batch, **kwargs)
+
+    def _add(self, text: str, confidence: float, label: str, image: np.ndarray) -> None:
+        right = self._normalised(text) == self._normalised(label)
+        if not text or not math.isfinite(confidence):  # the mean over no character
+            confidence = 0.0
+        # a copy of the image, or the whole batch would be kept
+        self._passing.add(right, confidence, lambda: _Read(label, text, confidence, right, image.copy()))
+
+    def get_metric(self) -> Any:
+        """Return the metric's own values. Training batches (``cal_metric_during_train``) end here too."""
+        self.seen, self._passing = self._passing, SampleSelection()
+        return self._metric.get_metric()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._metric, name)
+
+
+def _are_lines(decoded: Any) -> bool:
+    """Return True for the form ([(text, confidence), …], [(label, …), …]); some decoders return another."""
+    return (
+        isinstance(decoded, tuple | list)
+        and len(decoded) == 2
+        and all(
+            isinstance(part, list) and all(isinstance(line, tuple | list) and len(line) >= 2 for line in part)
+            for part in decoded
+        )
+    )
+
+
+class ReportHook(Hook):
+    """Write ``samples.json`` at each evaluation, and ``report.html`` at the end, also after an error (rank 0 only).
+
+    The samples come from what the host passes to the metric, so nothing is read or decoded twice. This hook comes
+    after the hooks that write what the page shows.
     """
+
+    _metric: _WatchedMetric | None = None
 
     def on_start(self, run: Run, position: Position) -> None:
         self._folder = run.folder
+        self._evaluates = dist.get_rank() == 0 and run.eval_loader is not None
+
+    def wrap_metric(self, metric: Any) -> Any:
+        if not self._evaluates:
+            return metric
+        self._metric = _WatchedMetric(metric)
+        return self._metric
+
+    def on_eval(self, result: EvalDone) -> None:
+        if self._metric is None:
+            return
+        selection = self._metric.seen
+        written = {
+            "step": result.position.global_step,
+            "judged": selection.count,
+            "wrong": selection.wrong,
+            "samples": [
+                {
+                    "label": read.label,
+                    "text": read.text,
+                    "confidence": round(read.confidence, 4),
+                    "right": read.right,
+                    "png": base64.b64encode(_png(read.image)).decode("ascii"),
+                }
+                for read in selection.selected()
+            ],
+        }
+        write_text(self._folder / SAMPLES_FILE, json.dumps(written) + "\n")
 
     def on_end(self, outcome: Outcome) -> None:
         if dist.get_rank() != 0:
@@ -34,3 +129,15 @@ class ReportHook(Hook):
             _LOG.warning("no report: %s: %s (details: `%s`)", type(error).__name__, error, again)
         else:
             _LOG.info("report: %s", path)
+
+
+def _png(image: np.ndarray) -> bytes:
+    """Return the PNG of a normalised image, without the zeros that pad it on the right in a batch."""
+    used = np.flatnonzero(np.any(image != 0, axis=(0, 1)))
+    if len(used):
+        image = image[:, :, : used[-1] + 1]
+    low, high = (-1.0, 1.0) if np.abs(image).max(initial=0) <= 1.001 else (image.min(), image.max())
+    pixels = np.rint((image - low) * (255.0 / max(high - low, 1e-6))).clip(0, 255).astype(np.uint8)
+    channels = pixels if len(pixels) in (1, 3) else pixels[:1]
+    _, encoded = cv2.imencode(".png", np.ascontiguousarray(channels.transpose(1, 2, 0)))
+    return bytes(encoded)

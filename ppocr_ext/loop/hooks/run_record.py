@@ -1,4 +1,4 @@
-"""Write ``run.json``: what is needed to repeat or to assess a run."""
+"""Write ``run.json``, ``config.yml``, ``host_config.json`` and ``preflight.json``: a run can be repeated from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ppocr_ext.run.run import Run
 _LOG = logging.getLogger("ppocr_ext")
 
 
-def file_digest(path: Path) -> str:
+def _file_digest(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, read in pieces."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
@@ -41,10 +41,9 @@ def _now() -> str:
 
 
 class RunRecord(Hook):
-    """Write ``run.json`` at the start, and again at each evaluation and at the end."""
+    """Write the configs and ``run.json`` at the start (rank 0 only); ``run.json`` again at evaluations and the end."""
 
-    def __init__(self, command: list[str] | None = None) -> None:
-        self._command = sys.argv if command is None else command
+    def __init__(self) -> None:
         self._path: Path | None = None
         self._record: dict[str, Any] = {}
         self._failures: Mapping[str, LoadFailures] = {}
@@ -53,6 +52,9 @@ class RunRecord(Hook):
         if dist.get_rank() != 0:
             return
         self._path = run.folder / "run.json"
+        if self._path.is_file() and not run.config.at("Global.checkpoints", default=None):
+            _LOG.warning("%s holds a run already: its checkpoints and records are overwritten.", run.folder)
+        _write_configs(run)
         counts = {"all": count_parameters(run.network), "trained": count_parameters(run.network, True)}
         self._record = {
             "status": "running",
@@ -60,7 +62,7 @@ class RunRecord(Hook):
             "resumed_from": run.config.at("Global.checkpoints", default=None),
             "resumed_from_step": position.global_step,
             "best": dict(run.best),
-            "command": self._command,
+            "command": sys.argv,
             "versions": {
                 "ppocr_ext": __version__,
                 "paddle": paddle.__version__,
@@ -78,7 +80,7 @@ class RunRecord(Hook):
                 "classes": run.charset.ctc_classes,
                 "digest": run.charset.digest,
             },
-            "label_files": {str(path): file_digest(path) for path in run.label_files},
+            "label_files": {str(path): _file_digest(path) for path in run.label_files},
             "frozen": run.frozen_digests,
         }
         self._failures = run.load_failures
@@ -106,4 +108,22 @@ class RunRecord(Hook):
 
     def _write(self) -> None:
         if self._path is not None:
-            write_text(self._path, json.dumps(self._record, indent=2, ensure_ascii=False) + "\n")
+            _write_json(self._path, self._record)
+
+
+def _write_configs(run: Run) -> None:
+    config = run.config
+    if config.at(
+        "Global.checkpoints", default=None
+    ):  # run.json has the checkpoint that this run resumes from
+        config = config.with_values({"Global.checkpoints": None})
+    # a reader who edits a computed value must learn why it has no effect
+    note = "\n# Computed again when this file is read; to set one of these by hand, take its path out.\ncomputed:"
+    write_text(run.folder / "config.yml", config.to_yaml().replace("\ncomputed:", note, 1))
+    _write_json(run.folder / "host_config.json", run.host_config)
+    checked = {mode: report.to_json() for mode, report in run.preflight.items()}
+    _write_json(run.folder / "preflight.json", checked)
+
+
+def _write_json(path: Path, content: Any) -> None:
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n")

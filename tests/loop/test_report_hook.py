@@ -12,7 +12,7 @@ import pytest
 
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.loop.events import EvalDone, Hook, Position
-from ppocr_ext.loop.hooks.eval_samples import EvalSamples
+from ppocr_ext.loop.hooks.report_hook import ReportHook
 from ppocr_ext.loop.session import train
 from ppocr_ext.metrics import DistillationMetric, RecMetric
 from ppocr_ext.report import run_page
@@ -86,7 +86,7 @@ def test_a_hook_that_fails_at_the_end_keeps_no_other_from_its_own(tiny, tmp_path
 
 def judge(metric, tmp_path, *batches):
     run = types.SimpleNamespace(metric=metric, eval_loader=[], folder=tmp_path)
-    hook = EvalSamples()
+    hook = ReportHook()
     hook.on_start(run, POSITION)
     metric = hook.wrap_metric(metric)
     for lines, images in batches:
@@ -114,7 +114,7 @@ def test_the_surest_mistakes_come_first_then_the_least_sure_of_what_is_right(tmp
 
 def test_lines_of_training_batches_are_not_among_them(tmp_path):
     run = types.SimpleNamespace(metric=RecMetric(), eval_loader=[], folder=tmp_path)
-    hook = EvalSamples()
+    hook = ReportHook()
     hook.on_start(run, POSITION)
     metric = hook.wrap_metric(run.metric)
     for label in ("train", "eval"):  # cal_metric_during_train asks the same metric

@@ -1,4 +1,4 @@
-"""Sums of features by class, from which centers are computed; imports no Paddle.
+"""Sums of features by class, from which centers are computed, and the class that each frame counts for.
 
 Sums and counts add up: those of several processes, or of two parts of the data, give the centers of all.
 """
@@ -6,12 +6,20 @@ Sums and counts add up: those of several processes, or of two parts of the data,
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
+import paddle
 
 from ppocr_ext.characters.center_table import load_arrays
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer
+from ppocr_ext.losses.alignment import forced_alignment
+from ppocr_ext.losses.functional import best_classes
+
+Frames = Literal["argmax", "aligned"]
+BLANK = 0
+SKIPPED = -1
 
 
 class CenterAccumulator:
@@ -109,11 +117,10 @@ class CenterAccumulator:
             found = load_arrays(path, (*own, "identity"))
         except ValueError as error:
             raise damaged from error
-        if found.keys() != {*own, "identity"}:
+        mark = found.get("identity", np.array(0))
+        if len(found) != len(own) + 1 or mark.shape != () or mark.dtype.kind != "U":
             raise damaged
-        if found["identity"].shape != () or found["identity"].dtype.kind != "U":
-            raise damaged
-        if str(found["identity"]) != identity:
+        if str(mark) != identity:
             raise DataError(
                 f"{path} belongs to another model, dictionary, label file or choice of frames. Fix: delete it, or "
                 f"leave out --resume, to start again.",
@@ -125,3 +132,55 @@ class CenterAccumulator:
         self.sums, self.counts, self.squares = found["sums"], found["counts"], found["squares"]
         done, self.samples, self.correct = (int(number) for number in found["done"])
         return done
+
+
+def read_correctly(best: np.ndarray, labels: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return whether the greedy CTC prediction of each sample equals its label.
+
+    Args:
+        best: int [B, T], the most probable class of each frame.
+        labels: int [B, L], class ids, with any padding after ``lengths``.
+        lengths: int [B].
+
+    Returns:
+        bool [B].
+    """
+    changed = np.ones(best.shape, bool)
+    changed[:, 1:] = best[:, 1:] != best[:, :-1]
+    read = changed & (best != BLANK)
+    place = np.cumsum(read, axis=1) - 1  # position of each character in its prediction
+    fits = read & (place < lengths[:, None])
+    if not labels.shape[1]:
+        return np.asarray(~read.any(axis=1))
+    wanted = np.take_along_axis(labels, place.clip(0, labels.shape[1] - 1), axis=1)
+    wrong = read & (~fits | (best != wanted))
+    return np.asarray((read.sum(axis=1) == lengths) & ~wrong.any(axis=1))
+
+
+def classes_of_frames(
+    logits: paddle.Tensor,
+    labels: paddle.Tensor,
+    lengths: paddle.Tensor,
+    frames: Frames = "argmax",
+    all_lines: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the class of each frame, and which samples are read correctly.
+
+    Args:
+        logits: [B, T, C] of the CTC head.
+        labels: int [B, L], class ids, padded after ``lengths``.
+        lengths: int [B].
+        frames: ``argmax``: the most probable class of a frame, in samples read correctly (PaddleOCR's definition);
+            ``aligned``: the class that CTC forced alignment of the label gives it, in all samples that fit.
+        all_lines: with ``argmax``, samples read wrongly count too.
+
+    Returns:
+        int64 [B, T], ``-1`` for a frame that is skipped; bool [B].
+    """
+    best = best_classes(logits).numpy()
+    correct = read_correctly(best, labels.numpy(), lengths.numpy().reshape(-1))
+    if frames == "aligned":
+        return forced_alignment(logits, labels, lengths).numpy(), correct
+    if not all_lines:
+        best = np.where(correct[:, None], best, SKIPPED)
+    return best, correct

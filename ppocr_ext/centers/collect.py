@@ -19,8 +19,7 @@ import paddle.distributed as dist
 from tqdm import tqdm
 
 from ppocr_ext import __version__
-from ppocr_ext.centers.accumulator import CenterAccumulator
-from ppocr_ext.centers.frame_classes import BLANK, Frames, classes_of_frames
+from ppocr_ext.centers.accumulator import BLANK, CenterAccumulator, Frames, classes_of_frames
 from ppocr_ext.centers.single_model import label_positions
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.checkpoint.model_state import state_digest
@@ -53,15 +52,14 @@ class _ShareOfBatches:
 
 
 def _limited(sampler: Any, limit: int | None) -> Iterator[list[int]]:
-    left = limit
+    """Yield the batches of ``sampler`` until they have ``limit`` samples; None for all."""
+    total = 0
     for batch in sampler:
-        indices = list(batch)[:left]
-        if indices:
-            yield indices
-        if left is not None:
-            left -= len(indices)
-            if left <= 0:
-                return
+        if total == limit:
+            return
+        indices = batch if limit is None else batch[: limit - total]
+        total += len(indices)
+        yield indices
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ _DAMAGE = (  # NumPy raises any of these for a damaged file, since it trusts the
     zlib.error,
 )
 _ARRAYS = ("class_ids", "characters", "centers", "counts", "variance", "meta")
-_OLD_NAMES = {"variance": "spread"}  # of files that version 0.1.0 wrote
+_OLD_VARIANCE = "spread"  # its name in files that version 0.1.0 wrote
 _FIX = "Fix: write the centers with `ppocr-ext export-center`."
 
 
@@ -145,16 +145,15 @@ def read_centers(path: str | Path) -> CenterTable:
 
 def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     try:
-        arrays = load_arrays(path, (*_ARRAYS, *_OLD_NAMES.values()))
+        arrays = load_arrays(path, (*_ARRAYS, _OLD_VARIANCE))
     except ValueError as error:
         raise DataError(
             f"{path} cannot be read as centers ({error}). It is truncated, damaged, or holds Python objects, which "
             f"are not read. {_FIX}",
             code="damaged_file",
         ) from error
-    for name, old in _OLD_NAMES.items():
-        if name not in arrays and old in arrays:
-            arrays[name] = arrays.pop(old)
+    if _OLD_VARIANCE in arrays:
+        arrays.setdefault("variance", arrays[_OLD_VARIANCE])
     lacking = [name for name in _ARRAYS if name not in arrays]
     if lacking:
         raise DataError(

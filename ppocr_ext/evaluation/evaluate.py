@@ -36,8 +36,7 @@ class _RecordingMetric:
     """A metric that also keeps (label, text, confidence) of each sample."""
 
     def __init__(self, metric: Any, model_name: str | None) -> None:
-        self._metric = metric
-        self._model_name = model_name
+        self._metric, self._model_name = metric, model_name
         self.main_indicator = metric.main_indicator
         self.samples: list[tuple[str, str, float]] = []
 
@@ -58,9 +57,7 @@ class _GtcDecoder:
     """
 
     def __init__(self, nrtr: Any, ctc: Any, model_name: str | None) -> None:
-        self._nrtr = nrtr
-        self._ctc = ctc
-        self._model_name = model_name
+        self._nrtr, self._ctc, self._model_name = nrtr, ctc, model_name
 
     def __call__(self, predictions: Any, label: Any = None, *args: Any, **kwargs: Any) -> Any:
         output = predictions[self._model_name] if self._model_name is not None else predictions

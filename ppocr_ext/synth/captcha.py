@@ -17,9 +17,8 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.file_names import named_by_content
 from ppocr_ext.messages import shortened
-from ppocr_ext.synth.captcha_painters import PAINTERS, FastPainter, LibraryPainter, library_fonts
-from ppocr_ext.synth.lines.coverage import drawable
-from ppocr_ext.synth.lines.fonts import read_fonts
+from ppocr_ext.synth.captcha_painters import PAINTERS, FastPainter, LibraryPainter, captcha_library
+from ppocr_ext.synth.lines.fonts import drawable, read_fonts
 from ppocr_ext.synth.option_checks import are_names, check_options, is_range, is_whole
 from ppocr_ext.synth.seeded_random import SeededRandom
 
@@ -56,6 +55,10 @@ class CaptchaOptions:
         """Return the options as plain values; fonts by name and content, to be comparable between machines."""
         return {**asdict(self), "fonts": [named_by_content(font) for font in self.fonts]}
 
+    def font_files(self) -> Sequence[str]:
+        """Return the files of ``fonts``, or those of the library."""
+        return self.fonts or captcha_library().DEFAULT_FONTS
+
     def check(self) -> None:
         """Check that the CAPTCHAs can be drawn.
 
@@ -76,7 +79,7 @@ class CaptchaOptions:
             ("font_sizes", font_sizes, sizes, "one or more sizes of 4 to 1024 whole pixels"),
             ("painter", self.painter in PAINTERS, self.painter, f"one of {', '.join(PAINTERS)}"),
         )
-        for path in self.fonts or library_fonts():
+        for path in self.font_files():
             drawn = drawable(read_fonts(Path(path))[0], text)
             missing = [repr(character) for character in text if character not in drawn]
             if missing:
@@ -112,8 +115,8 @@ class CaptchaSource:
     @cached_property
     def _painter(self) -> LibraryPainter | FastPainter:
         options = self.options
-        fonts = options.fonts or tuple(library_fonts())
-        return PAINTERS[options.painter](options.width, options.height, fonts, options.font_sizes)
+        painter = PAINTERS[options.painter]
+        return painter(options.width, options.height, options.font_files(), options.font_sizes)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything except the seed that determines the images, as plain values."""
@@ -131,7 +134,7 @@ class CaptchaSource:
 
     def font(self, stream: str, index: int) -> tuple[str, int]:
         """Return a font file, and the number of the font in it, that has the characters of an image."""
-        return (self.options.fonts or library_fonts())[0], 0
+        return self.options.font_files()[0], 0
 
     def _text(self, rng: SeededRandom) -> str:
         return "".join(rng.choice(self.characters) for _ in range(rng.whole(self.options.length)))

@@ -54,11 +54,6 @@ def captcha_library() -> Any:
     return module
 
 
-def library_fonts() -> list[str]:
-    """Return the fonts that come with the library ``captcha``."""
-    return list(captcha_library().DEFAULT_FONTS)
-
-
 class LibraryPainter:
     """Draw with the library itself, and replace its random numbers with ours while it draws.
 

@@ -13,8 +13,7 @@ from tqdm import tqdm
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.messages import shortened
-from ppocr_ext.synth.lines.coverage import FontCoverage
-from ppocr_ext.synth.lines.fonts import FontFile, load_face
+from ppocr_ext.synth.lines.fonts import FontCoverage, FontFile, load_face
 
 MIN_SIMILARITY = 0.5  # below it characters do not look alike, and there are too many pairs
 GRID = 32  # rows and columns of a map; the em has 21 of them, about what a line 48 pixels high leaves after a stem
@@ -85,12 +84,11 @@ def draw_maps(fonts: Sequence[FontFile], characters: Sequence[str]) -> list[Glyp
             "`pip install mplfonts` brings Chinese ones.",
             code="undrawable_characters",
         )
-    total = sum(len(drawn) for _, drawn in used)
-    with tqdm(total=total, desc="drawing", unit="glyph", leave=False, disable=None, delay=1) as bar:
-        return [_draw_font(font, characters, drawn, bar) for font, drawn in used]
+    bar = tqdm(used, desc="drawing", unit="font", leave=False, disable=None, delay=1)
+    return [_draw_font(font, characters, drawn) for font, drawn in bar]
 
 
-def _draw_font(font: FontFile, characters: Sequence[str], drawn: frozenset[str], bar: tqdm) -> GlyphMaps:
+def _draw_font(font: FontFile, characters: Sequence[str], drawn: frozenset[str]) -> GlyphMaps:
     face = load_face(font, _EM)
     count, side = len(characters), GRID - 2 * _BORDER
     maps = np.zeros((2, count, GRID * GRID), np.int8)
@@ -100,7 +98,6 @@ def _draw_font(font: FontFile, characters: Sequence[str], drawn: frozenset[str],
         if character not in drawn:
             continue
         picture = _picture(character, face)
-        bar.update()
         if not picture.any():  # a glyph outside the canvas cannot be compared
             continue
         is_drawn[number] = True
@@ -146,18 +143,13 @@ def similar_pairs(maps: Sequence[GlyphMaps], least: float) -> list[SimilarPair]:
         maps: of one or more fonts, of the same characters.
         least: from 0.5 to 1.
     """
-    count = len(maps[0].drawn)
     found: list[SimilarPair] = []
-    bar = tqdm(
-        total=count, desc="comparing", unit="character", unit_scale=True, leave=False, disable=None, delay=1
-    )
-    with bar:
-        for begin in range(0, count, _BLOCK):
-            similarity = np.triu(_block_similarity(maps, begin), 1)
-            for row, column in np.argwhere(similarity >= least):
-                value = min(1.0, float(similarity[row, column]))
-                found.append(SimilarPair(int(begin + row), int(begin + column), value, value >= _SAME))
-            bar.update(len(similarity))
+    blocks = range(0, len(maps[0].drawn), _BLOCK)
+    for begin in tqdm(blocks, desc="comparing", unit="block", leave=False, disable=None, delay=1):
+        similarity = np.triu(_block_similarity(maps, begin), 1)
+        for row, column in np.argwhere(similarity >= least):
+            value = min(1.0, float(similarity[row, column]))
+            found.append(SimilarPair(int(begin + row), int(begin + column), value, value >= _SAME))
     return sorted(found, key=lambda pair: (-pair.similarity, pair.first, pair.second))
 
 

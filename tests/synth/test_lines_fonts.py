@@ -9,8 +9,7 @@ from PIL import ImageFont
 from small_fonts import make_font
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.synth.lines.coverage import FontCoverage, drawable
-from ppocr_ext.synth.lines.fonts import FontFile, find_fonts, split_fonts
+from ppocr_ext.synth.lines.fonts import FontCoverage, FontFile, drawable, find_fonts, split_fonts
 from ppocr_ext.synth.lines.painting import set_line
 from ppocr_ext.synth.seeded_random import SeededRandom
 

@@ -9,7 +9,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,7 @@ from tqdm import tqdm
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.file_names import named_by_content
 from ppocr_ext.messages import shortened
-from ppocr_ext.synth.lines.coverage import FontCoverage
-from ppocr_ext.synth.lines.fonts import FontFile
+from ppocr_ext.synth.lines.fonts import FontCoverage, FontFile
 from ppocr_ext.synth.lines.texts import MAX_LISTED, FrequentCharacters, check_texts
 from ppocr_ext.synth.seeded_random import SeededRandom
 
@@ -80,17 +79,13 @@ class CorpusTextGenerator:
         self._files, self._starts, self._sizes = array("H"), array("q"), array("i")
         rich = texts.rich_in.characters if texts.rich_in else ""
         self._places: dict[str, array[int]] = {character: array("q") for character in dict.fromkeys(rich)}
-        found: Counter[str] = Counter()
-        for path in texts.files:
-            for _, line in _lines(path, "characters of the corpus"):
-                found.update(line)
-        blanks = {character for character in found if character.isspace()}
-        for unseen in [c for c in found if c in blanks or not c.isprintable()]:
-            del found[unseen]
+        lines = (line for path in texts.files for _, line in _lines(path, "characters of the corpus"))
+        every_character = Counter(chain.from_iterable(lines))
+        blanks = {character for character in every_character if character.isspace()}
+        found = Counter({c: n for c, n in every_character.items() if c.isprintable() and c not in blanks})
         wanted = [c for c in sorted(found) if texts.characters is None or c in texts.characters]
         self.coverage = FontCoverage(fonts, wanted)
-        every = self.coverage.mask("")
-        self._common = {c for c in wanted if self.coverage.mask(c) == every} | blanks
+        self._common = {c for c in wanted if self.coverage.mask(c) == self.coverage.mask("")} | blanks
         used = self._index({c for c in wanted if self.coverage.mask(c)})
         self._frequent = [character for character, places in self._places.items() if places]
         if not self._starts:

@@ -53,12 +53,11 @@ class LineSource:
     def __init__(self, splits: Mapping[str, LineSplit], style: LineStyle, seed: int) -> None:
         style.check()
         self.style, self.seed, self._splits = style, seed, dict(splits)
-        generators: dict[LineSplit, TextGenerator] = {}
         for name, split in self._splits.items():
             if not split.fonts:
                 raise DataError(f"fonts: the split {name} has none.", code="no_fonts")
-            if split not in generators:  # equal splits share a generator
-                generators[split] = split.texts.generator(split.fonts)
+        # equal splits share a generator
+        generators = {split: split.texts.generator(split.fonts) for split in dict.fromkeys(splits.values())}
         self.max_length = max((split.texts.length[1] for split in splits.values()), default=0)
         self._generators = {name: generators[split] for name, split in self._splits.items()}
         # a dictionary for all splits, in the order of the first if that has all characters

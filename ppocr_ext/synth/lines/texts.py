@@ -9,8 +9,7 @@ from typing import Any
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.messages import shortened
-from ppocr_ext.synth.lines.coverage import FontCoverage
-from ppocr_ext.synth.lines.fonts import FontFile
+from ppocr_ext.synth.lines.fonts import FontCoverage, FontFile
 from ppocr_ext.synth.option_checks import check_options, is_range
 from ppocr_ext.synth.seeded_random import SeededRandom
 

@@ -9,9 +9,8 @@ from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.data import check_data
 from ppocr_ext.check.files import check_dictionary, check_files
 from ppocr_ext.check.objective import check_decoder, check_loss, check_metric, check_optimizer
-from ppocr_ext.check.same_preprocessing import check_preprocessing
 from ppocr_ext.check.settings import check_global, check_loaders, check_sections
-from ppocr_ext.check.wiring import check_images, check_networks
+from ppocr_ext.check.wiring import check_images, check_networks, check_preprocessing
 from ppocr_ext.config import Config, derive_values
 from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue

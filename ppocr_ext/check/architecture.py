@@ -78,7 +78,10 @@ def _check_model(check: ConfigCheck, path: Path) -> None:
         where = (*path, part)
         options = check.mapping(*where)
         if not options:
-            if part in _EXAMPLES and check.at(*where) in (None, {}) and _needs(check, path, part):
+            # a sub-model needs no head if losses read its features
+            without_head = path != ("Architecture",) and check.at(*path, "return_all_feats") is True
+            needed = part == "Backbone" or part == "Head" and not without_head
+            if needed and check.at(*where) in (None, {}):
                 message = f"the model has no {part}. Fix: give it one, such as {_EXAMPLES[part]}."
                 check.error(where, "missing_part", message)
             continue
@@ -89,11 +92,6 @@ def _check_model(check: ConfigCheck, path: Path) -> None:
             _check_encoder(check, where, "encoder_type", ("name",))
         elif component is not None:
             check.check_keys(where, component, options, injected=_GIVEN, extra=("name",))
-
-
-def _needs(check: ConfigCheck, path: Path, part: str) -> bool:
-    """Return True if the model needs the part; a sub-model needs no head if losses read its features."""
-    return part == "Backbone" or path == ("Architecture",) or check.at(*path, "return_all_feats") is not True
 
 
 def _check_multi_head(check: ConfigCheck, path: Path) -> None:
@@ -139,13 +137,9 @@ def _check_encoder(check: ConfigCheck, path: Path, key: str, extra: tuple[str, .
         check.check_keys(path, _no_options, options, extra=(key, *extra))
     elif encoder is None:
         check.missing((*path, key), "svtr or reshape")
-    elif key == "name":
-        message = f"found the encoder {encoder!r}, expected 'svtr' or 'reshape'."
-        check.error((*path, key), "unknown_component", message)
-    elif NECKS.of_host("SequenceEncoder") is None:  # build_neck asks the host too
-        message = (
-            f"found {encoder!r}, expected 'svtr' or 'reshape'. Fix: `--host DIR` with a checkout that has it."
-        )
+    elif key == "name" or NECKS.of_host("SequenceEncoder") is None:  # build_neck asks the host too
+        fix = "" if key == "name" else " Fix: `--host DIR` with a checkout that has it."
+        message = f"found {encoder!r}, expected 'svtr' or 'reshape'.{fix}"
         check.error((*path, key), "unknown_component", message)
 
 

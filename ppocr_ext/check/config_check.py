@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ppocr_ext.check.signatures import ComponentKeys, component_keys
-from ppocr_ext.check.unknown_keys import suggest_path
+from ppocr_ext.check.signatures import ComponentKeys, component_keys, suggest_path
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
 from ppocr_ext.config.values import ValueRule, shown
@@ -18,6 +18,7 @@ from ppocr_ext.messages import did_you_mean, is_misspelling, near_match
 from ppocr_ext.registry import Registry
 
 Path = tuple[str, ...]
+PLUGIN = "plugin_not_loaded"  # code of a warning of a name or key that only a plugin may know
 _LISTED = 20  # names that a message lists; the host has about a hundred transforms
 
 
@@ -81,10 +82,8 @@ class ConfigCheck:
     def place(self, path: Path) -> Place:
         """Return the place of the value at ``path``, or of the nearest one above it."""
         for end in range(len(path), 0, -1):
-            try:
+            with suppress(ConfigError):
                 return self.config.place(path[:end])
-            except ConfigError:
-                continue
         return COMPUTED
 
     def where(self, path: Path) -> str:
@@ -104,10 +103,6 @@ class ConfigCheck:
         """Add an issue with which the run can start, though the config has no effect there or is doubtful."""
         self._add("warning", path, code, message)
 
-    def plugin_warning(self, path: Path, message: str) -> None:
-        """Warn of a name or key that only a plugin that was not imported may know."""
-        self._add("warning", path, "plugin_not_loaded", message)
-
     def _add(self, level: Literal["error", "warning"], path: Path, code: str, message: str) -> None:
         message = message.removeprefix(f"{dotted(path)}: ")
         self.issues.append(Issue(code, level, dotted(path), self.where(path), message))
@@ -125,7 +120,7 @@ class ConfigCheck:
             return registry.get(name)
         except (UnknownComponentError, HostError) as error:
             if self.is_of_plugin(registry, name):
-                self.plugin_warning(path, f"no {registry.kind} {name!r}, unless a plugin has it.")
+                self.warning(path, PLUGIN, f"no {registry.kind} {name!r}, unless a plugin has it.")
             else:
                 self.error(path, "unknown_component", str(error))
             return None
@@ -170,7 +165,7 @@ class ConfigCheck:
         if found is None:
             names = self.host.component_names(kind)
             if self.unloaded_plugins and not is_misspelling(str(name), names):
-                self.plugin_warning(path, f"the host has no {label} {name!r}, unless a plugin adds it.")
+                self.warning(path, PLUGIN, f"the host has no {label} {name!r}, unless a plugin adds it.")
                 return None
             near = near_match(str(name), names, cutoff=0.6)
             listed = f" It has: {', '.join(names)}." if len(names) <= _LISTED else ""
@@ -256,19 +251,12 @@ class ConfigCheck:
         elif place.kind is PlaceKind.OPTION:
             similar = near_match(key, known, cutoff=0.7)
             hint = hint or (f" The nearest known key is {similar!r}." if similar else "")
-            forced = dotted(_forced_path(path, place.target))
-            self.error(
-                path,
-                "unused_option",
-                f"nothing reads this key.{hint} `-o +{forced}=…` sets it anyway.",
-            )
+            shared = min(len(path), len(place.target))
+            # the option's own path if its value was moved to `path`
+            forced = path if path[:shared] == place.target[:shared] else place.target
+            message = f"nothing reads this key.{hint} `-o +{dotted(forced)}=…` sets it anyway."
+            self.error(path, "unused_option", message)
         elif suggested is None and self.unloaded_plugins and path[:-1] in ((), ("Global",)):
-            self.plugin_warning(path, "the key is not used, unless a plugin reads it.")
+            self.warning(path, PLUGIN, "the key is not used, unless a plugin reads it.")
         else:
             self.warning(path, "unused_key", f"the key is not used.{hint}")
-
-
-def _forced_path(path: Path, target: Path) -> Path:
-    """Return the path for ``-o +PATH``: the key's, or the option's own if its value was moved to ``path``."""
-    shared = min(len(path), len(target))
-    return path if path[:shared] == target[:shared] else target

@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
 from ppocr_ext.check.config_check import ConfigCheck
-from ppocr_ext.check.signatures import ComponentKeys
-from ppocr_ext.check.unknown_keys import DATA_KEYS
+from ppocr_ext.check.signatures import DATA_KEYS, ComponentKeys
 from ppocr_ext.config import Config
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.registry import DATASETS
@@ -111,19 +111,14 @@ def source_of(component: Callable[..., Any]) -> str:
     several = component.__mro__ if isinstance(component, type) else (component,)
     texts = []
     for each in several:
-        if getattr(each, "__module__", "builtins").partition(".")[0] in ("builtins", "paddle"):
-            continue
-        try:
-            texts.append(inspect.getsource(each))
-        except (OSError, TypeError):
-            continue
+        if getattr(each, "__module__", "builtins").partition(".")[0] not in ("builtins", "paddle"):
+            with suppress(OSError, TypeError):  # it has no source
+                texts.append(inspect.getsource(each))
     return "\n".join(texts)
 
 
 def _check_transforms(check: ConfigCheck, mode: str) -> None:
     """Check names and keys of the operators; each gets all of ``Global`` besides its own options."""
-    if check.at(mode, "dataset", "transforms") is None:
-        return
     given = [str(key) for key in check.mapping("Global")]
     for name, path in check.items(mode, "dataset", "transforms"):
         operator = check.host_component("operator", "transform", name, path)

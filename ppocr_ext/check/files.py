@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ppocr_ext.characters.look_alikes import SHIPPED, read_groups
-from ppocr_ext.charset import Charset
 from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.checkpoint.checkpoints import why_missing
@@ -35,17 +34,6 @@ def check_dictionary(check: ConfigCheck) -> None:
         return
     except ConfigError:
         return  # use_space_char is not a truth value, which the check of Global reports
-    _check_space(check, charset)
-    try:
-        with no_log():
-            for path, message in wrong_counts(check.config, charset):
-                check.error(path, "class_count", message)
-    except ConfigError:
-        return  # head_list is not a list of heads, which the check of Architecture reports
-
-
-def _check_space(check: ConfigCheck, charset: Charset) -> None:
-    """Warn if the space is two classes."""
     line = charset.line_of_second_space
     if line is not None:
         used = charset.ids(" ")[0]
@@ -55,6 +43,9 @@ def _check_space(check: ConfigCheck, charset: Charset) -> None:
             f"{charset.path}:{line} is the space already: it gets the classes {line} and {used}, labels use {used}.\n"
             f"  Fix: `use_space_char: false` for a new training; keep true for weights that were trained so.",
         )
+    with no_log(), suppress(ConfigError):  # a wrong head_list is reported by the check of Architecture
+        for where, message in wrong_counts(check.config, charset):
+            check.error(where, "class_count", message)
 
 
 def check_files(check: ConfigCheck) -> None:

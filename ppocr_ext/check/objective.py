@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ppocr_ext.check.config_check import ConfigCheck, Path
-from ppocr_ext.check.signatures import component_keys
-from ppocr_ext.check.unknown_keys import GIVEN_TO_SCHEDULE
+from ppocr_ext.check.signatures import GIVEN_TO_SCHEDULE, component_keys
 from ppocr_ext.config import CENTER_LOSSES
 from ppocr_ext.config.values import ValueRule
 from ppocr_ext.losses import CombinedLoss, MultiLoss

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ppocr_ext.check.config_check import ConfigCheck
+from ppocr_ext.check.config_check import PLUGIN, ConfigCheck
 from ppocr_ext.config import ctc_heads
 from ppocr_ext.config.global_keys import GLOBAL_KEYS
 from ppocr_ext.config.values import ValueRule
@@ -49,7 +49,7 @@ def check_global(check: ConfigCheck) -> None:
     if check.unloaded_plugins:
         names = ", ".join(check.unloaded_plugins)
         message = f"not imported: {names}. Fix: `--import-plugins` runs their code."
-        check.plugin_warning(("Global", "plugins"), message)
+        check.warning(("Global", "plugins"), PLUGIN, message)
     if check.at("Global", "return_feats") is True and not list(ctc_heads(check.config)):
         message = "there is no CTCHead in Architecture that can return features."
         check.error(("Global", "return_feats"), "missing_branch", message)

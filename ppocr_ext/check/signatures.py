@@ -1,4 +1,4 @@
-"""Read from a constructor which keys a component takes."""
+"""Read from a constructor which keys a component takes, and suggest where a misplaced key belongs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,28 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
+from ppocr_ext.config.global_keys import GLOBAL_KEYS
+from ppocr_ext.messages import near_match
+from ppocr_ext.registry import SCHEDULES
+
+Path = tuple[str, ...]
 ValueKind = Literal["number", "truth"]
 _BY_ANNOTATION: dict[str, ValueKind] = {"float": "number", "int": "number", "bool": "truth"}
+# Keys of the parts of `Train` and `Eval`: all of a loader, and those that every dataset of PaddleOCR has.
+DATA_KEYS = {
+    "dataset": ("data_dir", "label_file_list", "transforms"),
+    "loader": (
+        "batch_size_per_card",
+        "shuffle",
+        "drop_last",
+        "num_workers",
+        "use_shared_memory",
+        "collate_fn",
+    ),
+}
+_SECTION_DEPTH = 2  # of `Global.seed`
+_NEAR = 0.85  # higher than within a section: among the keys of all sections a lower ratio is often chance
+GIVEN_TO_SCHEDULE = ("epochs", "step_each_epoch", "last_epoch")  # by the program
 
 
 @dataclass(frozen=True)
@@ -112,3 +132,29 @@ def _uses_of(rest: str, function: Callable[..., Any]) -> tuple[set[str], bool, b
                 to_base = True
                 unknown -= 1
     return names, to_base, unknown > 0
+
+
+def suggest_path(path: Path) -> Path | None:
+    """Return the known path in another section whose key is, starts with or is nearest to the key of ``path``.
+
+    Only a key at the top or directly in a section gets a suggestion: a path in ``Global``, ``Optimizer.lr``, or the
+    dataset or loader of ``Train`` and ``Eval``. Return None if there is none.
+    """
+    if len(path) > _SECTION_DEPTH:
+        return None
+    key = path[-1]
+    schedules = {name for each in SCHEDULES.names() for name in component_keys(SCHEDULES.get(each)).named}
+    known_paths = [
+        *(("Global", name) for name in GLOBAL_KEYS),
+        *(("Optimizer", "lr", name) for name in sorted(schedules.difference(GIVEN_TO_SCHEDULE))),
+        *((mode, part, name) for mode in ("Train", "Eval") for part in DATA_KEYS for name in DATA_KEYS[part]),
+    ]
+    others = [known for known in known_paths if known[:-1] != path[:-1]]
+    others.sort(key=lambda known: known[0] != path[0])  # the section of the key itself first
+    near = near_match(key, {known[-1] for known in others}, cutoff=_NEAR)
+    rules: tuple[Callable[[str], bool], ...] = (
+        lambda name: name == key,
+        lambda name: name.startswith(f"{key}_"),
+        lambda name: name == near,
+    )
+    return next((known for fits in rules for known in others if fits(known[-1])), None)

@@ -88,16 +88,12 @@ def _wrong(counts: Mapping[_Path, int], config: Config, charset: Charset) -> Ite
     for path, expected in counts.items():
         found = config.at(path, None)
         if found is not None and (found != expected or isinstance(found, bool)):
+            removable = path[:-1] if path[-2] == "out_channels_list" else path  # of a MultiHead, the whole list
             yield (
                 path,
                 f"is {found!r}, but {expected} fits {charset.name} ({len(charset.characters)} characters). "
-                f"Fix: `-o '{dotted(_removable(path))}=!remove'`, or set Global.character_dict_path to its dictionary.",
+                f"Fix: `-o '{dotted(removable)}=!remove'`, or set Global.character_dict_path to its dictionary.",
             )
-
-
-def _removable(path: _Path) -> _Path:
-    """Return the path to remove so that a number is computed: for a MultiHead, the whole list."""
-    return path[:-1] if path[-2] == "out_channels_list" else path
 
 
 def _counts(config: Config, charset: Charset) -> Iterator[tuple[_Path, int]]:
@@ -116,29 +112,13 @@ def _counts(config: Config, charset: Charset) -> Iterator[tuple[_Path, int]]:
 
 def head_paths(config: Config) -> Iterator[_Path]:
     """Return the path of the head of the model, or of each sub-model."""
-    paths: list[_Path]
     models = config.at("Architecture.Models", None)
-    if isinstance(models, Mapping):
-        paths = [("Architecture", "Models", str(name), "Head") for name in models]
-    else:
-        paths = [("Architecture", "Head")]
+    below = [("Models", str(name)) for name in models] if isinstance(models, Mapping) else [()]
+    paths = [("Architecture", *path, "Head") for path in below]
     return (path for path in paths if isinstance(config.at(path, None), Mapping))
 
 
 def _branch_counts(head: Config, path: _Path, charset: Charset) -> Iterator[tuple[_Path, int]]:
-    by_decoder = {
-        "CTCLabelDecode": charset.ctc_classes,
-        "SARLabelDecode": charset.sar_classes,
-        "NRTRLabelDecode": charset.nrtr_classes,
-    }
-    given = head.get("out_channels_list") or {}
-    wanted = {BRANCH_DECODERS[name] for name in _head_names(head, path) if name in BRANCH_DECODERS}
-    for decoder, count in by_decoder.items():
-        if decoder in wanted or decoder in given:
-            yield (*path, "out_channels_list", decoder), count
-
-
-def _head_names(head: Config, path: _Path) -> list[str]:
     heads = head.get("head_list")
     if not isinstance(heads, tuple) or not all(
         isinstance(item, Mapping) and len(item) == 1 for item in heads
@@ -148,14 +128,21 @@ def _head_names(head: Config, path: _Path) -> list[str]:
             f"`- CTCHead: {{...}}` and `- NRTRHead: {{...}}`).",
             code="bad_head_list",
         )
-    return [str(name) for item in heads for name in item]
+    by_decoder = {
+        "CTCLabelDecode": charset.ctc_classes,
+        "SARLabelDecode": charset.sar_classes,
+        "NRTRLabelDecode": charset.nrtr_classes,
+    }
+    wanted = {BRANCH_DECODERS.get(str(name)) for item in heads for name in item}
+    for decoder, count in by_decoder.items():
+        if decoder in wanted or decoder in (head.get("out_channels_list") or {}):
+            yield (*path, "out_channels_list", decoder), count
 
 
 def _single_count(head: str, decoder: str, charset: Charset) -> int | None:
-    alphabet = _HEAD_DECODERS.get(head, decoder)
-    if head == "CTCHead" and decoder == "ViTSTRLabelDecode":
-        alphabet = decoder  # ViTSTR's classifier is a CTCHead that is trained on attention labels
-    specials = _SPECIALS.get(alphabet)
+    # ViTSTR's classifier is a CTCHead that is trained on attention labels
+    own = decoder if decoder == "ViTSTRLabelDecode" and head == "CTCHead" else _HEAD_DECODERS.get(head, decoder)
+    specials = _SPECIALS.get(own)
     if specials is None:
         _LOG.info("out_channels of %s is not computed: the symbols of decoder %r are unknown.", head, decoder)
         return None

@@ -157,13 +157,12 @@ class Config(Mapping[Any, Any]):
         """
         if not values:
             return self
-        paths = [*self.at(COMPUTED_KEY, default=()), *(dotted(self._first_missing(path)) for path in values)]
+        paths = list(self.at(COMPUTED_KEY, default=()))
+        for path in values:  # the shortest part of each path that is missing, or the whole path
+            shorter = (path[:end] for end in range(1, len(path)))
+            paths.append(dotted(next((part for part in shorter if self.node(part) is None), path)))
         listed = {(COMPUTED_KEY,): list(dict.fromkeys(paths))}
         return self.with_values({**values, **listed}, computed_from=source)
-
-    def _first_missing(self, path: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the shortest part of ``path`` that is missing, or the whole path."""
-        return next((path[:end] for end in range(1, len(path)) if self.node(path[:end]) is None), path)
 
 
 def from_plain(value: Any, place: Place = COMPUTED) -> Node:

@@ -161,13 +161,9 @@ def fill_text_lengths(config: Config) -> Config:
         (*entry, _LENGTH): longest
         for path in head_paths(config)
         for name, entry in _heads(config, path)
-        if _lacks_length(config.at(entry)) and _takes_length(name)
+        if config.at((*entry, _LENGTH), None) is None and _takes_length(name)
     }
     return config.with_computed(lacking, f"Global.{_LENGTH}")
-
-
-def _lacks_length(options: Any) -> bool:
-    return options is None or isinstance(options, Mapping) and options.get(_LENGTH) is None
 
 
 def _takes_length(head: str) -> bool:

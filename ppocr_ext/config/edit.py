@@ -26,25 +26,22 @@ from ppocr_ext.messages import did_you_mean
 ORDERED_LISTS = frozenset({"transforms"})  # lists of single-key mappings in which order changes the meaning
 
 
-def assign(root: Node, parts: Sequence[str], value: Node, append: bool = False) -> Node:
-    """Return ``root`` with ``value`` at the path; missing or empty (``null``) mappings on the way are added.
+def assign(node: Node, parts: tuple[str, ...], value: Node, append: bool = False, at: int = 0) -> Node:
+    """Return ``node`` with ``value`` at the path; missing or empty (``null``) mappings on the way are added.
 
     A value marked `Mark.REMOVE` removes what is there, and the list item that it leaves empty.
 
     Args:
-        root: the tree; not changed.
+        node: the tree; not changed.
         parts: components of the path; a list is entered by index or by the key of one of its items.
         value: the new value.
         append: a key that a list of single-key mappings lacks becomes a new item at its end.
+        at: how many components of the path lead to ``node``.
 
     Raises:
         ConfigError: the path goes through a scalar or into a list that has no such item, or there is
             nothing to remove.
     """
-    return _assign(root, tuple(parts), 0, value, append)
-
-
-def _assign(node: Node, parts: tuple[str, ...], at: int, value: Node, append: bool) -> Node:
     if at == len(parts):
         return value
     if node.value is None:
@@ -64,8 +61,7 @@ def _assign_in_mapping(node: Node, parts: tuple[str, ...], at: int, value: Node,
     key = key_in(node.value, parts[at])
     if value.mark is Mark.REMOVE and key not in node.value:
         raise _nothing_to_remove("", parts, nearest(parts[at], names_in(node)))
-    below = node.value.get(key) or Node(None, value.place)
-    changed = _assign(below, parts, at + 1, value, append)
+    changed = assign(node.value.get(key) or Node(None, value.place), parts, value, append, at + 1)
     items: dict[Key, Node] = {**node.value, key: changed}
     if changed.mark is Mark.REMOVE:
         del items[key]
@@ -84,9 +80,9 @@ def _assign_in_list(node: Node, parts: tuple[str, ...], at: int, value: Node, ap
             )
             raise ConfigError(f"{dotted(parts)}: {dotted(trail)} {found}", code="missing_item")
         _refuse_new_item(part, trail, value)
-        return Node((*node.value, _assign(Node({}, value.place), parts, at, value, append)), node.place)
+        return Node((*node.value, assign(Node({}, value.place), parts, value, append, at)), node.place)
     # by key, the item itself holds the key: the same component is looked up again one level below
-    changed = _assign(node.value[index], parts, at + part.isdecimal(), value, append)
+    changed = assign(node.value[index], parts, value, append, at + part.isdecimal())
     emptied = changed.is_mapping and not changed.value and value.mark is Mark.REMOVE
     kept = () if changed.mark is Mark.REMOVE or emptied else (changed,)
     return Node((*node.value[:index], *kept, *node.value[index + 1 :]), node.place)
@@ -163,8 +159,14 @@ def _merge_mappings(base: Node, over: Node, trail: Sequence[str]) -> Node:
 
 
 def _merge_keyed_lists(base: Node, over: Node, trail: Sequence[str]) -> Node:
-    for side in (base, over):
-        _refuse_repeated_keys(side, trail)
+    for side, key in ((side, key) for side in (base, over) for key in names_in(side)):
+        indices = positions(side.value, key)
+        if len(indices) > 1:
+            raise ConfigError(
+                f"{side.place.text}: {dotted(trail)}: {key!r} occurs {len(indices)} times (items "
+                f"{', '.join(map(str, indices))}), so the list cannot be merged by key. {_replace_fix(trail)}",
+                code="duplicate_key",
+            )
     items: dict[Key, Node] = {next(iter(item.value)): item for item in base.value}
     for item in over.value:
         ((key, value),) = item.value.items()
@@ -179,17 +181,6 @@ def _merge_keyed_lists(base: Node, over: Node, trail: Sequence[str]) -> Node:
             _refuse_new_item(str(key), trail, item)
             items[key] = _unmarked(item, [*trail, str(key)])
     return Node(tuple(items.values()), base.place)
-
-
-def _refuse_repeated_keys(node: Node, trail: Sequence[str]) -> None:
-    for key in dict.fromkeys(names_in(node)):
-        indices = positions(node.value, key)
-        if len(indices) > 1:
-            raise ConfigError(
-                f"{node.place.text}: {dotted(trail)}: {key!r} occurs {len(indices)} times (items "
-                f"{', '.join(map(str, indices))}), so the list cannot be merged by key. {_replace_fix(trail)}",
-                code="duplicate_key",
-            )
 
 
 def _refuse_several_keys(over: Node, trail: Sequence[str]) -> None:
@@ -243,7 +234,13 @@ def _apply(root: Node, option: str) -> Node:
         value = read_value(text, Place("-o", shown, kind, parts))
         section = child(root, parts, 0)
         if section is None and not forced:
-            raise ConfigError(_unknown_section(root, parts), code="unknown_section")
+            below = (dotted((key, parts[0])) for key, item in root.value.items() if child(item, parts, 0))
+            section_of_key = next(below, None)
+            hint = did_you_mean(section_of_key) or nearest(parts[0], names_in(root))
+            raise ConfigError(
+                f"the config has no section {parts[0]!r}.{hint} `+{dotted(parts)}=…` adds it.",
+                code="unknown_section",
+            )
         updates = len(parts) == 1 and value.is_mapping and value.mark is Mark.NONE
         if section is None or not (updates and section.is_mapping):
             return _set(root, parts, value, append=forced)
@@ -251,20 +248,9 @@ def _apply(root: Node, option: str) -> Node:
             root = _set(root, (*parts, str(key)), item)
         return root
     except ConfigError as error:
-        message = str(error)
-        raise ConfigError(
-            message if message.startswith(shown) else f"{shown}: {message}", code=error.code
-        ) from error
+        raise ConfigError(f"{shown}: {str(error).removeprefix(f'{shown}: ')}", code=error.code) from error
 
 
 def _set(root: Node, parts: tuple[str, ...], value: Node, append: bool = False) -> Node:
     return assign(root, parts, value if value.mark is Mark.REMOVE else _unmarked(value), append)
 
-
-def _unknown_section(root: Node, parts: tuple[str, ...]) -> str:
-    """Return the message for an unknown first component; it names the section that has this key."""
-    paths = [
-        dotted((key, parts[0])) for key, section in root.value.items() if child(section, parts, 0) is not None
-    ]
-    hint = did_you_mean(paths[0]) if paths else nearest(parts[0], names_in(root))
-    return f"the config has no section {parts[0]!r}.{hint} `+{dotted(parts)}=…` adds it."

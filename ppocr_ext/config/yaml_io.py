@@ -30,6 +30,15 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def represent_list(self, items: list[Any]) -> yaml.Node:
+        short = not any(isinstance(item, dict) for item in items)
+        return self.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=short)
+
+    def represent_str(self, text: str) -> yaml.Node:
+        # PyYAML writes the last three as they are between single quotes and reads them back as line breaks
+        style = '"' if any(mark in text for mark in "\n\r\x85\u2028\u2029") else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
 
 for _class in (_Loader, _Dumper):
     _class.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
@@ -47,8 +56,8 @@ def _represent_str(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(list, _represent_list)
-_Dumper.add_representer(str, _represent_str)
+_Dumper.add_representer(list, _Dumper.represent_list)
+_Dumper.add_representer(str, _Dumper.represent_str)
 
 
 class _IndentingDumper(_Dumper):
@@ -196,7 +205,10 @@ class _Reader:
                     place, "`!replace` goes before a list or a mapping; a scalar replaces without it"
                 )
             return Node(self._scalar(node, place), place)
-        self._refuse_tag(node, place, mark)
+        if mark is Mark.NONE and node.tag not in ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
+            raise ConfigError(
+                f"{place.text}: the tag {node.tag!r} is not allowed. {_TAG_HELP}", code="bad_tag"
+            )
         self._open.append(node)
         value: Any
         if isinstance(node, yaml.MappingNode):
@@ -223,25 +235,20 @@ class _Reader:
                 f"{place.text}: {node.value!r} cannot be read: {error}. Fix: quote it.", code="bad_value"
             ) from error
 
-    def _refuse_tag(self, node: yaml.Node, place: Place, mark: Mark) -> None:
-        plain = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
-        if mark is Mark.NONE and node.tag not in plain:
-            raise ConfigError(
-                f"{place.text}: the tag {node.tag!r} is not allowed. {_TAG_HELP}", code="bad_tag"
-            )
-
     def _pairs(self, node: yaml.MappingNode) -> dict[Key, yaml.Node]:
         """Return keys with their nodes: first those that ``<<`` adds, as PyYAML orders them, then its own."""
         merged: dict[Key, yaml.Node] = {}
         own: dict[Key, yaml.Node] = {}
         lines: dict[Any, int] = {}
         for key_node, item in node.value:
-            is_merge = key_node.tag == _MERGE_TAG
-            key = "<<" if is_merge else self._key(key_node)
+            is_merge, place = key_node.tag == _MERGE_TAG, self._here(key_node)
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise _invalid(place, "a key must be a plain word or number, not a list or a mapping")
+            key = "<<" if is_merge else self._scalar(key_node, place)
             if key in lines:
                 help_ = "write `<<: [*a, *b]`" if is_merge else "keep one of them"
                 raise ConfigError(
-                    f"{self._here(key_node).text}: the key {key!r} occurs twice in one mapping, first on "
+                    f"{place.text}: the key {key!r} occurs twice in one mapping, first on "
                     f"line {lines[key]}. Fix: {help_}.",
                     code="duplicate_key",
                 )
@@ -266,10 +273,3 @@ class _Reader:
             pairs.update(self._pairs(source))
             self._open.pop()
         return pairs
-
-    def _key(self, node: yaml.Node) -> Key:
-        place = self._here(node)
-        if not isinstance(node, yaml.ScalarNode):
-            raise _invalid(place, "a key must be a plain word or number, not a list or a mapping")
-        key: Key = self._scalar(node, place)
-        return key

@@ -10,7 +10,7 @@ import yaml
 
 from ppocr_ext import registry
 from ppocr_ext.check import check_config
-from ppocr_ext.check.unknown_keys import suggest_path
+from ppocr_ext.check.signatures import suggest_path
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.edit import override
 from ppocr_ext.errors import UnknownComponentError

@@ -88,7 +88,9 @@ def _wrong(counts: Mapping[_Path, int], config: Config, charset: Charset) -> Ite
     for path, expected in counts.items():
         found = config.at(path, None)
         if found is not None and (found != expected or isinstance(found, bool)):
-            removable = path[:-1] if path[-2] == "out_channels_list" else path  # of a MultiHead, the whole list
+            removable = (
+                path[:-1] if path[-2] == "out_channels_list" else path
+            )  # of a MultiHead, the whole list
             yield (
                 path,
                 f"is {found!r}, but {expected} fits {charset.name} ({len(charset.characters)} characters). "
@@ -141,7 +143,9 @@ def _branch_counts(head: Config, path: _Path, charset: Charset) -> Iterator[tupl
 
 def _single_count(head: str, decoder: str, charset: Charset) -> int | None:
     # ViTSTR's classifier is a CTCHead that is trained on attention labels
-    own = decoder if decoder == "ViTSTRLabelDecode" and head == "CTCHead" else _HEAD_DECODERS.get(head, decoder)
+    own = (
+        decoder if decoder == "ViTSTRLabelDecode" and head == "CTCHead" else _HEAD_DECODERS.get(head, decoder)
+    )
     specials = _SPECIALS.get(own)
     if specials is None:
         _LOG.info("out_channels of %s is not computed: the symbols of decoder %r are unknown.", head, decoder)

@@ -161,7 +161,9 @@ def fill_text_lengths(config: Config) -> Config:
         (*entry, _LENGTH): longest
         for path in head_paths(config)
         for name, entry in _heads(config, path)
-        if config.at((*entry, _LENGTH), None) is None and _takes_length(name)
+        if isinstance(config.at(entry), Mapping | None)
+        and config.at((*entry, _LENGTH), None) is None
+        and _takes_length(name)
     }
     return config.with_computed(lacking, f"Global.{_LENGTH}")
 

@@ -159,14 +159,15 @@ def _merge_mappings(base: Node, over: Node, trail: Sequence[str]) -> Node:
 
 
 def _merge_keyed_lists(base: Node, over: Node, trail: Sequence[str]) -> Node:
-    for side, key in ((side, key) for side in (base, over) for key in names_in(side)):
-        indices = positions(side.value, key)
-        if len(indices) > 1:
-            raise ConfigError(
-                f"{side.place.text}: {dotted(trail)}: {key!r} occurs {len(indices)} times (items "
-                f"{', '.join(map(str, indices))}), so the list cannot be merged by key. {_replace_fix(trail)}",
-                code="duplicate_key",
-            )
+    for side in (base, over):
+        for key in names_in(side):
+            indices = positions(side.value, key)
+            if len(indices) > 1:
+                raise ConfigError(
+                    f"{side.place.text}: {dotted(trail)}: {key!r} occurs {len(indices)} times (items "
+                    f"{', '.join(map(str, indices))}), so the list cannot be merged by key. {_replace_fix(trail)}",
+                    code="duplicate_key",
+                )
     items: dict[Key, Node] = {next(iter(item.value)): item for item in base.value}
     for item in over.value:
         ((key, value),) = item.value.items()
@@ -253,4 +254,3 @@ def _apply(root: Node, option: str) -> Node:
 
 def _set(root: Node, parts: tuple[str, ...], value: Node, append: bool = False) -> Node:
     return assign(root, parts, value if value.mark is Mark.REMOVE else _unmarked(value), append)
-

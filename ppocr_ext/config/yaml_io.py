@@ -30,15 +30,6 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
-    def represent_list(self, items: list[Any]) -> yaml.Node:
-        short = not any(isinstance(item, dict) for item in items)
-        return self.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=short)
-
-    def represent_str(self, text: str) -> yaml.Node:
-        # PyYAML writes the last three as they are between single quotes and reads them back as line breaks
-        style = '"' if any(mark in text for mark in "\n\r\x85\u2028\u2029") else None
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
 
 for _class in (_Loader, _Dumper):
     _class.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
@@ -56,8 +47,8 @@ def _represent_str(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(list, _Dumper.represent_list)
-_Dumper.add_representer(str, _Dumper.represent_str)
+_Dumper.add_representer(list, _represent_list)
+_Dumper.add_representer(str, _represent_str)
 
 
 class _IndentingDumper(_Dumper):

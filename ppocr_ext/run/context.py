@@ -46,7 +46,7 @@ class RunOptions:
     reads_ctc: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunContext:
     """What the parts of a run are built from.
 

@@ -35,7 +35,7 @@ from ppocr_ext.run.team import is_leader
 _LOG = logging.getLogger("ppocr_ext")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunData:
     """The loaders of a run and what they read.
 

@@ -4,77 +4,41 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.checkpoints import Position
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.config.node import COMPUTED, dotted
-from ppocr_ext.data.load_failures import LoadFailures
-from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.errors import ModelError, WeightsError
-from ppocr_ext.host import Host
 from ppocr_ext.issues import report_issues
 from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import DistillationModel, build_model
-from ppocr_ext.run.amp import Amp
 from ppocr_ext.run.context import Role, RunContext, RunOptions, open_context, rename_section
 from ppocr_ext.run.dry_step import dry_step, same_as_before
 from ppocr_ext.run.host_config import evaluation_steps, host_config
-from ppocr_ext.run.loader_setup import open_data
+from ppocr_ext.run.loader_setup import RunData, open_data
 from ppocr_ext.run.model_setup import decoder_models, load_model_weights
 from ppocr_ext.run.train_setup import Training, frozen_models, set_up_training, unsaved_models
 
 _LOG = logging.getLogger("ppocr_ext")
 
 
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, kw_only=True)
+class Run(RunContext, RunData, Training):
     """What :class:`ppocr_ext.loop.adapter.HostLoop` and the tools work with; complete when it exists.
 
+    It has the attributes of its context, its data and, in training, what it trains with.
+
     Attributes:
-        config: resolved, with class counts filled in.
         host_config: the plain config that the host receives.
-        folder: the run folder (``Global.save_model_dir``).
-        model: with weights, as the host calls it; ``network`` is the same without a data-parallel wrapper.
-        eval_loader: None in processes that do not evaluate; ``train_loader`` is None unless the run trains.
-        rebuild_train_loader: builds the training loader of another seed, if its dataset asks for one in each epoch.
-        start: where the run begins or resumes; ``best`` is the best evaluation before that.
-        frozen_digests: digest of each frozen sub-model.
-        float32_copies: what mixed precision casts and a checkpoint stores, without being trained.
-        preflight: the check of the data, by ``"Train"`` / ``"Eval"``.
-        load_failures: the samples that fail when they are loaded, by ``"Train"`` / ``"Eval"``.
-        label_files: as the config names them.
+        decoder: of the network's outputs, built by the host.
+        metric: that a checkpoint is the best by.
     """
 
-    config: Config
     host_config: dict[str, Any]
-    host: Host
-    folder: Path
-    seed: int
-    device: str
-    charset: Charset
     decoder: Any
     metric: Any
-    train_loader: Any
-    eval_loader: Any
-    rebuild_train_loader: Callable[[int], Any] | None
-    preflight: Mapping[str, PreflightReport]
-    load_failures: Mapping[str, LoadFailures]
-    label_files: tuple[Path, ...]
-    model: Any
-    loss: Any
-    optimizer: Any
-    schedule: Any
-    amp: Amp
-    start: Position
-    best: Mapping[str, float]
-    frozen_digests: Mapping[str, str]
-    float32_copies: Mapping[str, Any]
 
     @property
     def network(self) -> Any:
@@ -126,27 +90,17 @@ class Run:
             steps = evaluation_steps(config, training.start.steps_per_epoch)
         else:
             _load_for_evaluation(context, model)
-            training, steps = Training(model), None
+            training, steps = Training(model=model), None
         plain = host_config(
             config, distributed=context.team.size > 1, label_files=data.usable_files, eval_steps=steps
         )
         return cls(
-            config=config,
+            **vars(context),
+            **vars(data),
+            **vars(training),
             host_config=plain,
-            host=context.host,
-            folder=context.folder,
-            seed=context.seed,
-            device=context.device,
-            charset=context.charset,
             decoder=decoder,
             metric=metric,
-            train_loader=data.train_loader,
-            eval_loader=data.eval_loader,
-            rebuild_train_loader=data.rebuild_train_loader,
-            preflight=data.preflight,
-            load_failures=data.load_failures,
-            label_files=data.label_files,
-            **vars(training),
         )
 
 

@@ -29,7 +29,7 @@ from ppocr_ext.run.parallel import data_parallel, freeze_untouched, says_what_it
 _LOG = logging.getLogger("ppocr_ext")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Training:
     """What a run trains with.
 
@@ -93,7 +93,7 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     if several and not says_what_it_reads(model, outputs):
         freeze_untouched(model, loss, next(iter(data.train_loader or ())))
     steps = len(data.train_loader or ())
-    training = _add_optimizer(context, Training(model, loss, frozen_digests=digests), steps)
+    training = _add_optimizer(context, Training(model=model, loss=loss, frozen_digests=digests), steps)
     if checkpoint is not None:
         training = _resume(training, config, checkpoint)
     model = compile_model(training.model, config)

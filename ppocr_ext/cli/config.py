@@ -14,8 +14,8 @@ from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.errors import CharsetError, ConfigError, PPOCRExtError, with_code
 from ppocr_ext.host import Host, open_host
 from ppocr_ext.issues import Issue
+from ppocr_ext.run.host_config import complete, import_plugins, plugin_names, seed_of
 from ppocr_ext.run.logs import quiet_host
-from ppocr_ext.run.prepare import complete, import_plugins, plugin_names, seed_of
 
 _SECONDS = 10.0  # of --data quick, for each of Train and Eval
 
@@ -100,7 +100,7 @@ def _check_machine(config: Config, host: Host, args: argparse.Namespace, wrong: 
     Returns:
         True if something here, or the config (``wrong``), has errors.
     """
-    from ppocr_ext.run.data_preflight import run_preflight
+    from ppocr_ext.run.datasets import run_preflight
     from ppocr_ext.run.device import device_kind
     from ppocr_ext.run.frame_counts import FrameCounts
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument, add_strict_argument, read_config
 from ppocr_ext.commands import command_line, setting
-from ppocr_ext.run.prepare import folder_of
+from ppocr_ext.run.host_config import folder_of
 
 NAME = "train"
 HELP = "train or distil a recogniser inside PaddleOCR's own loop"

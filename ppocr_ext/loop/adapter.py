@@ -31,9 +31,9 @@ from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.messages import end_text, error_text
 from ppocr_ext.run.amp import full_precision
 from ppocr_ext.run.host_config import run_is_profiled
-from ppocr_ext.run.loss_setup import loss_state
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
+from ppocr_ext.run.train_setup import loss_state
 
 _LOG = logging.getLogger("ppocr_ext")
 

@@ -22,8 +22,8 @@ from ppocr_ext.loop.hooks.progress import ProgressBar
 from ppocr_ext.loop.hooks.report_hook import ReportHook
 from ppocr_ext.loop.hooks.run_record import RunRecord
 from ppocr_ext.loop.hooks.teacher_check import TeacherCheck
+from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import OURS, log_file, quiet_host, set_up_console
-from ppocr_ext.run.prepare import folder_of
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import failing_together
 

@@ -17,8 +17,8 @@ from ppocr_ext.errors import WeightsError
 from ppocr_ext.host import Host, open_host
 from ppocr_ext.issues import Issue, report_issues
 from ppocr_ext.run.device import choose_device
+from ppocr_ext.run.host_config import complete, folder_of, import_plugins, read_old_charset, seed_of
 from ppocr_ext.run.model_setup import require_weight_files
-from ppocr_ext.run.prepare import complete, folder_of, import_plugins, read_old_charset, seed_of
 from ppocr_ext.run.team import Team, team
 
 _LOG = logging.getLogger("ppocr_ext")

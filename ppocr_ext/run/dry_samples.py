@@ -28,8 +28,7 @@ from ppocr_ext.data.preflight import lmdb_image_check, lmdb_lines
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host import Host
 from ppocr_ext.messages import end_text
-from ppocr_ext.run.data_preflight import OF_LABEL_FILES, OF_LMDB, label_files_of, sample_rules
-from ppocr_ext.run.datasets import lmdb_dataset_class
+from ppocr_ext.run.datasets import OF_LABEL_FILES, OF_LMDB, label_files_of, lmdb_dataset_class, sample_rules
 from ppocr_ext.run.host_config import host_config
 
 ConfigPath = tuple[str, ...]

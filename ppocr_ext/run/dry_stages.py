@@ -15,7 +15,7 @@ from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.losses import build_loss, required_outputs
 from ppocr_ext.losses.combined_losses import BRANCH_OF
 from ppocr_ext.run.dry_samples import ConfigPath, DryBatch
-from ppocr_ext.run.loss_setup import loss_context, return_features
+from ppocr_ext.run.train_setup import loss_context, return_features
 
 _ENCODERS = {"ctc": "CTCLabelEncode", "gtc": "NRTRLabelEncode", "sar": "SARLabelEncode"}
 _DKD = ("DistillationDKDLoss", "MaskedDKDLoss")  # with `dis_head: gtc` they read the label of NRTR

@@ -31,9 +31,8 @@ from ppocr_ext.metrics import build_metric
 from ppocr_ext.run.dry_samples import SILENT, ConfigPath, DryBatch, DrySection, described_error
 from ppocr_ext.run.dry_stages import DryLosses, DryNetwork, DryReader, StageFailed
 from ppocr_ext.run.frame_counts import left_as_it_was
-from ppocr_ext.run.host_config import host_config
+from ppocr_ext.run.host_config import complete, host_config
 from ppocr_ext.run.model_setup import decoder_models
-from ppocr_ext.run.prepare import complete
 
 _SECTIONS = ("Architecture", "Loss", "Train", "Eval", "PostProcess", "Metric")
 _NEVER = 10**9

@@ -19,18 +19,18 @@ from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.run.batch_loader import BatchLoader
 from ppocr_ext.run.context import RunContext
-from ppocr_ext.run.data_preflight import (
+from ppocr_ext.run.datasets import (
     OF_LMDB,
+    label_file_dataset_class,
     label_files_of,
+    lmdb_dataset_class,
     run_preflight,
     second_label_kind,
     unusable_limit_of,
 )
-from ppocr_ext.run.datasets import label_file_dataset_class, lmdb_dataset_class
 from ppocr_ext.run.frame_counts import FrameCounts, count_frames, is_ctc_loss, loss_parts
 from ppocr_ext.run.host_config import host_config
-from ppocr_ext.run.prepare import scratch_folder
-from ppocr_ext.run.team import is_leader
+from ppocr_ext.run.team import is_leader, scratch_folder
 
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -49,8 +49,8 @@ class RunData:
         usable_files: the label files that the host reads, by ``"Train"`` / ``"Eval"``.
     """
 
-    train_loader: BatchLoader | None
-    eval_loader: BatchLoader | None
+    train_loader: Any
+    eval_loader: Any
     rebuild_train_loader: Callable[[int], BatchLoader] | None
     preflight: dict[str, PreflightReport]
     load_failures: dict[str, LoadFailures]

@@ -7,9 +7,12 @@ other, and check meanwhile that the others still live.
 
 from __future__ import annotations
 
+import atexit
 import os
 import pickle
+import shutil
 import socket
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,7 +26,6 @@ from paddle.base import core
 
 from ppocr_ext.errors import PPOCRExtError, ProcessError
 from ppocr_ext.messages import end_text
-from ppocr_ext.run.prepare import scratch_folder
 
 T = TypeVar("T")
 _PREFIX = "ppocr_ext/"
@@ -252,6 +254,13 @@ def _leader_of(rank: int) -> int:
 def is_leader() -> bool:
     """Return True if this process is the first of its machine."""
     return _leader_of(0) == 0
+
+
+def scratch_folder() -> Path:
+    """Return a new folder for this process alone, which is removed when the process ends."""
+    folder = tempfile.mkdtemp(prefix="ppocr_ext_")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def _machine() -> str:

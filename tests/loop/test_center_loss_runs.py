@@ -13,8 +13,8 @@ from ppocr_ext.issues import InvalidConfigError
 from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
-from ppocr_ext.run.loss_setup import loss_state, restore_loss
 from ppocr_ext.run.run import Run
+from ppocr_ext.run.train_setup import loss_state, restore_loss
 
 DIM = 16  # of the tiny student's frames
 

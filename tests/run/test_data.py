@@ -13,7 +13,7 @@ from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
 from ppocr_ext.run import context
-from ppocr_ext.run.data_preflight import label_files_of
+from ppocr_ext.run.datasets import label_files_of
 from ppocr_ext.run.run import Run
 
 

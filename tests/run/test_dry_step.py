@@ -24,7 +24,7 @@ from ppocr_ext.loop.session import train
 from ppocr_ext.modeling.heads.ctc_head import CTCHead
 from ppocr_ext.registry import DATASETS, LOSSES
 from ppocr_ext.run.dry_step import dry_step, same_as_before
-from ppocr_ext.run.prepare import complete
+from ppocr_ext.run.host_config import complete
 from ppocr_ext.run.run import build_network
 
 TRAIN, EVAL = "Train.dataset.transforms", "Eval.dataset.transforms"

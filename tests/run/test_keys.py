@@ -13,9 +13,8 @@ from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
 from ppocr_ext.modeling import BaseModel
 from ppocr_ext.registry import BACKBONES
-from ppocr_ext.run import compiled as compiled_module
-from ppocr_ext.run.compiled import compile_model
-from ppocr_ext.run.parallel import share_batch_norm
+from ppocr_ext.run import model_wrappers
+from ppocr_ext.run.model_wrappers import compile_model, share_batch_norm
 
 
 @pytest.fixture
@@ -166,7 +165,7 @@ class Peeks(paddle.nn.Layer):
 
 
 def test_what_cannot_be_compiled_is_a_sentence(tiny, monkeypatch):
-    monkeypatch.setattr(compiled_module, "gradients_are_right", lambda: True)
+    monkeypatch.setattr(model_wrappers, "gradients_are_right", lambda: True)
     config = tiny("student", **{"Global.to_static": True})
     head = config.at("Architecture.Head").thaw() | {
         "out_channels_list": {"CTCLabelDecode": 11, "NRTRLabelDecode": 14}
@@ -181,13 +180,13 @@ def test_what_cannot_be_compiled_is_a_sentence(tiny, monkeypatch):
 
 
 def test_a_paddle_that_compiles_wrong_gradients_is_refused(tiny, monkeypatch):
-    monkeypatch.setattr(compiled_module, "gradients_are_right", lambda: False)
+    monkeypatch.setattr(model_wrappers, "gradients_are_right", lambda: False)
     with pytest.raises(ModelError, match="computes wrong gradients"):
         compile_model(BaseModel({}), tiny("student", **{"Global.to_static": True}))
 
 
 @pytest.mark.e2e
-@pytest.mark.skipif(not compiled_module.gradients_are_right(), reason="refused with this Paddle")
+@pytest.mark.skipif(not model_wrappers.gradients_are_right(), reason="refused with this Paddle")
 def test_compiled_training_gives_the_same_losses_and_names(tiny, tmp_path):
     folders = {}
     for compiled in (False, True):

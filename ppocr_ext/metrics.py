@@ -69,7 +69,7 @@ class RecMetric:
         self.is_filter = is_filter
         self.ignore_space = ignore_space
         self._counts_spaces = has_space and ignore_space and not is_filter
-        self.reset()
+        self._totals = [0.0] * 4  # correct lines, correct with their spaces, distance, lines
 
     def __call__(
         self,
@@ -86,19 +86,16 @@ class RecMetric:
         Returns:
             The numbers for this batch alone.
         """
-        lines = right = right_with_space = 0
-        distance = 0.0
-        for prediction, label in zip(*pred_label, strict=True):
-            read, truth = self.normalise(prediction[0]), self.normalise(label[0])
-            distance += Levenshtein.normalized_distance(read, truth)
-            right += read == truth
-            right_with_space += prediction[0] == label[0]
-            lines += 1
-        self._lines += lines
-        self._right += right
-        self._right_with_space += right_with_space
-        self._distance += distance
-        return self._rates(right, right_with_space, distance, lines)
+        pairs = [(prediction[0], label[0]) for prediction, label in zip(*pred_label, strict=True)]
+        compared = [(self.normalise(text), self.normalise(label)) for text, label in pairs]
+        counts = (
+            sum(text == label for text, label in compared),
+            sum(text == label for text, label in pairs),
+            sum(Levenshtein.normalized_distance(text, label) for text, label in compared),
+            len(pairs),
+        )
+        self._totals = [total + count for total, count in zip(self._totals, counts, strict=True)]
+        return self._rates(*counts)
 
     def normalise(self, text: str) -> str:
         """Return the part of ``text`` that is compared."""
@@ -113,16 +110,17 @@ class RecMetric:
 
         ``"acc_with_space"`` is included if the dictionary has the space and it is ignored.
         """
-        rates = self._rates(self._right, self._right_with_space, self._distance, self._lines)
+        rates = self._rates(*self._totals)
         self.reset()
         return rates
 
     def reset(self) -> None:
         """Forget all lines."""
-        self._lines = self._right = self._right_with_space = 0
-        self._distance = 0.0
+        self._totals = [0.0] * 4
 
-    def _rates(self, right: int, right_with_space: int, distance: float, lines: int) -> dict[str, float]:
+    def _rates(
+        self, right: float, right_with_space: float, distance: float, lines: float
+    ) -> dict[str, float]:
         divisor = lines + EPSILON
         with_space = {"acc_with_space": right_with_space / divisor} if self._counts_spaces else {}
         return {"acc": right / divisor, **with_space, "norm_edit_dis": 1 - distance / divisor}

@@ -37,20 +37,6 @@ class HostModules:
     logging: ModuleType
 
 
-def require_paddle() -> None:
-    """Check that Paddle is installed, without importing it.
-
-    Raises:
-        MissingPackageError: it is not.
-    """
-    if importlib.util.find_spec("paddle") is None:
-        raise MissingPackageError(
-            f"Paddle is not installed. For the CPU: {INSTALL_PADDLE}. "
-            f"For an NVIDIA GPU: pip install 'ppocr-ext[gpu]'.",
-            code="missing_package",
-        )
-
-
 def import_host(location: Location) -> HostModules:
     """Import the host at ``location``, with our packages grafted where it has none of its own.
 
@@ -58,7 +44,12 @@ def import_host(location: Location) -> HostModules:
         HostError: another ``ppocr`` or ``tools`` is imported already, or the host's own import fails.
         MissingPackageError: Paddle is missing.
     """
-    require_paddle()
+    if importlib.util.find_spec("paddle") is None:
+        raise MissingPackageError(
+            f"Paddle is not installed. For the CPU: {INSTALL_PADDLE}. "
+            f"For an NVIDIA GPU: pip install 'ppocr-ext[gpu]'.",
+            code="missing_package",
+        )
     root = str(location.root)
     if root not in sys.path:
         # At the end, as paddleocr 2.x itself does: the host's top-level names must not hide a user's.
@@ -133,12 +124,13 @@ def explain(reason: BaseException, module: str, location: Location) -> str:
 
 
 def _remedy(reason: BaseException, location: Location) -> str:
-    if _comes_from_imgaug(reason):
+    missing = reason.name if isinstance(reason, ModuleNotFoundError) and reason.name else None
+    frames = traceback.extract_tb(reason.__traceback__)
+    if missing == "imgaug" or any("imgaug" in Path(frame.filename).parts for frame in frames):
         packaged = f"PaddleOCR 2.10 needs neither: {INSTALL_WHEEL}"
         if location.form == "checkout":
             packaged = "The packaged PaddleOCR 2.10 needs neither: leave out --host and PADDLEOCR_HOME."
         return f"This host uses imgaug, which works with numpy 1 only: {IMGAUG_ON_NUMPY_1}. {packaged}"
-    missing = reason.name if isinstance(reason, ModuleNotFoundError) and reason.name else None
     if missing is None:
         return "Run again with --debug to see where."
     top = missing.partition(".")[0]
@@ -147,10 +139,3 @@ def _remedy(reason: BaseException, location: Location) -> str:
     if top == "ppocr_ext":
         return "ppocr-ext itself is incomplete: pip install --force-reinstall --no-deps ppocr-ext"
     return f"It needs a package that is not installed: pip install {_DISTRIBUTION.get(top, top)}"
-
-
-def _comes_from_imgaug(reason: BaseException) -> bool:
-    if isinstance(reason, ModuleNotFoundError) and reason.name == "imgaug":
-        return True
-    frames = traceback.extract_tb(reason.__traceback__)
-    return any("imgaug" in Path(frame.filename).parts for frame in frames)

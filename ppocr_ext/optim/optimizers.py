@@ -23,6 +23,7 @@ from ppocr_ext.registry import OPTIMIZERS, SCHEDULES
 
 _ADAMW_DECAY = 0.01
 _DEFAULT_SCHEDULE = "Const"
+_CLIPS = {"clip_norm": paddle.nn.ClipGradByNorm, "clip_norm_global": paddle.nn.ClipGradByGlobalNorm}
 
 
 def option_errors(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str, str]]:
@@ -99,35 +100,18 @@ def build_optimizer(
     trainable_parameters(model)
     rate = build_lr_scheduler(options.pop("lr"), epochs, step_each_epoch)
     with _as_config_error(f"Optimizer ({name})"):
-        given = {
-            "model": model,
-            "learning_rate": rate,
-            "weight_decay": _take_decay(options),
-            "grad_clip": _take_clip(options),
-        }
+        decay, regularizer = options.pop("weight_decay", None), options.pop("regularizer", None)
+        if regularizer:
+            decay = float(regularizer.get("factor", 0.0))  # of L2
+            if str(regularizer["name"]).startswith("L1"):
+                decay = paddle.regularizer.L1Decay(decay)
+        norms = {clip: options.pop(key, None) for key, clip in _CLIPS.items()}
+        clip = next((clip(clip_norm=float(norm)) for clip, norm in norms.items() if norm is not None), None)
+        given = {"model": model, "learning_rate": rate, "weight_decay": decay, "grad_clip": clip}
         optimizer = OPTIMIZERS.build(name, options, **given)
         if not isinstance(optimizer, paddle.optimizer.Optimizer):
             optimizer = optimizer(model)  # PaddleOCR's own class, as above
     return optimizer, rate
-
-
-def _take_decay(options: dict[str, Any]) -> Any:
-    """Take ``regularizer`` or ``weight_decay`` out of ``options``: a factor of L2, Paddle's L1Decay, or None."""
-    regularizer, decay = options.pop("regularizer", None), options.pop("weight_decay", None)
-    if not regularizer:
-        return decay
-    factor = float(regularizer.get("factor", 0.0))
-    return paddle.regularizer.L1Decay(factor) if str(regularizer["name"]).startswith("L1") else factor
-
-
-def _take_clip(options: dict[str, Any]) -> Any:
-    """Take ``clip_norm`` or ``clip_norm_global`` out of ``options``: Paddle's gradient clip, or None."""
-    each, together = options.pop("clip_norm", None), options.pop("clip_norm_global", None)
-    if each is not None:
-        return paddle.nn.ClipGradByNorm(clip_norm=float(each))
-    if together is not None:
-        return paddle.nn.ClipGradByGlobalNorm(clip_norm=float(together))
-    return None
 
 
 def trainable_parameters(model: paddle.nn.Layer) -> list[paddle.Tensor]:

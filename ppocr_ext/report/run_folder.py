@@ -177,20 +177,18 @@ def read_runs(paths: Sequence[str | Path]) -> list[RunFolder]:
                 code="no_run",
             )
         folders += [run for run in runs if run not in folders]
-    return [_read(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
-
-
-def _is_run(path: Path) -> bool:
-    return (path / METRICS_FILE).is_file() or (path / _RECORD_FILE).is_file()
-
-
-def _names(folders: Sequence[Path]) -> list[str]:
     parts = [folder.resolve().parts for folder in folders]
     for depth in range(1, max(map(len, parts), default=1) + 1):
         names = ["/".join(part[-depth:]) for part in parts]
         if len(set(names)) == len(names):
-            return names
-    return [str(folder) for folder in folders]
+            break
+    else:
+        names = [str(folder) for folder in folders]
+    return [_read(folder, name) for folder, name in zip(folders, names, strict=True)]
+
+
+def _is_run(path: Path) -> bool:
+    return (path / METRICS_FILE).is_file() or (path / _RECORD_FILE).is_file()
 
 
 def _read(folder: Path, name: str) -> RunFolder:

@@ -63,8 +63,8 @@ def run(args: argparse.Namespace) -> int:
     note = space_note(built.metric)
     if note:
         print(f"in acc and norm_edit_dis: {note}")
-    print(f"judged: {len(result.predictions)}")
-    print(f"left out: {result.skipped}")
+    print(f"evaluated: {len(result.predictions)}")
+    print(f"skipped: {result.skipped}")
     if args.save_predictions:
         write_predictions(Path(args.save_predictions), result.predictions)
         print(f"predictions: {args.save_predictions}")

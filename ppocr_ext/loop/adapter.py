@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,12 @@ from ppocr_ext.run.train_setup import loss_state
 _LOG = logging.getLogger("ppocr_ext")
 
 
+@dataclass(eq=False)
 class StopRun(Exception):  # noqa: N818 - not an error: it carries a decision through the host's loop
     """Raised at a step boundary to leave the host's loop."""
 
-    def __init__(self, reason: str, signal: int | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.signal = signal
+    reason: str
+    signal: int | None = None
 
 
 class HostLoop:

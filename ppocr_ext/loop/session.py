@@ -29,8 +29,10 @@ from ppocr_ext.run.team import failing_together
 
 
 def default_hooks(run: Run) -> list[Hook]:
-    """Return the hooks of every run."""
-    every = int(run.config.at("Global.print_batch_step"))
+    """Return the hooks of this process: only the first one of a run writes and shows."""
+    if dist.get_rank() != 0:
+        return [TeacherCheck()]
+    every = max(1, int(run.config.at("Global.print_batch_step")))
     hooks: list[Hook] = [
         MetricsLog(every, writers_for(run.config)),  # first: a writer that cannot be opened ends the run
         RunRecord(),

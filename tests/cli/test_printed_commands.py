@@ -80,7 +80,7 @@ def test_a_stopped_run_goes_on_and_is_judged_by_what_it_prints(tiny: Any, tmp_pa
     record = json.loads((work / "my runs/#1/run.json").read_text())
     assert (record["status"], record["resumed_from_step"]) == ("finished", 2)
     judged = shell(found_in(finished.stdout + finished.stderr, "evaluate it"))
-    assert judged.returncode == 0 and "judged: 10" in judged.stdout, judged.stdout + judged.stderr
+    assert judged.returncode == 0 and "evaluated: 10" in judged.stdout, judged.stdout + judged.stderr
 
 
 def test_a_quickstart_with_other_options_gives_the_command_that_goes_on(tmp_path: Path) -> None:

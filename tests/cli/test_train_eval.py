@@ -74,7 +74,7 @@ def test_train_then_eval_then_predictions(captchas, tmp_path):
     assert re.search(r"^acc: \d\.\d{4}$", judged.stdout, re.MULTILINE)
     assert re.search(r"^norm_edit_dis: \d\.\d{4}$", judged.stdout, re.MULTILINE)
     assert "spaces ignored (Metric.ignore_space: true)" in judged.stdout
-    assert "judged: 10\nleft out: 0\n" in judged.stdout
+    assert "evaluated: 10\nskipped: 0\n" in judged.stdout
     rows = (tmp_path / "p.tsv").read_text().splitlines()
     assert rows[0] == "image\tlabel\tprediction\tconfidence"
     assert len(rows) == 11

@@ -24,7 +24,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.loop.events import Position, StepDone
-from ppocr_ext.loop.hooks.window import Window
+from ppocr_ext.loop.hooks.metrics_log import Window
 from ppocr_ext.loop.proxies import LossProxy, OptimizerProxy
 from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling import TRAIN, build_model

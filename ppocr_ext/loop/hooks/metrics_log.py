@@ -9,21 +9,75 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TextIO
-
-import paddle.distributed as dist
+from typing import Any, NamedTuple
 
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
 from ppocr_ext.loop.hooks.metric_writers import LineScalars, Writer
-from ppocr_ext.loop.hooks.window import Window
+from ppocr_ext.report.run_folder import METRICS_FILE
 from ppocr_ext.run.run import Run
 
 _LOG = logging.getLogger("ppocr_ext")
 
 
+class WindowMeans(NamedTuple):
+    """Means of a window of steps.
+
+    Attributes:
+        losses: mean of each loss part, ``loss`` included.
+        lr: learning rate of the last step.
+        seconds: wall-clock time of one step, without evaluations.
+        images_per_second: images trained on in that time.
+    """
+
+    losses: dict[str, float]
+    lr: float
+    seconds: float
+    images_per_second: float
+
+
+class Window:
+    """Add up steps until :meth:`close` returns their means, without a device sync at every step."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._sums: dict[str, Any] = {}
+        self._images = 0
+        self._lr = 0.0
+        self._began = self._last_step = time.perf_counter()
+
+    def add(self, step: StepDone) -> None:
+        """Add one step; the losses stay on the device."""
+        for name, value in step.losses.items():
+            value = value.detach() if hasattr(value, "detach") else value
+            self._sums[name] = value if name not in self._sums else self._sums[name] + value
+        self.steps += 1
+        self._images += step.images
+        self._lr = step.lr
+        self._last_step = time.perf_counter()
+
+    def leave_out_pause(self) -> None:
+        """Exclude the time since the last step (an evaluation) from the speed."""
+        now = time.perf_counter()
+        self._began += now - self._last_step
+        self._last_step = now
+
+    def close(self) -> WindowMeans:
+        """Return the means of the window, and begin a new one."""
+        elapsed = max(time.perf_counter() - self._began, 1e-9)
+        steps = max(self.steps, 1)
+        losses = {name: _number(total) / steps for name, total in self._sums.items()}
+        means = WindowMeans(losses, self._lr, elapsed / steps, self._images / elapsed)
+        self.__init__()  # type: ignore[misc]
+        return means
+
+
+def _number(value: Any) -> float:
+    return float(value.mean()) if hasattr(value, "mean") else float(value)
+
+
 class MetricsLog(Hook):
-    """Write ``metrics.jsonl`` into the run folder (rank 0 only).
+    """Write ``metrics.jsonl`` into the run folder (a hook of rank 0).
 
     A train line: ``{"kind": "train", "epoch", "step", "time", "lr", "loss", "losses": {…}, "ips"}``;
     losses are means over the window. An eval line: ``{"kind": "eval", "epoch", "step", "time",
@@ -36,38 +90,27 @@ class MetricsLog(Hook):
     """
 
     def __init__(self, every: int, writers: Sequence[Writer] = ()) -> None:
-        self._every = max(1, every)
-        self._writers = tuple(writers)
-        self._open_writers: list[Writer] = []
-        self._scalars = LineScalars("acc")
-        self._window = Window()
-        self._file: TextIO | None = None
-        self._before = 0.0  # seconds of training before this process
-        self._began = 0.0
+        self._every = every
+        self._writers = writers
 
     def on_start(self, run: Run, position: Position) -> None:
-        if dist.get_rank() != 0:
-            return
-        path = run.folder / "metrics.jsonl"
+        path = run.folder / METRICS_FILE
         kept = _lines_until(path, position.global_step)
-        self._before = kept[-1]["time"] if kept else 0.0
-        self._open_all(run, kept)  # one that cannot be opened leaves the record of an earlier run as it is
+        self._before = kept[-1]["time"] if kept else 0.0  # seconds of training before this process
+        indicator = run.metric.main_indicator
+        self._scalars = LineScalars(indicator)
+        for writer in self._writers:  # one that cannot be opened leaves the record of an earlier run as it is
+            writer.open(run.folder, run.config)
+        now = time.time()
+        for line in kept:
+            self._pass_on(line, now - self._before + line["time"])
+        best = run.best.get(indicator)
+        if best is not None and not math.isnan(float(best)):
+            self._scalars.best = max(float(best), self._scalars.best or 0.0)
         write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
         self._file = path.open("a", encoding="utf-8")
         self._began = time.perf_counter()
         self._window = Window()
-
-    def _open_all(self, run: Run, kept: Sequence[Mapping[str, Any]]) -> None:
-        self._scalars = LineScalars(run.metric.main_indicator)
-        now = time.time()
-        for writer in self._writers:
-            writer.open(run.folder, run.config)
-            self._open_writers.append(writer)
-        for line in kept:
-            self._hand_on(line, now - self._before + line["time"])
-        before = run.best.get(run.metric.main_indicator)
-        if before is not None and not math.isnan(float(before)):
-            self._scalars.best = max(float(before), self._scalars.best or 0.0)
 
     def on_step(self, step: StepDone) -> None:
         self._window.add(step)
@@ -76,48 +119,39 @@ class MetricsLog(Hook):
 
     def _write_window(self, position: Position) -> None:
         means = self._window.close()
-        self._write(
-            {
-                "kind": "train",
-                **self._where(position),
-                "lr": means.lr,
-                "loss": means.losses.get("loss"),
-                "losses": {k: v for k, v in means.losses.items() if k != "loss"},
-                "ips": round(means.images_per_second, 2),
-            }
-        )
+        values = {
+            "lr": means.lr,
+            "loss": means.losses.pop("loss", None),
+            "losses": means.losses,
+            "ips": round(means.images_per_second, 2),
+        }
+        self._write("train", position, values)
 
     def on_eval(self, result: EvalDone) -> None:
         self._window.leave_out_pause()
-        self._write({"kind": "eval", **self._where(result.position), **result.metrics})
+        self._write("eval", result.position, result.metrics)
 
     def on_end(self, outcome: Outcome) -> None:
-        with ExitStack() as ends:  # all of them, whatever one raises
-            for writer in self._open_writers:
+        with ExitStack() as ends:  # all of them, even if one raises
+            for writer in self._writers:
                 ends.callback(writer.close, outcome)
-            if self._file is not None:
-                ends.callback(self._file.close)
+            ends.callback(self._file.close)
             # the mean of a few steps would be a spike in the curves
             if 2 * self._window.steps >= self._every:
                 self._write_window(outcome.position)
-        self._file, self._open_writers = None, []
 
-    def _where(self, position: Position) -> dict[str, Any]:
-        elapsed = self._before + time.perf_counter() - self._began
-        return {"epoch": position.current_epoch, "step": position.global_step, "time": round(elapsed, 2)}
+    def _write(self, kind: str, position: Position, values: Mapping[str, Any]) -> None:
+        elapsed = round(self._before + time.perf_counter() - self._began, 2)
+        where = {"epoch": position.current_epoch, "step": position.global_step, "time": elapsed}
+        line = _finite({"kind": kind, **where, **values})
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        self._pass_on(line, time.time())
 
-    def _write(self, line: dict[str, Any]) -> None:
-        if self._file is not None:
-            finite = _finite(line)
-            self._file.write(json.dumps(finite) + "\n")
-            self._file.flush()
-            self._hand_on(finite, time.time())
-
-    def _hand_on(self, line: Mapping[str, Any], when: float) -> None:
-        if self._open_writers:
-            scalars = self._scalars.of(line)
-            for writer in self._open_writers:
-                writer.write(scalars, line["step"], when)
+    def _pass_on(self, line: Mapping[str, Any], when: float) -> None:
+        scalars = self._scalars.of(line)
+        for writer in self._writers:
+            writer.write(scalars, line["step"], when)
 
 
 def _finite(value: Any) -> Any:
@@ -137,5 +171,5 @@ def _lines_until(path: Path, step: int) -> list[dict[str, Any]]:
         try:
             lines.append(json.loads(text))
         except json.JSONDecodeError:  # cut off when the process was killed
-            _LOG.warning("%s: a line that was cut off is left out", path)
+            _LOG.warning("%s: skipped a line that was cut off", path)
     return [line for line in lines if line["step"] <= step]

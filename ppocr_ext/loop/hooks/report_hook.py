@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
-import paddle.distributed as dist
 
 from ppocr_ext.commands import command_line
 from ppocr_ext.io.atomic import write_text
@@ -79,27 +78,20 @@ def _are_lines(decoded: Any) -> bool:
 
 
 class ReportHook(Hook):
-    """Write ``samples.json`` at each evaluation, and ``report.html`` at the end, also after an error (rank 0 only).
+    """Write ``samples.json`` at each evaluation, and ``report.html`` at the end, also after an error.
 
-    The samples come from what the host passes to the metric, so nothing is read or decoded twice. This hook comes
-    after the hooks that write what the page shows.
+    A hook of rank 0; it comes after the hooks that write what the page shows. The samples come from what the host
+    passes to the metric, so nothing is read or decoded twice.
     """
-
-    _metric: _WatchedMetric | None = None
 
     def on_start(self, run: Run, position: Position) -> None:
         self._folder = run.folder
-        self._evaluates = dist.get_rank() == 0 and run.eval_loader is not None
 
     def wrap_metric(self, metric: Any) -> Any:
-        if not self._evaluates:
-            return metric
         self._metric = _WatchedMetric(metric)
         return self._metric
 
     def on_eval(self, result: EvalDone) -> None:
-        if self._metric is None:
-            return
         selection = self._metric.seen
         written = {
             "step": result.position.global_step,
@@ -119,8 +111,6 @@ class ReportHook(Hook):
         write_text(self._folder / SAMPLES_FILE, json.dumps(written) + "\n")
 
     def on_end(self, outcome: Outcome) -> None:
-        if dist.get_rank() != 0:
-            return
         path = self._folder / REPORT_FILE
         try:
             write_report([self._folder], path)

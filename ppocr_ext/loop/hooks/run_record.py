@@ -8,7 +8,6 @@ import json
 import logging
 import platform
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ import paddle.distributed as dist
 
 from ppocr_ext import __version__
 from ppocr_ext.checkpoint.model_state import count_parameters
-from ppocr_ext.data.load_failures import LoadFailures
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
 from ppocr_ext.run.run import Run
@@ -41,22 +39,15 @@ def _now() -> str:
 
 
 class RunRecord(Hook):
-    """Write the configs and ``run.json`` at the start (rank 0 only); ``run.json`` again at evaluations and the end."""
-
-    def __init__(self) -> None:
-        self._path: Path | None = None
-        self._record: dict[str, Any] = {}
-        self._failures: Mapping[str, LoadFailures] = {}
+    """Write the configs and ``run.json`` at the start (a hook of rank 0); ``run.json`` again later."""
 
     def on_start(self, run: Run, position: Position) -> None:
-        if dist.get_rank() != 0:
-            return
+        self._run = run
         self._path = run.folder / "run.json"
         if self._path.is_file() and not run.config.at("Global.checkpoints", default=None):
             _LOG.warning("%s holds a run already: its checkpoints and records are overwritten.", run.folder)
         _write_configs(run)
-        counts = {"all": count_parameters(run.network), "trained": count_parameters(run.network, True)}
-        self._record = {
+        self._record: dict[str, Any] = {
             "status": "running",
             "started": _now(),
             "resumed_from": run.config.at("Global.checkpoints", default=None),
@@ -74,7 +65,10 @@ class RunRecord(Hook):
             "device": str(run.device),
             "processes": dist.get_world_size(),
             "seed": run.seed,
-            "parameters": counts,
+            "parameters": {
+                "all": count_parameters(run.network),
+                "trained": count_parameters(run.network, True),
+            },
             "dictionary": {
                 "path": str(run.charset.path) if run.charset.path else None,
                 "classes": run.charset.ctc_classes,
@@ -83,15 +77,14 @@ class RunRecord(Hook):
             "label_files": {str(path): _file_digest(path) for path in run.label_files},
             "frozen": run.frozen_digests,
         }
-        self._failures = run.load_failures
-        self._write()
+        _write_json(self._path, self._record)
 
     def on_eval(self, result: EvalDone) -> None:
         self._record["best"] = dict(result.best)
-        self._write()
+        _write_json(self._path, self._record)
 
     def on_end(self, outcome: Outcome) -> None:
-        position = outcome.position.completed()
+        position, failures = outcome.position.completed(), self._run.load_failures
         self._record |= {
             "status": outcome.status,
             "reason": outcome.reason,
@@ -100,15 +93,12 @@ class RunRecord(Hook):
             "step_in_epoch": position.step_in_epoch,
             "global_step": position.global_step,
             "best": dict(outcome.best),
-            "failed_to_load": {mode: found.count for mode, found in self._failures.items()},
+            "failed_to_load": {mode: found.count for mode, found in failures.items()},
         }
-        self._write()
-        for summary in filter(None, (found.summary() for found in self._failures.values())):
-            _LOG.warning("%s", summary)
-
-    def _write(self) -> None:
-        if self._path is not None:
-            _write_json(self._path, self._record)
+        _write_json(self._path, self._record)
+        for found in failures.values():
+            if summary := found.summary():
+                _LOG.warning("%s", summary)
 
 
 def _write_configs(run: Run) -> None:

@@ -55,10 +55,6 @@ class LossContext:
             )
         return self.feature_sizes[sub_model]
 
-    def of_sub_model(self, name: str) -> LossContext:
-        """Return the context of a loss that sees only the sub-model ``name``."""
-        return LossContext(self.charset, {None: self.feature_size(name)})
-
 
 class Loss(nn.Layer, ABC):
     """A loss: ``loss(predicts, batch) → {part: scalar, …, "loss": their sum}``.

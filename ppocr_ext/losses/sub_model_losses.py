@@ -95,7 +95,7 @@ class DistillationCenterLoss(SubModelLoss):
             return CenterLoss(
                 num_classes, feat_dim, _file_of(model, center_file_path, model_name_list, update), frames, blank,
                 update, momentum, margin, look_alikes, warmup_steps, labels,
-                None if context is None else context.of_sub_model(model),
+                None if context is None else LossContext(context.charset, {None: context.feature_size(model)}),
             )  # fmt: skip
 
         super().__init__(center_loss, "ctc", model_name_list, key, multi_head, name)

@@ -44,7 +44,10 @@ def write_report(paths: Sequence[str | Path], out: Path, title: str = "") -> lis
         DataError: a path contains no run.
     """
     runs = read_runs(paths)
-    write_text(out, render(runs, title or _title(runs)))
+    sections = (summary, curves, predictions, evaluations, data, configuration)
+    count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+    body = "\n".join(section(runs) for section in sections)
+    write_text(out, page(title or _title(runs), count, body))
     return runs
 
 
@@ -62,13 +65,6 @@ def _title(runs: Sequence[RunFolder]) -> str:
         return folders[0].name
     shared = {folder.parent.name for folder in folders}
     return shared.pop() if len(shared) == 1 else f"{len(runs)} runs"
-
-
-def render(runs: Sequence[RunFolder], title: str) -> str:
-    """Return the page as HTML."""
-    sections = (summary, curves, predictions, evaluations, data, configuration)
-    count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-    return page(title, count, "\n".join(section(runs) for section in sections))
 
 
 def _best(run: RunFolder) -> tuple[int, float] | tuple[None, None]:

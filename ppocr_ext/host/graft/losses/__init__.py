@@ -1,5 +1,3 @@
 """``ppocr.losses`` for a host without one."""
 
-from ppocr_ext.losses import build_loss
-
-__all__ = ["build_loss"]
+from ppocr_ext.losses import build_loss as build_loss

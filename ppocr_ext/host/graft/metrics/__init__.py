@@ -1,5 +1,3 @@
 """``ppocr.metrics`` for a host without one."""
 
-from ppocr_ext.metrics import build_metric
-
-__all__ = ["build_metric"]
+from ppocr_ext.metrics import build_metric as build_metric

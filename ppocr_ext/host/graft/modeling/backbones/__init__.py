@@ -1,5 +1,3 @@
 """``ppocr.modeling.backbones`` for a host without one."""
 
-from ppocr_ext.modeling import build_backbone
-
-__all__ = ["build_backbone"]
+from ppocr_ext.modeling import build_backbone as build_backbone

@@ -1,5 +1,3 @@
 """``ppocr.modeling.necks`` for a host without one."""
 
-from ppocr_ext.modeling import build_neck
-
-__all__ = ["build_neck"]
+from ppocr_ext.modeling import build_neck as build_neck

@@ -1,5 +1,3 @@
 """``ppocr.modeling.transforms`` for a host without one."""
 
-from ppocr_ext.modeling import build_transform
-
-__all__ = ["build_transform"]
+from ppocr_ext.modeling import build_transform as build_transform

@@ -28,6 +28,13 @@ _FIXES = {
     errno.EISDIR: "give the name of a file, not of a folder",
     errno.EMFILE: "close other programs, or raise the limit: `ulimit -n 4096`",
 }
+_INSTALL_QUICKSTART = "pip install 'ppocr-ext[quickstart]'"
+_PACKAGE_FIXES = {
+    "paddle": INSTALL_PADDLE,
+    "captcha": _INSTALL_QUICKSTART,
+    "matplotlib": _INSTALL_QUICKSTART,
+}
+_OTHER_PACKAGE = "run `ppocr-ext doctor`, which shows what is missing and how to install it."
 MEMORY = (
     "Not enough memory. Fix: use a smaller Train.loader.batch_size_per_card (Eval.loader… in an evaluation), or fewer "
     "loader.num_workers"
@@ -77,7 +84,9 @@ def error_text(error: BaseException) -> str:
     if isinstance(error, PPOCRExtError) or kind.startswith("ppocr_ext.") and kind.endswith("Error"):
         return message
     if isinstance(error, ModuleNotFoundError):
-        return _missing_module(error)
+        package = (error.name or "").partition(".")[0]
+        said = "Paddle is not installed" if package == "paddle" else str(error)
+        return f"{said}. Fix: {_PACKAGE_FIXES.get(package, _OTHER_PACKAGE)}"
     if isinstance(error, OSError) and error.errno is not None:
         return _system_error(error)
     if isinstance(error, MemoryError):
@@ -123,12 +132,3 @@ def _system_error(error: OSError) -> str:
     fix = _FIXES.get(error.errno or 0)
     where = f"{name}: " if name else ""
     return f"{where}{error.strerror or error}.{f' Fix: {fix}.' if fix else ''}"
-
-
-def _missing_module(error: ModuleNotFoundError) -> str:
-    package = (error.name or "").partition(".")[0]
-    if package == "paddle":
-        return f"Paddle is not installed. Fix: {INSTALL_PADDLE}"
-    if package in ("captcha", "matplotlib"):
-        return f"{error}. Fix: pip install 'ppocr-ext[quickstart]'"
-    return f"{error}. Fix: run `ppocr-ext doctor`, which shows what is missing and how to install it."

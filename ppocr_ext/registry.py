@@ -122,7 +122,10 @@ class Registry:
         chosen = known_options(component, options, f"{self.kind} {name}")
         taken = _parameters(component)
         supplied = {k: v for k, v in injected.items() if taken is None or k in taken}
-        lacking = _required(component) - chosen.keys() - supplied.keys()
+        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        parameters = inspect.signature(component).parameters.values()
+        required = {p.name for p in parameters if p.kind in named and p.default is p.empty}
+        lacking = required - chosen.keys() - supplied.keys()
         if lacking:
             raise ConfigError(
                 f"{self.kind} {name}: missing {', '.join(sorted(lacking))}.", code="missing_key"
@@ -136,13 +139,6 @@ def _parameters(component: Callable[..., Any]) -> set[str] | None:
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return None
     return {p.name for p in parameters if p.kind is not p.VAR_POSITIONAL}
-
-
-def _required(component: Callable[..., Any]) -> set[str]:
-    """Return the keyword names that ``component`` requires."""
-    parameters = inspect.signature(component).parameters.values()
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return {p.name for p in parameters if p.kind in named and p.default is p.empty}
 
 
 def known_options(component: Callable[..., Any], options: Mapping[str, Any], where: str) -> dict[str, Any]:

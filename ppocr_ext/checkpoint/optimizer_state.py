@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ def restore_optimizer(
     translated = _translate(state, {before[n]: names[n] for n in before if n in names})
     groups = (each["params"] if isinstance(each, dict) else [each] for each in optimizer._parameter_list)
     trained = [parameter for group in groups for parameter in group]
-    converted = _convert_masters(translated, trained, lambda: _float32_weights(checkpoint, names))
+    converted = _convert_masters(translated, trained, checkpoint, names)
     try:
         with warnings.catch_warnings():
             # LinearWarmup keeps an entry for the schedule inside it, which Paddle then reports as unused
@@ -63,12 +63,6 @@ def restore_optimizer(
             code="optimizer_mismatch",
         ) from error
     return True
-
-
-def _float32_weights(checkpoint: Checkpoint, names: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Return the float32 weights of ``checkpoint`` by their generated names now."""
-    weights = checkpoint.weights() if checkpoint.file(".pdparams").is_file() else {}
-    return {names[n]: value for n, value in weights.items() if n in names and value.dtype == np.float32}
 
 
 def _to_tensors(value: Any) -> Any:
@@ -112,16 +106,16 @@ def _translate(state: Mapping[str, Any], new_names: Mapping[str, str]) -> dict[s
 
 
 def _convert_masters(
-    state: dict[str, Any], parameters: Iterable[Any], float32: Callable[[], Mapping[str, Any]]
+    state: dict[str, Any], parameters: Sequence[Any], checkpoint: Checkpoint, names: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return ``state`` with master weights for the 16-bit parameters, and for no others.
 
     Args:
         state: of an optimizer, by the parameters' names now.
         parameters: what the optimizer trains.
-        float32: returns float32 weights by the same names; called for masters that ``state`` lacks.
+        checkpoint: has the float32 weights of masters that ``state`` lacks.
+        names: generated name now, by the name in the model.
     """
-    parameters = list(parameters)
     half = {p.name for p in parameters if p.dtype in HALF}
     masters = state.get(MASTERS, {})
     if half == masters.keys():
@@ -136,8 +130,10 @@ def _convert_masters(
         return f"{owner}{_SUFFIX}_0{rest}" if owner in half else owner + _MASTER_SUFFIX.sub("", rest, count=1)
 
     converted = {renamed(key): value for key, value in state.items() if key != MASTERS}
-    weights = float32() if half - masters.keys() else {}
-    new = {name: (f"{name}{_SUFFIX}_0", value) for name, value in weights.items()}
+    lacking = half - masters.keys() and checkpoint.file(".pdparams").is_file()
+    weights = checkpoint.weights() if lacking else {}
+    float32 = {names[n]: value for n, value in weights.items() if n in names and value.dtype == np.float32}
+    new = {name: (f"{name}{_SUFFIX}_0", value) for name, value in float32.items()}
     if half:
         converted[MASTERS] = {name: value for name, value in {**new, **masters}.items() if name in half}
     return converted

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ppocr_ext.config.config_view import COMPUTED_KEY, Config
 from ppocr_ext.config.edit import assign, merge, override
-from ppocr_ext.config.node import Mark, Node, Place, PlaceKind, find
+from ppocr_ext.config.node import Mark, Node, PlaceKind, find
 from ppocr_ext.config.yaml_io import read_file
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.io.resources import find_config
@@ -49,23 +49,18 @@ def _read_with_bases(path: Path, readers: tuple[Path, ...] = ()) -> Node:
         return node
     own = {key: item for key, item in node.value.items() if key != _BASE}
     bases = Node({})
-    for name, place in _base_names(node.value[_BASE]):
-        try:
-            below = _read_with_bases(find_config(name, path.parent), (*readers, path.resolve()))
-        except ConfigError as error:
-            raise ConfigError(f"{error} (from `{_BASE}` in {place.text})", code=error.code) from error
-        bases = merge(bases, below)
-    return merge(bases, Node(own, node.place))
-
-
-def _base_names(node: Node) -> list[tuple[str, Place]]:
-    items = node.value if node.is_list else (node,)
-    for item in items:
+    named = node.value[_BASE]
+    for item in named.value if named.is_list else (named,):
         if not isinstance(item.value, str):
             raise ConfigError(
                 f"{item.place.text}: `{_BASE}` must be a file name or a list of them.", code="bad_value"
             )
-    return [(item.value, item.place) for item in items]
+        try:
+            below = _read_with_bases(find_config(item.value, path.parent), (*readers, path.resolve()))
+        except ConfigError as error:
+            raise ConfigError(f"{error} (from `{_BASE}` in {item.place.text})", code=error.code) from error
+        bases = merge(bases, below)
+    return merge(bases, Node(own, node.place))
 
 
 def _mark_computed(root: Node) -> Node:

@@ -1,7 +1,7 @@
 """The keys of ``Global``: the rule, default and meaning of each.
 
-The config check, the defaults of a run and the table in docs/reference.md come from here. Print that table with
-``python -m ppocr_ext.config.global_keys``.
+The config check, the defaults of a run and the table in docs/reference.md come from here; tests/config/key_table.py
+writes that table.
 """
 
 from __future__ import annotations
@@ -27,32 +27,6 @@ class GlobalKey(ValueRule):
     meaning: str
     default: Any = None
     filled: bool = False
-
-    @property
-    def form(self) -> str:
-        """The values that are accepted, in the words of the reference."""
-        if self.choices:
-            return ", ".join(f"`{choice}`" for choice in self.choices)
-        names = {
-            "truth": "`bool`",
-            "whole": "`int`",
-            "number": "`float`",
-            "text": "`str`",
-            "texts": "`[str]`",
-        }
-        name = {**names, "steps": "`int` or `[first, every]`"}.get(self.kind, "")
-        if self.most is not None:
-            return f"{name} {self.least}–{self.most}"
-        if self.above is not None:
-            return f"{name} > {self.above}"
-        return name if self.least is None else f"{name} ≥ {self.least}"
-
-    @property
-    def default_text(self) -> str:
-        """The default as one writes it in YAML; empty if there is none."""
-        if self.default is None:
-            return ""
-        return f"`{str(self.default).lower() if isinstance(self.default, bool) else self.default}`"
 
 
 def _truth(meaning: str, default: bool | None = False, filled: bool = False) -> GlobalKey:
@@ -209,15 +183,3 @@ def global_value(config: Config, name: str) -> Any:
     if problem is not None:
         raise ConfigError(f"{config.where(path)}: {path}: {problem.message}", code=problem.code)
     return key.default if value is None else value
-
-
-def reference_table() -> str:
-    """Return the table of all keys for docs/reference.md."""
-    rows = [
-        f"| `{name}` | {key.form} | {key.default_text} | {key.meaning} |" for name, key in GLOBAL_KEYS.items()
-    ]
-    return "\n".join(["| key | values | default | meaning |", "|---|---|---|---|", *rows])
-
-
-if __name__ == "__main__":
-    print(reference_table())

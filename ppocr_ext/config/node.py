@@ -176,9 +176,7 @@ def find(root: Node, parts: Sequence[str]) -> Node | None:
     """
     node: Node | None = root
     for at in range(len(parts)):
-        if node is None:
-            break
-        node = child(node, parts, at)
+        node = None if node is None else child(node, parts, at)
     return node
 
 

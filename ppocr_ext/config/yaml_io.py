@@ -88,14 +88,12 @@ def dump_with_places(root: Node) -> str:
     lines = text.splitlines()
     column = max((len(lines[n]) for n in places if len(lines[n]) <= _WIDEST), default=0)
     for number, place in places.items():
-        lines[number] = f"{lines[number]:<{column}}  # {_shown(place)}"
+        shown = {PlaceKind.FILE: place.text, PlaceKind.COMPUTED: COMPUTED.origin}.get(
+            place.kind, place.origin
+        )
+        printable = "".join(c if c.isprintable() else "?" for c in shown)
+        lines[number] = f"{lines[number]:<{column}}  # {printable}"
     return "".join(f"{line}\n" for line in lines)
-
-
-def _shown(place: Place) -> str:
-    if place.kind is not PlaceKind.FILE:
-        return COMPUTED.origin if place.kind is PlaceKind.COMPUTED else place.origin
-    return "".join(c if c.isprintable() else "?" for c in place.text)
 
 
 def read_file(path: Path) -> Node:

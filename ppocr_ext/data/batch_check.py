@@ -119,20 +119,7 @@ class BatchLabelCheck:
             DataError: a sample has too few entries, a label has a class that does not exist or the blank, no
                 label has a character, or there are more misfits than the limit allows.
         """
-        self._check_entries(samples)
-        labels = _column(samples, self._layout.label)
-        lengths = _column(samples, self._layout.length)
-        if labels is None or lengths is None or labels.ndim != 2 or lengths.size != len(labels):
-            return
-        lengths = lengths.reshape(-1).astype(np.int64)
-        error = ctc_label_error(labels, lengths, self._classes) or self._second_label_error(samples)
-        if error is not None:
-            raise DataError(f"{_WHERE}: {error}", code="bad_label")
-        self._check_frames(samples, labels, lengths)
-
-    def _check_entries(self, samples: Sequence[Any]) -> None:
-        """Refuse a sample that is too short for the loss, which reads label and length by position."""
-        last = max(self._layout.label or 0, self._layout.length or 0)
+        last = max(self._layout.label or 0, self._layout.length or 0)  # the loss reads both by position
         for sample in samples:
             if isinstance(sample, list | tuple) and len(sample) <= last:
                 raise DataError(
@@ -140,14 +127,19 @@ class BatchLabelCheck:
                     f"return the entries that keep_keys names.",
                     code="missing_batch_entry",
                 )
-
-    def _second_label_error(self, samples: Sequence[Any]) -> str | None:
-        labels = None if self._second_classes is None else _column(samples, self._layout.second_label)
-        if labels is None or labels.ndim != 2:
-            return None
-        return _class_error(
-            "a second label", labels, np.ones(labels.shape, bool), 0, self._second_classes or 0
-        )
+        labels = _column(samples, self._layout.label)
+        lengths = _column(samples, self._layout.length)
+        if labels is None or lengths is None or labels.ndim != 2 or lengths.size != len(labels):
+            return
+        lengths = lengths.reshape(-1).astype(np.int64)
+        error = ctc_label_error(labels, lengths, self._classes)
+        second = None if self._second_classes is None else _column(samples, self._layout.second_label)
+        if error is None and second is not None and second.ndim == 2:
+            inside = np.ones(second.shape, bool)
+            error = _class_error("a second label", second, inside, 0, self._second_classes or 0)
+        if error is not None:
+            raise DataError(f"{_WHERE}: {error}", code="bad_label")
+        self._check_frames(samples, labels, lengths)
 
     def _check_frames(self, samples: Sequence[Any], labels: np.ndarray, lengths: np.ndarray) -> None:
         image = samples[0][self._layout.image] if self._layout.image is not None else None
@@ -199,7 +191,5 @@ def _array(value: Any) -> np.ndarray | None:
     place = getattr(value, "place", None)
     if place is not None:  # a tensor of Paddle's
         return value.numpy() if place.is_cpu_place() else None
-    if isinstance(value, np.ndarray | np.number | int):
-        array = np.asarray(value)
-        return array if array.dtype.kind in "iuf" else None
-    return None
+    array = np.asarray(value) if isinstance(value, np.ndarray | np.number | int) else None
+    return array if array is not None and array.dtype.kind in "iuf" else None

@@ -41,10 +41,9 @@ class ImageFolder:
             if self._root is not None and not abspath(path).startswith(self._root):
                 return SampleIssue("outside_data_dir", f"{path} is outside data_dir {self._data_dir}")
             issue = image_issue(path, self._check)
-            if issue is not None and issue.reason == "missing_image":
-                issue = SampleIssue(issue.reason, issue.detail + quotes_hint(name) + self._slash_hint(name))
             if issue is not None:
-                return issue
+                hint = quotes_hint(name) + self._slash_hint(name) if issue.reason == "missing_image" else ""
+                return SampleIssue(issue.reason, issue.detail + hint)
         return None
 
     def _slash_hint(self, name: str) -> str:

@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -123,11 +124,8 @@ def utf8_issue(content: bytes, error: UnicodeDecodeError) -> str:
 
 def _image_names(name: str) -> tuple[str, ...] | None:
     """Return the paths of the first column, or None. What is not a JSON list is a path, as in PaddleOCR."""
-    if name.startswith("["):
-        try:
-            listed = json.loads(name)
-        except json.JSONDecodeError:
-            listed = None
+    with suppress(json.JSONDecodeError):
+        listed = json.loads(name) if name.startswith("[") else None
         if isinstance(listed, list) and listed:
             return tuple(listed) if all(isinstance(entry, str) and entry for entry in listed) else None
     return (name,) if name else None

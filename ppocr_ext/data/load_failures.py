@@ -68,8 +68,10 @@ class LoadFailures:
         Raises:
             DataError: in ``Eval``; or there are more than the limit allows.
         """
+        byte, bit = divmod(zlib.crc32(key) % (8 * len(self._seen)), 8)
         with self._count.get_lock():
-            new = self._is_new(key)
+            new = not self._seen[byte] >> bit & 1
+            self._seen[byte] |= 1 << bit
             self._count.value += new
             count = self._count.value
         if self.mode != "Train":
@@ -98,13 +100,6 @@ class LoadFailures:
             return ""
         samples = "1 sample" if self.count == 1 else f"{self.count:,} samples"
         return f"{self.mode}: {samples} could not be loaded; others were used instead."
-
-    def _is_new(self, key: bytes) -> bool:
-        """Return whether no sample with this key has failed before, and remember it."""
-        byte, bit = divmod(zlib.crc32(key) % (8 * len(self._seen)), 8)
-        new = not self._seen[byte] >> bit & 1
-        self._seen[byte] |= 1 << bit
-        return new
 
 
 class _AnotherSampleError(Exception):

@@ -105,8 +105,7 @@ def _check(report: PreflightReport, sources: Sequence[_Source], seconds: float |
     end = math.inf if seconds is None else time.monotonic() + seconds
     with ThreadPoolExecutor(min(8, (os.cpu_count() or 1) + 2)) as pool:
         for path, lines, image_check in sources:
-            check = partial(_issues, report.rules, image_check)
-            rest = iter(lines)
+            check, rest = partial(_issues, report.rules, image_check), iter(lines)
             report.files.append(FileReport(path))
             while chunk := list(islice(rest, _CHUNK)):
                 if report.total and time.monotonic() > end:

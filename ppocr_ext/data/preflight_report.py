@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -41,42 +42,33 @@ class FileReport:
     Attributes:
         path: the label file, or the folder of the LMDB.
         altered: line ends or a byte order mark were removed from a line.
+        lines: 1 byte for each line: 1 if it is usable, else 0.
     """
 
     path: Path
     altered: bool = False
-    _usable: bytearray = field(default_factory=bytearray, repr=False)  # 1 byte for each line: 0 or 1
-
-    def add(self, usable: bool, altered: bool) -> None:
-        """Note the next line."""
-        self._usable.append(usable)
-        self.altered |= altered
+    lines: bytearray = field(default_factory=bytearray, repr=False)
 
     @property
     def total(self) -> int:
         """Lines that were checked."""
-        return len(self._usable)
+        return len(self.lines)
 
     @property
     def usable(self) -> int:
         """Lines that are usable."""
-        return self._usable.count(1)
-
-    def is_usable(self, number: int) -> bool:
-        """Return whether line ``number`` (from 1) is usable."""
-        return bool(self._usable[number - 1])
+        return self.lines.count(1)
 
     def usable_array(self) -> Any:
         """Return whether each line is usable: bool [total]."""
         import numpy as np
 
-        return np.frombuffer(bytes(self._usable), bool)
+        return np.frombuffer(bytes(self.lines), bool)
 
 
 def by_reason(counts: Mapping[str, int]) -> str:
     """Return ``3 too_long, 1 missing_image``: the most frequent first."""
-    ordered = sorted(counts.items(), key=lambda item: -item[1])
-    return ", ".join(f"{count:,} {reason}" for reason, count in ordered)
+    return ", ".join(f"{count:,} {reason}" for reason, count in Counter(counts).most_common())
 
 
 @dataclass
@@ -110,7 +102,7 @@ class PreflightReport:
     examples: int = 20
     is_lmdb: bool = False
     files: list[FileReport] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
     unusable_samples: list[UnusableSample] = field(default_factory=list)
     misfits: int = 0
     misfit_examples: list[UnusableSample] = field(default_factory=list)
@@ -123,10 +115,11 @@ class PreflightReport:
     def add(self, line: LabelLine, issue: SampleIssue | None) -> None:
         """Count the next sample of the last file; ``issue`` is None if it is usable."""
         file = self.files[-1]
-        file.add(usable=issue is None, altered=line.altered)
+        file.lines.append(issue is None)
+        file.altered |= line.altered
         if issue is not None:
-            count = self.counts[issue.reason] = self.counts.get(issue.reason, 0) + 1
-            if count <= self.examples:
+            self.counts[issue.reason] += 1
+            if self.counts[issue.reason] <= self.examples:
                 self.unusable_samples.append(UnusableSample(file.path, line.number, *issue))
         elif (misfit := self.rules.misfit(line)) is not None:
             self.misfits += 1
@@ -148,7 +141,7 @@ class PreflightReport:
     @property
     def unusable_count(self) -> int:
         """Samples that are unusable."""
-        return sum(self.counts.values())
+        return self.counts.total()
 
     @property
     def usable(self) -> int:
@@ -201,7 +194,7 @@ class PreflightReport:
         return {
             "total": self.total,
             "usable": self.usable,
-            "counts": dict(sorted(self.counts.items(), key=lambda item: -item[1])),
+            "counts": dict(self.counts.most_common()),
             "files": [{"path": str(f.path), "total": f.total, "usable": f.usable} for f in self.files],
             "data_dir": str(self.data_dir),
             "longest_label": {"characters": self.longest, "at": _at(self.longest_at)},
@@ -241,7 +234,7 @@ class PreflightReport:
                 count = line.number
                 if count > file.total:
                     break
-                if file.is_usable(count):
+                if file.lines[count - 1]:
                     stream.write(line.content + b"\n")
             if count != file.total:
                 now = "more" if count > file.total else count

@@ -43,7 +43,5 @@ def apply_transforms(data: dict[str, Any], operators: Sequence[Operator]) -> Any
     """Return what the transforms make of ``data`` in turn; None as soon as one of them refuses it."""
     result: Any = data
     for operator in operators:
-        result = operator(result)
-        if result is None:
-            return None
+        result = None if result is None else operator(result)
     return result

@@ -60,7 +60,7 @@ def limit_errors(reports: Mapping[str, PreflightReport], limit: UnusableLimit) -
         limit: how many may be unusable.
     """
     refused = {mode: report for mode, report in reports.items() if not limit.allows_report(report)}
-    width = max((_width_needed(report) or 0 for report in reports.values()), default=0)
+    width = max(map(_width_needed, reports.values()), default=0)
     errors = [_error(mode, report, limit, width) for mode, report in refused.items()]
     if errors and limit.strict:
         errors.append("Fix or remove them, or run without --strict (Global.strict: true).")
@@ -153,9 +153,9 @@ def _length_fixes(report: PreflightReport, width: int) -> list[str]:
     return fixes
 
 
-def _width_needed(report: PreflightReport) -> int | None:
-    """Return the width that gives enough frames; they grow with it, in steps of up to 32 pixels."""
+def _width_needed(report: PreflightReport) -> int:
+    """Return the width that gives enough frames, 0 if unknown; they grow with it, in steps of up to 32 pixels."""
     limit = report.rules.frames
     if limit is None or limit.width is None:
-        return None
+        return 0
     return math.ceil(limit.width * max(1.0, report.most_frames / limit.frames) / _STEP) * _STEP

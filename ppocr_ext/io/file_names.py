@@ -12,8 +12,5 @@ def named_by_content(path: str | Path) -> str:
     Raises:
         OSError: the file cannot be read.
     """
-    digest = hashlib.sha256()
     with Path(path).open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return f"{Path(path).name} sha256:{digest.hexdigest()}"
+        return f"{Path(path).name} sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from key_table import key_table
 
 import ppocr_ext
 from ppocr_ext.config import Config
-from ppocr_ext.config.global_keys import FILLED_DEFAULTS, GLOBAL_KEYS, global_value, reference_table
+from ppocr_ext.config.global_keys import FILLED_DEFAULTS, GLOBAL_KEYS, global_value
 from ppocr_ext.errors import ConfigError
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -74,7 +75,7 @@ def cells(table: str) -> list[list[str]]:
 
 
 def test_the_reference_is_current() -> None:
-    """`python -m ppocr_ext.config.global_keys` writes the table."""
-    assert reference_table() in (DOCS / "reference.md").read_text(encoding="utf-8")
+    """`python tests/config/key_table.py` writes the table."""
+    assert key_table() in (DOCS / "reference.md").read_text(encoding="utf-8")
     section = (DOCS / "zh" / "reference.md").read_text(encoding="utf-8").partition("## `Global` 的键")[2]
-    assert cells(section.partition("\n## ")[0]) == cells(reference_table())
+    assert cells(section.partition("\n## ")[0]) == cells(key_table())

@@ -37,13 +37,11 @@ class LmdbSet:
 
     def label(self, index: int) -> bytes | None:
         """Return the label of sample ``index`` (from 1), or None."""
-        value: bytes | None = self.transaction.get(b"label-%09d" % index)
-        return value
+        return self.transaction.get(b"label-%09d" % index)
 
     def image(self, index: int) -> bytes | None:
         """Return the encoded image of sample ``index`` (from 1), or None."""
-        value: bytes | None = self.transaction.get(b"image-%09d" % index)
-        return value
+        return self.transaction.get(b"image-%09d" % index)
 
 
 def import_lmdb() -> Any:

@@ -65,9 +65,14 @@ class LmdbInput:
         Raises:
             DataError: a label file cannot be read.
         """
-        rules = self.rules
+        rules, named = self.rules, []
+        for path in self.label_files:
+            try:
+                named.append(named_by_content(path))
+            except OSError as error:
+                raise unreadable_label_file(path, error) from error
         return {
-            "label_files": [_named(path) for path in self.label_files],
+            "label_files": named,
             "data_dir": abspath(str(self.data_dir)),
             "delimiter": self.delimiter,
             "check": rules.image_check,
@@ -75,13 +80,6 @@ class LmdbInput:
             "max_text_length": rules.max_text_length,
             "allow_outside_data_dir": rules.allow_outside_data_dir,
         }
-
-
-def _named(path: Path) -> str:
-    try:
-        return named_by_content(path)
-    except OSError as error:
-        raise unreadable_label_file(path, error) from error
 
 
 @dataclass
@@ -117,9 +115,7 @@ class LmdbState:
 
     def example_lines(self) -> str:
         """Return the examples, a line each."""
-        return "\n".join(
-            f"  {file}:{line}: {reason}: {detail}" for file, line, reason, detail in self.examples
-        )
+        return "\n".join("  {}:{}: {}: {}".format(*example) for example in self.examples)
 
 
 def make_lmdb(

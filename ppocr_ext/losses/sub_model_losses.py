@@ -9,9 +9,8 @@ from typing import Any
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.losses.base_loss import LossContext
 from ppocr_ext.losses.center_loss import CenterLoss
-from ppocr_ext.losses.ctc_loss import CTCLoss
-from ppocr_ext.losses.decoder_losses import CELoss
 from ppocr_ext.losses.distillation_base import SubModelLoss
+from ppocr_ext.losses.label_losses import CELoss, CTCLoss
 from ppocr_ext.registry import LOSSES
 
 _LOG = logging.getLogger("ppocr_ext")

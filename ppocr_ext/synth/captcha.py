@@ -22,7 +22,6 @@ from ppocr_ext.synth.lines.fonts import drawable, read_fonts
 from ppocr_ext.synth.option_checks import are_names, check_options, is_range, is_whole
 from ppocr_ext.synth.seeded_random import SeededRandom
 
-PainterName = Literal["library", "fast"]
 LIBRARY_FONT_SIZES = (42, 50, 56)
 _MAX_LENGTH = 50  # characters of a CAPTCHA; far fewer can be read
 _MAX_SHOWN = 10  # characters named in a message
@@ -49,7 +48,7 @@ class CaptchaOptions:
     height: int = 60
     fonts: tuple[str, ...] = ()
     font_sizes: tuple[int, ...] = LIBRARY_FONT_SIZES
-    painter: PainterName = "fast"
+    painter: Literal["library", "fast"] = "fast"
 
     def to_json(self) -> dict[str, Any]:
         """Return the options as plain values; fonts by name and content, to be comparable between machines."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -12,14 +11,8 @@ from PIL import Image, ImageDraw, ImageFont
 _GAP = 12
 _CAPTION = 15  # font size, pixels
 _WIDTH = 1000
-
-
-class Picture(NamedTuple):
-    """An image (uint8 [h, w, 3], BGR), its label, and the font of the label: a file and the font's number in it."""
-
-    label: str
-    image: np.ndarray
-    font: tuple[str, int]
+# label, image (uint8 [h, w, 3], BGR), and the font of the label: a file and the font's number in it
+Picture = tuple[str, np.ndarray, tuple[str, int]]
 
 
 def contact_sheet(pictures: Sequence[Picture]) -> bytes:

@@ -23,10 +23,9 @@ from ppocr_ext.data.label_file import write_label_file
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer, write_text
 from ppocr_ext.synth.captcha import CaptchaSource
-from ppocr_ext.synth.contact_sheet import Picture, contact_sheet
+from ppocr_ext.synth.contact_sheet import contact_sheet
 from ppocr_ext.synth.lines.line_source import LineSource
 
-ImageFormat = Literal["png", "jpg"]
 SampleSource = CaptchaSource | LineSource
 SPLITS = ("train", "val")
 _CHUNK = 250  # images of a task; the digest is built on it, so it never changes
@@ -54,13 +53,8 @@ class DatasetFolder:
     source: SampleSource
     train: int
     val: int
-    image_format: ImageFormat = "png"
+    image_format: Literal["png", "jpg"] = "png"
     characters: Sequence[str] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything that determines the images and labels, as plain values."""
-        counts = {"train": self.train, "val": self.val, "seed": self.source.seed, "format": self.image_format}
-        return {**self.source.to_json(), **counts}
 
     def count(self, split: str) -> int:
         """Return the number of images of a split."""
@@ -88,14 +82,16 @@ def make_folder(out: str | Path, wanted: DatasetFolder, processes: int = 1) -> i
             "Fix: give at least one image and one process.",
             code="bad_value",
         )
-    parameters = json.loads(json.dumps(wanted.to_json()))  # as they are read again: lists for tuples
+    source, counts = wanted.source, {"train": wanted.train, "val": wanted.val}
+    parameters = {**source.to_json(), **counts, "seed": source.seed, "format": wanted.image_format}
+    parameters = json.loads(json.dumps(parameters))  # as they are read again: lists for tuples
     if _is_complete(out, wanted, parameters):
         return 0
-    _write_manifest(out, wanted.source.kind, parameters, digest=None)
+    _write_manifest(out, source.kind, parameters, digest=None)
     drawn, hashes = _draw_missing(out, wanted, processes)
     texts = _write_texts(out, wanted)
     digest = hashlib.sha256("\n".join([*hashes, *texts]).encode()).hexdigest()
-    _write_manifest(out, wanted.source.kind, parameters, digest)
+    _write_manifest(out, source.kind, parameters, digest)
     return drawn
 
 
@@ -185,7 +181,7 @@ def _write_texts(out: Path, wanted: DatasetFolder) -> list[str]:
     write_text(out / "dict.txt", "".join(f"{character}\n" for character in characters))
     split = "train" if wanted.train else "val"
     shown = range(min(_SAMPLES, wanted.count(split)))
-    pictures = [Picture(*source.image(split, index), source.font(split, index)) for index in shown]
+    pictures = [(*source.image(split, index), source.font(split, index)) for index in shown]
     with atomic_writer(out / "samples.png") as stream:
         stream.write(contact_sheet(pictures))
     return [

@@ -61,7 +61,7 @@ def _members(members: list[int], near: dict[int, dict[int, float]], held: set[tu
     return members
 
 
-def to_file(groups: Iterable[Group], same: Iterable[str], heading: Sequence[str]) -> str:
+def to_file(groups: Iterable[Group], same: Sequence[str], heading: Sequence[str]) -> str:
     """Return the text of a file of groups, which :func:`ppocr_ext.characters.look_alikes.read_groups` reads.
 
     Args:
@@ -70,12 +70,9 @@ def to_file(groups: Iterable[Group], same: Iterable[str], heading: Sequence[str]
         heading: lines of the comment at the beginning.
     """
     comments = [*heading]
-    if same := list(same):
-        comments += [
-            "",
-            "drawn the same in every font, so that no recogniser can tell them apart by their looks:",
-        ]
-        comments += [f"  {pair}" for pair in same]
+    if same:
+        reason = "drawn the same in every font, so that no recogniser can tell them apart by their looks:"
+        comments += ["", reason, *(f"  {pair}" for pair in same)]
     lines = [f"# {comment}".rstrip() for comment in comments]
     above = None
     for group in groups:
@@ -116,4 +113,4 @@ def _picture(pair: SimilarPair, characters: Sequence[str], maps: Sequence[GlyphM
     )
     ink = np.pad(ink, ((0, 0), (0, max(0, _WIDTH - ink.shape[1]))))
     image = np.repeat(255 - ink[:, :, None], 3, axis=2)
-    return Picture(f"{text} {pair.similarity:.2f}", image, (fonts[0].path, fonts[0].index))
+    return f"{text} {pair.similarity:.2f}", image, (fonts[0].path, fonts[0].index)

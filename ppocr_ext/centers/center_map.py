@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from matplotlib.patheffects import Normal, Stroke
 from ppocr_ext.centers.center_summary import CenterPair
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.characters.symbol_names import code_points, is_invisible
+from ppocr_ext.synth.lines.fonts import package_folder
 
 # fonts of matplotlib that draw no text: boxes for every code point, and formulas with codes of their own
 _NO_TEXT = ("Last Resort", "cmb", "cmex", "cmmi", "cmr", "cmss", "cmsy", "cmtt", "STIXNonUnicode", "STIXSize")
@@ -111,9 +111,8 @@ def _font_files() -> list[str]:
     ]
     upright.sort(key=lambda entry: entry.weight not in (400, "normal", "regular", "book"))
     own = font_manager.findfont(font_manager.FontProperties(family="DejaVu Sans"))
-    package = importlib.util.find_spec("mplfonts")
-    folders = [] if package is None else list(package.submodule_search_locations or ())
-    added = [str(file) for folder in folders for file in sorted(Path(folder).rglob("*.[ot]tf"))]
+    folder = package_folder("mplfonts")
+    added = [] if folder is None else [str(file) for file in sorted(folder.rglob("*.[ot]tf"))]
     return list(dict.fromkeys([own, *(entry.fname for entry in upright), *added]))
 
 

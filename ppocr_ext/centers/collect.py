@@ -141,12 +141,7 @@ def _run_batches(
     with FeatureTap(run.model) as tap, paddle.no_grad(), deferred_signals(received.append):
         for batch in bar:
             run.model(batch[0])
-            classes, correct = classes_of_frames(
-                tap.logits, batch[label], batch[length], options.frames, options.all_lines
-            )
-            result.add(tap.features.flatten(stop_axis=-2).astype("float32").numpy(), classes.reshape(-1))
-            result.samples += len(correct)
-            result.correct += int(correct.sum())
+            _add(result, tap, batch[label], batch[length], options)
             done += 1
             if partial is not None and (received or time.perf_counter() - saved > _SAVE_EVERY):
                 result.save(partial, done, identity)
@@ -157,6 +152,15 @@ def _run_batches(
         if partial is not None:
             _LOG.info("saved the sums so far: %s", partial)
         signal.raise_signal(received[0])
+
+
+def _add(
+    result: CenterAccumulator, tap: FeatureTap, labels: Any, lengths: Any, options: CollectOptions
+) -> None:
+    classes, correct = classes_of_frames(tap.logits, labels, lengths, options.frames, options.all_lines)
+    result.add(tap.features.flatten(stop_axis=-2).astype("float32").numpy(), classes.reshape(-1))
+    result.samples += len(correct)
+    result.correct += int(correct.sum())
 
 
 def _add_processes(result: CenterAccumulator) -> None:

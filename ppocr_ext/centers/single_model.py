@@ -29,29 +29,24 @@ def config_of_model(config: Config, name: str | None, split: str) -> tuple[Confi
         ConfigError: there is no such sub-model, or no such section.
         WeightsError: the checkpoint cannot be read, or holds only other sub-models.
     """
-    values: dict[str, Any] = {}
+    # features are read from the network, without decoder and metric
+    values: dict[str, Any] = {"Global.dry_step": False}
     if name is None and config.at("Architecture.Models", default=None) is not None:
         name = str(config.at("Metric.key", default="Student"))
     if name is not None:
         check_sub_model(config, name)
-        values |= _architecture(config, name)
+        model = config.at(f"Architecture.Models.{name}").thaw()
+        own = model.pop("pretrained", None)
+        model.pop("freeze_params", None)
+        values |= {
+            "Architecture": {"model_type": "rec", **model},
+            "PostProcess": {"name": "CTCLabelDecode"},
+            "Metric": {"name": "RecMetric", "main_indicator": "acc"},
+            **_weights(config, name, own),
+        }
     if split == "train":
         values["Eval"] = _training_samples(config)
-    # features are read from the network, without decoder and metric
-    values["Global.dry_step"] = False
     return config.with_values(values), name
-
-
-def _architecture(config: Config, name: str) -> dict[str, Any]:
-    model = config.at(f"Architecture.Models.{name}").thaw()
-    own = model.pop("pretrained", None)
-    model.pop("freeze_params", None)
-    return {
-        "Architecture": {"model_type": "rec", **model},
-        "PostProcess": {"name": "CTCLabelDecode"},
-        "Metric": {"name": "RecMetric", "main_indicator": "acc"},
-        **_weights(config, name, own),
-    }
 
 
 def _weights(config: Config, name: str, own: str | None) -> dict[str, Any]:

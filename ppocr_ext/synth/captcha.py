@@ -50,10 +50,6 @@ class CaptchaOptions:
     font_sizes: tuple[int, ...] = LIBRARY_FONT_SIZES
     painter: Literal["library", "fast"] = "fast"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the options as plain values; fonts by name and content, to be comparable between machines."""
-        return {**asdict(self), "fonts": [named_by_content(font) for font in self.fonts]}
-
     def font_files(self) -> Sequence[str]:
         """Return the files of ``fonts``, or those of the library."""
         return self.fonts or captcha_library().DEFAULT_FONTS
@@ -118,8 +114,8 @@ class CaptchaSource:
         return painter(options.width, options.height, options.font_files(), options.font_sizes)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything except the seed that determines the images, as plain values."""
-        return self.options.to_json()
+        """Return everything except the seed that determines the images, as plain values; fonts by name and content."""
+        return {**asdict(self.options), "fonts": [named_by_content(font) for font in self.options.fonts]}
 
     def label(self, stream: str, index: int) -> str:
         """Return the text of an image without drawing it."""

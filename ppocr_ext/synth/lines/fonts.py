@@ -78,7 +78,7 @@ def find_fonts(places: Iterable[str | Path] = ()) -> tuple[FontFile, ...]:
     Raises:
         DataError: a place is neither path nor package, has no font, or a font cannot be read.
     """
-    named = [str(place) for place in places] or [name for name in PACKAGES if _package_folder(name)]
+    named = [str(place) for place in places] or [name for name in PACKAGES if package_folder(name)]
     if not named:
         raise DataError(
             "fonts: no font is installed. Fix: name font files or folders, or `pip install 'ppocr-ext[quickstart]'` "
@@ -137,7 +137,7 @@ def _files(place: str) -> list[Path]:
     path = Path(place)
     if path.is_file():
         return [path]
-    folder = path if path.is_dir() else _package_folder(place) if place.isidentifier() else None
+    folder = path if path.is_dir() else package_folder(place) if place.isidentifier() else None
     if folder is None:
         install = f" Fix: pip install {place}" if place in PACKAGES else ""
         raise DataError(
@@ -154,7 +154,7 @@ def _files(place: str) -> list[Path]:
     return found
 
 
-def _package_folder(name: str) -> Path | None:
+def package_folder(name: str) -> Path | None:
     """Return the folder of an installed package, without importing it."""
     spec = importlib.util.find_spec(name)
     return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None

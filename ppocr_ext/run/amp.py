@@ -111,13 +111,12 @@ def in_float32(outputs: Any) -> Any:
 
     Losses would add up in 16 bits, and decoders would read bfloat16 as whole numbers.
     """
-    if isinstance(outputs, paddle.Tensor):
-        return outputs.astype("float32") if outputs.dtype in _HALF else outputs
-    if isinstance(outputs, Mapping):
-        return {name: in_float32(value) for name, value in outputs.items()}
-    if isinstance(outputs, list | tuple):
-        return type(outputs)(in_float32(value) for value in outputs)
-    return outputs
+
+    def cast(value: Any) -> Any:
+        half = isinstance(value, paddle.Tensor) and value.dtype in _HALF
+        return value.astype("float32") if half else value
+
+    return paddle.utils.map_structure(cast, outputs)
 
 
 def untrained(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -136,7 +136,8 @@ def _check_section(
     if name not in (*OF_LABEL_FILES, *OF_LMDB):
         return None
     if dataset.get("data_dir") is None:
-        raise DataError(f"{mode}.dataset.data_dir is missing: {_data_dir_is(name)}.", code="missing_key")
+        what = "the folder of the LMDB" if name in OF_LMDB else "the folder that image paths start from"
+        raise DataError(f"{mode}.dataset.data_dir is missing: {what}.", code="missing_key")
     rules = sample_rules(config, mode, charset, frames)
     if name in OF_LMDB:
         return check_lmdbs(dataset["data_dir"], rules, seconds=seconds)
@@ -148,10 +149,6 @@ def _check_section(
         ds_width=bool(dataset.get("ds_width", False)),
         seconds=seconds,
     )
-
-
-def _data_dir_is(name: str) -> str:
-    return "the folder of the LMDB" if name in OF_LMDB else "the folder that image paths start from"
 
 
 def label_file_dataset_class(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from functools import partial
 
 import paddle
 import paddle.distributed as dist
@@ -46,7 +47,8 @@ def device_kind(config: Config) -> str:
         raise ConfigError(f"{keys} are all true. Leave one of them.", code="conflicting_keys")
     kind = wanted[0]
     key = f"{config.where(f'Global.use_{kind}')}: Global.use_{kind}"
-    if not _supported(kind):
+    built_for = {"gpu": paddle.is_compiled_with_cuda, "xpu": paddle.device.is_compiled_with_xpu}
+    if not built_for.get(kind, partial(paddle.device.is_compiled_with_custom_device, kind))():
         raise ConfigError(
             f"{key} is true, but this Paddle ({paddle.__version__}) is not built for {kind.upper()}. "
             f"Install the build for it{_INSTALL.get(kind, '')}, or set -o Global.use_{kind}=false.",
@@ -57,14 +59,6 @@ def device_kind(config: Config) -> str:
             f"{key} is true, but no GPU is visible. Set -o Global.use_gpu=false for the CPU.", code="no_gpu"
         )
     return kind
-
-
-def _supported(kind: str) -> bool:
-    if kind == "gpu":
-        return bool(paddle.is_compiled_with_cuda())
-    if kind == "xpu":
-        return bool(paddle.device.is_compiled_with_xpu())
-    return bool(paddle.device.is_compiled_with_custom_device(kind))
 
 
 def tune_cpu() -> None:

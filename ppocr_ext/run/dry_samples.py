@@ -270,7 +270,7 @@ class DrySection:
 
 
 def _fail(key: bytes, place: Any, reason: str) -> None:
-    raise DataError(reason)
+    raise DataError(reason, code="sample_failed")
 
 
 _NO_REPLACEMENT: Any = SimpleNamespace(mode="Train", name="", add=_fail)  # in place of LoadFailures

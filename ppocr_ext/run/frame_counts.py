@@ -67,18 +67,12 @@ class FrameCounts:
         """
         if self.least is None:
             return None
-        width = min(width for _, width in self.by_size)
-        return FrameLimit(self.least, self._by_ratio(), required, self.fixed, self.path, width)
-
-    def _by_ratio(self) -> dict[int, int] | None:
-        """Return the least T of all heights, by the ratio of width to height; None unless batches follow the ratio."""
-        if not self.follows_ratio:
-            return None
-        found: dict[int, int] = {}
-        for (height, width), count in self.by_size.items():
+        by_ratio: dict[int, int] = {}  # the least T of all heights
+        for (height, width), count in self.by_size.items() if self.follows_ratio else ():
             ratio = width // height
-            found[ratio] = min(count, found.get(ratio, count))
-        return found
+            by_ratio[ratio] = min(count, by_ratio.get(ratio, count))
+        narrowest = min(width for _, width in self.by_size)
+        return FrameLimit(self.least, by_ratio or None, required, self.fixed, self.path, narrowest)
 
 
 def count_frames(model: Any, config: Config, mode: str) -> FrameCounts:

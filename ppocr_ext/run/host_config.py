@@ -173,27 +173,18 @@ def check_profiler(config: Config, total_steps: int) -> None:
     if not options:
         return
     where = "profiler_options (-p)"
-    if not isinstance(options, str):
-        raise ConfigError(
-            f"{where}: found {options!r}, expected a text such as batch_range=[10,20].", code="bad_value"
-        )
     end = _PROFILER_END
-    for part in options.replace(" ", "").split(";"):
+    for part in str(options).replace(" ", "").split(";"):
         key, equals, value = part.partition("=")
-        if not equals or "=" in value or key not in _PROFILER_KEYS:
+        limits = _BATCH_RANGE.fullmatch(value) if key == "batch_range" else None
+        bad_range = key == "batch_range" and (limits is None or int(limits[2]) <= int(limits[1]))
+        if not equals or "=" in value or key not in _PROFILER_KEYS or bad_range:
             raise ConfigError(
-                f"{where}: found {part!r}, expected key=value with a key of {', '.join(_PROFILER_KEYS)}. Fix: write, "
-                f'for example, -p "batch_range=[10,20];timer_only=False".',
+                f"{where}: found {part!r}, expected key=value with a key of {', '.join(_PROFILER_KEYS)}; the value of "
+                f'batch_range is [first,last]. Fix: write, for example, -p "batch_range=[10,20];timer_only=False".',
                 code="bad_value",
             )
-        if key == "batch_range":
-            found = _BATCH_RANGE.fullmatch(value)
-            if found is None or int(found[2]) <= int(found[1]):
-                raise ConfigError(
-                    f"{where}: found batch_range={value}, expected a range of batches such as [10,20].",
-                    code="bad_value",
-                )
-            end = int(found[2])
+        end = end if limits is None else int(limits[2])
     if end >= total_steps:
         _LOG.warning(
             "profiler_options: batch_range ends at batch %d, but the run has %d: there will be no summary.",

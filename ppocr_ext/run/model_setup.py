@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,57 +46,44 @@ def restrict_outputs(model: Any, reads: Reads | None, config: Config) -> None:
     reads = set(reads)
     if config.at("Global.cal_metric_during_train", default=False):
         reads |= {(name, "ctc") for name in decoder_models(config) or (None,)}
-    branches = _branches(reads)
-    if isinstance(model, DistillationModel):
-        _refuse_unknown(branches, model.model_name_list)
-        model.require({str(name): wanted for name, wanted in branches.items()})
-        model.unread = frozenset(name for name in model.model_name_list if name not in branches)
-        for name in model.model_name_list:
-            _freeze_unread(getattr(model, name), branches.get(name, set()))
-        _leave_out_untaught(model)
-    else:
+    branches: dict[str | None, set[str]] = {name: set() for name, _ in reads}
+    for name, output in reads:
+        if output in _BRANCH_OF:
+            branches[name].add(_BRANCH_OF[output])
+    if not isinstance(model, DistillationModel):
         wanted = branches.get(None, set())
         if hasattr(model, "train_request"):
             model.train_request = replace(model.train_request, branches=frozenset(wanted))
         _freeze_unread(model, wanted)
-
-
-def _branches(reads: Iterable[tuple[str | None, str]]) -> dict[str | None, set[str]]:
-    branches: dict[str | None, set[str]] = {}
-    for name, output in reads:
-        wanted = branches.setdefault(name, set())
-        if output in _BRANCH_OF:
-            wanted.add(_BRANCH_OF[output])
-    return branches
-
-
-def _refuse_unknown(branches: Mapping[str | None, set[str]], names: Iterable[str]) -> None:
-    known = set(names)
-    unknown = [str(name) for name in branches if name not in known]
+        return
+    unknown = [str(name) for name in branches if name not in model.models]
     if unknown:
         raise ConfigError(
             f"Loss: it reads the sub-model{'s' if len(unknown) > 1 else ''} {', '.join(unknown)}, but "
-            f"Architecture.Models has {', '.join(sorted(known))}. Correct model_name_list or model_name_pairs.",
+            f"Architecture.Models has {', '.join(sorted(model.models))}. Correct model_name_list or model_name_pairs.",
             code="unknown_sub_model",
         )
+    model.require({str(name): wanted for name, wanted in branches.items()})
+    model.unread = frozenset(model.models) - branches.keys()
+    for name, sub_model in model.models.items():
+        if name in branches:
+            _freeze_unread(sub_model, branches[name])
+        elif name not in model.frozen:  # its parameters would never get a gradient
+            _LOG.warning("Loss: no loss reads the sub-model %s, so it is not trained.", name)
+            _freeze(sub_model)
+
+
+def _freeze(layer: Any) -> None:
+    for parameter in layer.parameters():
+        parameter.stop_gradient = True
 
 
 def _freeze_unread(model: Any, wanted: set[str]) -> None:
     head = getattr(model, "head", None)
-    for branch, layers in _BRANCH_LAYERS.items():
-        if branch in wanted:
-            continue
-        for layer in layers:
-            for parameter in getattr(head, layer).parameters() if hasattr(head, layer) else ():
-                parameter.stop_gradient = True
-
-
-def _leave_out_untaught(model: DistillationModel) -> None:
-    """Stop training sub-models that no loss reads; such a parameter never gets a gradient."""
-    for name in sorted(model.unread - model.frozen):
-        _LOG.warning("Loss: no loss reads the sub-model %s, so it is not trained.", name)
-        for parameter in getattr(model, name).parameters():
-            parameter.stop_gradient = True
+    for branch in _BRANCH_LAYERS.keys() - wanted:
+        for layer in _BRANCH_LAYERS[branch]:
+            if hasattr(head, layer):
+                _freeze(getattr(head, layer))
 
 
 def load_model_weights(

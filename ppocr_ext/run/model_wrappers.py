@@ -14,6 +14,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.errors import ModelError, PPOCRExtError
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.head_request import understands_requests
+from ppocr_ext.run.frame_counts import left_as_it_was
 
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -59,11 +60,9 @@ def freeze_untouched(model: Any, loss: Callable[..., Mapping[str, Any]], batch: 
         Names of the parameters that are no longer trained.
     """
     named = [(name, p) for name, p in model.named_parameters() if not p.stop_gradient]
-    # BatchNorm's statistics are parameters to Paddle, and no buffers
-    statistics = [p for p in model.parameters() if p.stop_gradient] + list(model.buffers())
-    before = [tensor.clone() for tensor in statistics]
-    model.train()
-    loss(model(batch[0], data=batch[1:]), batch)["loss"].backward()
+    with left_as_it_was(model):
+        model.train()
+        loss(model(batch[0], data=batch[1:]), batch)["loss"].backward()
     touched = paddle.to_tensor([int(p.grad is not None) for _, p in named])
     dist.all_reduce(touched, op=dist.ReduceOp.MAX)
     untouched = []
@@ -72,8 +71,6 @@ def freeze_untouched(model: Any, loss: Callable[..., Mapping[str, Any]], batch: 
         if not used:
             parameter.stop_gradient = True
             untouched.append(name)
-    for tensor, value in zip(statistics, before, strict=True):
-        tensor.set_value(value)
     if untouched:
         _LOG.warning(
             "the loss gives no gradient to %d of %d parameters (%s%s): they are not trained",
@@ -104,11 +101,10 @@ def share_batch_norm(model: Any, config: Config) -> Any:
             device,
         )
         return model
-    frozen = model.frozen if isinstance(model, DistillationModel) else frozenset()
     if not isinstance(model, DistillationModel):
         return nn.SyncBatchNorm.convert_sync_batchnorm(model)
     for name, sub_model in model.models.items():
-        if name not in frozen:
+        if name not in model.frozen:
             nn.SyncBatchNorm.convert_sync_batchnorm(sub_model)
     return model
 

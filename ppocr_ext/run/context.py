@@ -97,8 +97,6 @@ def open_context(config: Config, options: RunOptions) -> RunContext:
     Raises:
         PPOCRExtError: the run cannot be built; the message says what to change.
     """
-    if options.role not in ("train", "eval"):
-        raise ValueError(f"no such role: {options.role!r}")
     host = open_host(options.host_path)
     import_plugins(config)
     unused = _check(config, host, options)

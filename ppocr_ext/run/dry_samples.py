@@ -158,7 +158,9 @@ class DrySection:
             section["dataset"].pop("ratio_list", None)
             copies = dist.get_world_size() * _SAMPLES  # every process takes its share
             if name in OF_LMDB and usable:
-                dataset_class = _few_samples(self._host.dataset_class(name), usable * copies)
+                rows = np.asarray(usable * copies, np.int64)
+                every: Any = lmdb_dataset_class(self._host.dataset_class(name), _NO_REPLACEMENT, ())
+                dataset_class = type(name, (every,), {"dataset_traversal": lambda self: rows})
             else:
                 if self._drawn:
                     usable = [line.encode() for line in self._draw()]
@@ -167,10 +169,11 @@ class DrySection:
                 file = self._folder / f"{self._mode}.txt"
                 file.write_bytes(b"\n".join(usable * copies) + b"\n")
                 section["dataset"]["label_file_list"] = [str(file)]
-                place: Any = (lambda dataset, index: b"", bytes.decode)
-                dataset_class = report_failures(self._host.dataset_class(name), _NO_REPLACEMENT, *place)
-        build = self._host.build_dataloader
-        return build(plain, self._mode, device, SILENT, seed=seed, dataset_class=dataset_class)
+                base = self._host.dataset_class(name)
+                dataset_class = report_failures(base, _NO_REPLACEMENT, lambda *sample: b"", bytes.decode)
+        return self._host.build_dataloader(
+            plain, self._mode, device, SILENT, seed=seed, dataset_class=dataset_class
+        )
 
     def _usable_lines(self) -> Iterator[bytes]:
         """Yield usable lines of the label files; the label check names a file that cannot be read."""
@@ -252,8 +255,11 @@ class DrySection:
         path = self._path if kept is None else (*kept, "keep_keys")
         collate = self._config.at((self._mode, "loader", "collate_fn"), None)
         if not collate and not isinstance(samples[0], list | tuple):
-            said = "no transform makes a list of the sample. Fix: end with KeepKeys and its keep_keys."
-            return self._report("missing_transform", self._path, said)
+            return self._report(
+                "missing_transform",
+                self._path,
+                "no transform makes a list of the sample. Fix: end with KeepKeys and its keep_keys.",
+            )
         try:
             batch = (loader.collate_fn or default_collate_fn)(samples)
         except Exception as error:
@@ -274,12 +280,6 @@ def _fail(key: bytes, place: Any, reason: str) -> None:
 
 
 _NO_REPLACEMENT: Any = SimpleNamespace(mode="Train", name="", add=_fail)  # in place of LoadFailures
-
-
-def _few_samples(base: type, rows: list[Any]) -> type:
-    """Return an ``LMDBDataSet`` of the samples at ``rows`` (number of the LMDB and of the sample) alone."""
-    every: Any = lmdb_dataset_class(base, _NO_REPLACEMENT, ())
-    return type(base.__name__, (every,), {"dataset_traversal": lambda self: np.asarray(rows, np.int64)})
 
 
 def _unknown_key(trace: _Trace, key: str) -> str:

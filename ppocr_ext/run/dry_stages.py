@@ -66,9 +66,10 @@ class DryNetwork:
                 str(list(each.shape)) for each in call["inputs"] if isinstance(each, paddle.Tensor)
             )
             sizes = f"input {shapes}" + ("" if weight is None else f", weight {list(weight.shape)}")
-            mode = "training" if self._model.training else "evaluation"
-            fix = "Fix: give it options that fit its input."
-            what = f"the network fails in {mode} at {name or 'its input'} ({sizes}). {fix}\n  "
+            what = (
+                f"the network fails in {'training' if self._model.training else 'evaluation'} at "
+                f"{name or 'its input'} ({sizes}). Fix: give it options that fit its input.\n  "
+            )
             self._step.report_error("network", self._path(name.split(".")), error, what)
             raise StageFailed from error
 
@@ -117,17 +118,16 @@ class DryReader:
                 isinstance(each, Mapping) and key in each for each in parts
             )
             path = (self._section, "key" if lacks_key and not fix else "name")
-            stage = {"PostProcess": "decoder", "Metric": "metric"}[self._section]
             what = f"it cannot read {described(outputs)}.{fix or ' Fix: check its keys.'}\n  "
-            self._step.report_error(stage, path, error, what)
+            self._step.report_error("metric" if path[0] == "Metric" else "decoder", path, error, what)
             raise StageFailed from error
 
     def get_metric(self) -> Any:
         """Return the numbers of the metric, which must have the main indicator."""
         numbers, wanted = self._reader.get_metric(), self._reader.main_indicator
         if wanted not in numbers:
-            said = f"the metric has no {wanted!r} (found {', '.join(numbers)})."
-            self._step.report("bad_value", ("Metric", "main_indicator"), said)
+            message = f"the metric has no {wanted!r} (found {', '.join(numbers)})."
+            self._step.report("bad_value", ("Metric", "main_indicator"), message)
             raise StageFailed
         return numbers
 

@@ -167,7 +167,7 @@ class _DryStep:
             return
         if train is not None:
             self._call_host(self._train, train, decoder, metric)
-        if evaluate is not None and self._choose_models():
+        if evaluate is not None:
             self._call_host(self._evaluate, evaluate, decoder, metric)
 
     def _call_host(self, loop: Callable[..., Any], batch: DryBatch, decoder: Any, metric: Any) -> None:
@@ -181,14 +181,10 @@ class _DryStep:
 
     def _train(self, batch: DryBatch, batches: _Batches, network: Any, decoder: Any, metric: Any) -> None:
         """Call ``program.train`` with a loss whose ``backward`` does nothing."""
-        plain = host_config(self.config)
-        plain["Global"].pop("eval_batch_epoch", None)
+        plain = host_config(self.config, eval_steps=(_NEVER, _NEVER))
         plain["Global"] |= {"epoch_num": 1, "calc_epoch_interval": 1, "uniform_output_enabled": False}
         plain["Global"] |= {"print_batch_step": _NEVER, "save_epoch_step": _NEVER, "save_model_dir": "."}
-        plain |= {
-            "Global": {**plain["Global"], "eval_batch_step": [_NEVER, _NEVER]},
-            "profiler_options": None,
-        }
+        plain["profiler_options"] = None
         losses = DryLosses(self, batch)
         loss = SimpleNamespace(shape=[1], numpy=lambda: np.zeros(1), backward=_nothing)
 
@@ -197,23 +193,17 @@ class _DryStep:
             return {"loss": loss}
 
         optimizer = SimpleNamespace(get_lr=lambda: 0.0, step=_nothing, clear_grad=_nothing)
-        others: tuple[Any, ...] = (optimizer, 0.0, decoder, metric, {}, SILENT, 1)
+        parts: tuple[Any, ...] = (network, call_losses, optimizer, 0.0, decoder, metric, {}, SILENT, 1)
         replacements = {"save_model": _nothing, "export": _nothing}
-        self._host.train(
-            plain, batches, _Batches(), "cpu", network, call_losses, *others, replacements=replacements
-        )
+        self._host.train(plain, batches, _Batches(), "cpu", *parts, replacements=replacements)
 
     def _evaluate(self, batch: DryBatch, batches: _Batches, network: Any, decoder: Any, metric: Any) -> None:
+        """Call ``program.eval`` with the sub-models that the decoder reads."""
+        names = decoder_models(self.config)
+        if names is not None and self.models is not None:
+            for name in set(names) - set(self.models):
+                self.report_unknown_model(("PostProcess", "model_name"), name)
+                raise StageFailed
+            self.model.eval_models = names
         model_type = self.config.at("Architecture.model_type", None)
         self._host.evaluate(network, batches, decoder, metric, model_type, extra_input=self._takes_labels)
-
-    def _choose_models(self) -> bool:
-        """Evaluate the sub-models that the decoder reads; return False, with an issue, if one does not exist."""
-        names = decoder_models(self.config)
-        if names is None or self.models is None:
-            return True
-        for name in set(names) - set(self.models):
-            self.report_unknown_model(("PostProcess", "model_name"), name)
-            return False
-        self.model.eval_models = names
-        return True

@@ -153,12 +153,9 @@ def trained_with_ctc(config: Config) -> tuple[str | None, ...]:
             names += named if isinstance(named, tuple) else ()
         elif not loss.__module__.startswith("ppocr_ext."):
             names += _read_as_ctc(config)
-    return tuple(dict.fromkeys(name for name in names if models is None or _is_trained(models, name)))
-
-
-def _is_trained(models: Mapping[Any, Any], name: str | None) -> bool:
-    options = models.get(name)
-    return isinstance(options, Mapping) and not options.get("freeze_params")
+    if models is not None:
+        names = [name for name in names if name in models and not models[name].get("freeze_params")]
+    return tuple(dict.fromkeys(names))
 
 
 def _read_as_ctc(config: Config) -> tuple[str | None, ...]:

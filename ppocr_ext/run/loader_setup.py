@@ -149,17 +149,16 @@ def label_check(config: Config, charset: Charset, frames: FramesOfSize | None) -
 
 
 def _modes(context: RunContext) -> list[str]:
-    role = context.options.role
     modes = ["Train", "Eval"] if context.trains else ["Eval"]
-    for mode in tuple(modes):
-        if context.config.at(mode, default=None) is None:
-            if mode == "Train" or not context.trains:
-                raise ConfigError(
-                    f"{mode}: the section is missing, but `{role}` needs it.", code="missing_section"
-                )
-            _LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
-            modes.remove(mode)
-    return modes
+    missing = [mode for mode in modes if context.config.at(mode, default=None) is None]
+    if modes[0] in missing:
+        raise ConfigError(
+            f"{modes[0]}: the section is missing, but `{context.options.role}` needs it.",
+            code="missing_section",
+        )
+    if missing:
+        _LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
+    return [mode for mode in modes if mode not in missing]
 
 
 def _require_same_count(context: RunContext, report: PreflightReport) -> None:

@@ -18,7 +18,6 @@ from ppocr_ext.host import Host, open_host
 from ppocr_ext.issues import Issue, report_issues
 from ppocr_ext.run.device import choose_device
 from ppocr_ext.run.host_config import complete, folder_of, import_plugins, read_old_charset, seed_of
-from ppocr_ext.run.model_setup import require_weight_files
 from ppocr_ext.run.team import Team, team
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -86,6 +85,12 @@ class RunContext:
         """True in process 0, which evaluates, saves and writes the run folder."""
         return self.team.rank == 0
 
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The sections whose data this process reads: in training, only process 0 evaluates."""
+        wanted = ["Train"] * self.trains + ["Eval"] * (self.is_first or not self.trains)
+        return tuple(mode for mode in wanted if self.config.at(mode, default=None) is not None)
+
     def name_of(self, mode: str) -> str:
         """Return what messages call the data of ``"Train"`` or ``"Eval"``."""
         return self.options.eval_section if mode == "Eval" else mode
@@ -104,7 +109,6 @@ def open_context(config: Config, options: RunOptions) -> RunContext:
     resolved = with_class_counts(complete(config, charset), charset)
     old_charset = read_old_charset(options.old_dictionary, config)
     checkpoint = _checkpoint(resolved, options.role, charset, old_charset)
-    require_weight_files(resolved, sub_models=options.role == "train")
     context = RunContext(
         options=options,
         config=resolved,

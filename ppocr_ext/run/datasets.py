@@ -135,9 +135,6 @@ def _check_section(
     name = dataset.get("name")
     if name not in (*OF_LABEL_FILES, *OF_LMDB):
         return None
-    if dataset.get("data_dir") is None:
-        what = "the folder of the LMDB" if name in OF_LMDB else "the folder that image paths start from"
-        raise DataError(f"{mode}.dataset.data_dir is missing: {what}.", code="missing_key")
     rules = sample_rules(config, mode, charset, frames)
     if name in OF_LMDB:
         return check_lmdbs(dataset["data_dir"], rules, seconds=seconds)

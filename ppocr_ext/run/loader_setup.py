@@ -16,7 +16,7 @@ from ppocr_ext.data.batch_check import BatchLabelCheck, FramesOfSize
 from ppocr_ext.data.batch_layout import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
 from ppocr_ext.data.load_failures import LoadFailures
 from ppocr_ext.data.preflight_report import PreflightReport
-from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.errors import DataError
 from ppocr_ext.run.batch_loader import BatchLoader
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.datasets import (
@@ -65,12 +65,13 @@ def open_data(context: RunContext, model: Any) -> RunData:
     evaluates and writes into the run folder; copies of label files for the others lie in a temporary folder.
 
     Raises:
-        ConfigError: a section is missing.
         DataError: the data cannot be used, do not fill a batch, or differ between machines.
     """
     config, team = context.config, context.team
     writes = context.trains and context.is_first
-    modes = [mode for mode in _modes(context) if context.is_first or mode == "Train" or not context.trains]
+    modes = context.modes
+    if config.at("Eval", default=None) is None:
+        _LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
     no_limit = FrameCounts({})
     frames = {
         mode: count_frames(model, config, mode) if mode == "Train" or context.options.reads_ctc else no_limit
@@ -146,19 +147,6 @@ def label_check(config: Config, charset: Charset, frames: FramesOfSize | None) -
         return None
     second = {"nrtr": charset.nrtr_rows, "sar": charset.sar_classes}.get(second_label_kind(transforms) or "")
     return BatchLabelCheck(layout, charset.ctc_classes, unusable_limit_of(config), second, frames)
-
-
-def _modes(context: RunContext) -> list[str]:
-    modes = ["Train", "Eval"] if context.trains else ["Eval"]
-    missing = [mode for mode in modes if context.config.at(mode, default=None) is None]
-    if modes[0] in missing:
-        raise ConfigError(
-            f"{modes[0]}: the section is missing, but `{context.options.role}` needs it.",
-            code="missing_section",
-        )
-    if missing:
-        _LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
-    return [mode for mode in modes if mode not in missing]
 
 
 def _require_same_count(context: RunContext, report: PreflightReport) -> None:

@@ -12,7 +12,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.weights import load_weights, match_weights
 from ppocr_ext.config import Config
-from ppocr_ext.errors import ConfigError, WeightsError
+from ppocr_ext.errors import WeightsError
 from ppocr_ext.modeling import DistillationModel
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -56,13 +56,6 @@ def restrict_outputs(model: Any, reads: Reads | None, config: Config) -> None:
             model.train_request = replace(model.train_request, branches=frozenset(wanted))
         _freeze_unread(model, wanted)
         return
-    unknown = [str(name) for name in branches if name not in model.models]
-    if unknown:
-        raise ConfigError(
-            f"Loss: it reads the sub-model{'s' if len(unknown) > 1 else ''} {', '.join(unknown)}, but "
-            f"Architecture.Models has {', '.join(sorted(model.models))}. Correct model_name_list or model_name_pairs.",
-            code="unknown_sub_model",
-        )
     model.require({str(name): wanted for name, wanted in branches.items()})
     model.unread = frozenset(model.models) - branches.keys()
     for name, sub_model in model.models.items():
@@ -174,31 +167,3 @@ def _load_sub_model(
             name,
         )
     return bool(path)
-
-
-def require_weight_files(config: Config, *, sub_models: bool = True) -> None:
-    """Refuse a path of weights where nothing is, before the data are looked at.
-
-    Args:
-        config: the configuration.
-        sub_models: look at sub-models' own files too, which are needed where no file for the whole model
-            is given.
-
-    Raises:
-        WeightsError: a file is missing.
-    """
-    paths = {key: config.at(key, default=None) for key in ("Global.checkpoints", "Global.pretrained_model")}
-    if paths["Global.checkpoints"]:
-        del paths["Global.pretrained_model"]
-    elif sub_models and not paths["Global.pretrained_model"]:
-        models = config.at("Architecture.Models", default=None) or {}
-        paths = {
-            f"Architecture.Models.{name}.pretrained": options.get("pretrained")
-            for name, options in models.items()
-        }
-    for key, path in paths.items():
-        if path:
-            try:
-                Checkpoint(path).weights_file()
-            except WeightsError as fault:
-                raise WeightsError(f"{key}: {fault}", code=fault.code) from fault

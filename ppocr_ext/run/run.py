@@ -115,14 +115,12 @@ def _run_dry_step(context: RunContext, model: Any) -> None:
         return
     if context.trains and checkpoint and same_as_before(config, context.charset, checkpoint.prefix):
         return
-    wanted = ["Train"] * context.trains + ["Eval"] * (context.is_first or not context.trains)
-    modes = [mode for mode in wanted if config.at(mode, default=None) is not None]
     issues = dry_step(
         context.components,
         context.charset,
         context.host,
         model,
-        modes,
+        context.modes,
         context.device,
         context.seed,
         _LOG.info,

@@ -12,5 +12,8 @@ def named_by_content(path: str | Path) -> str:
     Raises:
         OSError: the file cannot be read.
     """
+    digest = hashlib.sha256()  # hashlib.file_digest came with Python 3.11
     with Path(path).open("rb") as stream:
-        return f"{Path(path).name} sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return f"{Path(path).name} sha256:{digest.hexdigest()}"

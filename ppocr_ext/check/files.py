@@ -13,7 +13,7 @@ from ppocr_ext.check.data import reads_key
 from ppocr_ext.checkpoint.checkpoints import why_missing
 from ppocr_ext.checkpoint.journal import read_journal
 from ppocr_ext.config import named_items, resolve_charset
-from ppocr_ext.config.class_counts import wrong_counts
+from ppocr_ext.config.class_counts import class_counts, wrong_counts
 from ppocr_ext.config.values import is_number, shown
 from ppocr_ext.errors import CharsetError, ConfigError, DataError, WeightsError
 from ppocr_ext.registry import DATASETS
@@ -44,7 +44,8 @@ def check_dictionary(check: ConfigCheck) -> None:
             f"  Fix: `use_space_char: false` for a new training; keep true for weights that were trained so.",
         )
     with no_log(), suppress(ConfigError):  # a wrong head_list is reported by the check of Architecture
-        for where, message in wrong_counts(check.config, charset):
+        counts = class_counts(check.config, charset)
+        for where, message in wrong_counts(counts, check.config, charset):
             check.error(where, "class_count", message)
 
 

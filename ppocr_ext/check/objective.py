@@ -73,26 +73,21 @@ def check_optimizer(check: ConfigCheck) -> None:
         check.check_keys(regularizer, _regularizer_keys, check.mapping(*regularizer))
     for path, code, message in option_errors(options):
         check.error(("Optimizer", *path), code, message)
-    _check_schedule(check)
+    rate = ("Optimizer", "lr")
+    if check.at(*rate) is None:
+        check.missing(rate, "such as `lr: {name: Cosine, learning_rate: 0.001}`")
+    schedule = check.named_component(
+        SCHEDULES, rate, default="Const", injected=GIVEN_TO_SCHEDULE, others=SCHEDULES
+    )
+    if schedule is not None:
+        values = check.at(*rate, "values")  # of Piecewise
+        count = len(values) if isinstance(values, tuple) else 0
+        for numbers in [*((name,) for name in _RATES), *(("values", str(index)) for index in range(count))]:
+            check.check_value((*rate, *numbers), _NOT_NEGATIVE)
 
 
 def _regularizer_keys(name: Any = None, factor: float = 0.0) -> None:
     """Take the keys of ``Optimizer.regularizer``."""
-
-
-def _check_schedule(check: ConfigCheck) -> None:
-    """Check ``Optimizer.lr``: name, keys and rates of the schedule."""
-    path = ("Optimizer", "lr")
-    if check.at(*path) is None:
-        check.missing(path, "such as `lr: {name: Cosine, learning_rate: 0.001}`")
-    component = check.named_component(
-        SCHEDULES, path, default="Const", injected=GIVEN_TO_SCHEDULE, others=SCHEDULES
-    )
-    if component is not None:
-        values = check.at(*path, "values")  # of Piecewise
-        count = len(values) if isinstance(values, tuple) else 0
-        for key in [*((rate,) for rate in _RATES), *(("values", str(index)) for index in range(count))]:
-            check.check_value((*path, *key), _NOT_NEGATIVE)
 
 
 def check_decoder(check: ConfigCheck) -> None:

@@ -64,8 +64,19 @@ def check_networks(check: ConfigCheck) -> None:
             f"`eval --head gtc` evaluates the NRTR branch.",
         )
     for path, branches in multi.items():
-        if "NRTRHead" in branches:
-            _check_length(check, (*path, "Head", "head_list", "NRTRHead", "max_text_length"))
+        if "NRTRHead" not in branches:
+            continue
+        # NRTR has to decode the longest label: `max_text_length` symbols, of which `<s>` is one
+        length = (*path, "Head", "head_list", "NRTRHead", "max_text_length")
+        longest, decoded = check.at("Global", "max_text_length", default=_DEFAULT_LENGTH), check.at(*length)
+        decoded = _DEFAULT_LENGTH if decoded is None else decoded
+        if isinstance(longest, int) and isinstance(decoded, int) and decoded < longest - 1:
+            check.error(
+                length,
+                "text_length_mismatch",
+                f"the NRTR branch decodes up to {decoded - 1} characters (found {decoded}), but labels have up to "
+                f"{longest - 2} (Global.max_text_length: {longest}). Fix: remove it, which makes it {longest}.",
+            )
 
 
 def _heads(check: ConfigCheck) -> Iterator[tuple[Path, set[str]]]:
@@ -94,19 +105,6 @@ def _check_algorithm(check: ConfigCheck, multi: Mapping[Path, set[str]]) -> None
             "algorithm_mismatch",
             f"PaddleOCR's loop hands the network no labels for {check.at(*path)!r}, but NRTRHead and SARHead need "
             f"them. Fix: write SVTR_LCNet.",
-        )
-
-
-def _check_length(check: ConfigCheck, path: Path) -> None:
-    """Check that NRTR decodes the longest label: ``max_text_length`` symbols, of which ``<s>`` is one."""
-    longest, decoded = check.at("Global", "max_text_length", default=_DEFAULT_LENGTH), check.at(*path)
-    decoded = _DEFAULT_LENGTH if decoded is None else decoded
-    if isinstance(longest, int) and isinstance(decoded, int) and decoded < longest - 1:
-        check.error(
-            path,
-            "text_length_mismatch",
-            f"the NRTR branch decodes up to {decoded - 1} characters (found {decoded}), but labels have up to "
-            f"{longest - 2} (Global.max_text_length: {longest}). Fix: remove it, which makes it {longest}.",
         )
 
 

@@ -82,12 +82,10 @@ def read_journal(prefix: Path) -> dict[str, str]:
 
 def _read(journal: Path) -> str | None:
     """Return the text of ``journal``, or None if there is none; never wait for it, never follow a link."""
-    if not os.path.lexists(journal):
-        return None
     try:
         _require_regular(journal.lstat())
         handle = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:  # another process has just finished it
+    except (FileNotFoundError, NotADirectoryError):
         return None
     with os.fdopen(handle, "rb") as stream:
         _require_regular(os.fstat(handle))
@@ -97,9 +95,9 @@ def _read(journal: Path) -> str | None:
     return content.decode("utf-8")
 
 
-def _require_regular(found: os.stat_result) -> None:
+def _require_regular(found: os.stat_result, name: str = "it") -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise ValueError("it is a link, a folder or a pipe, not a file")
+        raise ValueError(f"{name} is a link, a folder or a pipe, not a file")
 
 
 def _renames(prefix: Path, content: Any) -> dict[str, str]:
@@ -111,10 +109,6 @@ def _renames(prefix: Path, content: Any) -> dict[str, str]:
     for temporary, final in content.items():
         if not re.fullmatch(rf"\.{re.escape(final)}\.{_RANDOM}\.tmp", temporary):
             raise ValueError(f"{temporary!r:.60} is not a temporary name of {final}")
-        try:
-            found = (prefix.parent / temporary).lstat()
-        except FileNotFoundError:  # renamed already
-            continue
-        if not stat.S_ISREG(found.st_mode):
-            raise ValueError(f"{temporary!r:.60} is a link, a folder or a pipe, not a file")
+        with contextlib.suppress(FileNotFoundError):  # renamed already
+            _require_regular((prefix.parent / temporary).lstat(), f"{temporary!r:.60}")
     return content

@@ -68,23 +68,17 @@ def with_class_counts(config: Config, charset: Charset) -> Config:
         ConfigError: the config already has another number; the message names the path, both numbers and
             the dictionary. Or a MultiHead has no ``head_list``.
     """
-    counts = dict(_counts(config, charset))
-    for path, message in _wrong(counts, config, charset):
+    counts = class_counts(config, charset)
+    for path, message in wrong_counts(counts, config, charset):
         raise ConfigError(f"{config.where(path)}: {dotted(path)} {message}", code="class_count")
     lacking = {path: value for path, value in counts.items() if config.at(path, None) is None}
     return config.with_computed(lacking, "Global.character_dict_path")
 
 
-def wrong_counts(config: Config, charset: Charset) -> list[tuple[_Path, str]]:
-    """Return path and message of each number in the config that does not fit the dictionary.
-
-    Raises:
-        ConfigError: a MultiHead has no ``head_list``.
-    """
-    return list(_wrong(dict(_counts(config, charset)), config, charset))
-
-
-def _wrong(counts: Mapping[_Path, int], config: Config, charset: Charset) -> Iterator[tuple[_Path, str]]:
+def wrong_counts(
+    counts: Mapping[_Path, int], config: Config, charset: Charset
+) -> Iterator[tuple[_Path, str]]:
+    """Yield path and message of each number in the config that is not that of ``counts``."""
     for path, expected in counts.items():
         found = config.at(path, None)
         if found is not None and (found != expected or isinstance(found, bool)):
@@ -98,18 +92,23 @@ def _wrong(counts: Mapping[_Path, int], config: Config, charset: Charset) -> Ite
             )
 
 
-def _counts(config: Config, charset: Charset) -> Iterator[tuple[_Path, int]]:
-    """Yield the path of every class count and padding id, with the number."""
+def class_counts(config: Config, charset: Charset) -> dict[_Path, int]:
+    """Return every class count and padding id by its path.
+
+    Raises:
+        ConfigError: a MultiHead has no ``head_list``.
+    """
+    counts: dict[_Path, int] = {}
     decoder = str(config.at("PostProcess.name", "")).removeprefix("Distillation")
     for path in head_paths(config):
         head = config.at(path)
         if head.get("name") == "MultiHead":
-            yield from _branch_counts(head, path, charset)
+            counts.update(_branch_counts(head, path, charset))
         else:
             count = _single_count(str(head.get("name")), decoder, charset)
             if count is not None:
-                yield (*path, "out_channels"), count
-    yield from ((path, charset.sar_padding_id) for path in _ignore_index_paths(config))
+                counts[(*path, "out_channels")] = count
+    return counts | dict.fromkeys(_ignore_index_paths(config), charset.sar_padding_id)
 
 
 def head_paths(config: Config) -> Iterator[_Path]:

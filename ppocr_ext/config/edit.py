@@ -46,18 +46,14 @@ def assign(node: Node, parts: tuple[str, ...], value: Node, append: bool = False
         return value
     if node.value is None:
         node = Node({}, value.place)
-    if node.is_mapping:
-        return _assign_in_mapping(node, parts, at, value, append)
     if node.is_list:
         return _assign_in_list(node, parts, at, value, append)
-    raise ConfigError(
-        f"{dotted(parts)}: {dotted(parts[:at])} is {node.value!r} ({node.place.text}), which has nothing "
-        f"below it. Fix: set {dotted(parts[:at])}.",
-        code="not_a_mapping",
-    )
-
-
-def _assign_in_mapping(node: Node, parts: tuple[str, ...], at: int, value: Node, append: bool) -> Node:
+    if not node.is_mapping:
+        raise ConfigError(
+            f"{dotted(parts)}: {dotted(parts[:at])} is {node.value!r} ({node.place.text}), which has nothing "
+            f"below it. Fix: set {dotted(parts[:at])}.",
+            code="not_a_mapping",
+        )
     key = key_in(node.value, parts[at])
     if value.mark is Mark.REMOVE and key not in node.value:
         raise _nothing_to_remove("", parts, nearest(parts[at], names_in(node)))

@@ -71,7 +71,9 @@ class ValueRule:
         if self.kind == "texts":
             return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
         if self.kind == "steps":
-            return _is_steps(value)
+            pair = value if isinstance(value, (list, tuple)) else (0, value)
+            whole = all(isinstance(number, int) and not isinstance(number, bool) for number in pair)
+            return len(pair) == 2 and whole and pair[0] >= 0 and pair[1] >= 1
         return self.kind == "any" or self._is_number(value)
 
     def _reads_without_quotes(self, text: str) -> bool:
@@ -100,13 +102,6 @@ class ValueRule:
         if self.above is not None:
             return f"{_NAMES[self.kind]} greater than {self.above}"
         return _NAMES[self.kind] + ("" if self.least is None else f" of at least {self.least}")
-
-
-def _is_steps(value: Any) -> bool:
-    """Return True for a number of steps or [first, every]."""
-    pair = value if isinstance(value, (list, tuple)) else (0, value)
-    whole = all(isinstance(number, int) and not isinstance(number, bool) for number in pair)
-    return len(pair) == 2 and whole and pair[0] >= 0 and pair[1] >= 1
 
 
 def is_number(text: str) -> bool:

@@ -95,24 +95,18 @@ def _error(mode: str, report: PreflightReport, limit: UnusableLimit, width: int)
     else:
         firsts = {sample.reason: sample for sample in reversed(examples)}  # of each reason the first one
         for reason in sorted(firsts, key=lambda reason: -report.problem_counts[reason]):
-            lines.append(f"{_text(report, firsts[reason])}. {_fix(report, reason)}".rstrip())
+            fix = (_FIXES_OF_LMDB if report.is_lmdb else {}).get(reason, FIXES[reason])
+            if reason == "outside_data_dir" and 2 * report.counts[reason] >= report.total:
+                which = "All" if report.counts[reason] == report.total else "Most"
+                option = "-o Global.allow_outside_data_dir=true"
+                fix = f"{which} samples are outside: if data_dir is right, set {option}."
+            # what to do about a label's length stands at the end, see `_length_fixes`
+            lines.append(f"{_text(report, firsts[reason])}. {'' if reason in _OF_LENGTH else fix}".rstrip())
     return "\n  ".join([*lines, *_length_fixes(report, width)])
 
 
 def _text(report: PreflightReport, sample: UnusableSample) -> str:
     return f"{report.place(sample.file, sample.line)}: {sample.reason}: {sample.detail}"
-
-
-def _fix(report: PreflightReport, reason: str) -> str:
-    """Return what to do about ``reason``; empty for a label's length, see :func:`_length_fixes`."""
-    if reason in _OF_LENGTH:
-        return ""
-    if reason == "outside_data_dir" and 2 * report.counts[reason] >= report.total:
-        which = "All" if report.counts[reason] == report.total else "Most"
-        return (
-            f"{which} samples are outside: if data_dir is right, set -o Global.allow_outside_data_dir=true."
-        )
-    return (_FIXES_OF_LMDB if report.is_lmdb else {}).get(reason, FIXES[reason])
 
 
 def _length_fixes(report: PreflightReport, width: int) -> list[str]:

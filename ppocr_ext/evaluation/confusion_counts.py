@@ -81,7 +81,8 @@ def count_confusions(samples: Iterable[tuple[str, str]], examples: int = _EXAMPL
         samples: (label, prediction) of each.
         examples: samples kept for each pair.
     """
-    result = ConfusionCounts({}, Counter(), {})
+    pairs: Counter[tuple[str, str]] = Counter()
+    kept: dict[tuple[str, str], list[int]] = {}
     count: Counter[str] = Counter()
     predicted: Counter[str] = Counter()
     correct: Counter[str] = Counter()
@@ -92,14 +93,13 @@ def count_confusions(samples: Iterable[tuple[str, str]], examples: int = _EXAMPL
             if pair[0] == pair[1]:
                 correct[pair[0]] += 1
                 continue
-            result.pairs[pair] += 1
-            kept = result.examples.setdefault(pair, [])
-            if len(kept) < examples and index not in kept[-1:]:
-                kept.append(index)
-    for character in sorted({*count, *predicted}):
-        score = CharacterScore(count[character], predicted[character], correct[character])
-        result.characters[character] = score
-    return result
+            pairs[pair] += 1
+            indices = kept.setdefault(pair, [])
+            if len(indices) < examples and index not in indices[-1:]:
+                indices.append(index)
+    characters = sorted({*count, *predicted})
+    scores = {c: CharacterScore(count[c], predicted[c], correct[c]) for c in characters}
+    return ConfusionCounts(scores, pairs, kept)
 
 
 @dataclass(frozen=True)

@@ -146,15 +146,13 @@ def background(height: int, width: int, style: LineStyle, rng: SeededRandom) -> 
     bright = rng.random() >= style.inverted
     level = rng.uniform((140, 250)) if bright else rng.uniform((10, 115))
     color = _tinted(level, rng, _PALE)
-    plane = np.empty((height, width, 3), np.float32)
-    plane[:] = color
+    plane = np.full((height, width, 3), color, np.float32)
     if kind == "gradient":
         end = _tinted(level + rng.uniform((-45, 45)), rng, _PALE)
         ramp = _ramp(height, width, rng)
         return plane + cv2.merge([ramp * (last - first) for first, last in zip(color, end, strict=True)])
     if kind == "texture":
-        texture = _texture(height, width, rng)
-        return plane + cv2.merge([texture] * 3)
+        return plane + cv2.merge([_texture(height, width, rng)] * 3)
     return plane
 
 

@@ -182,9 +182,13 @@ def check_folder() -> list[CheckResult]:
     here = Path.cwd()
     if os.access(here, os.W_OK):
         return []
-    text = f"nothing can be written to the current folder {here}; runs go there by default"
-    fix = "ppocr-ext train … -o Global.save_model_dir=/a/folder/that/can/be/written"
-    return [CheckResult("note", text, fix)]
+    return [
+        CheckResult(
+            "note",
+            f"nothing can be written to the current folder {here}; runs go there by default",
+            "ppocr-ext train … -o Global.save_model_dir=/a/folder/that/can/be/written",
+        )
+    ]
 
 
 def check_host(path: str | None, debug: bool = False) -> list[CheckResult]:
@@ -224,8 +228,9 @@ def check_training_step(debug: bool = False, host: str | None = None) -> list[Ch
             traceback.print_exc()
         return [CheckResult("FAIL", _first_line(reason), command_line("doctor", "--debug", host=host))]
     if not math.isfinite(loss):
-        fix = "pip install -U 'ppocr-ext[cpu]'"
-        return [CheckResult("FAIL", f"the loss of a tiny SVTRv2 is {loss}", fix)]
+        return [
+            CheckResult("FAIL", f"the loss of a tiny SVTRv2 is {loss}", "pip install -U 'ppocr-ext[cpu]'")
+        ]
     return [CheckResult("ok", f"tiny SVTRv2: forward and backward in {seconds:.2f} s, loss {loss:.2f}")]
 
 

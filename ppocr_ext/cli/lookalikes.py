@@ -53,8 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("fonts", nargs="+", metavar="FONT", help="font file, folder, or package such as mplfonts")
     add("--dict", type=Path, required=True, metavar="FILE", help="dictionary, one character per line")
-    similarity = f"of a pair, {MIN_SIMILARITY} to 1 ({_DEFAULT})"
-    add("--similarity", type=float, default=_DEFAULT, metavar="LEAST", help=similarity)
+    add(
+        "--similarity",
+        type=float,
+        default=_DEFAULT,
+        metavar="LEAST",
+        help=f"of a pair, {MIN_SIMILARITY} to 1 ({_DEFAULT})",
+    )
     add("--pairs", type=int, metavar="N", help="only the N pairs that are most alike (all)")
     add("--output", type=Path, metavar="FILE", help="file of groups to write (standard output)")
     add("--picture", type=Path, metavar="FILE", help="also draw pairs on a sheet, a PNG")

@@ -127,17 +127,28 @@ def _add_line_arguments(parser: argparse.ArgumentParser) -> None:
     which, add = text.add_mutually_exclusive_group(), text.add_argument
     add("--corpus", nargs="+", metavar="FILE", help="text files, a text on each line (random characters)")
     add("--val-corpus", nargs="+", metavar="FILE", help="those of val (the same)")
-    length = "characters of a line (2 20)"
-    add("--length", type=int, nargs=2, default=(2, 20), metavar=("MIN", "MAX"), help=length)
-    default = "characters to draw (digits and letters; all of a corpus)"
-    which.add_argument("--characters", metavar="TEXT", help=default)
+    add(
+        "--length",
+        type=int,
+        nargs=2,
+        default=(2, 20),
+        metavar=("MIN", "MAX"),
+        help="characters of a line (2 20)",
+    )
+    which.add_argument(
+        "--characters", metavar="TEXT", help="characters to draw (digits and letters; all of a corpus)"
+    )
     which.add_argument("--dict", type=Path, metavar="FILE", help="dictionary whose characters to draw")
     add("--no-space", action="store_true", help="cut the lines of a corpus at spaces")
-    rich_in = (
-        "characters, such as look-alikes, that this share of random characters is drawn from, or this share of the "
-        "pieces of a corpus is cut around"
+    add(
+        "--rich-in",
+        nargs=2,
+        metavar=("TEXT|FILE", "SHARE"),
+        help=(
+            "characters, such as look-alikes, that this share of random characters is drawn from, or this share of the "
+            "pieces of a corpus is cut around"
+        ),
     )
-    add("--rich-in", nargs=2, metavar=("TEXT|FILE", "SHARE"), help=rich_in)
     add("--skip-undrawable", action="store_true", help="leave out characters that no font draws (an error)")
     add = parser.add_argument_group("fonts").add_argument
     for name, what in (
@@ -145,8 +156,9 @@ def _add_line_arguments(parser: argparse.ArgumentParser) -> None:
         ("--val-fonts", "those of val (the same as of train)"),
     ):
         add(name, nargs="+", default=(), metavar="FILE|FOLDER|PACKAGE", help=what)
-    split = "keep this share of the font families for val alone"
-    add("--font-split", type=float, metavar="SHARE", help=split)
+    add(
+        "--font-split", type=float, metavar="SHARE", help="keep this share of the font families for val alone"
+    )
     add, style = parser.add_argument_group("look").add_argument, LineStyle()
     add("--height", type=int, default=style.height, metavar="PIXELS", help=f"({style.height})")
     add("--width", type=int, metavar="PIXELS", help="one width for all (as wide as the text)")
@@ -228,11 +240,22 @@ def _add_captcha_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the CAPTCHAs."""
     add = parser.add_argument
     add("--characters", default="0123456789", metavar="TEXT", help="characters to draw from (0123456789)")
-    length = "characters of an image (4 6)"
-    add("--length", type=int, nargs=2, default=(4, 6), metavar=("MIN", "MAX"), help=length)
+    add(
+        "--length",
+        type=int,
+        nargs=2,
+        default=(4, 6),
+        metavar=("MIN", "MAX"),
+        help="characters of an image (4 6)",
+    )
     add("--width", type=int, default=160, metavar="PIXELS", help="image width (160)")
-    height = "image height (60); the noise has the same size in any image: at 90×30 it hides the digits"
-    add("--height", type=int, default=60, metavar="PIXELS", help=height)
+    add(
+        "--height",
+        type=int,
+        default=60,
+        metavar="PIXELS",
+        help="image height (60); the noise has the same size in any image: at 90×30 it hides the digits",
+    )
     add(
         "--fonts",
         nargs="+",
@@ -240,13 +263,23 @@ def _add_captcha_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TTF",
         help="font files (the library's: Latin letters, digits)",
     )
-    sizes = f"font sizes, one drawn for each character ({' '.join(map(str, LIBRARY_FONT_SIZES))})"
-    add("--font-sizes", type=int, nargs="+", default=LIBRARY_FONT_SIZES, metavar="PIXELS", help=sizes)
-    painter = (
-        "library: the library's own drawing; fast: the same pictures except for a few edge pixels, five times as "
-        "fast (library)"
+    add(
+        "--font-sizes",
+        type=int,
+        nargs="+",
+        default=LIBRARY_FONT_SIZES,
+        metavar="PIXELS",
+        help=f"font sizes, one drawn for each character ({' '.join(map(str, LIBRARY_FONT_SIZES))})",
     )
-    add("--painter", choices=("library", "fast"), default="library", help=painter)
+    add(
+        "--painter",
+        choices=("library", "fast"),
+        default="library",
+        help=(
+            "library: the library's own drawing; fast: the same pictures except for a few edge pixels, five times as "
+            "fast (library)"
+        ),
+    )
 
 
 def _captcha_source(args: argparse.Namespace) -> tuple[CaptchaSource, None]:

@@ -64,18 +64,14 @@ class Catalog:
 
     def _offered(self, kind: str) -> dict[str, Source]:
         if kind not in self._exports:
-            self._exports[kind] = self._read_offered(kind)
+            place, found = self._place(kind), {}
+            if place is not None and place.is_file():
+                module = _dotted(place, self.package)
+                found = {name: Source(module, name) for name in _definitions(place)}
+            elif place is not None and (place / "__init__.py").is_file():
+                found = _exports(place / "__init__.py", _dotted(place, self.package))
+            self._exports[kind] = found
         return self._exports[kind]
-
-    def _read_offered(self, kind: str) -> dict[str, Source]:
-        place = self._place(kind)
-        if place is None:
-            return {}
-        module = _dotted(place, self.package)
-        if place.is_file():
-            return {name: Source(module, name) for name in _definitions(place)}
-        init = place / "__init__.py"
-        return _exports(init, module) if init.is_file() else {}
 
     def _defined(self, kind: str, name: str) -> Source | None:
         place = self._place(kind)

@@ -92,14 +92,8 @@ class SVTRv2(nn.Layer):
         out_char_num: int | None = None,
     ) -> None:
         super().__init__()
-        _check_lists(dims, depths, num_heads, mixer, sub_k)
+        _check_sizes(dims, depths, num_heads, mixer, sub_k, kernel_size, padding)
         _check_order(mixer)
-        if any(size != 2 * pad + 1 for size, pad in zip(kernel_size, padding, strict=True)):
-            raise ModelError(
-                f"SVTRv2: kernel_size {list(kernel_size)} with padding {list(padding)} changes the size of the "
-                f"image. Fix: use an odd kernel, and half of it, rounded down, as padding.",
-                code="bad_value",
-            )
         _check_end(mixer[-1][-1], last_stage, use_pool, feat2d)
         grid = (max_sz[0] // 4, max_sz[1] // 4) if use_pos_embed else None
         self.pope = PatchEmbedding(in_channels, dims[0], grid)
@@ -144,12 +138,14 @@ class SVTRv2(nn.Layer):
         return tokens
 
 
-def _check_lists(
+def _check_sizes(
     dims: Sequence[int],
     depths: Sequence[int],
     num_heads: Sequence[int],
     mixer: Sequence[Sequence[str]],
     sub_k: Sequence[Sequence[int]],
+    kernel_size: Sequence[int],
+    padding: Sequence[int],
 ) -> None:
     lengths = {
         "dims": len(dims),
@@ -176,6 +172,12 @@ def _check_lists(
                 f"SVTRv2: dims[{i}] = {dim} must be even and a multiple of num_heads[{i}] = {heads}.",
                 code="bad_value",
             )
+    if any(size != 2 * pad + 1 for size, pad in zip(kernel_size, padding, strict=True)):
+        raise ModelError(
+            f"SVTRv2: kernel_size {list(kernel_size)} with padding {list(padding)} changes the size of the "
+            f"image. Fix: use an odd kernel, and half of it, rounded down, as padding.",
+            code="bad_value",
+        )
 
 
 def _check_order(mixer: Sequence[Sequence[str]]) -> None:

@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         if dist.get_rank() == 0 and any(file.is_file() for file in options.partial_files()):
             again = args.again if args.resume else f"{args.again} --resume"
-            print(f"go on with: {again}", file=sys.stderr)
+            print(f"resume with: {again}", file=sys.stderr)
         raise
     speed = result.samples / (time.perf_counter() - began)
     require_frames(result, options)

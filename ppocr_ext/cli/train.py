@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     outcome = train(config, host_path=args.host, old_dictionary=args.old_dict)
     folder = folder_of(config)
     if outcome.status == "stopped":
-        _LOG.info("go on with: %s", _command("train", folder, "latest", args.host))
+        _LOG.info("resume with: %s", _command("train", folder, "latest", args.host))
         return 0 if outcome.signal is None else 128 + outcome.signal
     if outcome.best:
         _LOG.info("best: %s", json.dumps({k: round(v, 4) for k, v in outcome.best.items()}))

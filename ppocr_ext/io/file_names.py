@@ -1,9 +1,22 @@
-"""Names of files by content, so that they are comparable between machines; no Paddle."""
+"""Digests of files, and names by content, so that files are comparable between machines; no Paddle."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+
+
+def file_digest(path: str | Path) -> str:
+    """Return the SHA-256 of a file's bytes, read in pieces.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    digest = hashlib.sha256()
+    with Path(path).open("rb") as stream:
+        while block := stream.read(1 << 20):  # hashlib.file_digest needs Python 3.11
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def named_by_content(path: str | Path) -> str:
@@ -12,8 +25,4 @@ def named_by_content(path: str | Path) -> str:
     Raises:
         OSError: the file cannot be read.
     """
-    digest = hashlib.sha256()  # hashlib.file_digest came with Python 3.11
-    with Path(path).open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return f"{Path(path).name} sha256:{digest.hexdigest()}"
+    return f"{Path(path).name} sha256:{file_digest(path)}"

@@ -72,7 +72,7 @@ class HostLoop:
     def train(self) -> Outcome:
         """Run to the end or to a stop, and return which."""
         self._tell("on_start", self.run, self.position)
-        # until all is saved: whoever sends a signal may send it again
+        # until all is saved, since the same signal may be sent again
         with deferred_signals(lambda number: self.request_stop(f"signal {number}", number)):
             try:
                 stop = self._run_host()

@@ -103,7 +103,7 @@ class LoaderProxy:
         random.seed(own)
         np.random.seed(own % 2**32)
         for batch in self._loader.read(SamplerFrom(order, skip) if skip else order):
-            # not after an epoch's last batch: the host then saves what is due at the epoch's end
+            # not after the last batch of an epoch: the host then saves the checkpoints of the epoch's end
             self._on_boundary()
             yield batch
         self._on_epoch()

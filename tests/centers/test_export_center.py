@@ -333,8 +333,8 @@ def test_a_pass_that_is_stopped_gives_the_command_that_goes_on(trained, tmp_path
     with monkeypatch.context() as patch:
         patch.setattr(module, "_add", stop)
         assert main(command) == 130
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("go on with: ")]
-    words = shlex.split(line.removeprefix("go on with: "))
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("resume with: ")]
+    words = shlex.split(line.removeprefix("resume with: "))
     assert words == ["ppocr-ext", *command, "--resume"]
     assert main(words[1:]) == 0
 

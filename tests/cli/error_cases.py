@@ -948,7 +948,7 @@ RUNNING = group(
         own_data("TerminatedData", "os.kill(os.getpid(), 15) if index == 9 else None", "Eval=!remove"),
         "-o Global.checkpoints=output/latest",
         code=143,
-        shows=r"go on with: .*?$",
+        shows=r"resume with: .*?$",
     ),
     case(
         "ctrl-c",

@@ -75,7 +75,7 @@ def test_a_stopped_run_goes_on_and_is_judged_by_what_it_prints(tiny: Any, tmp_pa
 
     stopped = shell("ppocr-ext train -c 'my config.yml'")
     assert stopped.returncode == 130, stopped.stdout + stopped.stderr
-    finished = shell(found_in(stopped.stdout + stopped.stderr, "go on with"))
+    finished = shell(found_in(stopped.stdout + stopped.stderr, "resume with"))
     assert finished.returncode == 0, finished.stdout + finished.stderr
     record = json.loads((work / "my runs/#1/run.json").read_text())
     assert (record["status"], record["resumed_from_step"]) == ("finished", 2)

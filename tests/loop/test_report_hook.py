@@ -61,7 +61,7 @@ def test_a_page_that_cannot_be_written_does_not_fail_the_run(tiny, tmp_path, mon
     def fail(*args):
         raise ZeroDivisionError("a mistake in the page")
 
-    monkeypatch.setattr(run_page, "render", fail)
+    monkeypatch.setattr(run_page, "page", fail)
     assert train(tiny("student")).status == "finished"
     assert (
         "no report: ZeroDivisionError: a mistake in the page" in (tmp_path / "run" / "train.log").read_text()
@@ -84,7 +84,7 @@ def test_a_hook_that_fails_at_the_end_keeps_no_other_from_its_own(tiny, tmp_path
     assert told == ["finished"]
 
 
-def judge(metric, tmp_path, *batches):
+def evaluated(metric, tmp_path, *batches):
     run = types.SimpleNamespace(metric=metric, eval_loader=[], folder=tmp_path)
     hook = ReportHook()
     hook.on_start(run, POSITION)
@@ -103,7 +103,7 @@ def test_the_surest_mistakes_come_first_then_the_least_sure_of_what_is_right(tmp
     labels = [(f"{i}", 1.0) for i in range(1000)]
     images = np.full((1000, 3, 4, 8), 0.5, np.float32)
     halves = [((texts[a:b], labels[a:b]), images[a:b]) for a, b in ((0, 640), (640, 1000))]
-    numbers, written = judge(RecMetric(), tmp_path, *halves)
+    numbers, written = evaluated(RecMetric(), tmp_path, *halves)
     assert numbers["acc"] == pytest.approx(0.5, abs=1e-4)
     assert (written["judged"], written["wrong"]) == (1000, 500)
     wrong = sorted(confidences[0::2], reverse=True)[:KEPT_WRONG]
@@ -129,7 +129,7 @@ def test_right_is_what_the_metric_calls_right(tmp_path):
     images = np.zeros((2, 1, 4, 8), np.float32)
     lines = {"Student": ([("a b", 0.9), ("", float("nan"))], [("ab", 1.0), ("c", 1.0)]), "Teacher": None}
     lines["Teacher"] = lines["Student"]
-    _, written = judge(DistillationMetric(key="Student", ignore_space=True), tmp_path, (lines, images))
+    _, written = evaluated(DistillationMetric(key="Student", ignore_space=True), tmp_path, (lines, images))
     assert [(s["text"], s["right"], s["confidence"]) for s in written["samples"]] == [
         ("", False, 0.0),
         ("a b", True, 0.9),
@@ -142,7 +142,7 @@ def test_images_are_undone_and_their_padding_cut_off(tmp_path):
     padded = np.concatenate([normal, np.zeros((3, 4, 5), np.float32)], axis=2)
     other = normal * 2.2 - 0.3  # another normalisation: stretched over all of 0 to 255
     for image in (padded, other):
-        _, written = judge(RecMetric(), tmp_path, (([("a", 0.5)], [("a", 1.0)]), image[None]))
+        _, written = evaluated(RecMetric(), tmp_path, (([("a", 0.5)], [("a", 1.0)]), image[None]))
         shown = decoded(written["samples"][0]["png"])
         assert shown.shape == (4, 8, 3)
         if image is padded:
@@ -151,7 +151,7 @@ def test_images_are_undone_and_their_padding_cut_off(tmp_path):
             assert (shown.min(), shown.max()) == (0, 255)
 
 
-def test_a_decoder_that_gives_other_things_leaves_no_samples_and_is_judged_as_before(tmp_path):
+def test_a_decoder_that_gives_other_things_leaves_no_samples_and_is_evaluated_as_before(tmp_path):
     seen = []
 
     class Metric:
@@ -161,7 +161,7 @@ def test_a_decoder_that_gives_other_things_leaves_no_samples_and_is_judged_as_be
         def get_metric(self):
             return {"acc": 1.0}
 
-    numbers, written = judge(
+    numbers, written = evaluated(
         Metric(), tmp_path, ({"structure": 1}, np.zeros((1, 3, 4, 8))), ("text", np.zeros(3))
     )
     assert (numbers, written["samples"], seen) == ({"acc": 1.0}, [], [{"structure": 1}, "text"])

@@ -43,7 +43,7 @@ def finished(tiny, tmp_path):
     return tmp_path / "run"
 
 
-def test_the_run_folder_holds_what_is_needed_to_repeat_or_judge_it(finished):
+def test_the_run_folder_holds_what_is_needed_to_repeat_or_assess_it(finished):
     names = {p.name for p in finished.iterdir()}
     assert {"config.yml", "run.json", "train.log", "metrics.jsonl", "preflight.json"} <= names
     for name in ("latest", "best_accuracy"):
@@ -94,7 +94,7 @@ def test_every_line_is_evaluated_during_training(tiny, captchas, tmp_path, monke
 
     class Counting(RecMetric):
         def get_metric(self):
-            counts.append(self._lines)
+            counts.append(self._totals[-1])
             return super().get_metric()
 
     monkeypatch.setitem(METRICS._own, "RecMetric", Counting)
@@ -144,7 +144,7 @@ def test_a_teacher_without_weights_is_not_evaluated(finished, tiny, tmp_path):
         Run.build(config, "eval")
 
 
-def test_a_teacher_is_judged_with_its_own_file(finished, tiny, tmp_path):
+def test_a_teacher_is_evaluated_with_its_own_file(finished, tiny, tmp_path):
     train(tiny("student", **{"Global.save_model_dir": str(tmp_path / "teacher")}))
     values = {
         "Global.checkpoints": str(finished / "latest"),
@@ -155,7 +155,7 @@ def test_a_teacher_is_judged_with_its_own_file(finished, tiny, tmp_path):
     for name, tensor in run.sub_model("Teacher").state_dict().items():
         np.testing.assert_array_equal(tensor.numpy(), saved[name], err_msg=name)
     assert len(evaluate(run).predictions) == 10
-    # and the student is judged without the teacher's file
+    # and the student is evaluated without the teacher's file
     gone = {**values, "Architecture.Models.Teacher.pretrained": "no/where"}
     assert len(evaluate(Run.build(tiny("distill", **gone), "eval")).predictions) == 10
 
@@ -242,7 +242,7 @@ def test_branches_that_no_loss_reads_are_neither_computed_nor_trained(tiny):
     assert "ctc" in outputs["Student"]["head_out"]
 
 
-def test_eval_judges_each_head_and_records_what_was_read(finished, tiny, captchas):
+def test_eval_reads_each_head_and_records_what_was_read(finished, tiny, captchas):
     run = Run.build(tiny("distill", **{"Global.checkpoints": str(finished / "latest")}), "eval")
     ctc = evaluate(run)
     gtc = evaluate(run, "gtc")

@@ -143,7 +143,8 @@ class MetricsLog(Hook):
     def _write(self, kind: str, position: Position, values: Mapping[str, Any]) -> None:
         elapsed = round(self._before + time.perf_counter() - self._began, 2)
         where = {"epoch": position.current_epoch, "step": position.global_step, "time": elapsed}
-        line = _finite({"kind": kind, **where, **values})
+        text = json.dumps({"kind": kind, **where, **values})
+        line = json.loads(text, parse_constant=lambda constant: None)  # NaN and Infinity are not JSON
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
         self._pass_on(line, time.time())
@@ -152,14 +153,6 @@ class MetricsLog(Hook):
         scalars = self._scalars.of(line)
         for writer in self._writers:
             writer.write(scalars, line["step"], when)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def _lines_until(path: Path, step: int) -> list[dict[str, Any]]:

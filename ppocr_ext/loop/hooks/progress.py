@@ -35,7 +35,7 @@ class ProgressBar(Hook):
         self._window = Window()
         total, done = position.total_steps, position.global_step
         if done:
-            _LOG.info("going on after step %d of %d", done, total)
+            _LOG.info("resuming after step %d of %d", done, total)
         # disable=None: no bar unless standard error is a terminal
         self._bar = tqdm(total=total, initial=done, unit="step", dynamic_ncols=True, disable=None)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import json
 import logging
 import platform
@@ -19,19 +18,11 @@ import paddle.distributed as dist
 from ppocr_ext import __version__
 from ppocr_ext.checkpoint.model_state import count_parameters
 from ppocr_ext.io.atomic import write_text
+from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
 from ppocr_ext.run.run import Run
 
 _LOG = logging.getLogger("ppocr_ext")
-
-
-def _file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, read in pieces."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        for piece in iter(lambda: stream.read(1 << 20), b""):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 def _now() -> str:
@@ -74,7 +65,7 @@ class RunRecord(Hook):
                 "classes": run.charset.ctc_classes,
                 "digest": run.charset.digest,
             },
-            "label_files": {str(path): _file_digest(path) for path in run.label_files},
+            "label_files": {str(path): file_digest(path) for path in run.label_files},
             "frozen": run.frozen_digests,
         }
         _write_json(self._path, self._record)

@@ -198,10 +198,7 @@ def _read_lines(path: Path) -> list[str]:
             f"{error.start}. Fix: save it as UTF-8.",
             code="not_utf8",
         ) from error
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    return [line.strip("\r") for line in lines]
+    return [line.strip("\r") for line in text.removesuffix("\n").split("\n")]
 
 
 def _problems(lines: list[str]) -> list[str]:

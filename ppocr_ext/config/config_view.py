@@ -87,10 +87,9 @@ class Config(Mapping[Any, Any]):
         Raises:
             ConfigError: there is none and no ``default``, or a key of the path occurs twice in a list.
         """
-        parts = split(path)
-        node = find(self._node, parts)
+        node = self.node(path)
         if node is None and default is _REQUIRED:
-            raise ConfigError(f"{dotted(parts)}: {missing(self._node, parts)}", code="missing_key")
+            raise ConfigError(missing(self._node, split(path)), code="missing_key")
         return default if node is None else _view(node)
 
     def where(self, path: PathLike) -> str:
@@ -106,10 +105,9 @@ class Config(Mapping[Any, Any]):
         Raises:
             ConfigError: there is no value.
         """
-        parts = split(path)
-        node = find(self._node, parts)
+        node = self.node(path)
         if node is None:
-            raise ConfigError(f"{dotted(parts)}: {missing(self._node, parts)}", code="missing_key")
+            raise ConfigError(missing(self._node, split(path)), code="missing_key")
         return node.place
 
     def with_values(self, values: Mapping[Any, Any], *, computed_from: PathLike | None = None) -> Config:

@@ -117,8 +117,14 @@ def merge(base: Node, over: Node, trail: Sequence[str] = ()) -> Node:
             return _merge_mappings(base, over, trail)
         if base.is_keyed_list and over.is_keyed_list:
             return _merge_keyed_lists(base, over, trail)
-        if base.is_keyed_list and over.is_list:
-            _refuse_several_keys(over, trail)
+        for index, item in enumerate(over.value if base.is_keyed_list and over.is_list else ()):
+            if item.is_mapping and len(item.value) > 1:  # usually its options lack their indentation
+                raise ConfigError(
+                    f"{item.place.text}: {dotted(trail)}: item {index} has the keys {', '.join(names_in(item))}, "
+                    f"but the items of the list below it have one each. Fix: indent its options below its name. "
+                    f"{_replace_fix(trail)}",
+                    code="several_keys",
+                )
     return _unmarked(over, trail)
 
 
@@ -178,18 +184,6 @@ def _merge_keyed_lists(base: Node, over: Node, trail: Sequence[str]) -> Node:
             _refuse_new_item(str(key), trail, item)
             items[key] = _unmarked(item, [*trail, str(key)])
     return Node(tuple(items.values()), base.place)
-
-
-def _refuse_several_keys(over: Node, trail: Sequence[str]) -> None:
-    """Refuse a list item with several keys: usually its options lack their indentation."""
-    for index, item in enumerate(over.value):
-        if item.is_mapping and len(item.value) > 1:
-            raise ConfigError(
-                f"{item.place.text}: {dotted(trail)}: item {index} has the keys {', '.join(names_in(item))}, "
-                f"but the items of the list below it have one each. Fix: indent its options below its name. "
-                f"{_replace_fix(trail)}",
-                code="several_keys",
-            )
 
 
 def _replace_fix(trail: Sequence[str]) -> str:

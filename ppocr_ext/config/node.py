@@ -187,7 +187,7 @@ def missing(root: Node, parts: Sequence[str]) -> str:
         below = child(node, parts, at)
         if below is None:
             where = dotted(parts[:at]) or "the config"
-            return f"there is no {part!r} in {where}.{nearest(part, names_in(node))}"
+            return f"{dotted(parts)}: there is no {part!r} in {where}.{nearest(part, names_in(node))}"
         node = below
     raise ValueError(f"{dotted(parts)} is there")
 

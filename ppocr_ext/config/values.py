@@ -52,10 +52,11 @@ class ValueRule:
         """Return why ``value`` cannot be used, or None if it can."""
         if value is None or self._fits(value):
             return None
-        if isinstance(value, str) and self._reads_without_quotes(value):
-            return Problem(
-                "quoted_value", f"found the text {value!r}, expected {_NAMES[self.kind]}.{_UNQUOTE}"
-            )
+        if isinstance(value, str):
+            is_truth = self.kind == "truth" and value.strip().lower() in _TRUTHS
+            if is_truth or self.kind in ("whole", "number") and is_number(value):
+                message = f"found the text {value!r}, expected {_NAMES[self.kind]}.{_UNQUOTE}"
+                return Problem("quoted_value", message)
         expected = f"found {shown(value)}, expected {self._expected()}."
         if self.kind == "text" and isinstance(value, (bool, int, float)):
             return Problem("bad_value", expected + _QUOTE)
@@ -75,11 +76,6 @@ class ValueRule:
             whole = all(isinstance(number, int) and not isinstance(number, bool) for number in pair)
             return len(pair) == 2 and whole and pair[0] >= 0 and pair[1] >= 1
         return self.kind == "any" or self._is_number(value)
-
-    def _reads_without_quotes(self, text: str) -> bool:
-        if self.kind == "truth":
-            return text.strip().lower() in _TRUTHS
-        return self.kind in ("whole", "number") and is_number(text)
 
     def _is_number(self, value: Any) -> bool:
         """Return True if the value is a finite number of this kind, within the limits."""

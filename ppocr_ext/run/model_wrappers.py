@@ -85,8 +85,8 @@ def freeze_untouched(model: Any, loss: Callable[..., Mapping[str, Any]], batch: 
 def share_batch_norm(model: Any, config: Config) -> Any:
     """Return ``model`` with BatchNorm over all processes (``Global.use_sync_bn``), except in frozen sub-models.
 
-    Names in its ``state_dict`` stay as they are. Where there is one process, or a device whose Paddle has no
-    such operator, the model is as it was, which is said.
+    Names in its ``state_dict`` stay as they are. With one process, or on a device for which Paddle has no such
+    operator, the model does not change, and the log says so.
     """
     if not config.at("Global.use_sync_bn", default=False):
         return model
@@ -153,7 +153,8 @@ class _CompiledForward:
         try:
             output = self._static(x, data, request)
         except PPOCRExtError as fault:  # ours, behind lines of Paddle's about transformed code
-            raise type(fault)(_last_line(fault).removeprefix(f"{_full_name(fault)}: ")) from fault
+            full_name = f"{type(fault).__module__}.{type(fault).__name__}"
+            raise type(fault)(_last_line(fault).removeprefix(f"{full_name}: "), code=fault.code) from fault
         except Exception as fault:  # whatever Paddle's compiler makes of a part that it cannot compile
             if isinstance(fault, MemoryError) or "ResourceExhausted" in str(fault):
                 raise
@@ -200,10 +201,6 @@ def compile_model(model: Any, config: Config) -> Any:
             "compiled; that may take longer than it saves."
         )
     return model
-
-
-def _full_name(fault: Exception) -> str:
-    return f"{type(fault).__module__}.{type(fault).__name__}"
 
 
 def _last_line(fault: Exception) -> str:

@@ -27,14 +27,14 @@ class ConsoleHandler(logging.Handler):
         sys.stdout.flush()
 
 
-def set_up_console(level: int = logging.INFO) -> None:
+def set_up_console() -> None:
     """Let our log lines reach the terminal; once a process."""
     logger = logging.getLogger(OURS)
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
     if not any(isinstance(handler, ConsoleHandler) for handler in logger.handlers):
         handler = ConsoleHandler()
-        handler.setLevel(level)
+        handler.setLevel(logging.INFO)
         logger.addHandler(handler)
 
 

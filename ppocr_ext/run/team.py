@@ -181,11 +181,10 @@ class Team:
                     if self._add(f"failed/{rank}/there"):
                         return f"{self._named(rank)} has failed: {self._text(f'failed/{rank}')}"
             for rank in others:
-                if (
-                    not self._add(f"done/{rank}")
-                    and self._add(f"process/{rank}/there")
-                    and self._is_gone(rank)
-                ):
+                if self._add(f"done/{rank}") or not self._add(f"process/{rank}/there"):
+                    continue
+                machine, pid = self._text(f"process/{rank}").split(" ", 2)[:2]
+                if machine == _machine() and not _runs(int(pid)):
                     return f"{self._named(rank)} is gone (killed, perhaps for lack of memory)."
         except (*_STORE_IS_GONE, ProcessError):
             return _FIRST_ENDED
@@ -194,10 +193,6 @@ class Team:
     def _named(self, rank: int) -> str:
         log = self._text(f"process/{rank}").split(" ", 2)[2]
         return f"Process {rank} of {self.size} (its messages: {log})"
-
-    def _is_gone(self, rank: int) -> bool:
-        machine, pid = self._text(f"process/{rank}").split(" ", 2)[:2]
-        return machine == _machine() and not _runs(int(pid))
 
     def _publish(self, key: str, text: str) -> None:
         self._store.set(_PREFIX + key, text)
@@ -272,10 +267,8 @@ def _machine() -> str:
 
 def _log_file() -> str:
     """Return where the launcher writes the output of this process."""
-    folder = os.environ.get("PADDLE_LOG_DIR")
-    if folder is None:
-        return "on its own terminal"
-    return str(Path(folder) / f"workerlog.{os.environ.get('PADDLE_LOCAL_RANK', 0)}")
+    folder, number = os.environ.get("PADDLE_LOG_DIR"), os.environ.get("PADDLE_LOCAL_RANK", 0)
+    return "on its own terminal" if folder is None else str(Path(folder, f"workerlog.{number}"))
 
 
 def _runs(pid: int) -> bool:

@@ -167,8 +167,7 @@ def _check_padding(check: ConfigCheck) -> None:
     path = ("Train", "dataset", "transforms")
     keys = kept_keys(check.at(*path)) if isinstance(check.at(*path), tuple) else None
     for name, entry in named_items(check.config, "Loss", "loss_config_list"):
-        options = check.at(*entry)
-        options = options if isinstance(options, Mapping) else {}
+        options = check.mapping(*entry)
         of_frames = name == "CTCFrameKDLoss" or (name == "MaskedDKDLoss" and options.get("dis_head") == "ctc")
         place = 4 if options.get("multi_head") else 3
         if (

@@ -157,7 +157,11 @@ class BatchLabelCheck:
         label = labels[rows[0], : lengths[rows[0]]]
         text = f"{_WHERE}: {count:,} of {total:,} labels need more frames than CTC has and train nothing"
         example = describe_frames(label.tolist(), frames)
-        exceeded = self._exceeded(count, total)
+        exceeded = ""
+        if count == total >= _NONE_FITS:
+            exceeded = "none of them fits"
+        elif (total >= self._at_least or self._limit.strict) and not self._limit.allows(count, total):
+            exceeded = self._limit.text
         if exceeded:
             raise DataError(
                 f"{text}; {exceeded}.\n  {example}.\n{_shown(label)}\n"
@@ -166,13 +170,6 @@ class BatchLabelCheck:
             )
         if passes_power_of_ten(before, count):
             _LOG.warning("%s: %s.", text, example)
-
-    def _exceeded(self, count: int, total: int) -> str:
-        """Return which limit ``count`` misfits of ``total`` samples exceed; empty if the run may continue."""
-        if count == total >= _NONE_FITS:
-            return "none of them fits"
-        comparable = total >= self._at_least or self._limit.strict
-        return self._limit.text if comparable and not self._limit.allows(count, total) else ""
 
 
 def _column(samples: Sequence[Any], position: int | None) -> np.ndarray | None:

@@ -308,7 +308,8 @@ def test_no_way_to_wandbs_server_is_an_error_that_names_the_ways_out(monkeypatch
     import wandb
 
     def refuse(**options):
-        assert options["settings"].init_timeout <= 60
+        seconds = options["settings"].init_timeout
+        assert seconds <= 60
         raise wandb.errors.CommError("no such host")
 
     monkeypatch.setattr(wandb, "init", refuse)

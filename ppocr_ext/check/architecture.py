@@ -13,7 +13,7 @@ from ppocr_ext.modeling.base_model import model_keys
 from ppocr_ext.modeling.heads import CTCHead, MultiHead
 from ppocr_ext.modeling.heads.multi_head import ctc_branch_keys, nrtr_branch_keys
 from ppocr_ext.modeling.necks import SequenceEncoder
-from ppocr_ext.modeling.necks.sequence_encoder import SVTREncoder
+from ppocr_ext.modeling.necks.sequence_encoder import ENCODERS
 from ppocr_ext.registry import ARCHITECTURES, BACKBONES, HEADS, NECKS, TRANSFORMS, Registry
 
 _PARTS: dict[str, Registry] = {"Transform": TRANSFORMS, "Backbone": BACKBONES, "Neck": NECKS, "Head": HEADS}
@@ -128,18 +128,20 @@ def _check_multi_head(check: ConfigCheck, path: Path) -> None:
 
 
 def _check_encoder(check: ConfigCheck, path: Path, key: str, extra: tuple[str, ...] = ()) -> None:
-    """Check the options of the sequence encoder that ``key`` names: ``svtr`` takes some, ``reshape`` none."""
+    """Check the options of the sequence encoder that ``key`` names; ``reshape`` takes none."""
     options = {k: v for k, v in check.mapping(*path).items() if k != key and k not in extra}
     encoder = check.at(*path, key)
-    if encoder == "svtr":
-        check.check_keys(path, SVTREncoder, options, injected=_GIVEN, extra=(key, *extra))
-    elif encoder == "reshape":
-        check.check_keys(path, _no_options, options, extra=(key, *extra))
+    known = " or ".join(ENCODERS)
+    if isinstance(encoder, str) and encoder in ENCODERS:
+        check.check_keys(
+            path, ENCODERS[encoder] or _no_options, options, injected=_GIVEN, extra=(key, *extra)
+        )
     elif encoder is None:
-        check.missing((*path, key), "svtr or reshape")
+        check.missing((*path, key), known)
     elif key == "name" or NECKS.of_host("SequenceEncoder") is None:  # build_neck asks the host too
         fix = "" if key == "name" else " Fix: `--host DIR` with a checkout that has it."
-        message = f"found {encoder!r}, expected 'svtr' or 'reshape'.{fix}"
+        hint = did_you_mean(near_match(str(encoder), ENCODERS))
+        message = f"found {encoder!r}, expected {known}.{hint}{fix}"
         check.error((*path, key), "unknown_component", message)
 
 

@@ -12,6 +12,7 @@ from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.checkpoint.checkpoints import why_missing
 from ppocr_ext.checkpoint.journal import read_journal
+from ppocr_ext.checkpoint.official_weights import is_official
 from ppocr_ext.config import named_items, resolve_charset
 from ppocr_ext.config.class_counts import class_counts, wrong_counts
 from ppocr_ext.config.values import is_number, shown
@@ -137,7 +138,7 @@ def _weights(check: ConfigCheck) -> Iterator[tuple[KeyPath, object]]:
 def _check_weights(check: ConfigCheck, path: KeyPath, name: str) -> None:
     """Report missing weights; a checkpoint with a journal is not missing, since loading finishes it."""
     prefix = Path(name.removesuffix(".pdparams"))
-    if Path(f"{prefix}.pdparams").is_file():
+    if Path(f"{prefix}.pdparams").is_file() or is_official(name):  # a run downloads official weights
         return
     try:
         if not read_journal(prefix):

@@ -14,7 +14,16 @@ from ppocr_ext.metrics import DistillationMetric, RecMetric
 from ppocr_ext.optim import option_errors
 from ppocr_ext.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES
 
-_OF_OPTIMIZER = ("name", "lr", "regularizer", "weight_decay", "clip_norm", "clip_norm_global", "group_lr")
+_OF_OPTIMIZER = (
+    "name",
+    "lr",
+    "regularizer",
+    "weight_decay",
+    "clip_norm",
+    "clip_norm_global",
+    "group_lr",
+    "lr_mult",
+)
 _GIVEN_TO_OPTIMIZER = ("model", "learning_rate", "grad_clip")
 _RATES = ("learning_rate", "start_lr", "end_lr", "min_lr", "max_lr")
 _NOT_NEGATIVE = ValueRule("number", least=0)

@@ -5,7 +5,7 @@ from ppocr_ext.losses.center_loss import CenterLoss
 from ppocr_ext.losses.combined_losses import CombinedLoss, MultiLoss, build_loss
 from ppocr_ext.losses.dkd_losses import DistillationDKDLoss, MaskedDKDLoss
 from ppocr_ext.losses.frame_distillation import CTCFrameKDLoss, DistillCTCLogits
-from ppocr_ext.losses.label_losses import CELoss, CTCLoss, NRTRLoss
+from ppocr_ext.losses.label_losses import CELoss, CTCLoss, NRTRLoss, SARLoss
 from ppocr_ext.losses.output_distances import (
     DistillationDistanceLoss,
     DistillationDMLLoss,
@@ -15,6 +15,7 @@ from ppocr_ext.losses.sub_model_losses import (
     DistillationCenterLoss,
     DistillationCTCLoss,
     DistillationNRTRLoss,
+    DistillationSARLoss,
 )
 
 __all__ = [
@@ -31,11 +32,13 @@ __all__ = [
     "DistillationDistanceLoss",
     "DistillationKLDivLoss",
     "DistillationNRTRLoss",
+    "DistillationSARLoss",
     "Loss",
     "LossContext",
     "MaskedDKDLoss",
     "MultiLoss",
     "NRTRLoss",
+    "SARLoss",
     "build_loss",
     "required_outputs",
 ]

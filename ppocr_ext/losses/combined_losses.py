@@ -143,7 +143,7 @@ class CombinedLoss(Loss):
 
 @LOSSES.register()
 class MultiLoss(Loss):
-    """Add up ``weight_1 · CTCLoss + weight_2 · NRTRLoss`` (or SARLoss, from a PaddleOCR checkout) of one model.
+    """Add up ``weight_1 · CTCLoss + weight_2 · NRTRLoss`` (or SARLoss) of one model.
 
     A CenterLoss may be listed too, with a ``weight`` of its own.
 

@@ -155,6 +155,41 @@ class NRTRLoss(Loss):
 
 
 @LOSSES.register()
+class SARLoss(Loss):
+    """Compute the mean cross entropy over all positions but padding (Li et al., AAAI 2019, section 3.4).
+
+    ``predicts``: logits float32 [B, L, C], each behind one entry of the label; the last one has no target.
+    ``batch``: ``[image, label, length, …]``, label int64 [B, L] as ``<BOS> characters <EOS> padding``.
+
+    Args:
+        ignore_index: class of the padding, n + 1; a run fills it in.
+    """
+
+    requires = ("sar",)
+
+    def __init__(self, ignore_index: int = 92) -> None:
+        super().__init__()
+        self.ignore_index = ignore_index
+
+    def forward(self, predicts: Any, batch: Sequence[paddle.Tensor]) -> Parts:
+        """Return ``{"loss": scalar}``.
+
+        Raises:
+            ModelError: logits and label have different lengths.
+        """
+        batch = head_batch(batch, "sar", multi_head=False, where="SARLoss")
+        logits = to_logits(predicts, "SARLoss: the prediction")
+        targets = batch[1].astype("int64")
+        if logits.shape[1] != targets.shape[1]:
+            raise ModelError(
+                f"SARLoss: the head predicts {logits.shape[1]} positions, but labels have {targets.shape[1]}. Fix: use "
+                f"SARLabelEncode with the max_text_length of the SARHead.",
+                code="shape_mismatch",
+            )
+        return {"loss": sequence_cross_entropy(logits[:, :-1], targets[:, 1:], False, self.ignore_index)}
+
+
+@LOSSES.register()
 class CELoss(Loss):
     """Compute the cross entropy of a decoder: NRTR's by default, ViTSTR's (``with_all``), or ABINet's (a mapping).
 

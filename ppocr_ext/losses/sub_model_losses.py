@@ -1,4 +1,4 @@
-"""The losses of single sub-models against the labels: CTC, NRTR and center loss."""
+"""The losses of single sub-models against the labels: CTC, NRTR, SAR and center loss."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ppocr_ext.errors import ConfigError
 from ppocr_ext.losses.base_loss import LossContext
 from ppocr_ext.losses.center_loss import CenterLoss
 from ppocr_ext.losses.distillation_base import SubModelLoss
-from ppocr_ext.losses.label_losses import CELoss, CTCLoss
+from ppocr_ext.losses.label_losses import CELoss, CTCLoss, SARLoss
 from ppocr_ext.registry import LOSSES
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -51,6 +51,25 @@ class DistillationNRTRLoss(SubModelLoss):
         super().__init__(
             lambda model: CELoss(smoothing=smoothing), "gtc", model_name_list, key, multi_head, name
         )
+
+
+@LOSSES.register()
+class DistillationSARLoss(SubModelLoss):
+    """Compute :class:`SARLoss` of each listed sub-model; :class:`SubModelLoss` describes the other arguments.
+
+    Args:
+        ignore_index: class of the padding, n + 1; a run fills it in.
+    """
+
+    def __init__(
+        self,
+        model_name_list: Sequence[str] = (),
+        key: str | None = None,
+        multi_head: bool = False,
+        name: str = "loss_sar",
+        ignore_index: int = 92,
+    ) -> None:
+        super().__init__(lambda model: SARLoss(ignore_index), "sar", model_name_list, key, multi_head, name)
 
 
 @LOSSES.register()

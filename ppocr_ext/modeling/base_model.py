@@ -15,6 +15,7 @@ from ppocr_ext.modeling.head_request import (
     EVAL,
     TRAIN,
     HeadRequest,
+    call_backbone,
     call_head,
     is_for_losses,
     understands_requests,
@@ -35,6 +36,7 @@ class BaseModel(nn.Layer):
         train_request: what the head should return in train mode.
         eval_request: what the head should return in eval mode.
         frozen: see :meth:`freeze`.
+        held_in_eval: layers that stay in eval mode, since everything in them is frozen.
 
     Raises:
         ModelError: a part cannot be connected, such as a backbone without ``out_channels``.
@@ -67,6 +69,7 @@ class BaseModel(nn.Layer):
         self.train_request: HeadRequest = TRAIN
         self.eval_request: HeadRequest = EVAL
         self.frozen = False
+        self.held_in_eval: tuple[nn.Layer, ...] = ()
 
     def freeze(self) -> None:
         """Switch gradients off and stay in eval mode, even if ``train()`` is called."""
@@ -79,12 +82,11 @@ class BaseModel(nn.Layer):
     def train(self) -> None:
         """Switch to train mode, unless frozen."""
         super().train()
-        if self.frozen:
-            self._hold_in_eval()
+        self._hold_in_eval()
 
     def _hold_in_eval(self) -> None:
         # Not self.eval(): that also switches Paddle's tracer, which all networks share.
-        for layer in self.sublayers(include_self=True):
+        for layer in self.sublayers(include_self=True) if self.frozen else self.held_in_eval:
             layer.training = False
 
     def forward(
@@ -103,7 +105,7 @@ class BaseModel(nn.Layer):
             for losses; otherwise ``{"head_out"}``, or the head's own dict.
         """
         # One return at the end: Paddle 2.6 cannot compile a return inside a `with`.
-        if self.frozen and self.training:  # the train() of a wrapper sets the flags directly
+        if self.training:  # the train() of a wrapper sets the flags directly
             self._hold_in_eval()
         run = self._run_frozen if self.frozen else self._run
         return run(x, data, request or (self.train_request if self.training else self.eval_request))
@@ -118,7 +120,7 @@ class BaseModel(nn.Layer):
         if self.transform is not None:
             x = self.transform(x)
         if self.backbone is not None:
-            x = self.backbone(x)
+            x = call_backbone(self.backbone, x, request)
         features.update(x if isinstance(x, dict) else {last: x})
         if self.neck is not None:
             x = self.neck(x)

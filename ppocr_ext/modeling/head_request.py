@@ -47,12 +47,22 @@ def is_for_losses(request: HeadRequest) -> bool:
 
 def understands_requests(head: nn.Layer) -> bool:
     """Return whether ``head.forward`` takes a ``request``; a head of the host or a plugin does not."""
-    return _takes_request(type(head).forward)
+    return _takes(type(head).forward, "request")
 
 
 @cache  # called in every step, and Paddle 2.6 cannot compile what `inspect` does
-def _takes_request(forward: Callable[..., Any]) -> bool:
-    return "request" in inspect.signature(forward).parameters
+def _takes(forward: Callable[..., Any], name: str) -> bool:
+    return name in inspect.signature(forward).parameters
+
+
+def call_backbone(backbone: nn.Layer, images: Tensor, request: HeadRequest) -> Any:
+    """Run any backbone; tell one that pools training frames differently what its output is for.
+
+    So a frozen teacher, whose layers are in eval mode, returns as many frames as the student that it teaches.
+    """
+    if _takes(type(backbone).forward, "for_training"):
+        return backbone(images, for_training=is_for_losses(request))
+    return backbone(images)
 
 
 def call_head(

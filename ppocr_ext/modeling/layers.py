@@ -122,6 +122,8 @@ class Mlp(nn.Layer):
         make_linear: builds a linear layer from (in, out); it decides the initial weights.
     """
 
+    has_dropout = True
+
     def __init__(
         self,
         dim: int,
@@ -151,6 +153,8 @@ class DropPath(nn.Layer):
     The lines that are kept are divided by 1 - ``p``, so that evaluation needs no scaling.
     """
 
+    has_dropout = True
+
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = float(p)
@@ -175,6 +179,8 @@ class SelfAttention(nn.Layer):
         attn_drop: dropout of the attention weights.
         proj_drop: dropout of the output.
     """
+
+    has_dropout = True
 
     def __init__(
         self,

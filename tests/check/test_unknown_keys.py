@@ -97,9 +97,9 @@ def test_a_transform_that_the_host_lacks_is_named(one: Config, check: Check) -> 
     ("path", "name"),
     [
         ("Architecture.Head.name", "SATRNHead"),
-        ("Loss.name", "SARLoss"),
+        ("Loss.name", "AsterLoss"),
         ("Architecture.Transform", {"name": "STN_ON"}),
-        ("Architecture.Neck", {"name": "SequenceEncoder", "encoder_type": "rnn"}),
+        ("Architecture.Neck", {"name": "SequenceEncoder", "encoder_type": "cascadernn"}),
     ],
 )
 def test_a_component_of_a_checkout_advises_host(path: str, name: Any, one: Config, check: Check) -> None:

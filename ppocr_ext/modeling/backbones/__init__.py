@@ -1,6 +1,25 @@
 """Backbones: map the image of a text line to features."""
 
+from ppocr_ext.modeling.backbones.mobilenet_v1 import MobileNetV1Enhance
+from ppocr_ext.modeling.backbones.mobilenet_v3 import MobileNetV3
+from ppocr_ext.modeling.backbones.pphgnet import PPHGNet_small
+from ppocr_ext.modeling.backbones.pphgnet_v2 import PPHGNetV2_B4
+from ppocr_ext.modeling.backbones.pplcnet_v3 import PPLCNetV3
+from ppocr_ext.modeling.backbones.pplcnet_v4 import PPLCNetV4
 from ppocr_ext.modeling.backbones.repsvtr import RepSVTR
+from ppocr_ext.modeling.backbones.resnet31 import ResNet31
+from ppocr_ext.modeling.backbones.svtrnet import SVTRNet
 from ppocr_ext.modeling.backbones.svtrv2 import SVTRv2
 
-__all__ = ["RepSVTR", "SVTRv2"]
+__all__ = [
+    "MobileNetV1Enhance",
+    "MobileNetV3",
+    "PPHGNetV2_B4",
+    "PPHGNet_small",
+    "PPLCNetV3",
+    "PPLCNetV4",
+    "RepSVTR",
+    "ResNet31",
+    "SVTRNet",
+    "SVTRv2",
+]

@@ -3,5 +3,6 @@
 from ppocr_ext.modeling.heads.ctc_head import CTCHead
 from ppocr_ext.modeling.heads.multi_head import MultiHead
 from ppocr_ext.modeling.heads.nrtr_head import Transformer
+from ppocr_ext.modeling.heads.sar_head import SARHead
 
-__all__ = ["CTCHead", "MultiHead", "Transformer"]
+__all__ = ["CTCHead", "MultiHead", "SARHead", "Transformer"]

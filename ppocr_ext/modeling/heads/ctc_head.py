@@ -25,6 +25,7 @@ class CTCHead(nn.Layer):
         mid_channels: width of a linear layer before the classifier; none by default.
         return_feats: also return the classifier's input. PaddleOCR does so in train mode only. An exported
             graph returns the probabilities alone, which its callers expect.
+        use_guide: mix neighbouring frames by convolutions before the linear layers (PP-OCRv6 tiny).
     """
 
     def __init__(
@@ -34,8 +35,10 @@ class CTCHead(nn.Layer):
         fc_decay: float = 0.0004,
         mid_channels: int | None = None,
         return_feats: bool = False,
+        use_guide: bool = False,
     ) -> None:
         super().__init__()
+        self.guide_layer = _guide(in_channels) if use_guide else None
         if mid_channels is None:
             self.fc = _classifier(in_channels, out_channels, fc_decay)
         else:
@@ -63,6 +66,8 @@ class CTCHead(nn.Layer):
             [B, T, D] being the classifier's input (not in an exported graph).
         """
         request = request or default_request(self.training)
+        if self.guide_layer is not None:
+            frames = self.guide_layer(frames.transpose([0, 2, 1])).transpose([0, 2, 1])
         features = frames if self.mid_channels is None else self.fc1(frames)
         scores = self.fc(features) if self.mid_channels is None else self.fc2(features)
         if request.probabilities:
@@ -81,3 +86,15 @@ def _classifier(in_features: int, out_features: int, decay: float) -> Linear:
         )
 
     return Linear(in_features, out_features, weight_attr=attr(), bias_attr=attr())
+
+
+def _guide(dim: int) -> nn.Layer:
+    """Return a depthwise convolution of 5 frames and a pointwise one: [B, dim, T] to the same shape."""
+    return nn.Sequential(
+        nn.Conv1D(dim, dim, 5, padding=2, groups=dim, bias_attr=False),
+        nn.BatchNorm1D(dim),
+        nn.Hardswish(),
+        nn.Conv1D(dim, dim, 1, bias_attr=False),
+        nn.BatchNorm1D(dim),
+        nn.Hardswish(),
+    )

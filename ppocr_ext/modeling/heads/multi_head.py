@@ -68,7 +68,7 @@ class MultiHead(nn.Layer):
         in_channels: channels of the backbone.
         out_channels_list: classes for ``CTCLabelDecode``, ``NRTRLabelDecode``, ``SARLabelDecode``.
         head_list: mappings of one key: ``CTCHead`` (with ``Neck`` and ``Head``), ``NRTRHead``
-            (``nrtr_dim``, ``num_decoder_layers``, ``max_text_length``), ``SARHead`` (from the host).
+            (``nrtr_dim``, ``num_decoder_layers``, ``max_text_length``), ``SARHead``.
         use_pool: the backbone returns tokens of three rows; take the mean of 3 rows and 2 columns.
         use_pos: learned positions for the frames of the NRTR decoder.
 

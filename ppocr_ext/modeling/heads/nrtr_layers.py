@@ -37,6 +37,8 @@ class KeysValues:
 class CachedSelfAttention(nn.Layer):
     """Let the characters attend to each other."""
 
+    has_dropout = True
+
     def __init__(self, dim: int, num_heads: int, dropout: float) -> None:
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
@@ -56,6 +58,8 @@ class CachedSelfAttention(nn.Layer):
 
 class CrossAttention(nn.Layer):
     """Let the characters attend to the frames of the image."""
+
+    has_dropout = True
 
     def __init__(self, dim: int, num_heads: int, dropout: float) -> None:
         super().__init__()

@@ -1,5 +1,7 @@
 """Necks: map the features of a backbone to a sequence of frames."""
 
-from ppocr_ext.modeling.necks.sequence_encoder import SequenceEncoder, SVTREncoder
+from ppocr_ext.modeling.necks.light_svtr import LightSVTR
+from ppocr_ext.modeling.necks.sequence_encoder import SequenceEncoder
+from ppocr_ext.modeling.necks.svtr import RecurrentEncoder, SVTREncoder
 
-__all__ = ["SVTREncoder", "SequenceEncoder"]
+__all__ = ["LightSVTR", "RecurrentEncoder", "SVTREncoder", "SequenceEncoder"]

@@ -1,0 +1,221 @@
+"""Parts that the convolutional backbones share: a normed convolution, gates, pooling into frames, folding."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import paddle
+import paddle.nn.functional as F
+from paddle import ParamAttr, Tensor, nn
+from paddle.nn.initializer import Constant, KaimingNormal
+from paddle.regularizer import L2Decay
+
+from ppocr_ext.errors import ConfigError, ModelError
+
+Activation = Callable[[Tensor], Tensor]
+Stride = int | tuple[int, int]
+Network = TypeVar("Network", bound=nn.Layer)
+TRAIN_FRAMES = 40  # PaddleOCR's: frames of a 320 pixel wide image, whatever the width
+EVAL_WINDOW = [
+    3,
+    2,
+]  # height and columns that become one frame: the features of a 48 pixel high image have 3 rows
+
+
+class NormedConv(nn.Layer):
+    """Convolution without bias, BatchNorm, activation, named `conv` and `bn` as in PP-OCR's checkpoints.
+
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the output.
+        kernel_size: of the convolution; padded so that stride 1 keeps the size, unless `padding` is given.
+        stride: of the convolution, a number or (height, width).
+        groups: of the convolution.
+        act: activation; None for none.
+        padding: of the convolution; `"SAME"` pads an even kernel on the right and below.
+        lr_mult: learning rate multiplier of all parameters.
+        norm_decay: weight decay of the BatchNorm: none by default, as in most of PP-OCR's networks; None takes the
+            optimizer's.
+        scale: first value of BatchNorm's weight; 0 lets a residual branch start at zero.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int = 1,
+        stride: Stride = 1,
+        groups: int = 1,
+        act: Activation | None = None,
+        padding: int | str | None = None,
+        lr_mult: float = 1.0,
+        norm_decay: float | None = 0.0,
+        scale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.conv = nn.Conv2D(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            (kernel_size - 1) // 2 if padding is None else padding,
+            groups=groups,
+            weight_attr=ParamAttr(initializer=KaimingNormal(), learning_rate=lr_mult),
+            bias_attr=False,
+        )
+        decay = None if norm_decay is None else L2Decay(norm_decay)
+        self.bn = nn.BatchNorm2D(
+            out_channels,
+            weight_attr=ParamAttr(initializer=Constant(scale), learning_rate=lr_mult, regularizer=decay),
+            bias_attr=ParamAttr(learning_rate=lr_mult, regularizer=decay),
+        )
+        self.act = act
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, in_channels, H, W] to [B, out_channels, H', W']."""
+        features = self.bn(self.conv(images))
+        return features if self.act is None else self.act(features)
+
+    def kernel_and_bias(self) -> tuple[Tensor, Tensor]:
+        """Return the kernel [O, I, k, k] and bias [O] of one convolution equal to both in eval mode."""
+        factor, shift = affine(self.bn)
+        return self.conv.weight * factor.reshape([-1, 1, 1, 1]), shift
+
+    def fused(self) -> nn.Layer:
+        """Return one convolution with the activation behind it."""
+        conv = conv_like(self.conv, *self.kernel_and_bias())
+        return conv if self.act is None else nn.Sequential(conv, _Function(self.act))
+
+
+class _Function(nn.Layer):
+    def __init__(self, function: Activation) -> None:
+        super().__init__()
+        self._function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._function(x)
+
+
+class ChannelGate(nn.Layer):
+    """Each channel times a gate computed from the mean of all channels (Hu et al., "Squeeze-and-Excitation", 2018).
+
+    Args:
+        dim: channels.
+        slope: of the hard sigmoid, max(0, min(1, slope * x + 0.5)); MobileNetV3's is 0.2, Paddle's default 1/6.
+        lr_mult: learning rate multiplier of all parameters.
+    """
+
+    def __init__(self, dim: int, slope: float = 1 / 6, lr_mult: float = 1.0) -> None:
+        super().__init__()
+        attr = ParamAttr(learning_rate=lr_mult)
+        self.conv1 = nn.Conv2D(dim, dim // 4, 1, weight_attr=attr, bias_attr=attr)
+        self.conv2 = nn.Conv2D(dim // 4, dim, 1, weight_attr=attr, bias_attr=attr)
+        self.slope = slope
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, dim, H, W] to the same shape."""
+        mean = F.adaptive_avg_pool2d(images, 1)
+        gate = self.conv2(F.relu(self.conv1(mean)))
+        return images * F.hardsigmoid(gate, slope=self.slope, offset=0.5)
+
+
+class FramePool:
+    """Average features [B, C, H, W] into frames [B, C, 1, T].
+
+    In eval mode 3 rows and 2 columns become one frame, so T = W / 2. In train mode PaddleOCR makes 40 frames whatever
+    the width; `"width"` makes W / 2 of all rows there too, so that long lines keep their frames. Both modes agree for
+    images of 48 x 320.
+
+    Args:
+        train_frames: frames in train mode, or `"width"`.
+
+    Raises:
+        ConfigError: `train_frames` is neither.
+    """
+
+    def __init__(self, train_frames: int | str = TRAIN_FRAMES) -> None:
+        whole = isinstance(train_frames, int) and not isinstance(train_frames, bool) and train_frames > 0
+        if not whole and train_frames != "width":
+            raise ConfigError(
+                f"Architecture.Backbone.train_frames is {train_frames!r}, but must be a number of frames or 'width'.",
+                code="bad_value",
+            )
+        self.train_frames = train_frames
+
+    def __call__(self, features: Tensor, for_training: bool) -> Tensor:
+        """Pool `features`; `for_training` chooses the mode, apart from the mode of BatchNorm and dropout."""
+        if not for_training:
+            return F.avg_pool2d(features, EVAL_WINDOW)
+        if self.train_frames == "width":
+            return F.avg_pool2d(features, [features.shape[2], 2])
+        return F.adaptive_avg_pool2d(features, [1, self.train_frames])
+
+
+def affine(norm: nn.Layer) -> tuple[Tensor, Tensor]:
+    """Return the factor and shift [C] that a BatchNorm applies in eval mode."""
+    factor = norm.weight / paddle.sqrt(norm._variance + norm._epsilon)
+    return factor, norm.bias - norm._mean * factor
+
+
+def conv_like(conv: nn.Conv2D, kernel: Tensor, bias: Tensor) -> nn.Conv2D:
+    """Return a convolution with the geometry of `conv` and these numbers."""
+    fused = nn.Conv2D(
+        conv._in_channels,
+        conv._out_channels,
+        conv._kernel_size,
+        conv._stride,
+        conv._padding,
+        groups=conv._groups,
+    )
+    fused.weight.set_value(kernel)
+    fused.bias.set_value(bias)
+    return fused
+
+
+def padded(kernel: Tensor, size: int) -> Tensor:
+    """Return a kernel [O, I, k, k] with zeros around it: [O, I, size, size]."""
+    margin = (size - kernel.shape[-1]) // 2
+    return F.pad(kernel, [margin] * 4) if margin else kernel
+
+
+def identity_kernel(channels: int, groups: int, size: int) -> Tensor:
+    """Return the kernel [channels, channels / groups, size, size] of a convolution that changes nothing."""
+    kernel = paddle.zeros([channels, channels // groups, size, size])
+    for channel in range(channels):
+        kernel[channel, channel % (channels // groups), size // 2, size // 2] = 1.0
+    return kernel
+
+
+@paddle.no_grad()
+def reparameterized(network: Network) -> Network:
+    """Return a copy in eval mode in which every layer with a method `fused` is replaced by what that returns.
+
+    Outputs equal those of `network` in eval mode to about 1e-5. The copy is for inference: its names are others.
+    """
+    fused = copy.deepcopy(network)
+    fused.eval()
+    _fuse_below(fused)
+    fused.eval()
+    return fused
+
+
+def _fuse_below(layer: nn.Layer) -> None:
+    for name, child in list(layer.named_children()):
+        if hasattr(child, "fused"):
+            layer.add_sublayer(name, child.fused())  # takes the child's place under its name
+        else:
+            _fuse_below(child)
+
+
+def multiple_of(channels: float, step: int) -> int:
+    """Round `channels` to a multiple of `step` that is at least 90 % of it, as MobileNets do."""
+    rounded = max(step, int(channels + step / 2) // step * step)
+    return rounded + step if rounded < 0.9 * channels else rounded
+
+
+def check_length(values: Sequence[object], count: int, where: str) -> None:
+    """Raise a ModelError unless `values` has `count` entries."""
+    if len(values) != count:
+        raise ModelError(f"{where} has {len(values)} entries, but must have {count}.", code="bad_value")

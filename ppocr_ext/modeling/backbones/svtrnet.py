@@ -1,0 +1,326 @@
+"""SVTR (Du et al., "SVTR: Scene Text Recognition with a Single Visual Model", arXiv 2205.00159)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+from paddle import ParamAttr, Tensor, nn
+from paddle.nn.initializer import KaimingNormal, TruncatedNormal
+
+from ppocr_ext.errors import ConfigError, ModelError
+from ppocr_ext.modeling.attention import attend, merge_heads, split_heads
+from ppocr_ext.modeling.layers import (
+    TRUNCATED_STD,
+    DropPath,
+    Mlp,
+    Size,
+    linear,
+    to_images,
+    to_tokens,
+)
+from ppocr_ext.registry import BACKBONES
+
+MIXERS = ("Global", "Local", "Conv")
+MERGES = ("Conv", "Pool", None)
+
+
+class PatchConv(nn.Layer):
+    """A 3x3 convolution of stride 2 with bias, BatchNorm, GELU."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2D(
+            in_channels, out_channels, 3, 2, 1, weight_attr=ParamAttr(initializer=KaimingNormal())
+        )
+        self.norm = nn.BatchNorm2D(out_channels)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, in_channels, H, W] to [B, out_channels, H / 2, W / 2]."""
+        return F.gelu(self.norm(self.conv(images)))
+
+
+class PatchEmbedding(nn.Layer):
+    """Convolutions that turn an image into tokens of patches of 4 x 4 or 8 x 8 pixels."""
+
+    def __init__(self, in_channels: int, dim: int, convolutions: int) -> None:
+        super().__init__()
+        widths = [in_channels, *(dim // 2 ** (convolutions - 1 - index) for index in range(convolutions))]
+        self.proj = nn.Sequential(
+            *[PatchConv(before, after) for before, after in zip(widths, widths[1:], strict=False)]
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, in_channels, H, W] to tokens [B, H' * W', dim]."""
+        return to_tokens(self.proj(images))
+
+
+class GridAttention(nn.Layer):
+    """Self-attention of all tokens, or of those within a window of the grid around each.
+
+    Args:
+        dim: features of a token.
+        heads: attention heads.
+        grid: rows and columns of the tokens, for a window.
+        window: rows and columns that a token attends to; None for all.
+        qkv_bias: whether query, key and value have a bias.
+        scale: of the scores; None for `head_dim ** -0.5`.
+        attn_drop: dropout of the attention weights.
+        drop: dropout of the output.
+    """
+
+    has_dropout = True
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        grid: Size,
+        window: Sequence[int] | None,
+        qkv_bias: bool,
+        scale: float | None,
+        attn_drop: float,
+        drop: float,
+    ) -> None:
+        super().__init__()
+        self.qkv = linear(dim, 3 * dim, bias=qkv_bias)
+        self.proj = linear(dim, dim)
+        self._heads, self._scale = heads, scale or (dim // heads) ** -0.5
+        self._attn_drop, self._drop = attn_drop, drop
+        self._mask = None if window is None else paddle.to_tensor(_window_mask(grid, window))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[B, N, dim] to the same shape."""
+        query, key, value = split_heads(self.qkv(tokens), 3, self._heads)
+        mixed = attend(query * self._scale, key, value, self._mask, self._attn_drop, self.training)
+        return F.dropout(self.proj(merge_heads(mixed)), self._drop, training=self.training)
+
+
+def _window_mask(grid: Size, window: Sequence[int]) -> np.ndarray:
+    """Return [1, 1, N, N] with 0 where a token is within the window of another, minus infinity elsewhere."""
+    rows, columns = np.divmod(np.arange(grid[0] * grid[1]), grid[1])
+    near = np.ones((rows.size, rows.size), bool)
+    for places, size in ((rows, window[0]), (columns, window[1])):
+        offset = places[None, :] - places[:, None] + size // 2
+        near &= (offset >= 0) & (offset < size)
+    return np.where(near, 0.0, -np.inf).astype(np.float32)[None, None]
+
+
+class GridConv(nn.Layer):
+    """Grouped convolution over the grid of tokens."""
+
+    def __init__(self, dim: int, groups: int, grid: Size, window: Sequence[int]) -> None:
+        super().__init__()
+        self.local_mixer = nn.Conv2D(
+            dim,
+            dim,
+            tuple(window),
+            padding=(window[0] // 2, window[1] // 2),
+            groups=groups,
+            weight_attr=ParamAttr(initializer=KaimingNormal()),
+        )
+        self._grid = grid
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[B, N, dim] to the same shape."""
+        return to_tokens(self.local_mixer(to_images(tokens, self._grid)))
+
+
+class MixingBlock(nn.Layer):
+    """A mixer and an MLP, each with a residual; LayerNorm after both, or before both.
+
+    Args:
+        mixer: maps tokens to tokens.
+        dim: features of a token.
+        mlp_ratio: width of the MLP in multiples of `dim`.
+        drop: dropout in the MLP.
+        drop_path: probability of skipping a branch.
+        epsilon: of the LayerNorms.
+        norm_after: True normalises the sum, False the input of each branch.
+    """
+
+    def __init__(
+        self,
+        mixer: nn.Layer,
+        dim: int,
+        mlp_ratio: float,
+        drop: float,
+        drop_path: float,
+        epsilon: float,
+        norm_after: bool,
+    ) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(dim, epsilon=epsilon)
+        self.mixer = mixer
+        self.norm2 = nn.LayerNorm(dim, epsilon=epsilon)
+        self.mlp = Mlp(dim, int(dim * mlp_ratio), F.gelu, drop)
+        self.drop_path = DropPath(drop_path)
+        self._norm_after = norm_after
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[B, N, dim] to the same shape."""
+        if self._norm_after:
+            tokens = self.norm1(tokens + self.drop_path(self.mixer(tokens)))
+            return self.norm2(tokens + self.drop_path(self.mlp(tokens)))
+        tokens = tokens + self.drop_path(self.mixer(self.norm1(tokens)))
+        return tokens + self.drop_path(self.mlp(self.norm2(tokens)))
+
+
+class Merging(nn.Layer):
+    """Halve the rows between two stages: by a convolution, or by pooling and a linear layer."""
+
+    def __init__(self, kind: str, in_dim: int, out_dim: int, grid: Size) -> None:
+        super().__init__()
+        if kind == "Pool":
+            self.proj = nn.Linear(in_dim, out_dim)
+        else:
+            self.conv = nn.Conv2D(
+                in_dim, out_dim, 3, (2, 1), 1, weight_attr=ParamAttr(initializer=KaimingNormal())
+            )
+        self.norm = nn.LayerNorm(out_dim)
+        self._pools, self._grid = kind == "Pool", grid
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[B, H * W, in_dim] to [B, H / 2 * W, out_dim]."""
+        images = to_images(tokens, self._grid)
+        if not self._pools:
+            return self.norm(to_tokens(self.conv(images)))
+        window = {"kernel_size": (3, 5), "stride": (2, 1), "padding": (1, 2)}
+        pooled = 0.5 * (F.avg_pool2d(images, **window) + F.max_pool2d(images, **window))
+        return self.norm(self.proj(to_tokens(pooled)))
+
+
+@BACKBONES.register()
+class SVTRNet(nn.Layer):
+    """Transformer backbone of SVTR for images of one size.
+
+    Args:
+        img_size: height and width of all images, pixels.
+        in_channels: channels of the image.
+        embed_dim: features of a token in each of the three stages.
+        depth: blocks of each stage.
+        num_heads: attention heads of each stage.
+        mixer: of each block: `"Global"`, `"Local"` (attention in a window) or `"Conv"`.
+        local_mixer: rows and columns of the window, by stage.
+        patch_merging: `"Conv"`, `"Pool"`, or None to keep all rows.
+        mlp_ratio: width of the MLPs in multiples of their input.
+        qkv_bias: whether query, key and value have a bias.
+        qk_scale: of the attention scores; None for `head_dim ** -0.5`.
+        drop_rate: dropout of tokens.
+        last_drop: dropout of the output.
+        attn_drop_rate: dropout of attention weights.
+        drop_path_rate: probability of skipping a branch in the last block; it grows linearly.
+        epsilon: of the LayerNorms in the blocks.
+        out_channels: features of a frame.
+        out_char_num: frames.
+        last_stage: True averages into `out_char_num` frames; False returns all tokens.
+        sub_num: convolutions of the patch embedding, 2 or 3.
+        prenorm: PaddleOCR's name: True puts the LayerNorms after the mixers.
+
+    Raises:
+        ConfigError: a mixer or merging is unknown, or a list has the wrong length.
+        ModelError: images of another size (when called).
+    """
+
+    def __init__(
+        self,
+        img_size: Sequence[int] = (32, 100),
+        in_channels: int = 3,
+        embed_dim: Sequence[int] = (64, 128, 256),
+        depth: Sequence[int] = (3, 6, 3),
+        num_heads: Sequence[int] = (2, 4, 8),
+        mixer: Sequence[str] = ("Local",) * 6 + ("Global",) * 6,
+        local_mixer: Sequence[Sequence[int]] = ((7, 11), (7, 11), (7, 11)),
+        patch_merging: str | None = "Conv",
+        mlp_ratio: float = 4.0,
+        qkv_bias: bool = True,
+        qk_scale: float | None = None,
+        drop_rate: float = 0.0,
+        last_drop: float = 0.1,
+        attn_drop_rate: float = 0.0,
+        drop_path_rate: float = 0.1,
+        epsilon: float = 1e-6,
+        out_channels: int = 192,
+        out_char_num: int = 25,
+        last_stage: bool = True,
+        sub_num: int = 2,
+        prenorm: bool = True,
+    ) -> None:
+        super().__init__()
+        _check(mixer, depth, patch_merging)
+        self._size: Size = (int(img_size[0]), int(img_size[1]))
+        rows, columns = (edge // 2**sub_num for edge in self._size)
+        self.patch_embed = PatchEmbedding(in_channels, embed_dim[0], sub_num)
+        self.pos_embed = self.create_parameter(
+            [1, rows * columns, embed_dim[0]],
+            ParamAttr(initializer=TruncatedNormal(std=TRUNCATED_STD)),
+        )
+        self._pos_drop = drop_rate
+        skips = np.linspace(0, drop_path_rate, sum(depth))
+        first = 0
+        for stage, (dim, count, heads, window) in enumerate(
+            zip(embed_dim, depth, num_heads, local_mixer, strict=True), start=1
+        ):
+            blocks = []
+            for index in range(first, first + count):
+                grid = (rows, columns)
+                attention = (qkv_bias, qk_scale, attn_drop_rate, drop_rate)
+                layer = (
+                    GridConv(dim, heads, grid, window)
+                    if mixer[index] == "Conv"
+                    else GridAttention(
+                        dim, heads, grid, window if mixer[index] == "Local" else None, *attention
+                    )
+                )
+                skip = float(skips[index])
+                blocks.append(MixingBlock(layer, dim, mlp_ratio, drop_rate, skip, epsilon, prenorm))
+            self.add_sublayer(f"blocks{stage}", nn.LayerList(blocks))
+            first += count
+            if patch_merging is not None and stage < len(embed_dim):
+                merging = Merging(patch_merging, dim, embed_dim[stage], (rows, columns))
+                self.add_sublayer(f"sub_sample{stage}", merging)
+                rows //= 2
+        self._grid, self._frames = (rows, columns), out_char_num
+        # This kind scales in eval mode, and trained weights rely on it.
+        self.last_dropout = nn.Dropout(last_drop, mode="downscale_in_infer")
+        self.last_conv = nn.Conv2D(embed_dim[-1], out_channels, 1, bias_attr=False) if last_stage else None
+        self.norm = None if prenorm else nn.LayerNorm(embed_dim[-1], epsilon=epsilon)
+        self.out_channels = out_channels
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images [B, in_channels, H, W] to frames [B, out_channels, 1, T], or all tokens [B, N, embed_dim[-1]]."""
+        if tuple(images.shape[2:]) != self._size:
+            raise ModelError(
+                f"SVTRNet reads images of {self._size[0]}x{self._size[1]} alone (found {images.shape[2]}x"
+                f"{images.shape[3]}). Fix: Architecture.Backbone.img_size and RecResizeImg.image_shape must agree.",
+                code="image_size",
+            )
+        tokens = self.patch_embed(images) + self.pos_embed
+        tokens = F.dropout(tokens, self._pos_drop, training=self.training)
+        for stage in (1, 2, 3):
+            for block in getattr(self, f"blocks{stage}"):
+                tokens = block(tokens)
+            if hasattr(self, f"sub_sample{stage}"):
+                tokens = getattr(self, f"sub_sample{stage}")(tokens)
+        if self.norm is not None:
+            tokens = self.norm(tokens)
+        if self.last_conv is None:
+            return tokens
+        pooled = F.adaptive_avg_pool2d(to_images(tokens, self._grid), [1, self._frames])
+        return self.last_dropout(F.hardswish(self.last_conv(pooled)))
+
+
+def _check(mixer: Sequence[str], depth: Sequence[int], merging: str | None) -> None:
+    unknown = [name for name in mixer if name not in MIXERS]
+    if unknown or merging not in MERGES:
+        raise ConfigError(
+            f"SVTRNet: mixer must be of {', '.join(MIXERS)} and patch_merging Conv, Pool or null (found "
+            f"{unknown or merging}).",
+            code="bad_value",
+        )
+    if len(mixer) != sum(depth):
+        raise ConfigError(
+            f"SVTRNet.mixer has {len(mixer)} entries, but depth has {sum(depth)} blocks.", code="bad_value"
+        )

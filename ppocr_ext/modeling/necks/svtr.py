@@ -1,0 +1,141 @@
+"""Encoders of frames: ``svtr`` (Du et al., arXiv 2205.00159) and ``rnn`` (Shi et al., arXiv 1507.05717)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import paddle
+import paddle.nn.functional as F
+from paddle import Tensor, nn
+
+from ppocr_ext.errors import ModelError
+from ppocr_ext.modeling.layers import ConvNorm, DropPath, Mlp, SelfAttention, to_images, to_tokens
+
+
+class PreNormBlock(nn.Layer):
+    """Apply self-attention and an MLP, each with a LayerNorm before it and a residual around both."""
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        mlp_ratio: float,
+        qkv_bias: bool,
+        qk_scale: float | None,
+        drop: float,
+        attn_drop: float,
+        drop_path: float,
+    ) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(dim, epsilon=1e-5)
+        self.mixer = SelfAttention(dim, num_heads, qkv_bias, qk_scale, attn_drop, drop)
+        self.norm2 = nn.LayerNorm(dim, epsilon=1e-5)
+        self.mlp = Mlp(dim, int(dim * mlp_ratio), F.silu, drop)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Map [B, N, dim] to the same shape."""
+        tokens = tokens + self.drop_path(self.mixer(self.norm1(tokens)))
+        return tokens + self.drop_path(self.mlp(self.norm2(tokens)))
+
+
+class SVTREncoder(nn.Layer):
+    """Apply attention over the frames between convolutions, and concatenate the backbone's features.
+
+    Args:
+        in_channels: channels of the backbone.
+        dims: output channels.
+        depth: attention blocks.
+        hidden_dims: width of the attention blocks; a multiple of ``num_heads``.
+        use_guide: detach the backbone: no gradient of the CTC branch reaches it, and it learns only from
+            the other branch (NRTR or SAR). In a model with a CTC head only, the backbone does not learn.
+        num_heads: attention heads.
+        qkv_bias: whether query, key and value have a bias.
+        mlp_ratio: width of an MLP in multiples of ``hidden_dims``.
+        drop_rate: dropout in MLPs and after attention.
+        attn_drop_rate: dropout of attention weights.
+        drop_path: stochastic depth.
+        kernel_size: (height, width) of the first and the last convolution.
+        qk_scale: factor of the attention scores; ``head_dim ** -0.5`` by default.
+
+    Raises:
+        ModelError: ``hidden_dims`` is not a multiple of ``num_heads``.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        dims: int = 64,
+        depth: int = 2,
+        hidden_dims: int = 120,
+        use_guide: bool = False,
+        num_heads: int = 8,
+        qkv_bias: bool = True,
+        mlp_ratio: float = 2.0,
+        drop_rate: float = 0.1,
+        attn_drop_rate: float = 0.1,
+        drop_path: float = 0.0,
+        kernel_size: Sequence[int] = (3, 3),
+        qk_scale: float | None = None,
+    ) -> None:
+        super().__init__()
+        if hidden_dims % num_heads:
+            raise ModelError(
+                f"Neck svtr: hidden_dims = {hidden_dims} must be a multiple of num_heads = {num_heads}.",
+                code="bad_value",
+            )
+        reduced = in_channels // 8
+        kernel = tuple(kernel_size)
+        padding = (kernel[0] // 2, kernel[1] // 2)
+        self.use_guide = use_guide
+        self.conv1 = ConvNorm(in_channels, reduced, kernel, padding=padding)
+        self.conv2 = ConvNorm(reduced, hidden_dims)
+        self.svtr_block = nn.LayerList(
+            [
+                PreNormBlock(
+                    hidden_dims,
+                    num_heads,
+                    mlp_ratio,
+                    qkv_bias,
+                    qk_scale,
+                    drop_rate,
+                    attn_drop_rate,
+                    drop_path,
+                )
+                for _ in range(depth)
+            ]
+        )
+        self.norm = nn.LayerNorm(hidden_dims, epsilon=1e-6)
+        self.conv3 = ConvNorm(hidden_dims, in_channels)
+        self.conv4 = ConvNorm(2 * in_channels, reduced, kernel, padding=padding)
+        self.conv1x1 = ConvNorm(reduced, dims)
+        self.out_channels = dims
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map [B, in_channels, H, W] to [B, dims, H, W]."""
+        shortcut = images.detach() if self.use_guide else images
+        hidden = self.conv2(self.conv1(shortcut))
+        size = (hidden.shape[2], hidden.shape[3])
+        tokens = to_tokens(hidden)
+        for block in self.svtr_block:
+            tokens = block(tokens)
+        mixed = self.conv3(to_images(self.norm(tokens), size))
+        return self.conv1x1(self.conv4(paddle.concat([shortcut, mixed], axis=1)))
+
+
+class RecurrentEncoder(nn.Layer):
+    """Two layers of bidirectional LSTM over the frames, as in CRNN (Shi et al., arXiv 1507.05717).
+
+    Args:
+        in_channels: features of a frame.
+        hidden_size: width of each direction.
+    """
+
+    def __init__(self, in_channels: int, hidden_size: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(in_channels, hidden_size, 2, direction="bidirectional")
+        self.out_channels = 2 * hidden_size
+
+    def forward(self, frames: Tensor) -> Tensor:
+        """[B, T, in_channels] to [B, T, 2 * hidden_size]."""
+        return self.lstm(frames)[0]

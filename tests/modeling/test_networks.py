@@ -1,0 +1,232 @@
+"""Networks of PP-OCRv2 to v6: names, numbers, gradients and deploy forms are PaddleOCR's."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import networks
+import numpy as np
+import paddle
+import pytest
+from networks import assert_near, cases, image, load_weights, read_case, train_without_noise
+from paddle import nn
+
+from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.modeling import build_backbone, build_model
+from ppocr_ext.modeling.head_request import TRAIN, HeadRequest
+
+OUTPUTS = [(name, key) for name in cases("backbone") for key in read_case(name)["arrays"]]
+DEPLOYED = [name for name in cases("backbone") if "reparameterised_layers" in read_case(name)]
+MODEL_OUTPUTS = [
+    (name, key)
+    for name in cases("model")
+    for key in read_case(name)["arrays"]
+    if key.startswith(("eval_", "train_"))
+]
+WITH_GRADIENTS = [name for name in cases("model") if "gradient_norms" in read_case(name)]
+GREEDY = [name for name in cases("model") if "greedy_sequence" in read_case(name)["arrays"]]
+
+
+@cache  # the largest takes a second to build
+def backbone_of(name: str) -> tuple[dict[str, Any], nn.Layer]:
+    case = read_case(name)
+    network = build_backbone(case["config"], "rec")
+    load_weights(network, case)
+    return case, network
+
+
+@cache
+def model_of(name: str) -> tuple[dict[str, Any], nn.Layer]:
+    case = read_case(name)
+    network = build_model(case["config"])
+    load_weights(network, case)
+    return case, network
+
+
+def shapes(network: nn.Layer) -> dict[str, list[int]]:
+    return {name: list(value.shape) for name, value in network.state_dict().items()}
+
+
+@pytest.mark.parametrize("name", cases("backbone"))
+def test_names_of_a_backbone(name: str) -> None:
+    case, network = backbone_of(name)
+    assert shapes(network) == case["state_dict"]
+    assert network.out_channels == case["out_channels"]
+
+
+@pytest.mark.parametrize(("name", "key"), OUTPUTS)
+def test_numbers_of_a_backbone(name: str, key: str) -> None:
+    case, network = backbone_of(name)
+    mode, _, size = key.partition("_")
+    height, width = map(int, size.split("x"))
+    network.eval() if mode == "eval" else train_without_noise(network)
+    with paddle.no_grad():
+        found = network(image(case, height, width)).numpy()
+    step = case["channel_step"]
+    assert_near(
+        found if found.ndim == 3 and found.shape == case["arrays"][key].shape else found[:, ::step],
+        case["arrays"][key],
+    )
+
+
+@pytest.mark.parametrize("name", DEPLOYED)
+def test_the_deploy_form_is_equal(name: str) -> None:
+    case, network = backbone_of(name)
+    network.eval()
+    before = {key: value.numpy().copy() for key, value in network.state_dict().items()}
+    deployed = network.reparameterize()
+    with paddle.no_grad():
+        expected, found = network(image(case, 48, 320)).numpy(), deployed(image(case, 48, 320)).numpy()
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(found / scale, expected / scale, atol=1e-5)
+    assert not any("bn" in key or "_variance" in key for key in deployed.state_dict())
+    assert all((network.state_dict()[key].numpy() == value).all() for key, value in before.items())
+
+
+@pytest.mark.parametrize("name", cases("model"))
+def test_names_of_a_model(name: str) -> None:
+    case, network = model_of(name)
+    assert shapes(network) == case["state_dict"]
+
+
+def labels_of(case: dict[str, Any]) -> list[paddle.Tensor]:
+    arrays = case["arrays"]
+    second = "label_gtc" if "label_gtc" in arrays else "label_sar"
+    return [paddle.to_tensor(arrays[key]) for key in ("label_ctc", second, "length", "valid_ratio")]
+
+
+def run_in_train_mode(case: dict[str, Any], network: nn.Layer, width: int) -> dict[str, paddle.Tensor]:
+    train_without_noise(network)
+    out = network(image(case, height_of(case), width), labels_of(case))
+    return out if isinstance(out, dict) else {"ctc": out}
+
+
+def height_of(case: dict[str, Any]) -> int:
+    return int(case["input"].split("3, ")[1].split(",")[0])
+
+
+@pytest.mark.parametrize(("name", "key"), MODEL_OUTPUTS)
+def test_numbers_of_a_model(name: str, key: str) -> None:
+    case, network = model_of(name)
+    kind, width = key.rsplit("_", 1)
+    with paddle.no_grad():
+        if kind == "eval_probabilities":
+            network.eval()
+            found = network(image(case, height_of(case), int(width))).numpy()
+        else:
+            outputs = run_in_train_mode(case, network, int(width))
+            part = kind.removeprefix("train_")
+            found = outputs["ctc_neck"][..., ::4].numpy() if part == "neck" else outputs[part].numpy()
+    assert_near(found, case["arrays"][key])
+
+
+@pytest.mark.parametrize("name", GREEDY)
+def test_the_second_branch_reads_as_paddleocr_does(name: str) -> None:
+    case, network = model_of(name)
+    network.eval()
+    request = HeadRequest(frozenset({"gtc"}), decode=True, as_dict=False)
+    with paddle.no_grad():
+        sequence, probability = network(image(case, height_of(case), 320), request=request)
+    expected = case["arrays"]["greedy_sequence"]
+    length = expected.shape[1]
+    np.testing.assert_array_equal(sequence.numpy()[:, :length], expected)
+    np.testing.assert_allclose(
+        probability.numpy()[:, :length], case["arrays"]["greedy_probability"], atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("name", WITH_GRADIENTS)
+def test_gradients_of_a_model(name: str) -> None:
+    """Norms of the gradient of sum(output * cotangent), for each branch."""
+    case, network = model_of(name)
+    parameters = dict(network.named_parameters())
+    wrong = []
+    for branch in case["gradient_reaches_backbone"]:
+        network.clear_gradients()
+        output = run_in_train_mode(case, network, 320)[branch]
+        cotangent = networks.array(f"cotangent_{branch}", output.shape, case["seed"])
+        (output * paddle.to_tensor(cotangent)).sum().backward()
+        for key, norms in case["gradient_norms"].items():
+            gradient = parameters[key].grad
+            found = 0.0 if gradient is None else float(gradient.norm())
+            if abs(found - norms[branch]) > 1e-3 * max(norms[branch], 1e-3):
+                wrong.append((branch, key, found, norms[branch]))
+    network.clear_gradients()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", cases("names"))
+def test_names_rates_and_decays_of_the_official_size(name: str) -> None:
+    case = read_case(name)
+    config = case["config"]
+    if "out_channels_list" not in config["Head"]:
+        config = {**config, "Head": {**config["Head"], "out_channels": case["ctc_classes"]}}
+    network = build_model(config)
+    assert shapes(network) == case["state_dict"]
+    rates: dict[str, set[str]] = {}
+    decays: dict[str, set[str]] = {}
+    for key, parameter in network.named_parameters():
+        rate = parameter.optimize_attr.get("learning_rate", 1.0)
+        if rate != 1.0:
+            rates.setdefault(str(rate), set()).add(key)
+        if parameter.regularizer is not None:
+            decays.setdefault(str(parameter.regularizer._coeff), set()).add(key)
+    assert rates == {rate: set(keys) for rate, keys in case["learning_rate_multipliers"].items()}
+    assert decays == {decay: set(keys) for decay, keys in case["own_l2_decay"].items()}
+
+
+@pytest.mark.parametrize("width", [160, 320, 640])
+@pytest.mark.parametrize("name", ["PPLCNetV3", "PPLCNetV4", "PPHGNet_small"])
+def test_training_frames_that_follow_the_width_are_those_of_eval_mode(name: str, width: int) -> None:
+    network = build_backbone({"name": name, "train_frames": "width", "in_channels": 3}, "rec")
+    network.eval()
+    images = paddle.randn([1, 3, 48, width])
+    with paddle.no_grad():
+        evaluated = network(images).numpy()
+        np.testing.assert_allclose(network(images, for_training=True).numpy(), evaluated, atol=1e-6)
+        for height in (32, 64):
+            assert network(paddle.randn([1, 3, height, width]), for_training=True).shape[3] == width // 8
+
+
+def test_a_frozen_teacher_makes_as_many_frames_as_a_student() -> None:
+    case, network = model_of("model_v4_v5_mobile_reduced")
+    model = build_model(case["config"])
+    model.freeze()
+    model.train()
+    labels = labels_of(case)
+    taught = model(image(case, 32, 480), labels, request=TRAIN)["ctc"]
+    student = network
+    student.train()
+    assert taught.shape[1] == student(image(case, 32, 480), labels)["ctc"].shape[1] == 40
+    assert not any(layer.training for layer in model.sublayers())
+
+
+def test_a_height_that_eval_pooling_cannot_take_is_refused() -> None:
+    network = build_backbone({"name": "PPLCNetV4", "model_size": "tiny", "in_channels": 3}, "rec")
+    network.eval()
+    with pytest.raises(PPOCRExtError) as error:
+        network(paddle.randn([1, 3, 32, 320]))
+    assert error.value.code == "image_size"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"name": "PPLCNetV3", "train_frames": 0},
+        {"name": "PPLCNetV3", "train_frames": "height"},
+        {"name": "PPLCNetV3", "lr_mult_list": [1.0]},
+        {"name": "PPLCNetV4", "model_size": "large"},
+        {"name": "PPHGNetV2_B4"},
+        {"name": "MobileNetV3", "model_name": "middle"},
+        {"name": "MobileNetV3", "scale": 0.4},
+        {"name": "MobileNetV1Enhance", "last_pool_type": "sum"},
+        {"name": "SVTRNet", "mixer": ["Local"]},
+        {"name": "SVTRNet", "patch_merging": "Sum"},
+        {"name": "ResNet31", "layers": [1, 2]},
+    ],
+)
+def test_values_that_cannot_be_are_refused(config: dict[str, Any]) -> None:
+    with pytest.raises(PPOCRExtError) as error:
+        build_backbone({**config, "in_channels": 3}, "rec")
+    assert error.value.code == "bad_value"

@@ -191,4 +191,6 @@ def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> 
             f"Global.character_dict_path to a text file with one character per line.",
             code="missing_file",
         )
-    return Charset.from_file(path, use_space)
+    # Some of PaddleOCR's own dictionaries repeat characters; official weights have a class for each of their lines.
+    is_own = path != Path(str(name)).resolve()
+    return Charset.from_file(path, use_space, lenient=is_own)

@@ -20,6 +20,7 @@ from ppocr_ext.host.catalog import PART_KINDS, Catalog, parts
 from ppocr_ext.host.complete import HostModules, import_from_host, import_host, missing_packages
 from ppocr_ext.host.locate import Location, locate_host
 from ppocr_ext.host.quiet import quiet_signals
+from ppocr_ext.io.resources import find_dictionary
 from ppocr_ext.registry import BY_KIND, DATASETS
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -162,9 +163,9 @@ class Host:
         return datasets[name]
 
     def find_file(self, path: str | Path) -> Path | None:
-        """Return the file ``path`` in the current folder, else in the host's (``ppocr/utils/en_dict.txt``)."""
-        for candidate in (Path(path), self.root / path):
-            if candidate.is_file():
+        """Return ``path`` in the current folder, else in the host's, else the dictionary of this package; or None."""
+        for candidate in (Path(path), self.root / path, find_dictionary(path)):
+            if candidate is not None and candidate.is_file():
                 return candidate.resolve()
         return None
 

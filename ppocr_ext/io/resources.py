@@ -1,4 +1,4 @@
-"""Configurations in this package."""
+"""Files that come with the package: configs, and dictionaries of PP-OCRv5 and v6."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from ppocr_ext.errors import ConfigError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+DICTIONARY_FOLDER = ("ppocr", "utils", "dict")
 
 
 def config_root() -> Path:
@@ -66,3 +67,13 @@ def shown_path(path: Path) -> str:
         if find_config(shipped).resolve() == file:  # no file of that name in the current folder
             return shipped
     return str(file.relative_to(here)) if file.is_relative_to(here) else str(path)
+
+
+def find_dictionary(path: str | Path) -> Path | None:
+    """Return the shipped dictionary that PaddleOCR 3.7 has at `path` (`ppocr/utils/dict/NAME`); None if there is none.
+
+    The wheel of PaddleOCR 2.10 lacks the dictionaries of PP-OCRv5 and v6; sources.json beside them names the source.
+    """
+    given = Path(path)
+    shipped = _PACKAGE / "dictionaries" / given.name
+    return shipped if given.parts[:-1] == DICTIONARY_FOLDER and shipped.is_file() else None

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ppocr_ext.checkpoint.journal import ENDINGS, finish_journal, write_journal
+from ppocr_ext.checkpoint.official_weights import official_file, similar_name
 from ppocr_ext.checkpoint.serialize import (
     NAME_TABLE,
     read_plain_pickle,
@@ -25,7 +26,7 @@ from ppocr_ext.checkpoint.serialize import (
     write_temporary,
 )
 from ppocr_ext.errors import WeightsError
-from ppocr_ext.messages import shortened
+from ppocr_ext.messages import did_you_mean, shortened
 
 _LOG = logging.getLogger("ppocr_ext")
 SHOWN = 8  # names in a message before "and N more"
@@ -149,11 +150,14 @@ class Checkpoint:
         return Path(f"{self.prefix}{ending}")
 
     def weights_file(self) -> Path:
-        """Return ``NAME.pdparams``.
+        """Return ``NAME.pdparams``; of official weights the file in the cache, downloaded if it is not there.
 
         Raises:
             WeightsError: it is missing; the message names the checkpoints in that folder.
         """
+        official = official_file(str(self.prefix))
+        if official is not None:
+            return official
         if not self.file(".pdparams").is_file():
             raise WeightsError(why_missing(self.prefix), code="missing_file")
         return self.file(".pdparams")
@@ -223,7 +227,7 @@ def why_missing(path: str | Path) -> str:
         return f"{folder} is a folder, not a checkpoint in it.{_checkpoints_in(folder) or ' It holds none.'}"
     file = Path(f"{str(path).removesuffix('.pdparams')}.pdparams")
     remedy = _checkpoints_in(file.parent) or " Give the path of weights, with or without .pdparams."
-    return f"there is no file {file}.{remedy}"
+    return f"there is no file {file}.{did_you_mean(similar_name(str(path))) or remedy}"
 
 
 def _checkpoints_in(folder: Path) -> str:

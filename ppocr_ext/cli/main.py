@@ -35,6 +35,7 @@ COMMANDS = {
     "report": "write one page about one or several runs",
     "make-dataset": "draw text lines with labels, dictionary and lists",
     "make-lmdb": "put label files and their images into one LMDB",
+    "weights": "list and download PaddleOCR's official weights, by name",
     "doctor": "check the installation, and print the commands that fix it",
 }
 # Paddle's warnings on every machine: a compiler cache that only developers of operators need, and that BatchNorm

@@ -1,0 +1,48 @@
+"""``ppocr-ext weights``: official weights of PP-OCR's recognisers, by name."""
+
+from __future__ import annotations
+
+import argparse
+
+from ppocr_ext.checkpoint.official_weights import cache_folder, digest_of, fetch, official, table
+
+NAME = "weights"
+HELP = "List PaddleOCR's official recognition weights, download them, and print where they are."
+EPILOG = """\
+examples:
+  ppocr-ext weights list
+  ppocr-ext weights get PP-OCRv5_mobile_rec
+  ppocr-ext train -c my.yml -o Global.pretrained_model=PP-OCRv5_mobile_rec
+
+A config takes a name wherever it takes a file of weights: Global.pretrained_model, and `pretrained` of a sub-model.
+The file is downloaded once, into $PPOCR_EXT_CACHE/weights (~/.cache/ppocr_ext/weights). Without a network, put the
+file there yourself: `weights list` shows its address.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommands."""
+    commands = parser.add_subparsers(dest="action", required=True, metavar="list|get|path")
+    commands.add_parser("list", help="print all names: classes, dictionary, address")
+    for action, text in (
+        ("get", "download the weights"),
+        ("path", "print where their file is, downloaded or not"),
+    ):
+        commands.add_parser(action, help=text).add_argument("name", help="such as PP-OCRv5_mobile_rec")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the subcommand says."""
+    if args.action == "list":
+        for entry in table().values():
+            state = "here" if entry.file.exists() else "not here"
+            opened = "" if entry.tried else ", not tried"
+            print(f"{entry.name:36} {entry.classes:6} classes  {entry.dictionary}  ({state}{opened})")
+            print(f"{'':36} {entry.address}")
+        print(f"\nfolder: {cache_folder()}")
+    elif args.action == "get":
+        file = fetch(official(args.name))
+        print(f"{file}\nsha256 {digest_of(file)}")
+    else:
+        print(official(args.name).file)
+    return 0

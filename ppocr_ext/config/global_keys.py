@@ -67,6 +67,9 @@ _OURS = {
         "drop_char",
     ),
     "pretrained_partial": _truth("accept weights with missing entries or other shapes"),
+    "freeze": GlobalKey(
+        kind="texts", meaning="patterns of parameters that are not trained, such as `backbone.*`"
+    ),
     "save_teacher": _truth("write frozen sub-models into checkpoints too"),
     "return_feats": _truth("CTC heads of all models return their features too"),
     "allow_outside_data_dir": _truth("accept images outside `dataset.data_dir`"),

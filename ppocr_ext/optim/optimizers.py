@@ -19,6 +19,7 @@ from paddle.optimizer.lr import LRScheduler
 
 from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.optim.schedules import Rate
+from ppocr_ext.optim.trained_parts import set_rates
 from ppocr_ext.registry import OPTIMIZERS, SCHEDULES
 
 _ADAMW_DECAY = 0.01
@@ -78,7 +79,7 @@ def build_optimizer(
 
     ``config`` is the ``Optimizer`` section: ``name``, ``lr``, ``regularizer: {name: L1 | L2, factor}`` or
     ``weight_decay``, ``clip_norm`` (each gradient separately) or ``clip_norm_global`` (all together), and
-    the optimizer's own keys.
+    the optimizer's own keys. ``lr_mult: {pattern: factor}`` sets the rates of parts of the network.
 
     Raises:
         ConfigError: a key is missing, unknown or in conflict with another one, or a value cannot be used.
@@ -98,6 +99,7 @@ def build_optimizer(
         raise ConfigError(f"Optimizer.{'.'.join(path)}: {message}", code=code)
     options.pop("group_lr", None)
     trainable_parameters(model)
+    set_rates(model, options.pop("lr_mult", None) or {})
     rate = build_lr_scheduler(options.pop("lr"), epochs, step_each_epoch)
     with _as_config_error(f"Optimizer ({name})"):
         decay, regularizer = options.pop("weight_decay", None), options.pop("regularizer", None)

@@ -20,9 +20,10 @@ from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.losses import CenterLoss, DistillationCenterLoss, LossContext, build_loss, required_outputs
 from ppocr_ext.losses.base_loss import FEATURES, OutputRef
-from ppocr_ext.modeling import DistillationModel
+from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.features import ctc_head_of, feature_sizes
 from ppocr_ext.optim import build_optimizer
+from ppocr_ext.optim.trained_parts import freeze_parameters, layers_held_in_eval, parts_table, trained_parts
 from ppocr_ext.run.amp import Amp, build_amp, decorate, untrained
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.host_config import check_profiler
@@ -99,6 +100,7 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
         compare_center_weights(loss, model)
     digests = {name: state_digest(getattr(model, name)) for name in sorted(frozen_models(model))}
     model = share_batch_norm(model, config)
+    freeze_parts(model, config)
     several = context.team.size > 1
     if several and not says_what_it_reads(model, outputs):
         freeze_untouched(model, loss, next(iter(data.train_loader or ())))
@@ -109,6 +111,28 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     model = compile_model(training.model, config)
     check_profiler(config, training.start.total_steps)
     return replace(training, model=data_parallel(model, config) if several else model)
+
+
+def freeze_parts(model: Any, config: Config) -> None:
+    """Freeze the parameters that ``Global.freeze`` names, and keep their BatchNorms and dropout in eval mode.
+
+    Raises:
+        ConfigError: a pattern matches nothing, or this kind of model cannot be frozen in part.
+    """
+    patterns = config.at("Global.freeze", default=None) or ()
+    if not patterns:
+        return
+    networks = list(model.models.values()) if isinstance(model, DistillationModel) else [model]
+    if not all(isinstance(network, BaseModel) for network in networks):
+        raise ConfigError(
+            f"Global.freeze: {type(model).__name__} cannot be frozen in part, only models that Architecture builds of "
+            f"backbone, neck and head.",
+            code="unsupported_key",
+        )
+    names = freeze_parameters(model, patterns)
+    for network in networks:
+        network.held_in_eval = tuple(layers_held_in_eval(network))
+    _LOG.info("Global.freeze: %d parameters are not trained", len(names))
 
 
 def _models_used(model: Any, outputs: Any) -> tuple[str, ...]:
@@ -125,6 +149,7 @@ def _add_optimizer(context: RunContext, training: Training, steps_per_epoch: int
     optimizer, schedule = build_optimizer(
         context.components.at("Optimizer").thaw(), epochs=epochs, step_each_epoch=steps_per_epoch, model=model
     )
+    _LOG.info("%s", parts_table(trained_parts(model)))
     casts = amp.scaler is not None and amp.level == "O2"
     copies = untrained(trained_state(model, unsaved_models(model, config))) if casts else {}
     model, optimizer = decorate(amp, model, optimizer)

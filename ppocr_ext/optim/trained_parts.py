@@ -1,0 +1,177 @@
+"""Freeze parts of a network and set learning rates for parts, by patterns over the names in ``state_dict``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from paddle import nn
+
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.messages import near_match
+
+# Layers that behave differently in train mode. They are switched one by one: a container decides which outputs the
+# network returns, and how many frames. Our own layers with dropout inside have an attribute `has_dropout`.
+_SWITCHED = (
+    nn.BatchNorm,
+    nn.BatchNorm1D,
+    nn.BatchNorm2D,
+    nn.BatchNorm3D,
+    nn.SyncBatchNorm,
+    nn.Dropout,
+    nn.Dropout2D,
+    nn.Dropout3D,
+    nn.AlphaDropout,
+    nn.RNNBase if hasattr(nn, "RNNBase") else nn.LSTM,
+)
+
+
+@dataclass(frozen=True)
+class TrainedPart:
+    """One row of the table of parts.
+
+    Attributes:
+        name: the part: ``backbone``, ``head.ctc_head``, behind the sub-model's name if there are several.
+        parameters: how many numbers it has.
+        trained: how many of them are trained.
+        rates: factors of the learning rate among the trained ones, ascending.
+    """
+
+    name: str
+    parameters: int
+    trained: int
+    rates: tuple[float, ...]
+
+
+def freeze_parameters(network: nn.Layer, patterns: Sequence[str]) -> list[str]:
+    """Switch off the gradients of all parameters that a pattern matches, and return their names.
+
+    Args:
+        network: its names are those of ``state_dict``.
+        patterns: shell patterns, such as ``backbone.*``; of a distillation ``Student.backbone.*``.
+
+    Raises:
+        ConfigError: a pattern matches nothing.
+    """
+    matched = _matches(network, patterns, "Global.freeze")
+    for name, parameter in _parameters(network):
+        if name in matched:
+            parameter.stop_gradient = True
+            parameter.trainable = False
+    return list(matched)
+
+
+def set_rates(network: nn.Layer, factors: Mapping[str, float]) -> dict[str, float]:
+    """Multiply the learning rate of parameters by the factor of the last pattern that matches them.
+
+    A network's own multipliers (0.1 of learnable affines) are multiplied too.
+
+    Args:
+        network: its names are those of ``state_dict``.
+        factors: factor by shell pattern.
+
+    Returns:
+        The factor by name.
+
+    Raises:
+        ConfigError: a pattern matches nothing, or a factor is not a number of 0 or more.
+    """
+    for pattern, factor in factors.items():
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 <= factor < float("inf"):
+            raise ConfigError(
+                f"Optimizer.lr_mult: the factor of {pattern!r} is {factor!r}, but must be a number of 0 or more.",
+                code="bad_value",
+            )
+    matched = _matches(network, list(factors), "Optimizer.lr_mult")
+    for name, parameter in _parameters(network):
+        if name in matched:
+            own = parameter.optimize_attr.get("learning_rate", 1.0)
+            parameter.optimize_attr["learning_rate"] = own * float(factors[matched[name]])
+    return {name: float(factors[pattern]) for name, pattern in matched.items()}
+
+
+def _parameters(network: nn.Layer) -> Iterator[tuple[str, Any]]:
+    """Yield names and parameters without BatchNorm's running statistics, which Paddle counts among them."""
+    for name, parameter in network.named_parameters():
+        if not name.endswith(("._mean", "._variance")):
+            yield name, parameter
+
+
+def _matches(network: nn.Layer, patterns: Iterable[str], key: str) -> dict[str, str]:
+    """Return the last matching pattern of each parameter that one matches."""
+    names = [name for name, _ in _parameters(network)]
+    found: dict[str, str] = {}
+    for pattern in patterns:
+        matched = [name for name in names if fnmatchcase(name, str(pattern))]
+        if not matched:
+            raise ConfigError(
+                f"{key}: {pattern!r} matches no parameter. {_hint(network, str(pattern), names)}",
+                code="no_match",
+            )
+        found.update(dict.fromkeys(matched, str(pattern)))
+    return found
+
+
+def _hint(network: nn.Layer, pattern: str, names: Sequence[str]) -> str:
+    models = getattr(network, "model_name_list", None) or ()
+    with_prefix = [
+        model for model in models if any(fnmatchcase(name, f"{model}.{pattern}") for name in names)
+    ]
+    if with_prefix:
+        return f"Fix: name the sub-model: {' or '.join(f'{model}.{pattern}' for model in with_prefix)}."
+    parts = {name.rsplit(".", 1)[0] for name in names} | {name.split(".")[0] for name in names}
+    near = near_match(pattern.rstrip("*").rstrip("."), parts, cutoff=0.6)
+    first = sorted({name.split(".")[0] for name in names})
+    return f"Did you mean '{near}.*'?" if near else f"Names begin with {', '.join(first)}."
+
+
+def layers_held_in_eval(network: nn.Layer) -> list[nn.Layer]:
+    """Return the BatchNorm, dropout and stochastic-depth layers of which everything is frozen.
+
+    A layer without parameters counts with those of the layer that holds it.
+    """
+    parents = {
+        id(child): layer for layer in network.sublayers(include_self=True) for child in layer.children()
+    }
+    held = []
+    for layer in network.sublayers():
+        if not isinstance(layer, _SWITCHED) and not getattr(layer, "has_dropout", False):
+            continue
+        owner: Any = layer if layer.parameters() else parents.get(id(layer), layer)
+        parameters = owner.parameters()
+        if parameters and all(parameter.stop_gradient for parameter in parameters):
+            held.append(layer)
+    return held
+
+
+def trained_parts(network: nn.Layer) -> list[TrainedPart]:
+    """Return the parts of a network with their parameters: backbone, neck, and each branch of the head."""
+    depth = 3 if getattr(network, "model_name_list", None) else 2
+    rows: dict[str, list[tuple[int, bool, float]]] = {}
+    for name, parameter in _parameters(network):
+        words = name.split(".")[:-1][:depth]
+        part = ".".join(words[:-1] if len(words) == depth and words[-2] != "head" else words)
+        rate = parameter.optimize_attr.get("learning_rate", 1.0)
+        size = int(parameter.size)
+        rows.setdefault(part, []).append((size, not parameter.stop_gradient, rate))
+    return [
+        TrainedPart(
+            part,
+            sum(size for size, _, _ in entries),
+            sum(size for size, trained, _ in entries if trained),
+            tuple(sorted({rate for _, trained, rate in entries if trained})),
+        )
+        for part, entries in rows.items()
+    ]
+
+
+def parts_table(parts: Sequence[TrainedPart]) -> str:
+    """Return the table that a run prints at its start."""
+    width = max(len(part.name) for part in parts)
+    lines = [f"{'part':{width}}  {'parameters':>12}  {'trained':>12}  rate"]
+    for part in parts:
+        rates = ", ".join(f"x {rate:g}" for rate in part.rates) or "-"
+        lines.append(f"{part.name:{width}}  {part.parameters:>12,}  {part.trained:>12,}  {rates}")
+    return "\n".join(lines)

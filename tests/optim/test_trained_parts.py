@@ -1,0 +1,175 @@
+"""Freezing by patterns and rates by part: what is trained, what moves, and what a wrong pattern says."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import paddle
+import pytest
+from networks import image, read_case
+from paddle import nn
+
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.modeling import DistillationModel, build_model
+from ppocr_ext.optim import build_optimizer
+from ppocr_ext.optim.trained_parts import (
+    freeze_parameters,
+    layers_held_in_eval,
+    parts_table,
+    set_rates,
+    trained_parts,
+)
+
+CASE = read_case("model_v4_v5_mobile_reduced")
+
+
+@pytest.fixture
+def network() -> nn.Layer:
+    paddle.seed(1)
+    return build_model(CASE["config"])
+
+
+def digest(network: nn.Layer, prefix: str) -> str:
+    state = network.state_dict()
+    parts = [value.numpy().tobytes() for name, value in state.items() if name.startswith(prefix)]
+    assert parts
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def labels() -> list[paddle.Tensor]:
+    return [
+        paddle.to_tensor(CASE["arrays"][key]) for key in ("label_ctc", "label_gtc", "length", "valid_ratio")
+    ]
+
+
+def train_a_step(network: nn.Layer, **options: object) -> None:
+    config = {"name": "Adam", "lr": {"name": "Const", "learning_rate": 0.01}, **options}
+    optimizer, _ = build_optimizer(config, 1, 10, network)
+    network.train()
+    out = network(image(CASE, 48, 160), labels())
+    (out["ctc"].square().mean() + out["gtc"].square().mean()).backward()
+    optimizer.step()
+    optimizer.clear_grad()
+
+
+def test_a_frozen_backbone_does_not_move_and_the_head_does(network: nn.Layer) -> None:
+    names = freeze_parameters(network, ["backbone.*"])
+    assert names and all(name.startswith("backbone.") for name in names)
+    network.held_in_eval = tuple(layers_held_in_eval(network))
+    backbone, head = digest(network, "backbone."), digest(network, "head.")
+    train_a_step(network)
+    assert digest(network, "backbone.") == backbone  # running statistics of BatchNorm too
+    assert digest(network, "head.") != head
+
+
+def test_without_holding_the_statistics_would_move(network: nn.Layer) -> None:
+    freeze_parameters(network, ["backbone.*"])
+    before = digest(network, "backbone.")
+    train_a_step(network)
+    assert digest(network, "backbone.") != before
+
+
+def test_only_single_layers_are_held(network: nn.Layer) -> None:
+    freeze_parameters(network, ["backbone.*"])
+    network.held_in_eval = tuple(layers_held_in_eval(network))
+    network.train()
+    assert network.training and network.backbone.training and network.head.training
+    assert {type(layer).__name__ for layer in network.held_in_eval} == {"BatchNorm2D"}
+    frames = network(image(CASE, 32, 480), labels())["ctc"].shape[1]
+    assert frames == 40  # of train mode, whatever the width
+
+
+def test_a_wrapper_that_sets_all_flags_is_overruled(network: nn.Layer) -> None:
+    freeze_parameters(network, ["backbone.*"])
+    network.held_in_eval = tuple(layers_held_in_eval(network))
+    for layer in network.sublayers(include_self=True):
+        layer.training = True
+    before = digest(network, "backbone.")
+    network(image(CASE, 48, 160), labels())
+    assert digest(network, "backbone.") == before
+
+
+def test_a_layer_without_parameters_follows_the_one_that_holds_it(network: nn.Layer) -> None:
+    freeze_parameters(network, ["head.ctc_encoder.*"])
+    held = layers_held_in_eval(network)
+    names = {name for name, layer in network.named_sublayers() if any(layer is each for each in held)}
+    assert any(name.endswith("drop_path") for name in names) and any(name.endswith("mixer") for name in names)
+    assert all(name.startswith("head.ctc_encoder.") for name in names)
+
+
+def test_nothing_is_held_where_something_is_trained(network: nn.Layer) -> None:
+    freeze_parameters(network, ["backbone.*.weight"])
+    assert layers_held_in_eval(network) == []
+
+
+def test_a_rate_of_zero_and_the_last_pattern(network: nn.Layer) -> None:
+    before = digest(network, "backbone.conv1")
+    set_rates(network, {"backbone.*": 0.0, "backbone.blocks2.*": 1.0})
+    stays, moves = "backbone.conv1.conv.weight", "backbone.blocks2.0.pw_conv.conv_kxk.0.conv.weight"
+    values = {name: network.state_dict()[name].numpy().copy() for name in (stays, moves)}
+    train_a_step(network)
+    after = network.state_dict()
+    assert np.array_equal(after[stays].numpy(), values[stays])
+    assert not np.array_equal(after[moves].numpy(), values[moves])
+    assert before
+
+
+def test_the_networks_own_rates_are_multiplied(network: nn.Layer) -> None:
+    set_rates(network, {"backbone.*": 0.5})
+    rates = {name: each.optimize_attr["learning_rate"] for name, each in network.named_parameters()}
+    assert rates["backbone.blocks2.0.dw_conv.lab.scale"] == pytest.approx(0.05)
+    assert rates["backbone.conv1.conv.weight"] == 0.5
+    assert rates["head.ctc_head.fc.weight"] == 1.0
+
+
+def test_the_step_of_adam_follows_the_rate(network: nn.Layer) -> None:
+    """The first step of Adam is the learning rate for every weight."""
+    name = "head.ctc_head.fc.bias"
+    before = network.state_dict()[name].numpy().copy()
+    train_a_step(network, lr_mult={"head.ctc_head.*": 0.1})
+    step = np.abs(network.state_dict()[name].numpy() - before)
+    assert step.max() == pytest.approx(0.001, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hint"),
+    [("backbon.*", "backbone.*"), ("neck.*", "backbone, head"), ("backbone", "backbone.*")],
+)
+def test_a_pattern_that_matches_nothing(network: nn.Layer, pattern: str, hint: str) -> None:
+    for function in (
+        lambda: freeze_parameters(network, [pattern]),
+        lambda: set_rates(network, {pattern: 0.1}),
+    ):
+        with pytest.raises(ConfigError) as error:
+            function()
+        assert error.value.code == "no_match" and hint in str(error.value)
+
+
+def test_a_distillation_needs_the_sub_model(network: nn.Layer) -> None:
+    models = dict.fromkeys(("Teacher", "Student"), CASE["config"])
+    model = DistillationModel({"Models": models})
+    with pytest.raises(ConfigError) as error:
+        freeze_parameters(model, ["backbone.*"])
+    assert "Student.backbone.*" in str(error.value)
+    assert all(name.startswith("Student.") for name in freeze_parameters(model, ["Student.backbone.*"]))
+
+
+@pytest.mark.parametrize("factor", [-1, "fast", True, float("inf")])
+def test_a_factor_that_cannot_be(network: nn.Layer, factor: object) -> None:
+    with pytest.raises(ConfigError) as error:
+        set_rates(network, {"backbone.*": factor})  # type: ignore[dict-item]
+    assert error.value.code == "bad_value"
+
+
+def test_the_table_of_parts(network: nn.Layer) -> None:
+    freeze_parameters(network, ["backbone.*"])
+    set_rates(network, {"head.ctc_head.*": 0.1})
+    rows = {part.name: part for part in trained_parts(network)}
+    assert set(rows) >= {"backbone", "head.ctc_encoder", "head.ctc_head", "head.gtc_head"}
+    assert rows["backbone"].trained == 0 and rows["backbone"].rates == ()
+    assert rows["head.ctc_head"].rates == (0.1,)
+    names = [name for name, _ in network.named_parameters() if not name.endswith(("._mean", "._variance"))]
+    sizes = [int(network.state_dict()[name].size) for name in names]
+    assert sum(part.parameters for part in rows.values()) == sum(sizes)
+    assert len(parts_table(list(rows.values())).splitlines()) == len(rows) + 1

@@ -1,0 +1,77 @@
+"""The configs of PP-OCR: networks of the official configs, one dictionary for both sides, weights that have a name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ppocr_ext.checkpoint.official_weights import table
+from ppocr_ext.config import Config, load, resolve_charset, with_class_counts
+from ppocr_ext.host import open_host
+from ppocr_ext.io.resources import config_root
+from ppocr_ext.losses import build_loss
+from ppocr_ext.modeling import build_model
+
+FOLDER = config_root() / "pp-ocr"
+FACTS = json.loads(
+    (Path(__file__).parent / "fixtures/networks/configs_facts.json").read_text(encoding="utf-8")
+)
+OFFICIAL = {Path(name).stem: facts for name, facts in FACTS["configs"].items()}
+SINGLE = sorted(FOLDER.glob("v[3-6]_*.yml"))
+PAIRS = sorted(FOLDER.glob("distill_*.yml"))
+
+
+def official(model: dict[str, Any]) -> dict[str, Any]:
+    """Backbone and head of an official config or of ours, in one form."""
+    head = {
+        name: {key: value for key, value in (options or {}).items() if key != "max_text_length"}
+        for entry in model["Head"]["head_list"]
+        for name, options in entry.items()
+    }
+    neck = head["CTCHead"]["Neck"]
+    neck.setdefault("use_guide", False)
+    return {"Backbone": model["Backbone"], "heads": head}
+
+
+def plain(config: Config, path: str) -> dict[str, Any]:
+    found: dict[str, Any] = config.at(path).thaw()
+    return found
+
+
+def test_there_are_configs() -> None:
+    assert len(SINGLE) == 8 and len(PAIRS) == 3
+
+
+@pytest.mark.parametrize("file", SINGLE, ids=lambda file: file.stem)
+def test_a_config_is_of_the_network_of_its_weights(file: Path) -> None:
+    config = load([file])
+    weights = table()[config.at("Global.pretrained_model")]
+    facts = OFFICIAL[weights.name]
+    assert official(plain(config, "Architecture")) == official(facts["architecture"])
+    assert config.at("Global.character_dict_path") == weights.dictionary == facts["dictionary"]["file"]
+    charset = resolve_charset(config, open_host().find_file)
+    assert charset.ctc_classes == weights.classes
+
+
+@pytest.mark.parametrize("file", PAIRS, ids=lambda file: file.stem)
+def test_teacher_and_student_are_those_of_their_weights(file: Path) -> None:
+    config = load([file])
+    for name in ("Teacher", "Student"):
+        weights = table()[config.at(f"Architecture.Models.{name}.pretrained")]
+        ours = official(plain(config, f"Architecture.Models.{name}"))
+        assert ours == official(OFFICIAL[weights.name]["architecture"])
+        assert weights.dictionary == config.at("Global.character_dict_path")
+    assert config.at("Architecture.Models.Teacher.freeze_params") is True
+
+
+@pytest.mark.parametrize("file", [*SINGLE, *PAIRS], ids=lambda file: file.stem)
+def test_a_config_builds(file: Path, tmp_path: Path) -> None:
+    dictionary = tmp_path / "dict.txt"
+    dictionary.write_text("0\n1\n2\n", encoding="utf-8")
+    config = load([file], [f"Global.character_dict_path={dictionary}"])
+    config = with_class_counts(config, resolve_charset(config, open_host().find_file))
+    assert build_model(plain(config, "Architecture")).state_dict()
+    assert build_loss(plain(config, "Loss")).required_outputs()

@@ -124,11 +124,8 @@ def freeze_parts(model: Any, config: Config) -> None:
         return
     networks = list(model.models.values()) if isinstance(model, DistillationModel) else [model]
     if not all(isinstance(network, BaseModel) for network in networks):
-        raise ConfigError(
-            f"Global.freeze: {type(model).__name__} cannot be frozen in part, only models that Architecture builds of "
-            f"backbone, neck and head.",
-            code="unsupported_key",
-        )
+        reason = f"Global.freeze: {type(model).__name__} has no backbone, neck and head that could be frozen."
+        raise ConfigError(reason, code="unsupported_key")
     names = freeze_parameters(model, patterns)
     for network in networks:
         network.held_in_eval = tuple(layers_held_in_eval(network))

@@ -18,14 +18,22 @@ from ppocr_ext.modeling.head_request import TRAIN, HeadRequest
 
 OUTPUTS = [(name, key) for name in cases("backbone") for key in read_case(name)["arrays"]]
 DEPLOYED = [name for name in cases("backbone") if "reparameterised_layers" in read_case(name)]
+QUICK = ("model_v2_mobile", "model_v4_svtr_reduced", "model_v4_v5_mobile_reduced", "model_v6_tiny")
+
+
+def full_size(*case: Any) -> Any:
+    """A case of a network of official size is run with the end-to-end tests: it takes seconds."""
+    return pytest.param(*case, marks=() if case[0] in QUICK else pytest.mark.e2e)
+
+
 MODEL_OUTPUTS = [
-    (name, key)
+    full_size(name, key)
     for name in cases("model")
     for key in read_case(name)["arrays"]
     if key.startswith(("eval_", "train_"))
 ]
-WITH_GRADIENTS = [name for name in cases("model") if "gradient_norms" in read_case(name)]
-GREEDY = [name for name in cases("model") if "greedy_sequence" in read_case(name)["arrays"]]
+WITH_GRADIENTS = [full_size(name) for name in cases("model") if "gradient_norms" in read_case(name)]
+GREEDY = [full_size(name) for name in cases("model") if "greedy_sequence" in read_case(name)["arrays"]]
 
 
 @cache  # the largest takes a second to build
@@ -84,7 +92,7 @@ def test_the_deploy_form_is_equal(name: str) -> None:
     assert all((network.state_dict()[key].numpy() == value).all() for key, value in before.items())
 
 
-@pytest.mark.parametrize("name", cases("model"))
+@pytest.mark.parametrize("name", map(full_size, cases("model")))
 def test_names_of_a_model(name: str) -> None:
     case, network = model_of(name)
     assert shapes(network) == case["state_dict"]
@@ -156,6 +164,7 @@ def test_gradients_of_a_model(name: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("name", cases("names"))
 def test_names_rates_and_decays_of_the_official_size(name: str) -> None:
     case = read_case(name)

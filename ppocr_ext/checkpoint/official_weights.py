@@ -5,7 +5,6 @@ official_weights.json says of each name where its file is, and which file of Pad
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -26,6 +25,7 @@ from tqdm import tqdm
 
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.atomic import write_text
+from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.messages import did_you_mean, near_match
 
 try:
@@ -247,7 +247,7 @@ def _check_digest(weights: OfficialWeights, file: Path) -> None:
         WeightsError: they differ.
     """
     stored = file.with_suffix(".sha256")
-    found = digest_of(file)
+    found = file_digest(file)
     expected = weights.sha256 or (stored.read_text(encoding="ascii").strip() if stored.exists() else None)
     if expected is None:
         write_text(stored, f"{found}\n")
@@ -258,12 +258,6 @@ def _check_digest(weights: OfficialWeights, file: Path) -> None:
             f"download it.",
             code="digest_mismatch",
         )
-
-
-def digest_of(file: Path) -> str:
-    """Return the SHA-256 of a file, hex."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def is_official(value: str) -> bool:

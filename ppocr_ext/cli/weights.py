@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ppocr_ext.checkpoint.official_weights import cache_folder, digest_of, fetch, official, table
+from ppocr_ext.checkpoint.official_weights import cache_folder, fetch, official, table
+from ppocr_ext.io.file_names import file_digest
 
 NAME = "weights"
 HELP = "List PaddleOCR's official recognition weights, download them, and print where they are."
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"\nfolder: {cache_folder()}")
     elif args.action == "get":
         file = fetch(official(args.name))
-        print(f"{file}\nsha256 {digest_of(file)}")
+        print(f"{file}\nsha256 {file_digest(file)}")
     else:
         print(official(args.name).file)
     return 0

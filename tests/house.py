@@ -107,10 +107,10 @@ def process_state(trees: dict[str, ast.Module]) -> list[str]:
             for alias in node.names
         }
         for node in tree.body:
-            if isinstance(value := getattr(node, "value", None), ast.Call) and _called(value) in STATEFUL:
+            if isinstance(value := getattr(node, "value", None), ast.Call) and called(value) in STATEFUL:
                 found += [f"{module}: {t.id}" for t in _targets(node)]
         for function in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)):
-            if any(_called(d) in CACHES for d in function.decorator_list):
+            if any(called(d) in CACHES for d in function.decorator_list):
                 found.append(f"{module}: {function.name} (cache)")
             own = {a.arg for a in function.args.args + function.args.kwonlyargs}
             own |= {t.id for n in ast.walk(function) for t in _targets(n)}
@@ -142,7 +142,8 @@ def _targets(node: ast.AST) -> Iterator[ast.Name]:
     yield from (t for t in targets if isinstance(t, ast.Name))
 
 
-def _called(node: ast.AST) -> str:
+def called(node: ast.AST) -> str:
+    """Return the name of what a call, or a decorator, names: `x` of `a.x(…)`."""
     function = node.func if isinstance(node, ast.Call) else node
     if isinstance(function, ast.Subscript):
         function = function.value
@@ -185,14 +186,14 @@ def _assertions(function: ast.FunctionDef) -> Iterator[bool]:
         elif isinstance(node, ast.With):
             for item in node.items:
                 call = item.context_expr
-                if isinstance(call, ast.Call) and _called(call) in ("raises", "warns"):
+                if isinstance(call, ast.Call) and called(call) in ("raises", "warns"):
                     match = next((k.value for k in call.keywords if k.arg == "match"), None)
                     if match is not None:
                         yield True
                     elif item.optional_vars is None:
                         yield False  # the type alone
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            yield from (False for name in (_called(node.value),) if name.startswith("assert"))
+            yield from (False for name in (called(node.value),) if name.startswith("assert"))
 
 
 def _is_prose(test: ast.expr) -> bool:
@@ -202,12 +203,12 @@ def _is_prose(test: ast.expr) -> bool:
         return _is_prose(test.operand)
     if isinstance(test, ast.Call):
         if (
-            _called(test) in ("all", "any")
+            called(test) in ("all", "any")
             and test.args
             and isinstance(test.args[0], ast.GeneratorExp | ast.ListComp)
         ):
             return _is_prose(test.args[0].elt)
-        return _called(test) in ("startswith", "endswith", "search", "match", "found") and any(
+        return called(test) in ("startswith", "endswith", "search", "match", "found") and any(
             map(_is_words, test.args)
         )
     if not isinstance(test, ast.Compare):
@@ -228,7 +229,7 @@ def _is_words(node: ast.AST) -> bool:
 
 def _is_text(node: ast.AST) -> bool:
     """Return whether `node` looks like text that was printed or raised."""
-    if isinstance(node, ast.Call) and _called(node) in (
+    if isinstance(node, ast.Call) and called(node) in (
         "str",
         "join",
         "getMessage",

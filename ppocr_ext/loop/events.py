@@ -43,7 +43,7 @@ class Outcome:
     """How a run ended.
 
     Attributes:
-        status: ``"finished"``, ``"stopped"`` (by a signal, or a hook) or ``"failed"``.
+        status: ``"finished"``, ``"stopped"`` (by a signal) or ``"failed"``.
         reason: in words, empty when finished.
         signal: number of the signal that stopped it, or None.
     """
@@ -78,4 +78,4 @@ class Hook:
         """Called after the last step of an epoch, before the next begins."""
 
     def on_end(self, outcome: Outcome) -> None:
-        """Called once, however the run ended."""
+        """Called once after every hook has started, even if the run failed."""

@@ -50,7 +50,7 @@ class LoaderProxy:
 
     ``__len__`` is the full epoch. Each ``iter`` begins an epoch: random generators are seeded from
     (seed, epoch), so that a resumed run sees the data that it would have seen. Each
-    ``next`` is a step boundary: ``on_boundary`` may save, or raise to stop the run.
+    ``next`` is a step boundary: ``on_boundary`` may raise to stop the run.
 
     All processes draw the same order of batches; their other draws (augmentation) differ.
 

@@ -65,6 +65,7 @@ def apply_to_static(model: nn.Layer, config: Mapping[str, Any], logger: logging.
     Raises:
         ConfigError: the image shape is missing, or the algorithm cannot be compiled this way.
     """
+    # PaddleOCR's own scripts call this; a run compiles without that key (run/model_wrappers.py).
     settings = config["Global"]
     if settings.get("to_static", False) is not True:
         return model

@@ -174,7 +174,7 @@ def build_backbone(config: Mapping[str, Any], model_type: str = "rec") -> nn.Lay
 def build_neck(config: Mapping[str, Any]) -> nn.Layer:
     """Build the neck: ``name`` and its options, ``in_channels`` among them.
 
-    A ``SequenceEncoder`` with an encoder that ours does not have (``rnn``) is the host's, if it has one.
+    A ``SequenceEncoder`` with an encoder that ours does not have (``cascadernn``) is the host's, if it has one.
     """
     if config.get("name") == "SequenceEncoder" and config.get("encoder_type") not in ENCODERS:
         theirs = NECKS.of_host("SequenceEncoder")

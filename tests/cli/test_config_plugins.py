@@ -110,7 +110,7 @@ def test_without_plugins_an_unknown_name_is_an_error(folder: Path, plugins: str)
 
 
 def test_a_name_of_paddleocr_s_repository_may_be_a_plugin_s(folder: Path) -> None:
-    config = load(["my.yml"], ["Architecture.Backbone={name: MobileNetV3}"])
+    config = load(["my.yml"], ["Architecture.Backbone={name: ResNet32}"])
     (issue,) = (
         issue
         for issue in check_config(config, open_host(), "train", ["looked_at"])

@@ -11,7 +11,7 @@ from paddle import nn
 from small_networks import CLASSES, LONGEST, labels, recogniser
 
 from ppocr_ext import registry
-from ppocr_ext.errors import ConfigError, ModelError, UnknownComponentError
+from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.modeling import EVAL, TRAIN, HeadRequest, build_head
 from ppocr_ext.modeling.heads import MultiHead
 
@@ -37,6 +37,7 @@ class HostSARHead(nn.Layer):
 
 @pytest.fixture
 def host_with_sar(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delitem(registry.HEADS._own, "SARHead")
     monkeypatch.setattr(registry.HEADS, "_find_foreign", {"SARHead": HostSARHead}.get)
     monkeypatch.setattr(registry.HEADS, "_foreign_names", lambda: ["SARHead"])
     return
@@ -117,7 +118,7 @@ def test_use_pool_takes_the_mean_of_three_rows_and_two_columns() -> None:
     assert frames == pytest.approx(expected, abs=1e-5)
 
 
-def test_sar_comes_from_the_host(host_with_sar: None) -> None:
+def test_a_sar_head_of_the_host_is_asked_through_its_mode(host_with_sar: None) -> None:
     config = recogniser()["Head"]
     config["head_list"][1] = {"SARHead": {"enc_dim": 8, "max_text_length": 12}}
     config["out_channels_list"]["SARLabelDecode"] = CLASSES + 2
@@ -131,11 +132,17 @@ def test_sar_comes_from_the_host(host_with_sar: None) -> None:
     assert head(features).shape == [2, 20, CLASSES]
 
 
-def test_without_a_host_sar_is_an_error_that_names_its_home() -> None:
-    heads = [*recogniser()["Head"]["head_list"], {"SARHead": {}}]
-    classes = {"CTCLabelDecode": 5, "NRTRLabelDecode": 8, "SARLabelDecode": 7}
-    with raises_code(UnknownComponentError, "unknown_component", "SARHead", "--host DIR"):
-        multi_head(head_list=heads, out_channels_list=classes)
+def test_sar_is_a_branch_beside_the_others() -> None:
+    heads = [*recogniser()["Head"]["head_list"], {"SARHead": {"enc_dim": 8, "d_k": 8, "max_text_length": 3}}]
+    classes = {"CTCLabelDecode": CLASSES, "NRTRLabelDecode": CLASSES + 3, "SARLabelDecode": CLASSES + 2}
+    head = multi_head(head_list=heads, out_channels_list=classes)
+    assert head.branches == {"ctc", "gtc", "sar"}
+    head.eval()
+    read = head(
+        paddle.randn([2, 32, 1, 8]), request=HeadRequest(frozenset({"sar"}), decode=True, as_dict=False)
+    )
+    assert read.shape == [2, 3, CLASSES + 1]
+    assert read.numpy().sum(-1) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_what_a_config_lacks_or_misspells_is_named() -> None:

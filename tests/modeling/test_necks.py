@@ -37,7 +37,7 @@ def test_features_that_are_no_line_are_named() -> None:
 
 
 def test_unknown_encoders_and_misspelt_options_are_errors() -> None:
-    with raises_code(ModelError, "unsupported_component", "'lstm'", "'svtr'", "'reshape'"):
+    with raises_code(ModelError, "unsupported_component", "'lstm'", "svtr", "reshape"):
         SequenceEncoder(16, "lstm")
     with raises_code(ConfigError, "unknown_key", "hiden_dims", "hidden_dims"):
         SequenceEncoder(16, "svtr", hiden_dims=16)
@@ -54,9 +54,10 @@ def test_an_encoder_that_ours_lacks_is_the_hosts(monkeypatch: pytest.MonkeyPatch
         return Theirs if name == "SequenceEncoder" else None
 
     monkeypatch.setattr(NECKS, "_find_foreign", host)
-    lstm = {"name": "SequenceEncoder", "encoder_type": "rnn", "in_channels": 5, "hidden_size": 7}
-    assert build_neck(lstm).options == (5, "rnn", 7)
-    assert isinstance(build_neck({**lstm, "encoder_type": "reshape"}), SequenceEncoder)
+    cascade = {"name": "SequenceEncoder", "encoder_type": "cascadernn", "in_channels": 5, "hidden_size": 7}
+    assert build_neck(cascade).options == (5, "cascadernn", 7)
+    reshape = {key: value for key, value in cascade.items() if key != "hidden_size"}
+    assert isinstance(build_neck({**reshape, "encoder_type": "reshape"}), SequenceEncoder)
     monkeypatch.setattr(NECKS, "_find_foreign", lambda name: None)
-    with raises_code(ModelError, "unsupported_component", "'rnn'", "--host DIR"):
-        build_neck(lstm)
+    with raises_code(ModelError, "unsupported_component", "'cascadernn'", "--host DIR"):
+        build_neck(cascade)

@@ -1,0 +1,54 @@
+"""What keeps the code easy to enter: no circles, short files, errors with codes, few tests of wording."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import house
+import pytest
+
+from ppocr_ext import errors
+
+MODULES = house.modules()
+ERRORS = {
+    name
+    for name, each in vars(errors).items()
+    if isinstance(each, type) and issubclass(each, errors.PPOCRExtError)
+}
+
+
+def test_no_modules_import_each_other() -> None:
+    assert house.circles(MODULES) == []
+
+
+def test_no_file_is_long() -> None:
+    files = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in house.PACKAGE.rglob("*.py")}
+    assert {str(file): lines for file, lines in files.items() if lines > 300} == {}
+
+
+def test_few_tests_assert_wording_alone() -> None:
+    wording, _ = house.prose_tests()
+    assert len(wording) <= 30, "\n".join(wording)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_error_has_a_code(module: str) -> None:
+    lacking = []
+    for node in ast.walk(MODULES[module]):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            name = house.called(node.exc)
+            if name in ERRORS and not any(keyword.arg in ("code", None) for keyword in node.exc.keywords):
+                lacking.append(f"line {node.lineno}: {name}")
+    assert lacking == []
+
+
+def test_one_thing_is_learnt_from_three_files() -> None:
+    """The table "Where to look" of docs/architecture.md: at most three files a topic, together at most 900 lines."""
+    page = (house.ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| (\[`[^|]+) \| \d+ \|$", page, re.MULTILINE)
+    assert len(rows) == 5
+    for topic, listed in rows:
+        files = [house.PACKAGE / name for name in re.findall(r"\.\./ppocr_ext/([\w/]+\.py)", listed)]
+        lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
+        assert len(files) <= 3 and lines <= 900, topic

@@ -22,6 +22,7 @@ from ppocr_ext.modeling.backbones.conv_parts import (
     Stride,
     affine,
     check_length,
+    conv_like,
     identity_kernel,
     multiple_of,
     padded,
@@ -143,16 +144,7 @@ class RepConv(nn.Layer):
             else:
                 one, shift = branch.kernel_and_bias()
             kernel, bias = kernel + padded(one, size), bias + shift
-        fused = nn.Conv2D(
-            model._in_channels,
-            model._out_channels,
-            size,
-            model._stride,
-            size // 2,
-            groups=groups,
-        )
-        fused.weight.set_value(kernel * self.lab.scale)
-        fused.bias.set_value(bias * self.lab.scale + self.lab.bias)
+        fused = conv_like(model, kernel * self.lab.scale, bias * self.lab.scale + self.lab.bias)
         return fused if self.act is None else nn.Sequential(fused, self.act)
 
 

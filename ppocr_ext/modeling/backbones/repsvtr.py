@@ -5,17 +5,15 @@ Its depthwise branches and BatchNorms fold into single convolutions for inferenc
 
 from __future__ import annotations
 
-import copy
-
 import paddle
 import paddle.nn.functional as F
 from paddle import Tensor, nn
 from paddle.nn.initializer import Constant
 
+from ppocr_ext.modeling.backbones.conv_parts import Stride, affine, conv_like, reparameterized
 from ppocr_ext.modeling.layers import per_channel
 from ppocr_ext.registry import BACKBONES
 
-Stride = int | tuple[int, int]
 # channels, squeeze-and-excitation, stride of each block
 BLOCKS: tuple[tuple[int, bool, Stride], ...] = (
     (96, True, 1),
@@ -67,8 +65,8 @@ class FusableConvNorm(nn.Layer):
 
     def fused(self) -> nn.Conv2D:
         """Return one convolution that is equal to both in eval mode."""
-        factor, shift = _affine(self.bn)
-        return _convolution_like(self.c, self.c.weight * factor.reshape([-1, 1, 1, 1]), shift)
+        factor, shift = affine(self.bn)
+        return conv_like(self.c, self.c.weight * factor.reshape([-1, 1, 1, 1]), shift)
 
 
 class DepthwiseMixer(nn.Layer):
@@ -92,9 +90,9 @@ class DepthwiseMixer(nn.Layer):
         """Return one 3×3 depthwise convolution that is equal to all of it in eval mode."""
         conv = self.conv.fused()
         center = F.pad(self.conv1.weight + 1.0, [1, 1, 1, 1])
-        factor, shift = _affine(self.bn)
+        factor, shift = affine(self.bn)
         weight = (conv.weight + center) * factor.reshape([-1, 1, 1, 1])
-        return _convolution_like(self.conv.c, weight, (conv.bias + self.conv1.bias) * factor + shift)
+        return conv_like(self.conv.c, weight, (conv.bias + self.conv1.bias) * factor + shift)
 
 
 class SqueezeExcite(nn.Layer):
@@ -179,42 +177,10 @@ class RepSVTR(nn.Layer):
             images = layer(images)
         return F.avg_pool2d(images, [images.shape[2], 2])
 
-    @paddle.no_grad()
     def reparameterize(self) -> RepSVTR:
         """Return a copy in eval mode, with BatchNorms and parallel branches folded into convolutions.
 
         Outputs equal those of this network in eval mode to about 1e-5; this network does not change.
         The copy has other parameter names and no BatchNorm statistics, and is for inference only.
         """
-        network = copy.deepcopy(self)
-        _fuse_below(network)
-        network.eval()
-        return network
-
-
-def _fuse_below(layer: nn.Layer) -> None:
-    for name, child in list(layer.named_children()):
-        if isinstance(child, (FusableConvNorm, DepthwiseMixer)):
-            layer.add_sublayer(name, child.fused())  # replaces the child of the same name
-        else:
-            _fuse_below(child)
-
-
-def _affine(norm: nn.BatchNorm2D) -> tuple[Tensor, Tensor]:
-    """Return the factor and shift [C] that BatchNorm applies in eval mode."""
-    factor = norm.weight / paddle.sqrt(norm._variance + norm._epsilon)
-    return factor, norm.bias - norm._mean * factor
-
-
-def _convolution_like(conv: nn.Conv2D, weight: Tensor, bias: Tensor) -> nn.Conv2D:
-    fused = nn.Conv2D(
-        conv._in_channels,
-        conv._out_channels,
-        conv._kernel_size,
-        conv._stride,
-        conv._padding,
-        groups=conv._groups,
-    )
-    fused.weight.set_value(weight)
-    fused.bias.set_value(bias)
-    return fused
+        return reparameterized(self)

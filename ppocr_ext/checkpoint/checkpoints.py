@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ppocr_ext.checkpoint.journal import ENDINGS, finish_journal, write_journal
-from ppocr_ext.checkpoint.official_weights import official_file, similar_name
+from ppocr_ext.checkpoint.official_weights import other_format, similar_name
 from ppocr_ext.checkpoint.serialize import (
     NAME_TABLE,
     read_plain_pickle,
@@ -25,6 +25,7 @@ from ppocr_ext.checkpoint.serialize import (
     tensors_to_bytes,
     write_temporary,
 )
+from ppocr_ext.checkpoint.weights_download import official_file
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.messages import did_you_mean, shortened
 
@@ -223,6 +224,9 @@ def write_checkpoint(prefix: Path, weights: Mapping[str, Any], optimizer: Any, s
 def why_missing(path: str | Path) -> str:
     """Return the message for ``path`` where no weights are: it names the checkpoints in that folder."""
     folder = Path(path)
+    refusal = other_format(path)
+    if refusal is not None:
+        return refusal
     if folder.is_dir():
         return f"{folder} is a folder, not a checkpoint in it.{_checkpoints_in(folder) or ' It holds none.'}"
     file = Path(f"{str(path).removesuffix('.pdparams')}.pdparams")

@@ -19,6 +19,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import SHOWN, WRAPPERS, Checkpoint
 from ppocr_ext.checkpoint.class_rows import carried_characters, carried_rows
 from ppocr_ext.checkpoint.journal import read_journal
+from ppocr_ext.checkpoint.official_weights import about
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.messages import shortened
 
@@ -181,15 +182,16 @@ def load_weights(
     if not match.matched:
         theirs = shortened(list(match.unexpected or match.wrong_shape), SHOWN)
         raise WeightsError(
-            f"{file}: none of its {len(match.unexpected)} entries is of this architecture "
+            f"{file}: none of its {len(match.values)} entries is of this architecture "
             f"(file: {theirs}; model: {shortened(list(shapes), SHOWN)}). Fix: give weights "
-            f"of the model that the configuration describes, or the configuration that they were trained with.",
+            f"of the model that the configuration describes, or the configuration that they were trained with."
+            f"{about(checkpoint.prefix)}",
             code="architecture_mismatch",
         )
     if match.mismatches() and not partial:
         raise WeightsError(
-            f"{match.summary()}.\n  {match.mismatches()}\nFix: to load what matches and train the rest from its "
-            f"initial values, set Global.pretrained_partial: true.",
+            f"{match.summary()}.\n  {match.mismatches()}{about(checkpoint.prefix)}\nFix: to load what matches and "
+            f"train the rest from its initial values, set Global.pretrained_partial: true.",
             code="weights_mismatch",
         )
     _assign(state, match.matched)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ppocr_ext.checkpoint.official_weights import cache_folder, fetch, official, table
+from ppocr_ext.checkpoint.official_weights import cache_folder, official, table
+from ppocr_ext.checkpoint.weights_download import fetch
 from ppocr_ext.io.file_names import file_digest
 
 NAME = "weights"
@@ -38,8 +39,12 @@ def run(args: argparse.Namespace) -> int:
         for entry in table().values():
             state = "here" if entry.file.exists() else "not here"
             opened = "" if entry.tried else ", not tried"
-            print(f"{entry.name:36} {entry.classes:6} classes  {entry.dictionary}  ({state}{opened})")
-            print(f"{'':36} {entry.address}")
+            print(
+                f"{entry.name}: {entry.classes} classes, heads {', '.join(entry.branches)} ({state}{opened})"
+            )
+            print(f"  dictionary: {entry.its_dictionary}")
+            print(f"  config:     {entry.config}")
+            print(f"  address:    {entry.address}{f' ({entry.member})' if entry.member else ''}")
         print(f"\nfolder: {cache_folder()}")
     elif args.action == "get":
         file = fetch(official(args.name))

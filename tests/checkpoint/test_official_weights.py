@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
-import json
+import logging
 import multiprocessing
+import re
 import tarfile
 import threading
-from collections.abc import Iterator
+import urllib.parse
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from error_codes import raises_code
 
-from ppocr_ext.checkpoint import official_weights
-from ppocr_ext.checkpoint.official_weights import OfficialWeights, fetch, official, official_file, table
+from ppocr_ext.checkpoint import official_weights, weights_download
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.official_weights import OfficialWeights, official, table
+from ppocr_ext.checkpoint.weights_download import fetch, official_file
 from ppocr_ext.cli.main import main
 from ppocr_ext.errors import WeightsError
 
@@ -24,18 +30,24 @@ CONTENT = bytes(range(256)) * 5000  # 1.28 MB: more than one chunk
 
 
 class Server:
-    """Serves `files`; breaks the next transfers off after `breaks` bytes each; counts requests."""
+    """Serves `files`; breaks the next transfers off after `breaks` bytes each; keeps the ranges that were asked for.
+
+    It answers once `open` is set.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.redirects: dict[str, str] = {}
         self.breaks: list[int] = []
         self.ranges: list[str | None] = []
+        self.open = threading.Event()
+        self.open.set()
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
                 server.ranges.append(self.headers.get("Range"))
+                server.open.wait(60)
                 if self.path in server.redirects:
                     self.send_response(302)
                     self.send_header("Location", server.redirects[self.path])
@@ -48,7 +60,12 @@ class Server:
                 start = int(
                     (self.headers.get("Range") or "bytes=0-").removeprefix("bytes=").removesuffix("-")
                 )
+                if start >= len(content):
+                    self.send_error(416)
+                    return
                 self.send_response(206 if start else 200)
+                if start:
+                    self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
                 self.send_header("Content-Length", str(len(content) - start))
                 self.end_headers()
                 end = start + server.breaks.pop(0) if server.breaks else len(content)
@@ -59,7 +76,7 @@ class Server:
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self.http.server_address[1]}"
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
 
 
 @pytest.fixture
@@ -106,13 +123,16 @@ def test_a_broken_transfer_is_continued(entry: OfficialWeights, server: Server) 
     assert server.ranges == [None, "bytes=300000-"]
 
 
-def test_a_part_that_is_longer_than_the_file_is_dropped(entry: OfficialWeights, server: Server) -> None:
+@pytest.mark.parametrize("left", [CONTENT, CONTENT + b"more"], ids=["whole", "longer"])
+def test_a_part_that_cannot_be_continued_is_dropped(
+    entry: OfficialWeights, server: Server, left: bytes
+) -> None:
+    """A process was killed after the last byte, or the file is shorter than it was."""
     part = entry.file.with_suffix(".pdparams.part")
     part.parent.mkdir(parents=True)
-    part.write_bytes(CONTENT + b"more")
-    assert code_of(entry) == "download_failed"
-    part.unlink(missing_ok=True)
+    part.write_bytes(left)
     assert fetch(entry).read_bytes() == CONTENT
+    assert server.ranges == [f"bytes={len(left)}-", None]
 
 
 def test_no_network_names_address_and_folder(entry: OfficialWeights, server: Server) -> None:
@@ -155,37 +175,94 @@ def tar_of(server: Server, **members: bytes | None) -> None:
     server.files["/x.tar"] = stream.getvalue()
 
 
+def archive_of(entry: OfficialWeights, server: Server) -> OfficialWeights:
+    return replace(entry, kind="tar", member="weights", address=f"{server.address}/x.tar")
+
+
 def test_one_file_of_a_tar_is_read(entry: OfficialWeights, server: Server) -> None:
     tar_of(server, other=b"1", weights=CONTENT)
-    archive = replace(entry, kind="tar", member="weights", address=f"{server.address}/x.tar")
-    assert fetch(archive).read_bytes() == CONTENT
+    assert fetch(archive_of(entry, server)).read_bytes() == CONTENT
     assert {each.suffix for each in entry.file.parent.iterdir()} == {".pdparams", ".sha256", ".lock"}
 
 
-@pytest.mark.parametrize("members", [{"weights": None}, {"other": b"1"}])
+@pytest.mark.parametrize("name", ["weights", "./weights"])
+def test_a_file_of_a_tar_is_found_by_its_path(entry: OfficialWeights, server: Server, name: str) -> None:
+    tar_of(server, **{"folder/weights": b"1", name: CONTENT})
+    assert fetch(archive_of(entry, server)).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    "members", [{"weights": None}, {"other": b"1"}, {"weights": CONTENT}], ids=["link", "missing", "large"]
+)
 def test_a_tar_without_the_file(
-    entry: OfficialWeights, server: Server, members: dict[str, bytes | None]
+    entry: OfficialWeights,
+    server: Server,
+    members: dict[str, bytes | None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(weights_download, "MEMBER_LIMIT", len(CONTENT) - 1)
     tar_of(server, **members)
-    assert (
-        code_of(replace(entry, kind="tar", member="weights", address=f"{server.address}/x.tar"))
-        == "bad_archive"
-    )
+    assert code_of(archive_of(entry, server)) == "bad_archive"
+    assert {each.suffix for each in entry.file.parent.iterdir()} == {".lock"}
 
 
-def test_a_download_that_is_no_tar(entry: OfficialWeights) -> None:
-    assert code_of(replace(entry, kind="tar", member="weights")) == "bad_archive"
+def test_a_tar_that_was_cut_off_at_its_source(entry: OfficialWeights, server: Server) -> None:
+    tar_of(server, weights=CONTENT)
+    server.files["/x.tar"] = server.files["/x.tar"][:700_000]
+    assert code_of(archive_of(entry, server)) == "bad_archive"
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["no tar", "compressed"])
+def test_a_download_that_is_no_plain_tar(
+    entry: OfficialWeights, server: Server, pack: Callable[[bytes], bytes]
+) -> None:
+    """A compressed one could unpack to any size."""
+    tar_of(server, weights=CONTENT)
+    server.files["/x.tar"] = pack(CONTENT if pack is bytes else server.files["/x.tar"])
+    assert code_of(archive_of(entry, server)) == "bad_archive"
 
 
 def test_processes_that_ask_at_once_download_once(entry: OfficialWeights, server: Server) -> None:
+    """The first one downloads while the other is there already, and the other one then finds the file."""
     context = multiprocessing.get_context("spawn")  # a fork beside the server's threads may hang
-    workers = [context.Process(target=fetch, args=(entry,)) for _ in range(3)]
+    waits = context.Queue()
+    server.open.clear()
+    workers = [context.Process(target=fetch_and_tell, args=(entry, waits)) for _ in range(2)]
     for worker in workers:
         worker.start()
+    assert waits.get(timeout=60) == "waiting for another process, which downloads PP-OCRv6_tiny_rec"
+    assert not entry.file.exists()
+    server.open.set()
     for worker in workers:
         worker.join(60)
-    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    assert [worker.exitcode for worker in workers] == [0, 0]
     assert server.ranges == [None]
+    assert [waits.get(timeout=60) for _ in workers] == [hashlib.sha256(CONTENT).hexdigest()] * 2
+
+
+def fetch_and_tell(entry: OfficialWeights, said: multiprocessing.Queue[str]) -> None:
+    """Tell the message of a process that waits, and the digest of the file that it gets."""
+
+    class Tell(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "waiting" in record.getMessage():
+                said.put(record.getMessage())
+
+    logger = logging.getLogger("ppocr_ext")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(Tell())
+    said.put(hashlib.sha256(fetch(entry).read_bytes()).hexdigest())
+
+
+def test_a_folder_that_others_fill(entry: OfficialWeights) -> None:
+    """Whoever may only read the cache folder still gets the weights, and their digest is checked."""
+    fetch(entry)
+    lock = entry.file.with_suffix(".lock")
+    lock.unlink()
+    lock.mkdir()  # cannot be opened, also by root
+    assert fetch(entry).read_bytes() == CONTENT
+    entry.file.write_bytes(b"something else")
+    assert code_of(entry) == "digest_mismatch"
 
 
 def test_a_cache_folder_that_cannot_be_made(
@@ -212,12 +289,18 @@ def test_a_file_of_the_user_goes_first(
 
 
 def test_the_table_is_whole() -> None:
-    source = json.loads(Path(official_weights.__file__).with_suffix(".json").read_text())["source"]
-    assert "paddlex 3.7.2" in source
-    assert len(table()) == 34
+    assert len(table()) == 35
     for entry in table().values():
-        assert entry.address.startswith("https://paddle-model-ecology.bj.bcebos.com/")
-        assert entry.kind == "pdparams" and entry.classes > 90 and "ctc" in entry.branches
+        assert urllib.parse.urlsplit(entry.address).scheme == "https" and entry.address.endswith(entry.kind)
+        assert re.search(r"paddlex 3\.7\.2|PaddleOCR 8853b21", entry.source)
+        assert (entry.kind == "tar") == (entry.member is not None)
+        assert entry.classes > 90 and "ctc" in entry.branches
+    unknown = {name: entry.classes for name, entry in table().items() if entry.dictionary is None}
+    assert unknown == {
+        "PP-OCRv6_medium_rec": 18714,
+        "PP-OCRv6_small_rec": 18714,
+        "PP-OCRv6_tiny_rec": 7180,
+    }
 
 
 def test_the_command(
@@ -226,10 +309,23 @@ def test_the_command(
     monkeypatch.setenv(official_weights.CACHE_VARIABLE, str(tmp_path))
     assert main(["weights", "list"]) == 0
     listed = capsys.readouterr().out
-    assert all(name in listed for name in table())
+    assert all(name in listed for name in table()) and "not tried" in listed and "inference.yml" in listed
     assert main(["weights", "path", "PP-OCRv5_mobile_rec"]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "weights" / "PP-OCRv5_mobile_rec.pdparams")
     assert main(["weights", "get", "PP-OCRv5_mobil_rec"]) == 2
+
+
+def served(
+    entry: OfficialWeights, server: Server, monkeypatch: pytest.MonkeyPatch, **weights: object
+) -> None:
+    """Serve these weights as those of `entry`, the one entry of the table."""
+    import paddle
+
+    stream = io.BytesIO()
+    paddle.save({name.replace("__", "."): value for name, value in weights.items()}, stream)
+    server.files["/tiny.pdparams"] = stream.getvalue()
+    monkeypatch.setattr(official_weights, "table", lambda: {entry.name: entry})
+    monkeypatch.setattr(weights_download, "table", lambda: {entry.name: entry})
 
 
 def test_weights_are_loaded_by_name(
@@ -238,13 +334,46 @@ def test_weights_are_loaded_by_name(
     """A checkpoint of that name is the downloaded file; a misspelt name is answered with the right one."""
     import paddle
 
-    from ppocr_ext.checkpoint.checkpoints import Checkpoint
+    monkeypatch.chdir(tmp_path)
+    served(entry, server, monkeypatch, head__weight=paddle.ones([2]))
+    assert Checkpoint(entry.name).weights()["head.weight"].tolist() == [1.0, 1.0]
+    with raises_code(WeightsError, "missing_file", f"'{entry.name}'"):
+        Checkpoint("PP-OCRv6_tinny_rec").weights()
+
+
+def test_weights_of_another_size_or_dictionary_say_what_they_are(
+    entry: OfficialWeights, server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import paddle
+
+    from ppocr_ext.checkpoint.weights import load_weights
 
     monkeypatch.chdir(tmp_path)
-    paddle.save({"head.weight": paddle.ones([2])}, str(tmp_path / "served.pdparams"))
-    server.files["/tiny.pdparams"] = (tmp_path / "served.pdparams").read_bytes()
-    monkeypatch.setattr(official_weights, "table", lambda: {entry.name: entry})
-    assert Checkpoint(entry.name).weights()["head.weight"].tolist() == [1.0, 1.0]
-    with pytest.raises(WeightsError) as error:
-        Checkpoint("PP-OCRv6_tinny_rec").weights()
-    assert error.value.code == "missing_file" and f"'{entry.name}'" in str(error.value)
+    served(entry, server, monkeypatch, fc__weight=paddle.ones([4, 9]), fc__bias=paddle.ones([5]))
+    model = paddle.nn.Layer()
+    model.fc = paddle.nn.Linear(4, 5)
+    with raises_code(WeightsError, "weights_mismatch", entry.config, "7180", "inference.yml"):
+        load_weights(model, entry.name)
+    model.fc = paddle.nn.Layer()
+    model.fc.other = paddle.nn.Linear(4, 5)
+    with raises_code(WeightsError, "architecture_mismatch", entry.config):
+        load_weights(model, entry.name)
+
+
+@pytest.mark.parametrize(
+    ("path", "fact"),
+    [
+        ("PP-OCRv5_mobile_rec_safetensors/model.safetensors", "PP-OCRv5_mobile_rec, whose .pdparams"),
+        ("PP-OCRv5_mobile_rec_safetensors", "PP-OCRv5_mobile_rec, whose .pdparams"),
+        ("mine/model.safetensors", "give the .pdparams"),
+    ],
+)
+def test_safetensors_are_refused(
+    path: str, fact: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path(path) if path.endswith(".safetensors") else Path(path, "model.safetensors")
+    file.parent.mkdir()
+    file.write_bytes(b"\x08\0\0\0\0\0\0\0{}      ")
+    with raises_code(WeightsError, "missing_file", "safetensors", fact):
+        Checkpoint(path).weights()

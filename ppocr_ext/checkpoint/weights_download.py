@@ -1,0 +1,209 @@
+"""Download official weights into the cache folder once: resumed after a break, checked, never executed."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tarfile
+import urllib.error
+import urllib.parse
+import urllib.request
+from http.client import HTTPException, HTTPMessage
+from pathlib import Path
+from typing import IO, Any
+
+from tqdm import tqdm
+
+from ppocr_ext.checkpoint.official_weights import CACHE_VARIABLE, OfficialWeights, is_official, table
+from ppocr_ext.errors import WeightsError
+from ppocr_ext.io.atomic import write_text
+from ppocr_ext.io.file_names import file_digest
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_LOG = logging.getLogger("ppocr_ext")
+TIMEOUT = 30  # seconds without a byte
+CHUNK = 1 << 20
+MEMBER_LIMIT = 2 << 30  # bytes of a file that is read from a tar
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def official_file(value: str) -> Path | None:
+    """Return the file of the official weights called ``value``, downloaded if needed; None if it is not a name.
+
+    Raises:
+        WeightsError: the weights cannot be downloaded.
+    """
+    return fetch(table()[value]) if is_official(value) else None
+
+
+def fetch(weights: OfficialWeights) -> Path:
+    """Return the file of `weights`; download it if it is not in the cache folder.
+
+    Processes that ask at the same time wait for the one that downloads (not on Windows, which lacks such locks).
+
+    Raises:
+        WeightsError: it cannot be downloaded, or differs from its digest. The message has the address and the folder.
+    """
+    file = weights.file
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock = file.with_suffix(".lock").open("w")
+    except OSError as error:
+        if file.is_file():  # in a folder that others fill, and this user may only read
+            _check_digest(weights, file, store=False)
+            return file
+        raise WeightsError(
+            f"{file.parent}: the cache folder cannot be written to ({error.strerror}). Fix: set {CACHE_VARIABLE} to a "
+            f"folder that you may write to.",
+            code="cache_folder",
+        ) from error
+    with lock:
+        _wait_for(lock, weights)
+        if not file.exists():
+            part = file.with_suffix(f".{weights.kind}.part")
+            _download(weights, part)
+            _unpack(weights, part, file)
+        _check_digest(weights, file)
+    return file
+
+
+def _wait_for(lock: IO[str], weights: OfficialWeights) -> None:
+    """Take the lock, which the system frees at the end of a process, even of one that was killed."""
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        _LOG.info("waiting for another process, which downloads %s", weights.name)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def _download(weights: OfficialWeights, part: Path) -> None:
+    """Fetch the address into `part`; what an earlier, broken transfer left there is continued."""
+    done = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(_checked(weights.address), headers={"User-Agent": "ppocr-ext"})
+    if done:
+        request.add_header("Range", f"bytes={done}-")
+    try:
+        with urllib.request.build_opener(_SafeRedirects).open(request, timeout=TIMEOUT) as answer:
+            rest = f"bytes {done}-"
+            if answer.status != 206 or not answer.headers.get("Content-Range", rest).startswith(rest):
+                done = 0  # the whole file, whatever was asked for
+            length = answer.headers.get("Content-Length")
+            total = None if length is None else done + int(length)
+            _LOG.info("downloading %s to %s", weights.address, part.parent)
+            _copy(answer, part, done, total, weights.name)
+    except urllib.error.HTTPError as error:
+        if error.code == 416 and done:  # the part is whole already, or longer than the file
+            part.unlink()
+            _download(weights, part)
+            return
+        raise _not_downloaded(weights, f"the server answered {error.code} {error.reason}") from error
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise _not_downloaded(weights, str(reason)) from error
+    size = part.stat().st_size
+    if total is not None and size != total:
+        raise _not_downloaded(weights, f"the transfer broke off after {size:,} of {total:,} bytes")
+
+
+def _copy(answer: Any, part: Path, done: int, total: int | None, name: str) -> None:
+    bar = tqdm(total=total, initial=done, unit="B", unit_scale=True, desc=name, disable=None)
+    with bar, part.open("ab" if done else "wb") as stream:
+        while chunk := answer.read(CHUNK):
+            stream.write(chunk)
+            bar.update(len(chunk))
+
+
+class _SafeRedirects(urllib.request.HTTPRedirectHandler):
+    """Follow redirects to addresses that are allowed alone."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        return super().redirect_request(req, fp, code, msg, headers, _checked(newurl))
+
+
+def _checked(address: str) -> str:
+    """Return `address` if it is HTTPS, or HTTP on this machine.
+
+    Raises:
+        WeightsError: it is neither.
+    """
+    parts = urllib.parse.urlsplit(address)
+    if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK):
+        return address
+    raise WeightsError(f"{address}: weights are downloaded over HTTPS only.", code="insecure_address")
+
+
+def _not_downloaded(weights: OfficialWeights, reason: str) -> WeightsError:
+    inside = f"; the file is {weights.member} inside it" if weights.kind == "tar" else ""
+    return WeightsError(
+        f"{weights.name} cannot be downloaded: {reason}.\n"
+        f"Fix: try again (a broken transfer is continued), or download {weights.address} elsewhere and put it into "
+        f"{weights.file.parent} as {weights.file.name}{inside}.",
+        code="download_failed",
+    )
+
+
+def _unpack(weights: OfficialWeights, part: Path, file: Path) -> None:
+    """Put the weights of a complete `part` in their place; of a tar, one regular file is read and nothing unpacked.
+
+    Raises:
+        WeightsError: the tar has no such file, or it is larger than `MEMBER_LIMIT`.
+    """
+    if weights.kind == "pdparams":
+        part.replace(file)
+        return
+    whole = file.with_suffix(".tmp")
+    try:
+        with tarfile.open(part, "r:") as archive, whole.open("wb") as target:  # "r:": not compressed
+            member = next((each for each in archive if each.name.removeprefix("./") == weights.member), None)
+            if member is None or not member.isreg() or member.size > MEMBER_LIMIT:
+                raise tarfile.TarError(f"it is no regular file of at most {MEMBER_LIMIT:,} bytes there")
+            source = archive.extractfile(member)
+            assert source is not None  # of a regular file
+            with source:
+                shutil.copyfileobj(source, target, CHUNK)
+    except (tarfile.TarError, EOFError) as error:
+        whole.unlink(missing_ok=True)
+        raise WeightsError(
+            f"{weights.address}: {weights.member} cannot be read from this tar ({error}).", code="bad_archive"
+        ) from error
+    finally:
+        part.unlink()
+    whole.replace(file)
+
+
+def _check_digest(weights: OfficialWeights, file: Path, store: bool = True) -> None:
+    """Compare the file with the published digest, or else with the one of the first download, which is stored.
+
+    Raises:
+        WeightsError: they differ.
+    """
+    stored = file.with_suffix(".sha256")
+    found = file_digest(file)
+    expected = weights.sha256 or (stored.read_text(encoding="ascii").strip() if stored.exists() else None)
+    if expected is None:
+        if store:
+            write_text(stored, f"{found}\n")
+    elif found != expected:
+        origin = "the published one" if weights.sha256 else f"that of the first download ({stored.name})"
+        newer = (
+            "" if weights.sha256 else f" If new weights were published under this name, delete {stored} too."
+        )
+        raise WeightsError(
+            f"{file}: the digest is {found}, but {origin} is {expected}. Fix: delete the file, and start again to "
+            f"download it.{newer}",
+            code="digest_mismatch",
+        )

@@ -49,6 +49,9 @@ PADDLE_RUNTIME = ["setuptools"]
 # `make-dataset captcha` draws with the one, curves are drawn with the other.
 QUICKSTART = ["captcha", "matplotlib"]
 
+# Reads and writes `inference.onnx`. paddle2onnx wants exact versions of onnx, which it names itself.
+ONNX = ["onnxruntime", "paddle2onnx>=2.1", "onnx"]
+
 # Each of these watches a run; none is needed to train.
 WRITERS = {"tensorboard": ["tensorboardX"], "visualdl": ["visualdl"], "wandb": ["wandb"]}
 ALL_WRITERS = [package for packages in WRITERS.values() for package in packages]
@@ -63,11 +66,13 @@ EXTRAS = {
     # Installed first, such a build satisfies this extra, and is neither replaced nor given another numpy.
     "gpu": ["paddlepaddle-gpu>=2.6.2,<4", *PADDLE_RUNTIME],
     "quickstart": QUICKSTART,
+    "onnx": ONNX,
     **WRITERS,
-    "test": ["pytest>=8", *QUICKSTART, *ALL_WRITERS],
+    "test": ["pytest>=8", *QUICKSTART, *ONNX, *ALL_WRITERS],
     "dev": [
         "pytest>=8",
         *QUICKSTART,
+        *ONNX,
         *ALL_WRITERS,
         "pytest-xdist",
         "ruff",

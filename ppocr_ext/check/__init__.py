@@ -26,7 +26,7 @@ def check_config(config: Config, host: Host, role: str, unloaded_plugins: Sequen
     Args:
         config: as loaded, with overlays and overrides.
         host: opened.
-        role: ``"train"`` or ``"eval"``: sections and files that only the other needs are not checked.
+        role: ``"train"``, ``"eval"`` or ``"predict"``: sections and files that only others need are not checked.
         unloaded_plugins: modules of ``Global.plugins`` that are not imported; a name that only they may know is a
             warning.
 
@@ -48,7 +48,8 @@ def check_all(
         check_loss(check)
         check_optimizer(check)
     check_decoder(check)
-    check_metric(check)
+    if check.modes:
+        check_metric(check)
     for mode in check.modes:
         check_data(check, mode)
     check_images(check)

@@ -29,7 +29,7 @@ class ConfigCheck:
     Attributes:
         config: as it was loaded.
         host: opened; components of ours and of imported plugins are registered.
-        role: ``"train"`` or ``"eval"``: what the config is used for.
+        role: ``"train"``, ``"eval"`` or ``"predict"``: what the config is used for.
         unloaded_plugins: modules of ``Global.plugins`` that were not imported.
         issues: in the order in which they were found.
     """
@@ -44,7 +44,7 @@ class ConfigCheck:
     @property
     def modes(self) -> tuple[str, ...]:
         """The data sections that the role needs."""
-        return ("Train", "Eval") if self.role == "train" else ("Eval",)
+        return {"train": ("Train", "Eval"), "eval": ("Eval",)}.get(self.role, ())
 
     def at(self, *path: str, default: Any = None) -> Any:
         """Return the value at a path, or ``default`` if there is none."""

@@ -12,6 +12,7 @@ _ALSO_READ = ("Quickstart", "wandb", "profiler_options", "_BASE_", "computed")
 _NEEDED = {
     "train": ("Architecture", "Loss", "Optimizer", "PostProcess", "Metric", "Train"),
     "eval": ("Architecture", "PostProcess", "Metric", "Eval"),
+    "predict": ("Architecture", "PostProcess", "Eval"),
 }
 _TRUTH = ValueRule("truth")
 _LOADER = {
@@ -60,6 +61,8 @@ def check_loaders(check: ConfigCheck) -> None:
     for mode in check.modes:
         for name, rule in _LOADER.items():
             check.check_value((mode, "loader", name), rule)
+    if not check.modes:
+        return
     ignored = {
         "drop_last": "every sample is evaluated, so it counts as false; PaddleOCR would skip the last ones.",
         "shuffle": "samples are evaluated in the data's order, so it counts as false.",

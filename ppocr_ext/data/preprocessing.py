@@ -15,13 +15,13 @@ _RESIZING_DATASETS = ("MultiScaleDataSet", "MSTextRecDataset")  # they resize be
 PAD, SQUASH, WIDEN = "padded", "squashed", "widened"
 COLORS = ("BGR", "RGB")
 
-_HALF = "(x / 255 - 0.5) / 0.5"
+HALF = "(x / 255 - 0.5) / 0.5"
 # PaddleOCR's transforms with `image_shape: [channels, height, width]`: how they normalise pixels x.
 _NORMALISATION = {
-    "RecResizeImg": _HALF,
-    "CTCRecResizeImg": _HALF,
-    "SVTRRecResizeImg": _HALF,
-    "RFLRecResizeImg": _HALF,
+    "RecResizeImg": HALF,
+    "CTCRecResizeImg": HALF,
+    "SVTRRecResizeImg": HALF,
+    "RFLRecResizeImg": HALF,
     "VLRecResizeImg": "x / 255",
     "ABINetRecResizeImg": "(x / 255 - mean) / std of ImageNet",
 }
@@ -62,7 +62,7 @@ def read_preprocessing(config: Config, mode: str) -> Preprocessing | None:
 
     It does not tell if nothing in it resizes (as with a dataset or transform of a plugin) or a size is malformed.
     """
-    color, normalisation, first = None, [], _HALF
+    color, normalisation, first = None, [], HALF
     resized: _Resizing | None = None
     for name, path in named_items(config, mode, "dataset", "transforms"):
         given = config.at(path, None)
@@ -78,7 +78,7 @@ def read_preprocessing(config: Config, mode: str) -> Preprocessing | None:
             resized = _by_transform(name, path, {**options, **passed})
             first = _NORMALISATION.get(name, name)
     if config.at((mode, "dataset", "name"), None) in _RESIZING_DATASETS:
-        resized, first = _by_sampler(config, mode), _HALF
+        resized, first = _by_sampler(config, mode), HALF
     if resized is None:
         return None
     sizes, fit, path = resized

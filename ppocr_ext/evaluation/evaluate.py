@@ -14,6 +14,7 @@ from ppocr_ext.errors import ConfigError
 from ppocr_ext.evaluation.predictions import Prediction
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.run.datasets import image_names
+from ppocr_ext.run.recogniser import check_sub_model
 from ppocr_ext.run.run import Run
 
 
@@ -69,20 +70,6 @@ class _GtcDecoder:
             texts = self._nrtr(output)
         decoded = (texts, self._ctc.decode(label))
         return {self._model_name: decoded} if self._model_name is not None else decoded
-
-
-def check_sub_model(config: Config, name: str) -> None:
-    """Refuse a sub-model that ``config`` does not have.
-
-    Raises:
-        ConfigError: there is no such sub-model.
-    """
-    models = config.at("Architecture.Models", default=None)
-    if models is None or name not in models:
-        there = "a single model without a name" if models is None else ", ".join(models)
-        raise ConfigError(
-            f"--model {name}: no such sub-model (this config has {there})", code="unknown_sub_model"
-        )
 
 
 def select_model(config: Config, name: str) -> Config:

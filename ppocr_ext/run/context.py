@@ -21,7 +21,7 @@ from ppocr_ext.run.host_config import complete, folder_of, import_plugins, read_
 from ppocr_ext.run.team import Team, team
 
 _LOG = logging.getLogger("ppocr_ext")
-Role = Literal["train", "eval"]
+Role = Literal["train", "eval", "predict"]
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class RunOptions:
     """How a run is built, besides its config.
 
     Attributes:
-        role: what the run is for.
+        role: what the run is for; ``"predict"`` needs no data: images are read, or the network is exported.
         host_path: a PaddleOCR checkout; None searches for a host.
         old_dictionary: dictionary of the weights, if it differs from the config's.
-        weights_of: sub-model whose weights a single model takes from a file that has several (``"eval"``).
+        weights_of: sub-model whose weights a single model takes from a file that has several (not ``"train"``).
         eval_section: the config section that the data of ``Eval`` come from, for messages.
         reads_ctc: the labels of ``Eval`` are compared with what CTC reads, so they have to fit its frames.
     """
@@ -122,7 +122,8 @@ def open_context(config: Config, options: RunOptions) -> RunContext:
         device=choose_device(resolved),
         team=team(),
     )
-    host.set_seed(context.seed)
+    if options.role != "predict":  # it draws nothing; generators of a program that reads images are its own
+        host.set_seed(context.seed)
     return context
 
 
@@ -161,7 +162,7 @@ def _checkpoint(
     checkpoint = Checkpoint(path)
     digest = checkpoint.train_state().charset_digest
     other = digest not in (None, charset.digest)
-    if role == "eval" and other and old_charset is None:
+    if role != "train" and other and old_charset is None:
         raise WeightsError(
             f"{checkpoint.prefix} was trained with another dictionary than {charset.name}: its texts would be garbled. "
             f"Fix: set Global.character_dict_path to its dictionary, or give that with --old-dict.",

@@ -1,0 +1,1 @@
+"""An inference model for each client: graph, dictionary, ONNX, description, model card."""

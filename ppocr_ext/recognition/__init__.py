@@ -1,0 +1,1 @@
+"""Read images: decode, resize, engines, CTC decoding, the recogniser."""

@@ -1,0 +1,178 @@
+"""Turn an image into input of the network as PaddleOCR's ``RecResizeImg`` does, bit for bit; imports no Paddle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import cv2
+import numpy as np
+
+from ppocr_ext.config import Config, named_items
+from ppocr_ext.config.node import dotted
+from ppocr_ext.data.preprocessing import (
+    COLORS,
+    HALF,
+    PAD,
+    SQUASH,
+    WIDEN,
+    are_positive_numbers,
+    read_preprocessing,
+)
+from ppocr_ext.errors import ConfigError, DataError
+
+Kind = Literal["pad", "squash", "widen"]
+Color = Literal["BGR", "RGB"]
+_KINDS: dict[str, Kind] = {PAD: "pad", SQUASH: "squash", WIDEN: "widen"}
+_RESIZING = ("RecResizeImg", "SVTRRecResizeImg")  # of PaddleOCR's transforms, those that are computed here
+_OTHERS = ("DecodeImage", "KeepKeys")  # and, besides *LabelEncode, those that leave the decoded pixels
+_PIXELS = ("ignore_orientation", "channel_first")  # options of DecodeImage that are not followed
+
+
+@dataclass(frozen=True)
+class WidthPolicy:
+    """Say what width an image gets in front of the network, and how its pixels are normalised.
+
+    The height is always that of ``image_shape``. Pixels become (x / 255 - 0.5) / 0.5; what is filled up is 0.
+
+    Attributes:
+        kind: ``"pad"``: keep the aspect ratio, fill up on the right to the width of ``image_shape``, squeeze what
+            is longer. ``"squash"``: always that width (``padding: false``). ``"widen"``: keep the aspect ratio, a
+            longer image makes a wider input (``eval_mode: true``).
+        image_shape: (3, height, width).
+        color: order of the channels that the network takes.
+        max_width: limit of ``"widen"``, beyond which an image is squeezed. PaddleOCR's transform has none (None);
+            the client of PaddleOCR 3.x has 3200.
+    """
+
+    kind: Kind
+    image_shape: tuple[int, int, int]
+    color: Color = "BGR"
+    max_width: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            DataError: a value is not one of those above.
+        """
+        if self.kind not in get_args(Kind) or self.color not in COLORS:
+            raise DataError(
+                f"a width policy has a kind of {', '.join(get_args(Kind))} and a color of {', '.join(COLORS)} (found "
+                f"{self.kind!r}, {self.color!r}).",
+                code="bad_value",
+            )
+        if not are_positive_numbers(self.image_shape, 3) or self.image_shape[0] != 3:
+            raise DataError(
+                f"the image_shape of a width policy is [3, height, width] (found {self.image_shape!r}).",
+                code="bad_value",
+            )
+        if self.max_width is not None and not are_positive_numbers((self.max_width,), 1):
+            raise DataError(
+                f"the max_width of a width policy is a number of pixels (found {self.max_width!r}).",
+                code="bad_value",
+            )
+
+    @classmethod
+    def from_config(cls, config: Config) -> WidthPolicy:
+        """Return the policy of the transforms of ``Eval``.
+
+        Raises:
+            ConfigError: they prepare images in a way that this class does not compute.
+        """
+        resizing = [name for name, _ in _of_pixels(config) if name.endswith("ResizeImg")]
+        found = read_preprocessing(config, "Eval")
+        for name, path in _of_pixels(config):
+            if name not in _RESIZING:
+                raise _unsupported(config, path, f"{name} changes the pixels")
+        decoding = config.at(("Eval", "dataset", "transforms", "DecodeImage"), None)
+        for key in _PIXELS if isinstance(decoding, Mapping) else ():
+            if decoding.get(key):
+                path = ("Eval", "dataset", "transforms", "DecodeImage", key)
+                raise _unsupported(config, path, "the option is not followed")
+        if found is None or len(resizing) != 1 or len(found.sizes) != 1 or found.fit not in _KINDS:
+            raise _unsupported(config, ("Eval", "dataset", "transforms"), "no single RecResizeImg is found")
+        if found.normalisation != (HALF,) or found.sizes[0][0] != 3 or found.color is None:
+            said = f"found {found.color}, {list(found.sizes[0])}, {' then '.join(found.normalisation)}"
+            raise _unsupported(config, found.path, said)
+        return cls(_KINDS[found.fit], found.sizes[0], "RGB" if found.color == "RGB" else "BGR")
+
+    @classmethod
+    def from_json(cls, content: Any, where: str) -> WidthPolicy:
+        """Return the policy that :meth:`to_json` wrote.
+
+        Args:
+            content: what was read from a JSON file.
+            where: the file, for messages.
+
+        Raises:
+            DataError: it is not what :meth:`to_json` writes.
+        """
+        try:
+            shape = tuple(content["image_shape"])
+            return cls(content["kind"], shape, content["color"], content.get("max_width"))
+        except (DataError, TypeError, KeyError, AttributeError) as error:
+            reason = f"no {error}" if isinstance(error, KeyError) else error
+            raise DataError(
+                f"{where}: width_policy is not that of an exported recogniser ({reason}). Fix: export it again.",
+                code="bad_content",
+            ) from error
+
+    def to_json(self) -> dict[str, Any]:
+        """Return ``{"kind", "image_shape", "color"}``, and ``"max_width"`` if there is one."""
+        limit = {} if self.max_width is None else {"max_width": self.max_width}
+        return {"kind": self.kind, "image_shape": list(self.image_shape), "color": self.color, **limit}
+
+    def widths(self, height: int, width: int) -> tuple[int, int]:
+        """Return the width of the input for an image of a size, and how many of its columns the image fills.
+
+        Args:
+            height: of the image, pixels.
+            width: of the image, pixels.
+        """
+        _, rows, columns = self.image_shape
+        if self.kind == "squash":
+            return columns, columns
+        ratio = width / float(height)
+        if self.kind == "widen":
+            # in PaddleOCR's order of operations: another one differs by a column
+            columns = int(rows * max(columns * 1.0 / rows, ratio))
+            if self.max_width is not None and columns > self.max_width:
+                return self.max_width, self.max_width
+        return columns, min(columns, math.ceil(rows * ratio))
+
+    def prepare(self, image: np.ndarray) -> np.ndarray:
+        """Return the input of the network for an image: float32 [3, height, width].
+
+        Args:
+            image: uint8 [H, W, 3], BGR.
+        """
+        rows = self.image_shape[1]
+        columns, filled = self.widths(*image.shape[:2])
+        resized = cv2.resize(image, (filled, rows), interpolation=cv2.INTER_LINEAR)
+        if self.color == "RGB":
+            resized = resized[:, :, ::-1]
+        prepared = np.zeros((3, rows, columns), np.float32)
+        pixels = prepared[:, :, :filled]
+        np.divide(resized.transpose(2, 0, 1), np.float32(255), out=pixels, dtype=np.float32)
+        pixels -= np.float32(0.5)
+        pixels /= np.float32(0.5)
+        return prepared
+
+
+def _of_pixels(config: Config) -> list[tuple[str, tuple[str, ...]]]:
+    """Return name and path of the transforms of ``Eval`` that change pixels after they are decoded."""
+    listed = named_items(config, "Eval", "dataset", "transforms")
+    return [(name, path) for name, path in listed if name not in _OTHERS and not name.endswith("LabelEncode")]
+
+
+def _unsupported(config: Config, path: tuple[str, ...], reason: str) -> ConfigError:
+    found = config.at(path, None) is not None
+    where = f"{config.where(path)}: {dotted(path)}" if found else dotted(path)
+    return ConfigError(
+        f"{where}: images of Eval are prepared in a way that only `eval` follows: {reason}. Fix: let Eval decode with "
+        f"DecodeImage and resize with RecResizeImg alone, if the network was trained so.",
+        code="unsupported_preprocessing",
+    )

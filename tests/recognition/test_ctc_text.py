@@ -1,0 +1,80 @@
+"""The text of CTC's probabilities, against PaddleOCR's own decoder and by hand."""
+
+import numpy as np
+import pytest
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.host import open_host
+from ppocr_ext.recognition.ctc_text import is_reordered, read
+
+LINES = {"dict.txt": list("abc天地0 "), "arabic_dict.txt": list("ابتab1. ")}
+
+
+def decoder(path, space=False):
+    options = {"character_dict_path": str(path), "use_space_char": space}
+    return open_host().build_post_process({"name": "CTCLabelDecode"}, options)
+
+
+def write(folder, name):
+    path = folder / name
+    path.write_text("\n".join(LINES[name]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_texts_and_confidences_are_the_host_s(tmp_path, name):
+    path = write(tmp_path, name)
+    charset = Charset.from_file(path)
+    rng = np.random.default_rng(5)
+    logits = rng.normal(0, 2, (200, 30, charset.ctc_classes)).astype(np.float32)
+    logits[:, :, 0] += rng.normal(0, 3, (200, 1))  # some with many blanks, some with none
+    logits[:, 1::2] = np.where(rng.random((200, 15, 1)) < 0.4, logits[:, ::2], logits[:, 1::2])  # repeats
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
+    theirs = decoder(path)(probabilities)
+    ours = [read(each, charset) for each in probabilities]
+    assert [(each.text, each.confidence) for each in ours] == theirs
+    assert {len(each.text) for each in ours} >= {5, 10, 20}
+    assert all("".join(c.text for c in each.characters) == each.text for each in ours)
+
+
+def frames(*rows, classes=4):
+    """Probabilities of a list of (class, probability)."""
+    out = np.zeros((len(rows), classes), np.float32)
+    for row, (index, probability) in zip(out, rows, strict=True):
+        row[:] = (1 - probability) / (classes - 1)
+        row[index] = probability
+    return out
+
+
+def test_characters_have_their_own_probability_and_columns():
+    found = read(
+        frames((0, 0.9), (1, 0.8), (1, 0.6), (0, 0.9), (1, 0.7), (3, 0.5)),
+        Charset(("x", "y", "z")),
+        pixels_per_frame=8.5,
+        width=50,
+    )
+    assert found.text == "xxz"
+    assert [round(c.confidence, 4) for c in found.characters] == [0.8, 0.7, 0.5]  # the first frame of each
+    assert [(c.first_column, c.last_column) for c in found.characters] == [(8, 25), (34, 42), (42, 49)]
+    assert found.confidence == pytest.approx(2 / 3)
+
+
+def test_columns_stay_in_the_image_where_a_character_is_seen_in_the_padding():
+    (character,) = read(
+        frames((0, 0.9), (0, 0.9), (2, 0.9)), Charset(("x", "y", "z")), pixels_per_frame=10, width=12
+    ).characters
+    assert (character.first_column, character.last_column) == (11, 11)
+
+
+def test_nothing_but_blanks_is_an_empty_text_of_confidence_0():
+    found = read(frames((0, 0.9), (0, 0.9)), Charset(("x", "y", "z")))
+    assert (found.text, found.confidence, found.characters, found.error) == ("", 0.0, (), None)
+
+
+def test_the_path_of_the_dictionary_decides_about_the_order_unless_it_is_told(tmp_path):
+    arabic = Charset.from_file(write(tmp_path, "arabic_dict.txt"))
+    assert is_reordered(arabic)
+    assert not is_reordered(Charset(("a",)))
+    rows = frames((1, 0.9), (4, 0.9), (5, 0.9), (2, 0.9), classes=9)
+    assert read(rows, arabic).text == "بabا"
+    assert read(rows, arabic, reorder=False).text == "اabب"

@@ -1,4 +1,4 @@
-"""Add the values that follow from other keys: center losses for the kind of model, features, text lengths."""
+"""Add the values that follow from other keys: center losses for the kind of model, features, lengths, frames."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ppocr_ext.config.class_counts import head_paths
 from ppocr_ext.config.config_view import Config, from_plain
 from ppocr_ext.config.node import Node, PlaceKind
 from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
-from ppocr_ext.registry import HEADS
+from ppocr_ext.registry import BACKBONES, HEADS, Registry
 
 CENTER_LOSSES = ("CenterLoss", "DistillationCenterLoss")
 _LISTED = "Loss.loss_config_list"
@@ -18,15 +18,16 @@ _LIST_LOSSES = ("CombinedLoss", "MultiLoss")
 _SINGLE_LOSSES = ("CTCLoss", "NRTRLoss")  # losses that take no list; a user's own loss may take one
 _FEATURES = "return_feats"
 _LENGTH = "max_text_length"
+_FRAMES = "train_frames"
 
 
 def derive_values(config: Config) -> Config:
-    """Return ``config`` with center losses fitted, features switched on and text lengths filled in.
+    """Return ``config`` with center losses fitted, features switched on, text lengths and training frames filled in.
 
     Raises:
         ConfigError: see `fit_center_losses`.
     """
-    return fill_text_lengths(switch_features_on(fit_center_losses(config)))
+    return fill_train_frames(fill_text_lengths(switch_features_on(fit_center_losses(config))))
 
 
 def fit_center_losses(config: Config) -> Config:
@@ -169,9 +170,35 @@ def fill_text_lengths(config: Config) -> Config:
 
 
 def _takes_length(head: str) -> bool:
-    if head != "SARHead":
-        return head == "NRTRHead"
+    return head == "NRTRHead" or (head == "SARHead" and _takes(HEADS, head, _LENGTH))
+
+
+def _takes(registry: Registry, name: str, key: str) -> bool:
+    """Return True if the component ``name`` has the option ``key``."""
     try:
-        return _LENGTH in inspect.signature(HEADS.get(head)).parameters
+        return key in inspect.signature(registry.get(name)).parameters
     except (UnknownComponentError, HostError):  # reported by the config check
         return False
+
+
+def fill_train_frames(config: Config) -> Config:
+    """Return ``config`` with ``train_frames`` of each frozen sub-model whose backbone has that key.
+
+    It is the one of the first trained sub-model that has one, so that a teacher makes as many frames as its student.
+    """
+    models = config.at("Architecture.Models", default=None)
+    if not isinstance(models, Mapping):
+        return config
+    trained: list[tuple[str, ...]] = []
+    lacking: list[tuple[str, ...]] = []
+    for name in models:
+        backbone = ("Architecture", "Models", str(name), "Backbone")
+        path, component = (*backbone, _FRAMES), config.at((*backbone, "name"), None)
+        is_frozen = config.at((*backbone[:-1], "freeze_params"), None)
+        if config.at(path, None) is not None:
+            trained += [] if is_frozen else [path]
+        elif is_frozen and isinstance(component, str) and _takes(BACKBONES, component, _FRAMES):
+            lacking.append(path)
+    if not trained:
+        return config
+    return config.with_computed(dict.fromkeys(lacking, config.at(trained[0])), ".".join(trained[0]))

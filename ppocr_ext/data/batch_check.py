@@ -90,6 +90,7 @@ class BatchLabelCheck:
         limit: how many of the samples may be misfits.
         second_classes: of the second label (NRTR, SAR): 0 to this - 1; None: not checked.
         frames: T for an image size; None: not checked.
+        fixed_by: config paths of ``train_frames`` that give T at any width.
     """
 
     def __init__(
@@ -99,12 +100,14 @@ class BatchLabelCheck:
         limit: UnusableLimit,
         second_classes: int | None = None,
         frames: FramesOfSize | None = None,
+        fixed_by: Sequence[str] = (),
     ) -> None:
         self._layout = layout
         self._classes = classes
         self._limit = limit
         self._second_classes = second_classes
         self._frames = frames
+        self._fix = ", ".join(f"set {key}: width" for key in fixed_by) or "make the images wider"
         self._at_least = _AT_LEAST
         self._counts: Any = multiprocessing.Array("q", 2)  # samples seen, of them misfits
 
@@ -165,7 +168,7 @@ class BatchLabelCheck:
         if exceeded:
             raise DataError(
                 f"{text}; {exceeded}.\n  {example}.\n{_shown(label)}\n"
-                f"  Fix: make the images wider, or let RecConAug join fewer characters (its max_text_length).",
+                f"  Fix: {self._fix}, or let RecConAug join fewer characters (its max_text_length).",
                 code="too_long_for_frames",
             )
         if passes_power_of_ten(before, count):

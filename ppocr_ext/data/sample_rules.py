@@ -15,6 +15,7 @@ from ppocr_ext.messages import shortened
 Gtc = Literal["nrtr", "sar"]
 UnknownChar = Literal["drop_line", "drop_char"]
 ImageCheck = Literal["header", "decode", "none"]
+FRAME_WIDTH = 8  # pixels of an image that become a frame under `train_frames: width`
 _MARKS = {"nrtr": "NRTR's <s> and </s>", "sar": "SAR's <BOS> and <EOS>"}
 
 FIXES: dict[str, str] = {  # reason -> what to do about it
@@ -61,7 +62,7 @@ class FrameLimit:
         frames: T of the CTC output, the least if batches have several.
         by_ratio: T by the rounded ratio of width to height of an image (``ds_width``); None: ``frames`` for all.
         required: a misfit is unusable, as in training; False: it stays, and counts as read wrongly.
-        fixed: the network gives this T in training at any width, so that wider images do not help.
+        fixed_by: config paths of ``train_frames`` that give this T at any width, so that wider images do not help.
         key: config path of the size of the images, for messages.
         width: their width there, of several the least; None if it is not known.
     """
@@ -69,7 +70,7 @@ class FrameLimit:
     frames: int
     by_ratio: Mapping[int, int] | None = None
     required: bool = True
-    fixed: bool = False
+    fixed_by: tuple[str, ...] = ()
     key: str = "RecResizeImg.image_shape"
     width: int | None = None
 

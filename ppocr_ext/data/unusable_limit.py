@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ppocr_ext.config.global_keys import GLOBAL_KEYS
 from ppocr_ext.data.preflight_report import PreflightReport, UnusableSample, by_reason
-from ppocr_ext.data.sample_rules import FIXES
+from ppocr_ext.data.sample_rules import FIXES, FRAME_WIDTH
 
 MAX_UNUSABLE: float = GLOBAL_KEYS["max_unusable"].default
 _OF_LENGTH = ("too_long", "too_long_for_frames")
@@ -132,15 +132,18 @@ def _length_fixes(report: PreflightReport, width: int) -> list[str]:
     needed = (
         f"{report.place(*report.most_frames_at)} needs {report.most_frames} frames, CTC has {limit.frames}"
     )
-    if limit.fixed:
-        fixes.append(f"Remove such labels: {needed} in training at any width of the images.")
+    other = {"Train": " (and the size in Eval)", "Eval": " (and the size in Train)"}
+    both = other.get(limit.key.partition(".")[0], "")
+    if limit.fixed_by:
+        keys = ", ".join(f"`{key}: width`" for key in limit.fixed_by)
+        wide = limit.width is not None and width > limit.width and limit.by_ratio is None
+        wider = f" and make `{limit.key}` wider{both}, {width} instead of {limit.width}" if wide else ""
+        fixes.append(f"Set {keys}{wider}, or remove such labels: {needed} in training at any width.")
     elif limit.by_ratio is not None:
         fixes.append(
             "Remove such labels, or raise `Train.sampler.max_w` if it limits the width of the images."
         )
     else:
-        other = {"Train": " (and the size in Eval)", "Eval": " (and the size in Train)"}
-        both = other.get(limit.key.partition(".")[0], "")
         times = f"{math.ceil(100 * report.most_frames / limit.frames) / 100:g} times as wide"
         wider = f"{times}, {width} instead of {limit.width}" if limit.width else times
         fixes.append(f"Make `{limit.key}` wider{both}, or remove such labels: {needed}: {wider}.")
@@ -152,4 +155,6 @@ def _width_needed(report: PreflightReport) -> int:
     limit = report.rules.frames
     if limit is None or limit.width is None:
         return 0
-    return math.ceil(limit.width * max(1.0, report.most_frames / limit.frames) / _STEP) * _STEP
+    # with `train_frames: width`, which the message proposes
+    frames = max(1, limit.width // FRAME_WIDTH) if limit.fixed_by else limit.frames
+    return math.ceil(limit.width * max(1.0, report.most_frames / frames) / _STEP) * _STEP

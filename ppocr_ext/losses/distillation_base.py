@@ -26,6 +26,7 @@ from ppocr_ext.losses.base_loss import (
 
 # Which output each key of BaseModel's result holds; the entries of the head's own result are in HEADS.
 _OUTPUT_OF_KEY = {"backbone_out": "backbone", "neck_out": "neck", "ctc_neck": "neck"}
+EQUAL_FRAMES = "set `train_frames: width` in the Backbone that makes a fixed number of frames in training"
 _FIX = {
     "sub-model": "name a model of Architecture.Models in the loss, and use a DistillationModel.",
     "key": "set the loss's `key` to one of these, or the sub-model's `return_all_feats: true`.",
@@ -219,12 +220,12 @@ class PairLoss(Loss):
         """Check that both logits have the same number of positions.
 
         Raises:
-            ModelError: they do not; the message names a loss that aligns frames.
+            ModelError: they do not; the message names the key that makes them equal, and a loss that aligns frames.
         """
         if student.shape != teacher.shape:
             raise ModelError(
                 f"{self.path.owner}: {student.shape[1]} positions of the student, but {teacher.shape[1]} of the "
-                f"teacher. Fix: for CTC heads of different width use CTCFrameKDLoss, which aligns their frames.",
+                f"teacher. Fix: {EQUAL_FRAMES}, or use CTCFrameKDLoss, which aligns frames.",
                 code="shape_mismatch",
             )
 

@@ -10,7 +10,7 @@ import paddle.nn.functional as F
 
 from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.losses.base_loss import PAD, check_option, to_tensor
-from ppocr_ext.losses.distillation_base import PairLoss
+from ppocr_ext.losses.distillation_base import EQUAL_FRAMES, PairLoss
 from ppocr_ext.losses.functional import kl_rows, weighted_mean
 from ppocr_ext.registry import LOSSES
 
@@ -173,7 +173,8 @@ class DistillationDistanceLoss(PairLoss):
         if student.shape != teacher.shape:
             raise ModelError(
                 f"{self.path.describe(pair[0])} has the shape {list(student.shape)}, "
-                f"that of {pair[1]} {list(teacher.shape)}: a distance needs equal shapes.",
+                f"that of {pair[1]} {list(teacher.shape)}: a distance needs equal shapes. Fix: compare another output; "
+                f"if only the frames differ, {EQUAL_FRAMES}.",
                 code="shape_mismatch",
             )
         return student, teacher

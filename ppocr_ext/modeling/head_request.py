@@ -1,4 +1,4 @@
-"""Tell a head what to return, independently of train and eval mode."""
+"""Tell a network what to return and how to pool, independently of train and eval mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BRANCHES = frozenset({"ctc", "gtc", "sar"})
 
 @dataclass(frozen=True)
 class HeadRequest:
-    """Describe what a head should return.
+    """Describe what a head should return, and how a backbone pools.
 
     Attributes:
         branches: any of ``ctc``, ``gtc`` (NRTR) and ``sar``; one that a head does not have is ignored.
@@ -23,15 +23,17 @@ class HeadRequest:
         decode: NRTR decodes greedily and gets no target.
         as_dict: a MultiHead returns ``{"ctc", "ctc_neck", "gtc", "sar"}``, which the losses read;
             otherwise the bare output of its first branch of these.
+        for_training: the backbone pools into frames as in training: into ``train_frames``, if it has that key.
     """
 
     branches: frozenset[str]
     probabilities: bool = False
     decode: bool = False
     as_dict: bool = True
+    for_training: bool = False
 
 
-TRAIN = HeadRequest(BRANCHES)
+TRAIN = HeadRequest(BRANCHES, for_training=True)
 EVAL = HeadRequest(frozenset({"ctc"}), probabilities=True, as_dict=False)
 
 
@@ -56,12 +58,12 @@ def _takes(forward: Callable[..., Any], name: str) -> bool:
 
 
 def call_backbone(backbone: nn.Layer, images: Tensor, request: HeadRequest) -> Any:
-    """Run any backbone; tell one that pools training frames differently what its output is for.
+    """Run any backbone; one that pools differently in training follows the request, not its own mode.
 
     So a frozen teacher, whose layers are in eval mode, returns as many frames as the student that it teaches.
     """
     if _takes(type(backbone).forward, "for_training"):
-        return backbone(images, for_training=is_for_losses(request))
+        return backbone(images, for_training=request.for_training)
     return backbone(images)
 
 

@@ -74,7 +74,8 @@ def run_preflight(
     Args:
         config: the configuration.
         charset: its dictionary.
-        frames: T of the CTC output, for each mode to check (``"Train"``, ``"Eval"``).
+        frames: T of the CTC output, for each mode to check (``"Train"``, ``"Eval"``); what ``train_frames`` means for
+            the labels is reported too.
         record: the ``preflight.json`` to write, also if the data cannot be used.
         eval_section: what messages call the data of ``Eval``.
         seconds: stop the check of each mode after this time; None checks every sample.
@@ -97,9 +98,12 @@ def run_preflight(
             continue
         if checked is not None:
             found[mode] = checked
-            if limit.allows_report(checked):
-                for text in filter(None, (checked.summary(), checked.frames_summary())):
-                    report(f"{names[mode].lower()} data: {text}")
+        if checked is not None and limit.allows_report(checked):
+            for text in filter(None, (checked.summary(), checked.frames_summary())):
+                report(f"{names[mode].lower()} data: {text}")
+        if checked is None or limit.allows_report(checked):
+            for text in count.notes(0 if checked is None else checked.most_frames):
+                report(text)
     if record is not None and found:
         content = {mode: checked.to_json() for mode, checked in found.items()}
         write_text(record, json.dumps(content, indent=2, ensure_ascii=False) + "\n")

@@ -6,9 +6,9 @@ On a CPU, Paddle's CTC loss of such a label is 0, and so is its gradient: it tra
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import paddle
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import dotted
 from ppocr_ext.data.preprocessing import Size, read_preprocessing
-from ppocr_ext.data.sample_rules import FrameLimit
+from ppocr_ext.data.sample_rules import FRAME_WIDTH, FrameLimit
 from ppocr_ext.errors import ModelError
 from ppocr_ext.losses import CTCLoss, DistillationCTCLoss
 from ppocr_ext.messages import error_text
@@ -32,32 +32,37 @@ _CTC_LOGITS = HeadRequest(frozenset({"ctc"}), as_dict=False)
 
 @dataclass(frozen=True)
 class FrameCounts:
-    """T of the CTC output by the size of the images.
+    """T of the CTC output by the size of the images, pooled as the section will use it.
 
     Attributes:
-        by_size: (height, width) of a batch → T, of training and evaluation the smaller.
-        in_training: the same in training mode alone; empty if nothing is trained.
+        by_size: (height, width) of a batch → T.
         path: config path of these sizes.
         complete: every batch has one of these sizes.
         follows_ratio: the width of a batch is a multiple of its height, by the ratio of its images (``ds_width``).
-        fixed: there are fewer frames in training than in evaluation.
+        train_frames: of each backbone that has this key, its value by config path; empty for ``Eval``.
+        fixed: such a key gives T at any width.
     """
 
     by_size: Mapping[tuple[int, int], int]
-    in_training: Mapping[tuple[int, int], int] = field(default_factory=dict)
     path: str = ""
     complete: bool = False
     follows_ratio: bool = False
+    train_frames: Mapping[str, int | str] = field(default_factory=dict)
     fixed: bool = False
 
     def __call__(self, height: int, width: int) -> int | None:
-        """Return T in training for images of this size; None if it is not known."""
-        return self.in_training.get((height, width))
+        """Return T for images of this size; None if it is not known."""
+        return self.by_size.get((height, width))
 
     @property
     def least(self) -> int | None:
         """The smallest T that a batch can have; None if batches may have other sizes than these."""
         return min(self.by_size.values(), default=None) if self.complete else None
+
+    @property
+    def fixed_by(self) -> tuple[str, ...]:
+        """Config paths of the ``train_frames`` that ``width`` would make follow the width; empty if T does already."""
+        return tuple(key for key, value in self.train_frames.items() if self.fixed and value != "width")
 
     def limit(self, required: bool) -> FrameLimit | None:
         """Return what labels have to fit; None if T is not known for every batch.
@@ -72,15 +77,44 @@ class FrameCounts:
             ratio = width // height
             by_ratio[ratio] = min(count, by_ratio.get(ratio, count))
         narrowest = min(width for _, width in self.by_size)
-        return FrameLimit(self.least, by_ratio or None, required, self.fixed, self.path, narrowest)
+        return FrameLimit(self.least, by_ratio or None, required, self.fixed_by, self.path, narrowest)
+
+    def notes(self, most_frames: int = 0) -> list[str]:
+        """Return a sentence for each ``train_frames``: what it means for the labels of ``Train``.
+
+        Args:
+            most_frames: that a label needs; 0 if it is not known.
+        """
+        widths = sorted({width for _, width in self.by_size})
+        counts, sizes = ([n // FRAME_WIDTH for n in widths], widths) if widths else ([], [])
+        of_width = (
+            f"{_span(counts)} at the width {_span(sizes)}" if widths else f"one for {FRAME_WIDTH} pixels"
+        )
+        needed = f"; the most demanding label needs {most_frames}" if most_frames else ""
+        notes = []
+        for key, value in self.train_frames.items():
+            if value == "width":
+                notes.append(f"{key}: width: training frames follow the width: {of_width}{needed}.")
+                continue
+            then = f"; `width` would make {of_width}."
+            if most_frames > int(value):
+                wider = " and wider images; it" if counts and most_frames > counts[-1] else ", which"
+                then = f". Fix: -o {key}=width{wider} makes {of_width}."
+            notes.append(f"{key}: {value}: {value} frames in training at any width{needed}{then}")
+        return notes
+
+
+def _span(numbers: Sequence[int]) -> str:
+    """Return ``40``, or ``10 to 60`` of several numbers in order."""
+    return f"{numbers[0]}" if numbers[0] == numbers[-1] else f"{numbers[0]} to {numbers[-1]}"
 
 
 def count_frames(model: Any, config: Config, mode: str) -> FrameCounts:
     """Return the frames that labels of ``mode`` have to fit.
 
-    For ``"Train"``: of each sub-model that a CTC loss trains, the smaller of its two modes: some backbones pool to a
-    fixed number of frames in training and by the width in evaluation. For ``"Eval"``: of the sub-models that a CTC
-    decoder reads, in evaluation mode. Weights, BatchNorm statistics, generators and modes are as before afterwards.
+    For ``"Train"``: of the sub-models that a CTC loss trains, pooled as in training: some backbones make a fixed number
+    of frames there. For ``"Eval"``: of those that a CTC decoder reads, pooled as in evaluation. Of several the smallest
+    counts. Weights, BatchNorm statistics, generators and modes are as before afterwards.
 
     Args:
         model: with any weights, not wrapped.
@@ -88,37 +122,49 @@ def count_frames(model: Any, config: Config, mode: str) -> FrameCounts:
         mode: ``"Train"`` or ``"Eval"``.
 
     Returns:
-        Empty counts if nothing has to fit, or the config does not give the size of the images.
+        Counts without sizes if nothing has to fit, or the config does not give the size of the images.
 
     Raises:
         ModelError: the network cannot take images of a size that the config gives.
     """
-    prepared = read_preprocessing(config, mode)
-    names = trained_with_ctc(config) if mode == "Train" else _read_as_ctc(config)
+    prepared, training = read_preprocessing(config, mode), mode == "Train"
+    names = trained_with_ctc(config) if training else _read_as_ctc(config)
+    pooled = _train_frames(model) if training else {}
     if prepared is None or not prepared.sizes or not names:
-        return FrameCounts({})
+        return FrameCounts({}, train_frames=pooled)
     networks = [model.models[str(name)] if isinstance(model, DistillationModel) else model for name in names]
     counts: dict[tuple[int, int], int] = {}
-    in_training: dict[tuple[int, int], int] = {}
-    complete, fixed = prepared.all_sizes, False
+    complete = prepared.all_sizes
     for size in prepared.sizes:
         try:
-            found = [_frames(network, size, mode == "Train") for network in networks]
+            found = [_frames(network, size, training) for network in networks]
         except Exception as error:
             where = f"{config.where(prepared.path)}: {dotted(prepared.path)}"
             raise ModelError(
                 f"{where}: the network cannot take images of {list(size)}: {error_text(error)}",
                 code="bad_image_size",
             ) from error
-        known = [min(both) for both in found if both]
+        known = [count for count in found if count is not None]
         complete = complete and len(known) == len(found)
-        fixed = fixed or any(len(both) == 2 and both[0] < both[1] for both in found)
         if known:
             counts[size[1:]] = min(known)
-        if known and mode == "Train":
-            in_training[size[1:]] = min(both[0] for both in found if both)
-    by_ratio = mode == "Train" and config.at("Train.dataset.ds_width", None) is True
-    return FrameCounts(counts, in_training, dotted(prepared.path), complete, by_ratio, fixed)
+    by_ratio = training and config.at("Train.dataset.ds_width", None) is True
+    fixed = training and any(isinstance(_train_frames_of(network), int) for network in networks)
+    return FrameCounts(counts, dotted(prepared.path), complete, by_ratio, pooled, fixed)
+
+
+def _train_frames(model: Any) -> dict[str, int | str]:
+    """Return ``train_frames`` of each backbone that has it, by config path."""
+    if isinstance(model, DistillationModel):
+        networks = {f"Architecture.Models.{name}": network for name, network in model.models.items()}
+    else:
+        networks = {"Architecture": model}
+    found = {f"{path}.Backbone.train_frames": _train_frames_of(network) for path, network in networks.items()}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _train_frames_of(network: Any) -> int | str | None:
+    return getattr(getattr(network, "backbone", None), "train_frames", None)
 
 
 def loss_parts(config: Config) -> Iterator[tuple[Callable[..., Any], tuple[str, ...]]]:
@@ -164,25 +210,13 @@ def _read_as_ctc(config: Config) -> tuple[str | None, ...]:
     return decoder_models(config) or (None,)
 
 
-def _frames(network: Any, size: Size, trained: bool) -> tuple[int, ...]:
-    """Return T of a network: in training mode if it is trained, then in evaluation mode; empty if unknown."""
-    try:
-        evaluated = _frames_in_mode(network, size, training=False)
-    except Exception:
-        # PPLCNetV4, for one, refuses heights in evaluation that it trains at; Eval has sizes of its own
-        if not trained:
-            raise
-        evaluated = None
-    counts = [_frames_in_mode(network, size, training=True), evaluated] if trained else [evaluated]
-    return () if counts[0] is None else tuple(count for count in counts if count is not None)
-
-
-def _frames_in_mode(network: Any, size: Size, training: bool) -> int | None:
+def _frames(network: Any, size: Size, training: bool) -> int | None:
+    """Return T of a network for an image [C, H, W], in training or in evaluation; None if it is not known."""
     with left_as_it_was(network), paddle.no_grad():
         for layer in network.sublayers(include_self=True):
             layer.training = training  # not train(), which also switches Paddle's tracer
-        images = paddle.zeros([1, *size])
-        output = network(images, None, _CTC_LOGITS) if isinstance(network, BaseModel) else network(images)
+        images, request = paddle.zeros([1, *size]), replace(_CTC_LOGITS, for_training=training)
+        output = network(images, None, request) if isinstance(network, BaseModel) else network(images)
     return _length(output)
 
 

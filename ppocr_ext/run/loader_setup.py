@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -101,7 +101,8 @@ def open_data(context: RunContext, model: Any) -> RunData:
             write = partial(report.write_usable, folder / f"usable_{mode.lower()}")
             usable_files[mode] = team.once_per_machine(f"copies {mode}", write)
     plain = host_config(config, distributed=team.size > 1, label_files=usable_files)
-    check = label_check(config, context.charset, frames["Train"]) if "Train" in modes else None
+    trained = frames.get("Train", no_limit)
+    check = label_check(config, context.charset, trained, trained.fixed_by) if context.trains else None
 
     def build(mode: str, seed: int) -> BatchLoader:
         loader = context.host.build_dataloader(
@@ -127,13 +128,16 @@ def open_data(context: RunContext, model: Any) -> RunData:
     )
 
 
-def label_check(config: Config, charset: Charset, frames: FramesOfSize | None) -> BatchLabelCheck | None:
+def label_check(
+    config: Config, charset: Charset, frames: FramesOfSize | None, fixed_by: Sequence[str] = ()
+) -> BatchLabelCheck | None:
     """Return the check of the samples of ``Train``; None if nothing trains with CTC, or labels are not kept.
 
     Args:
         config: the configuration.
         charset: its dictionary.
         frames: T for an image size (height, width); None if it is not known.
+        fixed_by: config paths of ``train_frames`` that give it at any width.
     """
     paths = [path for loss, path in loss_parts(config) if is_ctc_loss(loss)]
     if not paths:
@@ -146,7 +150,8 @@ def label_check(config: Config, charset: Charset, frames: FramesOfSize | None) -
     if layout.label is None or layout.length is None:
         return None
     second = {"nrtr": charset.nrtr_rows, "sar": charset.sar_classes}.get(second_label_kind(transforms) or "")
-    return BatchLabelCheck(layout, charset.ctc_classes, unusable_limit_of(config), second, frames)
+    limit = unusable_limit_of(config)
+    return BatchLabelCheck(layout, charset.ctc_classes, limit, second, frames, fixed_by)
 
 
 def _require_same_count(context: RunContext, report: PreflightReport) -> None:

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from error_codes import raises_code
 
 from ppocr_ext.data.batch_check import BatchLabelCheck, misfit_rows
 from ppocr_ext.data.batch_layout import MULTI_HEAD, BatchLayout, kept_keys
@@ -66,6 +67,12 @@ def test_misfits_are_warnings_at_powers_of_ten_and_an_error_above_the_limit(capl
         for _ in range(200):
             label_check([sample(TOO_LONG), sample(TOO_LONG), sample(FITS)])
     assert error.value.code == "too_long_for_frames"
+
+
+def test_the_key_that_fixes_the_frames_is_named():
+    label_check = check(fixed_by=("Architecture.Backbone.train_frames",))
+    with raises_code(DataError, "too_long_for_frames", "Architecture.Backbone.train_frames: width"):
+        label_check([sample(TOO_LONG)] * 8)
 
 
 def test_below_100_samples_only_eight_without_a_fit_are_refused():

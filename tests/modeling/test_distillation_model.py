@@ -108,6 +108,31 @@ def test_a_frozen_teacher_gives_the_same_logits_in_train_and_eval_mode(model: Di
     assert softmax.numpy() == pytest.approx(probabilities.numpy(), abs=1e-6)
 
 
+@pytest.mark.parametrize("train_frames", [40, "width"])
+def test_a_frozen_teacher_pools_as_its_student_at_every_size(train_frames: int | str) -> None:
+    """And in evaluation both pool as PaddleOCR does, which PPLCNetV4 can at height 48 only."""
+    config = distillation()
+    for name, size in (("Teacher", "small"), ("Student", "tiny")):
+        backbone = {"name": "PPLCNetV4", "model_size": size, "train_frames": train_frames}
+        config["Models"][name]["Backbone"] = backbone
+    model = build_model(config)
+    model.require({"Teacher": ["ctc"], "Student": ["ctc"]})
+    for height, width in ((32, 160), (48, 320), (64, 480)):
+        with paddle.no_grad():
+            out = model(images(2, height, width), labels())
+        frames = width // 8 if train_frames == "width" else 40
+        assert [out[name]["head_out"]["ctc"].shape[1] for name in out] == [frames] * 2
+    assert not any(layer.training for layer in model.models["Teacher"].sublayers(include_self=True))
+    model.eval()
+    with paddle.no_grad():
+        assert {name: o["head_out"].shape[1] for name, o in model(images(1, 48, 480)).items()} == {
+            "Teacher": 60,
+            "Student": 60,
+        }
+        with raises_code(ModelError, "image_size"):
+            model(images(1, 32, 480))
+
+
 def test_no_call_of_train_wakes_the_teacher(model: DistillationModel) -> None:
     teacher = model.models["Teacher"]
     model.train()

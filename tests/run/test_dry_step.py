@@ -242,6 +242,26 @@ class TestSubModels:
         plain["Architecture"]["Models"]["Student"]["Head"]["head_list"].pop()
         assert {path for _, path in found(Config(plain))} == {f"{LISTED}.DistillationNRTRLoss"}
 
+    def test_frames_that_differ_between_teacher_and_student(self, two) -> None:
+        """SVTRv2 has W / 8 frames, PPLCNetV3 has 40 in training whatever the width."""
+        pairs = {"model_name_pairs": [["Student", "Teacher"]], "key": "head_out", "multi_head": True}
+        loss = {
+            "DistillationDMLLoss": {
+                **pairs,
+                "weight": 1.0,
+                "act": "softmax",
+                "use_log": True,
+                "dis_head": "ctc",
+            }
+        }
+        backbone = {"name": "PPLCNetV3", "scale": 0.25, "conv_kxk_num": 1}
+        listed = [*two.thaw()["Loss"]["loss_config_list"], loss]
+        config = two.with_values({f"{STUDENT}.Backbone": backbone, LISTED: listed})
+        (issue,) = issues(config)
+        assert (issue.code, issue.path) == ("shape_mismatch", f"{LISTED}.DistillationDMLLoss")
+        assert all(fact in issue.message for fact in ("40", "16", "train_frames: width"))
+        assert found(config.with_values({f"{STUDENT}.Backbone.train_frames": "width"})) == set()
+
     def test_valid_ratio_that_is_not_kept(self, two) -> None:
         wrong = two.with_values({f"{TRAIN}.{KEYS}": KEPT[:-1]})
         (issue,) = issues(wrong)

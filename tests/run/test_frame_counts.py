@@ -1,4 +1,4 @@
-"""How many CTC frames labels have to fit: in both modes, of the networks that matter, and without a trace."""
+"""How many CTC frames labels have to fit: as each section pools, of the networks that matter, and without a trace."""
 
 import random
 import re
@@ -19,12 +19,12 @@ from ppocr_ext.run.run import Run
 
 @BACKBONES.register()
 class PoolsInTraining(paddle.nn.Layer):
-    """As PPLCNetV3 does: a fixed number of frames in training, W/8 in evaluation; BatchNorm and dropout besides."""
+    """A plugin that pools by its mode: a fixed number of frames in training, W/8 in evaluation."""
 
     def __init__(self, in_channels=3, frames=10, least_height=0):
         super().__init__()
         self.out_channels = 12
-        self.frames, self.least_height = frames, least_height
+        self.train_frames, self.least_height = frames, least_height
         self.conv = paddle.nn.Conv2D(in_channels, 12, 3, padding=1)
         self.norm = paddle.nn.BatchNorm2D(12)
         self.dropout = paddle.nn.Dropout(0.5)
@@ -34,7 +34,7 @@ class PoolsInTraining(paddle.nn.Layer):
             raise ValueError(f"height {x.shape[2]} is too small in evaluation")
         x = self.dropout(self.norm(self.conv(x)))
         if self.training:
-            return paddle.nn.functional.adaptive_avg_pool2d(x, [1, self.frames])
+            return paddle.nn.functional.adaptive_avg_pool2d(x, [1, self.train_frames])
         return paddle.nn.functional.avg_pool2d(x, [x.shape[2], 8])
 
 
@@ -43,6 +43,8 @@ class SomebodysLoss(paddle.nn.Layer):
     """It may read anything."""
 
 
+SMALL = {"name": "PPLCNetV3", "scale": 0.25, "conv_kxk_num": 1}
+BATCH_OF_TWO = {"Train.loader.batch_size_per_card": 2}
 POOLS = {"Architecture.Backbone": {"name": "PoolsInTraining"}}
 
 
@@ -64,13 +66,17 @@ def resized(config, mode, shape, name="RecResizeImg", **options):
     return config.with_values({f"{mode}.dataset.transforms": changed})
 
 
-def test_train_has_the_smaller_of_both_modes_and_eval_its_own(tiny):
-    config = tiny("student", **POOLS)
+@pytest.mark.parametrize(
+    "backbone", [{"name": "PoolsInTraining", "frames": 10}, {**SMALL, "train_frames": 10}]
+)
+def test_train_has_the_frames_of_training_and_eval_those_of_evaluation(backbone, tiny):
+    config = tiny("student", **{"Architecture.Backbone": backbone})
     model = built(config)
-    assert count_frames(model, config, "Train").least == 10
-    assert count_frames(model, config, "Eval").least == 16
-    wider = tiny("student", **{"Architecture.Backbone": {"name": "PoolsInTraining", "frames": 40}})
-    assert count_frames(built(wider), wider, "Train").least == 16
+    trained, evaluated = count_frames(model, config, "Train"), count_frames(model, config, "Eval")
+    assert (trained.least, evaluated.least) == (10, 16)
+    assert (trained.fixed_by, evaluated.fixed_by) == (("Architecture.Backbone.train_frames",), ())
+    many = tiny("student", **{"Architecture.Backbone": {**backbone, next(reversed(backbone)): 40}})
+    assert count_frames(built(many), many, "Train").least == 40  # of which evaluation has 16
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -195,13 +201,6 @@ def test_a_size_that_is_refused_in_evaluation_alone_is_one_to_train_at(tiny):
         count_frames(model, config, "Eval")
 
 
-def test_a_label_that_fits_training_alone_does_train(tiny):
-    """Batches are checked by the frames of training; label files by those of evaluation too."""
-    config = tiny("student", **{"Architecture.Backbone": {"name": "PoolsInTraining", "frames": 40}})
-    frames = count_frames(built(config), config, "Train")
-    assert (frames.least, frames(32, 128)) == (16, 40)
-
-
 def test_labels_need_not_fit_what_is_not_read(tiny):
     """The NRTR branch, or the export of centers, does not read CTC's frames."""
     config = resized(tiny("student"), "Eval", [3, 32, 32])
@@ -227,9 +226,57 @@ def test_labels_that_do_not_fit_the_frames_are_left_out(tiny, captchas):
 def test_frames_of_training_mode_decide_what_is_left_out(tiny):
     """Wide images give many frames in evaluation; in training there are ten however wide they are."""
     few = {"Architecture.Backbone": {"name": "PoolsInTraining", "frames": 3}}
-    with pytest.raises(DataError, match="too_long_for_frames") as refused:
+    with pytest.raises(
+        DataError, match=r"too_long_for_frames(.|\n)*Architecture\.Backbone\.train_frames: width"
+    ) as e:
         Run.build(tiny("student", **few), "train")
-    assert "RecResizeImg" not in str(refused.value)  # wider images would not help
+    assert "RecResizeImg" not in str(e.value)  # wider images alone would not help
+
+
+def long_labels(tiny, captchas, folder, count, **values):
+    """A student of PPLCNetV3 with images 640 wide, and ``count`` labels of 60 characters in Train."""
+    image = (captchas / "train_list.txt").read_text().split("\t")[0]
+    (folder / "long.txt").write_text(
+        f"{image}\t{'0123456789' * 6}\n" * count + f"{image}\t12\n" * (8 - count)
+    )
+    longest = {"Global.max_text_length": 62, "Architecture.Head.head_list.NRTRHead.max_text_length": 62}
+    listed = {"Train.dataset.label_file_list": [str(folder / "long.txt")], "Architecture.Backbone": SMALL}
+    config = tiny("student", **longest, **listed, **{"Global.dry_step": False}, **values)
+    return resized(resized(config, "Train", [3, 32, 640]), "Eval", [3, 32, 640])
+
+
+def test_a_long_label_trains_if_training_frames_follow_the_width(tiny, captchas, tmp_path, caplog):
+    config = long_labels(tiny, captchas, tmp_path, 8)
+    with pytest.raises(
+        DataError, match=r"60 frames, CTC has 40(.|\n)*Architecture\.Backbone\.train_frames: width"
+    ):
+        Run.build(config, "train")
+    with caplog.at_level("INFO", "ppocr_ext"):
+        run = Run.build(config.with_values({"Architecture.Backbone.train_frames": "width"}), "train")
+    assert [
+        m for m in caplog.messages if "train_frames: width" in m and "80" in m and "640" in m and "60" in m
+    ]
+    batch = next(iter(run.train_loader))
+    assert float(run.loss(run.model(batch[0], data=batch[1:]), batch)["CTCLoss"]) > 1.0  # 0 if nothing fits
+
+
+def test_if_long_labels_are_skipped_the_log_has_the_option_that_keeps_them(tiny, captchas, tmp_path, caplog):
+    config = long_labels(tiny, captchas, tmp_path, 2, **{"Global.max_unusable": 0.5, **BATCH_OF_TWO})
+    with caplog.at_level("INFO", "ppocr_ext"):
+        run = Run.build(config, "train")
+    assert run.preflight["Train"].counts == {"too_long_for_frames": 2}
+    assert [m for m in caplog.messages if "-o Architecture.Backbone.train_frames=width" in m]
+
+
+def test_each_sub_model_says_how_it_pools(tiny):
+    both = {f"Architecture.Models.{name}.Backbone": SMALL for name in ("Teacher", "Student")}
+    config = tiny("distill", **both, **{"Architecture.Models.Student.Backbone.train_frames": "width"})
+    teacher, student = count_frames(built(config), config, "Train").notes()
+    assert "Models.Teacher.Backbone.train_frames: 40" in teacher and "16 at the width 128" in teacher
+    assert "Models.Student.Backbone.train_frames: width" in student
+    assert (
+        count_frames(built(tiny("student")), tiny("student"), "Train").notes() == []
+    )  # SVTRv2 has no such key
 
 
 def test_labels_of_eval_that_do_not_fit_are_an_error_above_the_limit(tiny):

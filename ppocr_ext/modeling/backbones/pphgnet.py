@@ -96,6 +96,7 @@ class PPHGNet_small(nn.Layer):  # noqa: N801 - PaddleOCR's name
         )
         self.stages = nn.LayerList([HGStage(*stage) for stage in STAGES])
         self.out_channels = STAGES[-1][2]
+        self.train_frames = train_frames
         self._pool = FramePool(train_frames)
 
     def forward(self, images: Tensor, for_training: bool | None = None) -> Tensor:

@@ -172,6 +172,7 @@ class PPHGNetV2_B4(nn.Layer):  # noqa: N801 - PaddleOCR's name
         self.fc = nn.Linear(2048, CLASSES)
         for parameter in [*self.last_conv.parameters(), *self.fc.parameters()]:
             parameter.stop_gradient = True
+        self.train_frames = train_frames
         self._pool = FramePool(train_frames)
 
     def forward(self, images: Tensor, for_training: bool | None = None) -> Tensor:

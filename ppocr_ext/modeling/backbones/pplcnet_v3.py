@@ -210,6 +210,7 @@ class PPLCNetV3(nn.Layer):
             ]
             self.add_sublayer(name, nn.Sequential(*layers))
         self.out_channels = width(512)
+        self.train_frames = train_frames
         self._pool = FramePool(train_frames)
 
     def forward(self, images: Tensor, for_training: bool | None = None) -> Tensor:

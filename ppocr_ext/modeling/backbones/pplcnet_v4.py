@@ -163,6 +163,7 @@ class PPLCNetV4(nn.Layer):
             self.add_sublayer(name, nn.Sequential(*layers))
         self._stages = tuple(stages)
         self.out_channels = channels
+        self.train_frames = train_frames
         self._pool = FramePool(train_frames)
 
     def forward(self, images: Tensor, for_training: bool | None = None) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from ppocr_ext.check.data import reads_key
 from ppocr_ext.checkpoint.checkpoints import why_missing
 from ppocr_ext.checkpoint.journal import read_journal
 from ppocr_ext.checkpoint.official_weights import is_official
-from ppocr_ext.config import named_items, resolve_charset
+from ppocr_ext.config import named_items, read_old_charset, resolve_charset
 from ppocr_ext.config.class_counts import class_counts, wrong_counts
+from ppocr_ext.config.node import dotted
 from ppocr_ext.config.values import is_number, shown
 from ppocr_ext.errors import CharsetError, ConfigError, DataError, WeightsError
 from ppocr_ext.registry import DATASETS
@@ -64,6 +65,8 @@ def check_files(check: ConfigCheck) -> None:
             _check_weights(check, path, name)
         elif path[0] != "Global":  # the check of Global reports those
             check.error(path, "bad_value", f"found {shown(name)}, expected a path of weights.")
+    for path in ("Architecture",), *(("Architecture", "Models", str(name)) for name in _models(check)):
+        _check_old_dictionary(check, (*path, "pretrained_dict"))
 
 
 def _check_label_files(check: ConfigCheck, mode: str) -> None:
@@ -128,11 +131,28 @@ def _weights(check: ConfigCheck) -> Iterator[tuple[KeyPath, object]]:
     if whole:
         yield whole[0], check.at(*whole[0])
         return
-    models = check.at("Architecture", "Models")
-    for model in models if check.role == "train" and isinstance(models, Mapping) else ():
+    for model in _models(check) if check.role == "train" else ():
         path = ("Architecture", "Models", str(model), "pretrained")
         if check.at(*path):
             yield path, check.at(*path)
+
+
+def _models(check: ConfigCheck) -> Iterable[object]:
+    models = check.at("Architecture", "Models")
+    return models if isinstance(models, Mapping) else ()
+
+
+def _check_old_dictionary(check: ConfigCheck, path: KeyPath) -> None:
+    """Check that the dictionary of weights, if it is given, is there."""
+    name, place = check.at(*path), dotted(path)
+    if isinstance(name, str):
+        try:
+            with no_log():
+                read_old_charset(name, check.config, check.host.find_file, place)
+        except CharsetError as error:
+            check.error(path, error.code, str(error).removeprefix(f"{place}: "))
+    elif name is not None:
+        check.error(path, "bad_value", f"found {shown(name)}, expected a path of a dictionary.")
 
 
 def _check_weights(check: ConfigCheck, path: KeyPath, name: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,54 @@ _CLASS_PARAMETERS = (
     (re.compile(r"(^|\.)(ctc_head|head)\.(fc|fc2)\.bias$"), "ctc", 0),
     (re.compile(r"(^|\.)tgt_word_prj\.weight$"), "nrtr", 1),
     (re.compile(r"(^|\.)embedding\.embedding\.weight$"), "nrtr", 0),
+    (re.compile(r"(^|\.)(sar_head|head)\.decoder\.embedding\.weight$"), "sar_input", 0),
+    (re.compile(r"(^|\.)(sar_head|head)\.decoder\.prediction\.weight$"), "sar", 1),
+    (re.compile(r"(^|\.)(sar_head|head)\.decoder\.prediction\.bias$"), "sar", 0),
 )
 _SHOWN = 20  # new characters in a message
 
 
+@dataclass(frozen=True)
+class CarriedRows:
+    """Parameters with a class axis, in the order of another dictionary.
+
+    Attributes:
+        values: them by name; empty if the file has none.
+        old: the dictionary of the weights.
+        kept: how many classes of the new dictionary the old one has.
+        dropped: how many classes of the old dictionary the new one lacks.
+        new: characters that the old dictionary lacks; their rows keep the initial values of the model.
+    """
+
+    values: dict[str, np.ndarray]
+    old: Charset
+    kept: int
+    dropped: int
+    new: tuple[str, ...]
+
+    def summary(self) -> str:
+        """Return the counts and the new characters, for the log."""
+        listed = f" ({self.new_characters()})" if self.new else ""
+        return (
+            f"{self.kept:,} characters carried over from {self.old.path}, {self.dropped:,} dropped, "
+            f"{len(self.new):,} new{listed}"
+        )
+
+    def restricted(self, prefixes: tuple[str, ...]) -> CarriedRows:
+        """Return the parameters under ``prefixes`` alone."""
+        return replace(self, values={n: v for n, v in self.values.items() if n.startswith(prefixes)})
+
+    def new_characters(self) -> str:
+        """Return the first new characters, and how many more there are."""
+        return shortened(self.new, _SHOWN, " ")
+
+
 def carried_rows(
     source: Path, values: Mapping[str, np.ndarray], state: Mapping[str, Any], old: Charset, new: Charset
-) -> dict[str, np.ndarray]:
+) -> CarriedRows:
     """Return the parameters with a class axis, with the rows of the old dictionary in the new order.
 
-    New characters keep the initial values of the model.
+    New characters keep the initial values of the model. A parameter of another width is left out.
 
     Args:
         source: the file of weights, for messages.
@@ -46,10 +84,9 @@ def carried_rows(
         for name in values
         if name in state
         for pattern, kind, axis in _CLASS_PARAMETERS
-        if pattern.search(name)
+        if pattern.search(name) and _without(values[name].shape, axis) == _without(state[name].shape, axis)
     ]
-    without = old.characters[:-1] if old.use_space else (*old.characters, " ")  # the added space comes last
-    other = replace(old, characters=without, use_space=not old.use_space)
+    other = with_other_space(old)
     if any(value.shape[axis] == len(_symbols(other, kind)) for _, value, kind, axis in parameters):
         old = other
     carried = {}
@@ -57,30 +94,38 @@ def carried_rows(
         before, now = _symbols(old, kind), _symbols(new, kind)
         if value.shape[axis] != len(before):
             raise WeightsError(
-                f"{source}: {name} has {value.shape[axis]} classes, but the old dictionary {old.path} gives "
-                f"{len(before)}. Fix: give the dictionary that these weights were trained with.",
+                f"{source}: {name} has {value.shape[axis]} classes, but {old.path} gives {len(before)}.\nFix: give the "
+                f"dictionary that these weights were trained with, as `pretrained_dict` of the model or with "
+                f"--old-dict.\n  Of official weights it is the list character_dict in the model's inference.yml.",
                 code="charset_mismatch",
             )
         row_of = {symbol: index for index, symbol in enumerate(before)}
+        chosen = np.array([row_of.get(symbol, -1) for symbol in now])
         rows = np.moveaxis(state[name].numpy().copy(), axis, 0)
-        old_rows = np.moveaxis(value, axis, 0)
-        for index, symbol in enumerate(now):
-            if symbol in row_of:
-                rows[index] = old_rows[row_of[symbol]]
+        rows[chosen >= 0] = np.moveaxis(value, axis, 0)[chosen[chosen >= 0]]
         carried[name] = np.ascontiguousarray(np.moveaxis(rows, 0, axis))
-    return carried
+    known, wanted = set(old.characters), set(new.characters)
+    fresh = tuple(c for c in new.characters if c not in known)
+    dropped = sum(c not in wanted for c in old.characters)
+    return CarriedRows(carried, old, len(new.characters) - len(fresh), dropped, fresh)
 
 
-def carried_characters(old: Charset, new: Charset) -> str:
-    """Return how many characters both dictionaries have, and which are new, for the log."""
-    known = set(old.characters)
-    fresh = [c for c in new.characters if c not in known]
-    note = f"{len(new.characters) - len(fresh)} characters carried over from {old.path}, {len(fresh)} new"
-    return f"{note} ({shortened(fresh, _SHOWN, ' ')})" if fresh else note
+def with_other_space(charset: Charset) -> Charset:
+    """Return the same dictionary with the space if it was read without, and without it otherwise."""
+    # the added space comes last
+    characters = charset.characters[:-1] if charset.use_space else (*charset.characters, " ")
+    return replace(charset, characters=characters, use_space=not charset.use_space)
+
+
+def _without(shape: Sequence[int], axis: int) -> list[int]:
+    return [size for index, size in enumerate(shape) if index != axis]
 
 
 def _symbols(charset: Charset, kind: str) -> list[str]:
     if kind == "ctc":
         return list(charset.ctc_symbols)
-    # PaddleOCR's NRTR tables have one row more than its vocabulary; it belongs to no character
-    return [*charset.nrtr_symbols, "<unused row>"]
+    if kind == "nrtr":
+        # PaddleOCR's NRTR tables have one row more than its vocabulary; it belongs to no character
+        return [*charset.nrtr_symbols, "<unused row>"]
+    marks = ["<UKN>", "<BOS/EOS>", "<PAD>"]
+    return [*charset.characters, *(marks if kind == "sar_input" else marks[:2])]

@@ -17,9 +17,9 @@ import paddle
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import SHOWN, WRAPPERS, Checkpoint
-from ppocr_ext.checkpoint.class_rows import carried_characters, carried_rows
+from ppocr_ext.checkpoint.class_rows import CarriedRows, carried_rows, with_other_space
 from ppocr_ext.checkpoint.journal import read_journal
-from ppocr_ext.checkpoint.official_weights import about
+from ppocr_ext.checkpoint.official_weights import about, table
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.messages import shortened
 
@@ -38,7 +38,7 @@ class WeightMatch:
         wrong_shape: name → (shape in the file, shape in the model).
         values: all entries of the file, by the model's names.
         renamed: change of the file's names (``"'Student.' removed"``), empty if there is none.
-        carried: characters carried over from an old dictionary, in words.
+        carried: rows carried over from the file's dictionary, if it is another one.
         class_note: the remark that the file's dictionary is of another size, if it is.
     """
 
@@ -49,7 +49,7 @@ class WeightMatch:
     wrong_shape: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
     values: dict[str, np.ndarray]
     renamed: str = ""
-    carried: str = ""
+    carried: CarriedRows | None = None
     class_note: str = ""
 
     def summary(self) -> str:
@@ -62,7 +62,7 @@ class WeightMatch:
         }
         parts += [f"{len(names)} {word}" for word, names in counts.items() if names]
         parts += [f"names: {self.renamed}"] if self.renamed else []
-        parts += [self.carried] if self.carried else []
+        parts += [self.carried.summary()] if self.carried else []
         return f"{self.source}: " + ", ".join(parts)
 
     def mismatches(self) -> str:
@@ -80,11 +80,13 @@ class WeightMatch:
 
     def restricted(self, prefixes: tuple[str, ...]) -> WeightMatch:
         """Return the match of the entries under ``prefixes`` alone."""
+        carried = self.carried and self.carried.restricted(prefixes)
         return replace(
             self,
             matched={n: v for n, v in self.matched.items() if n.startswith(prefixes)},
             missing=[n for n in self.missing if n.startswith(prefixes)],
             wrong_shape={n: shapes for n, shapes in self.wrong_shape.items() if n.startswith(prefixes)},
+            carried=carried if carried and carried.values else None,
         )
 
 
@@ -173,7 +175,8 @@ def load_weights(
         _LOG.warning("%s It is ignored.", error)
     state = model.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
-    match = match_weights(file, checkpoint.weights(), shapes, first_prefix, target_models)
+    loaded = {name: _float32(value) for name, value in checkpoint.weights().items()}
+    match = match_weights(file, loaded, shapes, first_prefix, target_models)
     if charset is not None:
         match = _carry_over(match, checkpoint, state, charset, old_charset)
     if only:
@@ -213,7 +216,8 @@ def _carry_over(
     """Return ``match`` with class rows carried over from the old dictionary, if the file was trained with another.
 
     Raises:
-        WeightsError: the file says that its dictionary is another of the same size, and none was given.
+        WeightsError: the file says that its dictionary is another of the same size, and none was given; or the one
+            that was given is not that of the file.
     """
     try:
         trained_with = checkpoint.train_state().charset_digest
@@ -222,20 +226,28 @@ def _carry_over(
         trained_with = None
     if trained_with == charset.digest:
         return match
-    if trained_with is not None and old is None and not match.wrong_shape:
+    if old is None:
+        if trained_with is not None and not match.wrong_shape:
+            raise WeightsError(
+                f"{match.source} was trained with a dictionary of the same size that is not {charset.name}. Fix: give "
+                f"it with --old-dict, and the characters are carried over.",
+                code="charset_mismatch",
+            )
+        return match
+    if trained_with not in (None, old.digest, with_other_space(old).digest):
         raise WeightsError(
-            f"{match.source} was trained with a dictionary of the same size that is not {charset.name}. Fix: give it "
-            f"with --old-dict, and the characters are carried over.",
+            f"{match.source} was trained with a dictionary that is neither {charset.name} nor {old.path}, which was "
+            f"given as that of the weights. Fix: give the dictionary that they were trained with.",
             code="charset_mismatch",
         )
-    carried = {} if old is None else carried_rows(match.source, match.values, state, old, charset)
-    if old is None or not carried:
+    rows = carried_rows(match.source, match.values, state, old, charset)
+    if not rows.values or rows.old.characters == charset.characters:
         return match
     return replace(
         match,
-        matched={**match.matched, **carried},
-        wrong_shape={name: shapes for name, shapes in match.wrong_shape.items() if name not in carried},
-        carried=carried_characters(old, charset),
+        matched={**match.matched, **rows.values},
+        wrong_shape={name: shapes for name, shapes in match.wrong_shape.items() if name not in rows.values},
+        carried=rows,
     )
 
 
@@ -248,17 +260,23 @@ def _class_note(match: WeightMatch, charset: Charset | None) -> str:
         differing = [(a, b) for a, b in zip(theirs, ours, strict=False) if a != b]
         if len(theirs) == len(ours) and len(differing) == 1 and differing[0][1] in kinds:
             count, expected = differing[0]
+            classes = count - expected + charset.ctc_classes
+            known = sorted({e.dictionary for e in table().values() if e.classes == classes and e.dictionary})
             return (
-                f"the weights are of another dictionary: {count} {kinds[expected]} classes against {expected} of "
+                f"the weights are of another dictionary: {count} {kinds[expected]} classes"
+                f"{f' (as {shortened(known, 1)} gives)' if known else ''} against {expected} of "
                 f"{charset.path or 'the default dictionary'}. To carry the characters over that both have, give "
-                f"their dictionary with --old-dict FILE"
+                f"their dictionary as `pretrained_dict` of the model or with --old-dict FILE"
             )
     return ""
+
+
+def _float32(value: np.ndarray) -> np.ndarray:
+    """Return ``value``; if it is bfloat16 as Paddle writes it, the upper half of a float32, as float32."""
+    return (value.astype(np.uint32) << 16).view(np.float32) if value.dtype == np.uint16 else value
 
 
 def _assign(state: Mapping[str, Any], values: Mapping[str, np.ndarray]) -> None:
     for name, value in values.items():
         tensor = state[name]
-        if value.dtype == np.uint16:  # bfloat16 as Paddle writes it: the upper half of a float32
-            value = (value.astype(np.uint32) << 16).view(np.float32)
         tensor.set_value(paddle.to_tensor(value).astype(tensor.dtype))

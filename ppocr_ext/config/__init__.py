@@ -1,6 +1,6 @@
 """Configurations: read, overlaid, resolved once, and never changed after that."""
 
-from ppocr_ext.config.class_counts import resolve_charset, with_class_counts
+from ppocr_ext.config.class_counts import read_old_charset, resolve_charset, with_class_counts
 from ppocr_ext.config.config_files import load
 from ppocr_ext.config.config_view import Config, named_items
 from ppocr_ext.config.derive import (
@@ -21,6 +21,7 @@ __all__ = [
     "load",
     "named_items",
     "plain_copy",
+    "read_old_charset",
     "resolve_charset",
     "switch_features_on",
     "with_class_counts",

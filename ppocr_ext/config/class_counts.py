@@ -181,16 +181,46 @@ def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> 
             "Global.character_dict_path is not set: the default characters 0-9 and a-z are used, without the space."
         )
         return Charset.default()
-    path = find_file(str(name))
-    if path is None:
-        given = Path(str(name))
-        places = "" if given.is_absolute() else f" (searched in {Path.cwd()} and in PaddleOCR's own folder)"
-        found = "is a folder" if given.is_dir() else f"is missing{places}"
-        raise CharsetError(
-            f"{config.where('Global.character_dict_path')}: the dictionary {name} {found}. Fix: set "
-            f"Global.character_dict_path to a text file with one character per line.",
-            code="missing_file",
-        )
+    path = _dictionary_file(str(name), find_file, config.where("Global.character_dict_path"))
     # Some of PaddleOCR's own dictionaries repeat characters; official weights have a class for each of their lines.
     is_own = path != Path(str(name)).resolve()
     return Charset.from_file(path, use_space, lenient=is_own)
+
+
+def read_old_charset(
+    path: str | None, config: Config, find_file: Callable[[str], Path | None], where: str
+) -> Charset | None:
+    """Return the dictionary that weights were trained with; None without a path.
+
+    Args:
+        path: as given at ``where``.
+        config: the configuration.
+        find_file: see :func:`resolve_charset`.
+        where: the place of the path, for messages.
+
+    Raises:
+        CharsetError: it is not found, empty, or not UTF-8.
+    """
+    if path is None:
+        return None
+    space = bool(config.at("Global.use_space_char", default=False))
+    # its flaws are in the weights already
+    return Charset.from_file(_dictionary_file(path, find_file, where), space, lenient=True)
+
+
+def _dictionary_file(name: str, find_file: Callable[[str], Path | None], where: str) -> Path:
+    """Return the file of the dictionary ``name``, which is given at ``where``.
+
+    Raises:
+        CharsetError: it is not found.
+    """
+    path = find_file(name)
+    if path is None:
+        given = Path(name)
+        places = "" if given.is_absolute() else f" (searched in {Path.cwd()} and in PaddleOCR's own folder)"
+        found = "is a folder" if given.is_dir() else f"is missing{places}"
+        raise CharsetError(
+            f"{where}: the dictionary {name} {found}. Fix: give a text file with one character per line.",
+            code="missing_file",
+        )
+    return path

@@ -154,6 +154,7 @@ def model_keys(
     name: Any = None,
     freeze_params: Any = None,
     pretrained: Any = None,
+    pretrained_dict: Any = None,
 ) -> None:
     """List the keys of ``Architecture`` and of an entry of ``Architecture.Models``."""
 

@@ -12,12 +12,12 @@ import paddle.distributed as dist
 from ppocr_ext.charset import Charset
 from ppocr_ext.check import check_all
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.config import Config, resolve_charset, with_class_counts
+from ppocr_ext.config import Config, read_old_charset, resolve_charset, with_class_counts
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.host import Host, open_host
 from ppocr_ext.issues import Issue, report_issues
 from ppocr_ext.run.device import choose_device
-from ppocr_ext.run.host_config import complete, folder_of, import_plugins, read_old_charset, seed_of
+from ppocr_ext.run.host_config import complete, folder_of, import_plugins, seed_of
 from ppocr_ext.run.team import Team, team
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -107,7 +107,7 @@ def open_context(config: Config, options: RunOptions) -> RunContext:
     unused = _check(config, host, options)
     charset = resolve_charset(config, host.find_file)
     resolved = with_class_counts(complete(config, charset), charset)
-    old_charset = read_old_charset(options.old_dictionary, config)
+    old_charset = read_old_charset(options.old_dictionary, config, host.find_file, "--old-dict")
     checkpoint = _checkpoint(resolved, options.role, charset, old_charset)
     context = RunContext(
         options=options,

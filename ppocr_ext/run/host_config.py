@@ -70,14 +70,6 @@ def import_plugins(config: Config, say: Callable[[str], None] = _LOG.info) -> No
         say(f"imported plugin {name}: {getattr(module, '__file__', None)}")
 
 
-def read_old_charset(path: str | None, config: Config) -> Charset | None:
-    """Return the dictionary given with ``--old-dict``; None without it."""
-    if path is None:
-        return None
-    space = bool(config.at("Global.use_space_char", default=False))
-    return Charset.from_file(path, space, lenient=True)  # its flaws are in the weights already
-
-
 def complete(config: Config, charset: Charset) -> Config:
     """Fill in what the host's loop insists on and PaddleOCR's train.py takes for granted.
 

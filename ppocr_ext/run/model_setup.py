@@ -10,10 +10,12 @@ from typing import Any
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.weights import load_weights, match_weights
-from ppocr_ext.config import Config
+from ppocr_ext.checkpoint.official_weights import is_official, table
+from ppocr_ext.checkpoint.weights import WeightMatch, load_weights, match_weights
+from ppocr_ext.config import Config, read_old_charset
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.modeling import DistillationModel
+from ppocr_ext.run.context import RunContext
 
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -79,58 +81,99 @@ def _freeze_unread(model: Any, wanted: set[str]) -> None:
                 _freeze(getattr(head, layer))
 
 
-def load_model_weights(
-    model: Any,
-    config: Config,
-    charset: Charset,
-    *,
-    checkpoint: Path | None,
-    needed: tuple[str, ...] | None,
-    old_charset: Charset | None = None,
-    first_model: str = "Student",
-) -> set[str | None]:
+def load_model_weights(model: Any, context: RunContext, *, needed: tuple[str, ...] | None) -> set[str | None]:
     """Fill ``model`` from the checkpoint or ``Global.pretrained_model``, and sub-models from their own files.
 
     Args:
-        checkpoint: prefix of the checkpoint to go on from, if any; goes before ``pretrained_model``.
+        model: the networks.
+        context: of the run; its checkpoint, if any, goes before ``pretrained_model``.
         needed: sub-models that must have weights; others may lack them. None: all.
-        old_charset: the dictionary that the weights were trained with, if another.
-        first_model: of a file with several sub-models, the one whose weights a single model takes.
 
     Returns:
         Names of the sub-models that got weights; ``{None}`` for a model without sub-models.
 
     Raises:
-        WeightsError: see :func:`ppocr_ext.checkpoint.weights.load_weights`.
+        WeightsError: see :func:`ppocr_ext.checkpoint.weights.load_weights`; or the dictionary has characters that the
+            weights of a frozen sub-model do not know.
+        CharsetError: the dictionary of the weights cannot be read.
     """
-    options: dict[str, Any] = {
-        "partial": bool(config.at("Global.pretrained_partial", default=False)),
-        "charset": charset,
-        "old_charset": old_charset,
-    }
+    checkpoint = None if context.checkpoint is None else context.checkpoint.prefix
+    first = context.config.at("Global.pretrained_model", default=None)
     if not isinstance(model, DistillationModel):
-        path = checkpoint or config.at("Global.pretrained_model", default=None)
+        path = checkpoint or first
         if not path:
             return set()
-        load_weights(model, path, first_prefix=f"{first_model}.", **options)
+        part = None if checkpoint else "Architecture"
+        _load(context, model, path, part, first_prefix=f"{context.options.weights_of}.")
         return {None}
     targets = sorted(model.model_name_list, key=lambda name: name in model.frozen)  # trained ones first
     covered: set[str | None] = set()
     # a checkpoint holds what was trained; a teacher that came with the first weights comes from there again
-    for path in dict.fromkeys((checkpoint, config.at("Global.pretrained_model", default=None))):
+    for path in dict.fromkeys((checkpoint, first)):
         if not path or (path != checkpoint and checkpoint is not None and not _lacks(covered, model, needed)):
             continue
         found = _covered_models(model, path, targets) - covered
         if found:
             only = tuple(f"{name}." for name in model.model_name_list if name in found)
-            load_weights(model, path, only=only, target_models=targets, **options)
+            match = _load(context, model, path, None, only=only, target_models=targets)
+            for name in sorted(model.frozen & found):
+                _refuse_noise(match.restricted((f"{name}.",)), name, context.charset)
         elif path == checkpoint or checkpoint is None:
-            load_weights(model, path, target_models=targets, **options)  # says what does not fit
+            _load(context, model, path, None, target_models=targets)  # says what does not fit
         covered |= found
     for name in model.model_name_list:
-        if name not in covered and _load_sub_model(model, name, needed, options):
+        if (
+            name not in covered
+            and (needed is None or name in needed)
+            and _load_sub_model(model, name, context)
+        ):
             covered.add(name)
     return covered
+
+
+def _load(
+    context: RunContext, network: Any, path: str | Path, part: str | None, **options: Any
+) -> WeightMatch:
+    """Load the weights at ``path`` into ``network``, whose section of the config is ``part``, if it has its own."""
+    return load_weights(
+        network,
+        path,
+        partial=bool(context.config.at("Global.pretrained_partial", default=False)),
+        charset=context.charset,
+        old_charset=_dictionary_of(context, str(path), part),
+        **options,
+    )
+
+
+def _dictionary_of(context: RunContext, path: str, part: str | None) -> Charset | None:
+    """Return the dictionary of the weights at ``path``: as given, or of official weights; None if nobody says it.
+
+    Raises:
+        CharsetError: the dictionary cannot be read.
+    """
+    key = f"{part}.pretrained_dict"
+    given = context.config.at(key, default=None) if part else None
+    if given:
+        return read_old_charset(given, context.config, context.host.find_file, context.config.where(key))
+    if context.old_charset is not None or not is_official(path):
+        return context.old_charset
+    return read_old_charset(table()[path].dictionary, context.config, context.host.find_file, path)
+
+
+def _refuse_noise(match: WeightMatch, name: str, charset: Charset) -> None:
+    """Refuse rows with initial values in the frozen sub-model ``name``.
+
+    Raises:
+        WeightsError: the dictionary has characters that its weights do not know.
+    """
+    rows = match.carried
+    if rows is not None and rows.new:
+        raise WeightsError(
+            f"{match.source}: {len(rows.new):,} characters of {charset.path} are not in {rows.old.path}, the dictionary "
+            f"of these weights: {rows.new_characters()}.\n  {name} is frozen, so their rows would stay noise.\n"
+            f"Fix: take these characters out of the dictionary, or train the teacher with this dictionary first.",
+            code="teacher_lacks_characters",
+        )
 
 
 def _lacks(covered: set[str | None], model: DistillationModel, needed: tuple[str, ...] | None) -> bool:
@@ -148,17 +191,15 @@ def _covered_models(model: DistillationModel, path: str | Path, targets: Sequenc
     return {name for name in model.model_name_list if any(n.startswith(f"{name}.") for n in present)}
 
 
-def _load_sub_model(
-    model: DistillationModel, name: str, needed: tuple[str, ...] | None, options: dict[str, Any]
-) -> bool:
-    path = model.pretrained.get(name)
-    if needed is not None and name not in needed:
-        return False
+def _load_sub_model(model: DistillationModel, name: str, context: RunContext) -> bool:
+    path, part = model.pretrained.get(name), f"Architecture.Models.{name}"
     if path:
         try:
-            load_weights(getattr(model, name), path, first_prefix=f"{name}.", **options)
+            match = _load(context, getattr(model, name), path, part, first_prefix=f"{name}.")
+            if name in model.frozen:
+                _refuse_noise(match, name, context.charset)
         except WeightsError as fault:
-            raise WeightsError(f"Architecture.Models.{name}.pretrained: {fault}", code=fault.code) from fault
+            raise WeightsError(f"{part}.pretrained: {fault}", code=fault.code) from fault
     elif name in model.frozen:
         _LOG.warning(
             "%s is frozen but has no weights: it would teach noise. Give its weights with "

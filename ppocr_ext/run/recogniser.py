@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,16 +69,9 @@ def load_recogniser(
     _require_ctc(config)
     context = open_context(single, RunOptions("predict", host_path, old_dictionary, name or "Student"))
     network = build_network(context.components)
-    loaded = load_model_weights(
-        network,
-        # the best checkpoint of a run that started from a part of the weights has all of them
-        context.config.with_values({"Global.pretrained_partial": False}),
-        context.charset,
-        checkpoint=None if context.checkpoint is None else context.checkpoint.prefix,
-        needed=None,
-        old_charset=context.old_charset,
-        first_model=name or "Student",
-    )
+    # the best checkpoint of a run that started from a part of the weights has all of them
+    whole = context.config.with_values({"Global.pretrained_partial": False})
+    loaded = load_model_weights(network, replace(context, config=whole), needed=None)
     if not loaded:
         raise WeightsError(
             f"There are no weights{f' of {name}' if name else ''} to read images with. Fix: give a checkpoint, as in "
@@ -167,13 +160,16 @@ def single_recogniser(config: Config, name: str | None) -> tuple[Config, str | N
         return config, None
     check_sub_model(config, name)
     model = config.at(f"Architecture.Models.{name}").thaw()
-    own = model.pop("pretrained", None)
+    own, own_dict = model.pop("pretrained", None), model.pop("pretrained_dict", None)
     model.pop("freeze_params", None)
+    weights = _weights(config, name, own)
+    if own_dict and weights.get("Global.pretrained_model") == own:
+        model["pretrained_dict"] = own_dict
     values = {
         "Architecture": {"model_type": "rec", **model},
         "PostProcess": {"name": "CTCLabelDecode"},
         "Metric": {"name": "RecMetric", "main_indicator": "acc"},
-        **_weights(config, name, own),
+        **weights,
     }
     return config.with_values(values), name
 

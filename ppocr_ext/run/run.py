@@ -135,15 +135,7 @@ def _load_for_evaluation(context: RunContext, model: Any) -> None:
         WeightsError: a sub-model that is evaluated has none.
     """
     names = getattr(model, "eval_models", None)
-    found = load_model_weights(
-        model,
-        context.config,
-        context.charset,
-        checkpoint=None if context.checkpoint is None else context.checkpoint.prefix,
-        needed=names,
-        old_charset=context.old_charset,
-        first_model=context.options.weights_of,
-    )
+    found = load_model_weights(model, context, needed=names)
     lacking = [name for name in names or (None,) if name not in found]
     if lacking:
         whose = ", ".join(str(name) for name in lacking if name) or "the model"

@@ -87,14 +87,7 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     loss = build_loss(context.components.at("Loss").thaw(), loss_context(model, context.charset))
     outputs = required_outputs(loss)
     restrict_outputs(model, outputs, config)
-    load_model_weights(
-        model,
-        config,
-        context.charset,
-        checkpoint=None if checkpoint is None else checkpoint.prefix,
-        needed=None if outputs is None else _models_used(model, outputs),
-        old_charset=context.old_charset,
-    )
+    load_model_weights(model, context, needed=None if outputs is None else _models_used(model, outputs))
     return_features(model, outputs or ())
     if checkpoint is None:  # after a resume the weights have moved on from those of the centers
         compare_center_weights(loss, model)

@@ -108,3 +108,12 @@ def test_it_is_the_sub_model_that_evaluation_reads(tiny, tmp_path):  # noqa: F81
         assert exported.keys() == judged.keys()
         for key, value in exported.items():
             np.testing.assert_array_equal(value.numpy(), judged[key].numpy(), err_msg=key)
+
+
+@pytest.mark.parametrize(("whole", "kept"), [(None, True), ("whole", False)])
+def test_a_dictionary_goes_with_the_own_file_alone(tiny, files, whole, kept):  # noqa: F811
+    teacher = "Architecture.Models.Teacher"
+    values = {f"{teacher}.pretrained": files["own"], f"{teacher}.pretrained_dict": "old.txt"}
+    config = tiny("distill", **values, **({"Global.pretrained_model": files[whole]} if whole else {}))
+    alone, _ = config_of_model(config, "Teacher", "eval")
+    assert alone.at("Architecture.pretrained_dict", default=None) == ("old.txt" if kept else None)

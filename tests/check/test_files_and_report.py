@@ -35,6 +35,23 @@ def test_all_missing_files_are_named(two: Config, check: Check) -> None:
     assert all(name in issue.message for name, issue in zip(named, found, strict=True))
 
 
+def test_the_dictionary_of_weights_must_be_there(one: Config, two: Config, data: Path, check: Check) -> None:
+    for config, part in ((one, "Architecture"), (two, "Architecture.Models.Teacher")):
+        path = f"{part}.pretrained_dict"
+        assert check(config.with_values({path: str(data / "dict.txt")})) == []
+        issue = only(check(config.with_values({path: "/no/old.txt"})))
+        assert facts([issue]) == [("error", "missing_file", path)] and "/no/old.txt" in issue.message
+        assert facts(check(config.with_values({path: 3}))) == [("error", "bad_value", path)]
+
+
+def test_a_misspelt_name_of_official_weights_is_answered_with_the_right_one(
+    two: Config, check: Check
+) -> None:
+    path = "Architecture.Models.Teacher.pretrained"
+    issue = only(check(two.with_values({path: "PP-OCRv6_medum_rec"})))
+    assert facts([issue]) == [("error", "missing_file", path)] and "'PP-OCRv6_medium_rec'" in issue.message
+
+
 def test_files_that_the_dataset_does_not_read_are_not_checked(one: Config, check: Check) -> None:
     path = "Train.dataset"
     dataset = {"name": "LMDBDataSet", "label_file_list": ["/no/train.txt"], "ds_width": None}

@@ -1,4 +1,5 @@
 import logging
+import pickle
 
 import numpy as np
 import paddle
@@ -201,3 +202,22 @@ def test_bfloat16_weights_are_read(tmp_path):
     np.testing.assert_array_equal(
         target.backbone.weight.numpy(), rounded["backbone.weight"].astype("float32").numpy()
     )
+
+
+def test_carried_rows_of_bfloat16_weights_are_numbers(tmp_path):
+    old, new = Charset(characters=tuple("ab")), Charset(characters=tuple("ba"))
+    source, target = Recogniser(old), Recogniser(new)
+    rounded = {n: t.astype("bfloat16") for n, t in source.state_dict().items()}
+    load_weights(target, save(tmp_path, rounded), charset=new, old_charset=old)
+    expected = rounded["head.ctc_head.fc.weight"].astype("float32").numpy()
+    np.testing.assert_array_equal(target.head.ctc_head.fc.weight.numpy(), expected[:, [0, 2, 1]])
+
+
+def test_a_dictionary_that_is_not_the_recorded_one_is_an_error(tmp_path):
+    trained, given, new = (Charset(characters=tuple(text)) for text in ("abc", "acb", "cab"))
+    path = save(tmp_path, Recogniser(trained).state_dict())
+    (tmp_path / "w.states").write_bytes(pickle.dumps({"charset_digest": trained.digest}, protocol=2))
+    with pytest.raises(WeightsError) as error:
+        load_weights(Recogniser(new), path, charset=new, old_charset=given)
+    assert error.value.code == "charset_mismatch"
+    load_weights(Recogniser(new), path, charset=new, old_charset=trained)

@@ -33,6 +33,7 @@ class OfficialWeights:
         config: the official config of the network.
         dictionary: its path in PaddleOCR; None: no published dictionary has that many classes.
         classes: CTC classes, the blank and the space included.
+        config_dictionary: the dictionary of `config`, where the one of the weights is not known to be it.
         branches: heads that the file has weights of: `ctc`, `gtc`, `sar`.
         tried: False: the file was never opened by the authors of this table.
         member: path inside a tar.
@@ -48,6 +49,7 @@ class OfficialWeights:
     dictionary: str | None
     classes: int
     branches: tuple[str, ...]
+    config_dictionary: str | None = None
     tried: bool = False
     member: str | None = None
     prefix: str = ""

@@ -148,6 +148,8 @@ def _load(
 def _dictionary_of(context: RunContext, path: str, part: str | None) -> Charset | None:
     """Return the dictionary of the weights at ``path``: as given, or of official weights; None if nobody says it.
 
+    Loading compares its classes with those of the file, so that the dictionary of an official config may be tried.
+
     Raises:
         CharsetError: the dictionary cannot be read.
     """
@@ -157,7 +159,9 @@ def _dictionary_of(context: RunContext, path: str, part: str | None) -> Charset 
         return read_old_charset(given, context.config, context.host.find_file, context.config.where(key))
     if context.old_charset is not None or not is_official(path):
         return context.old_charset
-    return read_old_charset(table()[path].dictionary, context.config, context.host.find_file, path)
+    entry = table()[path]
+    listed = entry.dictionary or entry.config_dictionary
+    return read_old_charset(listed, context.config, context.host.find_file, path)
 
 
 def _refuse_noise(match: WeightMatch, name: str, charset: Charset) -> None:
@@ -169,8 +173,9 @@ def _refuse_noise(match: WeightMatch, name: str, charset: Charset) -> None:
     rows = match.carried
     if rows is not None and rows.new:
         raise WeightsError(
-            f"{match.source}: {len(rows.new):,} characters of {charset.path} are not in {rows.old.path}, the dictionary "
-            f"of these weights: {rows.new_characters()}.\n  {name} is frozen, so their rows would stay noise.\n"
+            f"{match.source}: {len(rows.new):,} characters of {charset.path} are not in {rows.old.path}, the "
+            f"dictionary of these weights: {rows.new_characters()}.\n"
+            f"  {name} is frozen, so their rows would stay noise.\n"
             f"Fix: take these characters out of the dictionary, or train the teacher with this dictionary first.",
             code="teacher_lacks_characters",
         )

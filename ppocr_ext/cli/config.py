@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_config
@@ -29,11 +30,12 @@ examples:
 
 Without --check the resolved configuration goes to the standard output: bases, overlays and options laid over
 one another, defaults and class counts filled in. Each line ends with where its value was written: `my.yml:12`,
-`-o`, or `computed`. Issues go to the standard error. Nothing is built and nothing is written.
+`-o`, or `computed`. Issues go to the standard error. No network is built.
 
-With --check, the device that the config asks for is looked for on this machine too. Two samples of Train and of Eval
-go through their transforms, the networks, losses, decoder and metric (Global.dry_step). Then the label files (or
-LMDBs) and their images are checked: for 10 seconds each of Train and Eval, or `--data all`; `--data none` skips both.
+With --check, the device that the config asks for is looked for on this machine too. The networks are built, and two
+samples of Train and of Eval go through their transforms, the networks, losses, decoder and metric (Global.dry_step).
+Then the label files (or LMDBs) and their images are checked: for 10 seconds each of Train and Eval, or `--data all`;
+`--data none` skips both. In no case is a file written.
 
 The modules of Global.plugins are not imported, since that runs their code. What only they may know is a warning
 [plugin_not_loaded], and the dry step is left out; --import-plugins imports them, as train and eval do.
@@ -67,14 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
-    from ppocr_ext.check import check_config
+    from ppocr_ext.check import check_all
 
     config = read_config(args)
     host = open_host(args.host)
     quiet_host(host.logger)
     if args.import_plugins:
         import_plugins(config, partial(print, file=sys.stderr))
-    issues = check_config(config, host, args.role, () if args.import_plugins else plugin_names(config))
+    issues, unused = check_all(config, host, args.role, () if args.import_plugins else plugin_names(config))
     if not args.check:
         sys.stdout.write(_resolved(config, host).to_yaml(origins=True))
         sys.stdout.flush()
@@ -86,16 +88,25 @@ def run(args: argparse.Namespace) -> int:
         print(f"{'error' if strict else issue.level}: {issue}", file=stream)
     wrong = any(strict or issue.level == "error" for issue in issues)
     if args.check:
-        wrong = _check_machine(config, host, args, wrong)
+        wrong = _check_machine(config, host, args, unused, wrong)
     if not issues and not wrong:
         print("no issues", file=stream)
     return 2 if wrong else 0
 
 
-def _check_machine(config: Config, host: Host, args: argparse.Namespace, wrong: bool) -> bool:
+def _check_machine(
+    config: Config, host: Host, args: argparse.Namespace, unused: Sequence[tuple[str, ...]], wrong: bool
+) -> bool:
     """Check the device, a dry step and the data on this machine, and print what is wrong.
 
     Data are checked only if the config has no errors, which may name other files or another dictionary.
+
+    Args:
+        config: the configuration.
+        host: opened.
+        args: of the command.
+        unused: the keys that no component takes, which the check of the config has reported.
+        wrong: the config has errors.
 
     Returns:
         True if something here, or the config (``wrong``), has errors.
@@ -109,15 +120,15 @@ def _check_machine(config: Config, host: Host, args: argparse.Namespace, wrong: 
         charset = _charset(config, host)
         if args.data == "none" or wrong or charset is None:
             return wrong
+        modes = _modes(config, args.role)
+        frames = dict.fromkeys(modes, FrameCounts({}))
         if plugin_names(config) and not args.import_plugins:
             print("dry step: skipped, since plugins are not imported (--import-plugins)")
         else:
-            issues = dry_issues(config, host, args.role, print)
+            issues, counts = dry_check(config, host, args.role, unused, print)
             print(*(f"error: {issue}\n" for issue in issues), sep="", end="")
-            wrong = bool(issues)
-        modes = _modes(config, args.role)
+            wrong, frames = bool(issues), frames | counts
         seconds = _SECONDS if args.data == "quick" else None
-        frames = dict.fromkeys(modes, FrameCounts({}))
         found = run_preflight(config, charset, frames, seconds=seconds, report=print)
     except PPOCRExtError as error:
         print(f"error: {with_code(str(error), error.code)}")
@@ -133,30 +144,37 @@ def _modes(config: Config, role: str) -> list[str]:
     return [mode for mode in (("Train", "Eval") if role == "train" else ("Eval",)) if config.get(mode)]
 
 
-def dry_issues(config: Config, host: Host, role: str, say: Callable[[str], None]) -> list[Issue]:
-    """Return what the dry step of a run finds; nothing if ``Global.dry_step`` is false.
+def dry_check(
+    config: Config, host: Host, role: str, unused: Sequence[tuple[str, ...]], say: Callable[[str], None]
+) -> tuple[list[Issue], dict[str, Any]]:
+    """Return what the dry step of a run finds, and the frames of each section if that is nothing.
+
+    Nothing is built if ``Global.dry_step`` is false.
 
     Args:
-        config: without errors of :func:`check_config`.
+        config: without errors of :func:`check_all`.
         host: opened.
         role: ``"train"`` or ``"eval"``.
+        unused: what :func:`check_all` returns: the keys that no component takes.
         say: takes a sentence if no sample can be read.
 
+    Returns:
+        The issues, and :class:`ppocr_ext.run.frame_counts.FrameCounts` by ``"Train"`` and ``"Eval"``.
+
     Raises:
-        PPOCRExtError: the networks cannot be built.
+        PPOCRExtError: the networks cannot be built, or take no images of a size that the config gives.
     """
-    from ppocr_ext.check import check_all
     from ppocr_ext.run.device import choose_device
     from ppocr_ext.run.dry_step import dry_step
+    from ppocr_ext.run.frame_counts import count_frames
     from ppocr_ext.run.run import build_network
 
-    charset, unused = _charset(config, host), check_all(config, host, role)[1]
-    whole = _resolved(config, host).without(unused)  # the check has reported them
+    charset, whole = _charset(config, host), _resolved(config, host).without(unused)
     if charset is None or not global_value(whole, "dry_step"):
-        return []
-    device = choose_device(whole)
-    modes = _modes(whole, role)
-    return dry_step(whole, charset, host, build_network(whole), modes, device, seed_of(whole), say)
+        return [], {}
+    device, modes, model = choose_device(whole), _modes(whole, role), build_network(whole)
+    issues = dry_step(whole, charset, host, model, modes, device, seed_of(whole), say)
+    return issues, {} if issues else {mode: count_frames(model, whole, mode) for mode in modes}
 
 
 def _resolved(config: Config, host: Host) -> Config:

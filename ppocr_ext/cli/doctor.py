@@ -256,10 +256,7 @@ def training_step() -> tuple[float, float]:
 
 
 def _print_components() -> None:
-    import ppocr_ext.losses
-    import ppocr_ext.metrics
-    import ppocr_ext.modeling
-    import ppocr_ext.optim  # noqa: F401  (importing them registers our components)
+    import ppocr_ext.check  # noqa: F401 - it imports, and so registers, all our components
     from ppocr_ext.host import open_host
     from ppocr_ext.registry import BY_KIND
 

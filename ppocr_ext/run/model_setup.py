@@ -207,7 +207,7 @@ def _load_sub_model(model: DistillationModel, name: str, context: RunContext) ->
             raise WeightsError(f"{part}.pretrained: {fault}", code=fault.code) from fault
     elif name in model.frozen:
         _LOG.warning(
-            "%s is frozen but has no weights: it would teach noise. Give its weights with "
+            "%s is frozen but has no weights: it would teach noise. Fix: give a file or an official name, "
             "-o Architecture.Models.%s.pretrained=PATH.",
             name,
             name,

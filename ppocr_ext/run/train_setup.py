@@ -169,8 +169,8 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
     start = replace(state.position, epochs=length.epochs, steps_per_epoch=length.steps_per_epoch).completed()
     if state.position.epoch >= length.epochs:
         raise ConfigError(
-            f"{prefix} has already finished epoch {state.position.epoch} of {length.epochs}. Increase Global.epoch_num "
-            f"to continue.",
+            f"{prefix} has already finished epoch {state.position.epoch} of {length.epochs}. Fix: increase "
+            f"Global.epoch_num to continue.",
             code="nothing_left",
         )
     _require_same_teachers(checkpoint, state.frozen, training.frozen_digests)

@@ -133,6 +133,7 @@ def test_an_installation_that_is_whole(capsys: pytest.CaptureFixture[str]) -> No
     assert f"PaddleOCR {importlib.metadata.version('paddleocr')}, wheel at" in shown
     assert "ppocr.modeling           ours, the host has none" in shown
     assert re.search(r"(?s)backbone\n +ours +.*RepSVTR.*SVTRv2", shown)  # beside what other tests registered
+    assert re.search(r"dataset\n +ours +.*CaptchaDataSet", shown)
     assert "the host's  KieDataset, LMDBDataSet" in shown
     assert "ok    tiny SVTRv2: forward and backward in" in shown
     assert shown.endswith("\nTraining can run.\n")

@@ -13,9 +13,9 @@ import paddle
 import pytest
 from paddle import nn
 
-from ppocr_ext.check import check_config
+from ppocr_ext.check import check_all
 from ppocr_ext.checkpoint.serialize import read_plain_pickle, read_state
-from ppocr_ext.cli.config import dry_issues
+from ppocr_ext.cli.config import dry_check
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config, resolve_charset, switch_features_on, with_class_counts
 from ppocr_ext.host import open_host
@@ -43,10 +43,10 @@ def found(config: Config, role: str = "train") -> Found:
 
 
 def issues(config: Config, role: str = "train", said: list[str] | None = None) -> list[Issue]:
-    static = check_config(config, open_host(), role)
+    static, unused = check_all(config, open_host(), role)
     if any(issue.level == "error" for issue in static):
         return static
-    return static + dry_issues(config, open_host(), role, (said if said is not None else []).append)
+    return static + dry_check(config, open_host(), role, unused, (said if said is not None else []).append)[0]
 
 
 def transforms(config: Config, mode: str) -> list[Any]:

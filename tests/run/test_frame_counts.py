@@ -9,6 +9,7 @@ import pytest
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.model_state import state_digest
+from ppocr_ext.cli.main import main
 from ppocr_ext.errors import DataError, ModelError, WeightsError
 from ppocr_ext.modeling import build_model
 from ppocr_ext.registry import BACKBONES, LOSSES
@@ -241,7 +242,7 @@ def long_labels(tiny, captchas, folder, count, **values):
     )
     longest = {"Global.max_text_length": 62, "Architecture.Head.head_list.NRTRHead.max_text_length": 62}
     listed = {"Train.dataset.label_file_list": [str(folder / "long.txt")], "Architecture.Backbone": SMALL}
-    config = tiny("student", **longest, **listed, **{"Global.dry_step": False}, **values)
+    config = tiny("student", **{"Global.dry_step": False, **longest, **listed, **values})
     return resized(resized(config, "Train", [3, 32, 640]), "Eval", [3, 32, 640])
 
 
@@ -258,6 +259,14 @@ def test_a_long_label_trains_if_training_frames_follow_the_width(tiny, captchas,
     ]
     batch = next(iter(run.train_loader))
     assert float(run.loss(run.model(batch[0], data=batch[1:]), batch)["CTCLoss"]) > 1.0  # 0 if nothing fits
+
+
+def test_the_config_command_finds_labels_that_do_not_fit(tiny, captchas, tmp_path, capsys):
+    file = tmp_path / "my.yml"
+    file.write_text(long_labels(tiny, captchas, tmp_path, 8, **{"Global.dry_step": True}).to_yaml())
+    assert main(["config", "-c", str(file), "--check"]) == 2
+    assert "Architecture.Backbone.train_frames: width" in capsys.readouterr().out
+    assert main(["config", "-c", str(file), "--check", "-o", "Architecture.Backbone.train_frames=width"]) == 0
 
 
 def test_if_long_labels_are_skipped_the_log_has_the_option_that_keeps_them(tiny, captchas, tmp_path, caplog):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import cv2
 import numpy as np
@@ -16,7 +16,7 @@ ImageSource = str | PathLike[str] | bytes | bytearray | memoryview | np.ndarray
 _TYPES = "the path of a file, the bytes of an encoded image, or a NumPy array [H, W] or [H, W, 3]"
 
 
-def is_image(source: Any) -> bool:
+def is_image(source: Any) -> TypeGuard[ImageSource]:
     """Return True if ``source`` is one image in a form that :func:`read_image` takes."""
     return isinstance(source, str | PathLike | bytes | bytearray | memoryview | np.ndarray)
 

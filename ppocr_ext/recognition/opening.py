@@ -1,0 +1,209 @@
+"""Open what a recogniser is given: a run, a config, an exported folder or an ONNX file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Literal, get_args
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.config import Config
+from ppocr_ext.errors import ConfigError, DataError, MissingPackageError, WeightsError
+from ppocr_ext.recognition.engines import (
+    GRAPH,
+    ONNX,
+    WEIGHTS,
+    Engine,
+    NetworkEngine,
+    OnnxEngine,
+    PaddleEngine,
+)
+from ppocr_ext.recognition.exported import MODEL_FILE, Exported, described_by_metadata, read_exported
+from ppocr_ext.recognition.resize import WidthPolicy
+
+EngineName = Literal["network", "onnx", "paddle"]
+ENGINES: tuple[EngineName, ...] = get_args(EngineName)
+
+
+@dataclass(frozen=True)
+class RecognizerParts:
+    """What a :class:`Recognizer` reads with.
+
+    Attributes:
+        engine: computes the probabilities.
+        policy: prepares the images.
+        charset: the dictionary.
+        reorder: see :func:`ppocr_ext.recognition.ctc_text.read`.
+    """
+
+    engine: Engine
+    policy: WidthPolicy
+    charset: Charset
+    reorder: bool | None = None
+
+
+Source = str | PathLike[str] | Config | RecognizerParts
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenOptions:
+    """How a recogniser is opened; the attributes are those of :class:`ppocr_ext.recognition.recognizer.Recognizer`."""
+
+    engine: EngineName | None = None
+    threads: int | None = None
+    device: Literal["cpu", "gpu"] | None = None
+    options: Sequence[str] = ()
+    model: str | None = None
+    host_path: str | None = None
+    old_dictionary: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            ConfigError: there is no such engine or device, or not a number of threads.
+        """
+        for name, value, choices in (
+            ("engine", self.engine, ENGINES),
+            ("device", self.device, ("cpu", "gpu")),
+        ):
+            if value is not None and value not in choices:
+                raise ConfigError(f"{name}: {value!r} is not among {', '.join(choices)}.", code="bad_value")
+        if self.threads is not None and self.threads < 1:
+            raise ConfigError(f"threads: {self.threads} is not a number of at least 1.", code="bad_value")
+
+    @property
+    def of_training(self) -> list[str]:
+        """The options that were given and that only a run or a config takes."""
+        given = {
+            "engine network": self.engine == "network",
+            "device gpu": self.device == "gpu",
+            "-o": self.options,
+            "--model": self.model,
+            "--host": self.host_path,
+            "--old-dict": self.old_dictionary,
+        }
+        return [name for name, value in given.items() if value]
+
+
+def open_parts(source: Source, options: OpenOptions) -> RecognizerParts:
+    """Return what a recogniser reads with.
+
+    Args:
+        source: see :class:`ppocr_ext.recognition.recognizer.Recognizer`.
+        options: how to open it.
+
+    Raises:
+        PPOCRExtError: it cannot be opened; the message says what to change.
+    """
+    if isinstance(source, RecognizerParts):
+        return source
+    if isinstance(source, Config):
+        if options.options:
+            raise ConfigError(
+                "options belong to a config file or a run. Fix: set them where the config is read: "
+                "ppocr_ext.config.load(file, options).",
+                code="unsupported_option",
+            )
+        return _of_config(source, "a config", options)
+    path = Path(fspath(source))
+    of_file = path.suffix == ".onnx"
+    if not of_file and not (path / MODEL_FILE).is_file():
+        return _of_run(path, options)
+    if options.of_training:
+        raise ConfigError(
+            f"{path} is an exported model, which takes none of {', '.join(options.of_training)}. Fix: leave it out, or "
+            f"give the folder of the run in place of the export.",
+            code="unsupported_option",
+        )
+    return _of_onnx(path, options) if of_file else _of_export(read_exported(path), options)
+
+
+def _of_run(path: Path, options: OpenOptions) -> RecognizerParts:
+    """Return the parts of a run folder or a config file."""
+    if not path.exists() and path.suffix not in (".yml", ".yaml"):
+        raise DataError(
+            f"there is no {path}. Fix: give the folder of a run, a config file, or a folder or ONNX file that "
+            f"`ppocr-ext export` wrote.",
+            code="missing_file",
+        )
+    if path.suffix in (".pdparams", ".pdiparams", ".json"):
+        raise DataError(
+            f"{path} is one file of several. Fix: give its folder; a checkpoint other than the best one of a run is "
+            f"chosen with -o Global.checkpoints=PATH.",
+            code="not_a_recogniser",
+        )
+    from ppocr_ext.run.recogniser import recogniser_config  # imports Paddle
+
+    return _of_config(recogniser_config(path, options.options), str(path), options)
+
+
+def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerParts:
+    """Return the parts of a trained network."""
+    if options.engine not in (None, "network"):
+        raise ConfigError(
+            f"engine: {options.engine} reads exported models, and {name} is none. Fix: export it with `ppocr-ext "
+            f"export`, or leave the engine out.",
+            code="unsupported_engine",
+        )
+    from ppocr_ext.run.recogniser import load_recogniser  # imports Paddle
+
+    if options.device is not None:
+        config = config.with_values({"Global.use_gpu": options.device == "gpu"})
+    policy = WidthPolicy.from_config(config)
+    trained = load_recogniser(
+        config,
+        host_path=options.host_path,
+        model=options.model,
+        old_dictionary=options.old_dictionary,
+    )
+    return RecognizerParts(NetworkEngine(trained.network), policy, trained.charset)
+
+
+def _of_export(exported: Exported, options: OpenOptions) -> RecognizerParts:
+    """Return the parts of an exported folder, with the first engine that has its files and is installed.
+
+    Raises:
+        MissingPackageError: no engine is installed.
+        WeightsError: a file is missing or is not the one that was exported.
+    """
+    candidates: dict[EngineName, tuple[str, ...]] = {"onnx": (ONNX,), "paddle": (GRAPH, WEIGHTS)}
+    missing: MissingPackageError | None = None
+    for name, files in candidates.items():
+        if options.engine != name and (options.engine is not None or not exported.has(*files)):
+            continue
+        exported.check(*files)
+        try:
+            engine = _exported_engine(name, exported.folder, options.threads)
+        except MissingPackageError as error:
+            missing = missing or error
+        else:
+            return RecognizerParts(engine, exported.policy, exported.charset, exported.reorder)
+    if missing is not None:
+        raise missing
+    raise WeightsError(
+        f"{exported.folder}: {MODEL_FILE} lists neither {ONNX} nor {GRAPH}. Fix: export the model again.",
+        code="missing_file",
+    )
+
+
+def _exported_engine(name: EngineName, folder: Path, threads: int | None) -> Engine:
+    if name == "onnx":
+        return OnnxEngine(folder / ONNX, threads=threads)
+    return PaddleEngine(folder, threads=threads)
+
+
+def _of_onnx(file: Path, options: OpenOptions) -> RecognizerParts:
+    """Return the parts of an ONNX file, described by the ``model.json`` beside it or by its own metadata."""
+    if options.engine == "paddle":
+        raise ConfigError(
+            f"engine: paddle does not read {file}. Fix: give its folder, or leave the engine out.",
+            code="unsupported_engine",
+        )
+    if file.name == ONNX and (file.parent / MODEL_FILE).is_file():
+        return _of_export(read_exported(file.parent), replace(options, engine="onnx"))
+    engine = OnnxEngine(file, threads=options.threads)
+    exported = described_by_metadata(file, engine.metadata)
+    return RecognizerParts(engine, exported.policy, exported.charset, exported.reorder)

@@ -1,0 +1,150 @@
+"""Read text lines: :class:`Recognizer`, over a run, a config, an exported folder or an ONNX file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from os import PathLike, fspath
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from ppocr_ext.config import Config
+from ppocr_ext.errors import DataError, WeightsError
+from ppocr_ext.recognition.ctc_text import Reading, read, with_image
+from ppocr_ext.recognition.images import ImageSource, is_image, read_image
+from ppocr_ext.recognition.opening import EngineName, OpenOptions, Source, open_parts
+
+_WINDOW = 8  # batches that are in memory at a time, of which those of equal width are put together
+
+
+class Recognizer:
+    """Read images of one text line each.
+
+    One object may be used by several threads. A text does not depend on ``batch_size`` or on the other images,
+    since only images of equal width share a batch.
+
+    Args:
+        source: the folder of a run (its best checkpoint and its own config), a config file, a folder or an ONNX file
+            that ``ppocr-ext export`` wrote, a :class:`ppocr_ext.config.Config`, or the
+            :class:`ppocr_ext.recognition.opening.RecognizerParts` themselves.
+        engine: ``"network"`` for a run or config; ``"onnx"`` or ``"paddle"`` for an exported model, by default
+            the faster one that is installed.
+        threads: of the engines ``"onnx"`` and ``"paddle"``; None: the engine's own default.
+        device: of a run or config: ``"cpu"`` or ``"gpu"``; None: as the config says. Exported models run on the CPU.
+        options: of a run or config, as after ``-o``: ``["Global.checkpoints=output/run/latest"]``.
+        model: the sub-model of a distillation; None: the one that its metric is of.
+        host_path: of a run or config: a PaddleOCR checkout; None searches for a host.
+        old_dictionary: of a run or config: the dictionary of the weights, if it differs.
+
+    Attributes:
+        engine: name of the engine.
+        policy: how images are prepared.
+        charset: the dictionary.
+
+    Raises:
+        PPOCRExtError: the source cannot be opened; the message says what to change.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        engine: EngineName | None = None,
+        threads: int | None = None,
+        device: Literal["cpu", "gpu"] | None = None,
+        options: Sequence[str] = (),
+        model: str | None = None,
+        host_path: str | None = None,
+        old_dictionary: str | None = None,
+    ) -> None:
+        given = OpenOptions(
+            engine=engine,
+            threads=threads,
+            device=device,
+            options=options,
+            model=model,
+            host_path=host_path,
+            old_dictionary=old_dictionary,
+        )
+        self._parts = open_parts(source, given)
+        self.engine = self._parts.engine.name
+        self.policy = self._parts.policy
+        self.charset = self._parts.charset
+
+    @classmethod
+    def from_config(cls, config: Config, **options: Any) -> Recognizer:
+        """Return the recogniser that a config describes, with the weights that it names.
+
+        Args:
+            config: as :func:`ppocr_ext.config.load` returns it.
+            options: the other arguments of the class.
+        """
+        return cls(config, **options)
+
+    def read(self, images: ImageSource | Iterable[ImageSource], batch_size: int = 16) -> list[Reading]:
+        """Return what is read from each image, in their order.
+
+        An image that cannot be read gives a :class:`Reading` with an ``error`` and an empty text.
+
+        Args:
+            images: one or several, each a path, the bytes of an encoded image, or an array: uint8 or uint16 [H, W],
+                [H, W, 3] (BGR, as ``cv2.imread`` returns it) or [H, W, 4].
+            batch_size: most images that the engine gets at a time.
+
+        Raises:
+            WeightsError: the engine's classes are not those of the dictionary.
+        """
+        if is_image(images):
+            return list(self.stream([images], batch_size))
+        if not isinstance(images, Iterable):
+            raise DataError(
+                f"images cannot be a {type(images).__name__}. Fix: give an image, or a list of images.",
+                code="bad_value",
+            )
+        return list(self.stream(cast("Iterable[ImageSource]", images), batch_size))
+
+    def stream(self, images: Iterable[ImageSource], batch_size: int = 16) -> Iterator[Reading]:
+        """Yield what :meth:`read` returns; only a few batches of images are in memory at a time."""
+        if batch_size < 1:
+            raise DataError(f"batch_size is {batch_size}, but must be at least 1.", code="bad_value")
+        numbered = enumerate(images)
+        while window := list(islice(numbered, batch_size * _WINDOW)):
+            yield from self._read_window(window, batch_size)
+
+    def _read_window(self, window: Sequence[tuple[int, ImageSource]], batch_size: int) -> list[Reading]:
+        readings: list[Reading] = []
+        images: list[tuple[int, int, np.ndarray]] = []  # width of the input, place in the window, pixels
+        for place, (number, source) in enumerate(window):
+            name = fspath(source) if isinstance(source, str | PathLike) else number
+            try:
+                image = read_image(source)
+                images.append((self.policy.widths(*image.shape[:2])[0], place, image))
+                readings.append(Reading(image=name))
+            except DataError as error:
+                readings.append(Reading(image=name, error=str(error)))
+        images.sort(key=lambda entry: entry[:2])
+        for _, equal in groupby(images, key=lambda entry: entry[0]):
+            while batch := list(islice(equal, batch_size)):
+                found = self._read_batch([image for _, _, image in batch])
+                for (_, place, _), reading in zip(batch, found, strict=True):
+                    readings[place] = with_image(reading, readings[place].image)
+        return readings
+
+    def _read_batch(self, images: Sequence[np.ndarray]) -> Iterator[Reading]:
+        """Yield the readings of images whose inputs are of equal width."""
+        parts = self._parts
+        inputs = np.stack([parts.policy.prepare(image) for image in images])
+        probabilities = parts.engine.probabilities(inputs)
+        if probabilities.shape[2] != parts.charset.ctc_classes:
+            raise WeightsError(
+                f"the model has {probabilities.shape[2]} classes, but {parts.charset.name} needs "
+                f"{parts.charset.ctc_classes}, the blank included. Fix: give the dictionary of its training.",
+                code="charset_mismatch",
+            )
+        for image, frames in zip(images, probabilities, strict=True):
+            columns, filled = parts.policy.widths(*image.shape[:2])
+            width = image.shape[1]
+            # a frame stands for columns of the input, and those for columns of the image
+            scale = columns / len(frames) * width / filled
+            yield read(frames, parts.charset, pixels_per_frame=scale, width=width, reorder=parts.reorder)

@@ -1,10 +1,11 @@
-"""Write files so that they are complete or missing, never cut off."""
+"""Write files and folders so that they are complete or missing, never cut off."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -63,3 +64,61 @@ def check_writable(path: Path) -> None:
             pass
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror}.", code="unwritable_file") from error
+
+
+@contextmanager
+def atomic_folder(path: Path, owned: Sequence[str], *, force: bool = False) -> Iterator[Path]:
+    """Yield an empty folder whose files are those of ``path`` once the block ends without an exception.
+
+    A new folder appears at once. In a folder that exists, files of the names in ``owned`` are replaced or removed, and
+    other files stay; the last name of ``owned`` is removed first and written last, so that its file stands for all.
+
+    Args:
+        path: the folder; its parents are created.
+        owned: names of all files that the block may write.
+        force: accept a folder that is not empty.
+
+    Raises:
+        DataError: ``path`` is a file, is not empty, or cannot be written to.
+    """
+    if path.exists() and not path.is_dir():
+        raise DataError(f"{path} is a file. Fix: give the name of a folder.", code="not_a_folder")
+    there = sorted(each.name for each in path.iterdir()) if path.is_dir() else []
+    if there and not force:
+        raise DataError(
+            f"{path} is not empty (found {', '.join(there[:3])}{', …' if len(there) > 3 else ''}). Fix: give another "
+            f"--output, or --force to replace what an export has written there.",
+            code="folder_not_empty",
+        )
+    try:
+        place = path if path.is_dir() else path.parent
+        place.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=place))
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written: {error.strerror}. Fix: give a folder that you may write to.",
+            code="unwritable_folder",
+        ) from error
+    try:
+        yield temporary
+        _publish(temporary, path, owned)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _publish(temporary: Path, path: Path, owned: Sequence[str]) -> None:
+    if not path.exists():
+        temporary.chmod(0o777 & ~_umask())  # `mkdtemp` keeps others out
+        temporary.rename(path)
+        return
+    for name in reversed(owned):
+        (path / name).unlink(missing_ok=True)
+    for name in owned:
+        if (temporary / name).exists():
+            (temporary / name).replace(path / name)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -22,7 +22,7 @@ _LOG = logging.getLogger("ppocr_ext")
 Reads = set[tuple[str | None, str]]
 _BRANCH_OF = {"ctc": "ctc", "neck": "ctc", "gtc": "gtc", "sar": "sar"}
 # layers of a MultiHead that belong to one branch alone
-_BRANCH_LAYERS = {
+BRANCH_LAYERS = {
     "ctc": ("ctc_encoder", "ctc_head"),
     "gtc": ("before_gtc", "gtc_head"),
     "sar": ("sar_head",),
@@ -75,8 +75,8 @@ def _freeze(layer: Any) -> None:
 
 def _freeze_unread(model: Any, wanted: set[str]) -> None:
     head = getattr(model, "head", None)
-    for branch in _BRANCH_LAYERS.keys() - wanted:
-        for layer in _BRANCH_LAYERS[branch]:
+    for branch in BRANCH_LAYERS.keys() - wanted:
+        for layer in BRANCH_LAYERS[branch]:
             if hasattr(head, layer):
                 _freeze(getattr(head, layer))
 

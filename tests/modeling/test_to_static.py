@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import paddle
 import pytest
 from error_codes import raises_code
-from paddle.static import InputSpec
 from small_networks import images, labels, recogniser
 
 from ppocr_ext.errors import ConfigError
@@ -20,22 +18,6 @@ LOGGER = logging.getLogger("ppocr_ext.test")
 def settings(**changes: Any) -> dict[str, Any]:
     options = {"to_static": True, "d2s_train_image_shape": [3, 32, 64], "max_text_length": 12, **changes}
     return {"Global": options, "Architecture": recogniser()}
-
-
-@pytest.mark.e2e
-@pytest.mark.parametrize("backbone", ["SVTRv2", "RepSVTR"])
-def test_an_exported_model_reads_any_number_and_width(backbone: str, tmp_path: Path) -> None:
-    config = recogniser(return_all_feats=False)
-    if backbone == "RepSVTR":
-        config["Backbone"] = {"name": backbone}
-    model = build_model(config)
-    model.eval()
-    spec = [InputSpec([None, 3, 32, None], "float32")]
-    paddle.jit.save(paddle.jit.to_static(model, input_spec=spec, full_graph=True), str(tmp_path / "model"))
-    loaded = paddle.jit.load(str(tmp_path / "model"))
-    for count, width in ((1, 64), (3, 96)):
-        picture = images(count, width=width)
-        np.testing.assert_allclose(loaded(picture).numpy(), model(picture).numpy(), atol=1e-5)
 
 
 def test_the_inputs_of_compiled_training_are_paddleocrs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,164 @@
+"""Write the lines that load an exported model in each client, with its width policy; imports no Paddle."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from ppocr_ext.recognition.engines import ONNX
+from ppocr_ext.recognition.resize import WidthPolicy
+
+CLIENT_WIDTH = 3200  # pixels, the widest input of PaddleOCR's 3.x client
+
+
+def shell_command(folder: str | Path, model_name: str, policy: WidthPolicy, image: str = "IMAGE") -> str:
+    """Return the command that reads an image with PaddleOCR 3.7."""
+    words = [
+        "paddleocr",
+        "text_recognition",
+        "-i",
+        image,
+        "--model_name",
+        model_name,
+        "--model_dir",
+        str(folder),
+    ]
+    return shlex.join([*words, "--device", "cpu", *_shape_words(policy)])
+
+
+def _shape_words(policy: WidthPolicy) -> list[str]:
+    return ["--input_shape", *map(str, policy.image_shape)] if policy.kind == "squash" else []
+
+
+def width_warning(policy: WidthPolicy) -> str:
+    """Return what a user of the clients must know about the width of the input."""
+    _, height, width = policy.image_shape
+    if policy.kind == "squash":
+        return (
+            f"Every image is resized to {height} x {width} pixels, whatever its shape (policy squash). PaddleOCR 3.x "
+            f"does that only with input_shape [3, {height}, {width}]; without it texts are wrong, and nothing in "
+            f"inference.yml can ask for it."
+        )
+    if policy.kind == "pad":
+        return (
+            f"Images keep their aspect ratio at height {height}; longer ones are squeezed to {width} pixels (policy "
+            f"pad). PaddleOCR 3.x widens the input up to {CLIENT_WIDTH} pixels instead, so it may read these "
+            f"differently. Do not give it input_shape."
+        )
+    return (
+        f"Images keep their aspect ratio at height {height}, and the input is as wide as they need, at least {width} "
+        f"pixels (policy widen). PaddleOCR 3.x does the same up to {CLIENT_WIDTH} pixels. Do not give it input_shape."
+    )
+
+
+def python_lines(folder: str, model_name: str, policy: WidthPolicy, engine: str | None = None) -> str:
+    """Return the lines for PaddleOCR 3.7 in Python; ``engine`` ``"onnxruntime"`` needs no Paddle."""
+    options = [f'model_name="{model_name}"', f'model_dir="{folder}"', 'device="cpu"']
+    options += [f"input_shape={list(policy.image_shape)}"] if policy.kind == "squash" else []
+    options += [f'engine="{engine}"'] if engine else []
+    return f"""\
+from paddleocr import TextRecognition
+
+model = TextRecognition({", ".join(options)})
+for result in model.predict("IMAGE", batch_size=1):
+    print(result["rec_text"], result["rec_score"])"""
+
+
+def rapidocr_lines(folder: str, policy: WidthPolicy) -> str:
+    """Return the lines for RapidOCR 3.10."""
+    return f"""\
+import cv2
+from rapidocr import RapidOCR
+
+engine = RapidOCR(params={{
+    "Global.use_det": False,
+    "Global.use_cls": False,
+    "Global.use_preprocess_img": False,
+    "Rec.model_path": "{folder}/{ONNX}",
+    "Rec.rec_img_shape": {list(policy.image_shape)},
+}})
+{_caller_image(policy)}
+result = engine(image)
+print(result.txts, result.scores)"""
+
+
+def _caller_image(policy: WidthPolicy) -> str:
+    """Return the lines that read an image for a client that takes it as it is, and cannot squash."""
+    lines = ['image = cv2.imread("IMAGE")']
+    if policy.kind == "squash":
+        _, height, width = policy.image_shape
+        lines.append(f"image = cv2.resize(image, ({width}, {height}))")
+    if policy.color == "RGB":
+        lines.append("image = image[:, :, ::-1].copy()")
+    return "\n".join(lines)
+
+
+def paddleocr2_lines(folder: str, policy: WidthPolicy) -> str:
+    """Return the lines for PaddleOCR 2.10, which reads the ONNX file."""
+    _, height, width = policy.image_shape
+    algorithm = "SVTR" if policy.kind == "squash" else "SVTR_LCNet"
+    flip = ["image = image[:, :, ::-1].copy()"] if policy.color == "RGB" else []
+    lines = "\n".join(['image = cv2.imread("IMAGE")', *flip])
+    return f"""\
+import cv2
+import paddleocr  # before tools, which it makes importable
+from tools.infer import utility
+from tools.infer.predict_rec import TextRecognizer
+
+args = utility.init_args().parse_args([
+    "--use_gpu=false",
+    "--use_onnx=true",
+    "--rec_model_dir={folder}/{ONNX}",
+    "--rec_char_dict_path={folder}/charset.txt",
+    "--rec_image_shape=3,{height},{width}",
+    "--rec_algorithm={algorithm}",
+    "--rec_batch_num=1",
+])
+{lines}
+texts, _ = TextRecognizer(args)([image])
+print(texts)"""
+
+
+def recognizer_lines(folder: str) -> str:
+    """Return the lines for this package."""
+    return f"""\
+from ppocr_ext import Recognizer
+
+print(Recognizer("{folder}").read("IMAGE"))"""
+
+
+def onnxruntime_lines(folder: str, policy: WidthPolicy) -> str:
+    """Return the lines for ONNX Runtime without another package than NumPy and OpenCV."""
+    _, height, width = policy.image_shape
+    if policy.kind == "squash":
+        size = f"columns = filled = {width}"
+    elif policy.kind == "pad":
+        size = f"columns, filled = {width}, min({width}, math.ceil({height} * ratio))"
+    else:
+        size = (
+            f"columns = int({height} * max({width} / {height}, ratio))\n"
+            f"filled = min(columns, math.ceil({height} * ratio))"
+        )
+    flip = "\nimage = image[:, :, ::-1]  # the network takes RGB" if policy.color == "RGB" else ""
+    return f"""\
+import math
+
+import cv2
+import numpy as np
+import onnxruntime
+
+session = onnxruntime.InferenceSession("{folder}/{ONNX}")
+characters = open("{folder}/charset.txt", encoding="utf-8", newline="\\n").read().removesuffix("\\n").split("\\n")
+
+image = cv2.imread("IMAGE")  # uint8, blue, green, red{flip}
+ratio = image.shape[1] / image.shape[0]
+{size}
+pixels = cv2.resize(image, (filled, {height})).astype(np.float32).transpose(2, 0, 1)
+batch = np.zeros((1, 3, {height}, columns), np.float32)
+batch[0, :, :, :filled] = (pixels / 255 - 0.5) / 0.5
+
+(probabilities,) = session.run(None, {{"x": batch}})
+classes = probabilities[0].argmax(axis=1)
+starts = [t for t, c in enumerate(classes) if c != 0 and (t == 0 or c != classes[t - 1])]
+confidence = probabilities[0].max(axis=1)[starts].mean() if starts else 0.0
+print("".join(characters[classes[t] - 1] for t in starts), confidence)"""

@@ -1,0 +1,193 @@
+"""Export one recogniser: write all its files, compare them with the network, and only then publish the folder."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.config import Config
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.export.card import CARD_FILE, write_card
+from ppocr_ext.export.comparison import Comparison, compare, require_equal
+from ppocr_ext.export.description import MODEL_FILE, Description, describe, write_model_json
+from ppocr_ext.export.dictionary_files import CHARSET_FILE, metadata_text, write_charset
+from ppocr_ext.export.graph import write_graph
+from ppocr_ext.export.inference_yml import INFERENCE_YML, write_inference_yml
+from ppocr_ext.export.model_names import choose_name
+from ppocr_ext.export.onnx_file import require_converter, write_onnx
+from ppocr_ext.export.policy_accuracy import accuracy_by_policy
+from ppocr_ext.export.sample_images import batches_of, drawn_images, eval_images
+from ppocr_ext.export.vectors import VECTORS_FILE, write_vectors
+from ppocr_ext.io.atomic import atomic_folder
+from ppocr_ext.recognition.engines import (
+    GRAPH,
+    ONNX,
+    WEIGHTS,
+    Engine,
+    NetworkEngine,
+    OnnxEngine,
+    PaddleEngine,
+)
+from ppocr_ext.recognition.resize import WidthPolicy
+from ppocr_ext.run.recogniser import TrainedRecogniser
+
+_LOG = logging.getLogger("ppocr_ext")
+Format = Literal["paddle", "onnx", "both"]
+FORMATS: tuple[Format, ...] = ("paddle", "onnx", "both")
+# all that an export may write; model.json is the last, and has the digests of the others
+FILES = (GRAPH, WEIGHTS, INFERENCE_YML, ONNX, CHARSET_FILE, VECTORS_FILE, CARD_FILE, MODEL_FILE)
+_COMPARED = 4  # images of Eval, besides the drawn ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """How a recogniser is exported.
+
+    Attributes:
+        output: the folder.
+        format: files for Paddle Inference, for ONNX Runtime, or both.
+        width: the only width that the graph takes, pixels; None: every width.
+        model_name: under which PaddleOCR's 3.x client loads it; None: see
+            :func:`ppocr_ext.export.model_names.choose_name`.
+        force: accept a folder that is not empty.
+        data: a label file to evaluate the width policies on, if any.
+    """
+
+    output: Path
+    format: Format = "both"
+    width: int | None = None
+    model_name: str | None = None
+    force: bool = False
+    data: Path | None = None
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """What was written.
+
+    Attributes:
+        folder: where to.
+        description: of the model.
+        sizes: bytes of each file.
+        comparisons: of each file with the network.
+    """
+
+    folder: Path
+    description: Description
+    sizes: Mapping[str, int]
+    comparisons: Sequence[Comparison]
+
+
+def export_recogniser(config: Config, trained: TrainedRecogniser, options: ExportOptions) -> ExportedModel:
+    """Write the files of a recogniser, compare each engine with the network, and publish the folder.
+
+    Args:
+        config: of the training, with all sub-models.
+        trained: the recogniser.
+        options: how to export it.
+
+    Raises:
+        PPOCRExtError: something cannot be written, or computes something else than the network; the folder is then
+            as it was before.
+    """
+    policy = policy_of_width(WidthPolicy.from_config(trained.config), options.width)
+    charset, width = trained.charset, options.width
+    name = choose_name(config, trained.sub_model, charset, options.model_name)
+    onnx_text = None
+    if options.format != "paddle":
+        require_converter()
+        onnx_text = metadata_text(charset)
+    network, drawn = NetworkEngine(trained.network), drawn_images(charset, policy.image_shape[1])
+    with atomic_folder(options.output, FILES, force=options.force) as folder:
+        graph = write_graph(trained.network, folder, policy.image_shape, width)
+        write_charset(folder / CHARSET_FILE, charset, graph.classes)
+        yml = folder / INFERENCE_YML
+        write_inference_yml(yml, name, policy.image_shape, policy.color, charset.characters)
+        if onnx_text is not None:
+            write_onnx(folder, onnx_text)
+        comparisons = compare_files(folder, network, _inputs(trained, policy, drawn, width), charset)
+        if options.format == "onnx":
+            for file in (GRAPH, WEIGHTS):
+                (folder / file).unlink()
+        write_vectors(folder / VECTORS_FILE, drawn, policy, network, charset)
+        accuracy: dict[str, float] = {}
+        if options.data is not None:
+            accuracy = accuracy_by_policy(network, policy, charset, options.data, width)
+        choices = {"model_name": name, "policy": policy, "width": width, "accuracy": accuracy}
+        description = describe(config, trained, graph.parameters, **choices)
+        write_card(folder, options.output.resolve().name, description, sizes_of(folder))
+        write_model_json(folder, description, list(sizes_of(folder)))
+        sizes = sizes_of(folder)
+    return ExportedModel(options.output, description, sizes, comparisons)
+
+
+def policy_of_width(policy: WidthPolicy, width: int | None) -> WidthPolicy:
+    """Return the policy of a graph that takes one width alone; ``policy`` if it takes every width.
+
+    Raises:
+        ConfigError: the model squashes images to another width.
+    """
+    if width is None:
+        return policy
+    _, height, trained = policy.image_shape
+    if policy.kind == "squash":
+        if width != trained:
+            raise ConfigError(
+                f"--width {width}: this model squashes each image to {trained} pixels (`padding: false`), and reads "
+                f"no other width. Fix: --width {trained}, or leave it out.",
+                code="bad_width",
+            )
+        return policy
+    _LOG.warning(
+        "--width %d: the graph fails on every other width, and longer images are squeezed. The client of PaddleOCR 3.x "
+        "widens its input, so it cannot use this model for them.",
+        width,
+    )
+    return replace(policy, kind="pad", image_shape=(3, height, width))
+
+
+def _inputs(
+    trained: TrainedRecogniser, policy: WidthPolicy, drawn: Sequence[np.ndarray], width: int | None
+) -> list[np.ndarray]:
+    """Return prepared images to compare engines on; of mixed width if the graph takes every width."""
+    batches = batches_of([*eval_images(trained.config, _COMPARED), *drawn], policy)
+    return batches if width is not None else [*batches, *batches_of(drawn, replace(policy, kind="widen"))]
+
+
+def compare_files(
+    folder: Path, network: Engine, batches: Sequence[np.ndarray], charset: Charset
+) -> list[Comparison]:
+    """Compare what was written with the network.
+
+    Args:
+        folder: has the files of an export.
+        network: the engine that is right.
+        batches: prepared images, float32 [B, 3, H, W] each.
+        charset: the dictionary.
+
+    Returns:
+        One comparison for each form.
+
+    Raises:
+        ModelError: a file computes something else.
+        WeightsError: a file cannot be opened.
+    """
+    engines: dict[str, Engine] = {GRAPH: PaddleEngine(folder)}
+    if (folder / ONNX).is_file():
+        engines[ONNX] = OnnxEngine(folder / ONNX)
+    comparisons = []
+    for file, engine in engines.items():
+        comparisons.append(compare(network, engine, batches, charset))
+        require_equal(comparisons[-1], file)
+    return comparisons
+
+
+def sizes_of(folder: Path) -> dict[str, int]:
+    """Return the bytes of each file of an export."""
+    return {name: (folder / name).stat().st_size for name in FILES if (folder / name).is_file()}

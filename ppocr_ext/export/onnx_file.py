@@ -1,0 +1,89 @@
+"""Convert an exported graph to ONNX, with the dictionary in its metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ppocr_ext.errors import MissingPackageError
+from ppocr_ext.export.captured import captured
+from ppocr_ext.export.dictionary_files import METADATA_KEY
+from ppocr_ext.recognition.engines import GRAPH, INSTALL_ONNX, ONNX, WEIGHTS
+
+PACKAGES = ("paddle2onnx", "onnx", "onnxruntime")  # the last one compares the file with the network
+OPSET = 17  # the converter's own default is 9
+
+
+def require_converter() -> None:
+    """Check that the packages of the extra ``onnx`` are there.
+
+    Raises:
+        MissingPackageError: one is not; the message says what to install.
+    """
+    missing = missing_packages()
+    if missing:
+        raise MissingPackageError(
+            f"To write {ONNX}, {', '.join(missing)} must be installed. Fix: {INSTALL_ONNX}, or export with "
+            f"--format paddle.",
+            code="missing_package",
+        )
+
+
+def missing_packages() -> list[str]:
+    """Return the packages of the extra ``onnx`` that cannot be imported."""
+    missing = []
+    for name in PACKAGES:
+        try:
+            import_module(name)
+        except (ImportError, ValueError):  # ValueError: paddle2onnx refuses an old Paddle
+            missing.append(name)
+    return missing
+
+
+def write_onnx(folder: Path, characters: str) -> None:
+    """Write ``inference.onnx`` from the graph in ``folder``. What it computes is not checked here.
+
+    Args:
+        folder: has ``inference.json`` and ``inference.pdiparams``.
+        characters: text for the metadata, see :func:`ppocr_ext.export.dictionary_files.metadata_text`.
+
+    Raises:
+        MissingPackageError: a package of the extra ``onnx`` is not installed.
+        ModelError: the converter fails.
+    """
+    require_converter()
+    import onnx
+    import paddle2onnx
+
+    files = str(folder / GRAPH), str(folder / WEIGHTS)
+    content = captured(
+        # `optimize_tool`: by default it installs packages with pip, and changes variables of the process
+        lambda: paddle2onnx.export(*files, opset_version=OPSET, optimize_tool=None),
+        f"paddle2onnx {paddle2onnx.__version__} cannot convert the network",
+        "not_converted",
+    )
+    model = onnx.load_model_from_string(content)
+    _drop_unused(model.graph)
+    entry = model.metadata_props.add()
+    entry.key, entry.value = METADATA_KEY, characters
+    (folder / ONNX).write_bytes(model.SerializeToString())
+
+
+def _drop_unused(graph: Any) -> None:
+    """Remove the constants that no node reads: ONNX Runtime warns of each whenever the file is opened."""
+    used = {output.name for output in graph.output}.union(*(node.input for node in _nodes(graph)))
+    kept = [node for node in graph.node if node.op_type != "Constant" or used.intersection(node.output)]
+    del graph.node[:]
+    graph.node.extend(kept)
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    """Yield the nodes of a graph and of the graphs inside them."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            yield from _nodes(attribute.g)
+            for inner in attribute.graphs:
+                yield from _nodes(inner)

@@ -1,0 +1,154 @@
+"""An exported folder: its files, what they say, and the lines of code in its card."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from error_codes import raises_code
+from one_conv import CHARACTERS, SHAPE
+
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.export import clients, exporter
+from ppocr_ext.export.exporter import FILES, ExportedModel, ExportOptions, export_recogniser, policy_of_width
+from ppocr_ext.export.policy_accuracy import accuracy_by_policy, recommended
+from ppocr_ext.export.sample_images import drawn_images
+from ppocr_ext.recognition.ctc_text import read
+from ppocr_ext.recognition.engines import NetworkEngine
+from ppocr_ext.recognition.resize import WidthPolicy
+from ppocr_ext.run.recogniser import TrainedRecogniser
+
+PAD = WidthPolicy("pad", SHAPE)
+POLICIES = [PAD, replace(PAD, kind="squash"), replace(PAD, kind="widen"), replace(PAD, color="RGB")]
+
+
+def text_of(trained: TrainedRecogniser, policy: WidthPolicy, image: np.ndarray) -> tuple[str, float]:
+    reading = read(
+        NetworkEngine(trained.network).probabilities(policy.prepare(image)[None])[0], trained.charset
+    )
+    return reading.text, reading.confidence
+
+
+def test_model_json_says_what_is_there(exported: ExportedModel, trained: TrainedRecogniser) -> None:
+    content = json.loads((exported.folder / "model.json").read_text(encoding="utf-8"))
+    assert set(exported.sizes) == set(FILES) == {file.name for file in exported.folder.iterdir()}
+    for name, facts in content["files"].items():
+        data = (exported.folder / name).read_bytes()
+        assert facts == {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    assert set(content["files"]) == set(FILES) - {"model.json"}
+    assert WidthPolicy.from_json(content["width_policy"], "model.json") == PAD
+    lines = (exported.folder / "charset.txt").read_text(encoding="utf-8").splitlines()
+    assert lines == [*CHARACTERS, " "] and content["classes"] == len(lines) + 1
+    assert (content["format"], content["width"], content["image_shape"]) == (1, "dynamic", list(SHAPE))
+    weights = hashlib.sha256(trained.weights.read_bytes()).hexdigest()
+    assert content["source"]["digest"] == weights
+    assert content["metric"] == {"acc": 0.75, "norm_edit_dis": 0.9}
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: f"{policy.kind}-{policy.color}")
+def test_the_lines_for_onnx_runtime_read_what_the_network_reads(
+    exported: ExportedModel, trained: TrainedRecogniser, policy: WidthPolicy, tmp_path: Path
+) -> None:
+    for number, image in enumerate(drawn_images(trained.charset, SHAPE[1])):
+        file = tmp_path / f"{number}.png"
+        cv2.imwrite(str(file), image)
+        code = clients.onnxruntime_lines(str(exported.folder), policy).replace("IMAGE", str(file))
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(code, {})
+        text, confidence = printed.getvalue().rstrip("\n").rsplit(" ", 1)
+        expected = text_of(trained, policy, image)
+        assert text == expected[0]
+        assert float(confidence) == pytest.approx(expected[1], abs=1e-4)
+
+
+def test_only_a_squash_model_is_given_an_input_shape() -> None:
+    for policy in POLICIES:
+        squashes = policy.kind == "squash"
+        assert ("--input_shape 3 32 64" in clients.shell_command("out", "ch_SVTRv2_rec", policy)) == squashes
+        assert ("input_shape=[3, 32, 64]" in clients.python_lines("out", "ch_SVTRv2_rec", policy)) == squashes
+    assert "'my out'" in clients.shell_command("my out", "ch_SVTRv2_rec", PAD)
+
+
+def test_the_vectors_lead_from_bytes_to_text(exported: ExportedModel, trained: TrainedRecogniser) -> None:
+    vectors = json.loads((exported.folder / "vectors.json").read_text(encoding="utf-8"))["vectors"]
+    lines = (exported.folder / "charset.txt").read_text(encoding="utf-8").split("\n")
+    widths = set()
+    for each in vectors:
+        image = cv2.imdecode(np.frombuffer(base64.b64decode(each["png"]), np.uint8), cv2.IMREAD_COLOR)
+        assert (
+            image.sum(axis=(0, 1)).tolist() == each["image_sums"] and list(image.shape) == each["image_shape"]
+        )
+        assert len(set(each["image_sums"])) == 3  # so that exchanged channels show
+        filled = min(SHAPE[2], int(np.ceil(SHAPE[1] * image.shape[1] / image.shape[0])))
+        pixels = cv2.resize(image, (filled, SHAPE[1])).transpose(2, 0, 1) / 255 * 2 - 1
+        assert pixels.sum(axis=(1, 2)) == pytest.approx(each["input_sums"], abs=0.01)
+        assert pixels[0, 0, :8] == pytest.approx(each["input_first_row"], abs=1e-5)
+        kept = [c for t, c in enumerate(each["classes"]) if c and (t == 0 or c != each["classes"][t - 1])]
+        assert "".join(lines[c - 1] for c in kept) == each["text"] == text_of(trained, PAD, image)[0]
+        widths.add(filled)
+    assert len(widths) > 1
+
+
+def test_onnx_alone_and_the_accuracy_of_each_policy(
+    trained: TrainedRecogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = drawn_images(trained.charset, SHAPE[1])
+    rows = []
+    for number, image in enumerate(images):
+        cv2.imwrite(str(tmp_path / f"{number}.png"), image)
+        rows.append(f"{number}.png\t{text_of(trained, POLICIES[1], image)[0]}\n")
+    (tmp_path / "list.txt").write_text("".join(rows), encoding="utf-8")
+    output = tmp_path / "out"
+    output.mkdir()
+    for name in ("notes.txt", "inference.json", "model.json"):  # a file of the user, and an older export
+        (output / name).write_text("old", encoding="utf-8")
+    options = ExportOptions(output=output, format="onnx", force=True, data=tmp_path / "list.txt")
+    result = export_recogniser(trained.config, trained, options)
+    without = {"inference.json", "inference.pdiparams"}
+    assert {file.name for file in output.iterdir()} == {*FILES, "notes.txt"} - without
+    assert result.description.accuracy["squash"] == 1.0 > result.description.accuracy["pad"]
+    assert "PaddleOCR 3.7, shell" not in (output / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_policy_of_the_training_wins_among_equals() -> None:
+    assert recommended({"pad": 0.5, "squash": 0.75, "widen": 0.75}, "widen") == "widen"
+    assert recommended({"pad": 0.5, "squash": 0.75, "widen": 0.75}, "pad") == "squash"
+
+
+def test_a_width_is_accepted_where_it_makes_sense(caplog: pytest.LogCaptureFixture) -> None:
+    assert policy_of_width(POLICIES[2], None) == POLICIES[2]
+    assert policy_of_width(POLICIES[1], 64) == POLICIES[1] and not caplog.records
+    with raises_code(ConfigError, "bad_width", "--width 100", "--width 64"):
+        policy_of_width(POLICIES[1], 100)
+    assert policy_of_width(POLICIES[2], 100) == WidthPolicy("pad", (3, SHAPE[1], 100))
+    assert len(caplog.records) == 1
+
+
+def test_nothing_is_left_of_an_export_that_fails(
+    trained: TrainedRecogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any) -> None:
+        raise ConfigError("no", code="bad_value")
+
+    monkeypatch.setattr(exporter, "write_graph", fail)
+    with raises_code(ConfigError, "bad_value"):
+        export_recogniser(trained.config, trained, ExportOptions(output=tmp_path / "new" / "model"))
+    assert [*tmp_path.rglob("*.*")] == []
+
+
+def test_a_fixed_width_is_not_judged_as_widened(trained: TrainedRecogniser, tmp_path: Path) -> None:
+    image = drawn_images(trained.charset, SHAPE[1])[0]
+    cv2.imwrite(str(tmp_path / "a.png"), image)
+    (tmp_path / "list.txt").write_text("a.png\tx\n", encoding="utf-8")
+    engine = NetworkEngine(trained.network)
+    found = accuracy_by_policy(engine, PAD, trained.charset, tmp_path / "list.txt", 64)
+    assert found == {"pad": 0.0, "squash": 0.0}

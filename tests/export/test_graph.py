@@ -1,0 +1,219 @@
+"""The exported graph computes what the network computes: once softmaxed, for every batch and width."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import paddle
+import pytest
+from error_codes import raises_code
+from one_conv import SHAPE, recogniser_of
+from tiny_runs import TINY
+
+from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
+from ppocr_ext.export import onnx_file
+from ppocr_ext.export.comparison import compare
+from ppocr_ext.export.exporter import ExportedModel, compare_files
+from ppocr_ext.export.graph import write_graph
+from ppocr_ext.export.onnx_file import write_onnx
+from ppocr_ext.modeling import build_model
+from ppocr_ext.recognition.engines import NetworkEngine, OnnxEngine, PaddleEngine
+from ppocr_ext.run.recogniser import TrainedRecogniser
+
+
+def images(count: int, width: int) -> np.ndarray:
+    return np.random.default_rng(width).uniform(-1, 1, (count, 3, SHAPE[1], width)).astype(np.float32)
+
+
+def softmax_of_logits(network: paddle.nn.Layer, batch: np.ndarray) -> np.ndarray:
+    """Independent of what the head returns: the output of its last linear layer, in NumPy."""
+    kept = []
+    handle = network.head.fc.register_forward_post_hook(
+        lambda layer, given, logits: kept.append(logits.numpy())
+    )
+    network(paddle.to_tensor(batch))
+    handle.remove()
+    powers = np.exp(kept[0] - kept[0].max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("form", [PaddleEngine, lambda folder: OnnxEngine(folder / "inference.onnx")])
+@pytest.mark.parametrize(("count", "width"), [(1, 64), (3, 64), (2, 200), (1, 41)])
+def test_probabilities_are_the_softmax_of_the_logits(
+    exported: ExportedModel, trained: TrainedRecogniser, form: Any, count: int, width: int
+) -> None:
+    batch = images(count, width)
+    expected = softmax_of_logits(trained.network, batch)
+    assert expected.max(axis=-1).mean() > 0.3  # a second softmax would show
+    np.testing.assert_allclose(form(exported.folder).probabilities(batch), expected, atol=1e-5)
+
+
+def test_branches_are_folded_and_the_network_keeps_its_own(
+    trained: TrainedRecogniser, exported: ExportedModel
+) -> None:
+    parameters = sum(int(np.prod(p.shape)) for p in trained.network.parameters())
+    assert exported.description.parameters == parameters - 24 * 24 - 24
+    assert hasattr(trained.network.backbone.branches, "two")
+
+
+def test_features_for_center_loss_change_nothing(tmp_path: Path, trained: TrainedRecogniser) -> None:
+    (folder := tmp_path / "graph").mkdir()
+    other = recogniser_of(tmp_path, return_feats=True)
+    other.network.return_all_feats = True
+    write_graph(other.network, folder, SHAPE)
+    batch = images(2, 64)
+    expected = softmax_of_logits(trained.network, batch)  # the same seed
+    np.testing.assert_allclose(PaddleEngine(folder).probabilities(batch), expected, atol=1e-5)
+
+
+class FixedBackbone(paddle.nn.Layer):
+    def __init__(self, backbone: paddle.nn.Layer) -> None:
+        super().__init__()
+        self.inner = backbone
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return self.inner(x) + paddle.zeros([1, 24, 1, 8])
+
+
+def test_a_network_of_one_width_asks_for_it_and_its_graph_takes_no_other(tmp_path: Path) -> None:
+    network = recogniser_of(tmp_path).network
+    network.backbone = FixedBackbone(network.backbone)
+    with raises_code(ModelError, "fixed_width", "--width 64"):
+        write_graph(network, tmp_path, SHAPE)
+    assert write_graph(network, tmp_path, SHAPE, 64).classes == len(network.head.fc.bias)
+    write_onnx(tmp_path, "a")
+    session = onnxruntime.InferenceSession(str(tmp_path / "inference.onnx"))
+    assert session.get_inputs()[0].shape[2:] == [32, 64]
+
+
+class SoftmaxTwice(paddle.nn.Layer):
+    def __init__(self, head: paddle.nn.Layer) -> None:
+        super().__init__()
+        self.inner = head
+
+    def forward(self, x: paddle.Tensor, targets: Any = None) -> paddle.Tensor:
+        return paddle.nn.functional.softmax(self.inner(x), axis=-1)
+
+
+def test_a_head_that_applies_the_softmax_twice_is_refused(tmp_path: Path) -> None:
+    network = recogniser_of(tmp_path).network
+    network.head = SoftmaxTwice(network.head)
+    network.eval()
+    with raises_code(ModelError, "unsupported_output"):
+        write_graph(network, tmp_path, SHAPE)
+
+
+def test_what_cannot_be_compiled_is_an_error_with_what_was_printed(tmp_path: Path, capfd: Any) -> None:
+    network = recogniser_of(tmp_path).network
+    network.backbone = NotCompiled(network.backbone)
+    with raises_code(ModelError, "not_compiled", "from C++"):
+        write_graph(network, tmp_path, SHAPE)
+    assert "from C++" not in capfd.readouterr().err
+
+
+class NotCompiled(paddle.nn.Layer):
+    def __init__(self, backbone: paddle.nn.Layer) -> None:
+        super().__init__()
+        self.inner = backbone
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        if not paddle.in_dynamic_mode():
+            os.write(2, b"from C++\n")
+            raise RuntimeError("no")
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("damage", [lambda weights: b"", lambda weights: bytes(len(weights))])
+def test_damaged_weights_are_found_before_anything_is_published(
+    exported: ExportedModel, trained: TrainedRecogniser, tmp_path: Path, damage: Any
+) -> None:
+    """The converter writes a file from truncated weights, and says nothing."""
+    (graph, weights), batches = ("inference.json", "inference.pdiparams"), [images(2, 64)]
+    shutil.copy(exported.folder / graph, tmp_path / graph)
+    good = (exported.folder / weights).read_bytes()
+    half = len(good) // 2
+    (tmp_path / weights).write_bytes(good[:half] + damage(good[half:]))
+    write_onnx(tmp_path, "a")
+    (tmp_path / weights).write_bytes(good)
+    with pytest.raises(PPOCRExtError) as caught:
+        compare_files(tmp_path, NetworkEngine(trained.network), batches, trained.charset)
+    assert caught.value.code in ("damaged_file", "export_differs") and "inference.onnx" in str(caught.value)
+
+
+class Other:
+    """An engine that changes the probabilities of another."""
+
+    name = "other"
+
+    def __init__(self, engine: PaddleEngine, change: Any) -> None:
+        self._engine, self._change = engine, change
+
+    def probabilities(self, batch: np.ndarray) -> np.ndarray:
+        return self._change(self._engine.probabilities(batch))
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    return np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    "change", [softmax, lambda x: x[:, 1:], lambda x: x * np.nan, lambda x: x[:, ::-1], lambda x: x[..., :-1]]
+)
+def test_any_other_output_is_found(exported: ExportedModel, trained: TrainedRecogniser, change: Any) -> None:
+    engine = PaddleEngine(exported.folder)
+    assert compare(engine, Other(engine, np.copy), [images(2, 64)], trained.charset).agrees()
+    assert not compare(engine, Other(engine, change), [images(2, 64)], trained.charset).agrees()
+
+
+def test_onnx_has_opset_17_the_dictionary_and_no_constant_that_nothing_reads(
+    exported: ExportedModel, trained: TrainedRecogniser
+) -> None:
+    model = onnx.load(exported.folder / "inference.onnx")
+    assert model.opset_import[0].version == 17
+    (entry,) = [each for each in model.metadata_props if each.key == "character"]
+    assert tuple(entry.value.splitlines()) == trained.charset.characters
+    read = {name for node in model.graph.node for name in node.input}
+    constants = [node.output[0] for node in model.graph.node if node.op_type == "Constant"]
+    assert constants and set(constants) <= read
+
+
+def test_a_missing_converter_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(onnx_file, "PACKAGES", ("onnx", "no_such_converter"))
+    with raises_code(MissingPackageError, "missing_package", "no_such_converter", "ppocr-ext[onnx]"):
+        write_onnx(tmp_path, "a")
+
+
+def test_paddles_converter_gets_no_chance_to_install_packages(
+    exported: ExportedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("POLYGRAPHY_AUTOINSTALL_DEPS", raising=False)
+    monkeypatch.setenv("PATH", "")  # no pip
+    monkeypatch.setattr("subprocess.Popen", None)
+    monkeypatch.setattr("socket.socket", None)
+    for name in ("inference.json", "inference.pdiparams"):
+        shutil.copy(exported.folder / name, tmp_path / name)
+    write_onnx(tmp_path, "a")
+    assert (tmp_path / "inference.onnx").is_file()
+    assert "POLYGRAPHY_AUTOINSTALL_DEPS" not in os.environ
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("backbone", ["SVTRv2", "RepSVTR"])
+def test_a_network_of_ours_is_exported(backbone: str, tmp_path: Path) -> None:
+    head = {**TINY["Head"], "out_channels_list": {"CTCLabelDecode": 11, "NRTRLabelDecode": 14}}
+    parts = TINY["Backbone"] if backbone == "SVTRv2" else {"name": backbone}
+    network = build_model({"Backbone": parts, "Head": head})
+    network.eval()
+    write_graph(network, tmp_path, SHAPE)
+    write_onnx(tmp_path, "a")
+    for count, width in ((1, 64), (2, 120)):
+        batch = images(count, width)
+        expected = NetworkEngine(network).probabilities(batch)
+        for engine in (PaddleEngine(tmp_path), OnnxEngine(tmp_path / "inference.onnx")):
+            np.testing.assert_allclose(engine.probabilities(batch), expected, atol=1e-5)

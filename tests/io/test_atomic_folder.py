@@ -1,0 +1,62 @@
+"""A folder of files appears as a whole, and files of others stay."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from error_codes import raises_code
+
+from ppocr_ext.errors import DataError
+from ppocr_ext.io.atomic import atomic_folder
+
+OWNED = ("a.bin", "b.bin", "index.json")
+
+
+def write(path: Path, *names: str, force: bool = False, fails: bool = False) -> None:
+    with atomic_folder(path, OWNED, force=force) as folder:
+        for name in names:
+            (folder / name).write_text("new", encoding="utf-8")
+        if fails:
+            raise RuntimeError("a test")
+
+
+def content(path: Path) -> dict[str, str]:
+    return {file.name: file.read_text(encoding="utf-8") for file in path.iterdir()}
+
+
+def test_a_new_folder_can_be_read_by_others(tmp_path: Path) -> None:
+    write(tmp_path / "deep" / "new", *OWNED)
+    assert content(tmp_path / "deep" / "new") == dict.fromkeys(OWNED, "new")
+    assert (tmp_path / "deep" / "new").stat().st_mode & stat.S_IROTH
+    assert [each.name for each in (tmp_path / "deep").iterdir()] == ["new"]
+
+
+def test_force_replaces_and_removes_its_own_files_alone(tmp_path: Path) -> None:
+    for name in (*OWNED, "mine.txt"):
+        (tmp_path / name).write_text("old", encoding="utf-8")
+    with raises_code(DataError, "folder_not_empty", "a.bin"):
+        write(tmp_path, *OWNED)
+    write(tmp_path, "a.bin", "index.json", force=True)
+    assert content(tmp_path) == {"a.bin": "new", "index.json": "new", "mine.txt": "old"}
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_after_an_exception_all_is_as_before(tmp_path: Path, exists: bool) -> None:
+    path = tmp_path / "folder"
+    if exists:
+        path.mkdir()
+        (path / "a.bin").write_text("old", encoding="utf-8")
+    with pytest.raises(RuntimeError):
+        write(path, *OWNED, force=True, fails=True)
+    assert (content(path) if exists else path.exists()) == ({"a.bin": "old"} if exists else False)
+    assert [*tmp_path.iterdir()] == [path] * exists
+
+
+def test_a_file_and_a_folder_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with raises_code(DataError, "not_a_folder"):
+        write(tmp_path / "file")
+    with raises_code(DataError, "unwritable_folder"):
+        write(Path("/proc/1/no/such"))

@@ -40,13 +40,32 @@ def option_errors(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...],
         yield (
             ("group_lr",),
             "unsupported_key",
-            "there is one learning rate for all parameters. Fix: remove the key.",
+            "PaddleOCR groups the parameters of VisionLAN with it. Fix: remove it, and give factors by pattern, such "
+            'as `lr_mult: {"*": 0.1, "head.*": 1.0}`; the last pattern that matches counts.',
         )
+    yield from _factor_errors(options.get("lr_mult"))
     regularizer = options.get("regularizer")
     if isinstance(regularizer, Mapping) and regularizer:
         name = regularizer.get("name")
         if str(name).removesuffix("Decay") not in ("L1", "L2"):
             yield ("regularizer", "name"), "bad_value", f"found {name!r}, expected L1 or L2."
+
+
+def _factor_errors(factors: Any) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    if factors is not None and not isinstance(factors, Mapping):
+        yield (
+            ("lr_mult",),
+            "bad_value",
+            f'found {factors!r}, expected factors by pattern, such as {{"backbone.*": 0.1}}.',
+        )
+        return
+    for pattern, factor in (factors or {}).items():
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 <= factor < float("inf"):
+            yield (
+                ("lr_mult", str(pattern)),
+                "bad_value",
+                f"found the factor {factor!r}, expected a number of 0 or more.",
+            )
 
 
 @contextmanager
@@ -125,8 +144,8 @@ def trainable_parameters(model: paddle.nn.Layer) -> list[paddle.Tensor]:
     parameters = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
     if not parameters:
         raise ModelError(
-            "The model has no trainable parameter. Fix: set `freeze_params: false` for at least one sub-model "
-            "of Architecture.Models.",
+            "The model has no trainable parameter. Fix: let Global.freeze match fewer parameters, or set "
+            "`freeze_params: false` for at least one sub-model of Architecture.Models.",
             code="nothing_to_train",
         )
     return parameters

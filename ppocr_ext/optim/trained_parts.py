@@ -55,7 +55,7 @@ def freeze_parameters(network: nn.Layer, patterns: Sequence[str]) -> list[str]:
     Raises:
         ConfigError: a pattern matches nothing.
     """
-    matched = _matches(network, patterns, "Global.freeze")
+    matched = match_patterns(network, patterns, "Global.freeze")
     for name, parameter in _parameters(network):
         if name in matched:
             parameter.stop_gradient = True
@@ -76,15 +76,9 @@ def set_rates(network: nn.Layer, factors: Mapping[str, float]) -> dict[str, floa
         The factor by name.
 
     Raises:
-        ConfigError: a pattern matches nothing, or a factor is not a number of 0 or more.
+        ConfigError: a pattern matches nothing.
     """
-    for pattern, factor in factors.items():
-        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 <= factor < float("inf"):
-            raise ConfigError(
-                f"Optimizer.lr_mult: the factor of {pattern!r} is {factor!r}, but must be a number of 0 or more.",
-                code="bad_value",
-            )
-    matched = _matches(network, list(factors), "Optimizer.lr_mult")
+    matched = match_patterns(network, factors, "Optimizer.lr_mult")
     for name, parameter in _parameters(network):
         if name in matched:
             own = parameter.optimize_attr.get("learning_rate", 1.0)
@@ -99,8 +93,17 @@ def _parameters(network: nn.Layer) -> Iterator[tuple[str, Any]]:
             yield name, parameter
 
 
-def _matches(network: nn.Layer, patterns: Iterable[str], key: str) -> dict[str, str]:
-    """Return the last matching pattern of each parameter that one matches."""
+def match_patterns(network: nn.Layer, patterns: Iterable[str], key: str) -> dict[str, str]:
+    """Return, by the name of each parameter that a pattern matches, the last pattern that does.
+
+    Args:
+        network: its names are those of ``state_dict``.
+        patterns: shell patterns.
+        key: of the config, for messages.
+
+    Raises:
+        ConfigError: a pattern matches nothing; the message names the sub-model that it lacks, or a near part.
+    """
     names = [name for name, _ in _parameters(network)]
     found: dict[str, str] = {}
     for pattern in patterns:
@@ -121,7 +124,9 @@ def _hint(network: nn.Layer, pattern: str, names: Sequence[str]) -> str:
     ]
     if with_prefix:
         return f"Fix: name the sub-model: {' or '.join(f'{model}.{pattern}' for model in with_prefix)}."
-    parts = {name.rsplit(".", 1)[0] for name in names} | {name.split(".")[0] for name in names}
+    parts = {
+        ".".join(words[:end]) for words in (name.split(".") for name in names) for end in range(1, len(words))
+    }
     near = near_match(pattern.rstrip("*").rstrip("."), parts, cutoff=0.6)
     first = sorted({name.split(".")[0] for name in names})
     return f"Did you mean '{near}.*'?" if near else f"Names begin with {', '.join(first)}."

@@ -154,8 +154,7 @@ def data(runs: Sequence[RunFolder]) -> str:
 
 
 def _skipped(run: RunFolder, mode: str, found: dict[str, Any]) -> str:
-    rejected = found.get("rejected")
-    lines = [line for line in rejected if isinstance(line, dict)] if isinstance(rejected, list) else []
+    lines = _dicts(found.get("rejected"))
     if not lines:
         return ""
     named = [
@@ -164,6 +163,35 @@ def _skipped(run: RunFolder, mode: str, found: dict[str, Any]) -> str:
     ]
     text = "\n".join(line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…" for line in named)
     return f"<details><summary>{esc(run.name)}, {esc(mode)}: skipped samples</summary><pre>{esc(text)}</pre></details>"
+
+
+def parts(runs: Sequence[RunFolder]) -> str:
+    """Return the parts of the networks: parameters, how many of them are trained, factors of the learning rate."""
+    rows = [
+        [
+            _name(run, index),
+            esc(part.get("name", "–")),
+            plain(part.get("parameters")),
+            plain(part.get("trained")),
+        ]
+        + [_rates(part.get("rates"))]
+        for index, run in enumerate(runs)
+        for part in _dicts(run.record.get("parts"))
+    ]
+    if not rows:
+        return ""
+    head = ["run", "part", "parameters", "trained", "learning rate"]
+    return f'<h2>Parts</h2><div class="card scroll">{table(head, rows, "left")}</div>'
+
+
+def _rates(factors: Any) -> str:
+    listed = factors if isinstance(factors, list) else []
+    return ", ".join(f"× {plain(factor)}" for factor in listed) or "–"
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list that is read from a file; empty for anything else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def configuration(runs: Sequence[RunFolder]) -> str:

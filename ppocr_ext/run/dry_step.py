@@ -23,11 +23,12 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.check.files import no_log
 from ppocr_ext.config import Config, load, with_class_counts
 from ppocr_ext.config.node import COMPUTED, dotted
-from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.errors import ConfigError, PPOCRExtError
 from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue
 from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.metrics import build_metric
+from ppocr_ext.optim.trained_parts import match_patterns
 from ppocr_ext.run.dry_samples import SILENT, ConfigPath, DryBatch, DrySection, described_error
 from ppocr_ext.run.dry_stages import DryLosses, DryNetwork, DryReader, StageFailed
 from ppocr_ext.run.frame_counts import left_as_it_was
@@ -77,6 +78,8 @@ def dry_step(
             mode: DrySection(config, mode, charset, host, folder, step.report).batch(device, seed)
             for mode in modes
         }
+        if "Train" in modes:
+            step.match_parts()
         step.run(batches.get("Train"), batches.get("Eval"))
     drawn = [mode for mode, batch in batches.items() if batch is not None and batch.drawn]
     if drawn:
@@ -117,6 +120,14 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
     """Do nothing, in place of ``backward``, a step of the optimizer and what the host writes."""
 
 
+def _patterns(config: Config) -> Iterator[tuple[ConfigPath, Sequence[str]]]:
+    """Yield the path of each pattern of ``Global.freeze`` and ``Optimizer.lr_mult``, with the pattern."""
+    for index, pattern in enumerate(config.at("Global.freeze", None) or ()):
+        yield ("Global", "freeze", str(index)), [pattern]
+    for pattern in config.at("Optimizer.lr_mult", None) or ():
+        yield ("Optimizer", "lr_mult", str(pattern)), [str(pattern)]
+
+
 class _DryStep:
     """The loops of the host over one batch, and the issues so far.
 
@@ -153,6 +164,14 @@ class _DryStep:
         meant = did_you_mean(near_match(name, known))
         said = f"no such sub-model: {name!r} (Architecture.Models has {', '.join(known)}).{meant}"
         self.report("unknown_sub_model", path, said)
+
+    def match_parts(self) -> None:
+        """Add an issue for each pattern of parameters that matches none."""
+        for path, patterns in _patterns(self.config):
+            try:
+                match_patterns(self.model, patterns, dotted(path))
+            except ConfigError as error:
+                self.report(error.code, path, str(error))
 
     def run(self, train: DryBatch | None, evaluate: DryBatch | None) -> None:
         """Run ``program.train`` and ``program.eval`` over the batches that could be made."""

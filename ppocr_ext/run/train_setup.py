@@ -20,12 +20,13 @@ from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.losses import CenterLoss, DistillationCenterLoss, LossContext, build_loss, required_outputs
 from ppocr_ext.losses.base_loss import FEATURES, OutputRef
-from ppocr_ext.modeling import BaseModel, DistillationModel
+from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.features import ctc_head_of, feature_sizes
 from ppocr_ext.optim import build_optimizer
-from ppocr_ext.optim.trained_parts import freeze_parameters, layers_held_in_eval, parts_table, trained_parts
+from ppocr_ext.optim.trained_parts import parts_table, trained_parts
 from ppocr_ext.run.amp import Amp, build_amp, decorate, untrained
 from ppocr_ext.run.context import RunContext
+from ppocr_ext.run.freezing import freeze_guided, freeze_parts
 from ppocr_ext.run.host_config import check_profiler
 from ppocr_ext.run.loader_setup import RunData
 from ppocr_ext.run.model_setup import load_model_weights, restrict_outputs
@@ -94,6 +95,7 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     digests = {name: state_digest(getattr(model, name)) for name in sorted(frozen_models(model))}
     model = share_batch_norm(model, config)
     freeze_parts(model, config)
+    freeze_guided(model, outputs)
     several = context.team.size > 1
     if several and not says_what_it_reads(model, outputs):
         freeze_untouched(model, loss, next(iter(data.train_loader or ())))
@@ -104,25 +106,6 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     model = compile_model(training.model, config)
     check_profiler(config, training.start.total_steps)
     return replace(training, model=data_parallel(model, config) if several else model)
-
-
-def freeze_parts(model: Any, config: Config) -> None:
-    """Freeze the parameters that ``Global.freeze`` names, and keep their BatchNorms and dropout in eval mode.
-
-    Raises:
-        ConfigError: a pattern matches nothing, or this kind of model cannot be frozen in part.
-    """
-    patterns = config.at("Global.freeze", default=None) or ()
-    if not patterns:
-        return
-    networks = list(model.models.values()) if isinstance(model, DistillationModel) else [model]
-    if not all(isinstance(network, BaseModel) for network in networks):
-        reason = f"Global.freeze: {type(model).__name__} has no backbone, neck and head that could be frozen."
-        raise ConfigError(reason, code="unsupported_key")
-    names = freeze_parameters(model, patterns)
-    for network in networks:
-        network.held_in_eval = tuple(layers_held_in_eval(network))
-    _LOG.info("Global.freeze: %d parameters are not trained", len(names))
 
 
 def _models_used(model: Any, outputs: Any) -> tuple[str, ...]:

@@ -157,7 +157,14 @@ def test_the_config_is_left_alone() -> None:
     ({"lr": RATE}, "missing_key", "`name`"),
     ({"name": "Adam"}, "missing_key", "`lr`"),
     ({"name": "Adam", "lr": 0.1}, "missing_key", "`lr`"),
-    ({"name": "Adam", "lr": RATE, "group_lr": True}, "unsupported_key", "Optimizer.group_lr"),
+    ({"name": "Adam", "lr": RATE, "group_lr": True}, "unsupported_key", "lr_mult"),
+    ({"name": "Adam", "lr": RATE, "lr_mult": 0.1}, "bad_value", "Optimizer.lr_mult"),
+    ({"name": "Adam", "lr": RATE, "lr_mult": ["*"]}, "bad_value", "['*']"),
+    ({"name": "Adam", "lr": RATE, "lr_mult": {"*": "fast"}}, "bad_value", "'fast'"),
+    ({"name": "Adam", "lr": RATE, "lr_mult": {"*": -1}}, "bad_value", "-1"),
+    ({"name": "Adam", "lr": RATE, "lr_mult": {"*": True}}, "bad_value", "True"),
+    ({"name": "Adam", "lr": RATE, "lr_mult": {"*": math.inf}}, "bad_value", "inf"),
+    ({"name": "Adam", "lr": RATE, "lr_mult": {"a": 1}}, "no_match", "'a'"),
     ({"name": "Adam", "lr": RATE, "regularizer": {"name": "L3"}}, "bad_value", "'L3'"),
     ({"name": "Adam", "lr": RATE, "regularizer": {"name": "L2"}, "weight_decay": 0.1},
      "conflicting_keys", "weight_decay"),
@@ -180,6 +187,17 @@ def test_what_cannot_work_is_refused(config: dict[str, Any], code: str, found: s
 def test_a_missing_and_a_misspelt_key_are_named(config: dict[str, Any], code: str, key: str) -> None:
     with raises_code(ConfigError, code, key):
         build_optimizer(config, 10, 7, two_branches())
+
+
+@pytest.mark.parametrize("name", ["Momentum", "Adam", "AdamW", "RMSProp", "Adadelta"])
+def test_every_optimizer_follows_the_factors(name: str) -> None:
+    """The step of each is proportional to the rate, which decoupled decay follows too."""
+    config = {"name": name, "lr": RATE, **({"momentum": 0.9} if name == "Momentum" else {})}
+    whole = step(two_branches(), config, 0.5)
+    after = step(two_branches(), {**config, "lr_mult": {"*": 0.0, "Student.*": 0.25, "*.bias": 1.0}}, 0.5)
+    for parameter, factor in (("Teacher.fc.weight", 0), ("Student.fc.weight", 0.25), ("Student.fc.bias", 1)):
+        expected = START + factor * (whole[parameter] - START)
+        assert after[parameter] == pytest.approx(expected, rel=1e-5), parameter
 
 
 def test_group_lr_that_is_off_is_accepted() -> None:

@@ -84,6 +84,10 @@ def make_run(folder, *, accuracies=(0.5, 0.949999, 0.93), learning_rate=0.001, e
         "started": "2026-01-31T14:05:09+00:00",
         "ended": "2026-01-31T14:09:00+00:00",
         "parameters": {"all": 612_345, "trained": 600_000},
+        "parts": [
+            {"name": f"backbone{evil}", "parameters": 512_345, "trained": 0, "rates": []},
+            {"name": "head", "parameters": 100_000, "trained": 90_000, "rates": [0.1, 1.0]},
+        ],
         "device": "cpu",
         "seed": 7,
         "versions": {"paddle": "3.3.1", f"numpy{evil}": "2.4.6"},
@@ -127,6 +131,8 @@ def test_one_run(tmp_path):
         "186 of 200 correct (93.0%)",
         "1,199 1 too_long",
         "train.txt:3: too_long: 27 of 25",
+        "backbone 512,345 0 –",
+        "head 100,000 90,000 × 0.1, × 1",
         "learning_rate",
     ):
         assert shown in text, shown
@@ -189,7 +195,15 @@ def test_a_run_that_was_killed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "broken", ["", "[]", "{", '{"samples": 3}', '{"parameters": [], "versions": 3}', "\x00"]
+    "broken",
+    [
+        "",
+        "[]",
+        "{",
+        '{"samples": 3}',
+        '{"parameters": [], "versions": 3, "parts": [3, {"rates": 3}]}',
+        "\x00",
+    ],
 )
 def test_broken_records_cost_only_what_they_would_have_said(tmp_path, broken):
     folder = make_run(tmp_path / "run")

@@ -268,6 +268,17 @@ class TestSubModels:
         assert (issue.level, issue.code, issue.path) == ("warning", "no_valid_ratio", f"{TRAIN}.{KEYS}")
 
 
+def test_patterns_of_parameters_that_match_none(one, two) -> None:
+    wrong = {"Global.freeze": ["backbone.*", "backbon.*"], "Optimizer.lr_mult": {"hed.*": 0.1, "head.*": 0.1}}
+    assert found(one.with_values(wrong)) == {
+        ("no_match", "Global.freeze.1"),
+        ("no_match", "Optimizer.lr_mult.hed.*"),
+    }
+    (issue,) = issues(two.with_values({"Global.freeze": ["backbone.*"]}))
+    assert "Teacher.backbone.* or Student.backbone.*" in issue.message
+    assert found(one.with_values(wrong), "eval") == set()
+
+
 def test_a_failure_of_the_dataset_itself_is_named(one) -> None:
     (issue,) = issues(one.with_values({"Train.dataset.ext_op_transform_idx": "first"}))
     assert (issue.code, issue.path) == ("dataset_failed", "Train.dataset")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import logging
@@ -20,6 +21,7 @@ from ppocr_ext.checkpoint.model_state import count_parameters
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
+from ppocr_ext.optim.trained_parts import trained_parts
 from ppocr_ext.run.run import Run
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -60,6 +62,7 @@ class RunRecord(Hook):
                 "all": count_parameters(run.network),
                 "trained": count_parameters(run.network, True),
             },
+            "parts": [dataclasses.asdict(part) for part in trained_parts(run.network)],
             "dictionary": {
                 "path": str(run.charset.path) if run.charset.path else None,
                 "classes": run.charset.ctc_classes,

@@ -93,7 +93,7 @@ class SVTRNet(nn.Layer):
             [1, rows * columns, embed_dim[0]],
             ParamAttr(initializer=TruncatedNormal(std=TRUNCATED_STD)),
         )
-        self._pos_drop = drop_rate
+        self.pos_drop = nn.Dropout(drop_rate)
         skips = np.linspace(0, drop_path_rate, sum(depth))
         first = 0
         for stage, (dim, count, heads, window) in enumerate(
@@ -133,8 +133,7 @@ class SVTRNet(nn.Layer):
                 f"{images.shape[3]}). Fix: Architecture.Backbone.img_size and RecResizeImg.image_shape must agree.",
                 code="image_size",
             )
-        tokens = self.patch_embed(images) + self.pos_embed
-        tokens = F.dropout(tokens, self._pos_drop, training=self.training)
+        tokens = self.pos_drop(self.patch_embed(images) + self.pos_embed)
         for stage in (1, 2, 3):
             for block in getattr(self, f"blocks{stage}"):
                 tokens = block(tokens)

@@ -166,6 +166,8 @@ class LastStage(nn.Layer):
     PaddleOCR's dropout here scales by 1 - ``drop`` in evaluation.
     """
 
+    has_dropout = True
+
     def __init__(self, in_channels: int, out_channels: int, drop: float) -> None:
         super().__init__()
         # a linear layer, but `last_conv` is its name in PaddleOCR's checkpoints

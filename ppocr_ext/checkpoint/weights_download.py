@@ -71,6 +71,13 @@ def fetch(weights: OfficialWeights) -> Path:
     return file
 
 
+def digest_of(weights: OfficialWeights) -> str:
+    """Return the SHA-256 of the file of `weights`, which :func:`fetch` has compared with it."""
+    stored = weights.file.with_suffix(".sha256")
+    known = weights.sha256 or (stored.read_text(encoding="ascii").strip() if stored.exists() else None)
+    return known or file_digest(weights.file)
+
+
 def _wait_for(lock: IO[str], weights: OfficialWeights) -> None:
     """Take the lock, which the system frees at the end of a process, even of one that was killed."""
     if fcntl is None:

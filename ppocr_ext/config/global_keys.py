@@ -70,6 +70,9 @@ _OURS = {
     "freeze": GlobalKey(
         kind="texts", meaning="patterns of parameters that are not trained, such as `backbone.*`"
     ),
+    "official_weights": _any(
+        "digests of official weights, written by a run; others of that name are refused"
+    ),
     "save_teacher": _truth("write frozen sub-models into checkpoints too"),
     "return_feats": _truth("CTC heads of all models return their features too"),
     "allow_outside_data_dir": _truth("accept images outside `dataset.data_dir`"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from ppocr_ext.config import Config, read_old_charset
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.run.context import RunContext
+from ppocr_ext.run.weights_record import require_recorded
 
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -81,7 +82,9 @@ def _freeze_unread(model: Any, wanted: set[str]) -> None:
                 _freeze(getattr(head, layer))
 
 
-def load_model_weights(model: Any, context: RunContext, *, needed: tuple[str, ...] | None) -> set[str | None]:
+def load_model_weights(
+    model: Any, context: RunContext, *, needed: tuple[str, ...] | None
+) -> dict[str | None, str]:
     """Fill ``model`` from the checkpoint or ``Global.pretrained_model``, and sub-models from their own files.
 
     Args:
@@ -90,7 +93,8 @@ def load_model_weights(model: Any, context: RunContext, *, needed: tuple[str, ..
         needed: sub-models that must have weights; others may lack them. None: all.
 
     Returns:
-        Names of the sub-models that got weights; ``{None}`` for a model without sub-models.
+        The path or the official name of the weights of each sub-model that got some; the sub-model is None for a
+        model without sub-models.
 
     Raises:
         WeightsError: see :func:`ppocr_ext.checkpoint.weights.load_weights`; or the dictionary has characters that the
@@ -102,17 +106,17 @@ def load_model_weights(model: Any, context: RunContext, *, needed: tuple[str, ..
     if not isinstance(model, DistillationModel):
         path = checkpoint or first
         if not path:
-            return set()
+            return {}
         part = None if checkpoint else "Architecture"
         _load(context, model, path, part, first_prefix=f"{context.options.weights_of}.")
-        return {None}
+        return {None: str(path)}
     targets = sorted(model.model_name_list, key=lambda name: name in model.frozen)  # trained ones first
-    covered: set[str | None] = set()
+    covered: dict[str | None, str] = {}
     # a checkpoint holds what was trained; a teacher that came with the first weights comes from there again
     for path in dict.fromkeys((checkpoint, first)):
         if not path or (path != checkpoint and checkpoint is not None and not _lacks(covered, model, needed)):
             continue
-        found = _covered_models(model, path, targets) - covered
+        found = _covered_models(model, path, targets) - covered.keys()
         if found:
             only = tuple(f"{name}." for name in model.model_name_list if name in found)
             match = _load(context, model, path, None, only=only, target_models=targets)
@@ -120,14 +124,14 @@ def load_model_weights(model: Any, context: RunContext, *, needed: tuple[str, ..
                 _refuse_noise(match.restricted((f"{name}.",)), name, context.charset)
         elif path == checkpoint or checkpoint is None:
             _load(context, model, path, None, target_models=targets)  # says what does not fit
-        covered |= found
+        covered |= dict.fromkeys(found, str(path))
     for name in model.model_name_list:
         if (
             name not in covered
             and (needed is None or name in needed)
             and _load_sub_model(model, name, context)
         ):
-            covered.add(name)
+            covered[name] = str(model.pretrained[name])
     return covered
 
 
@@ -135,6 +139,7 @@ def _load(
     context: RunContext, network: Any, path: str | Path, part: str | None, **options: Any
 ) -> WeightMatch:
     """Load the weights at ``path`` into ``network``, whose section of the config is ``part``, if it has its own."""
+    require_recorded(context.config, path)
     return load_weights(
         network,
         path,
@@ -181,7 +186,7 @@ def _refuse_noise(match: WeightMatch, name: str, charset: Charset) -> None:
         )
 
 
-def _lacks(covered: set[str | None], model: DistillationModel, needed: tuple[str, ...] | None) -> bool:
+def _lacks(covered: Container[str | None], model: DistillationModel, needed: tuple[str, ...] | None) -> bool:
     """Return True if a sub-model that needs weights has neither weights yet nor a file of its own."""
     names = model.model_name_list if needed is None else needed
     return any(name not in covered and not model.pretrained.get(name) for name in names)

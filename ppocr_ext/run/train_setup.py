@@ -37,6 +37,7 @@ from ppocr_ext.run.model_wrappers import (
     says_what_it_reads,
     share_batch_norm,
 )
+from ppocr_ext.run.weights_record import Records, official_records
 
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -55,6 +56,7 @@ class Training:
         best: the best evaluation before that.
         frozen_digests: digest of each frozen sub-model.
         float32_copies: what mixed precision casts and a checkpoint stores, without being trained.
+        official_weights: digest and source of the official weights that the run started from, by name.
     """
 
     model: Any
@@ -66,6 +68,7 @@ class Training:
     best: Mapping[str, float] = field(default_factory=dict)
     frozen_digests: Mapping[str, str] = field(default_factory=dict)
     float32_copies: Mapping[str, Any] = field(default_factory=dict)
+    official_weights: Records = field(default_factory=dict)
 
 
 def frozen_models(model: Any) -> frozenset[str]:
@@ -88,7 +91,11 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     loss = build_loss(context.components.at("Loss").thaw(), loss_context(model, context.charset))
     outputs = required_outputs(loss)
     restrict_outputs(model, outputs, config)
-    load_model_weights(model, context, needed=None if outputs is None else _models_used(model, outputs))
+    loaded = load_model_weights(
+        model, context, needed=None if outputs is None else _models_used(model, outputs)
+    )
+    resumed = None if checkpoint is None else checkpoint.prefix
+    records = official_records(config, loaded.values(), resumed)
     return_features(model, outputs or ())
     if checkpoint is None:  # after a resume the weights have moved on from those of the centers
         compare_center_weights(loss, model)
@@ -100,7 +107,8 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     if several and not says_what_it_reads(model, outputs):
         freeze_untouched(model, loss, next(iter(data.train_loader or ())))
     steps = len(data.train_loader or ())
-    training = _add_optimizer(context, Training(model=model, loss=loss, frozen_digests=digests), steps)
+    training = Training(model=model, loss=loss, frozen_digests=digests, official_weights=records)
+    training = _add_optimizer(context, training, steps)
     if checkpoint is not None:
         training = _resume(training, config, checkpoint)
     model = compile_model(training.model, config)

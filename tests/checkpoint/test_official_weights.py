@@ -318,14 +318,13 @@ def test_the_command(
 def served(
     entry: OfficialWeights, server: Server, monkeypatch: pytest.MonkeyPatch, **weights: object
 ) -> None:
-    """Serve these weights as those of `entry`, the one entry of the table."""
+    """Serve these weights as those of `entry`."""
     import paddle
 
     stream = io.BytesIO()
     paddle.save({name.replace("__", "."): value for name, value in weights.items()}, stream)
     server.files["/tiny.pdparams"] = stream.getvalue()
-    monkeypatch.setattr(official_weights, "table", lambda: {entry.name: entry})
-    monkeypatch.setattr(weights_download, "table", lambda: {entry.name: entry})
+    monkeypatch.setitem(table(), entry.name, entry)
 
 
 def test_weights_are_loaded_by_name(

@@ -18,6 +18,7 @@ import paddle.distributed as dist
 
 from ppocr_ext import __version__
 from ppocr_ext.checkpoint.model_state import count_parameters
+from ppocr_ext.config import Config
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
@@ -70,6 +71,7 @@ class RunRecord(Hook):
             },
             "label_files": {str(path): file_digest(path) for path in run.label_files},
             "frozen": run.frozen_digests,
+            "official_weights": run.official_weights,
         }
         _write_json(self._path, self._record)
 
@@ -101,6 +103,9 @@ def _write_configs(run: Run) -> None:
         "Global.checkpoints", default=None
     ):  # run.json has the checkpoint that this run resumes from
         config = config.with_values({"Global.checkpoints": None})
+    if run.official_weights:  # with a place of its own: what is computed is not read back
+        records = Config(run.official_weights, "the weights that were loaded")
+        config = config.with_values({"Global.official_weights": records})
     # a reader who edits a computed value must learn why it has no effect
     note = "\n# Computed again when this file is read; to set one of these by hand, take its path out.\ncomputed:"
     write_text(run.folder / "config.yml", config.to_yaml().replace("\ncomputed:", note, 1))

@@ -1,0 +1,171 @@
+"""A run from official weights by name, with a frozen part and rates by part, through the real commands."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+import yaml
+from error_codes import raises_code
+
+from ppocr_ext.checkpoint.official_weights import CACHE_VARIABLE, official, table
+from ppocr_ext.checkpoint.serialize import read_state
+from ppocr_ext.checkpoint.weights_download import fetch
+from ppocr_ext.cli.main import main
+from ppocr_ext.config import Config
+from ppocr_ext.errors import ConfigError, WeightsError
+from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.run.run import build_network
+from ppocr_ext.run.weights_record import official_records, require_recorded
+
+NAME = "PP-OCRv5_mobile_rec"
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Serve a file as the weights of `NAME`; return its path and the list of requests."""
+    file, requests = tmp_path / "served.pdparams", []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+            requests.append(self.path)
+            content = file.read_bytes()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        entry = replace(
+            official(NAME), address=f"http://127.0.0.1:{server.server_port}/{NAME}.pdparams", dictionary=None
+        )
+        monkeypatch.setitem(table(), NAME, entry)
+        monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+        monkeypatch.chdir(tmp_path)
+        yield file, requests
+        server.shutdown()
+
+
+def run(capsys: pytest.CaptureFixture[str], command: str, *arguments: object) -> tuple[int, str]:
+    code = main([command, *map(str, arguments)])
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+@pytest.mark.e2e
+def test_training_from_a_name_with_a_frozen_part(
+    tiny: Any, tmp_path: Path, served: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, requests = served
+    config = tiny(
+        "student",
+        **{
+            "Global.epoch_num": 1,
+            "Global.pretrained_model": NAME,
+            "Global.freeze": ["backbone.*", "head.ctc_encoder.*"],
+            "Optimizer.lr_mult": {"head.*": 0.5, "head.before_gtc.*": 0.0},
+        },
+    )
+    resolved = _with_counts(config)
+    paddle.save(build_network(resolved).state_dict(), str(file))
+    before, digest = read_state(file), file_digest(file)
+    (tmp_path / "my.yml").write_text(config.to_yaml(), encoding="utf-8")
+
+    code, said = run(capsys, "train", "-c", "my.yml")
+    assert code == 0, said
+    assert len(requests) == 1
+    assert said.index("head.ctc_encoder") < said.index("epoch 1/1")
+    rows = {
+        name: rest for name, *rest in re.findall(r"^(\S+) +([\d,]+) +([\d,]+)  (.+)$", said, re.MULTILINE)
+    }
+    assert rows["backbone"][1:] == rows["head.ctc_encoder"][1:] == ["0", "-"]
+    assert rows["head.ctc_head"][0] == rows["head.ctc_head"][1] and rows["head.ctc_head"][2] == "x 0.5"
+    assert rows["head.before_gtc"][2] == "x 0"
+
+    after = read_state(tmp_path / "run" / "latest.pdparams")
+    frozen = ("backbone.", "head.ctc_encoder.", "head.before_gtc.")
+    statistics = [name for name in before if name.startswith("backbone.") and name.endswith("._mean")]
+    assert statistics
+    for name, value in before.items():
+        moved = not np.array_equal(after[name], value)
+        if name.startswith(frozen):
+            assert not moved, name
+        elif name.endswith(".weight"):
+            assert moved, name
+
+    record = {"sha256": digest, "address": table()[NAME].address}
+    for recorded in (
+        json.loads((tmp_path / "run" / "run.json").read_text())["official_weights"],
+        yaml.safe_load((tmp_path / "run" / "config.yml").read_text())["Global"]["official_weights"],
+    ):
+        assert recorded[NAME].items() >= record.items() and "paddlex 3.7.2" in recorded[NAME]["source"]
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert f"<td>backbone</td><td>{rows['backbone'][0]}</td><td>0</td><td>–</td>" in page
+
+    # evaluated and resumed from that record, without the weights
+    table()[NAME].file.unlink()
+    _evaluates_and_resumes(tmp_path, capsys)
+    assert len(requests) == 1
+    kept = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert kept["official_weights"][NAME].items() >= record.items() and kept["epoch"] == 2
+
+    # another file of that name is refused
+    paddle.save({name: paddle.to_tensor(value + 1) for name, value in before.items()}, str(file))
+    table()[NAME].file.with_suffix(".sha256").unlink()
+    code, said = run(capsys, "train", "-c", "run/config.yml", "-o", "Global.save_model_dir=again")
+    assert code == 2 and "[digest_mismatch]" in said and digest in said and "config.yml:" in said
+
+
+def _with_counts(config: Config) -> Config:
+    from ppocr_ext.config import resolve_charset, with_class_counts
+    from ppocr_ext.host import open_host
+
+    return with_class_counts(config, resolve_charset(config, open_host().find_file))
+
+
+def _evaluates_and_resumes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = run(capsys, "eval", "-c", "run/config.yml", "-o", "Global.checkpoints=run/best_accuracy")
+    assert code == 0, said
+    # from the config of the first start, which has no record
+    code, said = run(
+        capsys, "train", "-c", "my.yml", "-o", "Global.checkpoints=run/latest", "Global.epoch_num=2"
+    )
+    assert code == 0 and "resuming from run/latest" in said, said
+
+
+def test_a_record_is_compared_and_kept(served: Any) -> None:
+    file, _ = served
+    file.write_bytes(b"weights")
+    digest = file_digest(file)
+    fetch(table()[NAME])
+    named = Config({"Global": {"pretrained_model": NAME}})
+    require_recorded(named, NAME)
+    records = official_records(named, [NAME, "my/best_accuracy"], None)
+    assert list(records) == [NAME] and records[NAME]["sha256"] == digest
+    again = named.with_values({"Global.official_weights": records})
+    require_recorded(again, NAME)
+    assert official_records(again, ["run/latest"], None) == records
+    assert official_records(Config({"Global": {"official_weights": records}}), [], None) == {}
+    other = named.with_values({"Global.official_weights": {NAME: {"sha256": "0" * 64}}})
+    require_recorded(other, "my/best_accuracy")
+    with raises_code(WeightsError, "digest_mismatch", digest, "0" * 64):
+        require_recorded(other, NAME)
+
+
+@pytest.mark.parametrize("record", [3, [NAME], {NAME: "0" * 64}, {NAME: {"sha256": 3}}])
+def test_a_record_of_another_form_is_refused(record: Any) -> None:
+    config = Config({"Global": {"official_weights": record}}, "my.yml")
+    with raises_code(ConfigError, "bad_value", "my.yml", "Global.official_weights"):
+        require_recorded(config, NAME)

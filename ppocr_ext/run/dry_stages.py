@@ -11,7 +11,7 @@ import paddle
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, named_items
-from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.errors import ConfigError, DataError, PPOCRExtError
 from ppocr_ext.losses import build_loss, required_outputs
 from ppocr_ext.losses.combined_losses import BRANCH_OF
 from ppocr_ext.run.dry_samples import ConfigPath, DryBatch
@@ -66,9 +66,11 @@ class DryNetwork:
                 str(list(each.shape)) for each in call["inputs"] if isinstance(each, paddle.Tensor)
             )
             sizes = f"input {shapes}" + ("" if weight is None else f", weight {list(weight.shape)}")
+            # an error of ours has a fix of its own
+            fix = "" if isinstance(error, PPOCRExtError) else " Fix: give it options that fit its input."
             what = (
                 f"the network fails in {'training' if self._model.training else 'evaluation'} at "
-                f"{name or 'its input'} ({sizes}). Fix: give it options that fit its input.\n  "
+                f"{name or 'its input'} ({sizes}).{fix}\n  "
             )
             self._step.report_error("network", self._path(name.split(".")), error, what)
             raise StageFailed from error

@@ -262,6 +262,17 @@ class TestSubModels:
         assert all(fact in issue.message for fact in ("40", "16", "train_frames: width"))
         assert found(config.with_values({f"{STUDENT}.Backbone.train_frames": "width"})) == set()
 
+    def test_each_section_pools_as_it_will_be_used(self, two) -> None:
+        """PPLCNetV4 trains images 32 high, a frozen teacher too, but cannot evaluate them."""
+        backbone = {"name": "PPLCNetV4", "model_size": "tiny"}
+        models = ("Teacher", "Student")
+        config = two.with_values({f"Architecture.Models.{name}.Backbone": backbone for name in models})
+        (issue,) = issues(config)
+        assert (issue.code, issue.path) == ("image_size", f"{STUDENT}.Backbone")
+        assert "[3, 48, 128]" in issue.message and issue.message.count("Fix") == 1
+        higher = {f"{EVAL}.RecResizeImg.image_shape": [3, 48, 128]}
+        assert found(config.with_values({**higher, "Global.allow_different_preprocessing": True})) == set()
+
     def test_valid_ratio_that_is_not_kept(self, two) -> None:
         wrong = two.with_values({f"{TRAIN}.{KEYS}": KEPT[:-1]})
         (issue,) = issues(wrong)

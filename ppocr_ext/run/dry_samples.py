@@ -136,7 +136,8 @@ class DrySection:
         try:
             loader = self._loader(device, seed)
             trace = self._trace(loader.dataset)
-            for index in islice((index for batch in loader.batch_sampler for index in batch), self._size):
+            # the next batch of a MultiScaleSampler may be of another size
+            for index in islice(next(iter(loader.batch_sampler)), self._size):
                 trace.text = None
                 samples.append(loader.dataset[index])
                 texts.append(trace.text)

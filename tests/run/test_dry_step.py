@@ -114,7 +114,9 @@ class TestTransforms:
         assert ("label_mismatch", f"{TRAIN}.{KEYS}") in found(changed(one, "Train", sar))
 
     def test_valid_ratio_that_nothing_makes(self, one) -> None:
-        wrong = one.with_values({EVAL: [t for t in transforms(one, "Eval") if "RecResizeImg" not in t]})
+        resize = {"PRENResizeImg": {"image_shape": [32, 128]}}
+        wrong = changed(one, "Eval", lambda t: t.__setitem__(2, resize))
+        wrong = wrong.with_values({"Global.allow_different_preprocessing": True})
         assert found(wrong) == {("unknown_sample_key", f"{EVAL}.{KEYS}")}
 
     def test_valid_ratio_that_is_lost_again(self, one) -> None:
@@ -380,6 +382,9 @@ class TestNoFalseAlarm:
         assert said == []
         wrong = one.with_values({"Train.dataset": dataset, f"{TRAIN}.{KEYS}": [*KEPT, "label_ace"]})
         assert found(wrong) == {("unknown_sample_key", f"{TRAIN}.{KEYS}")}
+
+    def test_batches_of_one_image_that_differ_in_size(self, scales) -> None:
+        assert found(scales.with_values({"Train.sampler.first_bs": 1})) == set()
 
     def test_widths_by_the_ratio_of_images(self, scales, captchas, tmp_path) -> None:
         lines = (captchas / "train_list.txt").read_text().splitlines()

@@ -18,6 +18,7 @@ import paddle
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import SHOWN, WRAPPERS, Checkpoint
 from ppocr_ext.checkpoint.class_rows import CarriedRows, carried_rows, with_other_space
+from ppocr_ext.checkpoint.config_differences import config_differences
 from ppocr_ext.checkpoint.journal import read_journal
 from ppocr_ext.checkpoint.official_weights import about, table
 from ppocr_ext.errors import WeightsError
@@ -40,6 +41,7 @@ class WeightMatch:
         renamed: change of the file's names (``"'Student.' removed"``), empty if there is none.
         carried: rows carried over from the file's dictionary, if it is another one.
         class_note: the remark that the file's dictionary is of another size, if it is.
+        differences: config keys in which the model differs from the one of the file, with both values.
     """
 
     source: Path
@@ -51,6 +53,7 @@ class WeightMatch:
     renamed: str = ""
     carried: CarriedRows | None = None
     class_note: str = ""
+    differences: tuple[str, ...] = ()
 
     def summary(self) -> str:
         """Return one line for the log."""
@@ -73,6 +76,7 @@ class WeightMatch:
         ]
         lines = [
             self.class_note,
+            f"config keys that differ: {'; '.join(self.differences)}" if self.differences else "",
             f"missing in the file: {shortened(self.missing, SHOWN)}" if self.missing else "",
             f"of another shape: {shortened(shapes, SHOWN, '; ')}" if shapes else "",
         ]
@@ -181,7 +185,9 @@ def load_weights(
         match = _carry_over(match, checkpoint, state, charset, old_charset)
     if only:
         match = match.restricted(only)
-    match = replace(match, class_note=_class_note(match, charset))
+    match = replace(
+        match, class_note=_class_note(match, charset), differences=_differences(match, shapes, only)
+    )
     if not match.matched:
         theirs = shortened(list(match.unexpected or match.wrong_shape), SHOWN)
         raise WeightsError(
@@ -274,6 +280,17 @@ def _class_note(match: WeightMatch, charset: Charset | None) -> str:
 def _float32(value: np.ndarray) -> np.ndarray:
     """Return ``value``; if it is bfloat16 as Paddle writes it, the upper half of a float32, as float32."""
     return (value.astype(np.uint32) << 16).view(np.float32) if value.dtype == np.uint16 else value
+
+
+def _differences(
+    match: WeightMatch, shapes: Mapping[str, tuple[int, ...]], only: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the config keys that differ, of the sub-models that are loaded, if an entry does not match."""
+    if not match.missing and not match.wrong_shape:
+        return ()
+    theirs = {name: tuple(value.shape) for name, value in match.values.items()}
+    ours = {name: shape for name, shape in shapes.items() if not only or name.startswith(only)}
+    return tuple(config_differences(theirs, ours))
 
 
 def _assign(state: Mapping[str, Any], values: Mapping[str, np.ndarray]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from ppocr_ext.check.config_check import ConfigCheck, Path
 from ppocr_ext.config.node import PlaceKind, dotted
+from ppocr_ext.config.values import shown
 from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.modeling import BaseModel, DistillationModel
+from ppocr_ext.modeling.backbones import SVTRNet
 from ppocr_ext.modeling.base_model import model_keys
 from ppocr_ext.modeling.heads import CTCHead, MultiHead
 from ppocr_ext.modeling.heads.multi_head import ctc_branch_keys, nrtr_branch_keys
@@ -92,6 +95,34 @@ def _check_model(check: ConfigCheck, path: Path) -> None:
             _check_encoder(check, where, "encoder_type", ("name",))
         elif component is not None:
             check.check_keys(where, component, options, injected=_GIVEN, extra=("name",))
+    _check_tokens(check, (*path, "Backbone"), (*path, "Head"))
+
+
+def _check_tokens(check: ConfigCheck, backbone: Path, head: Path) -> None:
+    """Check that a MultiHead pools what an SVTRNet returns if it returns tokens, and only then."""
+    if check.at(*backbone, "name") != "SVTRNet" or check.at(*head, "name") != "MultiHead":
+        return
+    options = {name: each.default for name, each in inspect.signature(SVTRNet).parameters.items()}
+    options |= {name: value for name, value in check.mapping(*backbone).items() if value is not None}
+    tokens, pools = options["last_stage"] is False, check.at(*head, "use_pool") is True
+    if tokens and not pools:
+        message = (
+            "SVTRNet with `last_stage: false` returns tokens, which a MultiHead has to pool. Fix: add `use_pool: true` "
+            f"below {dotted(head)}."
+        )
+        check.error((*head, "use_pool"), "token_mismatch", message)
+    elif pools and not tokens:
+        message = (
+            "it pools tokens, but SVTRNet returns them only with `last_stage: false`. Fix: remove `use_pool`."
+        )
+        check.error((*head, "use_pool"), "token_mismatch", message)
+    widths, features = options["embed_dim"], options["out_channels"]
+    if tokens and isinstance(widths, tuple) and widths and features != widths[-1]:
+        message = (
+            f"found {shown(features)}, but a token of SVTRNet has {shown(widths[-1])} features, the last "
+            f"of embed_dim. Fix: `out_channels: {shown(widths[-1])}` below {dotted(backbone)}."
+        )
+        check.error((*backbone, "out_channels"), "token_mismatch", message)
 
 
 def _check_multi_head(check: ConfigCheck, path: Path) -> None:

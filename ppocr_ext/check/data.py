@@ -13,6 +13,7 @@ import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
 from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.signatures import DATA_KEYS, ComponentKeys
 from ppocr_ext.config import Config
+from ppocr_ext.data.preprocessing import read_preprocessing
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.registry import DATASETS
 
@@ -20,6 +21,9 @@ _SECTION = ("dataset", "loader", "sampler")
 _NEVER_EMPTY = frozenset({"data_dir", "label_file_list", "transforms"})
 _LOADER_REQUIRED = frozenset({"batch_size_per_card", "drop_last", "shuffle", "num_workers"})
 _LOADER = ComponentKeys(frozenset(DATA_KEYS["loader"]), _LOADER_REQUIRED, open=False)
+# PaddleOCR's datasets that leave the size of images to the transforms, and transforms that give images no one size
+_OF_ANY_SIZE = ("SimpleDataSet", "LMDBDataSet")
+_NO_SIZE = ("DecodeImage", "RecAug", "RecConAug", "BaseDataAugmentation", "KeepKeys")
 # How PaddleOCR's datasets read their section: `dataset_config["x"]`, `.get("x", …)`, `.pop("x")`.
 _READING = re.compile(r"""(?:dataset_config|\["dataset"\])(?:\.(get|pop)\(|\[)\s*["'](\w+)["']""")
 
@@ -120,7 +124,9 @@ def source_of(component: Callable[..., Any]) -> str:
 def _check_transforms(check: ConfigCheck, mode: str) -> None:
     """Check names and keys of the operators; each gets all of ``Global`` besides its own options."""
     given = [str(key) for key in check.mapping("Global")]
+    names = []
     for name, path in check.items(mode, "dataset", "transforms"):
+        names.append(name)
         operator = check.host_component("operator", "transform", name, path)
         if operator is None:
             continue
@@ -129,6 +135,16 @@ def _check_transforms(check: ConfigCheck, mode: str) -> None:
         encode = options.get("gtc_encode")
         if name == "MultiLabelEncode" and encode is not None:
             check.host_component("operator", "label encoder", encode, (*path, "gtc_encode"))
+    # a transform that is not known here may resize
+    unsized = bool(names) and all(name in _NO_SIZE or name.endswith("LabelEncode") for name in names)
+    if unsized and check.at(mode, "dataset", "name") in _OF_ANY_SIZE:
+        other = read_preprocessing(check.config, "Eval" if mode == "Train" else "Train")
+        size = list(other.sizes[0]) if other is not None and other.sizes else [3, 48, 320]
+        message = (
+            f"no transform gives the images of a batch one size. Fix: add `- RecResizeImg: {{image_shape: {size}}}` "
+            f"before KeepKeys."
+        )
+        check.error((mode, "dataset", "transforms"), "missing_resize", message)
 
 
 def _check_sampler(check: ConfigCheck, mode: str, dataset: Callable[..., Any] | None) -> None:

@@ -38,6 +38,52 @@ class TestSizes:
         assert facts(found) == [("warning", "unused_key", "Eval.sampler")]
 
 
+class TestSizesOfImages:
+    """A dataset without sizes of its own needs a transform that resizes."""
+
+    @pytest.mark.parametrize("dataset", ["SimpleDataSet", "LMDBDataSet"])
+    def test_no_transform_resizes(self, dataset: str, one: Config, check: Check) -> None:
+        listed = [each for each in one.thaw()["Eval"]["dataset"]["transforms"] if "RecResizeImg" not in each]
+        found = check(one.with_values({"Eval.dataset.name": dataset, "Eval.dataset.transforms": listed}))
+        assert ("error", "missing_resize", "Eval.dataset.transforms") in facts(found)
+        assert any("[3, 32, 320]" in issue.message for issue in found)  # a size of Train's
+
+    def test_a_transform_that_may_resize(self, one: Config, check: Check) -> None:
+        listed = [*one.thaw()["Eval"]["dataset"]["transforms"]]
+        listed[2] = {"ResizeTableImage": {"max_len": 48}}
+        assert "missing_resize" not in [
+            issue.code for issue in check(one.with_values({"Eval.dataset.transforms": listed}))
+        ]
+
+
+class TestTokens:
+    """An SVTRNet without its last stage returns tokens, which only a head with `use_pool` reads."""
+
+    @pytest.mark.parametrize(
+        ("last_stage", "use_pool", "out_channels", "wrong"),
+        [
+            (False, True, 256, None),
+            (False, True, None, "Backbone.out_channels"),  # its default is 192
+            (True, None, 192, None),
+            (None, False, None, None),
+            (False, None, 256, "Head.use_pool"),
+            (True, True, 192, "Head.use_pool"),
+            (False, True, 192, "Backbone.out_channels"),
+        ],
+    )
+    def test_backbone_and_head_agree(
+        self, last_stage: bool | None, use_pool: bool | None, out_channels: int | None, wrong: str | None,
+        one: Config, check: Check,
+    ) -> None:  # fmt: skip
+        backbone = {"name": "SVTRNet", "img_size": [48, 320], "embed_dim": [64, 128, 256]}
+        chosen = {"last_stage": last_stage, "out_channels": out_channels}
+        backbone |= {key: value for key, value in chosen.items() if value is not None}
+        values: dict[str, object] = {"Architecture.Backbone": backbone}
+        values |= {} if use_pool is None else {"Architecture.Head.use_pool": use_pool}
+        found = check(one.with_values(values))
+        assert facts(found) == ([("error", "token_mismatch", f"Architecture.{wrong}")] if wrong else [])
+
+
 class TestLengths:
     @pytest.mark.parametrize(
         ("head", "longest", "fits"), [(25, 25, True), (40, 25, True), (24, 25, True), (23, 25, False)]

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from experiments.official_files import config_of, stored_facts
+
 from ppocr_ext.issues import Issue
 
 Check = Callable[..., list[Issue]]  # the fixture `check`
@@ -41,12 +43,6 @@ GLOBAL = {
     "eval_batch_step": [0, 2000],
     "max_text_length": 25,
 }
-# Keys of Global that some of the files have besides.
-GLOBAL_OF_SOME = {
-    "amp": {"use_amp": True, "amp_level": "O2"},
-    "export": {"model_name": "PP-OCRv5_server_rec", "d2s_train_image_shape": [3, 48, 320]},
-    "interval": {"calc_epoch_interval": 1},
-}
 NECK = {"name": "svtr", "dims": 120, "depth": 2, "hidden_dims": 120, "kernel_size": [1, 3], "use_guide": True}
 BACKBONES: dict[str, dict[str, Any]] = {
     "RepSVTR": {},
@@ -61,16 +57,7 @@ BACKBONES: dict[str, dict[str, Any]] = {
         "last_stage": False,
         "use_pool": True,
     },
-    "PPLCNetV3": {"scale": 0.95},
-    "PPHGNet_small": {},
-    "PPHGNetV2_B4": {"text_rec": True},
-    "SVTRNet": dict.fromkeys(
-        ("img_size", "out_char_num", "out_channels", "patch_merging", "embed_dim", "depth")
-        + ("num_heads", "mixer", "local_mixer", "last_stage", "prenorm"),
-        1,
-    ),
 }
-ADAM = {"name": "Adam", "beta1": 0.9, "beta2": 0.999, "regularizer": {"name": "L2", "factor": 3.0e-05}}
 ADAMW = {
     "name": "AdamW",
     "beta1": 0.9,
@@ -82,7 +69,6 @@ ADAMW = {
 }
 COSINE = {"name": "Cosine", "learning_rate": 0.001, "warmup_epoch": 5}
 DECODE = {"DecodeImage": {"img_mode": "BGR", "channel_first": False}}
-CON_AUG = {"RecConAug": {"prob": 0.5, "ext_data_num": 2, "image_shape": [48, 320, 3], "max_text_length": 25}}
 ENCODE = {"MultiLabelEncode": {"gtc_encode": "NRTRLabelEncode"}}
 KEEP = {"KeepKeys": {"keep_keys": ["image", "label_ctc", "label_gtc", "length", "valid_ratio"]}}
 RESIZE = {"RecResizeImg": {"image_shape": [3, 48, 320]}}
@@ -116,50 +102,47 @@ DISTILLATION_LOSS = {
     ],
 }
 
-# File → what it is made of: (algorithm, backbone or {sub-model: backbone}, optimizer, extra Global, how it resizes).
-OFFICIAL: dict[str, tuple[str, Any, dict[str, Any], str | None, str]] = {
-    "SVTRv2/ch_RepSVTR_rec": ("SVTR_HGNet", "RepSVTR", ADAMW, None, "scales"),
-    "SVTRv2/ch_RepSVTR_rec_gtc": ("SVTR_HGNet", "RepSVTR", ADAMW, None, "scales"),
-    "SVTRv2/ch_SVTRv2_rec": ("SVTR_HGNet", "SVTRv2", ADAMW, None, "scales"),
-    "SVTRv2/ch_SVTRv2_rec_gtc": ("SVTR_HGNet", "SVTRv2", ADAMW, None, "scales"),
-    "SVTRv2/ch_SVTRv2_rec_distillation": (
-        "SVTR_LCNet",
-        {"Teacher": "SVTRv2", "Student": "RepSVTR"},
-        ADAMW,
-        None,
-        "scales",
-    ),
-    "PP-OCRv4/PP-OCRv4_mobile_rec": ("SVTR_LCNet", "PPLCNetV3", ADAM, "export", "con_aug"),
-    "PP-OCRv4/PP-OCRv4_mobile_rec_ampO2_ultra": ("SVTR_LCNet", "PPLCNetV3", ADAM, "amp", "con_aug"),
-    "PP-OCRv4/PP-OCRv4_mobile_rec_fp32_ultra": ("SVTR_LCNet", "PPLCNetV3", ADAM, None, "con_aug"),
-    "PP-OCRv4/PP-OCRv4_server_rec": ("SVTR_HGNet", "PPHGNet_small", ADAM, "export", "con_aug"),
-    "PP-OCRv4/PP-OCRv4_server_rec_ampO2_ultra": ("SVTR_HGNet", "PPHGNet_small", ADAM, "amp", "con_aug"),
-    "PP-OCRv4/PP-OCRv4_server_rec_doc": ("SVTR_HGNet", "PPHGNet_small", ADAM, "interval", "con_aug"),
-    "PP-OCRv4/PP-OCRv4_server_rec_fp32_ultra": ("SVTR_HGNet", "PPHGNet_small", ADAM, None, "con_aug"),
-    "PP-OCRv4/ch_PP-OCRv4_rec_svtr_large": ("SVTR_LCNet", "SVTRNet", ADAMW, None, "simple"),
-    "PP-OCRv4/en_PP-OCRv4_mobile_rec": ("SVTR_LCNet", "PPLCNetV3", ADAM, None, "scales"),
-    "PP-OCRv5/PP-OCRv5_mobile_rec": ("SVTR_LCNet", "PPLCNetV3", ADAM, "export", "con_aug"),
-    "PP-OCRv5/PP-OCRv5_server_rec": ("SVTR_HGNet", "PPHGNetV2_B4", ADAM, "export", "con_aug"),
+# File of SVTRv2 → algorithm and backbone, or {sub-model: backbone}.
+SVTRV2: dict[str, tuple[str, Any]] = {
+    "SVTRv2/ch_RepSVTR_rec": ("SVTR_HGNet", "RepSVTR"),
+    "SVTRv2/ch_RepSVTR_rec_gtc": ("SVTR_HGNet", "RepSVTR"),
+    "SVTRv2/ch_SVTRv2_rec": ("SVTR_HGNet", "SVTRv2"),
+    "SVTRv2/ch_SVTRv2_rec_gtc": ("SVTR_HGNet", "SVTRv2"),
+    "SVTRv2/ch_SVTRv2_rec_distillation": ("SVTR_LCNet", {"Teacher": "SVTRv2", "Student": "RepSVTR"}),
 }
+OFFICIAL = (*SVTRV2, *stored_facts())
 
 
 def official(name: str) -> dict[str, Any]:
     """A config that names what the file ``name`` names, with its keys; it has no dictionary and no data."""
-    algorithm, backbones, optimizer, extra, resizing = OFFICIAL[name]
+    if name not in SVTRV2:
+        return copy.deepcopy(config_of(stored_facts()[name]))
+    algorithm, backbones = SVTRV2[name]
     config: dict[str, Any] = {
-        "Global": {**GLOBAL, **GLOBAL_OF_SOME.get(extra or "", {})},
-        "Architecture": _model(algorithm, backbones, decoder_layers=name.startswith("SVTRv2")),
-        "Optimizer": {**optimizer, "lr": COSINE},
+        "Global": GLOBAL,
+        "Architecture": _model(algorithm, backbones),
+        "Optimizer": {**ADAMW, "lr": COSINE},
         "Loss": {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": None}, {"NRTRLoss": None}]},
         "PostProcess": {"name": "CTCLabelDecode"},
         "Metric": {"name": "RecMetric", "main_indicator": "acc", "ignore_space": False},
-        "Train": _train(resizing),
+        "Train": {
+            "dataset": {
+                "name": "MultiScaleDataSet",
+                "ds_width": False,
+                "data_dir": "./train_data/",
+                "ext_op_transform_idx": 1,
+                "label_file_list": ["./train_data/train_list.txt"],
+                "transforms": [DECODE, {"RecAug": None}, ENCODE, KEEP],
+            },
+            "sampler": SAMPLER,
+            "loader": LOADER,
+        },
         "Eval": {
             "dataset": {
                 "name": "SimpleDataSet",
                 "data_dir": "./train_data",
                 "label_file_list": ["./train_data/val_list.txt"],
-                "transforms": [DECODE, ENCODE, _resize(resizing), KEEP],
+                "transforms": [DECODE, ENCODE, RESIZE, KEEP],
             },
             "loader": {**LOADER, "shuffle": False, "drop_last": False},
         },
@@ -169,44 +152,16 @@ def official(name: str) -> dict[str, Any]:
     return copy.deepcopy(config)
 
 
-def _model(algorithm: str, backbone: str, decoder_layers: bool) -> dict[str, Any]:
-    nrtr = {"nrtr_dim": 384, "max_text_length": 25, **({"num_decoder_layers": 2} if decoder_layers else {})}
-    pooled = {"use_pool": True, "use_pos": True} if backbone == "SVTRNet" else {}
+def _model(algorithm: str, backbone: Any) -> dict[str, Any]:
+    nrtr = {"nrtr_dim": 384, "max_text_length": 25, "num_decoder_layers": 2}
     head_list = [{"CTCHead": {"Neck": NECK, "Head": {"fc_decay": 0.00001}}}, {"NRTRHead": nrtr}]
     return {
         "model_type": "rec",
         "algorithm": algorithm,
         "Transform": None,
-        "Backbone": {"name": backbone, **BACKBONES.get(str(backbone), {})}
-        if isinstance(backbone, str)
-        else None,
-        "Head": {"name": "MultiHead", **pooled, "head_list": head_list},
+        "Backbone": {"name": backbone, **BACKBONES[backbone]} if isinstance(backbone, str) else None,
+        "Head": {"name": "MultiHead", "head_list": head_list},
     }
-
-
-def _train(resizing: str) -> dict[str, Any]:
-    augment: list[Any] = [CON_AUG] if resizing == "con_aug" else []
-    dataset = {
-        "name": "SimpleDataSet" if resizing == "simple" else "MultiScaleDataSet",
-        "data_dir": "./train_data/",
-        "ext_op_transform_idx": 1,
-        "label_file_list": ["./train_data/train_list.txt"],
-    }
-    if resizing == "simple":
-        return {
-            "dataset": {**dataset, "transforms": [DECODE, {"RecAug": None}, ENCODE, RESIZE, KEEP]},
-            "loader": LOADER,
-        }
-    transforms = [DECODE, *augment, {"RecAug": None}, ENCODE, KEEP]
-    return {
-        "dataset": {**dataset, "ds_width": False, "transforms": transforms},
-        "sampler": SAMPLER,
-        "loader": LOADER,
-    }
-
-
-def _resize(resizing: str) -> dict[str, Any]:
-    return {"SVTRRecResizeImg": {"image_shape": [3, 48, 320]}} if resizing == "simple" else RESIZE
 
 
 def _distillation(algorithm: str, backbones: dict[str, str]) -> dict[str, Any]:
@@ -214,7 +169,7 @@ def _distillation(algorithm: str, backbones: dict[str, str]) -> dict[str, Any]:
     for name, backbone in backbones.items():
         frozen = name == "Teacher"
         flags = {"pretrained": None, "freeze_params": frozen, "return_all_feats": True}
-        models[name] = {**flags, **_model(algorithm, backbone, decoder_layers=True)}
+        models[name] = {**flags, **_model(algorithm, backbone)}
     return {
         "Architecture": {
             "model_type": "rec",

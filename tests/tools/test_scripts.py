@@ -24,7 +24,9 @@ print(tools.program.__file__)
 """
 
 
-@pytest.mark.parametrize("name", ["benchmark.py", "experiments/lookalikes.py"])
+@pytest.mark.parametrize(
+    "name", ["benchmark.py", "experiments/lookalikes.py", "experiments/official_configs.py"]
+)
 def test_a_script_hides_nothing_of_the_host(name: str, tmp_path: Path) -> None:
     script = TOOLS / name
     code = THEN_OPEN_THE_HOST.format(script=str(script), folder=str(script.parent))

@@ -1,0 +1,112 @@
+"""Each official recognition config, as its stored facts describe it, with few classes and narrow images."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experiments.official_files import config_of, stored_facts
+from experiments.official_runs import changed_values, draw_images
+
+from ppocr_ext.check import check_all
+from ppocr_ext.cli.config import dry_check
+from ppocr_ext.config import Config
+from ppocr_ext.host import open_host
+from ppocr_ext.loop import adapter
+from ppocr_ext.loop.session import train
+
+FACTS = stored_facts()
+WIDTH, BATCH = 80, 2
+REFUSED = "PP-OCRv4/PP-OCRv4_mobile_rec_distillation.yml"  # tests/check/test_official_configs.py
+# What a step on two images and a CPU does not depend on.
+ELSEWHERE = ("dictionary", "epochs", "optimizer", "batch_size_per_card", "amp", "ctc_frames")
+
+
+def kinds(*keys: str) -> dict[str, list[str]]:
+    """The configs that agree in all of ``keys``, by the first of them."""
+    found: dict[str, list[str]] = {}
+    for name, facts in FACTS.items():
+        sampler = {**(facts["train_sampler"] or {}), "first_bs": BATCH}
+        same = {key: {**facts, "train_sampler": sampler}[key] for key in keys}
+        found.setdefault(json.dumps(same, sort_keys=True), []).append(name)
+    return {names[0]: names for names in found.values()}
+
+
+NETWORKS = [name for name in kinds("architecture") if name != REFUSED]
+STEPS = kinds(*(key for key in FACTS[REFUSED] if key not in ELSEWHERE))
+DRY = [name for name in STEPS if name not in (*NETWORKS, REFUSED)]
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("images")
+    draw_images(folder, 2, BATCH)
+    return folder
+
+
+@pytest.fixture
+def config(images: Path, tmp_path: Path) -> Callable[[str], Config]:
+    """Return a function that gives the config of a name, changed as with ``-o``."""
+
+    def changed(name: str) -> Config:
+        config = Config(narrow(config_of(FACTS[name])))
+        if config.at("Loss.loss_config_list.CenterLoss", None) is not None:
+            config = config.with_values({"Loss.loss_config_list.CenterLoss.num_classes": 12})
+        own = {
+            "Global.character_dict_path": str(images / "dict.txt"),
+            "Global.save_model_dir": str(tmp_path / "run"),
+            "Global.report": False,
+        }
+        return config.with_values({**changed_values(config, images, BATCH), **own})
+
+    return changed
+
+
+def narrow(value: Any) -> Any:
+    """Return the config with images of the width of the tests."""
+    if isinstance(value, list):
+        return [narrow(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    sized = {
+        "image_shape": lambda size: [WIDTH if edge == 320 else edge for edge in size],
+        "scales": lambda sizes: [[WIDTH, height] for _, height in sizes],
+        "img_size": lambda size: [size[0], WIDTH],
+        "out_char_num": lambda count: WIDTH // 8,
+    }
+    return {key: sized[key](each) if key in sized and each else narrow(each) for key, each in value.items()}
+
+
+def test_every_config_is_run_or_like_one_that_is() -> None:
+    run = {other for name in (*NETWORKS, *DRY) for other in STEPS[name]}
+    assert run == FACTS.keys() - {REFUSED} and len(FACTS) == 42
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("name", NETWORKS)
+def test_an_official_network_trains_and_is_evaluated(
+    name: str, config: Callable[[str], Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "write_checkpoint", lambda *parts: None)  # a GB in all
+    train(config(name))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    steps, evaluations = ([line for line in lines if line["kind"] == kind] for kind in ("train", "eval"))
+    # a MultiScaleSampler gives a batch of each of its three heights
+    assert [line["step"] for line in steps] == [1, 2, 3][: 3 if FACTS[name]["train_sampler"] else 2]
+    assert all(math.isfinite(value) and value > 0 for line in steps for value in line["losses"].values())
+    assert len({line["loss"] for line in steps}) == len(steps)
+    assert [line["step"] for line in evaluations] == [steps[-1]["step"]]
+
+
+@pytest.mark.parametrize("name", DRY)
+def test_an_official_config_passes_the_dry_step(name: str, config: Callable[[str], Config]) -> None:
+    said: list[str] = []
+    changed, host = config(name), open_host()
+    issues, unused = check_all(changed, host, "train")
+    found, _ = dry_check(changed, host, "train", unused, said.append)
+    assert [issue for issue in [*issues, *found] if issue.level == "error"] == []
+    assert said == []  # real samples were taken

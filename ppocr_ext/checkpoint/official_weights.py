@@ -130,7 +130,7 @@ def other_format(path: str | Path) -> str | None:
     place = Path(path)
     if place.is_dir() and (any(place.glob("*.pdparams")) or not any(place.glob("*.safetensors"))):
         return None
-    if not place.is_dir() and place.suffix != ".safetensors":
+    if not place.is_dir() and place.suffix != ".safetensors" and not Path(f"{path}.safetensors").is_file():
         return None
     words = (place if place.is_dir() else place.parent).name, place.name.removesuffix(".safetensors")
     names = (word.removesuffix(end) for word in words for end in ("", *_SAFETENSORS))

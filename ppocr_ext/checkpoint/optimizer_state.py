@@ -19,6 +19,7 @@ import paddle
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.errors import WeightsError
+from ppocr_ext.messages import shortened
 
 _LOG = logging.getLogger("ppocr_ext")
 MASTERS = "master_weights"
@@ -40,13 +41,22 @@ def restore_optimizer(
             PaddleOCR, for which Paddle keeps the same table in ``.pdparams``.
 
     Raises:
-        WeightsError: the state is of another optimizer or of other parameters.
+        WeightsError: the state is of another optimizer or of other parameters, or parameters are trained that were
+            frozen then.
     """
     state, file = checkpoint.optimizer_state(), checkpoint.file(".pdopt")
     if state is None:
         _LOG.warning("%s is missing: the optimizer starts with an empty state.", file)
         return False
     before = saved or checkpoint.generated_names() or names
+    new = [name for name in names if saved and name not in saved]
+    if new:  # Paddle would fail in the first step
+        raise WeightsError(
+            f"{checkpoint.prefix} was trained without {len(new):,} of the tensors that are trained now "
+            f"({shortened(new, 2)}), so that its optimizer has no state of them. Fix: freeze them again "
+            f"(Global.freeze), or start a new run from its weights: -o Global.pretrained_model={checkpoint.prefix}.",
+            code="optimizer_mismatch",
+        )
     translated = _translate(state, {before[n]: names[n] for n in before if n in names})
     groups = (each["params"] if isinstance(each, dict) else [each] for each in optimizer._parameter_list)
     trained = [parameter for group in groups for parameter in group]

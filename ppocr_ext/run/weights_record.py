@@ -10,6 +10,7 @@ from typing import Any
 from ppocr_ext.checkpoint.official_weights import is_official, table
 from ppocr_ext.checkpoint.weights_download import digest_of, fetch
 from ppocr_ext.config import Config, load
+from ppocr_ext.config.values import shown
 from ppocr_ext.errors import ConfigError, WeightsError
 
 _KEY = "Global.official_weights"
@@ -76,7 +77,7 @@ def _records(config: Config) -> Records:
         isinstance(each, Mapping) and isinstance(each.get("sha256"), str) for each in given.values()
     ):
         raise ConfigError(
-            f"{config.where(_KEY)}: {_KEY}: found {given!r}, expected `sha256` by name, as a run writes it. Fix: "
+            f"{config.where(_KEY)}: {_KEY}: found {shown(given)}, expected `sha256` by name, as a run writes it. Fix: "
             f"remove the key.",
             code="bad_value",
         )

@@ -162,6 +162,16 @@ def test_optimizer_state_of_other_parameters_is_a_sentence(tmp_path):
     assert error.value.code == "optimizer_mismatch"
 
 
+def test_parameters_that_were_frozen_before_have_no_state(tmp_path):
+    _, optimizer, _ = trained(2)
+    paddle.save(optimizer.state_dict(), str(tmp_path / "latest.pdopt"))
+    other, other_optimizer, _ = trained(1)
+    names = parameter_names(other)
+    with pytest.raises(WeightsError) as error:
+        restore_optimizer(other_optimizer, Checkpoint(tmp_path / "latest"), names, {"bias": names["bias"]})
+    assert error.value.code == "optimizer_mismatch" and "(weight)" in str(error.value)
+
+
 def in_16_bits(layer):
     """An optimizer over ``layer``, which is cast; a CPU has no step for it."""
     layer.bfloat16()

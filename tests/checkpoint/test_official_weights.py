@@ -363,6 +363,7 @@ def test_weights_of_another_size_or_dictionary_say_what_they_are(
     ("path", "fact"),
     [
         ("PP-OCRv5_mobile_rec_safetensors/model.safetensors", "PP-OCRv5_mobile_rec, whose .pdparams"),
+        ("PP-OCRv5_mobile_rec_safetensors/model", "PP-OCRv5_mobile_rec, whose .pdparams"),
         ("PP-OCRv5_mobile_rec_safetensors", "PP-OCRv5_mobile_rec, whose .pdparams"),
         ("mine/model.safetensors", "give the .pdparams"),
     ],
@@ -371,7 +372,7 @@ def test_safetensors_are_refused(
     path: str, fact: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    file = Path(path) if path.endswith(".safetensors") else Path(path, "model.safetensors")
+    file = Path(path.partition("/")[0], "model.safetensors")
     file.parent.mkdir()
     file.write_bytes(b"\x08\0\0\0\0\0\0\0{}      ")
     with raises_code(WeightsError, "missing_file", "safetensors", fact):

@@ -44,7 +44,7 @@ def parts(page: str) -> tuple[dict[str, str], list[str]]:
 @pytest.mark.e2e
 def test_use_it_runs_in_order(tmp_path: Path) -> None:
     files, commands = parts("README.md")
-    assert set(files) == {"data.yml", "losses.yml"} and len(commands) == 11
+    assert set(files) == {"data.yml", "losses.yml"} and len(commands) == 12
     for name, text in {**files, "tiny.yml": TINY}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     scripts = Path(sys.executable).parent
@@ -65,7 +65,14 @@ def test_use_it_runs_in_order(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
         assert "Traceback" not in done.stdout + done.stderr, command
-    for file in ("after.tsv", "centers.npz", "centers.png", "output/center_loss/best_accuracy.pdparams"):
+    for file in (
+        "after.tsv",
+        "centers.npz",
+        "centers.png",
+        "read.tsv",
+        "worst.png",
+        "output/center_loss/best_accuracy.pdparams",
+    ):
         assert (tmp_path / file).is_file(), file
     pages = [path.name for path in tmp_path.rglob("*.html")]
     assert len(pages) >= 3, pages  # of each run, and of the comparison

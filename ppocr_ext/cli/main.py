@@ -28,6 +28,7 @@ COMMANDS = {
     "quickstart": "train a teacher, a student and a distilled student, and print a table of results",
     "train": "train or distil a recogniser",
     "eval": "evaluate a trained recogniser",
+    "predict": "read images with a trained or an exported recogniser",
     "export-center": "write one feature center for each character, for center loss",
     "confusions": "count which characters are confused, before and after a fine-tuning",
     "lookalikes": "find characters that look alike, from their glyphs in fonts",
@@ -47,6 +48,7 @@ examples:
   ppocr-ext quickstart                          a teacher, a student, a table: minutes on two CPU cores
   ppocr-ext train -c config.yml -o Global.epoch_num=20
   ppocr-ext eval -c config.yml -o Global.pretrained_model=output/best_accuracy
+  ppocr-ext predict output/run photo.png        what does it read?
   ppocr-ext COMMAND --help                      options and examples of a command
 """
 

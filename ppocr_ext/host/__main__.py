@@ -28,7 +28,7 @@ _REFUSED = {
     ),
     "infer": (
         "the script does not resize images as training did (it ignores `padding: false`)",
-        "ppocr-ext eval -c config.yml -o Global.checkpoints=WEIGHTS --save-predictions FILE",
+        "ppocr-ext predict RUN_OR_CONFIG IMAGES",
     ),
 }
 

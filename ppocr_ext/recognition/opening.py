@@ -109,8 +109,7 @@ def open_parts(source: Source, options: OpenOptions) -> RecognizerParts:
             )
         return _of_config(source, "a config", options)
     path = Path(fspath(source))
-    of_file = path.suffix == ".onnx"
-    if not of_file and not (path / MODEL_FILE).is_file():
+    if not is_exported(path):
         return _of_run(path, options)
     if options.of_training:
         raise ConfigError(
@@ -118,7 +117,16 @@ def open_parts(source: Source, options: OpenOptions) -> RecognizerParts:
             f"give the folder of the run in place of the export.",
             code="unsupported_option",
         )
-    return _of_onnx(path, options) if of_file else _of_export(read_exported(path), options)
+    return _of_onnx(path, options) if _is_onnx(path) else _of_export(read_exported(path), options)
+
+
+def is_exported(path: Path) -> bool:
+    """Return True for a folder or an ONNX file that ``ppocr-ext export`` wrote; False for a run or a config."""
+    return _is_onnx(path) or (path / MODEL_FILE).is_file()
+
+
+def _is_onnx(path: Path) -> bool:
+    return path.suffix == ".onnx"
 
 
 def _of_run(path: Path, options: OpenOptions) -> RecognizerParts:

@@ -16,24 +16,36 @@ OURS = "ppocr_ext"
 
 
 class ConsoleHandler(logging.Handler):
-    """Writes to standard output without breaking a progress bar; warnings are marked."""
+    """Writes to standard output, or standard error, without breaking a progress bar; warnings are marked."""
+
+    def __init__(self, to_stderr: bool = False) -> None:
+        super().__init__()
+        self.to_stderr = to_stderr
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line, unless it is for the log file alone."""
         if getattr(record, "file_only", False):
             return
         mark = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        tqdm.write(f"{mark}{record.getMessage()}", file=sys.stdout)
-        sys.stdout.flush()
+        stream = sys.stderr if self.to_stderr else sys.stdout
+        tqdm.write(f"{mark}{record.getMessage()}", file=stream)
+        stream.flush()
 
 
-def set_up_console() -> None:
-    """Let our log lines reach the terminal; once a process."""
+def set_up_console(to_stderr: bool = False) -> None:
+    """Let our log lines reach the terminal; once a process.
+
+    Args:
+        to_stderr: write to standard error, for a command whose result goes to standard output.
+    """
     logger = logging.getLogger(OURS)
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
-    if not any(isinstance(handler, ConsoleHandler) for handler in logger.handlers):
-        handler = ConsoleHandler()
+    handlers = [handler for handler in logger.handlers if isinstance(handler, ConsoleHandler)]
+    for handler in handlers:  # of another command in this process
+        handler.to_stderr = to_stderr
+    if not handlers:
+        handler = ConsoleHandler(to_stderr)
         handler.setLevel(logging.INFO)
         logger.addHandler(handler)
 

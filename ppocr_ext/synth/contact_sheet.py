@@ -1,22 +1,45 @@
-"""A sheet of small images with their labels, to look at; no Paddle."""
+"""A sheet of small images with their captions, to look at; no Paddle."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 _GAP = 12
-_CAPTION = 15  # font size, pixels
+_CAPTION, _LINE = 15, 18  # font size and distance of captions, pixels
 _WIDTH = 1000
-# label, image (uint8 [h, w, 3], BGR), and the font of the label: a file and the font's number in it
-Picture = tuple[str, np.ndarray, tuple[str, int]]
+Font = tuple[str, int]  # a file, and the font's number in it
+
+
+@dataclass(frozen=True)
+class Caption:
+    """A line of text under an image.
+
+    Attributes:
+        text: the text.
+        font: of the text; None: the font of Pillow, which draws Latin letters.
+        color: as Pillow names it.
+    """
+
+    text: str
+    font: Font | None
+    color: str = "black"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image (uint8 [h, w, 3], BGR) and the captions under it, at least one."""
+
+    image: np.ndarray
+    captions: tuple[Caption, ...]
 
 
 def contact_sheet(pictures: Sequence[Picture]) -> bytes:
-    """Return a PNG of all pictures in rows, with their labels under them.
+    """Return a PNG of all pictures in rows, with their captions under them.
 
     An image that is wider than the sheet is shown smaller.
 
@@ -25,23 +48,32 @@ def contact_sheet(pictures: Sequence[Picture]) -> bytes:
     """
     cells, room = [], _WIDTH - 2 * _GAP
     left, top, row_height, sheet_width = _GAP, _GAP, 0, 0
-    for label, array, (path, index) in pictures:
-        image = Image.fromarray(np.ascontiguousarray(array[:, :, ::-1]))
+    for picture in pictures:
+        image = Image.fromarray(np.ascontiguousarray(picture.image[:, :, ::-1]))
         if image.width > room:
             image = image.resize((room, max(1, round(image.height * room / image.width))))
-        font = ImageFont.truetype(path, _CAPTION, index=index)
-        width = max(image.width, min(room, int(font.getlength(label)) + 1)) + _GAP
+        lines = [(caption, _load(caption.font)) for caption in picture.captions]
+        longest = max(int(font.getlength(caption.text)) + 1 for caption, font in lines)
+        width = max(image.width, min(room, longest)) + _GAP
         if left > _GAP and left + width > _WIDTH:
             left, top, row_height = _GAP, top + row_height, 0
-        cells.append((left, top, image, label, font))
+        cells.append((left, top, image, lines))
         left += width
         sheet_width = max(sheet_width, left)
-        row_height = max(row_height, image.height + _GAP + 2 * _CAPTION)
+        row_height = max(row_height, image.height + _GAP + 2 * _CAPTION + (len(lines) - 1) * _LINE)
     sheet = Image.new("RGB", (sheet_width, top + row_height), "white")
     draw = ImageDraw.Draw(sheet)
-    for left, top, image, label, font in cells:
+    for left, top, image, lines in cells:
         sheet.paste(image, (left, top))
-        draw.text((left, top + image.height + 2), label, fill="black", font=font)
+        for number, (caption, font) in enumerate(lines):
+            place = (left, top + image.height + 2 + number * _LINE)
+            draw.text(place, caption.text, fill=caption.color, font=font)
     stream = io.BytesIO()
     sheet.save(stream, "PNG", optimize=True)
     return stream.getvalue()
+
+
+def _load(font: Font | None) -> ImageFont.FreeTypeFont:
+    if font is None:
+        return ImageFont.load_default(_CAPTION)
+    return ImageFont.truetype(font[0], _CAPTION, index=font[1])

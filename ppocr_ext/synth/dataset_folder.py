@@ -23,7 +23,7 @@ from ppocr_ext.data.label_file import write_label_file
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer, write_text
 from ppocr_ext.synth.captcha import CaptchaSource
-from ppocr_ext.synth.contact_sheet import contact_sheet
+from ppocr_ext.synth.contact_sheet import Caption, Picture, contact_sheet
 from ppocr_ext.synth.lines.line_source import LineSource
 
 SampleSource = CaptchaSource | LineSource
@@ -181,7 +181,10 @@ def _write_texts(out: Path, wanted: DatasetFolder) -> list[str]:
     write_text(out / "dict.txt", "".join(f"{character}\n" for character in characters))
     split = "train" if wanted.train else "val"
     shown = range(min(_SAMPLES, wanted.count(split)))
-    pictures = [(*source.image(split, index), source.font(split, index)) for index in shown]
+    pictures = []
+    for index in shown:
+        label, image = source.image(split, index)
+        pictures.append(Picture(image, (Caption(label, source.font(split, index)),)))
     with atomic_writer(out / "samples.png") as stream:
         stream.write(contact_sheet(pictures))
     return [

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppocr_ext.synth.contact_sheet import Picture, contact_sheet
+from ppocr_ext.synth.contact_sheet import Caption, Picture, contact_sheet
 from ppocr_ext.synth.glyph_similarity import GlyphMaps, SimilarPair
 from ppocr_ext.synth.lines.painting import set_line
 
@@ -113,4 +113,5 @@ def _picture(pair: SimilarPair, characters: Sequence[str], maps: Sequence[GlyphM
     )
     ink = np.pad(ink, ((0, 0), (0, max(0, _WIDTH - ink.shape[1]))))
     image = np.repeat(255 - ink[:, :, None], 3, axis=2)
-    return f"{text} {pair.similarity:.2f}", image, (fonts[0].path, fonts[0].index)
+    caption = Caption(f"{text} {pair.similarity:.2f}", (fonts[0].path, fonts[0].index))
+    return Picture(image, (caption,))

@@ -645,6 +645,140 @@ WEIGHTS = group(
 )
 
 
+# Reading images
+
+
+def predict(*images: str, source: str = "trained", options: tuple[str, ...] = ()) -> Arrange:
+    return lambda bench: ["predict", source, *images, *(["-o", *options] if options else [])]
+
+
+def empty_folder(bench: Bench) -> list[str]:
+    bench.write("scans/notes.txt", "no image")
+    return ["predict", "trained", "scans"]
+
+
+def unreadable_images(bench: Bench) -> list[str]:
+    bench.write("broken.png", b"no image")
+    return ["predict", "trained", "data/val00.png", "broken.png", "gone.png", "--output", "texts.tsv"]
+
+
+def onnx_of(content: bytes) -> Arrange:
+    def arrange(bench: Bench) -> list[str]:
+        bench.write("model.onnx", content)
+        return ["predict", "model.onnx", "data/val00.png"]
+
+    return arrange
+
+
+def foreign_onnx(bench: Bench) -> list[str]:
+    import onnx
+    from onnx import TensorProto, helper
+
+    ends = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", ["b", 3, 32, "w"]), ("y", ["b", "t", 3]))
+    }
+    node = helper.make_node("ReduceMean", ["x"], ["y"], axes=[1], keepdims=0)
+    graph = helper.make_graph([node], "graph", [ends["x"]], [ends["y"]])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, str(bench.folder / "model.onnx"))
+    return ["predict", "model.onnx", "data/val00.png"]
+
+
+def no_best(bench: Bench) -> list[str]:
+    for file in (bench.folder / "trained").glob("best_accuracy.*"):
+        file.unlink()
+    return ["predict", "trained", "data/val00.png"]
+
+
+def reordered_to_read(bench: Bench) -> list[str]:
+    bench.write("reordered.txt", "\n".join("9876543210") + "\n")
+    return ["predict", "trained", "data/val00.png", "-o", "Global.character_dict_path=reordered.txt"]
+
+
+READING = group(
+    "Reading images",
+    "识别图像",
+    case("predict-nothing", "A folder that is not there", "文件夹不存在", predict("scans"), "scans"),
+    case("predict-empty", "A folder without images", "没有图像的文件夹", empty_folder, "scans", ".png"),
+    case(
+        "predict-pattern", "A pattern that no file matches", "没有文件匹配的模式", predict("*.jpg"), "*.jpg"
+    ),
+    case(
+        "predict-unreadable",
+        "Images that cannot be read; the others are read",
+        "有些图像读不了；其余照常识别",
+        unreadable_images,
+        "broken.png",
+        "gone.png",
+        code=1,
+        shows=r"unreadable: .*?read: [^;]*",
+    ),
+    case(
+        "predict-all-unreadable",
+        "No image that can be read",
+        "没有一张图像能读",
+        predict("gone.png"),
+        "gone.png",
+        "--data-dir",
+    ),
+    case(
+        "predict-no-run", "A folder without a run", "没有训练的文件夹", predict("data", source="data"), "data"
+    ),
+    case(
+        "predict-no-best",
+        "A run without a best checkpoint",
+        "没有最佳检查点的训练",
+        no_best,
+        "trained/latest",
+    ),
+    case(
+        "predict-no-weights",
+        "A config without weights",
+        "没有权重的配置",
+        predict("data/val00.png", source="config.yml"),
+        "Global.checkpoints",
+    ),
+    case(
+        "predict-other-dictionary",
+        "Weights of another dictionary",
+        "另一个字典的权重",
+        reordered_to_read,
+        "--old-dict",
+    ),
+    case(
+        "predict-one-file",
+        "A file of weights in place of its run",
+        "用权重文件代替训练目录",
+        predict("data/val00.png", source="trained/best_accuracy.pdparams"),
+        "Global.checkpoints",
+    ),
+    case(
+        "onnx-truncated",
+        "A truncated ONNX file",
+        "被截断的 ONNX 文件",
+        onnx_of(b"\x08\x08\x12"),
+        "model.onnx",
+        shows=r"error: .*?another kind",  # what follows is the runtime's
+    ),
+    case(
+        "onnx-foreign",
+        "An ONNX file that `export` did not write",
+        "不是由 `export` 写出的 ONNX 文件",
+        foreign_onnx,
+        "model.onnx",
+        "dictionary",
+    ),
+    case(
+        "onnx-of-run",
+        "An engine for exported models, given a run",
+        "对训练目录使用导出模型的引擎",
+        lambda bench: ["predict", "trained", "data/val00.png", "--engine", "onnx"],
+        "ppocr-ext export",
+    ),
+)
+
+
 # Centers
 
 
@@ -968,4 +1102,4 @@ RUNNING = group(
     ),
 )
 
-GROUPS = (CONFIGURATION, DATA, LMDB, DICTIONARY, WEIGHTS, CENTERS, RUNNING)
+GROUPS = (CONFIGURATION, DATA, LMDB, DICTIONARY, WEIGHTS, READING, CENTERS, RUNNING)

@@ -90,10 +90,10 @@ def test_a_script_that_the_host_lacks_is_a_sentence(host: Host, capsys: pytest.C
 @pytest.mark.parametrize(
     ("script", "instead"),
     [
-        ("infer_rec", "ppocr-ext eval"),
-        ("infer_cls", "ppocr-ext eval"),
-        ("infer/predict_rec", "ppocr-ext eval"),
-        ("infer.predict_system", "ppocr-ext eval"),
+        ("infer_rec", "ppocr-ext predict"),
+        ("infer_cls", "ppocr-ext predict"),
+        ("infer/predict_rec", "ppocr-ext predict"),
+        ("infer.predict_system", "ppocr-ext predict"),
         ("export_model", "ppocr-ext eval"),
         ("export_center", "ppocr-ext export-center"),
     ],

@@ -1,0 +1,224 @@
+"""``ppocr-ext predict``: read images with a trained or an exported recogniser."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ppocr_ext.cli.options import add_host_argument
+from ppocr_ext.errors import DataError
+
+if TYPE_CHECKING:
+    from ppocr_ext.recognition.image_lists import ImageList
+    from ppocr_ext.recognition.reading_files import ReadImage, RowForm
+    from ppocr_ext.recognition.recognizer import Recognizer
+
+NAME = "predict"
+HELP = "read images with a trained or an exported recogniser"
+EPILOG = """\
+RUN_OR_CONFIG is one of
+  output/run                  the folder of a run: its best checkpoint, its own config
+  config.yml                  a config; -o Global.checkpoints=… or Global.pretrained_model=… gives the weights
+  exported, exported/inference.onnx      what `ppocr-ext export` wrote
+
+IMAGES are files, folders (with subfolders), patterns in quotes ('scans/**/*.png'), label files
+(path<TAB>label, paths from the label file's folder or --data-dir) and LMDBs, in any mixture.
+
+The result goes to standard output, all else to standard error: `ppocr-ext predict output/run scans > texts.tsv`.
+TSV with a header: image, label (if labels are known), prediction, confidence; `ppocr-ext confusions` reads it.
+Confidence is the mean probability of the characters, 0 if nothing was read. The exit code is 1 if an image
+could not be read; the others are read nevertheless.
+
+examples:
+  ppocr-ext predict output/run photo.png
+  ppocr-ext predict output/run scans --output texts.jsonl --characters
+  ppocr-ext predict output/run data/val_list.txt --bad-cases --sheet worst.png --output val.tsv
+  ppocr-ext predict output/run scans -o Global.checkpoints=output/run/latest
+  ppocr-ext predict exported 'scans/*.png' --engine onnx --threads 2
+"""
+_SHOWN = 10  # unreadable images that are named
+_SHEET = 100  # images of a sheet
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add = parser.add_argument
+    add("source", metavar="RUN_OR_CONFIG", help="folder of a run or an export, config, or ONNX file")
+    add("images", nargs="+", metavar="IMAGES", help="files, folders, patterns, label files, LMDBs")
+    add(
+        "-o",
+        "--opt",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set single keys of the config, e.g. -o Global.checkpoints=output/run/latest",
+    )
+    add("--output", metavar="FILE", help="write there instead of to standard output")
+    add(
+        "--format",
+        choices=("tsv", "jsonl"),
+        help="TSV or JSON lines (default: by the ending of --output, else tsv)",
+    )
+    add(
+        "--characters",
+        action="store_true",
+        help="also confidence and pixel columns of each character, where the network sees it",
+    )
+    add(
+        "--bad-cases",
+        action="store_true",
+        help="the worst first: the wrong ones by their edit distance, then by confidence",
+    )
+    add("--sheet", metavar="PNG", help="also draw each image with its text under it; wrong ones in red")
+    add(
+        "--sheet-images",
+        type=int,
+        default=_SHEET,
+        metavar="N",
+        help=f"most images on the sheet ({_SHEET})",
+    )
+    add(
+        "--fonts",
+        nargs="+",
+        default=(),
+        metavar="FONT",
+        help="fonts for the sheet: files, folders, packages (default: installed packages; mplfonts for Chinese)",
+    )
+    add(
+        "--data-dir",
+        metavar="DIR",
+        help="folder that paths in label files start from (default: the file's own)",
+    )
+    add(
+        "--batch-size", type=int, default=16, metavar="N", help="most images in a batch; changes no text (16)"
+    )
+    add(
+        "--engine",
+        choices=("network", "onnx", "paddle"),
+        help="network for a run; onnx or paddle for an export (default: the faster one that is installed)",
+    )
+    add("--threads", type=int, metavar="N", help="threads of the engines onnx and paddle")
+    add("--model", metavar="NAME", help="sub-model of a distillation (default: Metric.key)")
+    add("--old-dict", metavar="FILE", help="dictionary of the weights, if it differs")
+    add_host_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; return the exit code."""
+    from ppocr_ext.io.atomic import check_writable
+    from ppocr_ext.recognition.image_lists import list_images
+    from ppocr_ext.recognition.reading_files import RowForm, summary
+
+    for file in filter(None, (args.output, args.sheet)):
+        check_writable(Path(file))
+    if args.sheet_images < 1:
+        raise DataError(f"--sheet-images is {args.sheet_images}, but must be at least 1.", code="bad_value")
+    found = list_images(args.images, args.data_dir)
+    recognizer = _open(args)
+    named = Path(args.output or "").suffix in (".json", ".jsonl")
+    form = RowForm(args.format or ("jsonl" if named else "tsv"), found.has_labels, args.characters)
+    began = time.perf_counter()
+    read = _read(recognizer, found, form, args)
+    seconds = time.perf_counter() - began
+    _report_unreadable(read, found.bad_lines)
+    print(summary(read, found.bad_lines, seconds, recognizer.engine), file=sys.stderr)
+    good = [each for each in read if each.reading.error is None]
+    if args.sheet and good:
+        _draw_sheet(args, good)
+    return 0 if len(good) == len(read) and not found.bad_lines else 1
+
+
+def _open(args: argparse.Namespace) -> Recognizer:
+    """Open the recogniser; what it says goes to standard error."""
+    from ppocr_ext.recognition.opening import is_exported
+    from ppocr_ext.recognition.recognizer import Recognizer
+
+    if not is_exported(Path(args.source)):
+        from ppocr_ext.host import open_host
+        from ppocr_ext.run.logs import quiet_host, set_up_console
+
+        set_up_console(to_stderr=True)
+        quiet_host(open_host(args.host).logger)
+    return Recognizer(
+        args.source,
+        engine=args.engine,
+        threads=args.threads,
+        options=args.opt,
+        model=args.model,
+        host_path=args.host,
+        old_dictionary=args.old_dict,
+    )
+
+
+def _read(
+    recognizer: Recognizer, found: ImageList, form: RowForm, args: argparse.Namespace
+) -> list[ReadImage]:
+    """Read all images and write a line for each, as soon as it is read unless they are sorted; return them."""
+    from tqdm import tqdm
+
+    from ppocr_ext.io.atomic import atomic_writer
+    from ppocr_ext.recognition.reading_files import ReadImage, worst_first
+
+    read = []
+    with ExitStack() as stack:
+        file = stack.enter_context(atomic_writer(Path(args.output))) if args.output else None
+
+        def write(text: str) -> None:
+            if file is None:
+                sys.stdout.write(text)
+            else:
+                file.write(text.encode("utf-8"))
+
+        write(form.header())
+        readings = recognizer.stream((image.source() for image in found.images), args.batch_size)
+        hidden = True if file is None and sys.stdout.isatty() else None  # None: shown on a terminal only
+        bar = tqdm(found.images, desc="read", unit="image", disable=hidden, leave=False)
+        for image, reading in zip(bar, readings, strict=True):
+            read.append(ReadImage(image, reading))
+            if not args.bad_cases:
+                write(form.line(read[-1]))
+        if args.bad_cases:
+            read = worst_first(read)
+            for each in read:
+                write(form.line(each))
+    return read
+
+
+def _report_unreadable(read: Sequence[ReadImage], bad_lines: Sequence[str]) -> None:
+    """Name images and lines that could not be read.
+
+    Raises:
+        DataError: no image could be read.
+    """
+    errors = [each.reading.error for each in read if each.reading.error is not None]
+    hint = "paths in a label file start from its folder, or from --data-dir"
+    if len(errors) == len(read):
+        raise DataError(
+            f"none of {len(read):,} images can be read: {errors[0]}. Fix: correct the paths; {hint}.",
+            code="no_images",
+        )
+    for text in [*bad_lines, *errors][:_SHOWN]:
+        print(f"unreadable: {text}", file=sys.stderr)
+    if len(errors) + len(bad_lines) > _SHOWN:
+        print(f"unreadable: … and {len(errors) + len(bad_lines) - _SHOWN:,} more", file=sys.stderr)
+
+
+def _draw_sheet(args: argparse.Namespace, good: Sequence[ReadImage]) -> None:
+    """Draw the first images."""
+    from ppocr_ext.io.atomic import atomic_writer
+    from ppocr_ext.recognition.reading_sheet import reading_sheet
+
+    shown = good[: args.sheet_images]
+    content, note = reading_sheet(shown, args.fonts)
+    with atomic_writer(Path(args.sheet)) as stream:
+        stream.write(content)
+    of_all = "" if len(shown) == len(good) else f" (the first {len(shown):,} of {len(good):,} images)"
+    print(f"sheet: {args.sheet}{of_all}", file=sys.stderr)
+    if note:
+        print(f"note: {note}", file=sys.stderr)

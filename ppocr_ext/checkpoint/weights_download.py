@@ -97,9 +97,11 @@ def _download(weights: OfficialWeights, part: Path) -> None:
         request.add_header("Range", f"bytes={done}-")
     try:
         with urllib.request.build_opener(_SafeRedirects).open(request, timeout=TIMEOUT) as answer:
-            rest = f"bytes {done}-"
-            if answer.status != 206 or not answer.headers.get("Content-Range", rest).startswith(rest):
+            if answer.status != 206:
                 done = 0  # the whole file, whatever was asked for
+            elif not answer.headers.get("Content-Range", "").startswith(f"bytes {done}-"):
+                part.unlink()
+                raise OSError("the server sent another range than was asked for")
             length = answer.headers.get("Content-Length")
             total = None if length is None else done + int(length)
             _LOG.info("downloading %s to %s", weights.address, part.parent)
@@ -127,7 +129,7 @@ def _copy(answer: Any, part: Path, done: int, total: int | None, name: str) -> N
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):
-    """Follow redirects to addresses that are allowed alone."""
+    """Follow redirects to HTTPS alone; from plain HTTP on this machine also to the same."""
 
     def redirect_request(
         self,
@@ -138,17 +140,18 @@ class _SafeRedirects(urllib.request.HTTPRedirectHandler):
         headers: HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
-        return super().redirect_request(req, fp, code, msg, headers, _checked(newurl))
+        target = _checked(newurl, loopback=req.type == "http")
+        return super().redirect_request(req, fp, code, msg, headers, target)
 
 
-def _checked(address: str) -> str:
-    """Return `address` if it is HTTPS, or HTTP on this machine.
+def _checked(address: str, loopback: bool = True) -> str:
+    """Return `address` if it is HTTPS, or (with `loopback`) HTTP on this machine, as in tests.
 
     Raises:
         WeightsError: it is neither.
     """
     parts = urllib.parse.urlsplit(address)
-    if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK):
+    if parts.scheme == "https" or (loopback and parts.scheme == "http" and parts.hostname in LOOPBACK):
         return address
     raise WeightsError(f"{address}: weights are downloaded over HTTPS only.", code="insecure_address")
 

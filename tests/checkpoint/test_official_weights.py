@@ -11,8 +11,11 @@ import re
 import tarfile
 import threading
 import urllib.parse
+import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
+from http.client import HTTPMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -32,7 +35,7 @@ CONTENT = bytes(range(256)) * 5000  # 1.28 MB: more than one chunk
 class Server:
     """Serves `files`; breaks the next transfers off after `breaks` bytes each; keeps the ranges that were asked for.
 
-    It answers once `open` is set.
+    It answers once `open` is set. If `start` is set, that is where it begins when it is asked for a range.
     """
 
     def __init__(self) -> None:
@@ -40,6 +43,7 @@ class Server:
         self.redirects: dict[str, str] = {}
         self.breaks: list[int] = []
         self.ranges: list[str | None] = []
+        self.start: int | None = None
         self.open = threading.Event()
         self.open.set()
         server = self
@@ -60,6 +64,8 @@ class Server:
                 start = int(
                     (self.headers.get("Range") or "bytes=0-").removeprefix("bytes=").removesuffix("-")
                 )
+                if start and server.start is not None:
+                    start = server.start
                 if start >= len(content):
                     self.send_error(416)
                     return
@@ -123,6 +129,19 @@ def test_a_broken_transfer_is_continued(entry: OfficialWeights, server: Server) 
     assert server.ranges == [None, "bytes=300000-"]
 
 
+def test_a_server_that_cannot_continue_sends_the_whole_file(entry: OfficialWeights, server: Server) -> None:
+    server.breaks, server.start = [300_000], 0
+    assert code_of(entry) == "download_failed"
+    assert fetch(entry).read_bytes() == CONTENT
+
+
+def test_a_range_that_was_not_asked_for_is_not_taken(entry: OfficialWeights, server: Server) -> None:
+    server.breaks, server.start = [300_000], 200_000
+    assert code_of(entry) == code_of(entry) == "download_failed"
+    assert fetch(entry).read_bytes() == CONTENT
+    assert server.ranges == [None, "bytes=300000-", None]
+
+
 @pytest.mark.parametrize("left", [CONTENT, CONTENT + b"more"], ids=["whole", "longer"])
 def test_a_part_that_cannot_be_continued_is_dropped(
     entry: OfficialWeights, server: Server, left: bytes
@@ -158,6 +177,23 @@ def test_only_https_is_followed(entry: OfficialWeights, server: Server, target: 
     assert code_of(replace(entry, address=target)) == "insecure_address"
     server.redirects["/moved"] = target
     assert code_of(replace(entry, address=f"{server.address}/moved")) == "insecure_address"
+
+
+@pytest.mark.parametrize(
+    ("start", "target", "allowed"),
+    [
+        ("https://example.org/a", "https://example.org/b", True),
+        ("https://example.org/a", "http://example.org/b", False),
+        ("https://example.org/a", "http://127.0.0.1/b", False),
+        ("http://127.0.0.1/a", "http://127.0.0.1/b", True),
+        ("http://127.0.0.1/a", "http://127.0.0.1@example.org/b", False),
+    ],
+)
+def test_a_redirect_never_leaves_https(start: str, target: str, allowed: bool) -> None:
+    handler, request = weights_download._SafeRedirects(), urllib.request.Request(start)
+    with nullcontext() if allowed else raises_code(WeightsError, "insecure_address", target):
+        followed = handler.redirect_request(request, io.BytesIO(), 302, "Found", HTTPMessage(), target)
+        assert followed is not None and followed.full_url == target
 
 
 def tar_of(server: Server, **members: bytes | None) -> None:

@@ -12,6 +12,7 @@ from ppocr_ext.config.config_view import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import CharsetError, ConfigError
+from ppocr_ext.io.resources import is_shipped_dictionary
 
 _LOG = logging.getLogger("ppocr_ext")
 _Path = tuple[str, ...]
@@ -183,7 +184,7 @@ def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> 
         return Charset.default()
     path = _dictionary_file(str(name), find_file, config.where("Global.character_dict_path"))
     # Some of PaddleOCR's own dictionaries repeat characters; official weights have a class for each of their lines.
-    is_own = path != Path(str(name)).resolve()
+    is_own = path != Path(str(name)).resolve() or is_shipped_dictionary(path)
     return Charset.from_file(path, use_space, lenient=is_own)
 
 

@@ -77,3 +77,10 @@ def find_dictionary(path: str | Path) -> Path | None:
     given = Path(path)
     shipped = _PACKAGE / "dictionaries" / given.name
     return shipped if given.parts[:-1] == DICTIONARY_FOLDER and shipped.is_file() else None
+
+
+def is_shipped_dictionary(path: Path) -> bool:
+    """Return True if the file at `path` is a copy of a shipped dictionary, such as one in a clone of PaddleOCR."""
+    size = path.stat().st_size
+    same_size = (each for each in (_PACKAGE / "dictionaries").glob("*.txt") if each.stat().st_size == size)
+    return any(each.read_bytes() == path.read_bytes() for each in same_size)

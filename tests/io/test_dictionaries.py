@@ -7,8 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
+from error_codes import raises_code
 
 from ppocr_ext.config import Config, resolve_charset
+from ppocr_ext.errors import CharsetError
 from ppocr_ext.host import open_host
 from ppocr_ext.io.resources import find_dictionary
 
@@ -31,6 +33,24 @@ def test_a_dictionary_of_an_official_config_is_found(path: str, facts: dict[str,
     values = {"character_dict_path": path, "use_space_char": facts["use_space_char"]}
     charset = resolve_charset(Config({"Global": values}), open_host().find_file)
     assert charset.ctc_classes == facts["ctc_classes"]
+
+
+def test_a_copy_in_a_clone_of_paddleocr_is_read_in_the_same_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Arabic dictionary repeats characters, which a dictionary of one's own must not."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "arabic.txt").write_bytes(text := (FOLDER / "ppocrv5_arabic_dict.txt").read_bytes())
+    (tmp_path / "own.txt").write_bytes(text + b"x\n")
+
+    def classes(name: str) -> int:
+        return resolve_charset(
+            Config({"Global": {"character_dict_path": name}}), open_host().find_file
+        ).ctc_classes
+
+    assert classes("arabic.txt") == 748
+    with raises_code(CharsetError, "bad_dictionary"):
+        classes("own.txt")
 
 
 def test_sources_and_size() -> None:

@@ -44,7 +44,7 @@ def parts(page: str) -> tuple[dict[str, str], list[str]]:
 @pytest.mark.e2e
 def test_use_it_runs_in_order(tmp_path: Path) -> None:
     files, commands = parts("README.md")
-    assert set(files) == {"data.yml", "losses.yml"} and len(commands) == 12
+    assert set(files) == {"data.yml", "losses.yml"} and len(commands) == 13
     for name, text in {**files, "tiny.yml": TINY}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     scripts = Path(sys.executable).parent
@@ -72,6 +72,7 @@ def test_use_it_runs_in_order(tmp_path: Path) -> None:
         "read.tsv",
         "worst.png",
         "output/center_loss/best_accuracy.pdparams",
+        "model/inference.onnx",
     ):
         assert (tmp_path / file).is_file(), file
     pages = [path.name for path in tmp_path.rglob("*.html")]

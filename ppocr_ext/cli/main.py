@@ -29,6 +29,8 @@ COMMANDS = {
     "train": "train or distil a recogniser",
     "eval": "evaluate a trained recogniser",
     "predict": "read images with a trained or an exported recogniser",
+    "export": "write an inference model for PaddleOCR, ONNX Runtime and others",
+    "checkpoint": "show what a checkpoint holds, or take one of its sub-models out",
     "export-center": "write one feature center for each character, for center loss",
     "confusions": "count which characters are confused, before and after a fine-tuning",
     "lookalikes": "find characters that look alike, from their glyphs in fonts",

@@ -9,8 +9,8 @@ from ppocr_ext.host.locate import ENVIRONMENT
 from ppocr_ext.io.resources import find_config
 
 
-def add_config_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add ``-c FILE …`` (required, repeatable) and ``-o KEY=VALUE …`` (repeatable).
+def add_config_arguments(parser: argparse.ArgumentParser, required: bool = True) -> None:
+    """Add ``-c FILE …`` (repeatable; required by default) and ``-o KEY=VALUE …`` (repeatable).
 
     ``args.config`` is the flat list of files, ``args.opt`` the flat list of ``KEY=VALUE`` strings.
     """
@@ -19,7 +19,8 @@ def add_config_arguments(parser: argparse.ArgumentParser) -> None:
         "--config",
         action="extend",
         nargs="+",
-        required=True,
+        required=required,
+        default=None if required else [],
         metavar="FILE",
         help="configuration; later files are laid over earlier ones",
     )

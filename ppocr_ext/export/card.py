@@ -108,7 +108,12 @@ def _lines(name: str, description: Description, sizes: Mapping[str, int]) -> lis
         add("PaddleOCR 3.7, Python", clients.python_lines(name, model, policy))
     if ONNX in sizes:
         add(
-            "PaddleOCR 3.7 with ONNX Runtime, without Paddle",
+            "PaddleOCR 3.7 with ONNX Runtime, shell",
+            clients.shell_command(name, model, policy, "onnxruntime"),
+            "bash",
+        )
+        add(
+            "PaddleOCR 3.7 with ONNX Runtime, Python",
             clients.python_lines(name, model, policy, "onnxruntime"),
         )
         add("RapidOCR 3.10", clients.rapidocr_lines(name, policy))

@@ -11,23 +11,12 @@ from ppocr_ext.recognition.resize import WidthPolicy
 CLIENT_WIDTH = 3200  # pixels, the widest input of PaddleOCR's 3.x client
 
 
-def shell_command(folder: str | Path, model_name: str, policy: WidthPolicy, image: str = "IMAGE") -> str:
-    """Return the command that reads an image with PaddleOCR 3.7."""
-    words = [
-        "paddleocr",
-        "text_recognition",
-        "-i",
-        image,
-        "--model_name",
-        model_name,
-        "--model_dir",
-        str(folder),
-    ]
-    return shlex.join([*words, "--device", "cpu", *_shape_words(policy)])
-
-
-def _shape_words(policy: WidthPolicy) -> list[str]:
-    return ["--input_shape", *map(str, policy.image_shape)] if policy.kind == "squash" else []
+def shell_command(folder: str | Path, model_name: str, policy: WidthPolicy, engine: str | None = None) -> str:
+    """Return the command that reads an image with PaddleOCR 3.7; ``engine`` ``"onnxruntime"`` needs no Paddle."""
+    words = ["paddleocr", "text_recognition", "-i", "IMAGE", "--model_name", model_name]
+    words += ["--model_dir", str(folder), "--device", "cpu", *(["--engine", engine] if engine else [])]
+    words += ["--input_shape", *map(str, policy.image_shape)] if policy.kind == "squash" else []
+    return shlex.join(words)
 
 
 def width_warning(policy: WidthPolicy) -> str:
@@ -70,13 +59,14 @@ def rapidocr_lines(folder: str, policy: WidthPolicy) -> str:
 import cv2
 from rapidocr import RapidOCR
 
-engine = RapidOCR(params={{
+options = {{
     "Global.use_det": False,
     "Global.use_cls": False,
     "Global.use_preprocess_img": False,
     "Rec.model_path": "{folder}/{ONNX}",
     "Rec.rec_img_shape": {list(policy.image_shape)},
-}})
+}}
+engine = RapidOCR(params=options)
 {_caller_image(policy)}
 result = engine(image)
 print(result.txts, result.scores)"""
@@ -105,7 +95,7 @@ import paddleocr  # before tools, which it makes importable
 from tools.infer import utility
 from tools.infer.predict_rec import TextRecognizer
 
-args = utility.init_args().parse_args([
+options = [
     "--use_gpu=false",
     "--use_onnx=true",
     "--rec_model_dir={folder}/{ONNX}",
@@ -113,7 +103,8 @@ args = utility.init_args().parse_args([
     "--rec_image_shape=3,{height},{width}",
     "--rec_algorithm={algorithm}",
     "--rec_batch_num=1",
-])
+]
+args = utility.init_args().parse_args(options)
 {lines}
 texts, _ = TextRecognizer(args)([image])
 print(texts)"""

@@ -17,11 +17,10 @@ from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.recognition.ctc_text import is_reordered
+from ppocr_ext.recognition.exported import FORMAT, MODEL_FILE
 from ppocr_ext.recognition.resize import WidthPolicy
 from ppocr_ext.run.recogniser import BEST, TrainedRecogniser
-
-MODEL_FILE = "model.json"
-FORMAT = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +66,7 @@ class Description:
             "model_name": self.model_name,
             "image_shape": list(self.policy.image_shape),
             "width_policy": self.policy.to_json(),
+            "reorder": is_reordered(self.charset),
             "width": "dynamic" if self.width is None else self.width,
             "classes": self.charset.ctc_classes,
             "dictionary": {"digest": digest, "use_space_char": self.charset.use_space},

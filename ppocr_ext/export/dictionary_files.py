@@ -1,18 +1,19 @@
-"""Write the dictionary of an exported model: ``charset.txt``, and the text for the metadata of ONNX; no Paddle.
+"""Write the dictionary of an exported model: ``charset.txt``, and the metadata of ``inference.onnx``; no Paddle.
 
 The blank is class 0 and stands in neither.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import CharsetError, ModelError
 from ppocr_ext.io.atomic import write_text
-
-CHARSET_FILE = "charset.txt"
-METADATA_KEY = "character"  # of RapidOCR
+from ppocr_ext.recognition.ctc_text import is_reordered
+from ppocr_ext.recognition.exported import CHARACTERS, POLICY
+from ppocr_ext.recognition.resize import WidthPolicy
 
 
 def write_charset(path: Path, charset: Charset, classes: int) -> None:
@@ -43,8 +44,10 @@ def write_charset(path: Path, charset: Charset, classes: int) -> None:
         )
 
 
-def metadata_text(charset: Charset) -> str:
-    """Return the dictionary as RapidOCR reads it from the metadata of ONNX: lines, split again by ``splitlines()``.
+def onnx_metadata(charset: Charset, policy: WidthPolicy) -> dict[str, str]:
+    """Return the metadata with which ``inference.onnx`` is complete without the other files.
+
+    The dictionary has the key and the form of RapidOCR: lines, which it splits again by ``splitlines()``.
 
     Raises:
         CharsetError: ``splitlines()`` would give another list, and every later class another character.
@@ -52,7 +55,8 @@ def metadata_text(charset: Charset) -> str:
     text = "\n".join(charset.characters)
     lines = text.splitlines()
     if lines == list(charset.characters):
-        return text
+        policy_text = json.dumps({**policy.to_json(), "reorder": is_reordered(charset)})
+        return {CHARACTERS: text, POLICY: policy_text}
     breaks = [character for character in charset.characters if character.splitlines() != [character]]
     named = ", ".join("an empty line" if not c else "+".join(f"U+{ord(u):04X}" for u in c) for c in breaks)
     raise CharsetError(

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.export.card import CARD_FILE, write_card
 from ppocr_ext.export.comparison import Comparison, compare, require_equal
-from ppocr_ext.export.description import MODEL_FILE, Description, describe, write_model_json
-from ppocr_ext.export.dictionary_files import CHARSET_FILE, metadata_text, write_charset
+from ppocr_ext.export.description import Description, describe, write_model_json
+from ppocr_ext.export.dictionary_files import onnx_metadata, write_charset
 from ppocr_ext.export.graph import write_graph
 from ppocr_ext.export.inference_yml import INFERENCE_YML, write_inference_yml
 from ppocr_ext.export.model_names import choose_name
@@ -34,8 +34,10 @@ from ppocr_ext.recognition.engines import (
     OnnxEngine,
     PaddleEngine,
 )
+from ppocr_ext.recognition.exported import CHARSET_FILE, MODEL_FILE
 from ppocr_ext.recognition.resize import WidthPolicy
-from ppocr_ext.run.recogniser import TrainedRecogniser
+from ppocr_ext.run.device import DEVICES
+from ppocr_ext.run.recogniser import TrainedRecogniser, load_recogniser
 
 _LOG = logging.getLogger("ppocr_ext")
 Format = Literal["paddle", "onnx", "both"]
@@ -84,6 +86,23 @@ class ExportedModel:
     comparisons: Sequence[Comparison]
 
 
+def export_trained(config: Config, options: ExportOptions, **choices: Any) -> ExportedModel:
+    """Load a recogniser on the CPU, whatever device it was trained on, and export it.
+
+    Args:
+        config: as loaded, of one model or of a distillation, with its weights.
+        options: how to export it.
+        choices: the arguments of :func:`ppocr_ext.run.recogniser.load_recogniser`: ``host_path``, ``model``,
+            ``old_dictionary``.
+
+    Raises:
+        PPOCRExtError: see :func:`export_recogniser`.
+    """
+    devices = (f"Global.use_{kind}" for kind in DEVICES)
+    config = config.with_values({key: False for key in devices if config.at(key, default=None)})
+    return export_recogniser(config, load_recogniser(config, **choices), options)
+
+
 def export_recogniser(config: Config, trained: TrainedRecogniser, options: ExportOptions) -> ExportedModel:
     """Write the files of a recogniser, compare each engine with the network, and publish the folder.
 
@@ -99,18 +118,18 @@ def export_recogniser(config: Config, trained: TrainedRecogniser, options: Expor
     policy = policy_of_width(WidthPolicy.from_config(trained.config), options.width)
     charset, width = trained.charset, options.width
     name = choose_name(config, trained.sub_model, charset, options.model_name)
-    onnx_text = None
+    metadata = None
     if options.format != "paddle":
         require_converter()
-        onnx_text = metadata_text(charset)
+        metadata = onnx_metadata(charset, policy)
     network, drawn = NetworkEngine(trained.network), drawn_images(charset, policy.image_shape[1])
     with atomic_folder(options.output, FILES, force=options.force) as folder:
         graph = write_graph(trained.network, folder, policy.image_shape, width)
         write_charset(folder / CHARSET_FILE, charset, graph.classes)
         yml = folder / INFERENCE_YML
         write_inference_yml(yml, name, policy.image_shape, policy.color, charset.characters)
-        if onnx_text is not None:
-            write_onnx(folder, onnx_text)
+        if metadata is not None:
+            write_onnx(folder, metadata)
         comparisons = compare_files(folder, network, _inputs(trained, policy, drawn, width), charset)
         if options.format == "onnx":
             for file in (GRAPH, WEIGHTS):

@@ -108,12 +108,12 @@ def _check(name: str, source: str, charset: Charset) -> None:
     if name not in CLIENT_NAMES:
         raise ConfigError(
             f"{source}: paddleocr 3.7 loads no model called {name}.{did_you_mean(near_match(name, CLIENT_NAMES, 0.6))} "
-            f"Fix: give none, or one of these:\n  {', '.join(CLIENT_NAMES)}",
+            f"Fix: leave it out, or give one of the names in docs/deploy.md.",
             code="unknown_model_name",
         )
     if name.startswith("arabic_") and not _has_arabic(charset.characters):
         raise ConfigError(
-            f"{source}: under the name {name} the client reorders texts as Arabic, but {charset.name} has no Arabic "
+            f"{source}: under the name {name} the client reorders texts as Arabic, but the dictionary has no Arabic "
             f"letter. Fix: give another name, or none.",
             code="arabic_name",
         )

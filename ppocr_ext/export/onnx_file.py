@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ppocr_ext.errors import MissingPackageError
 from ppocr_ext.export.captured import captured
-from ppocr_ext.export.dictionary_files import METADATA_KEY
 from ppocr_ext.recognition.engines import GRAPH, INSTALL_ONNX, ONNX, WEIGHTS
 
 PACKAGES = ("paddle2onnx", "onnx", "onnxruntime")  # the last one compares the file with the network
@@ -42,12 +41,12 @@ def missing_packages() -> list[str]:
     return missing
 
 
-def write_onnx(folder: Path, characters: str) -> None:
+def write_onnx(folder: Path, metadata: Mapping[str, str]) -> None:
     """Write ``inference.onnx`` from the graph in ``folder``. What it computes is not checked here.
 
     Args:
         folder: has ``inference.json`` and ``inference.pdiparams``.
-        characters: text for the metadata, see :func:`ppocr_ext.export.dictionary_files.metadata_text`.
+        metadata: texts to store in the file by key; see :func:`ppocr_ext.export.dictionary_files.onnx_metadata`.
 
     Raises:
         MissingPackageError: a package of the extra ``onnx`` is not installed.
@@ -66,8 +65,9 @@ def write_onnx(folder: Path, characters: str) -> None:
     )
     model = onnx.load_model_from_string(content)
     _drop_unused(model.graph)
-    entry = model.metadata_props.add()
-    entry.key, entry.value = METADATA_KEY, characters
+    for key, text in metadata.items():
+        entry = model.metadata_props.add()
+        entry.key, entry.value = key, text
     (folder / ONNX).write_bytes(model.SerializeToString())
 
 

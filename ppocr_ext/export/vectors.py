@@ -13,7 +13,7 @@ import numpy as np
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.recognition.ctc_text import read
+from ppocr_ext.recognition.ctc_text import is_reordered, read
 from ppocr_ext.recognition.engines import Engine
 from ppocr_ext.recognition.resize import WidthPolicy
 
@@ -33,7 +33,8 @@ def write_vectors(
         charset: the dictionary.
     """
     entries = [_entry(image, policy, engine, charset) for image in images]
-    content = {"format": 1, "width_policy": policy.to_json(), "vectors": entries}
+    settings = {"width_policy": policy.to_json(), "reorder": is_reordered(charset)}
+    content = {"format": 1, **settings, "vectors": entries}
     write_text(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
 

@@ -24,7 +24,7 @@ _REFUSED = {
     ),
     "export": (
         "the script fails on our models, or writes one of another input size",
-        "no command exports a model; to read images: ppocr-ext eval … --save-predictions FILE",
+        "ppocr-ext export -c config.yml -o Global.pretrained_model=WEIGHTS",
     ),
     "infer": (
         "the script does not resize images as training did (it ignores `padding: false`)",

@@ -186,9 +186,9 @@ class HostLoop:
             )
         self.save(prefix)
 
-    def _host_exports(self, *args: Any, **kwargs: Any) -> None:
-        """Warn in place of the host's ``export`` (``Global.uniform_output_enabled``): it cannot export our models."""
-        self._warn_once("Global.uniform_output_enabled: no inference model is exported during training.")
+    @staticmethod
+    def _host_exports(*args: Any, **kwargs: Any) -> None:
+        """Do nothing in place of the host's ``export``, which fails on our models; ``ExportHook`` does it later."""
 
     def _warn_once(self, message: str) -> None:
         if message not in self._warnings:

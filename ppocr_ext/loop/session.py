@@ -16,6 +16,7 @@ from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.host import open_host
 from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook, Outcome
+from ppocr_ext.loop.hooks.export_hook import ExportHook
 from ppocr_ext.loop.hooks.metric_writers import require_packages, writers_for
 from ppocr_ext.loop.hooks.metrics_log import MetricsLog
 from ppocr_ext.loop.hooks.progress import ProgressBar
@@ -39,7 +40,11 @@ def default_hooks(run: Run) -> list[Hook]:
         TeacherCheck(),
         ProgressBar(every),
     ]
-    return [*hooks, ReportHook()] if global_value(run.config, "report") else hooks
+    if global_value(run.config, "report"):
+        hooks.append(ReportHook())
+    if global_value(run.config, "uniform_output_enabled"):
+        hooks.append(ExportHook())
+    return hooks
 
 
 def train(

@@ -15,6 +15,7 @@ from ppocr_ext.errors import ConfigError
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's mallopt
 _KEEP = 2**31 - 1
 _CUSTOM = ("npu", "mlu", "gcu")
+DEVICES = ("gpu", "xpu", *_CUSTOM)  # those that a key `Global.use_…` switches on
 _INSTALL = {"gpu": " (`pip install 'ppocr-ext[gpu]'` for NVIDIA)"}
 
 
@@ -37,9 +38,7 @@ def device_kind(config: Config) -> str:
     Raises:
         ConfigError: the installed Paddle cannot use the device asked for.
     """
-    wanted = [
-        kind for kind in ("gpu", "xpu", *_CUSTOM) if config.at(f"Global.use_{kind}", default=False) is True
-    ]
+    wanted = [kind for kind in DEVICES if config.at(f"Global.use_{kind}", default=False) is True]
     if not wanted:
         return "cpu"
     if len(wanted) > 1:

@@ -74,8 +74,8 @@ def load_recogniser(
     loaded = load_model_weights(network, replace(context, config=whole), needed=None)
     if not loaded:
         raise WeightsError(
-            f"There are no weights{f' of {name}' if name else ''} to read images with. Fix: give a checkpoint, as in "
-            f"-o Global.checkpoints=output/my_run/best_accuracy, or the folder of a run in place of a config.",
+            f"There are no weights{f' of {name}' if name else ''} to load. Fix: give a checkpoint, as in -o "
+            f"Global.checkpoints=output/my_run/best_accuracy, or the folder of a run in place of a config.",
             code="missing_weights",
         )
     network.eval()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -1102,4 +1103,86 @@ RUNNING = group(
     ),
 )
 
-GROUPS = (CONFIGURATION, DATA, LMDB, DICTIONARY, WEIGHTS, READING, CENTERS, RUNNING)
+# Export
+
+
+def not_empty(bench: Bench) -> list[str]:
+    bench.write("model/notes.txt", "mine")
+    return ["export", "trained", "--output", "model"]
+
+
+def no_converter(bench: Bench) -> list[str]:
+    bench.patch.setitem(sys.modules, "paddle2onnx", None)
+    return ["export", "trained"]
+
+
+EXPORT = group(
+    "Export",
+    "导出",
+    case("export-nothing", "No run and no config", "没有训练也没有配置", lambda b: ["export"], "-c"),
+    case(
+        "export-no-run",
+        "A folder without a run",
+        "没有训练的文件夹",
+        lambda b: ["export", "data"],
+        "data",
+        "config.yml",
+    ),
+    case(
+        "export-no-weights",
+        "A config without weights",
+        "没有权重的配置",
+        lambda b: ["export", "-c", "config.yml"],
+        "Global.checkpoints",
+    ),
+    case(
+        "export-not-empty",
+        "A folder that is not empty",
+        "文件夹不是空的",
+        not_empty,
+        "model",
+        "notes.txt",
+        "--force",
+    ),
+    case(
+        "export-width",
+        "Another width than the one that images are squashed to",
+        "不是图像被压缩到的宽度",
+        lambda b: ["export", "trained", "--width", "100"],
+        "--width 128",
+    ),
+    case(
+        "export-name",
+        "A name that PaddleOCR does not know",
+        "PaddleOCR 不认识的名称",
+        lambda b: ["export", "trained", "--model-name", "ch_SVTR_rec"],
+        "--model-name",
+        "'ch_SVTRv2_rec'",
+    ),
+    case(
+        "export-arabic",
+        "An Arabic name for a dictionary without Arabic letters",
+        "字典没有阿拉伯字母却用阿拉伯语名称",
+        lambda b: ["export", "trained", "--model-name", "arabic_PP-OCRv5_mobile_rec"],
+        "arabic_PP-OCRv5_mobile_rec",
+    ),
+    case(
+        "export-no-converter",
+        "A converter that is not installed",
+        "没有安装转换工具",
+        no_converter,
+        "paddle2onnx",
+        "ppocr-ext[onnx]",
+        "--format paddle",
+    ),
+    case(
+        "extract-single",
+        "A sub-model of a checkpoint that has one model",
+        "从单模型的 checkpoint 取子模型",
+        lambda b: ["checkpoint", "extract", "trained/latest", "-o", "student"],
+        "trained/latest",
+        "Student",
+    ),
+)
+
+GROUPS = (CONFIGURATION, DATA, LMDB, DICTIONARY, WEIGHTS, READING, CENTERS, EXPORT, RUNNING)

@@ -32,6 +32,7 @@ def test_each_key_that_the_package_reads_is_in_the_table() -> None:
     read = {
         found[0] or found[1]
         for file in package.rglob("*.py")
+        if file != package / "export" / "clients.py"  # RapidOCR has a `Global` of its own
         for found in reading.findall(file.read_text(encoding="utf-8"))
     }
     assert len(read) > 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,12 @@ from error_codes import raises_code
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
 from ppocr_ext.errors import CharsetError, ConfigError, ModelError
-from ppocr_ext.export.dictionary_files import metadata_text, write_charset
+from ppocr_ext.export.dictionary_files import onnx_metadata, write_charset
 from ppocr_ext.export.inference_yml import write_inference_yml
 from ppocr_ext.export.model_names import CLIENT_NAMES, choose_name
+from ppocr_ext.recognition.resize import WidthPolicy
+
+POLICY = WidthPolicy("widen", (3, 48, 320), "RGB")
 
 # what YAML could take for something else, or change
 AWKWARD = (
@@ -55,14 +59,16 @@ def test_the_client_reads_every_character_from_inference_yml(tmp_path: Path) -> 
 
 def test_rapidocr_splits_the_metadata_into_the_dictionary() -> None:
     characters = (*'0a"未 é😀', "two letters", " ")
-    assert tuple(metadata_text(Charset(characters)).splitlines()) == characters
+    metadata = onnx_metadata(Charset(characters), POLICY)
+    assert tuple(metadata["character"].splitlines()) == characters
+    assert WidthPolicy.from_json(json.loads(metadata["width_policy"]), "") == POLICY
 
 
 @pytest.mark.parametrize("breaks", ["\u2028", "\u0085", "\x0b", ""])
 def test_a_dictionary_that_rapidocr_would_shift_is_refused(breaks: str) -> None:
     assert "\n".join(("a", "b", breaks)).splitlines() != ["a", "b", breaks]
     with raises_code(CharsetError, "bad_dictionary", f"U+{ord(breaks):04X}" if breaks else "empty"):
-        metadata_text(Charset(("a", "b", breaks)))
+        onnx_metadata(Charset(("a", "b", breaks)), POLICY)
 
 
 LATIN, ARABIC = Charset(tuple("abc")), Charset(tuple("abcس"))

@@ -87,7 +87,7 @@ def test_a_network_of_one_width_asks_for_it_and_its_graph_takes_no_other(tmp_pat
     with raises_code(ModelError, "fixed_width", "--width 64"):
         write_graph(network, tmp_path, SHAPE)
     assert write_graph(network, tmp_path, SHAPE, 64).classes == len(network.head.fc.bias)
-    write_onnx(tmp_path, "a")
+    write_onnx(tmp_path, {})
     session = onnxruntime.InferenceSession(str(tmp_path / "inference.onnx"))
     assert session.get_inputs()[0].shape[2:] == [32, 64]
 
@@ -139,7 +139,7 @@ def test_damaged_weights_are_found_before_anything_is_published(
     good = (exported.folder / weights).read_bytes()
     half = len(good) // 2
     (tmp_path / weights).write_bytes(good[:half] + damage(good[half:]))
-    write_onnx(tmp_path, "a")
+    write_onnx(tmp_path, {})
     (tmp_path / weights).write_bytes(good)
     with pytest.raises(PPOCRExtError) as caught:
         compare_files(tmp_path, NetworkEngine(trained.network), batches, trained.charset)
@@ -186,7 +186,7 @@ def test_onnx_has_opset_17_the_dictionary_and_no_constant_that_nothing_reads(
 def test_a_missing_converter_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(onnx_file, "PACKAGES", ("onnx", "no_such_converter"))
     with raises_code(MissingPackageError, "missing_package", "no_such_converter", "ppocr-ext[onnx]"):
-        write_onnx(tmp_path, "a")
+        write_onnx(tmp_path, {})
 
 
 def test_paddles_converter_gets_no_chance_to_install_packages(
@@ -198,7 +198,7 @@ def test_paddles_converter_gets_no_chance_to_install_packages(
     monkeypatch.setattr("socket.socket", None)
     for name in ("inference.json", "inference.pdiparams"):
         shutil.copy(exported.folder / name, tmp_path / name)
-    write_onnx(tmp_path, "a")
+    write_onnx(tmp_path, {})
     assert (tmp_path / "inference.onnx").is_file()
     assert "POLYGRAPHY_AUTOINSTALL_DEPS" not in os.environ
 
@@ -211,7 +211,7 @@ def test_a_network_of_ours_is_exported(backbone: str, tmp_path: Path) -> None:
     network = build_model({"Backbone": parts, "Head": head})
     network.eval()
     write_graph(network, tmp_path, SHAPE)
-    write_onnx(tmp_path, "a")
+    write_onnx(tmp_path, {})
     for count, width in ((1, 64), (2, 120)):
         batch = images(count, width)
         expected = NetworkEngine(network).probabilities(batch)

@@ -94,7 +94,7 @@ def test_a_script_that_the_host_lacks_is_a_sentence(host: Host, capsys: pytest.C
         ("infer_cls", "ppocr-ext predict"),
         ("infer/predict_rec", "ppocr-ext predict"),
         ("infer.predict_system", "ppocr-ext predict"),
-        ("export_model", "ppocr-ext eval"),
+        ("export_model", "ppocr-ext export"),
         ("export_center", "ppocr-ext export-center"),
     ],
 )

@@ -1,0 +1,141 @@
+"""Say what a checkpoint holds, and take one of its sub-models out; imports no Paddle."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ppocr_ext.checkpoint.checkpoints import WRAPPERS, Checkpoint, TrainState
+from ppocr_ext.checkpoint.serialize import read_state
+from ppocr_ext.errors import DataError, WeightsError
+from ppocr_ext.io.atomic import atomic_writer
+
+_PARTS = ("transform", "backbone", "neck", "head")  # of a recogniser
+# what the last axis of these entries counts
+_CLASSIFIERS = {
+    "ctc_head.fc.bias": "CTC",
+    "ctc_head.fc2.bias": "CTC",
+    "head.fc.bias": "CTC",
+    "head.fc2.bias": "CTC",
+}
+_ROWS = {"gtc_head.tgt_word_prj.weight": "NRTR"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a network.
+
+    Attributes:
+        name: such as ``Student.backbone`` or ``head.ctc_head``.
+        shapes: of its entries by their names in the file.
+    """
+
+    name: str
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the entries hold, BatchNorm's statistics included."""
+        return sum(int(np.prod(shape)) for shape in self.shapes.values())
+
+
+def parts_of(weights: Mapping[str, np.ndarray]) -> list[Part]:
+    """Return the parts of the networks in a file, in its order: backbone, neck, and each branch of the head."""
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    for name, value in weights.items():
+        found.setdefault(_part(unwrapped(name)), {})[name] = tuple(value.shape)
+    return [Part(name, shapes) for name, shapes in found.items()]
+
+
+def _part(name: str) -> str:
+    words = name.split(".")
+    place = next((index for index, word in enumerate(words[:2]) if word in _PARTS), None)
+    if place is None:
+        return words[0]
+    # a MultiHead has a layer for each branch; a single head has its weights at once
+    branches = words[place] == "head" and len(words) > place + 3
+    return ".".join(words[: place + 1 + branches])
+
+
+def unwrapped(name: str) -> str:
+    """Return the name of an entry without the prefix of a data-parallel wrapper."""
+    for wrapper in WRAPPERS:
+        name = name.removeprefix(wrapper)
+    return name
+
+
+def class_counts(weights: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Return the classes of each classifier: ``{"Student CTC": 11}``; of NRTR without the row that nothing uses."""
+    counts = {}
+    for name, value in weights.items():
+        for ending, kind in {**_CLASSIFIERS, **_ROWS}.items():
+            if f".{name}".endswith(f".{ending}"):
+                whose = unwrapped(name).removesuffix(ending).rstrip(".").removesuffix("head").rstrip(".")
+                count = value.shape[0] if ending in _CLASSIFIERS else value.shape[-1] - 1
+                counts[f"{whose} {kind}".strip()] = int(count)
+    return counts
+
+
+def extract(checkpoint: Checkpoint, sub_model: str, target: Path) -> int:
+    """Write the weights of one sub-model under the names of a single model, and read them back.
+
+    ``TARGET.states`` gets the best evaluation and the digest of the dictionary, so that another dictionary is still
+    refused.
+
+    Args:
+        checkpoint: of several sub-models.
+        sub_model: the one to take.
+        target: path of the new checkpoint, without an ending.
+
+    Returns:
+        How many entries were written, each equal in every bit to the one in the checkpoint.
+
+    Raises:
+        WeightsError: there is no such sub-model, or the file that was written is not equal.
+        DataError: the target exists.
+    """
+    weights = checkpoint.weights()
+    chosen = {
+        plain.removeprefix(f"{sub_model}."): value
+        for plain, value in ((unwrapped(name), value) for name, value in weights.items())
+        if plain.startswith(f"{sub_model}.")
+    }
+    if not chosen:
+        raise WeightsError(
+            f"{checkpoint.prefix} holds no sub-model {sub_model} (found {_listed(weights)}). Fix: name one of these "
+            f"with --model; a checkpoint has a frozen teacher only with Global.save_teacher.",
+            code="unknown_sub_model",
+        )
+    files = [Path(f"{target}{ending}") for ending in (".pdparams", ".states")]
+    for file in files:
+        if file.exists():
+            raise DataError(
+                f"{file} exists. Fix: give another name with -o, or move it away.", code="file_exists"
+            )
+    state = checkpoint.train_state()
+    kept = TrainState(best=state.best, charset_digest=state.charset_digest)
+    for file, content in zip(files, (chosen, kept.to_dict()), strict=True):
+        with atomic_writer(file) as stream:
+            pickle.dump(content, stream, protocol=4)  # as paddle.save does
+    written = read_state(files[0])
+    if not _same(written, chosen):
+        raise WeightsError(
+            f"{files[0]} does not hold what was written. Fix: check the disk.", code="damaged_file"
+        )
+    return len(written)
+
+
+def _listed(weights: Iterable[str]) -> str:
+    names = {unwrapped(name).split(".", 1)[0] for name in weights}
+    return "a single model, which needs no extraction" if names & set(_PARTS) else ", ".join(sorted(names))
+
+
+def _same(one: Mapping[str, np.ndarray], two: Mapping[str, np.ndarray]) -> bool:
+    return one.keys() == two.keys() and all(
+        value.dtype == two[name].dtype and value.tobytes() == two[name].tobytes()
+        for name, value in one.items()
+    )

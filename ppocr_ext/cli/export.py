@@ -1,0 +1,137 @@
+"""``ppocr-ext export``: write an inference model for each client."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_config
+from ppocr_ext.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ppocr_ext.config import Config
+    from ppocr_ext.export.exporter import ExportedModel
+
+NAME = "export"
+HELP = "Write a trained recogniser as an inference model: for PaddleOCR, ONNX Runtime, RapidOCR and others."
+EPILOG = """\
+examples:
+  ppocr-ext export output/run                         the best checkpoint of a run, to output/run/inference
+  ppocr-ext export output/run --output model --data val_list.txt
+  ppocr-ext export -c config.yml -o Global.pretrained_model=output/run/latest --format onnx
+
+One folder is written: inference.json and inference.pdiparams (Paddle), inference.onnx, inference.yml (PaddleOCR 3.x),
+charset.txt, model.json, vectors.json, and a model card with the lines of code for each client. Of a distillation it
+is the student alone. Before the folder appears, each form is run on a few images and must give the probabilities of
+the trained network. Nothing is downloaded. See docs/deploy.md.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add = parser.add_argument
+    add(
+        "run_folder",
+        nargs="?",
+        metavar="RUN",
+        help="the folder of a run: its best checkpoint and its own config",
+    )
+    add_config_arguments(parser, required=False)
+    add_host_argument(parser)
+    add("--model", metavar="NAME", help="sub-model to export (default: Metric.key, or Student)")
+    add(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="(default: Global.save_inference_dir, or the folder `inference` of the run)",
+    )
+    add("--format", choices=("paddle", "onnx", "both"), default="both", help="(default: both)")
+    add(
+        "--width",
+        type=_width,
+        metavar="dynamic|N",
+        help="widths that the graph takes: all, or N pixels alone (default: dynamic)",
+    )
+    add("--model-name", metavar="NAME", help="name for PaddleOCR 3.x (default: by the backbone)")
+    add("--data", type=Path, metavar="LIST", help="label file on which the width policies are compared")
+    add("--force", action="store_true", help="replace what an export has written into the folder")
+    add("--old-dict", metavar="FILE", help="dictionary of the weights, if it differs")
+
+
+def _width(text: str) -> int | None:
+    if text == "dynamic":
+        return None
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text} is neither dynamic nor a number of pixels")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; return the exit code."""
+    from ppocr_ext.export.exporter import ExportOptions, export_trained
+    from ppocr_ext.host import open_host
+    from ppocr_ext.run.logs import quiet_host, set_up_console
+
+    set_up_console()
+    quiet_host(open_host(args.host).logger)
+    config = _config(args)
+    options = ExportOptions(
+        output=args.output or _folder(args, config),
+        format=args.format,
+        width=args.width,
+        model_name=args.model_name,
+        force=args.force,
+        data=args.data,
+    )
+    exported = export_trained(
+        config, options, host_path=args.host, model=args.model, old_dictionary=args.old_dict
+    )
+    _print(exported)
+    return 0
+
+
+def _config(args: argparse.Namespace) -> Config:
+    """Return the config of the run folder, or of ``-c``."""
+    from ppocr_ext.run.recogniser import recogniser_config
+
+    if (args.run_folder is None) == (not args.config):
+        raise ConfigError(
+            "Give the folder of a run, or a config with -c and its weights with -o Global.pretrained_model=PATH.",
+            code="bad_arguments",
+        )
+    return recogniser_config(args.run_folder, args.opt) if args.run_folder else read_config(args)
+
+
+def _folder(args: argparse.Namespace, config: Config) -> Path:
+    """Return where to write without ``--output``."""
+    from ppocr_ext.run.host_config import folder_of
+
+    given = config.at("Global.save_inference_dir", default=None)
+    run_folder = Path(args.run_folder) if args.run_folder else folder_of(config)
+    if run_folder.is_file():
+        run_folder = run_folder.parent
+    return Path(str(given)) if given else run_folder / "inference"
+
+
+def _print(exported: ExportedModel) -> None:
+    """Print what was written, how it was checked, and how to read an image with it."""
+    from ppocr_ext.export.clients import shell_command, width_warning
+    from ppocr_ext.export.policy_accuracy import recommended
+    from ppocr_ext.recognition.engines import GRAPH
+
+    described = exported.description
+    print(f"written: {exported.folder}")
+    for name, size in exported.sizes.items():
+        print(f"  {name:<20} {size:>12,} bytes")
+    for comparison in exported.comparisons:
+        print(f"equal to the network: {comparison}")
+    print(f"\n{width_warning(described.policy)}")
+    if described.accuracy:
+        shares = ", ".join(f"{kind} {share:.2%}" for kind, share in described.accuracy.items())
+        best = recommended(described.accuracy, described.policy.kind)
+        print(f"read correctly: {shares}. Recommended: {best}.")
+    engine = None if GRAPH in exported.sizes else "onnxruntime"
+    command = shell_command(exported.folder, described.model_name, described.policy, engine)
+    print(f"\nread an image with PaddleOCR 3.7:\n  {command}")
+    print(f"lines for other clients: {exported.folder / 'README.md'}")

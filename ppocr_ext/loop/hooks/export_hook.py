@@ -1,0 +1,54 @@
+"""Export the best checkpoint at the end of a run, as ``ppocr-ext export`` does: ``Global.uniform_output_enabled``."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import paddle
+
+from ppocr_ext.commands import command_line, setting
+from ppocr_ext.export.exporter import ExportOptions, export_trained
+from ppocr_ext.export.onnx_file import missing_packages
+from ppocr_ext.loop.events import Hook, Outcome, Position
+from ppocr_ext.messages import end_text
+from ppocr_ext.recognition.engines import INSTALL_ONNX
+from ppocr_ext.run.recogniser import BEST, recogniser_config
+from ppocr_ext.run.run import Run
+
+_LOG = logging.getLogger("ppocr_ext")
+
+
+class ExportHook(Hook):
+    """Write ``best_accuracy/inference`` (of a run without an evaluation ``latest/inference``) below the run folder.
+
+    The folder is the one that PaddleOCR and PaddleX write. It is a hook of rank 0, for finished runs alone. An export
+    that fails does not make the run fail: its weights are saved.
+    """
+
+    def on_start(self, run: Run, position: Position) -> None:
+        self._run = run
+
+    def on_end(self, outcome: Outcome) -> None:
+        if outcome.status != "finished":
+            return
+        folder = self._run.folder
+        name = BEST if (folder / f"{BEST}.pdparams").is_file() else "latest"
+        weights, output = setting("Global.checkpoints", folder / name), folder / name / "inference"
+        device = paddle.get_device()
+        try:
+            self._export([weights], output)
+        except Exception as error:
+            words = (folder, "-o", weights, "--output", output, "--force")
+            again = command_line("export", *words, host=self._run.options.host_path)
+            _LOG.warning("no inference model: %s Again: %s", end_text(error), again)
+        finally:
+            paddle.set_device(device)  # the network was loaded on the CPU
+
+    def _export(self, weights: list[str], output: Path) -> None:
+        missing = missing_packages()
+        options = ExportOptions(output=output, format="paddle" if missing else "both", force=True)
+        config = recogniser_config(self._run.folder, weights)
+        exported = export_trained(config, options, host_path=self._run.options.host_path)
+        left_out = f"; without ONNX, which needs {', '.join(missing)}: {INSTALL_ONNX}" if missing else ""
+        _LOG.info("inference model: %s%s", exported.folder, left_out)

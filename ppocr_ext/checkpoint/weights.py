@@ -198,9 +198,14 @@ def load_weights(
             code="architecture_mismatch",
         )
     if match.mismatches() and not partial:
+        fix = "to load what matches and train the rest from its initial values, set Global.pretrained_partial: true."
+        if 2 * len(match.matched) < len(shapes):
+            fix = (
+                "give weights of this network, or the config of theirs. With Global.pretrained_partial: true, the "
+                "matching entries alone are loaded."
+            )
         raise WeightsError(
-            f"{match.summary()}.\n  {match.mismatches()}{about(checkpoint.prefix)}\nFix: to load what matches and "
-            f"train the rest from its initial values, set Global.pretrained_partial: true.",
+            f"{match.summary()}.\n  {match.mismatches()}{about(checkpoint.prefix)}\nFix: {fix}",
             code="weights_mismatch",
         )
     _assign(state, match.matched)

@@ -7,6 +7,7 @@ import argparse
 from ppocr_ext.checkpoint.official_weights import cache_folder, official, table
 from ppocr_ext.checkpoint.weights_download import fetch
 from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.run.logs import set_up_console
 
 NAME = "weights"
 HELP = "List PaddleOCR's official recognition weights, download them, and print where they are."
@@ -47,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"  address:    {entry.address}{f' ({entry.member})' if entry.member else ''}")
         print(f"\nfolder: {cache_folder()}")
     elif args.action == "get":
+        set_up_console(to_stderr=True)  # says what it downloads, or what it waits for
         file = fetch(official(args.name))
         print(f"{file}\nsha256 {file_digest(file)}")
     else:

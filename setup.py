@@ -68,18 +68,7 @@ EXTRAS = {
     "quickstart": QUICKSTART,
     "onnx": ONNX,
     **WRITERS,
-    "test": ["pytest>=8", *QUICKSTART, *ONNX, *ALL_WRITERS],
-    "dev": [
-        "pytest>=8",
-        *QUICKSTART,
-        *ONNX,
-        *ALL_WRITERS,
-        "pytest-xdist",
-        "ruff",
-        "mypy",
-        "types-PyYAML",
-        "types-tqdm",
-    ],
+    "test": ["pytest>=8", "pytest-xdist", *QUICKSTART, *ONNX, *ALL_WRITERS],
 }
 
 setup(

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from pathlib import Path
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1] / "tools"))  # last: its scripts hide nobody's modules
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads its options
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Run the whole suite in a process for each core, at most four; `pytest FILE` and `pytest -n 0` take one."""
+    option = config.option
+    undecided = getattr(option, "numprocesses", 0) is None and not hasattr(config, "workerinput")
+    if undecided and not option.file_or_dir and not option.usepdb:
+        option.numprocesses, option.dist = min(4, len(os.sched_getaffinity(0))), "worksteal"
 
 
 def pytest_collection_finish() -> None:

@@ -28,7 +28,7 @@ def decoded(png):
 
 def test_a_run_ends_with_samples_and_a_page(tiny, tmp_path, captchas):
     folder = tmp_path / "run"
-    train(tiny("distill"))
+    train(tiny("distill", **{"Global.report": True}))
     written = json.loads((folder / "samples.json").read_text())
     run = Run.build(tiny("distill", **{"Global.checkpoints": str(folder / "latest")}), "eval")
     read = {p.label: p for p in evaluate(run).predictions}
@@ -62,7 +62,8 @@ def test_a_page_that_cannot_be_written_does_not_fail_the_run(tiny, tmp_path, mon
         raise ZeroDivisionError("a mistake in the page")
 
     monkeypatch.setattr(run_page, "page", fail)
-    assert train(tiny("student")).status == "finished"
+    values = {"Global.report": True, "Global.epoch_num": 1}
+    assert train(tiny("student", **values)).status == "finished"
     assert (
         "no report: ZeroDivisionError: a mistake in the page" in (tmp_path / "run" / "train.log").read_text()
     )
@@ -80,7 +81,7 @@ def test_a_hook_that_fails_at_the_end_keeps_no_other_from_its_own(tiny, tmp_path
             told.append(outcome.status)
 
     with pytest.raises(ValueError, match="bad"):
-        train(tiny("student"), hooks=[Bad(), Good()])
+        train(tiny("student", **{"Global.epoch_num": 1}), hooks=[Bad(), Good()])
     assert told == ["finished"]
 
 

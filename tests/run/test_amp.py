@@ -15,12 +15,6 @@ from ppocr_ext.run import amp
 from ppocr_ext.run.run import Run
 
 
-@pytest.fixture
-def tiny(tiny):
-    """Without the page that a run ends with, which nothing here looks at."""
-    return lambda kind, **values: tiny(kind, **{"Global.report": False, **values})
-
-
 class FakeScaler:
     """Scales by a power of two and, at the steps in ``overflows``, finds infinities, as Paddle's does on a GPU."""
 

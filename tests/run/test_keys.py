@@ -17,12 +17,6 @@ from ppocr_ext.run import model_wrappers
 from ppocr_ext.run.model_wrappers import compile_model, share_batch_norm
 
 
-@pytest.fixture
-def tiny(tiny):
-    """Without the page that a run ends with, which nothing here looks at."""
-    return lambda kind, **values: tiny(kind, **{"Global.report": False, **values})
-
-
 def lines(folder, kind):
     found = [json.loads(text) for text in (folder / "metrics.jsonl").read_text().splitlines()]
     return [line for line in found if line["kind"] == kind]

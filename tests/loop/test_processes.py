@@ -195,5 +195,5 @@ def test_an_interrupt_of_the_launcher_leaves_a_checkpoint(two, tmp_path):
     finish(process, 30)
     assert process.returncode != 0
     record = json.loads((tmp_path / "long" / "run.json").read_text())
-    assert record["status"] == "stopped"
+    assert (record["processes"], record["status"]) == (2, "stopped")
     assert (tmp_path / "long" / "latest.pdparams").is_file()

@@ -109,3 +109,21 @@ def test_a_config_builds(file: Path, tmp_path: Path) -> None:
     with nullcontext() if "v3" in file.stem else paddle.LazyGuard():
         assert build_model(plain(config, "Architecture")).state_dict()
     assert build_loss(plain(config, "Loss")).required_outputs()
+
+
+def test_the_config_of_v2_is_the_official_one_but_for_rates() -> None:
+    config = load([FOLDER / "v2_mobile.yml"])
+    weights = table()[config.at("Global.pretrained_model")]
+    facts = FACTS["configs"][str(weights.config).removeprefix("configs/rec/")]
+    assert plain(config, "Architecture") == facts["architecture"]
+    assert config.at("Global.character_dict_path") == facts["dictionary"]["file"] == weights.dictionary
+    assert plain(config, "Loss") == facts["loss"] and plain(config, "Metric") == facts["metric"]
+    assert plain(config, "Optimizer.regularizer") == facts["optimizer"]["regularizer"]
+    transforms = plain(config, "Train")["dataset"]["transforms"]
+    assert [name for each in transforms for name in each] == facts["train_transforms"]
+    assert transforms[-2:] == [
+        {"RecResizeImg": {"image_shape": facts["train_image_shape"]}},
+        {"KeepKeys": {"keep_keys": facts["keep_keys"]}},
+    ]
+    config = with_class_counts(config, resolve_charset(config, open_host().find_file))
+    assert build_model(plain(config, "Architecture")).state_dict()

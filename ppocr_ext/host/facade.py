@@ -96,8 +96,10 @@ class Host:
         Raises:
             ConfigError: the host has no such decoder, or does not take these keys.
         """
+        # PaddleOCR lays Global over the section: the name of an exported model would hide the sub-models to decode
+        given = {key: value for key, value in plain_copy(global_config).items() if key != "model_name"}
         try:
-            return self._modules.postprocess.build_post_process(plain_copy(config), plain_copy(global_config))
+            return self._modules.postprocess.build_post_process(plain_copy(config), given)
         except (AssertionError, NameError) as reason:
             name = config.get("name")
             raise ConfigError(

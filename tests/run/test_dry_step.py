@@ -383,6 +383,9 @@ class TestNoFalseAlarm:
         wrong = one.with_values({"Train.dataset": dataset, f"{TRAIN}.{KEYS}": [*KEPT, "label_ace"]})
         assert found(wrong) == {("unknown_sample_key", f"{TRAIN}.{KEYS}")}
 
+    def test_the_name_of_an_exported_model(self, two) -> None:
+        assert found(two.with_values({"Global.model_name": "PP-OCRv5_mobile_rec"})) == set()
+
     def test_batches_of_one_image_that_differ_in_size(self, scales) -> None:
         assert found(scales.with_values({"Train.sampler.first_bs": 1})) == set()
 

@@ -12,7 +12,8 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
 
 FACTS = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "networks" / "configs_facts.json"
-# Keys of Global that all of the files have, then those of some.
+# Keys of Global that all of the files have, then those of some. Not `model_name`, which PaddleOCR passes to the decoder:
+# the files of a distillation do not have it.
 _GLOBAL = {
     "debug": False,
     "use_gpu": True,
@@ -30,7 +31,6 @@ _GLOBAL = {
     "pretrained_model": None,
     "checkpoints": None,
     "save_inference_dir": None,
-    "model_name": "PP-OCRv5_mobile_rec",
     "d2s_train_image_shape": [3, 48, 320],
     "calc_epoch_interval": 1,
 }

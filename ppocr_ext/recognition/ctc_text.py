@@ -78,7 +78,8 @@ def read(
         width: of the image, pixels; None: the columns of a character are not limited.
         reorder: turn the text as PaddleOCR does for Arabic; None: as :func:`is_reordered` says.
     """
-    ids, best = probabilities.argmax(axis=1), probabilities.max(axis=1)
+    ids = probabilities.argmax(axis=1)
+    best = probabilities[np.arange(len(ids)), ids]
     starts = np.flatnonzero(np.diff(ids, prepend=-1))  # of the runs of equal classes
     ends = np.append(starts[1:], len(ids))
     kept = ids[starts] != charset.blank_id

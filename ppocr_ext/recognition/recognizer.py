@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby, islice
 from os import PathLike, fspath
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -15,7 +16,23 @@ from ppocr_ext.recognition.ctc_text import Reading, read, with_image
 from ppocr_ext.recognition.images import ImageSource, is_image, read_image
 from ppocr_ext.recognition.opening import EngineName, OpenOptions, Source, open_parts
 
-_WINDOW = 8  # batches that are in memory at a time, of which those of equal width are put together
+_WINDOW = 8  # batches, of whose images those of equal width are put together
+
+
+class _Input(NamedTuple):
+    """An image that is prepared for the engine.
+
+    Attributes:
+        place: in its window.
+        pixels: float32 [3, H, W].
+        height: of the image itself, pixels.
+        width: of the image itself.
+    """
+
+    place: int
+    pixels: np.ndarray
+    height: int
+    width: int
 
 
 class Recognizer:
@@ -105,46 +122,59 @@ class Recognizer:
         return list(self.stream(cast("Iterable[ImageSource]", images), batch_size))
 
     def stream(self, images: Iterable[ImageSource], batch_size: int = 16) -> Iterator[Reading]:
-        """Yield what :meth:`read` returns; only a few batches of images are in memory at a time."""
+        """Yield what :meth:`read` returns; only a few batches of images are in memory at a time.
+
+        The next images are decoded and resized in a thread of their own, while the engine computes.
+        """
         if batch_size < 1:
             raise DataError(f"batch_size is {batch_size}, but must be at least 1.", code="bad_value")
         numbered = enumerate(images)
-        while window := list(islice(numbered, batch_size * _WINDOW)):
-            yield from self._read_window(window, batch_size)
+        size = batch_size * (_WINDOW if self.policy.kind == "widen" else 1)
+        windows = iter(lambda: list(islice(numbered, size)), [])
+        first = next(windows, [])
+        with ThreadPoolExecutor(1) as pool:
+            loaded = self._load(first)  # here, so that a few images need no thread
+            for window in windows:
+                following = pool.submit(self._load, window)
+                yield from self._read_window(*loaded, batch_size)
+                loaded = following.result()
+            yield from self._read_window(*loaded, batch_size)
 
-    def _read_window(self, window: Sequence[tuple[int, ImageSource]], batch_size: int) -> list[Reading]:
-        readings: list[Reading] = []
-        images: list[tuple[int, int, np.ndarray]] = []  # width of the input, place in the window, pixels
+    def _load(self, window: Sequence[tuple[int, ImageSource]]) -> tuple[list[Reading], list[_Input]]:
+        """Return an empty reading for each image, and the inputs of those that are images."""
+        readings, inputs = [], []
         for place, (number, source) in enumerate(window):
             name = fspath(source) if isinstance(source, str | PathLike) else number
             try:
                 image = read_image(source)
-                images.append((self.policy.widths(*image.shape[:2])[0], place, image))
+                inputs.append(_Input(place, self.policy.prepare(image), image.shape[0], image.shape[1]))
                 readings.append(Reading(image=name))
             except DataError as error:
                 readings.append(Reading(image=name, error=str(error)))
-        images.sort(key=lambda entry: entry[:2])
-        for _, equal in groupby(images, key=lambda entry: entry[0]):
-            while batch := list(islice(equal, batch_size)):
-                found = self._read_batch([image for _, _, image in batch])
-                for (_, place, _), reading in zip(batch, found, strict=True):
-                    readings[place] = with_image(reading, readings[place].image)
-        return readings
+        return readings, inputs
 
-    def _read_batch(self, images: Sequence[np.ndarray]) -> Iterator[Reading]:
-        """Yield the readings of images whose inputs are of equal width."""
+    def _read_window(
+        self, readings: list[Reading], inputs: list[_Input], batch_size: int
+    ) -> Iterator[Reading]:
+        """Yield ``readings`` with the texts of ``inputs``, which are read in batches of equal width."""
+        by_width = sorted(inputs, key=lambda each: each.pixels.shape[2])
+        for _, equal in groupby(by_width, key=lambda each: each.pixels.shape[2]):
+            while batch := list(islice(equal, batch_size)):
+                for each, reading in zip(batch, self._read_batch(batch), strict=True):
+                    readings[each.place] = with_image(reading, readings[each.place].image)
+        yield from readings
+
+    def _read_batch(self, batch: Sequence[_Input]) -> Iterator[Reading]:
         parts = self._parts
-        inputs = np.stack([parts.policy.prepare(image) for image in images])
-        probabilities = parts.engine.probabilities(inputs)
+        probabilities = parts.engine.probabilities(np.stack([each.pixels for each in batch]))
         if probabilities.shape[2] != parts.charset.ctc_classes:
             raise WeightsError(
                 f"the model has {probabilities.shape[2]} classes, but {parts.charset.name} needs "
                 f"{parts.charset.ctc_classes}, the blank included. Fix: give the dictionary of its training.",
                 code="charset_mismatch",
             )
-        for image, frames in zip(images, probabilities, strict=True):
-            columns, filled = parts.policy.widths(*image.shape[:2])
-            width = image.shape[1]
+        for each, frames in zip(batch, probabilities, strict=True):
+            columns, filled = parts.policy.widths(each.height, each.width)
             # a frame stands for columns of the input, and those for columns of the image
-            scale = columns / len(frames) * width / filled
-            yield read(frames, parts.charset, pixels_per_frame=scale, width=width, reorder=parts.reorder)
+            scale = columns / len(frames) * each.width / filled
+            yield read(frames, parts.charset, pixels_per_frame=scale, width=each.width, reorder=parts.reorder)

@@ -28,9 +28,16 @@ def images(captchas):
     return sorted((captchas / "val").rglob("*.png"))
 
 
+def require_paddle_3():
+    """Skip a test of exported models: Paddle 2.6 writes them in another form, and paddle2onnx refuses it."""
+    if not hasattr(paddle.inference.Config, "enable_new_ir"):
+        pytest.skip("models are exported with Paddle 3")
+
+
 @pytest.fixture(scope="session")
 def exported(run, tmp_path_factory):
     """The run's network as `ppocr-ext export` writes it."""
+    require_paddle_3()
     import paddle2onnx
 
     folder = tmp_path_factory.mktemp("exported")

@@ -123,6 +123,21 @@ def test_what_cannot_be_read_is_reported_and_the_rest_is_read(run, images, tmp_p
     assert readings[0].to_json() == {"image": "nowhere.png", "error": readings[0].error}
 
 
+def test_a_stream_reads_ahead_by_a_batch_alone(run, images):
+    taken = []
+
+    def source():
+        for image in images:
+            taken.append(image)
+            yield image
+
+    stream = Recognizer(run).stream(source(), batch_size=2)
+    first = next(stream)
+    assert first.image == str(images[0]) and len(taken) <= 4
+    stream.close()
+    assert len(taken) <= 4
+
+
 class OneFrameIn4:
     """An engine that sees the character x in the column where the image is white."""
 

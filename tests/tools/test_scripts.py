@@ -25,7 +25,11 @@ print(tools.program.__file__)
 
 
 @pytest.mark.parametrize(
-    "name", ["benchmark.py", "experiments/lookalikes.py", "experiments/official_configs.py"]
+    "name",
+    [
+        "benchmark.py",
+        *(f"experiments/{name}.py" for name in ("lookalikes", "official_configs", "pp_ocr_distillation")),
+    ],
 )
 def test_a_script_hides_nothing_of_the_host(name: str, tmp_path: Path) -> None:
     script = TOOLS / name

@@ -12,7 +12,7 @@ import numpy as np
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
-from ppocr_ext.errors import ConfigError
+from ppocr_ext.errors import ConfigError, ModelError, PPOCRExtError
 from ppocr_ext.export.card import CARD_FILE, write_card
 from ppocr_ext.export.comparison import Comparison, compare, require_equal
 from ppocr_ext.export.description import Description, describe, write_model_json
@@ -25,6 +25,7 @@ from ppocr_ext.export.policy_accuracy import accuracy_by_policy
 from ppocr_ext.export.sample_images import batches_of, drawn_images, eval_images
 from ppocr_ext.export.vectors import VECTORS_FILE, write_vectors
 from ppocr_ext.io.atomic import atomic_folder
+from ppocr_ext.messages import error_text
 from ppocr_ext.recognition.engines import (
     GRAPH,
     ONNX,
@@ -194,7 +195,7 @@ def compare_files(
         One comparison for each form.
 
     Raises:
-        ModelError: a file computes something else.
+        ModelError: a file computes something else, or its engine fails.
         WeightsError: a file cannot be opened.
     """
     engines: dict[str, Engine] = {GRAPH: PaddleEngine(folder)}
@@ -202,7 +203,14 @@ def compare_files(
         engines[ONNX] = OnnxEngine(folder / ONNX)
     comparisons = []
     for file, engine in engines.items():
-        comparisons.append(compare(network, engine, batches, charset))
+        try:
+            comparisons.append(compare(network, engine, batches, charset))
+        except PPOCRExtError:
+            raise
+        except Exception as error:  # the exceptions of the engines have no common base
+            raise ModelError(
+                f"{file} cannot be run, so nothing is written: {error_text(error)}", code="not_runnable"
+            ) from error
         require_equal(comparisons[-1], file)
     return comparisons
 

@@ -78,18 +78,23 @@ class FixedBackbone(paddle.nn.Layer):
         self.inner = backbone
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        return self.inner(x) + paddle.zeros([1, 24, 1, 8])
+        return self.inner(x) + paddle.zeros([1, 24, 1, 24])
 
 
 def test_a_network_of_one_width_asks_for_it_and_its_graph_takes_no_other(tmp_path: Path) -> None:
     network = recogniser_of(tmp_path).network
     network.backbone = FixedBackbone(network.backbone)
-    with raises_code(ModelError, "fixed_width", "--width 64"):
-        write_graph(network, tmp_path, SHAPE)
-    assert write_graph(network, tmp_path, SHAPE, 64).classes == len(network.head.fc.bias)
+    # as many frames as channels: with `squeeze` in the neck, oneDNN would mix them up
+    shape = (3, SHAPE[1], 192)
+    with raises_code(ModelError, "fixed_width", "--width 192"):
+        write_graph(network, tmp_path, shape)
+    assert write_graph(network, tmp_path, shape, 192).classes == len(network.head.fc.bias)
     write_onnx(tmp_path, {})
     session = onnxruntime.InferenceSession(str(tmp_path / "inference.onnx"))
-    assert session.get_inputs()[0].shape[2:] == [32, 64]
+    assert session.get_inputs()[0].shape[2:] == [32, 192]
+    batch = images(2, 192)
+    expected = softmax_of_logits(network, batch)
+    np.testing.assert_allclose(PaddleEngine(tmp_path).probabilities(batch), expected, atol=1e-5)
 
 
 class SoftmaxTwice(paddle.nn.Layer):
@@ -146,16 +151,25 @@ def test_damaged_weights_are_found_before_anything_is_published(
     assert caught.value.code in ("damaged_file", "export_differs") and "inference.onnx" in str(caught.value)
 
 
+def test_a_form_that_cannot_be_run_is_an_error_with_its_name(
+    exported: ExportedModel, trained: TrainedRecogniser
+) -> None:
+    grey = [np.zeros((1, 1, SHAPE[1], 64), np.float32)]
+    network = Other(None, lambda batch: batch)
+    with raises_code(ModelError, "not_runnable", "inference.json"):
+        compare_files(exported.folder, network, grey, trained.charset)
+
+
 class Other:
-    """An engine that changes the probabilities of another."""
+    """An engine that changes the probabilities of another, or its input."""
 
     name = "other"
 
-    def __init__(self, engine: PaddleEngine, change: Any) -> None:
+    def __init__(self, engine: PaddleEngine | None, change: Any) -> None:
         self._engine, self._change = engine, change
 
     def probabilities(self, batch: np.ndarray) -> np.ndarray:
-        return self._change(self._engine.probabilities(batch))
+        return self._change(batch if self._engine is None else self._engine.probabilities(batch))
 
 
 def softmax(x: np.ndarray) -> np.ndarray:

@@ -66,5 +66,7 @@ class SequenceEncoder(nn.Layer):
         takes_frames = isinstance(self.encoder, RecurrentEncoder)
         if self.encoder is not None and not takes_frames:
             images = self.encoder(images)
-        frames = images.squeeze(2).transpose([0, 2, 1])
+        # `flatten` and not `squeeze`: if there are as many frames as channels, Paddle Inference with oneDNN fails on
+        # squeeze and transpose in a graph of fixed width
+        frames = images.flatten(2).transpose([0, 2, 1])
         return self.encoder(frames) if self.encoder is not None and takes_frames else frames

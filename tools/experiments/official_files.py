@@ -12,8 +12,8 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
 
 FACTS = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "networks" / "configs_facts.json"
-# Keys of Global that all of the files have, then those of some. Not `model_name`, which PaddleOCR passes to the decoder:
-# the files of a distillation do not have it.
+# Keys of Global that all of the files have, then those of some. Not `model_name`, which PaddleOCR passes to the
+# decoder: the files of a distillation do not have it.
 _GLOBAL = {
     "debug": False,
     "use_gpu": True,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"^```(yaml|bash)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(yaml|bash|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Less of everything: the networks stay what they are.
 TINY = """
 Global: {epoch_num: 1, print_batch_step: 1, max_unusable: 1}
@@ -29,13 +29,15 @@ Eval:
 
 
 def parts(page: str) -> tuple[dict[str, str], list[str]]:
-    """Files (by the name in their first comment) and commands of the section, in order."""
+    """Files (by the name in their first comment) and commands of the section, in order; its Python is a command."""
     text = (ROOT / page).read_text(encoding="utf-8")
     section = re.split(r"^## ", text.partition("<!-- use it -->")[2], flags=re.MULTILINE)[1]
     files, commands = {}, []
     for kind, body in BLOCK.findall(section):
         if kind == "yaml":
             files[re.match(r"# ([\w.]+\.yml)", body)[1]] = body
+        elif kind == "python":
+            commands.append(f"python - <<'END'\n{body}assert reading.error is None, reading.error\nEND")
         else:
             commands += [re.sub(r"\s+#.*", "", line) for line in body.splitlines()]
     return files, commands
@@ -44,7 +46,7 @@ def parts(page: str) -> tuple[dict[str, str], list[str]]:
 @pytest.mark.e2e
 def test_use_it_runs_in_order(tmp_path: Path) -> None:
     files, commands = parts("README.md")
-    assert set(files) == {"data.yml", "losses.yml"} and len(commands) == 13
+    assert set(files) == {"data.yml", "losses.yml"} and len(commands) == 14
     for name, text in {**files, "tiny.yml": TINY}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     scripts = Path(sys.executable).parent

@@ -156,6 +156,12 @@ def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerPar
             f"export`, or leave the engine out.",
             code="unsupported_engine",
         )
+    if options.threads is not None:
+        raise ConfigError(
+            f"threads are those of the engines onnx and paddle, but {name} is read by its network. Fix: export it with "
+            f"`ppocr-ext export`, or leave them out.",
+            code="unsupported_option",
+        )
     from ppocr_ext.run.recogniser import load_recogniser  # imports Paddle
 
     if options.device is not None:

@@ -241,6 +241,8 @@ def test_options_that_the_source_does_not_take(run, exported, images):
             Recognizer(exported, **options)
     with raises_code(ConfigError, "unsupported_engine", run, "export"):
         Recognizer(run, engine="onnx")
+    with raises_code(ConfigError, "unsupported_option", run):
+        Recognizer(run, threads=2)
     with raises_code(ConfigError, "unsupported_engine"):
         Recognizer(exported / "inference.onnx", engine="paddle")
     with raises_code(ConfigError, "unsupported_option"):

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from ppocr_ext.cli.main import main
+
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```(yaml|bash|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Less of everything: the networks stay what they are.
+FEWER = ("--train 2000 --val 200", "--train 8 --val 8")
 TINY = """
 Global: {epoch_num: 1, print_batch_step: 1, max_unusable: 1}
 Train:
   dataset:
-    ratio_list: [0.004]
     transforms: [RecResizeImg: {image_shape: [3, 32, 96]}]
   loader: {batch_size_per_card: 4, num_workers: 0}
 Eval:
   dataset:
-    ratio_list: [0.04]
     transforms: [RecResizeImg: {image_shape: [3, 32, 96]}]
   loader: {num_workers: 0}
 """
@@ -44,29 +45,26 @@ def parts(page: str) -> tuple[dict[str, str], list[str]]:
 
 
 @pytest.mark.e2e
-def test_use_it_runs_in_order(tmp_path: Path) -> None:
+def test_use_it_runs_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     files, commands = parts("README.md")
     assert set(files) == {"data.yml", "losses.yml"} and len(commands) == 14
     for name, text in {**files, "tiny.yml": TINY}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    scripts = Path(sys.executable).parent
-    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": paths}
+    monkeypatch.chdir(tmp_path)
     for command in commands:
-        if " -c " in command:
-            command += " -c tiny.yml"
-        done = subprocess.run(
-            command,
-            shell=True,
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-        assert "Traceback" not in done.stdout + done.stderr, command
+        program, *words = shlex.split(command.replace(*FEWER))
+        assert program == "ppocr-ext"
+        if "-c" in words:
+            words += ["-c", "tiny.yml"]
+        if words[0] == "make-dataset":  # one of them as a shell finds it: Paddle takes long to import
+            script = Path(sys.executable).with_name(program)
+            subprocess.run([script, *words], check=True, timeout=120)
+            continue
+        code, said = main(words), capsys.readouterr()
+        assert code == 0, f"{command}\n{said.out[-2000:]}\n{said.err[-2000:]}"
+        assert "Traceback" not in said.out + said.err, command
     for file in (
         "after.tsv",
         "centers.npz",

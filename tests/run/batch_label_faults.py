@@ -1,6 +1,6 @@
 """Read the first epoch of loaders whose labels are wrong, in a process of its own: a fork beside threads may lock.
 
-``python batch_label_faults.py DATASET WORKERS IMAGES FOLDER``: the outcome of each fault as JSON.
+``python batch_label_faults.py IMAGES FOLDER``: the outcome of each fault as JSON, by dataset and number of workers.
 """
 
 import json
@@ -77,8 +77,8 @@ def inject(fault):
         return {**data, "label": np.array(ids + [0] * (8 - len(ids))), "length": np.array(len(ids))}
 
     label_ops.CTCLabelEncode.__call__ = encode
-    if fault == "second label":
-        label_ops.NRTRLabelEncode.encode = lambda self, text: [99]
+    second = (lambda self, text: [99]) if fault == "second label" else label_ops.BaseRecLabelEncode.encode
+    label_ops.NRTRLabelEncode.encode = second
 
 
 def outcome(dataset, workers, images, folder, fault):
@@ -107,5 +107,10 @@ def outcome(dataset, workers, images, folder, fault):
 
 if __name__ == "__main__":
     DATASETS.register()(PluginLabels)
-    name, count, where, scratch = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4])
-    print(json.dumps({fault: outcome(name, count, where, scratch, fault) for fault in IDS}))
+    images, scratch = map(Path, sys.argv[1:])
+    found = {
+        f"{name} {workers}": {fault: outcome(name, workers, images, scratch, fault) for fault in IDS}
+        for workers in (2, 0)  # forks first: beside the threads of another loader they may lock
+        for name in ("SimpleDataSet", "PluginLabels")
+    }
+    print(json.dumps(found))

@@ -10,13 +10,19 @@ import pytest
 BROKEN = ["DataError", "Train: list.txt:6: broken", "failed_sample"]
 
 
-@pytest.fixture(scope="module", params=[0, 1])
-def outcomes(request):
+@pytest.fixture(scope="module")
+def found():
+    """What each case leads to, by the number of workers."""
     script = Path(__file__).with_name("failing_loaders.py")
-    command = [sys.executable, str(script), str(request.param)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    return request.param, json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(params=[0, 1])
+def outcomes(request, found):
+    """The number of workers, and what each case leads to."""
+    return request.param, found[str(request.param)]
 
 
 def test_a_loader_without_an_error_gives_every_batch(outcomes):

@@ -23,20 +23,23 @@ NAMED = {
 }
 
 
-@pytest.fixture(scope="module", params=[(d, w) for d in ("SimpleDataSet", "PluginLabels") for w in (0, 2)])
-def outcomes(request, captchas, tmp_path_factory):
-    dataset, workers = request.param
+@pytest.fixture(scope="module")
+def outcomes(captchas, tmp_path_factory):
+    """What each fault leads to, by dataset and number of workers."""
     script = Path(__file__).with_name("batch_label_faults.py")
-    command = [sys.executable, script, dataset, workers, captchas, tmp_path_factory.mktemp("faults")]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300)
+    command = [sys.executable, str(script), str(captchas), str(tmp_path_factory.mktemp("faults"))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_each_fault_ends_the_run_and_a_healthy_one_goes_on(outcomes):
-    assert outcomes["healthy"] == [3, []]  # 24 samples in batches of 8, and nothing logged
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("dataset", ["SimpleDataSet", "PluginLabels"])
+def test_each_fault_ends_the_run_and_a_healthy_one_goes_on(outcomes, dataset, workers):
+    found = outcomes[f"{dataset} {workers}"]
+    assert found["healthy"] == [3, []]  # 24 samples in batches of 8, and nothing logged
     for fault, named in NAMED.items():
-        message = outcomes[fault][0]
+        message = found[fault][0]
         assert str(message).startswith("Train.dataset.transforms: "), f"{fault}: {message}"
         for part in named:
             assert part in message, fault

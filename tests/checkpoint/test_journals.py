@@ -2,15 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import paddle
 import pytest
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState, write_checkpoint
 from ppocr_ext.checkpoint.weights import load_weights
+from ppocr_ext.cli.main import main
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.loop.session import train
 
@@ -117,7 +115,7 @@ def test_a_source_that_is_no_file_is_refused(tmp_path, kind):
     assert not os.path.lexists(tmp_path / "w.pdparams")
 
 
-def test_evaluating_beside_a_planted_journal_leaves_other_files_alone(tiny, tmp_path):
+def test_evaluating_beside_a_planted_journal_leaves_other_files_alone(tiny, tmp_path, monkeypatch, capsys):
     train(tiny("student", **{"Global.epoch_num": 1}))
     finished = tmp_path / "run"
     folder = tmp_path / "s"
@@ -127,17 +125,10 @@ def test_evaluating_beside_a_planted_journal_leaves_other_files_alone(tiny, tmp_
     mine.write_text("mine")
     (folder / "planted").write_text("planted")
     (folder / "w.journal").write_text(json.dumps({"planted": str(mine)}))
-    found = subprocess.run(
-        [
-            *[sys.executable, "-m", "ppocr_ext.cli.main", "eval", "-c", str(finished / "config.yml")],
-            *["-o", "Global.pretrained_model=s/w"],
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-    )
-    assert found.returncode == 0, found.stdout + found.stderr
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    code = main(["eval", "-c", str(finished / "config.yml"), "-o", "Global.pretrained_model=s/w"])
+    said = "".join(capsys.readouterr())
+    assert code == 0, said
     assert mine.read_text() == "mine"
-    assert (found.stdout + found.stderr).count("s/w.journal") == 1
+    assert said.count("s/w.journal") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import cache, lru_cache
 from typing import Any
 
@@ -182,7 +183,9 @@ def test_names_rates_and_decays_of_the_official_size(name: str) -> None:
     config = case["config"]
     if "out_channels_list" not in config["Head"]:
         config = {**config, "Head": {**config["Head"], "out_channels": case["ctc_classes"]}}
-    network = build_model(config)
+    # without initial values, which take most of the time; Paddle's LSTM cannot be built so
+    with nullcontext() if name.endswith(("v2_mobile", "v3_mobile")) else paddle.LazyGuard():
+        network = build_model(config)
     assert shapes(network) == case["state_dict"]
     rates: dict[str, set[str]] = {}
     decays: dict[str, set[str]] = {}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_config
+from ppocr_ext.commands import command_line
 from ppocr_ext.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -134,4 +135,5 @@ def _print(exported: ExportedModel) -> None:
     engine = None if GRAPH in exported.sizes else "onnxruntime"
     command = shell_command(exported.folder, described.model_name, described.policy, engine)
     print(f"\nread an image with PaddleOCR 3.7:\n  {command}")
+    print(f"here: {command_line('predict', exported.folder, 'IMAGE')}")
     print(f"lines for other clients: {exported.folder / 'README.md'}")

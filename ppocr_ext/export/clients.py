@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
@@ -42,15 +43,20 @@ def width_warning(policy: WidthPolicy) -> str:
 
 def python_lines(folder: str, model_name: str, policy: WidthPolicy, engine: str | None = None) -> str:
     """Return the lines for PaddleOCR 3.7 in Python; ``engine`` ``"onnxruntime"`` needs no Paddle."""
-    options = [f'model_name="{model_name}"', f'model_dir="{folder}"', 'device="cpu"']
+    options = [f'model_name="{model_name}"', f"model_dir={_text(folder)}", 'device="cpu"']
     options += [f"input_shape={list(policy.image_shape)}"] if policy.kind == "squash" else []
-    options += [f'engine="{engine}"'] if engine else []
+    options += [f"engine={_text(engine)}"] if engine else []
     return f"""\
 from paddleocr import TextRecognition
 
 model = TextRecognition({", ".join(options)})
 for result in model.predict("IMAGE", batch_size=1):
     print(result["rec_text"], result["rec_score"])"""
+
+
+def _text(value: str) -> str:
+    """Return a string of Python in double quotes."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def rapidocr_lines(folder: str, policy: WidthPolicy) -> str:
@@ -63,7 +69,7 @@ options = {{
     "Global.use_det": False,
     "Global.use_cls": False,
     "Global.use_preprocess_img": False,
-    "Rec.model_path": "{folder}/{ONNX}",
+    "Rec.model_path": {_text(f"{folder}/{ONNX}")},
     "Rec.rec_img_shape": {list(policy.image_shape)},
 }}
 engine = RapidOCR(params=options)
@@ -98,8 +104,8 @@ from tools.infer.predict_rec import TextRecognizer
 options = [
     "--use_gpu=false",
     "--use_onnx=true",
-    "--rec_model_dir={folder}/{ONNX}",
-    "--rec_char_dict_path={folder}/charset.txt",
+    {_text(f"--rec_model_dir={folder}/{ONNX}")},
+    {_text(f"--rec_char_dict_path={folder}/charset.txt")},
     "--rec_image_shape=3,{height},{width}",
     "--rec_algorithm={algorithm}",
     "--rec_batch_num=1",
@@ -115,7 +121,14 @@ def recognizer_lines(folder: str) -> str:
     return f"""\
 from ppocr_ext import Recognizer
 
-print(Recognizer("{folder}").read("IMAGE"))"""
+print(Recognizer({_text(folder)}).read("IMAGE"))"""
+
+
+def _dictionary(folder: str) -> str:
+    file = _text(f"{folder}/charset.txt")
+    return (
+        f'characters = open({file}, encoding="utf-8", newline="\\n").read().removesuffix("\\n").split("\\n")'
+    )
 
 
 def onnxruntime_lines(folder: str, policy: WidthPolicy) -> str:
@@ -138,8 +151,8 @@ import cv2
 import numpy as np
 import onnxruntime
 
-session = onnxruntime.InferenceSession("{folder}/{ONNX}")
-characters = open("{folder}/charset.txt", encoding="utf-8", newline="\\n").read().removesuffix("\\n").split("\\n")
+session = onnxruntime.InferenceSession({_text(f"{folder}/{ONNX}")})
+{_dictionary(folder)}
 
 image = cv2.imread("IMAGE")  # uint8, blue, green, red{flip}
 ratio = image.shape[1] / image.shape[0]

@@ -42,7 +42,6 @@ from ppocr_ext.run.recogniser import TrainedRecogniser, load_recogniser
 
 _LOG = logging.getLogger("ppocr_ext")
 Format = Literal["paddle", "onnx", "both"]
-FORMATS: tuple[Format, ...] = ("paddle", "onnx", "both")
 # all that an export may write; model.json is the last, and has the digests of the others
 FILES = (GRAPH, WEIGHTS, INFERENCE_YML, ONNX, CHARSET_FILE, VECTORS_FILE, CARD_FILE, MODEL_FILE)
 _COMPARED = 4  # images of Eval, besides the drawn ones

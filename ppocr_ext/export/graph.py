@@ -11,7 +11,6 @@ import paddle.nn.functional as F
 from paddle import Tensor, nn
 from paddle.static import InputSpec
 
-from ppocr_ext.checkpoint.model_state import count_parameters
 from ppocr_ext.errors import ModelError
 from ppocr_ext.export.captured import captured
 from ppocr_ext.messages import error_text
@@ -53,7 +52,7 @@ class CtcReader(nn.Layer):
 
 
 class Graph(NamedTuple):
-    """What was written: the classes of its output, and how many numbers it learnt."""
+    """What was written: the classes of its output, and how many numbers its weights are."""
 
     classes: int
     parameters: int
@@ -76,11 +75,12 @@ def write_graph(
     reader = CtcReader(network)
     channels, height, _ = image_shape
     classes = _check_output(reader, image_shape, width)
+    stem = str((folder / GRAPH).with_suffix(""))
     spec = InputSpec([None, channels, height, width], "float32", name=INPUT)
 
     def save() -> None:
         compiled = paddle.jit.to_static(reader, input_spec=[spec], full_graph=True)
-        paddle.jit.save(compiled, str((folder / GRAPH).with_suffix("")))
+        paddle.jit.save(compiled, stem)
 
     captured(save, "The network cannot be compiled for inference", "not_compiled")
     if not (folder / GRAPH).is_file():
@@ -89,7 +89,9 @@ def write_graph(
             f"'paddlepaddle>=3' (the checkpoint stays the same).",
             code="needs_paddle_3",
         )
-    return Graph(classes, count_parameters(reader))
+    # of the file, since a network may have layers that only the training uses
+    weights = paddle.jit.load(stem).state_dict().values()
+    return Graph(classes, sum(int(np.prod(weight.shape)) for weight in weights))
 
 
 @paddle.no_grad()

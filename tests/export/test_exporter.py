@@ -75,6 +75,8 @@ def test_only_a_squash_model_is_given_an_input_shape() -> None:
         squashes = policy.kind == "squash"
         assert ("--input_shape 3 32 64" in clients.shell_command("out", "ch_SVTRv2_rec", policy)) == squashes
         assert ("input_shape=[3, 32, 64]" in clients.python_lines("out", "ch_SVTRv2_rec", policy)) == squashes
+    for lines in (clients.python_lines('a "b"', "name", PAD), clients.onnxruntime_lines('a "b"', PAD)):
+        compile(lines, "card", "exec")
     assert "'my out'" in clients.shell_command("my out", "ch_SVTRv2_rec", PAD)
 
 

@@ -84,8 +84,8 @@ def commands(page: Path) -> Iterator[list[str]]:
 
 
 def command_name(word: str) -> str:
-    """The command that a word names, or a script in `tools/`: PaddleOCR calls the script of `export` export_model."""
-    return {"export_model": "export"}.get(word, word.replace("_", "-"))
+    """The command that a word names, or a script in `tools/`: those of `export` and `verify` have longer names."""
+    return {"export_model": "export", "verify_export": "verify"}.get(word, word.replace("_", "-"))
 
 
 class RefusalError(Exception):

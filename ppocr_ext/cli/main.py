@@ -30,6 +30,7 @@ COMMANDS = {
     "eval": "evaluate a trained recogniser",
     "predict": "read images with a trained or an exported recogniser",
     "export": "write an inference model for PaddleOCR, ONNX Runtime and others",
+    "verify": "check that an exported model reads the same in every engine and client",
     "checkpoint": "show what a checkpoint holds, or take one of its sub-models out",
     "export-center": "write one feature center for each character, for center loss",
     "confusions": "count which characters are confused, before and after a fine-tuning",

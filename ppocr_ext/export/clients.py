@@ -89,10 +89,24 @@ def _caller_image(policy: WidthPolicy) -> str:
     return "\n".join(lines)
 
 
-def paddleocr2_lines(folder: str, policy: WidthPolicy) -> str:
-    """Return the lines for PaddleOCR 2.10, which reads the ONNX file."""
+def paddleocr2_options(folder: str, policy: WidthPolicy) -> list[str]:
+    """Return the options of PaddleOCR 2.10 with which it reads the ONNX file."""
     _, height, width = policy.image_shape
     algorithm = "SVTR" if policy.kind == "squash" else "SVTR_LCNet"
+    return [
+        "--use_gpu=false",
+        "--use_onnx=true",
+        f"--rec_model_dir={folder}/{ONNX}",
+        f"--rec_char_dict_path={folder}/charset.txt",
+        f"--rec_image_shape=3,{height},{width}",
+        f"--rec_algorithm={algorithm}",
+        "--rec_batch_num=1",
+    ]
+
+
+def paddleocr2_lines(folder: str, policy: WidthPolicy) -> str:
+    """Return the lines for PaddleOCR 2.10, which reads the ONNX file."""
+    options = "\n".join(f"    {_text(option)}," for option in paddleocr2_options(folder, policy))
     flip = ["image = image[:, :, ::-1].copy()"] if policy.color == "RGB" else []
     lines = "\n".join(['image = cv2.imread("IMAGE")', *flip])
     return f"""\
@@ -102,13 +116,7 @@ from tools.infer import utility
 from tools.infer.predict_rec import TextRecognizer
 
 options = [
-    "--use_gpu=false",
-    "--use_onnx=true",
-    {_text(f"--rec_model_dir={folder}/{ONNX}")},
-    {_text(f"--rec_char_dict_path={folder}/charset.txt")},
-    "--rec_image_shape=3,{height},{width}",
-    "--rec_algorithm={algorithm}",
-    "--rec_batch_num=1",
+{options}
 ]
 args = utility.init_args().parse_args(options)
 {lines}

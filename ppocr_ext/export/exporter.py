@@ -8,13 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
-from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
-from ppocr_ext.errors import ConfigError, ModelError, PPOCRExtError
+from ppocr_ext.errors import ConfigError
 from ppocr_ext.export.card import CARD_FILE, write_card
-from ppocr_ext.export.comparison import Comparison, compare, require_equal
 from ppocr_ext.export.description import Description, describe, write_model_json
 from ppocr_ext.export.dictionary_files import onnx_metadata, write_charset
 from ppocr_ext.export.graph import write_graph
@@ -22,20 +18,14 @@ from ppocr_ext.export.inference_yml import INFERENCE_YML, write_inference_yml
 from ppocr_ext.export.model_names import choose_name
 from ppocr_ext.export.onnx_file import require_converter, write_onnx
 from ppocr_ext.export.policy_accuracy import accuracy_by_policy
-from ppocr_ext.export.sample_images import batches_of, drawn_images, eval_images
+from ppocr_ext.export.sample_images import drawn_images, eval_images
 from ppocr_ext.export.vectors import VECTORS_FILE, write_vectors
+from ppocr_ext.export.verify import Comparison, Picture, compare, require_equal
+from ppocr_ext.export.verify_readers import dictionary_faults, open_readers
 from ppocr_ext.io.atomic import atomic_folder
-from ppocr_ext.messages import error_text
-from ppocr_ext.recognition.engines import (
-    GRAPH,
-    ONNX,
-    WEIGHTS,
-    Engine,
-    NetworkEngine,
-    OnnxEngine,
-    PaddleEngine,
-)
+from ppocr_ext.recognition.engines import GRAPH, ONNX, WEIGHTS, NetworkEngine
 from ppocr_ext.recognition.exported import CHARSET_FILE, MODEL_FILE
+from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.recognition.resize import WidthPolicy
 from ppocr_ext.run.device import DEVICES
 from ppocr_ext.run.recogniser import TrainedRecogniser, load_recogniser
@@ -98,9 +88,19 @@ def export_trained(config: Config, options: ExportOptions, **choices: Any) -> Ex
     Raises:
         PPOCRExtError: see :func:`export_recogniser`.
     """
+    return export_recogniser(config, load_on_cpu(config, **choices), options)
+
+
+def load_on_cpu(config: Config, **choices: Any) -> TrainedRecogniser:
+    """Load a recogniser on the CPU, whatever its config says of devices.
+
+    Args:
+        config: as loaded, of one model or of a distillation, with its weights.
+        choices: the other arguments of :func:`ppocr_ext.run.recogniser.load_recogniser`.
+    """
     devices = (f"Global.use_{kind}" for kind in DEVICES)
     config = config.with_values({key: False for key in devices if config.at(key, default=None)})
-    return export_recogniser(config, load_recogniser(config, **choices), options)
+    return load_recogniser(config, **choices)
 
 
 def export_recogniser(config: Config, trained: TrainedRecogniser, options: ExportOptions) -> ExportedModel:
@@ -130,7 +130,9 @@ def export_recogniser(config: Config, trained: TrainedRecogniser, options: Expor
         write_inference_yml(yml, name, policy.image_shape, policy.color, charset.characters)
         if metadata is not None:
             write_onnx(folder, metadata)
-        comparisons = compare_files(folder, network, _inputs(trained, policy, drawn, width), charset)
+        parts = RecognizerParts(network, policy, charset)
+        pictures = [*map(Picture, eval_images(trained.config, _COMPARED)), *map(Picture, drawn)]
+        comparisons = compare_files(folder, parts, pictures, any_width=width is None)
         if options.format == "onnx":
             for file in (GRAPH, WEIGHTS):
                 (folder / file).unlink()
@@ -171,24 +173,16 @@ def policy_of_width(policy: WidthPolicy, width: int | None) -> WidthPolicy:
     return replace(policy, kind="pad", image_shape=(3, height, width))
 
 
-def _inputs(
-    trained: TrainedRecogniser, policy: WidthPolicy, drawn: Sequence[np.ndarray], width: int | None
-) -> list[np.ndarray]:
-    """Return prepared images to compare engines on; of mixed width if the graph takes every width."""
-    batches = batches_of([*eval_images(trained.config, _COMPARED), *drawn], policy)
-    return batches if width is not None else [*batches, *batches_of(drawn, replace(policy, kind="widen"))]
-
-
 def compare_files(
-    folder: Path, network: Engine, batches: Sequence[np.ndarray], charset: Charset
+    folder: Path, trained: RecognizerParts, pictures: Sequence[Picture], any_width: bool
 ) -> list[Comparison]:
-    """Compare what was written with the network.
+    """Compare what was written with the network, as ``ppocr-ext verify`` does.
 
     Args:
         folder: has the files of an export.
-        network: the engine that is right.
-        batches: prepared images, float32 [B, 3, H, W] each.
-        charset: the dictionary.
+        trained: the network with its width policy and its dictionary.
+        pictures: a few images.
+        any_width: the graph should take every width.
 
     Returns:
         One comparison for each form.
@@ -197,20 +191,15 @@ def compare_files(
         ModelError: a file computes something else, or its engine fails.
         WeightsError: a file cannot be opened.
     """
-    engines: dict[str, Engine] = {GRAPH: PaddleEngine(folder)}
-    if (folder / ONNX).is_file():
-        engines[ONNX] = OnnxEngine(folder / ONNX)
+    readers, failed = open_readers(folder, trained.policy, trained.reorder)
+    if failed:
+        raise next(iter(failed.values()))
     comparisons = []
-    for file, engine in engines.items():
-        try:
-            comparisons.append(compare(network, engine, batches, charset))
-        except PPOCRExtError:
-            raise
-        except Exception as error:  # the exceptions of the engines have no common base
-            raise ModelError(
-                f"{file} cannot be run, so nothing is written: {error_text(error)}", code="not_runnable"
-            ) from error
-        require_equal(comparisons[-1], file)
+    for reader in readers:
+        comparison = compare(trained, reader, pictures, any_width)
+        comparison.add_faults(dictionary_faults(trained.charset, reader))
+        require_equal(comparison)
+        comparisons.append(comparison)
     return comparisons
 
 

@@ -1,4 +1,4 @@
-"""Images for the comparison of engines: some of ``Eval``, and drawn ones of mixed width; imports no Paddle."""
+"""Images to compare engines on: some of ``Eval``, and drawn ones of mixed width; imports no Paddle."""
 
 from __future__ import annotations
 

@@ -31,6 +31,9 @@ class Exported:
         charset: the dictionary.
         reorder: the text is turned, as PaddleOCR does for Arabic.
         files: SHA-256 of each file, by its name.
+        width: the only width that the graph takes; None: every width.
+        weights_digest: SHA-256 of the weights that were exported; None if it is not known.
+        sub_model: that was taken from a distillation, if any.
     """
 
     folder: Path
@@ -38,6 +41,9 @@ class Exported:
     charset: Charset
     reorder: bool
     files: Mapping[str, str]
+    width: int | None = None
+    weights_digest: str | None = None
+    sub_model: str | None = None
 
     def has(self, *names: str) -> bool:
         """Return True if the export has all these files."""
@@ -74,6 +80,8 @@ def read_exported(folder: Path) -> Exported:
         form, classes = content["format"], content["classes"]
         digests = {str(name): str(entry["sha256"]) for name, entry in content["files"].items()}
         policy = content["width_policy"]
+        width, source = content.get("width"), content.get("source") or {}
+        origin = source.get("digest"), source.get("sub_model")
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"{file}: not a description of an exported recogniser ({type(error).__name__}: {error}). {_EXPORT}",
@@ -87,7 +95,8 @@ def read_exported(folder: Path) -> Exported:
         )
     policy = WidthPolicy.from_json(policy, str(file))
     reorder = content.get("reorder") is True
-    exported = Exported(folder, policy, _charset(folder / CHARSET_FILE), reorder, digests)
+    width = width if isinstance(width, int) else None
+    exported = Exported(folder, policy, _charset(folder / CHARSET_FILE), reorder, digests, width, *origin)
     exported.check(CHARSET_FILE)
     if classes != exported.charset.ctc_classes:
         raise DataError(

@@ -1176,6 +1176,22 @@ EXPORT = group(
         "--format paddle",
     ),
     case(
+        "verify-no-export",
+        "A folder that is no export, to verify",
+        "要验证的文件夹不是导出",
+        lambda b: ["verify", "trained"],
+        "trained/model.json",
+        "ppocr-ext export",
+    ),
+    case(
+        "verify-tolerance",
+        "A tolerance that is no difference of probabilities",
+        "容差不是概率之差",
+        lambda b: ["verify", "trained", "--tolerance", "1"],
+        "--tolerance",
+        "0.0001",
+    ),
+    case(
         "extract-single",
         "A sub-model of a checkpoint that has one model",
         "从单模型的 checkpoint 取子模型",

@@ -198,8 +198,10 @@ SCRIPTS = [
 
 
 def command_of(script: Path) -> str:
-    """PaddleOCR calls the script of `export` export_model."""
-    return {"export_model": "export"}.get(script.stem, script.stem.replace("_", "-"))
+    """PaddleOCR calls the script of `export` export_model; that of `verify` is verify_export."""
+    return {"export_model": "export", "verify_export": "verify"}.get(
+        script.stem, script.stem.replace("_", "-")
+    )
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,15 @@ from tiny_runs import TINY
 
 from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
 from ppocr_ext.export import onnx_file
-from ppocr_ext.export.comparison import compare
+from ppocr_ext.export.dictionary_files import onnx_metadata
 from ppocr_ext.export.exporter import ExportedModel, compare_files
 from ppocr_ext.export.graph import write_graph
 from ppocr_ext.export.onnx_file import write_onnx
+from ppocr_ext.export.verify import EngineReader, Picture, compare, require_equal
 from ppocr_ext.modeling import build_model
 from ppocr_ext.recognition.engines import NetworkEngine, OnnxEngine, PaddleEngine
+from ppocr_ext.recognition.opening import RecognizerParts
+from ppocr_ext.recognition.resize import WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser
 
 
@@ -139,25 +143,37 @@ def test_damaged_weights_are_found_before_anything_is_published(
     exported: ExportedModel, trained: TrainedRecogniser, tmp_path: Path, damage: Any
 ) -> None:
     """The converter writes a file from truncated weights, and says nothing."""
-    (graph, weights), batches = ("inference.json", "inference.pdiparams"), [images(2, 64)]
-    shutil.copy(exported.folder / graph, tmp_path / graph)
+    graph, weights = "inference.json", "inference.pdiparams"
+    for name in (graph, "inference.yml"):
+        shutil.copy(exported.folder / name, tmp_path / name)
     good = (exported.folder / weights).read_bytes()
     half = len(good) // 2
     (tmp_path / weights).write_bytes(good[:half] + damage(good[half:]))
-    write_onnx(tmp_path, {})
+    write_onnx(tmp_path, onnx_metadata(trained.charset, POLICY))
     (tmp_path / weights).write_bytes(good)
+    parts = RecognizerParts(NetworkEngine(trained.network), POLICY, trained.charset)
     with pytest.raises(PPOCRExtError) as caught:
-        compare_files(tmp_path, NetworkEngine(trained.network), batches, trained.charset)
+        compare_files(tmp_path, parts, PICTURES, any_width=True)
     assert caught.value.code in ("damaged_file", "export_differs") and "inference.onnx" in str(caught.value)
+
+
+PICTURES = [
+    Picture(((batch[0].transpose(1, 2, 0) + 1) * 127).astype(np.uint8))
+    for batch in map(images, (1, 1), (64, 200))
+]
+POLICY = WidthPolicy("pad", SHAPE)
 
 
 def test_a_form_that_cannot_be_run_is_an_error_with_its_name(
     exported: ExportedModel, trained: TrainedRecogniser
 ) -> None:
-    grey = [np.zeros((1, 1, SHAPE[1], 64), np.float32)]
-    network = Other(None, lambda batch: batch)
-    with raises_code(ModelError, "not_runnable", "inference.json"):
-        compare_files(exported.folder, network, grey, trained.charset)
+    def fail(probabilities: np.ndarray) -> np.ndarray:
+        raise RuntimeError("no such operator")
+
+    parts = RecognizerParts(PaddleEngine(exported.folder), POLICY, trained.charset)
+    reader = EngineReader("inference.json", replace(parts, engine=Other(parts.engine, fail)))
+    with raises_code(ModelError, "export_differs", "inference.json", "no such operator"):
+        require_equal(compare(parts, reader, PICTURES, any_width=True))
 
 
 class Other:
@@ -180,9 +196,10 @@ def softmax(x: np.ndarray) -> np.ndarray:
     "change", [softmax, lambda x: x[:, 1:], lambda x: x * np.nan, lambda x: x[:, ::-1], lambda x: x[..., :-1]]
 )
 def test_any_other_output_is_found(exported: ExportedModel, trained: TrainedRecogniser, change: Any) -> None:
-    engine = PaddleEngine(exported.folder)
-    assert compare(engine, Other(engine, np.copy), [images(2, 64)], trained.charset).agrees()
-    assert not compare(engine, Other(engine, change), [images(2, 64)], trained.charset).agrees()
+    parts = RecognizerParts(PaddleEngine(exported.folder), POLICY, trained.charset)
+    for other, agrees in ((np.copy, True), (change, False)):
+        reader = EngineReader("other", replace(parts, engine=Other(parts.engine, other)))
+        assert compare(parts, reader, PICTURES, any_width=True).agrees() == agrees
 
 
 def test_onnx_has_opset_17_the_dictionary_and_no_constant_that_nothing_reads(

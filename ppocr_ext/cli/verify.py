@@ -1,0 +1,141 @@
+"""``ppocr-ext verify``: check that everything that can read an exported model reads what the network reads."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ppocr_ext.cli.options import add_host_argument
+from ppocr_ext.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ppocr_ext.export.verify import Comparison
+    from ppocr_ext.export.verify_export import Verification
+
+NAME = "verify"
+HELP = "Check that an exported model reads what the trained network reads, in every engine and client."
+EPILOG = """\
+The same images are read by the trained network, by inference.json with and without oneDNN, by inference.onnx, and by
+PaddleOCR's 2.x client if it is installed. A row for each says how far the probabilities differ at most (equal texts
+alone hide a second softmax), how many texts are equal, and with labels, how many are right. Where a reader differs,
+the steps are swapped one at a time, and those that make the difference are named: decode, width policy, resize,
+normalisation, channel order, batch padding, graph, dictionary.
+
+exit code: 0 equal, 1 something differs by more than --tolerance, 2 it cannot be checked.
+
+examples:
+  ppocr-ext verify output/run/inference                    on some images of Eval and drawn ones
+  ppocr-ext verify model --run output/run --data data/lines/val_list.txt
+  ppocr-ext verify model --run output/run -o Global.checkpoints=output/run/latest
+  ppocr-ext verify model --images 'scans/*.png'            without the run: the forms of the model are compared
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add = parser.add_argument
+    add("folder", type=Path, metavar="EXPORT_DIR", help="folder that `ppocr-ext export` wrote")
+    add(
+        "--run",
+        type=Path,
+        metavar="RUN",
+        dest="run_folder",
+        help="folder or config of the run (default: the folder that holds EXPORT_DIR, if its weights were exported)",
+    )
+    add(
+        "-o",
+        "--opt",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set keys of the run's config",
+    )
+    images = parser.add_mutually_exclusive_group()
+    images.add_argument(
+        "--images", nargs="+", default=(), metavar="IMAGES", help="files, folders, patterns in quotes"
+    )
+    images.add_argument(
+        "--data", metavar="LIST", help="label file (image<TAB>text): its images, and the share read right"
+    )
+    add(
+        "--tolerance",
+        type=float,
+        default=1e-4,
+        metavar="X",
+        help="largest difference of two probabilities that is accepted (0.0001)",
+    )
+    add("--no-clients", action="store_true", help="leave out the installed clients, which start slowly")
+    add_host_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; return the exit code."""
+    from ppocr_ext.export.verify_export import VerifyOptions, verify_export
+    from ppocr_ext.host import open_host
+    from ppocr_ext.run.logs import quiet_host, set_up_console
+
+    if not 0 < args.tolerance < 1:
+        raise ConfigError(
+            f"--tolerance {args.tolerance:g} is not between 0 and 1. Fix: give a difference of probabilities, such as "
+            f"0.0001.",
+            code="bad_value",
+        )
+    set_up_console()
+    quiet_host(open_host(args.host).logger)
+    options = VerifyOptions(
+        run=args.run_folder,
+        options=args.opt,
+        host_path=args.host,
+        images=args.images,
+        data=args.data,
+        tolerance=args.tolerance,
+        clients=not args.no_clients,
+    )
+    found = verify_export(args.folder, options)
+    _print(found, args.tolerance)
+    return 0 if found.agrees(args.tolerance) else 1
+
+
+def _print(found: Verification, tolerance: float) -> None:
+    """Print a row for each reader, what differs, and what could not be compared."""
+    width = max(len(row.name) for row in found.rows)
+    labelled = any(row.labelled for row in found.rows)
+    title = f"{'':<{width}}  images  largest difference  equal texts"
+    print(
+        f"compared with: {found.reference}; tolerance {tolerance:g}\n{title}{'  accuracy' if labelled else ''}"
+    )
+    for number, row in enumerate(found.rows):
+        print(f"{row.name:<{width}}  {_cells(row, number == 0, labelled)}".rstrip())
+    for row in found.rows:
+        if row.note:
+            print(f"{row.name}: {row.note}")
+    for note in found.notes:
+        print(note)
+    for reason in found.unreadable:
+        print(f"not read: {reason}")
+    for fault in found.faults:
+        print(f"differs: {fault}")
+    for row in found.rows:
+        if not row.agrees(tolerance):
+            _print_faults(row)
+    print("equal" if found.agrees(tolerance) else "NOT equal")
+
+
+def _cells(row: Comparison, is_reference: bool, labelled: bool) -> str:
+    if not row.images:
+        return "cannot be read"
+    largest = "" if is_reference else "not comparable" if math.isinf(row.largest) else f"{row.largest:.1e}"
+    equal = "" if is_reference else f"{row.images - row.different}/{row.images}"
+    accuracy = f"  {row.correct / row.labelled:8.2%}" if labelled and row.labelled else ""
+    return f"{row.images:>6}  {largest:>18}  {equal:>11}{accuracy}"
+
+
+def _print_faults(row: Comparison) -> None:
+    print(f"\n{row.name} differs:")
+    for fault in row.faults:
+        print(f"  {fault}")
+    for expected, text in row.texts:
+        print(f"  reads {text!r} in place of {expected!r}")

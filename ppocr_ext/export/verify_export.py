@@ -1,0 +1,205 @@
+"""Verify an exported folder: read the same images with the trained network, each form of the model, and clients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+
+from tqdm import tqdm
+
+from ppocr_ext.config import Config
+from ppocr_ext.errors import DataError, WeightsError
+from ppocr_ext.export.exporter import load_on_cpu, policy_of_width
+from ppocr_ext.export.inference_yml import INFERENCE_YML
+from ppocr_ext.export.sample_images import drawn_images, eval_images
+from ppocr_ext.export.verify import TOLERANCE, Comparer, Comparison, EngineReader, Picture, Reader
+from ppocr_ext.export.verify_clients import open_clients
+from ppocr_ext.export.verify_readers import dictionary_faults, open_readers
+from ppocr_ext.export.verify_steps import Fault, Seen
+from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.recognition.engines import GRAPH, ONNX, WEIGHTS, NetworkEngine
+from ppocr_ext.recognition.exported import Exported, read_exported
+from ppocr_ext.recognition.image_lists import list_images
+from ppocr_ext.recognition.images import read_image
+from ppocr_ext.recognition.opening import RecognizerParts
+from ppocr_ext.recognition.resize import WidthPolicy
+from ppocr_ext.run.recogniser import BEST, CONFIG_FILE, recogniser_config
+
+NETWORK = "trained network"
+_TOGETHER = 8  # images that are also given to a graph at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions:
+    """How an export is verified.
+
+    Attributes:
+        run: folder of the run or its config; None: the folder that holds the export, if its weights were exported.
+        options: of the run's config, as after ``-o``.
+        host_path: a PaddleOCR checkout; None searches for a host.
+        images: files, folders, patterns; none: some of Eval and drawn ones.
+        data: a label file, whose images are read in place of these.
+        tolerance: the largest difference of probabilities that is accepted.
+        clients: also read with the clients that are installed.
+    """
+
+    run: Path | None = None
+    options: Sequence[str] = ()
+    host_path: str | None = None
+    images: Sequence[str] = ()
+    data: str | None = None
+    tolerance: float = TOLERANCE
+    clients: bool = True
+
+
+@dataclass
+class Verification:
+    """What was found.
+
+    Attributes:
+        reference: name of the reader that the others must equal.
+        any_width: the graph should take every width.
+        rows: a comparison for each reader; the first is the reference with itself.
+        faults: of the folder itself, such as a file that was replaced.
+        notes: what could not be compared, and why.
+        unreadable: why an image could not be read, of each such image.
+    """
+
+    reference: str
+    any_width: bool
+    rows: list[Comparison] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+    def agrees(self, tolerance: float) -> bool:
+        """Return True if every reader equals the reference, and the files are those that were exported."""
+        return not self.faults and all(row.agrees(tolerance) for row in self.rows)
+
+
+def verify_export(folder: Path, options: VerifyOptions) -> Verification:
+    """Read images with everything that can read an export, and compare.
+
+    Args:
+        folder: that ``ppocr-ext export`` wrote.
+        options: how.
+
+    Raises:
+        PPOCRExtError: the folder, the run or all images cannot be read, or there is nothing to compare with.
+    """
+    exported = read_exported(folder)
+    readers, failed = open_readers(folder, exported.policy, exported.reorder)
+    config = _config(exported, options)
+    if config is not None:
+        right = EngineReader(NETWORK, _network(config, exported, options))
+    elif readers:
+        right, readers = readers[0], readers[1:]
+    elif failed:
+        raise next(iter(failed.values()))
+    else:
+        raise WeightsError(
+            f"{folder} has neither {ONNX} nor {GRAPH}. Fix: export the model again.", code="missing_file"
+        )
+    found = Verification(right.name, exported.width is None, faults=_changed(exported))
+    if config is None:
+        found.faults += dictionary_faults(exported.charset, right)
+        found.notes.append(
+            f"the trained network is not compared: give its run with --run. In its place: {right.name}"
+        )
+    with ExitStack() as stack:
+        clients, notes = open_clients(folder, exported, stack) if options.clients else ([], [])
+        if not (readers or clients or failed):
+            raise DataError(
+                f"{folder} has one form of the model alone, and nothing to compare it with. Fix: give the run that it "
+                f"was exported from with --run.",
+                code="nothing_to_compare",
+            )
+        found.notes += notes
+        _compare(
+            right, readers, clients, _pictures(config, exported, options, found), found, options.tolerance
+        )
+    found.rows += [
+        Comparison(name, largest=math.inf, faults=[Fault("graph", str(why))]) for name, why in failed.items()
+    ]
+    return found
+
+
+def _compare(
+    right: EngineReader,
+    readers: Sequence[EngineReader],
+    clients: Sequence[Reader],
+    pictures: Iterator[Picture],
+    found: Verification,
+    tolerance: float,
+) -> None:
+    """Read all images with all readers, and add a row for each."""
+    comparers = [Comparer(right.parts, each, tolerance) for each in (right, *readers, *clients)]
+    found.rows += [comparer.result for comparer in comparers]
+    sample = list(islice(pictures, _TOGETHER))
+    if not sample:
+        raise DataError(f"no image can be read. {''.join(found.unreadable[:1])}", code="no_images")
+    for picture in tqdm(chain(sample, pictures), desc="verify", unit=" images", disable=None, leave=False):
+        expected: dict[WidthPolicy, Seen] = {}
+        for comparer in comparers:
+            policy = comparer.right.parts.policy
+            if policy not in expected:
+                expected[policy] = comparer.right.see(picture.pixels)
+            comparer.add(picture, expected[policy])
+    for comparer, reader in zip(comparers[1:], readers, strict=False):  # clients come after them
+        comparer.result.add_faults(dictionary_faults(right.parts.charset, reader))
+        comparer.add_batches(reader, sample, found.any_width)
+
+
+def _config(exported: Exported, options: VerifyOptions) -> Config | None:
+    """Return the config of the run; None if none is given and the export does not lie in its run."""
+    if options.run is not None:
+        return recogniser_config(options.run, options.options)
+    for run in exported.folder.resolve().parents[:2]:  # of RUN/inference, and RUN/best_accuracy/inference
+        weights = run / f"{BEST}.pdparams"
+        if not (run / CONFIG_FILE).is_file() or not weights.is_file():
+            continue
+        if file_digest(weights) == exported.weights_digest:
+            return recogniser_config(run, options.options)
+    return None
+
+
+def _network(config: Config, exported: Exported, options: VerifyOptions) -> RecognizerParts:
+    """Return the trained network with the width policy of its own config."""
+    trained = load_on_cpu(config, host_path=options.host_path, model=exported.sub_model)
+    policy = policy_of_width(WidthPolicy.from_config(trained.config), exported.width)
+    return RecognizerParts(NetworkEngine(trained.network), policy, trained.charset)
+
+
+def _changed(exported: Exported) -> list[Fault]:
+    """Return the files that are not as they were exported."""
+    faults = []
+    for name in (GRAPH, WEIGHTS, ONNX, INFERENCE_YML):
+        if exported.has(name):
+            try:
+                exported.check(name)
+            except WeightsError as error:
+                faults.append(Fault("files", str(error)))
+    return faults
+
+
+def _pictures(
+    config: Config | None, exported: Exported, options: VerifyOptions, found: Verification
+) -> Iterator[Picture]:
+    """Yield the images that the user names, or some of Eval and drawn ones."""
+    places = [options.data] if options.data else options.images
+    if not places:
+        own = [] if config is None else eval_images(config, _TOGETHER // 2)
+        height = exported.policy.image_shape[1]
+        yield from (Picture(pixels) for pixels in [*own, *drawn_images(exported.charset, height)])
+        return
+    listed = list_images(places)
+    found.unreadable += listed.bad_lines
+    for image in listed.images:
+        try:
+            yield Picture(read_image(image.source()), image.label)
+        except DataError as error:
+            found.unreadable.append(str(error))

@@ -199,6 +199,7 @@ def fill_train_frames(config: Config) -> Config:
             trained += [] if is_frozen else [path]
         elif is_frozen and isinstance(component, str) and _takes(BACKBONES, component, _FRAMES):
             lacking.append(path)
-    if not trained:
+    value = config.at(trained[0]) if trained else None
+    if value != "width" and not (type(value) is int and value > 0):  # the student is refused for it, by name
         return config
-    return config.with_computed(dict.fromkeys(lacking, config.at(trained[0])), ".".join(trained[0]))
+    return config.with_computed(dict.fromkeys(lacking, value), ".".join(trained[0]))

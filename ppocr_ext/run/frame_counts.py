@@ -40,7 +40,7 @@ class FrameCounts:
         complete: every batch has one of these sizes.
         follows_ratio: the width of a batch is a multiple of its height, by the ratio of its images (``ds_width``).
         train_frames: of each backbone that has this key, its value by config path; empty for ``Eval``.
-        fixed: such a key gives T at any width.
+        fixed_by: those that give T at any width, which ``width`` would change.
     """
 
     by_size: Mapping[tuple[int, int], int]
@@ -48,7 +48,7 @@ class FrameCounts:
     complete: bool = False
     follows_ratio: bool = False
     train_frames: Mapping[str, int | str] = field(default_factory=dict)
-    fixed: bool = False
+    fixed_by: tuple[str, ...] = ()
 
     def __call__(self, height: int, width: int) -> int | None:
         """Return T for images of this size; None if it is not known."""
@@ -58,11 +58,6 @@ class FrameCounts:
     def least(self) -> int | None:
         """The smallest T that a batch can have; None if batches may have other sizes than these."""
         return min(self.by_size.values(), default=None) if self.complete else None
-
-    @property
-    def fixed_by(self) -> tuple[str, ...]:
-        """Config paths of the ``train_frames`` that ``width`` would make follow the width; empty if T does already."""
-        return tuple(key for key, value in self.train_frames.items() if self.fixed and value != "width")
 
     def limit(self, required: bool) -> FrameLimit | None:
         """Return what labels have to fit; None if T is not known for every batch.
@@ -149,22 +144,21 @@ def count_frames(model: Any, config: Config, mode: str) -> FrameCounts:
         if known:
             counts[size[1:]] = min(known)
     by_ratio = training and config.at("Train.dataset.ds_width", None) is True
-    fixed = training and any(isinstance(_train_frames_of(network), int) for network in networks)
-    return FrameCounts(counts, dotted(prepared.path), complete, by_ratio, pooled, fixed)
+    fixed_by = tuple(key for key in map(_key_of, names) if pooled.get(key, "width") != "width")
+    return FrameCounts(counts, dotted(prepared.path), complete, by_ratio, pooled, fixed_by)
 
 
 def _train_frames(model: Any) -> dict[str, int | str]:
     """Return ``train_frames`` of each backbone that has it, by config path."""
-    if isinstance(model, DistillationModel):
-        networks = {f"Architecture.Models.{name}": network for name, network in model.models.items()}
-    else:
-        networks = {"Architecture": model}
-    found = {f"{path}.Backbone.train_frames": _train_frames_of(network) for path, network in networks.items()}
+    networks = model.models if isinstance(model, DistillationModel) else {None: model}
+    backbones = [(name, getattr(network, "backbone", None)) for name, network in networks.items()]
+    found = {_key_of(name): getattr(backbone, "train_frames", None) for name, backbone in backbones}
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _train_frames_of(network: Any) -> int | str | None:
-    return getattr(getattr(network, "backbone", None), "train_frames", None)
+def _key_of(name: str | None) -> str:
+    """Return the config path of ``train_frames`` of a sub-model; None: of the model."""
+    return f"Architecture.{f'Models.{name}.' if name else ''}Backbone.train_frames"
 
 
 def loss_parts(config: Config) -> Iterator[tuple[Callable[..., Any], tuple[str, ...]]]:

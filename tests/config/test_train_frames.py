@@ -38,6 +38,11 @@ def test_a_frozen_teacher_gets_the_value_of_its_student(value: Any) -> None:
             {"name": "PPLCNetV3", "train_frames": "width"},
         ),  # its own
         ({"name": "PPLCNetV3"}, {"name": "PPLCNetV3"}),
+        (
+            {"name": "PPLCNetV3"},
+            {"name": "PPLCNetV3", "train_frames": "height"},
+        ),  # the student is to be blamed
+        ({"name": "PPLCNetV3"}, {"name": "PPLCNetV3", "train_frames": [True]}),
         (None, {"name": "PPLCNetV3", "train_frames": "width"}),
         ("PPLCNetV3", "PPLCNetV3"),
     ],

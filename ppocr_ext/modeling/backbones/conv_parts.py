@@ -12,7 +12,7 @@ from paddle import ParamAttr, Tensor, nn
 from paddle.nn.initializer import Constant, KaimingNormal
 from paddle.regularizer import L2Decay
 
-from ppocr_ext.errors import ConfigError, ModelError
+from ppocr_ext.errors import ModelError
 
 Activation = Callable[[Tensor], Tensor]
 Stride = int | tuple[int, int]
@@ -130,16 +130,18 @@ class FramePool:
 
     Args:
         train_frames: frames in train mode, or `"width"`.
+        owner: the backbone, for messages.
 
     Raises:
-        ConfigError: `train_frames` is neither.
+        ModelError: `train_frames` is neither.
     """
 
-    def __init__(self, train_frames: int | str = TRAIN_FRAMES) -> None:
+    def __init__(self, train_frames: int | str, owner: str) -> None:
         whole = isinstance(train_frames, int) and not isinstance(train_frames, bool) and train_frames > 0
         if not whole and train_frames != "width":
-            raise ConfigError(
-                f"Architecture.Backbone.train_frames is {train_frames!r}, but must be a number of frames or 'width'.",
+            raise ModelError(
+                f"{owner}: train_frames is {train_frames!r}, but must be a number of frames or `width`. Fix: "
+                f"{TRAIN_FRAMES} is PaddleOCR's, `width` makes one frame for 8 pixels.",
                 code="bad_value",
             )
         self.train_frames = train_frames

@@ -97,7 +97,7 @@ class PPHGNet_small(nn.Layer):  # noqa: N801 - PaddleOCR's name
         self.stages = nn.LayerList([HGStage(*stage) for stage in STAGES])
         self.out_channels = STAGES[-1][2]
         self.train_frames = train_frames
-        self._pool = FramePool(train_frames)
+        self._pool = FramePool(train_frames, type(self).__name__)
 
     def forward(self, images: Tensor, for_training: bool | None = None) -> Tensor:
         """Images [B, in_channels, H, W] to frames [B, out_channels, 1, T].

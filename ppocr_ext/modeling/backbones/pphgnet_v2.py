@@ -173,7 +173,7 @@ class PPHGNetV2_B4(nn.Layer):  # noqa: N801 - PaddleOCR's name
         for parameter in [*self.last_conv.parameters(), *self.fc.parameters()]:
             parameter.stop_gradient = True
         self.train_frames = train_frames
-        self._pool = FramePool(train_frames)
+        self._pool = FramePool(train_frames, type(self).__name__)
 
     def forward(self, images: Tensor, for_training: bool | None = None) -> Tensor:
         """Images [B, in_channels, H, W] to frames [B, out_channels, 1, T].

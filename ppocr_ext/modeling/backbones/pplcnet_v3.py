@@ -211,7 +211,7 @@ class PPLCNetV3(nn.Layer):
             self.add_sublayer(name, nn.Sequential(*layers))
         self.out_channels = width(512)
         self.train_frames = train_frames
-        self._pool = FramePool(train_frames)
+        self._pool = FramePool(train_frames, type(self).__name__)
 
     def forward(self, images: Tensor, for_training: bool | None = None) -> Tensor:
         """Images [B, in_channels, H, W] to frames [B, out_channels, 1, T].

@@ -164,7 +164,7 @@ class PPLCNetV4(nn.Layer):
         self._stages = tuple(stages)
         self.out_channels = channels
         self.train_frames = train_frames
-        self._pool = FramePool(train_frames)
+        self._pool = FramePool(train_frames, type(self).__name__)
 
     def forward(self, images: Tensor, for_training: bool | None = None) -> Tensor:
         """Images [B, in_channels, H, W] to frames [B, out_channels, 1, T].

@@ -49,8 +49,8 @@ PADDLE_RUNTIME = ["setuptools"]
 # `make-dataset captcha` draws with the one, curves are drawn with the other.
 QUICKSTART = ["captcha", "matplotlib"]
 
-# Reads and writes `inference.onnx`. paddle2onnx wants exact versions of onnx, which it names itself.
-ONNX = ["onnxruntime", "paddle2onnx>=2.1", "onnx"]
+# Reads and writes `inference.onnx`. Tried: paddle2onnx 2.1.0, which takes onnx 1.17.0, and onnxruntime 1.31.1.
+ONNX = ["onnxruntime>=1.17", "paddle2onnx>=2.1,<3", "onnx"]
 
 # Each of these watches a run; none is needed to train.
 WRITERS = {"tensorboard": ["tensorboardX"], "visualdl": ["visualdl"], "wandb": ["wandb"]}

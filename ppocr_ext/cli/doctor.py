@@ -167,11 +167,15 @@ def check_arrays() -> list[CheckResult]:
 def check_quickstart() -> list[CheckResult]:
     """Check the packages that only some commands need."""
     results = []
-    purposes = {"captcha": "draws CAPTCHAs", "matplotlib": "has fonts and draws the map of centers"}
-    for module, purpose in purposes.items():
+    for module, purpose, extra in (
+        ("captcha", "draws CAPTCHAs", "quickstart"),
+        ("matplotlib", "has fonts and draws the map of centers", "quickstart"),
+        ("onnxruntime", "runs ONNX files", "onnx"),
+        ("paddle2onnx", "writes them in `export`", "onnx"),
+    ):
         if importlib.util.find_spec(module) is None:
             text = f"{module} is not installed: it {purpose}"
-            results.append(CheckResult("note", text, "pip install 'ppocr-ext[quickstart]'"))
+            results.append(CheckResult("note", text, f"pip install 'ppocr-ext[{extra}]'"))
         else:
             results.append(CheckResult("ok", f"{module} {importlib.metadata.version(module)}"))
     return results

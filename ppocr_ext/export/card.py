@@ -8,6 +8,7 @@ from pathlib import Path
 from ppocr_ext import __version__
 from ppocr_ext.export import clients
 from ppocr_ext.export.description import Description
+from ppocr_ext.export.policy_accuracy import recommended
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.recognition.engines import GRAPH, ONNX
 
@@ -91,7 +92,12 @@ def _accuracy(description: Description) -> list[str]:
         f"{kind}{' (as trained)' if kind == description.policy.kind else ''}": f"{share:.2%}"
         for kind, share in description.accuracy.items()
     }
-    return ["Share of a labelled list that is read correctly:", _table(rows)]
+    best = recommended(description.accuracy, description.policy.kind)
+    return [
+        "Share of a labelled list that is read correctly, by width policy:",
+        _table(rows),
+        f"Recommended: {best}.",
+    ]
 
 
 def _lines(name: str, description: Description, sizes: Mapping[str, int]) -> list[str]:

@@ -170,8 +170,7 @@ def check_quickstart() -> list[CheckResult]:
     for module, purpose, extra in (
         ("captcha", "draws CAPTCHAs", "quickstart"),
         ("matplotlib", "has fonts and draws the map of centers", "quickstart"),
-        ("onnxruntime", "runs ONNX files", "onnx"),
-        ("paddle2onnx", "writes them in `export`", "onnx"),
+        ("paddle2onnx", "writes ONNX files in `export`", "onnx"),
     ):
         if importlib.util.find_spec(module) is None:
             text = f"{module} is not installed: it {purpose}"

@@ -182,8 +182,9 @@ class PreflightReport:
         if limit is None or not self.most_frames:
             return ""
         to, ratio = "", f" (ratio {limit.frames / self.most_frames:.2g})"
-        if limit.by_ratio:
-            to, ratio = f" to {max(limit.by_ratio.values())}", ""
+        most = max((limit.by_ratio or {}).values(), default=limit.frames)
+        if most > limit.frames:
+            to, ratio = f" to {most}", ""
         return (
             f"CTC has T = {limit.frames}{to} frames{' by the width of an image' if to else ''}; the longest label has "
             f"{self.longest} characters, the most demanding one needs {self.most_frames} frames{ratio}"

@@ -412,6 +412,11 @@ def test_the_advice_under_ds_width(folder):
     result = check(write(folder, "ok.png\t12345\t48\t48"), folder, DIGITS, 25, frames=limit, ds_width=True)
     assert "Train.sampler.max_w" in limit_errors({"Train": result}, UnusableLimit())[0]
     assert "4 to 8 frames" in result.frames_summary()
+    fixed = FrameLimit(8, by_ratio={1: 8, 2: 8}, fixed_by=("A.train_frames",))
+    file = write(folder, f"ok.png\t{'12' * 5}\t48\t48", name="fixed.txt")
+    result = check(file, folder, DIGITS, 25, frames=fixed, ds_width=True)
+    assert "8 frames;" in result.frames_summary()
+    assert "`A.train_frames: width`, or" in limit_errors({"Train": result}, UnusableLimit())[0]
 
 
 def test_a_check_that_had_time_for_all_lines_was_not_stopped(folder):

@@ -18,10 +18,10 @@ NAME = "verify"
 HELP = "Check that an exported model reads what the trained network reads, in every engine and client."
 EPILOG = """\
 The same images are read by the trained network, by inference.json with and without oneDNN, by inference.onnx, and by
-PaddleOCR's 2.x client if it is installed. A row for each says how far the probabilities differ at most (equal texts
-alone hide a second softmax), how many texts are equal, and with labels, how many are right. Where a reader differs,
-the steps are swapped one at a time, and those that make the difference are named: decode, width policy, resize,
-normalisation, channel order, batch padding, graph, dictionary.
+PaddleOCR 2.x and RapidOCR 3.x if they are installed. A row for each says how far the probabilities differ at most
+(equal texts alone hide a second softmax), how many texts are equal, and with labels, how many are right. Where a
+reader differs, the steps are swapped one at a time, and those that make the difference are named: decode, width
+policy, resize, normalisation, channel order, batch padding, graph, dictionary.
 
 exit code: 0 equal, 1 something differs by more than --tolerance, 2 it cannot be checked.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 from ppocr_ext.recognition.engines import ONNX
 from ppocr_ext.recognition.resize import WidthPolicy
@@ -59,18 +60,29 @@ def _text(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def rapidocr_options(folder: str, policy: WidthPolicy) -> dict[str, Any]:
+    """Return the ``params`` of RapidOCR 3.10 with which it reads the ONNX file, and nothing but text lines."""
+    return {
+        "Global.use_det": False,
+        "Global.use_cls": False,
+        "Global.use_preprocess_img": False,
+        "Rec.model_path": f"{folder}/{ONNX}",
+        "Rec.rec_img_shape": list(policy.image_shape),
+    }
+
+
 def rapidocr_lines(folder: str, policy: WidthPolicy) -> str:
     """Return the lines for RapidOCR 3.10."""
+    options = "\n".join(
+        f'    "{key}": {_text(value) if isinstance(value, str) else value},'
+        for key, value in rapidocr_options(folder, policy).items()
+    )
     return f"""\
 import cv2
 from rapidocr import RapidOCR
 
 options = {{
-    "Global.use_det": False,
-    "Global.use_cls": False,
-    "Global.use_preprocess_img": False,
-    "Rec.model_path": {_text(f"{folder}/{ONNX}")},
-    "Rec.rec_img_shape": {list(policy.image_shape)},
+{options}
 }}
 engine = RapidOCR(params=options)
 {_caller_image(policy)}

@@ -12,10 +12,11 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 
 from ppocr_ext.export import clients
@@ -33,7 +34,8 @@ class ClientReader:
     """Read images with a client in a process of its own; see :class:`ppocr_ext.export.verify.Reader`.
 
     Args:
-        name: of its package, with the version.
+        package: its name.
+        version: of the package.
         folder: of the export.
         policy: of the export.
         own_policy: that the client has.
@@ -41,9 +43,16 @@ class ClientReader:
     """
 
     def __init__(
-        self, name: str, folder: Path, policy: WidthPolicy, own_policy: WidthPolicy, pool: ProcessPoolExecutor
+        self,
+        package: str,
+        version: str,
+        folder: Path,
+        policy: WidthPolicy,
+        own_policy: WidthPolicy,
+        pool: ProcessPoolExecutor,
     ) -> None:
-        self.name = name
+        self.name = f"{package} {version}"
+        self._package = package
         self.own_policy: WidthPolicy | None = own_policy
         self.note = ""
         if own_policy.kind != policy.kind:
@@ -52,7 +61,7 @@ class ClientReader:
 
     def see(self, pixels: np.ndarray) -> Seen:
         """See :class:`ppocr_ext.export.verify.Reader`."""
-        return self._pool.submit(_see, str(self._folder), self._policy, pixels).result()
+        return self._pool.submit(_see, self._package, str(self._folder), self._policy, pixels).result()
 
 
 def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[list[Reader], list[str]]:
@@ -63,26 +72,35 @@ def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[li
         exported: what it says of itself.
         stack: ends the processes.
     """
-    try:
-        version = metadata.version("paddleocr")
-    except metadata.PackageNotFoundError:
-        return [], ["PaddleOCR's client is not compared: it is not installed here"]
-    if not version.startswith("2."):
-        return [], [f"PaddleOCR {version} is not compared: only its 2.x client is run from here"]
-    if not exported.has(ONNX):
-        return [], [f"PaddleOCR {version} is not compared: it reads {ONNX}, which was not exported"]
-    pool = stack.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("spawn")))
     own = exported.policy
     if own.kind != "squash":
         own = replace(own, kind="widen", max_width=None)
-    return [ClientReader(f"paddleocr {version}", folder, exported.policy, own, pool)], []
+    readers: list[Reader] = []
+    notes = []
+    for package, (release, _) in _CLIENTS.items():
+        try:
+            version = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+        if not version.startswith(f"{release}."):
+            notes.append(f"{package} {version} is not compared: only version {release} is run from here")
+        elif not exported.has(ONNX):
+            notes.append(f"{package} {version} is not compared: it reads {ONNX}, which was not exported")
+        else:
+            pool = stack.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("spawn")))
+            readers.append(ClientReader(package, version, folder, exported.policy, own, pool))
+    return readers, notes
 
 
-def _see(folder: str, policy: WidthPolicy, pixels: np.ndarray) -> Seen:
-    return _paddleocr2(folder, policy)(pixels)
+def _see(package: str, folder: str, policy: WidthPolicy, pixels: np.ndarray) -> Seen:
+    return _opened(package, folder, policy)(pixels)
 
 
 @cache  # in the process of the client: one model for all images
+def _opened(package: str, folder: str, policy: WidthPolicy) -> Read:
+    return _CLIENTS[package][1](folder, policy)
+
+
 def _paddleocr2(folder: str, policy: WidthPolicy) -> Read:
     """Return PaddleOCR 2.x, used as the lines in the model card do."""
     recognizer = open_text_recognizer(clients.paddleocr2_options(folder, policy))
@@ -92,6 +110,28 @@ def _paddleocr2(folder: str, policy: WidthPolicy) -> Read:
         given = pixels[:, :, ::-1].copy() if policy.color == "RGB" else pixels
         texts, _ = recognizer([given])
         return Seen(texts[0][0], recorder.output[0], recorder.input[0])
+
+    return see
+
+
+def _rapidocr3(folder: str, policy: WidthPolicy) -> Read:
+    """Return RapidOCR 3.x, used as the lines in the model card do."""
+    engine = import_module("rapidocr").RapidOCR(params=clients.rapidocr_options(folder, policy))
+    _, height, width = policy.image_shape
+    recorder: _Recorder | None = None
+
+    def see(pixels: np.ndarray) -> Seen:
+        nonlocal recorder
+        given = pixels
+        if policy.kind == "squash":  # which it cannot do itself
+            given = cv2.resize(given, (width, height))
+        if policy.color == "RGB":
+            given = given[:, :, ::-1].copy()
+        if recorder is None:
+            engine(given)  # opens the model
+            recorder = engine.text_rec.session.session = _Recorder(engine.text_rec.session.session)
+        text = "".join(engine(given).txts or ())
+        return Seen(text, recorder.output[0], recorder.input[0])
 
     return see
 
@@ -108,3 +148,14 @@ class _Recorder:
         found = self._session.run(names, given)
         (self.input,), self.output = given.values(), found[0]
         return found
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the session has under a name."""
+        return getattr(self._session, name)
+
+
+# package: the release whose interface is used, and what opens it
+_CLIENTS: dict[str, tuple[int, Callable[[str, WidthPolicy], Read]]] = {
+    "paddleocr": (2, _paddleocr2),
+    "rapidocr": (3, _rapidocr3),
+}

@@ -99,8 +99,8 @@ def _check_output(reader: CtcReader, image_shape: tuple[int, int, int], width: i
     """Run a recogniser on noise, and return how many classes it has.
 
     Raises:
-        ModelError: it does not return the softmax of its classifier's logits, or ``width`` is None and it takes one
-            width alone.
+        ModelError: it does not return the softmax of its classifier's logits, these are not finite, or ``width`` is
+            None and it takes one width alone.
     """
     channels, height, usual = image_shape
     widths = (usual, 2 * usual) if width is None else (width,)
@@ -118,6 +118,12 @@ def _check_output(reader: CtcReader, image_shape: tuple[int, int, int], width: i
                 f"--width {usual}.",
                 code="fixed_width",
             ) from error
+        if not bool(paddle.isfinite(tap.logits).all()):
+            raise ModelError(
+                "The network gives numbers that are not finite: its weights are damaged. Fix: export another "
+                "checkpoint of the run.",
+                code="not_finite",
+            )
         if not _are_equal(found, F.softmax(tap.logits, axis=-1)):
             shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise ModelError(

@@ -65,7 +65,8 @@ class OfficialWeights:
         """Return which dictionary the weights have, for messages and lists."""
         return (
             self.dictionary
-            or "one that ppocr-ext does not have: the inference.yml of the released model lists it"
+            or "not included. Take `PostProcess.character_dict` from the inference.yml of the released model "
+            "(docs/networks.md)"
         )
 
 
@@ -105,8 +106,17 @@ def official(name: str) -> OfficialWeights:
 
 
 def is_official(value: str) -> bool:
-    """Return whether ``value`` names official weights, and no file or folder here has that name."""
-    return value in table() and not Path(value).exists() and not Path(f"{value}.pdparams").exists()
+    """Return whether ``value`` names official weights, and no checkpoint here has that name.
+
+    A folder without a ``.pdparams`` is none: PaddleX unpacks inference models to folders with these names.
+    """
+    here = Path(value)
+    return (
+        value in table()
+        and not here.is_file()
+        and not Path(f"{value}.pdparams").exists()
+        and not any(here.glob("*.pdparams"))
+    )
 
 
 def about(value: str | Path) -> str:

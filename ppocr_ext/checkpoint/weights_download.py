@@ -18,6 +18,7 @@ from ppocr_ext.checkpoint.official_weights import CACHE_VARIABLE, OfficialWeight
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
 
 try:
     import fcntl
@@ -28,6 +29,7 @@ _LOG = logging.getLogger("ppocr_ext")
 TIMEOUT = 30  # seconds without a byte
 CHUNK = 1 << 20
 MEMBER_LIMIT = 2 << 30  # bytes of a file that is read from a tar
+PICKLE_START, PICKLE_END = b"\x80", b"."  # of every file that paddle.save writes
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -37,7 +39,13 @@ def official_file(value: str) -> Path | None:
     Raises:
         WeightsError: the weights cannot be downloaded.
     """
-    return fetch(table()[value]) if is_official(value) else None
+    if not is_official(value):
+        return None
+    if Path(value).is_dir():
+        _LOG.info(
+            "the folder %s has no .pdparams and is not used: %s means the official weights", value, value
+        )
+    return fetch(table()[value])
 
 
 def fetch(weights: OfficialWeights) -> Path:
@@ -46,7 +54,8 @@ def fetch(weights: OfficialWeights) -> Path:
     Processes that ask at the same time wait for the one that downloads (not on Windows, which lacks such locks).
 
     Raises:
-        WeightsError: it cannot be downloaded, or differs from its digest. The message has the address and the folder.
+        WeightsError: it cannot be downloaded, holds no weights, or differs from its digest. The message has the
+            address and the folder.
     """
     file = weights.file
     try:
@@ -66,7 +75,9 @@ def fetch(weights: OfficialWeights) -> Path:
         if not file.exists():
             part = file.with_suffix(f".{weights.kind}.part")
             _download(weights, part)
-            _unpack(weights, part, file)
+            whole = _unpack(weights, part)
+            _check_download(weights, whole)
+            whole.replace(file)
         _check_digest(weights, file)
     return file
 
@@ -90,15 +101,22 @@ def _wait_for(lock: IO[str], weights: OfficialWeights) -> None:
 
 
 def _download(weights: OfficialWeights, part: Path) -> None:
-    """Fetch the address into `part`; what an earlier, broken transfer left there is continued."""
-    done = part.stat().st_size if part.exists() else 0
+    """Fetch the address into `part`; a broken transfer is continued if the server still has the same file."""
+    version = part.with_name(f"{part.name}.version")  # ETag or date of the file that `part` begins
+    known = version.read_text(encoding="latin1") if version.exists() else None
+    done = part.stat().st_size if part.exists() and known else 0
     request = urllib.request.Request(_checked(weights.address), headers={"User-Agent": "ppocr-ext"})
-    if done:
+    if done and known:
         request.add_header("Range", f"bytes={done}-")
+        request.add_header("If-Range", known)
     try:
         with urllib.request.build_opener(_SafeRedirects).open(request, timeout=TIMEOUT) as answer:
             if answer.status != 206:
                 done = 0  # the whole file, whatever was asked for
+                _start_part(part, version, _version(answer.headers))
+            elif _version(answer.headers) not in (known, None):
+                part.unlink()
+                raise OSError("the file on the server changed")
             elif not answer.headers.get("Content-Range", "").startswith(f"bytes {done}-"):
                 part.unlink()
                 raise OSError("the server sent another range than was asked for")
@@ -118,6 +136,22 @@ def _download(weights: OfficialWeights, part: Path) -> None:
     size = part.stat().st_size
     if total is not None and size != total:
         raise _not_downloaded(weights, f"the transfer broke off after {size:,} of {total:,} bytes")
+    version.unlink(missing_ok=True)
+
+
+def _version(headers: HTTPMessage) -> str | None:
+    """Return the ETag or the date of a file, for `If-Range`, which takes no weak ETag (RFC 9110, 13.1.5)."""
+    tag = headers.get("ETag")
+    return tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
+
+
+def _start_part(part: Path, version: Path, value: str | None) -> None:
+    """Remove the old `part` before its version changes: a process killed here leaves no part of another file."""
+    part.unlink(missing_ok=True)
+    if value is None:
+        version.unlink(missing_ok=True)
+    else:
+        version.write_text(value, encoding="latin1")
 
 
 def _copy(answer: Any, part: Path, done: int, total: int | None, name: str) -> None:
@@ -166,16 +200,15 @@ def _not_downloaded(weights: OfficialWeights, reason: str) -> WeightsError:
     )
 
 
-def _unpack(weights: OfficialWeights, part: Path, file: Path) -> None:
-    """Put the weights of a complete `part` in their place; of a tar, one regular file is read and nothing unpacked.
+def _unpack(weights: OfficialWeights, part: Path) -> Path:
+    """Return a file with the weights of a complete `part`; of a tar, one regular file is read and nothing unpacked.
 
     Raises:
         WeightsError: the tar has no such file, or it is larger than `MEMBER_LIMIT`.
     """
+    whole = weights.file.with_suffix(".tmp")
     if weights.kind == "pdparams":
-        part.replace(file)
-        return
-    whole = file.with_suffix(".tmp")
+        return part.replace(whole)
     try:
         with tarfile.open(part, "r:") as archive, whole.open("wb") as target:  # "r:": not compressed
             member = next((each for each in archive if each.name.removeprefix("./") == weights.member), None)
@@ -192,19 +225,54 @@ def _unpack(weights: OfficialWeights, part: Path, file: Path) -> None:
         ) from error
     finally:
         part.unlink()
-    whole.replace(file)
+    return whole
+
+
+def _check_download(weights: OfficialWeights, whole: Path) -> None:
+    """Check that `whole` is a `.pdparams`, and no page of a login or an error; delete it if it is not.
+
+    Raises:
+        WeightsError: it is not.
+    """
+    reason = _why_no_weights(whole)
+    if reason is not None:
+        whole.unlink()
+        raise WeightsError(
+            f"{weights.address}: what came is not a `.pdparams` ({reason}). Fix: open the address in a browser, or put "
+            f"the file into {weights.file.parent} as {weights.file.name}.",
+            code="not_weights",
+        )
+
+
+def _why_no_weights(file: Path) -> str | None:
+    """Return why `file` is no `.pdparams`; None if it is one."""
+    try:
+        load_plain_pickle(file)
+    except PlainPickleError as error:
+        content = file.read_bytes()
+        if content.startswith(PICKLE_START):
+            return f"{error}" if content.endswith(PICKLE_END) else "it is truncated"
+        return f"it starts with {content[:40].decode('ascii', 'replace')!r}" if content else "it is empty"
+    return None
 
 
 def _check_digest(weights: OfficialWeights, file: Path, store: bool = True) -> None:
     """Compare the file with the published digest, or else with the one of the first download, which is stored.
 
     Raises:
-        WeightsError: they differ.
+        WeightsError: they differ, or there is no digest yet and the file holds no weights.
     """
     stored = file.with_suffix(".sha256")
     found = file_digest(file)
     expected = weights.sha256 or (stored.read_text(encoding="ascii").strip() if stored.exists() else None)
     if expected is None:
+        reason = _why_no_weights(file)
+        if reason is not None:  # a user put it there
+            raise WeightsError(
+                f"{file}: this is not a `.pdparams` ({reason}). Fix: delete {file} and {stored}, and start again to "
+                f"download it, or put the right file there.",
+                code="not_weights",
+            )
         if store:
             write_text(stored, f"{found}\n")
     elif found != expected:

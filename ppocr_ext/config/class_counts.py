@@ -12,7 +12,8 @@ from ppocr_ext.config.config_view import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import CharsetError, ConfigError
-from ppocr_ext.io.resources import is_shipped_dictionary
+from ppocr_ext.io.resources import is_shipped_dictionary, shipped_dictionaries
+from ppocr_ext.messages import did_you_mean, near_match
 
 _LOG = logging.getLogger("ppocr_ext")
 _Path = tuple[str, ...]
@@ -218,10 +219,13 @@ def _dictionary_file(name: str, find_file: Callable[[str], Path | None], where: 
     path = find_file(name)
     if path is None:
         given = Path(name)
-        places = "" if given.is_absolute() else f" (searched in {Path.cwd()} and in PaddleOCR's own folder)"
+        others = "in PaddleOCR's own folder and in the dictionaries of ppocr-ext"
+        places = "" if given.is_absolute() else f" (searched in {Path.cwd()}, {others})"
         found = "is a folder" if given.is_dir() else f"is missing{places}"
+        shipped = shipped_dictionaries()
+        hint = did_you_mean(shipped.get(near_match(given.name, shipped, cutoff=0.85) or ""))
         raise CharsetError(
-            f"{where}: the dictionary {name} {found}. Fix: give a text file with one character per line.",
+            f"{where}: the dictionary {name} {found}.{hint} Fix: give a text file with one character per line.",
             code="missing_file",
         )
     return path

@@ -79,6 +79,12 @@ def find_dictionary(path: str | Path) -> Path | None:
     return shipped if given.parts[:-1] == DICTIONARY_FOLDER and shipped.is_file() else None
 
 
+def shipped_dictionaries() -> dict[str, str]:
+    """Return the path that :func:`find_dictionary` takes, by the name of each shipped dictionary."""
+    names = (each.name for each in (_PACKAGE / "dictionaries").glob("*.txt"))
+    return {name: "/".join((*DICTIONARY_FOLDER, name)) for name in names}
+
+
 def is_shipped_dictionary(path: Path) -> bool:
     """Return True if the file at `path` is a copy of a shipped dictionary, such as one in a clone of PaddleOCR."""
     size = path.stat().st_size

@@ -7,6 +7,7 @@ import hashlib
 import io
 import logging
 import multiprocessing
+import pickle
 import re
 import tarfile
 import threading
@@ -19,6 +20,7 @@ from http.client import HTTPMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import numpy as np
 import pytest
 from error_codes import raises_code
 
@@ -29,13 +31,21 @@ from ppocr_ext.checkpoint.weights_download import fetch, official_file
 from ppocr_ext.cli.main import main
 from ppocr_ext.errors import WeightsError
 
-CONTENT = bytes(range(256)) * 5000  # 1.28 MB: more than one chunk
+CONTENT = pickle.dumps(
+    {"w": np.tile(np.arange(256, dtype=np.uint8), 5000)}, protocol=2
+)  # 1.28 MB or more: more than one chunk
+OTHER = pickle.dumps({"w": np.tile(np.arange(1, 257).astype(np.uint8), 5000)}, protocol=2)  # as long
+
+
+def etag(content: bytes) -> dict[str, str]:
+    return {"ETag": f'"{hashlib.sha256(content).hexdigest()}"'}
 
 
 class Server:
     """Serves `files`; breaks the next transfers off after `breaks` bytes each; keeps the ranges that were asked for.
 
-    It answers once `open` is set. If `start` is set, that is where it begins when it is asked for a range.
+    It answers once `open` is set. If `start` is set, that is where it begins when it is asked for a range. Each answer
+    has the headers `version` of the content; a range is sent only if `If-Range` names them, or else if `careless`.
     """
 
     def __init__(self) -> None:
@@ -44,6 +54,9 @@ class Server:
         self.breaks: list[int] = []
         self.ranges: list[str | None] = []
         self.start: int | None = None
+        self.version: Callable[[bytes], dict[str, str]] = etag
+        self.careless = False
+        self.with_length = True
         self.open = threading.Event()
         self.open.set()
         server = self
@@ -64,15 +77,21 @@ class Server:
                 start = int(
                     (self.headers.get("Range") or "bytes=0-").removeprefix("bytes=").removesuffix("-")
                 )
+                version = server.version(content)
+                if self.headers.get("If-Range") not in version.values() and not server.careless:
+                    start = 0
                 if start and server.start is not None:
                     start = server.start
-                if start >= len(content):
+                if start and start >= len(content):
                     self.send_error(416)
                     return
                 self.send_response(206 if start else 200)
                 if start:
                     self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-                self.send_header("Content-Length", str(len(content) - start))
+                for header in version.items():
+                    self.send_header(*header)
+                if server.with_length:
+                    self.send_header("Content-Length", str(len(content) - start))
                 self.end_headers()
                 end = start + server.breaks.pop(0) if server.breaks else len(content)
                 self.wfile.write(content[start:end])
@@ -129,6 +148,68 @@ def test_a_broken_transfer_is_continued(entry: OfficialWeights, server: Server) 
     assert server.ranges == [None, "bytes=300000-"]
 
 
+@pytest.mark.parametrize(
+    "version",
+    [
+        lambda content: {"Last-Modified": f"Mon, 0{2 + (content == OTHER)} Nov 2026 10:00:00 GMT"},
+        lambda content: {"ETag": 'W/"1"'},
+        lambda content: {},
+        etag,
+    ],
+    ids=["date", "weak", "none", "etag"],
+)
+@pytest.mark.parametrize("changed", [False, True], ids=["same", "changed"])
+def test_a_transfer_is_continued_with_the_same_file_alone(
+    entry: OfficialWeights, server: Server, version: Callable[[bytes], dict[str, str]], changed: bool
+) -> None:
+    server.breaks, server.version = [300_000], version
+    assert code_of(entry) == "download_failed"
+    server.files["/tiny.pdparams"] = expected = OTHER if changed else CONTENT
+    assert fetch(entry).read_bytes() == expected
+    safe = "Last-Modified" in version(CONTENT) or version is etag
+    assert server.ranges == [None, "bytes=300000-" if safe else None]
+    assert {each.suffix for each in entry.file.parent.iterdir()} == {".pdparams", ".sha256", ".lock"}
+
+
+def test_a_server_that_ignores_the_condition(entry: OfficialWeights, server: Server) -> None:
+    server.breaks, server.careless = [300_000], True
+    assert code_of(entry) == "download_failed"
+    server.files["/tiny.pdparams"] = OTHER
+    assert code_of(entry) == "download_failed"
+    assert fetch(entry).read_bytes() == OTHER
+
+
+@pytest.mark.parametrize(
+    ("came", "fact"),
+    [
+        (b"<html>Please log in</html>", "<html>"),
+        (b"", "empty"),
+        (CONTENT[:-1], "truncated"),
+        (CONTENT[:700_000] + b".", ""),
+    ],
+    ids=["page", "empty", "truncated", "a dot at its end"],
+)
+def test_what_is_no_weights_is_not_kept(
+    entry: OfficialWeights, server: Server, came: bytes, fact: str
+) -> None:
+    """The server tells no length, so that a truncated file looks whole."""
+    server.files["/tiny.pdparams"], server.with_length = came, False
+    with raises_code(WeightsError, "not_weights", entry.address, str(entry.file.parent), fact):
+        fetch(entry)
+    assert [each.suffix for each in entry.file.parent.iterdir()] == [".lock"]
+    server.files["/tiny.pdparams"] = CONTENT
+    assert fetch(entry).read_bytes() == CONTENT
+
+
+def test_a_file_put_there_by_hand_is_checked(entry: OfficialWeights) -> None:
+    entry.file.parent.mkdir(parents=True)
+    entry.file.write_bytes(b"<html>Please log in</html>")
+    with raises_code(WeightsError, "not_weights", str(entry.file), "<html>"):
+        fetch(entry)
+    entry.file.write_bytes(OTHER)
+    assert fetch(entry).read_bytes() == OTHER
+
+
 def test_a_server_that_cannot_continue_sends_the_whole_file(entry: OfficialWeights, server: Server) -> None:
     server.breaks, server.start = [300_000], 0
     assert code_of(entry) == "download_failed"
@@ -150,6 +231,7 @@ def test_a_part_that_cannot_be_continued_is_dropped(
     part = entry.file.with_suffix(".pdparams.part")
     part.parent.mkdir(parents=True)
     part.write_bytes(left)
+    Path(f"{part}.version").write_text(etag(CONTENT)["ETag"])
     assert fetch(entry).read_bytes() == CONTENT
     assert server.ranges == [f"bytes={len(left)}-", None]
 
@@ -320,6 +402,13 @@ def test_a_file_of_the_user_goes_first(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert official_file("my/best_accuracy") is None
+    monkeypatch.setitem(table(), entry.name, entry)
+    folder = tmp_path / entry.name  # as PaddleX unpacks an inference model
+    folder.mkdir()
+    (folder / "inference.pdiparams").write_bytes(b"")
+    assert official_file(entry.name) == entry.file
+    (folder / "latest.pdparams").write_bytes(b"mine")
+    assert official_file(entry.name) is None
     (tmp_path / "PP-OCRv6_tiny_rec.pdparams").write_bytes(b"mine")
     assert official_file("PP-OCRv6_tiny_rec") is None
 

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from error_codes import raises_code
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, resolve_charset
@@ -40,6 +41,14 @@ def test_resolve_charset_names_what_is_wrong(tmp_path):
         resolve_charset(load(tmp_path / "a.yml", ["Global.use_space_char=false"]), lambda name: None)
     assert error.value.code == "missing_file"
     assert all(fact in str(error.value) for fact in (f"{tmp_path / 'a.yml'}:2", "x/y.txt", str(Path.cwd())))
+    assert "Did you mean" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["ppocr/utils/dict/ppocrv6_tny_dict.txt", "ppocrv6_tiny_dict.txt"])
+def test_a_misspelt_dictionary_names_the_shipped_one(name):
+    config = Config({"Global": {"character_dict_path": name, "use_space_char": True}})
+    with raises_code(CharsetError, "missing_file", "'ppocr/utils/dict/ppocrv6_tiny_dict.txt'"):
+        resolve_charset(config, lambda name: None)
 
 
 def test_reading_a_config_imports_no_paddle():

@@ -165,6 +165,7 @@ class Comparer:
             seen = self._found.see(picture.pixels)
         except Exception as error:  # whatever an engine or a client raises
             result.largest = math.inf
+            result.different += 1
             step = "graph" if isinstance(self._found, EngineReader) else "client"
             height, width = picture.pixels.shape[:2]
             result.add_faults([_failure(error, f"an image of {width} x {height} pixels", step)])

@@ -72,9 +72,6 @@ def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[li
         exported: what it says of itself.
         stack: ends the processes.
     """
-    own = exported.policy
-    if own.kind != "squash":
-        own = replace(own, kind="widen", max_width=None)
     readers: list[Reader] = []
     notes = []
     for package, (release, _) in _CLIENTS.items():
@@ -88,8 +85,20 @@ def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[li
             notes.append(f"{package} {version} is not compared: it reads {ONNX}, which was not exported")
         else:
             pool = stack.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("spawn")))
-            readers.append(ClientReader(package, version, folder, exported.policy, own, pool))
+            readers.append(
+                ClientReader(package, version, folder, exported.policy, _own_policy(package, exported), pool)
+            )
     return readers, notes
+
+
+def _own_policy(package: str, exported: Exported) -> WidthPolicy:
+    """Return how a client prepares images: it widens long ones unless it squashes them."""
+    takes_one_width = (
+        exported.width is not None and package == "paddleocr"
+    )  # it reads that width from the graph
+    if exported.policy.kind == "squash" or takes_one_width:
+        return exported.policy
+    return replace(exported.policy, kind="widen", max_width=None)
 
 
 def _see(package: str, folder: str, policy: WidthPolicy, pixels: np.ndarray) -> Seen:

@@ -147,5 +147,5 @@ def test_a_client_that_fails_is_named() -> None:
         raise ValueError("no such colour")
 
     result = compared(Client(decoded=fail))
-    assert not result.agrees()
+    assert not result.agrees() and result.different == result.images == len(IMAGES)
     assert {fault.step for fault in result.faults} == {"client"} and "no such colour" in str(result.faults)

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from ppocr_ext.errors import CharsetError
+from ppocr_ext.messages import shortened
 
 _LOG = logging.getLogger("ppocr_ext")
 _BOM = b"\xef\xbb\xbf"
 _SHOWN = 10  # lines in a message before "and N more"
+_SHOWN_LONGER = 3  # the same, in a message of one line
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,8 @@ class Charset:
     def from_file(cls, path: str | Path, use_space_char: bool = False, *, lenient: bool = False) -> Charset:
         """Read a dictionary file: UTF-8, one character per line, which ends in ``\\n`` or ``\\r\\n``.
 
-        Lines of more than one character are accepted with a warning: PaddleOCR gives them a class
-        but encodes labels character by character, so such a class is never a target.
+        Lines of more than one character are accepted, with a warning unless ``lenient``: PaddleOCR gives them
+        a class but encodes labels character by character, so such a class is never a target.
 
         Args:
             path: the file.
@@ -72,12 +74,12 @@ class Charset:
         if problems:
             _LOG.warning("%s: kept as PaddleOCR reads it:\n%s", path, _listing(problems))
         longer = [f"line {number}: {line!r}" for number, line in enumerate(lines, start=1) if len(line) > 1]
-        if longer:
+        if longer and not lenient:
             _LOG.warning(
                 "%s: lines of more than one character are never encoded, since labels are encoded character by "
-                "character:\n%s",
+                "character: %s",
                 path,
-                _listing(longer),
+                shortened(longer, _SHOWN_LONGER),
             )
         return cls((*lines, " ") if use_space_char else tuple(lines), bool(use_space_char), path)
 

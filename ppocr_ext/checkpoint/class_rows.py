@@ -79,13 +79,7 @@ def carried_rows(
     Raises:
         WeightsError: the file's class count is not that of the old dictionary.
     """
-    parameters = [
-        (name, values[name], kind, axis)
-        for name in values
-        if name in state
-        for pattern, kind, axis in _CLASS_PARAMETERS
-        if pattern.search(name) and _without(values[name].shape, axis) == _without(state[name].shape, axis)
-    ]
+    parameters = _class_parameters(values, state)
     other = with_other_space(old)
     if any(value.shape[axis] == len(_symbols(other, kind)) for _, value, kind, axis in parameters):
         old = other
@@ -93,10 +87,14 @@ def carried_rows(
     for name, value, kind, axis in parameters:
         before, now = _symbols(old, kind), _symbols(new, kind)
         if value.shape[axis] != len(before):
+            classes = value.shape[axis] - len(before) + old.ctc_classes
             raise WeightsError(
-                f"{source}: {name} has {value.shape[axis]} classes, but {old.path} gives {len(before)}.\nFix: give the "
-                f"dictionary that these weights were trained with, as `pretrained_dict` of the model or with "
-                f"--old-dict.\n  Of official weights it is the list character_dict in the model's inference.yml.",
+                f"{source}: {name} is of {classes} CTC classes, but {old.path} gives {old.ctc_classes}, and the "
+                f"dictionary of the config, {new.name}, gives {new.ctc_classes}.\nFix: give the dictionary that these "
+                f"weights were trained with: as Global.character_dict_path to use them as they are; or as "
+                f"`pretrained_dict` of the model, or with --old-dict, to carry over the characters that both have.\n"
+                f"  For official weights, this is the list `PostProcess.character_dict` in the inference.yml of the "
+                f"model.",
                 code="charset_mismatch",
             )
         row_of = {symbol: index for index, symbol in enumerate(before)}
@@ -108,6 +106,35 @@ def carried_rows(
     fresh = tuple(c for c in new.characters if c not in known)
     dropped = sum(c not in wanted for c in old.characters)
     return CarriedRows(carried, old, len(new.characters) - len(fresh), dropped, fresh)
+
+
+def class_counts(
+    values: Mapping[str, np.ndarray], state: Mapping[str, Any], charset: Charset
+) -> dict[str, int]:
+    """Return the CTC classes of the dictionary that each parameter with a class axis is of, by name.
+
+    Args:
+        values: the entries of a file, by the model's names.
+        state: the model's parameters; one that has another width than the file's is left out.
+        charset: any dictionary: the marks that each head adds are counted with it.
+    """
+    return {
+        name: value.shape[axis] - len(_symbols(charset, kind)) + charset.ctc_classes
+        for name, value, kind, axis in _class_parameters(values, state)
+    }
+
+
+def _class_parameters(
+    values: Mapping[str, np.ndarray], state: Mapping[str, Any]
+) -> list[tuple[str, np.ndarray, str, int]]:
+    """Return (name, value, kind of class index, class axis) of the entries that differ in classes alone."""
+    return [
+        (name, values[name], kind, axis)
+        for name in values
+        if name in state
+        for pattern, kind, axis in _CLASS_PARAMETERS
+        if pattern.search(name) and _without(values[name].shape, axis) == _without(state[name].shape, axis)
+    ]
 
 
 def with_other_space(charset: Charset) -> Charset:

@@ -17,7 +17,7 @@ import paddle
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import SHOWN, Checkpoint
-from ppocr_ext.checkpoint.class_rows import carried_rows, with_other_space
+from ppocr_ext.checkpoint.class_rows import carried_rows, class_counts, with_other_space
 from ppocr_ext.checkpoint.config_differences import config_differences
 from ppocr_ext.checkpoint.journal import read_journal
 from ppocr_ext.checkpoint.official_weights import about, table
@@ -36,6 +36,7 @@ def load_weights(
     first_prefix: str = "",
     charset: Charset | None = None,
     old_charset: Charset | None = None,
+    old_is_assumed: bool = False,
     only: tuple[str, ...] = (),
     target_models: Sequence[str] = (),
 ) -> WeightMatch:
@@ -49,6 +50,7 @@ def load_weights(
         charset: the model's dictionary, to explain counts that differ.
         old_charset: the file's dictionary; classifier and embedding rows are then carried over
             character by character.
+        old_is_assumed: nobody said that the file has ``old_charset``, so that its counts decide.
         only: prefixes of the entries to load (``"Teacher."``); others stay as they are. Empty: all.
         target_models: sub-models for a file of one model, the first choice first.
 
@@ -67,11 +69,17 @@ def load_weights(
     loaded = {name: _float32(value) for name, value in checkpoint.weights().items()}
     match = match_weights(file, loaded, shapes, first_prefix, target_models)
     if charset is not None:
-        match = _carry_over(match, checkpoint, state, charset, old_charset)
+        old = _old_charset(match, checkpoint, charset, old_charset)
+        counts = {} if old is None else class_counts(match.values, state, old)
+        considered = match.restricted(only) if only else match
+        if old is not None and _is_of(old, considered, counts, charset, old_is_assumed, partial):
+            match = _carry_over(match, state, charset, old)
     if only:
         match = match.restricted(only)
         shapes = {name: shape for name, shape in shapes.items() if name.startswith(only)}
-    match = replace(match, class_note=_class_note(match, charset), differences=_differences(match, shapes))
+    match = replace(
+        match, class_note=_class_note(match, shapes, charset), differences=_differences(match, shapes)
+    )
     _require_match(match, shapes, about(checkpoint.prefix), partial)
     _assign(state, match.matched)
     _LOG.info("weights %s", match.summary())
@@ -118,14 +126,10 @@ def _require_match(
         )
 
 
-def _carry_over(
-    match: WeightMatch,
-    checkpoint: Checkpoint,
-    state: Mapping[str, Any],
-    charset: Charset,
-    old: Charset | None,
-) -> WeightMatch:
-    """Return ``match`` with class rows carried over from the old dictionary, if the file was trained with another.
+def _old_charset(
+    match: WeightMatch, checkpoint: Checkpoint, charset: Charset, old: Charset | None
+) -> Charset | None:
+    """Return the dictionary to carry rows over from; None if the file has that of the model, or nobody says it.
 
     Raises:
         WeightsError: the file says that its dictionary is another of the same size, and none was given; or the one
@@ -137,7 +141,7 @@ def _carry_over(
         _LOG.warning("%s", error)
         trained_with = None
     if trained_with == charset.digest:
-        return match
+        return None
     if old is None:
         if trained_with is not None and not match.wrong_shape:
             raise WeightsError(
@@ -145,13 +149,62 @@ def _carry_over(
                 f"it with --old-dict, and the characters are carried over.",
                 code="charset_mismatch",
             )
-        return match
+        return None
     if trained_with not in (None, old.digest, with_other_space(old).digest):
         raise WeightsError(
             f"{match.source} was trained with a dictionary that is neither {charset.name} nor {old.path}, which was "
             f"given as that of the weights. Fix: give the dictionary that they were trained with.",
             code="charset_mismatch",
         )
+    return old
+
+
+def _is_of(
+    old: Charset,
+    match: WeightMatch,
+    counts: Mapping[str, int],
+    charset: Charset,
+    assumed: bool,
+    partial: bool,
+) -> bool:
+    """Return whether the rows of the file are read by ``old``, which may be refused then.
+
+    Not so if the counts are not those of ``old``, and: the rest does not fit, which is said in place of it; or ``old``
+    is assumed, and the counts are those of the model.
+
+    Args:
+        old: the dictionary of the file, as given or assumed.
+        match: of the entries that are to be loaded.
+        counts: CTC classes by parameter.
+        charset: of the model.
+        assumed: see :func:`load_weights`.
+        partial: entries that do not fit are accepted.
+    """
+    known = {old.ctc_classes, with_other_space(old).ctc_classes}
+    if known & set(counts.values()):
+        return True
+    if (match.missing or match.wrong_shape.keys() - counts) and (assumed or not partial):
+        return False
+    if assumed and set(counts.values()) == {charset.ctc_classes}:
+        _LOG.info(
+            "%s: its %d CTC classes are those of %s, so it is loaded with this dictionary (not that of the official "
+            "config, %s: %d classes)",
+            match.source,
+            charset.ctc_classes,
+            charset.name,
+            old.path,
+            old.ctc_classes,
+        )
+        return False
+    return True
+
+
+def _carry_over(match: WeightMatch, state: Mapping[str, Any], charset: Charset, old: Charset) -> WeightMatch:
+    """Return ``match`` with class rows carried over from the old dictionary, if it is another.
+
+    Raises:
+        WeightsError: ``old`` is not the dictionary of the file.
+    """
     rows = carried_rows(match.source, match.values, state, old, charset)
     if not rows.values or rows.old.characters == charset.characters:
         return match
@@ -163,24 +216,27 @@ def _carry_over(
     )
 
 
-def _class_note(match: WeightMatch, charset: Charset | None) -> str:
-    """Return the remark that the dictionary is of another size, the usual reason for wrong shapes."""
+def _class_note(match: WeightMatch, shapes: Mapping[str, tuple[int, ...]], charset: Charset | None) -> str:
+    """Return the remark that the dictionary is of another size, the usual reason for wrong shapes in one network."""
     if charset is None:
         return ""
     kinds = {charset.ctc_classes: "CTC", charset.nrtr_rows: "NRTR"}
+    counts = []  # (in the file, in the model)
     for theirs, ours in match.wrong_shape.values():
         differing = [(a, b) for a, b in zip(theirs, ours, strict=False) if a != b]
         if len(theirs) == len(ours) and len(differing) == 1 and differing[0][1] in kinds:
-            count, expected = differing[0]
-            classes = count - expected + charset.ctc_classes
-            known = sorted({e.dictionary for e in table().values() if e.classes == classes and e.dictionary})
-            return (
-                f"the weights are of another dictionary: {count} {kinds[expected]} classes"
-                f"{f' (as {shortened(known, 1)} gives)' if known else ''} against {expected} of "
-                f"{charset.path or 'the default dictionary'}. To carry the characters over that both have, give "
-                f"their dictionary as `pretrained_dict` of the model or with --old-dict FILE"
-            )
-    return ""
+            counts += differing
+    if not counts or 2 * (len(match.matched) + len(counts)) < len(shapes):
+        return ""
+    count, expected = counts[0]
+    classes = count - expected + charset.ctc_classes
+    known = sorted({e.dictionary for e in table().values() if e.classes == classes and e.dictionary})
+    return (
+        f"the weights are of another dictionary: {count} {kinds[expected]} classes"
+        f"{f' (as {shortened(known, 1)} gives)' if known else ''} against {expected} of "
+        f"{charset.path or 'the default dictionary'}. To carry the characters over that both have, give "
+        f"their dictionary as `pretrained_dict` of the model or with --old-dict FILE"
+    )
 
 
 def _float32(value: np.ndarray) -> np.ndarray:

@@ -181,7 +181,7 @@ class PreflightReport:
         limit = self.rules.frames
         if limit is None or not self.most_frames:
             return ""
-        to, ratio = "", f" (ratio {limit.frames / self.most_frames:.2g})"
+        to, ratio = "", f" (T is {limit.frames / self.most_frames:.2g} times that)"
         most = max((limit.by_ratio or {}).values(), default=limit.frames)
         if most > limit.frames:
             to, ratio = f" to {most}", ""

@@ -122,8 +122,10 @@ def _hint(network: nn.Layer, pattern: str, names: Sequence[str]) -> str:
     with_prefix = [
         model for model in models if any(fnmatchcase(name, f"{model}.{pattern}") for name in names)
     ]
-    if with_prefix:
-        return f"Fix: name the sub-model: {' or '.join(f'{model}.{pattern}' for model in with_prefix)}."
+    frozen = getattr(network, "frozen", ())
+    trained = [model for model in with_prefix if model not in frozen] or with_prefix
+    if trained:
+        return f"Fix: name the sub-model: {' or '.join(f'{model}.{pattern}' for model in trained)}."
     parts = {
         ".".join(words[:end]) for words in (name.split(".") for name in names) for end in range(1, len(words))
     }

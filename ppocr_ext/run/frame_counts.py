@@ -83,15 +83,17 @@ class FrameCounts:
         widths = sorted({width for _, width in self.by_size})
         counts, sizes = ([n // FRAME_WIDTH for n in widths], widths) if widths else ([], [])
         of_width = (
-            f"{_span(counts)} at the width {_span(sizes)}" if widths else f"one for {FRAME_WIDTH} pixels"
+            f"{_span(counts)} frames at {_span(sizes)} pixels"
+            if widths
+            else f"one frame for each {FRAME_WIDTH} pixels"
         )
-        needed = f"; the most demanding label needs {most_frames}" if most_frames else ""
+        needed = f"; the label that needs most frames needs {most_frames}" if most_frames else ""
         notes = []
         for key, value in self.train_frames.items():
             if value == "width":
                 notes.append(f"{key}: width: training frames follow the width: {of_width}{needed}.")
                 continue
-            then = f"; `width` would make {of_width}."
+            then = f"; with `train_frames: width` there would be {of_width}."
             if most_frames > int(value):
                 wider = " and wider images; it" if counts and most_frames > counts[-1] else ", which"
                 then = f". Fix: -o {key}=width{wider} makes {of_width}."

@@ -32,7 +32,7 @@ def freeze_parts(model: Any, config: Config) -> None:
     names = freeze_parameters(model, patterns)
     for network in networks:
         network.held_in_eval = tuple(layers_held_in_eval(network))
-    _LOG.info("Global.freeze: %d tensors are not trained", len(names))
+    _LOG.info("Global.freeze: %d parameters are frozen", len(names))
 
 
 def freeze_guided(model: Any, reads: Iterable[OutputRef] | None) -> None:
@@ -53,8 +53,8 @@ def freeze_guided(model: Any, reads: Iterable[OutputRef] | None) -> None:
         read = None if reads is None else {output for of, output in reads if of == name}
         if all(parameter.stop_gradient for parameter in backbone.parameters()):
             _LOG.info(
-                "%sthe backbone is frozen, so only the heads are trained. With use_guide the CTC loss would not train "
-                "it in any case.",
+                "%sthe backbone is frozen, so only the heads are trained. With use_guide the CTC loss does not train "
+                "the backbone, frozen or not.",
                 who,
             )
         elif read and read <= _BEHIND_GUIDE:

@@ -141,20 +141,22 @@ def _load(
 ) -> WeightMatch:
     """Load the weights at ``path`` into ``network``, whose section of the config is ``part``, if it has its own."""
     require_recorded(context.config, path)
+    old, is_assumed = _dictionary_of(context, str(path), part)
     return load_weights(
         network,
         path,
         partial=bool(context.config.at("Global.pretrained_partial", default=False)),
         charset=context.charset,
-        old_charset=_dictionary_of(context, str(path), part),
+        old_charset=old,
+        old_is_assumed=is_assumed,
         **options,
     )
 
 
-def _dictionary_of(context: RunContext, path: str, part: str | None) -> Charset | None:
-    """Return the dictionary of the weights at ``path``: as given, or of official weights; None if nobody says it.
+def _dictionary_of(context: RunContext, path: str, part: str | None) -> tuple[Charset | None, bool]:
+    """Return the dictionary of the weights at ``path``, as given or of official weights, and whether it is assumed.
 
-    Loading compares its classes with those of the file, so that the dictionary of an official config may be tried.
+    It is None if nobody says it. That of official weights is assumed: loading compares its classes with the file's.
 
     Raises:
         CharsetError: the dictionary cannot be read.
@@ -162,12 +164,13 @@ def _dictionary_of(context: RunContext, path: str, part: str | None) -> Charset 
     key = f"{part}.pretrained_dict"
     given = context.config.at(key, default=None) if part else None
     if given:
-        return read_old_charset(given, context.config, context.host.find_file, context.config.where(key))
+        where = context.config.where(key)
+        return read_old_charset(given, context.config, context.host.find_file, where), False
     if context.old_charset is not None or not is_official(path):
-        return context.old_charset
+        return context.old_charset, False
     entry = table()[path]
     listed = entry.dictionary or entry.config_dictionary
-    return read_old_charset(listed, context.config, context.host.find_file, path)
+    return read_old_charset(listed, context.config, context.host.find_file, path), True
 
 
 def _refuse_noise(match: WeightMatch, name: str, charset: Charset) -> None:

@@ -4,6 +4,7 @@ import pickle
 import numpy as np
 import paddle
 import pytest
+from error_codes import raises_code
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.weights import load_weights
@@ -192,7 +193,47 @@ def test_an_old_dictionary_that_does_not_fit_the_file_is_an_error(tmp_path):
     with pytest.raises(WeightsError) as error:
         load_weights(Recogniser(), path, charset=DIGITS, old_charset=wrong)
     assert error.value.code == "charset_mismatch"
-    assert all(fact in str(error.value) for fact in ("11 classes", "gives 4"))
+    assert all(fact in str(error.value) for fact in ("11 CTC classes", "gives 4"))
+
+
+def test_a_file_that_fits_is_loaded_although_the_assumed_dictionary_has_another_count(tmp_path, caplog_ours):
+    source, target = Recogniser(DIGITS), Recogniser(DIGITS)
+    path = save(tmp_path, source.state_dict())
+    wrong = Charset(characters=tuple("abc"), use_space=False, path=None)
+    load_weights(target, path, charset=DIGITS, old_charset=wrong, old_is_assumed=True)
+    for name, value in source.state_dict().items():
+        np.testing.assert_array_equal(target.state_dict()[name].numpy(), value.numpy())
+    assert "11 CTC classes" in caplog_ours.text
+
+
+def test_an_assumed_dictionary_of_the_right_count_is_carried_over(tmp_path):
+    old, new = (Charset(characters=tuple(text), use_space=False, path=None) for text in ("ab", "ba"))
+    source, target = Recogniser(old), Recogniser(new)
+    path = save(tmp_path, source.state_dict())
+    load_weights(target, path, charset=new, old_charset=old, old_is_assumed=True)
+    np.testing.assert_array_equal(
+        target.head.ctc_head.fc.weight.numpy()[:, 1], source.head.ctc_head.fc.weight.numpy()[:, 2]
+    )
+
+
+def test_if_no_dictionary_has_the_count_of_the_file_all_counts_are_named(tmp_path):
+    path = save(tmp_path, Recogniser(DIGITS).state_dict())
+    old, new = (Charset(characters=tuple(text), use_space=False, path=None) for text in ("abc", "abcde"))
+    facts = ("11 CTC classes", "gives 4", "gives 6", "Global.character_dict_path", "pretrained_dict")
+    with raises_code(WeightsError, "charset_mismatch", *facts):
+        load_weights(Recogniser(new), path, charset=new, old_charset=old, old_is_assumed=True)
+
+
+@pytest.mark.parametrize("assumed", [True, False])
+def test_weights_of_another_network_are_refused_as_such_whatever_the_dictionary(tmp_path, assumed):
+    path = save(tmp_path, Recogniser(DIGITS).state_dict())
+    old, new = (Charset(characters=tuple(text), use_space=False, path=None) for text in ("abc", "abcde"))
+    model = Recogniser(new)
+    model.neck = paddle.nn.Sequential(*[paddle.nn.Linear(2, 2) for _ in range(8)])
+    with pytest.raises(WeightsError) as error:
+        load_weights(model, path, charset=new, old_charset=old, old_is_assumed=assumed)
+    assert error.value.code == "weights_mismatch" and "weights of this network" in str(error.value)
+    assert "another dictionary" not in str(error.value)
 
 
 def test_bfloat16_weights_are_read(tmp_path):

@@ -192,6 +192,13 @@ def test_a_distillation_needs_the_sub_model(network: nn.Layer) -> None:
     assert all(name.startswith("Student.") for name in freeze_parameters(model, ["Student.backbone.*"]))
 
 
+def test_the_hint_names_only_sub_models_that_are_trained() -> None:
+    models = {"Teacher": {**CASE["config"], "freeze_params": True}, "Student": CASE["config"]}
+    with pytest.raises(ConfigError) as error:
+        freeze_parameters(DistillationModel({"Models": models}), ["backbone.*"])
+    assert "Student.backbone.*" in str(error.value) and "Teacher" not in str(error.value)
+
+
 def test_the_table_of_parts(network: nn.Layer) -> None:
     freeze_parameters(network, ["backbone.*"])
     set_rates(network, {"head.ctc_head.*": 0.1})

@@ -281,7 +281,7 @@ def test_each_sub_model_says_how_it_pools(tiny):
     both = {f"Architecture.Models.{name}.Backbone": SMALL for name in ("Teacher", "Student")}
     config = tiny("distill", **both, **{"Architecture.Models.Student.Backbone.train_frames": "width"})
     teacher, student = count_frames(built(config), config, "Train").notes()
-    assert "Models.Teacher.Backbone.train_frames: 40" in teacher and "16 at the width 128" in teacher
+    assert "Models.Teacher.Backbone.train_frames: 40" in teacher and "16 frames at 128 pixels" in teacher
     assert "Models.Student.Backbone.train_frames: width" in student
     assert (
         count_frames(built(tiny("student")), tiny("student"), "Train").notes() == []

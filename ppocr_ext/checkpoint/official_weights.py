@@ -128,8 +128,9 @@ def about(value: str | Path) -> str:
 
 
 def similar_name(value: str) -> str | None:
-    """Return the official name that ``value`` is a misspelling of; None if it is near none."""
-    return near_match(value, table(), cutoff=0.85)
+    """Return the official name that ``value`` is a misspelling of, or its file's path; None if it is near none."""
+    name = Path(value).name.removesuffix(".pdparams").removesuffix("_pretrained")
+    return near_match(name, table(), cutoff=0.85)
 
 
 def other_format(path: str | Path) -> str | None:

@@ -44,11 +44,12 @@ def test_the_dictionary_of_weights_must_be_there(one: Config, two: Config, data:
         assert facts(check(config.with_values({path: 3}))) == [("error", "bad_value", path)]
 
 
-def test_a_misspelt_name_of_official_weights_is_answered_with_the_right_one(
-    two: Config, check: Check
+@pytest.mark.parametrize("name", ["PP-OCRv6_medum_rec", "pretrain/PP-OCRv6_medium_rec_pretrained.pdparams"])
+def test_a_misspelt_name_or_a_file_of_official_weights_is_answered_with_the_name(
+    name: str, two: Config, check: Check
 ) -> None:
     path = "Architecture.Models.Teacher.pretrained"
-    issue = only(check(two.with_values({path: "PP-OCRv6_medum_rec"})))
+    issue = only(check(two.with_values({path: name})))
     assert facts([issue]) == [("error", "missing_file", path)] and "'PP-OCRv6_medium_rec'" in issue.message
 
 

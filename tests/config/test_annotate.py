@@ -10,6 +10,9 @@ import yaml
 from ppocr_ext.config import Config, load
 from ppocr_ext.io.resources import config_root
 
+# v3_data.yml has no base: it removes a key of the file that it goes over
+SHIPPED = sorted(file for file in config_root().rglob("*.yml") if file.stem != "v3_data")
+
 NASTY = [
     "1e-3",
     "0123",
@@ -74,7 +77,7 @@ def test_any_text_reads_back(text: str, tmp_path: Path) -> None:
     assert load([tmp_path / "again.yml"]).thaw() == values
 
 
-@pytest.mark.parametrize("path", sorted(config_root().rglob("*.yml")), ids=str)
+@pytest.mark.parametrize("path", SHIPPED, ids=str)
 def test_every_shipped_config_reads_back(path: Path, tmp_path: Path) -> None:
     config = load([path])
     (tmp_path / "again.yml").write_text(config.to_yaml(origins=True), encoding="utf-8")

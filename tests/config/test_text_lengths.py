@@ -14,6 +14,9 @@ from ppocr_ext.config import Config, derive_values, load
 from ppocr_ext.config.node import PlaceKind
 from ppocr_ext.io.resources import config_path, config_root
 
+# v3_data.yml has no base: it removes a key of the file that it goes over
+SHIPPED = sorted(file for file in config_root().rglob("*.yml") if file.stem != "v3_data")
+
 HEADS = [
     {"CTCHead": {"Neck": {"name": "reshape"}}},
     {"NRTRHead": {"nrtr_dim": 32}},
@@ -72,7 +75,7 @@ def test_a_list_that_is_not_in_order_is_left_to_the_checks(heads: Any) -> None:
     assert derive_values(given) is given
 
 
-@pytest.mark.parametrize("path", sorted(config_root().rglob("*.yml")), ids=str)
+@pytest.mark.parametrize("path", SHIPPED, ids=str)
 def test_shipped_configs_say_it_once(path: Path) -> None:
     derived = derive_values(load(path))
     assert path.read_text().count("max_text_length:") <= 1

@@ -73,6 +73,7 @@ def test_training_from_a_name_with_a_frozen_part(
         "student",
         **{
             "Global.epoch_num": 1,
+            "Global.report": True,
             "Global.pretrained_model": NAME,
             "Global.freeze": ["backbone.*", "head.ctc_encoder.*"],
             "Optimizer.lr_mult": {"head.*": 0.5, "head.before_gtc.*": 0.0},

@@ -26,9 +26,11 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         option.numprocesses, option.dist = min(4, len(os.sched_getaffinity(0))), "worksteal"
 
 
-def pytest_collection_finish() -> None:
-    """Leave what exists so far out of each collection of garbage.
+@pytest.fixture(autouse=True, scope="module")
+def few_objects_to_collect() -> None:
+    """Leave what exists before a module's tests out of each collection of garbage.
 
-    The package collects once for each font that it reads, and all tests of the suite are a million objects.
+    The package collects once for each font that it reads, and a long session has millions of objects.
     """
+    gc.collect()
     gc.freeze()

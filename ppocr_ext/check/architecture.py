@@ -104,7 +104,9 @@ def _check_tokens(check: ConfigCheck, backbone: Path, head: Path) -> None:
         return
     options = {name: each.default for name, each in inspect.signature(SVTRNet).parameters.items()}
     options |= {name: value for name, value in check.mapping(*backbone).items() if value is not None}
-    tokens, pools = options["last_stage"] is False, check.at(*head, "use_pool") is True
+    if not isinstance(options["last_stage"], bool):  # which is reported with its key
+        return
+    tokens, pools = not options["last_stage"], check.at(*head, "use_pool") is True
     if tokens and not pools:
         message = (
             "SVTRNet with `last_stage: false` returns tokens, which a MultiHead has to pool. Fix: add `use_pool: true` "

@@ -41,7 +41,7 @@ def main() -> int:
         parser.error("--steps and --batch must be at least 1")
     try:
         print(f"\n{run_configs(args.out, Settings(args.steps, args.batch, args.configs), args.only)}")
-    except PPOCRExtError as error:
+    except (PPOCRExtError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, RunStopped):

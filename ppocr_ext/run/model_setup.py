@@ -156,7 +156,8 @@ def _load(
 def _dictionary_of(context: RunContext, path: str, part: str | None) -> tuple[Charset | None, bool]:
     """Return the dictionary of the weights at ``path``, as given or of official weights, and whether it is assumed.
 
-    It is None if nobody says it. That of official weights is assumed: loading compares its classes with the file's.
+    It is None if nobody says it. It is assumed for official weights whose own dictionary is unknown: that of
+    their official config may have another class count.
 
     Raises:
         CharsetError: the dictionary cannot be read.
@@ -170,7 +171,8 @@ def _dictionary_of(context: RunContext, path: str, part: str | None) -> tuple[Ch
         return context.old_charset, False
     entry = table()[path]
     listed = entry.dictionary or entry.config_dictionary
-    return read_old_charset(listed, context.config, context.host.find_file, path), True
+    charset = read_old_charset(listed, context.config, context.host.find_file, path)
+    return charset, entry.dictionary is None
 
 
 def _refuse_noise(match: WeightMatch, name: str, charset: Charset) -> None:

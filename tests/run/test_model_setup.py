@@ -109,7 +109,7 @@ def test_official_weights_with_other_classes_than_their_dictionary_are_refused(
     """Also where the shapes are those of the model: rows are never matched by position."""
     own = str(tiny().at("Global.character_dict_path"))
     weights, old = official(own)
-    with raises_code(WeightsError, "charset_mismatch", f"{old.ctc_classes} classes", "97"):
+    with raises_code(WeightsError, "charset_mismatch", f"{old.ctc_classes} CTC classes", "97"):
         Run.build(taught(tiny, **{"Global.use_space_char": True}), "train")
     given = {"Architecture.Models.Teacher.pretrained_dict": own, "Global.use_space_char": True}
     run = Run.build(taught(tiny, **given), "train")

@@ -122,7 +122,8 @@ def export_recogniser(config: Config, trained: TrainedRecogniser, options: Expor
     if options.format != "paddle":
         require_converter()
         metadata = onnx_metadata(charset, policy)
-    network, drawn = NetworkEngine(trained.network), drawn_images(charset, policy.image_shape[1])
+    parts = RecognizerParts(NetworkEngine(trained.network), policy, charset)
+    drawn = drawn_images(charset, policy.image_shape[1])
     with atomic_folder(options.output, FILES, force=options.force) as folder:
         graph = write_graph(trained.network, folder, policy.image_shape, width)
         write_charset(folder / CHARSET_FILE, charset, graph.classes)
@@ -130,16 +131,15 @@ def export_recogniser(config: Config, trained: TrainedRecogniser, options: Expor
         write_inference_yml(yml, name, policy.image_shape, policy.color, charset.characters)
         if metadata is not None:
             write_onnx(folder, metadata)
-        parts = RecognizerParts(network, policy, charset)
         pictures = [*map(Picture, eval_images(trained.config, _COMPARED)), *map(Picture, drawn)]
         comparisons = compare_files(folder, parts, pictures, any_width=width is None)
         if options.format == "onnx":
             for file in (GRAPH, WEIGHTS):
                 (folder / file).unlink()
-        write_vectors(folder / VECTORS_FILE, drawn, policy, network, charset)
+        write_vectors(folder / VECTORS_FILE, drawn, parts)
         accuracy: dict[str, float] = {}
         if options.data is not None:
-            accuracy = accuracy_by_policy(network, policy, charset, options.data, width)
+            accuracy = accuracy_by_policy(parts, options.data, width)
         choices = {"model_name": name, "policy": policy, "width": width, "accuracy": accuracy}
         description = describe(config, trained, graph.parameters, **choices)
         write_card(folder, options.output.resolve().name, description, sizes_of(folder))

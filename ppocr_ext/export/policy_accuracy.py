@@ -10,41 +10,40 @@ from typing import get_args
 import numpy as np
 from tqdm import tqdm
 
-from ppocr_ext.charset import Charset
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.errors import DataError
 from ppocr_ext.export.clients import CLIENT_WIDTH
 from ppocr_ext.recognition.ctc_text import read
-from ppocr_ext.recognition.engines import Engine
 from ppocr_ext.recognition.images import read_image
-from ppocr_ext.recognition.resize import Kind, WidthPolicy
+from ppocr_ext.recognition.opening import RecognizerParts
+from ppocr_ext.recognition.resize import Kind
 
 
 def accuracy_by_policy(
-    engine: Engine, policy: WidthPolicy, charset: Charset, label_file: Path, width: int | None = None
+    parts: RecognizerParts, label_file: Path, width: int | None = None
 ) -> dict[str, float]:
     """Return the share of samples whose text equals the label, by width policy.
 
     Args:
-        engine: the model.
-        policy: that it was trained with.
-        charset: its dictionary.
+        parts: the model, the policy that it was trained with, and its dictionary.
         label_file: ``image<TAB>label`` lines; images are relative to its folder.
         width: the only width that the model takes; None: every width.
 
     Raises:
         DataError: the file has no sample, or an image cannot be read.
+        WeightsError: the engine's classes are not those of the dictionary.
     """
     kinds: list[Kind] = [kind for kind in get_args(Kind) if width is None or kind != "widen"]
     policies = [
-        replace(policy, kind=kind, max_width=CLIENT_WIDTH if kind == "widen" else None) for kind in kinds
+        replace(parts.policy, kind=kind, max_width=CLIENT_WIDTH if kind == "widen" else None)
+        for kind in kinds
     ]
     right, count = dict.fromkeys(kinds, 0), 0
     for image, label in tqdm(_samples(label_file), desc="width policies", unit=" images", disable=None):
         count += 1
         for each in policies:  # one image at a time: a batch needs one width
-            found = engine.probabilities(each.prepare(image)[None])[0]
-            right[each.kind] += read(found, charset).text == label
+            found = parts.probabilities(each.prepare(image)[None])[0]
+            right[each.kind] += read(found, parts.charset, reorder=parts.reorder).text == label
     if not count:
         raise DataError(f"{label_file} has no sample. Fix: write `image<TAB>label` lines.", code="no_samples")
     return {kind: correct / count for kind, correct in right.items()}

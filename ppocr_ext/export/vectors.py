@@ -11,38 +11,35 @@ from typing import Any
 import cv2
 import numpy as np
 
-from ppocr_ext.charset import Charset
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.recognition.ctc_text import is_reordered, read
-from ppocr_ext.recognition.engines import Engine
-from ppocr_ext.recognition.resize import WidthPolicy
+from ppocr_ext.recognition.opening import RecognizerParts
 
 VECTORS_FILE = "vectors.json"
 
 
-def write_vectors(
-    path: Path, images: Sequence[np.ndarray], policy: WidthPolicy, engine: Engine, charset: Charset
-) -> None:
+def write_vectors(path: Path, images: Sequence[np.ndarray], parts: RecognizerParts) -> None:
     """Write one entry for each image: the encoded image, sums after each step, best classes, text.
 
     Args:
         path: the file.
         images: drawn ones, uint8 [H, W, 3]: the file goes to others, and data of a user do not.
-        policy: how they are prepared.
-        engine: that reads them.
-        charset: the dictionary.
+        parts: what reads them.
+
+    Raises:
+        WeightsError: the engine's classes are not those of the dictionary.
     """
-    entries = [_entry(image, policy, engine, charset) for image in images]
-    settings = {"width_policy": policy.to_json(), "reorder": is_reordered(charset)}
+    entries = [_entry(image, parts) for image in images]
+    settings = {"width_policy": parts.policy.to_json(), "reorder": is_reordered(parts.charset)}
     content = {"format": 1, **settings, "vectors": entries}
     write_text(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
 
-def _entry(image: np.ndarray, policy: WidthPolicy, engine: Engine, charset: Charset) -> dict[str, Any]:
+def _entry(image: np.ndarray, parts: RecognizerParts) -> dict[str, Any]:
     _, encoded = cv2.imencode(".png", image)
-    prepared = policy.prepare(image)
-    probabilities = engine.probabilities(prepared[None])[0]
-    reading = read(probabilities, charset)
+    prepared = parts.policy.prepare(image)
+    probabilities = parts.probabilities(prepared[None])[0]
+    reading = read(probabilities, parts.charset)
     return {
         "png": base64.b64encode(encoded.tobytes()).decode("ascii"),
         "image_shape": list(image.shape),

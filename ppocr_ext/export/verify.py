@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ppocr_ext.errors import ModelError, PPOCRExtError, WeightsError
+from ppocr_ext.errors import ModelError, PPOCRExtError
 from ppocr_ext.export.sample_images import batches_of
 from ppocr_ext.export.verify_steps import Fault, Seen, distance, input_faults, output_faults
 from ppocr_ext.recognition.ctc_text import read
@@ -64,15 +64,8 @@ class EngineReader:
     def see(self, pixels: np.ndarray) -> Seen:
         """See :class:`Reader`."""
         given = self.parts.policy.prepare(pixels)
-        found = self.parts.engine.probabilities(given[None])[0]
-        charset = self.parts.charset
-        if found.shape[1] != charset.ctc_classes:
-            raise WeightsError(
-                f"{self.name}: {found.shape[1]} classes, but the dictionary has {charset.ctc_classes}, the blank "
-                f"included. Fix: export the model again.",
-                code="charset_mismatch",
-            )
-        return Seen(read(found, charset, reorder=self.parts.reorder).text, found, given)
+        found = self.parts.probabilities(given[None])[0]
+        return Seen(read(found, self.parts.charset, reorder=self.parts.reorder).text, found, given)
 
 
 @dataclass

@@ -8,6 +8,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Literal, get_args
 
+import numpy as np
+
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, DataError, MissingPackageError, WeightsError
@@ -42,6 +44,24 @@ class RecognizerParts:
     policy: WidthPolicy
     charset: Charset
     reorder: bool | None = None
+
+    def probabilities(self, inputs: np.ndarray) -> np.ndarray:
+        """Return what the engine computes: float32 [B, T, C].
+
+        Args:
+            inputs: prepared images, float32 [B, 3, H, W].
+
+        Raises:
+            WeightsError: the engine's classes are not those of the dictionary.
+        """
+        found = self.engine.probabilities(inputs)
+        if found.shape[2] != self.charset.ctc_classes:
+            raise WeightsError(
+                f"the model has {found.shape[2]} classes, but {self.charset.name} needs {self.charset.ctc_classes}, "
+                f"the blank included. Fix: give the dictionary of its training.",
+                code="charset_mismatch",
+            )
+        return found
 
 
 Source = str | PathLike[str] | Config | RecognizerParts

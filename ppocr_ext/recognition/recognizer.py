@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 
 from ppocr_ext.config import Config
-from ppocr_ext.errors import DataError, WeightsError
+from ppocr_ext.errors import DataError
 from ppocr_ext.recognition.ctc_text import Reading, read, with_image
 from ppocr_ext.recognition.images import ImageSource, is_image, read_image
 from ppocr_ext.recognition.opening import EngineName, OpenOptions, Source, open_parts
@@ -166,13 +166,7 @@ class Recognizer:
 
     def _read_batch(self, batch: Sequence[_Input]) -> Iterator[Reading]:
         parts = self._parts
-        probabilities = parts.engine.probabilities(np.stack([each.pixels for each in batch]))
-        if probabilities.shape[2] != parts.charset.ctc_classes:
-            raise WeightsError(
-                f"the model has {probabilities.shape[2]} classes, but {parts.charset.name} needs "
-                f"{parts.charset.ctc_classes}, the blank included. Fix: give the dictionary of its training.",
-                code="charset_mismatch",
-            )
+        probabilities = parts.probabilities(np.stack([each.pixels for each in batch]))
         for each, frames in zip(batch, probabilities, strict=True):
             columns, filled = parts.policy.widths(each.height, each.width)
             # a frame stands for columns of the input, and those for columns of the image

@@ -24,6 +24,7 @@ from ppocr_ext.export.policy_accuracy import accuracy_by_policy, recommended
 from ppocr_ext.export.sample_images import drawn_images
 from ppocr_ext.recognition.ctc_text import read
 from ppocr_ext.recognition.engines import NetworkEngine
+from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.recognition.resize import WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser
 
@@ -151,6 +152,6 @@ def test_a_fixed_width_is_not_judged_as_widened(trained: TrainedRecogniser, tmp_
     image = drawn_images(trained.charset, SHAPE[1])[0]
     cv2.imwrite(str(tmp_path / "a.png"), image)
     (tmp_path / "list.txt").write_text("a.png\tx\n", encoding="utf-8")
-    engine = NetworkEngine(trained.network)
-    found = accuracy_by_policy(engine, PAD, trained.charset, tmp_path / "list.txt", 64)
+    parts = RecognizerParts(NetworkEngine(trained.network), PAD, trained.charset)
+    found = accuracy_by_policy(parts, tmp_path / "list.txt", 64)
     assert found == {"pad": 0.0, "squash": 0.0}

@@ -45,15 +45,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     from ppocr_ext.loop.session import train
+    from ppocr_ext.report.run_folder import EXIT_CODES
 
     config = read_config(args, args.strict)
     if args.profiler_options is not None:
         config = config.with_values({"profiler_options": args.profiler_options})
     outcome = train(config, host_path=args.host, old_dictionary=args.old_dict)
     folder = folder_of(config)
-    if outcome.status == "stopped":
-        _LOG.info("resume with: %s", _command("train", folder, "latest", args.host))
-        return 0 if outcome.signal is None else 128 + outcome.signal
+    if outcome.status != "finished":
+        if outcome.signal is None:
+            _LOG.warning("%s: %s", outcome.status, outcome.reason)
+        if (folder / "latest.pdparams").is_file():
+            _LOG.info("resume with: %s", _command("train", folder, "latest", args.host))
+        code = EXIT_CODES[outcome.status]
+        return 128 + outcome.signal if code == 0 and outcome.signal is not None else code
     if outcome.best:
         _LOG.info("best: %s", json.dumps({k: round(v, 4) for k, v in outcome.best.items()}))
     if config.get("Eval"):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import paddle.distributed as dist
 
 from ppocr_ext.checkpoint.checkpoints import TrainState, write_checkpoint
 from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
-from ppocr_ext.loop.events import EvalDone, Hook, Outcome, StepDone
+from ppocr_ext.loop.events import EvalDone, Hook, Outcome, StepDone, StopRun
 from ppocr_ext.loop.proxies import (
     EvalListener,
     EvalLoader,
@@ -37,14 +36,6 @@ from ppocr_ext.run.team import team
 from ppocr_ext.run.train_setup import loss_state
 
 _LOG = logging.getLogger("ppocr_ext")
-
-
-@dataclass(eq=False)
-class StopRun(Exception):  # noqa: N818 - not an error: it carries a decision through the host's loop
-    """Raised at a step boundary to leave the host's loop."""
-
-    reason: str
-    signal: int | None = None
 
 
 class HostLoop:
@@ -65,18 +56,24 @@ class HostLoop:
         self._warnings: set[str] = set()  # given before
         self._saved_early = False
 
-    def request_stop(self, reason: str, signal: int | None = None) -> None:
-        """Leave the loop at the next step boundary, after saving ``latest``."""
-        self._stop = StopRun(reason, signal)
+    def request_stop(
+        self, reason: str, signal: int | None = None, *, status: str = "stopped", save_latest: bool = True
+    ) -> None:
+        """Leave the loop at the next step boundary; see :meth:`ppocr_ext.loop.events.LoopControl.request_stop`."""
+        stop = StopRun(reason, signal, status, save_latest)
+        if self._stop is None or stop.rank > self._stop.rank:
+            self._stop = stop
 
     def train(self) -> Outcome:
         """Run to the end or to a stop, and return which."""
+        for hook in self.hooks:
+            hook.loop = self
         self._tell("on_start", self.run, self.position)
         # until all is saved, since the same signal may be sent again
         with deferred_signals(lambda number: self.request_stop(f"signal {number}", number)):
             try:
                 stop = self._run_host()
-                if stop is not None:
+                if stop is not None and stop.save_latest:
                     self.save("latest")
             except BaseException as fault:
                 try:
@@ -85,7 +82,7 @@ class HostLoop:
                     _LOG.warning("at the end of the run: %s", error_text(second))
                 raise
             if stop is not None:
-                return self._tell_end("stopped", stop.reason, stop.signal)
+                return self._tell_end(stop.status, stop.reason, stop.signal)
             # a signal in the last step: the run has finished, but its caller must not begin another one
             return self._tell_end("finished", signal=None if self._stop is None else self._stop.signal)
 
@@ -99,7 +96,15 @@ class HostLoop:
             if leave.code or not run_is_profiled(self.run.config):
                 raise
             return StopRun("the profiler has seen its batches")
-        return None
+        self._agree_on_stop()
+        return self._stop if self._stop is not None and self._stop.status != "stopped" else None
+
+    def _agree_on_stop(self) -> None:
+        """Give all processes the same stop, or none; waits for all of them."""
+        own = self._stop
+        rank = team().highest(0 if own is None else own.rank)
+        if rank and (own is None or own.rank != rank):
+            self._stop = StopRun.of_rank(rank, None if own is None else own.signal)
 
     def _call_host(self) -> None:
         run = self.run
@@ -154,14 +159,13 @@ class HostLoop:
         """
         # what this step draws (dropout, stochastic depth) depends on nothing before it: a resumed run repeats
         paddle.seed((self.run.seed + dist.get_rank()) * 1_000_003 + self.position.global_step)
-        if team().any_asks(self._stop is not None) and self._stop is None:
-            self.request_stop("another process was asked to stop")
+        self._agree_on_stop()
         if self._stop is not None:
             raise self._stop
 
     def _evaluating(self) -> None:
         """Save at once if asked to stop: Paddle's launcher waits for 30 seconds, which an evaluation may outlast."""
-        if self._stop is not None and not self._saved_early:
+        if self._stop is not None and self._stop.save_latest and not self._saved_early:
             self._saved_early = True
             self.save("latest")
 
@@ -179,6 +183,8 @@ class HostLoop:
 
     def _host_saves(self, *args: Any, **kwargs: Any) -> None:
         """Save under the host's names, in place of its ``save_model``, which does not write atomically."""
+        if self._stop is not None and not self._stop.save_latest:
+            return  # asked in the last step of an epoch
         prefix = kwargs.get("prefix", "latest")
         if prefix == "best_accuracy" and not self.best.get(self._indicator):
             self._warn_once(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ppocr_ext.checkpoint.checkpoints import Position
 from ppocr_ext.run.run import Run
@@ -43,7 +43,7 @@ class Outcome:
     """How a run ended.
 
     Attributes:
-        status: ``"finished"``, ``"stopped"`` (by a signal) or ``"failed"``.
+        status: a key of :data:`ppocr_ext.report.run_folder.EXIT_CODES`.
         reason: in words, empty when finished.
         signal: number of the signal that stopped it, or None.
     """
@@ -55,8 +55,52 @@ class Outcome:
     signal: int | None = None
 
 
+# Statuses of a stop, the more serious last: it wins if processes stop for several reasons.
+_STOPS = ("stopped", "collapsed", "nonfinite")
+
+
+@dataclass(eq=False)
+class StopRun(Exception):  # noqa: N818 - not an error: it carries a decision through the host's loop
+    """Raised at a step boundary to leave the host's loop; see :meth:`LoopControl.request_stop`."""
+
+    reason: str
+    signal: int | None = None
+    status: str = "stopped"
+    save_latest: bool = True
+
+    @property
+    def rank(self) -> int:
+        """How serious the stop is, from 1; the processes agree on the highest."""
+        return 1 + 2 * _STOPS.index(self.status) + (not self.save_latest)
+
+    @classmethod
+    def of_rank(cls, rank: int, signal: int | None = None) -> StopRun:
+        """Return the stop of another process that has the ``rank``."""
+        status, unsaved = divmod(rank - 1, 2)
+        return cls("another process was asked to stop", signal, _STOPS[status], not unsaved)
+
+
+class LoopControl(Protocol):
+    """What a hook may ask of the loop."""
+
+    def request_stop(self, reason: str, *, status: str = "stopped", save_latest: bool = True) -> None:
+        """Leave the loop at the next step boundary, in all processes.
+
+        Args:
+            reason: for the log and ``run.json``.
+            status: ``"stopped"``, ``"collapsed"`` or ``"nonfinite"``.
+            save_latest: write the checkpoint ``latest`` first; if not, it stays as it was.
+        """
+
+
 class Hook:
-    """Base of all hooks, one feature each. Every method may stay as it is."""
+    """Base of all hooks, one feature each. Every method may stay as it is.
+
+    Attributes:
+        loop: the loop that calls the hook, from ``on_start`` on.
+    """
+
+    loop: LoopControl
 
     def wrap_metric(self, metric: Any) -> Any:
         """Return the metric that the host calls, after ``on_start``: ``metric``, or a wrapper of it."""

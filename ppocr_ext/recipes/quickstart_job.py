@@ -16,7 +16,7 @@ from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.model_state import count_parameters
 from ppocr_ext.commands import command_line
 from ppocr_ext.config import Config, load
-from ppocr_ext.errors import ConfigError
+from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.evaluation.predictions import write_predictions
 from ppocr_ext.host import open_host
@@ -199,6 +199,12 @@ def _train_stage(stage: str, folder: Path, options: QuickstartOptions, host_path
     outcome = train(config, host_path=host_path)
     if outcome.signal is not None:
         raise StopSignal(outcome.signal)
+    if outcome.status != "finished":
+        raise ModelError(
+            f"{STAGES[stage]}: the training ended itself ({outcome.status}): {outcome.reason}. Fix: see "
+            f"{folder / stage / 'train.log'}.",
+            code="training_failed",
+        )
 
 
 def _weights(folder: Path, stage: str) -> Path:

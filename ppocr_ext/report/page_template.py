@@ -61,7 +61,8 @@ h3{font-size:15px;margin:0;font-weight:600;overflow-wrap:anywhere}
 .swatch path{stroke:currentColor;stroke-width:4;fill:none}
 .badge{flex:none;font-size:12px;font-weight:600;padding:1px 9px;border-radius:99px;background:var(--line);
 color:var(--soft)}
-.finished{background:var(--good-bg);color:var(--good)}.failed{background:var(--bad-bg);color:var(--bad)}
+.finished{background:var(--good-bg);color:var(--good)}
+.failed,.collapsed,.nonfinite{background:var(--bad-bg);color:var(--bad)}
 .stopped{background:var(--warn-bg);color:var(--warn)}.running{background:var(--calm-bg);color:var(--calm)}
 .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(144px,1fr));gap:14px 20px;margin:16px 0 4px}
 .figures div{min-width:0}

@@ -15,6 +15,8 @@ from ppocr_ext.metrics import SPACES_IGNORED
 from ppocr_ext.report.formats import finite_number
 from ppocr_ext.report.page_samples import SampleSet, read_prediction_samples, read_samples
 
+# how a run can end (`status` in run.json), and the exit code of `train`; after a signal it is 128 + its number
+EXIT_CODES = {"finished": 0, "stopped": 0, "collapsed": 1, "nonfinite": 1, "failed": 2}
 METRICS_FILE = "metrics.jsonl"
 _RECORD_FILE = "run.json"
 _INDICATOR_NAMES = {"acc": "accuracy", "norm_edit_dis": "1 − edit distance"}
@@ -135,9 +137,9 @@ class RunFolder:
 
     @property
     def status(self) -> str:
-        """``finished``, ``stopped``, ``failed``, ``running`` (or killed), or ``unknown``."""
+        """A key of :data:`EXIT_CODES`, ``running`` (or killed), or ``unknown``."""
         status = self.record.get("status")
-        return status if status in ("finished", "stopped", "failed", "running") else "unknown"
+        return str(status) if status in (*EXIT_CODES, "running") else "unknown"
 
     @property
     def ignores_spaces(self) -> bool:

@@ -65,18 +65,18 @@ class Team:
             self._add("barrier", 1)
             self._wait(lambda: self._add("barrier") >= self._rounds["barrier"] * self.size)
 
-    def any_asks(self, asks: bool) -> bool:
-        """Return whether any process asks, with the same answer in all of them; it is a barrier too.
+    def highest(self, number: int) -> int:
+        """Return the highest ``number`` of all processes, the same in all of them; it is a barrier too.
 
         Raises:
             ProcessError: see :meth:`barrier`.
         """
         if self.size == 1:
-            return asks
+            return number
         self.barrier()
-        answer = paddle.to_tensor([int(asks)])
+        answer = paddle.to_tensor([number])
         dist.all_reduce(answer, op=dist.ReduceOp.MAX)
-        return bool(answer.item())
+        return int(answer.item())
 
     def once_per_machine(self, name: str, work: Callable[[], T]) -> T:
         """Return the result of ``work``, which the first process of each machine does for the others there.

@@ -1,12 +1,14 @@
 """When a run is asked to stop: once, more than once, and in the middle of an evaluation."""
 
+import json
 import signal
 import time
 
 import pytest
 
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.loop import signals
-from ppocr_ext.loop.events import Hook
+from ppocr_ext.loop.events import Hook, StopRun
 from ppocr_ext.loop.session import train
 from ppocr_ext.loop.signals import deferred_signals
 
@@ -63,3 +65,31 @@ def test_a_stop_during_an_evaluation_saves_before_it_ends(tiny):
     outcome = train(tiny("student", **options), hooks=[ask])
     assert ask.saved
     assert (outcome.status, outcome.position.global_step) == ("stopped", 2)
+
+
+class AskInLastStep(Hook):
+    """Ask to stop in the last step of the run."""
+
+    def on_step(self, step):
+        if step.position.global_step == step.position.total_steps:
+            self.loop.request_stop("nothing is learned", status="collapsed", save_latest=False)
+
+
+def test_a_hook_stops_a_run_that_keeps_its_latest(tiny, tmp_path):
+    outcome = train(tiny("student"), hooks=[AskInLastStep()])
+    assert (outcome.status, outcome.reason) == ("collapsed", "nothing is learned")
+    assert (
+        Checkpoint(tmp_path / "run" / "latest").train_state().position.global_step == 3
+    )  # of the epoch before
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "collapsed"
+
+
+def test_the_more_serious_stop_wins():
+    ranks = [
+        StopRun("", status=status, save_latest=save).rank
+        for status in ("stopped", "collapsed", "nonfinite")
+        for save in (True, False)
+    ]
+    assert ranks == sorted(set(ranks))
+    for rank in ranks:
+        assert StopRun.of_rank(rank).rank == rank

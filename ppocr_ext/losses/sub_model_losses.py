@@ -9,8 +9,9 @@ from typing import Any
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.losses.base_loss import LossContext
 from ppocr_ext.losses.center_loss import CenterLoss
+from ppocr_ext.losses.ctc_loss import CTCLoss
 from ppocr_ext.losses.distillation_base import SubModelLoss
-from ppocr_ext.losses.label_losses import CELoss, CTCLoss, SARLoss
+from ppocr_ext.losses.label_losses import CELoss, SARLoss
 from ppocr_ext.registry import LOSSES
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -18,7 +19,11 @@ _LOG = logging.getLogger("ppocr_ext")
 
 @LOSSES.register()
 class DistillationCTCLoss(SubModelLoss):
-    """Compute :class:`CTCLoss` of each listed sub-model; :class:`SubModelLoss` describes the arguments."""
+    """Compute :class:`CTCLoss` of each listed sub-model; :class:`SubModelLoss` describes the other arguments.
+
+    Args:
+        zero_infinity: as in :class:`CTCLoss`.
+    """
 
     def __init__(
         self,
@@ -26,8 +31,11 @@ class DistillationCTCLoss(SubModelLoss):
         key: str | None = None,
         multi_head: bool = False,
         name: str = "loss_ctc",
+        zero_infinity: bool = True,
     ) -> None:
-        super().__init__(lambda model: CTCLoss(), "ctc", model_name_list, key, multi_head, name)
+        super().__init__(
+            lambda model: CTCLoss(zero_infinity=zero_infinity), "ctc", model_name_list, key, multi_head, name
+        )
 
 
 @LOSSES.register()

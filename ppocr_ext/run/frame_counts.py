@@ -1,6 +1,6 @@
 """Count the frames of a model's CTC output, so that labels that do not fit are found before training.
 
-On a CPU, Paddle's CTC loss of such a label is 0, and so is its gradient: it trains nothing, without a message.
+The CTC loss of such a label is 0, and so is its gradient: it trains nothing.
 """
 
 from __future__ import annotations

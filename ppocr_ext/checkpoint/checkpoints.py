@@ -11,6 +11,7 @@ import logging
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,14 @@ class Checkpoint:
         states = read_plain_pickle(file) if file.is_file() else {}
         if not isinstance(states, dict):
             raise WeightsError(f"{file} does not hold the state of a run.", code="bad_content")
+        for key in ("epoch", "step_in_epoch", "global_step"):
+            count = states.get(key, 0)
+            if not isinstance(count, Integral) or count < 0:
+                raise WeightsError(
+                    f"{file}: {key} is {count!r:.60}, but must be a whole number of at least 0. Fix: resume from "
+                    f"another checkpoint, or start from its weights: -o Global.pretrained_model={self.prefix}.",
+                    code="bad_content",
+                )
         return TrainState.from_dict(states)
 
 

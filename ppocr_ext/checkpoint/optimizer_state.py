@@ -12,6 +12,7 @@ import logging
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,9 +58,10 @@ def restore_optimizer(
             f"(Global.freeze), or start a new run from its weights: -o Global.pretrained_model={checkpoint.prefix}.",
             code="optimizer_mismatch",
         )
-    translated = _translate(state, {before[n]: names[n] for n in before if n in names})
     groups = (each["params"] if isinstance(each, dict) else [each] for each in optimizer._parameter_list)
     trained = [parameter for group in groups for parameter in group]
+    translated = _translate(state, {before[n]: names[n] for n in before if n in names})
+    _require_own(file, translated, trained, before.values())
     converted = _convert_masters(translated, trained, checkpoint, names)
     try:
         with warnings.catch_warnings():
@@ -73,6 +75,43 @@ def restore_optimizer(
             code="optimizer_mismatch",
         ) from error
     return True
+
+
+def _require_own(file: Path, state: Mapping[str, Any], trained: Sequence[Any], known: Iterable[str]) -> None:
+    """Refuse the state of another run, before Paddle fails on it in the first step.
+
+    Args:
+        file: for the message.
+        state: by the parameters' names now.
+        trained: the parameters.
+        known: the parameters' names at the time of saving; those that are trained no longer keep them.
+
+    Raises:
+        WeightsError: an entry has another shape than its parameter, or entries are of no parameter and parameters have
+            no entry.
+    """
+    shapes = {parameter.name: tuple(parameter.shape) for parameter in trained}
+    ours, before = sorted(shapes, key=len, reverse=True), sorted(known, key=len, reverse=True)
+    problem, owners, foreign = "", set(), 0
+    for key, value in state.items():
+        if not isinstance(value, np.ndarray):  # the schedule, the master weights
+            continue
+        owner = _owner(key, ours)
+        owners.add(owner)
+        if owner is None:
+            foreign += _owner(key, before) is None
+        elif value.size > 1 and value.shape != shapes[owner]:  # one number: a power of beta
+            problem = f"{key} has the shape {list(value.shape)}, but its parameter {list(shapes[owner])}"
+    lacking = len(shapes.keys() - owners)
+    if foreign and lacking and not problem:
+        problem = f"{foreign:,} entries are of no parameter, and {lacking:,} parameters have no entry"
+    if problem:
+        raise WeightsError(
+            f"{file} is the optimizer state of another run or network: {problem}.\nFix: put back the file that was "
+            f"saved with these weights, or start a new run from them: -o Global.pretrained_model="
+            f"{file.with_suffix('')}.",
+            code="optimizer_mismatch",
+        )
 
 
 def _to_tensors(value: Any) -> Any:

@@ -22,6 +22,7 @@ from ppocr_ext.checkpoint.config_differences import config_differences
 from ppocr_ext.checkpoint.journal import read_journal
 from ppocr_ext.checkpoint.official_weights import about, table
 from ppocr_ext.checkpoint.weight_match import WeightMatch, match_weights
+from ppocr_ext.checkpoint.weight_values import require_usable_values
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.messages import shortened
 
@@ -55,8 +56,8 @@ def load_weights(
         target_models: sub-models for a file of one model, the first choice first.
 
     Raises:
-        WeightsError: the file cannot be read, nothing in it matches, or (unless ``partial``) an entry
-            is missing or has another shape.
+        WeightsError: the file cannot be read, nothing in it matches, (unless ``partial``) an entry
+            is missing or has another shape, or it has no usable numbers.
     """
     checkpoint = Checkpoint(path)
     file = checkpoint.weights_file()
@@ -81,6 +82,7 @@ def load_weights(
         match, class_note=_class_note(match, shapes, charset), differences=_differences(match, shapes)
     )
     _require_match(match, shapes, about(checkpoint.prefix), partial)
+    require_usable_values(file, match.matched)
     _assign(state, match.matched)
     _LOG.info("weights %s", match.summary())
     if match.mismatches():

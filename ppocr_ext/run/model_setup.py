@@ -15,6 +15,7 @@ from ppocr_ext.checkpoint.weight_match import WeightMatch, match_weights
 from ppocr_ext.checkpoint.weights import load_weights
 from ppocr_ext.config import Config, read_old_charset
 from ppocr_ext.errors import WeightsError
+from ppocr_ext.messages import did_you_mean, is_misspelling, near_match
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.weights_record import require_recorded
@@ -199,12 +200,28 @@ def _lacks(covered: Container[str | None], model: DistillationModel, needed: tup
 
 
 def _covered_models(model: DistillationModel, path: str | Path, targets: Sequence[str]) -> set[str | None]:
-    """Return the sub-models that have entries in the file at ``path``."""
+    """Return the sub-models that have entries in the file at ``path``.
+
+    Raises:
+        WeightsError: the file has none of a sub-model, and a prefix that misspells its name.
+    """
     checkpoint = Checkpoint(path)
     shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
     match = match_weights(checkpoint.weights_file(), checkpoint.weights(), shapes, target_models=targets)
     present = {*match.matched, *match.wrong_shape}
-    return {name for name in model.model_name_list if any(n.startswith(f"{name}.") for n in present)}
+    found: set[str | None] = {
+        name for name in model.model_name_list if any(n.startswith(f"{name}.") for n in present)
+    }
+    lacking = [name for name in model.model_name_list if name not in found]
+    for part in sorted({name.partition(".")[0] for name in match.unexpected if "." in name}):
+        if is_misspelling(part, lacking):
+            meant = near_match(part, lacking)
+            raise WeightsError(
+                f"{match.source}: its entries {part}.… are of no sub-model of this config.{did_you_mean(meant)}\n"
+                f"{meant} would start from noise. Fix: use one name in Architecture.Models and in the file.",
+                code="misspelt_prefix",
+            )
+    return found
 
 
 def _load_sub_model(model: DistillationModel, name: str, context: RunContext) -> bool:

@@ -153,16 +153,23 @@ class Comparer:
     def add(self, picture: Picture, expected: Seen) -> None:
         """Read an image, and add what is found to ``result``; ``expected`` is what ``right`` sees in it."""
         result = self.result
-        result.images += 1
         try:
             seen = self._found.see(picture.pixels)
         except Exception as error:  # whatever an engine or a client raises
+            result.images += 1
             result.largest = math.inf
             result.different += 1
+            result.labelled += picture.label is not None
             step = "graph" if isinstance(self._found, EngineReader) else "client"
             height, width = picture.pixels.shape[:2]
             result.add_faults([_failure(error, f"an image of {width} x {height} pixels", step)])
-            return
+        else:
+            self.judge(picture, expected, seen)
+
+    def judge(self, picture: Picture, expected: Seen, seen: Seen) -> None:
+        """Add what the reader has seen in an image to ``result``."""
+        result = self.result
+        result.images += 1
         largest = distance(expected.probabilities, seen.probabilities)
         result.largest = max(result.largest, largest)
         if picture.label is not None:

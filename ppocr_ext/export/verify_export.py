@@ -137,19 +137,22 @@ def _compare(
     tolerance: float,
 ) -> None:
     """Read all images with all readers, and add a row for each."""
-    comparers = [Comparer(right.parts, each, tolerance) for each in (right, *readers, *clients)]
-    found.rows += [comparer.result for comparer in comparers]
+    reference = Comparer(right.parts, right, tolerance)
+    comparers = [Comparer(right.parts, each, tolerance) for each in (*readers, *clients)]
+    found.rows += [comparer.result for comparer in (reference, *comparers)]
     sample = list(islice(pictures, _TOGETHER))
     if not sample:
         raise DataError(f"no image can be read. {''.join(found.unreadable[:1])}", code="no_images")
     for picture in tqdm(chain(sample, pictures), desc="verify", unit=" images", disable=None, leave=False):
-        expected: dict[WidthPolicy, Seen] = {}
+        seen = right.see(picture.pixels)
+        reference.judge(picture, seen, seen)
+        expected: dict[WidthPolicy, Seen] = {right.parts.policy: seen}
         for comparer in comparers:
             policy = comparer.right.parts.policy
             if policy not in expected:
                 expected[policy] = comparer.right.see(picture.pixels)
             comparer.add(picture, expected[policy])
-    for comparer, reader in zip(comparers[1:], readers, strict=False):  # clients come after them
+    for comparer, reader in zip(comparers, readers, strict=False):  # clients come after them
         comparer.result.add_faults(dictionary_faults(right.parts.charset, reader))
         comparer.add_batches(reader, sample, found.any_width)
 

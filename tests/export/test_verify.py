@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import cv2
+import numpy as np
 import onnx
 import paddle
 import pytest
@@ -21,6 +22,7 @@ from ppocr_ext.errors import DataError, ModelError, WeightsError
 from ppocr_ext.export import verify_export as verify_module
 from ppocr_ext.export.exporter import ExportedModel, ExportOptions, export_recogniser
 from ppocr_ext.export.sample_images import drawn_images
+from ppocr_ext.export.verify import Comparer
 from ppocr_ext.export.verify_export import NETWORK, Verification, VerifyOptions, verify_export
 from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.recognition.ctc_text import read
@@ -81,6 +83,22 @@ def test_an_export_equals_its_network(
     assert {(row.images, row.different, row.correct) for row in found.rows} == {(4, 0, 3)}
     assert max(row.largest for row in found.rows) < 1e-5
     assert len(found.unreadable) == 1 and "missing.png" in found.unreadable[0]
+
+
+def test_the_network_reads_each_image_once(
+    verify: Callable[..., Verification], exported: ExportedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    class Counted(NetworkEngine):
+        def probabilities(self, images: np.ndarray) -> np.ndarray:
+            calls.append(len(images))
+            return super().probabilities(images)
+
+    monkeypatch.setattr(verify_module, "NetworkEngine", Counted)
+    monkeypatch.setattr(Comparer, "add_batches", lambda *given: None)  # which reads them again, together
+    found = verify(exported.folder)
+    assert calls == [1] * found.rows[0].images and calls
 
 
 def replaced(old: str, new: str) -> Callable[[Path], None]:

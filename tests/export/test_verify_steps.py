@@ -149,3 +149,9 @@ def test_a_client_that_fails_is_named() -> None:
     result = compared(Client(decoded=fail))
     assert not result.agrees() and result.different == result.images == len(IMAGES)
     assert {fault.step for fault in result.faults} == {"client"} and "no such colour" in str(result.faults)
+
+
+def test_an_image_on_which_a_client_fails_is_read_wrongly() -> None:
+    comparer = Comparer(RIGHT, Client(decoded=lambda image: image[:0]))
+    comparer.add(Picture(IMAGES[0], label="x"), comparer.right.see(IMAGES[0]))
+    assert (comparer.result.labelled, comparer.result.correct) == (1, 0)

@@ -12,7 +12,7 @@ from ppocr_ext.io.resources import find_config
 def add_config_arguments(parser: argparse.ArgumentParser, required: bool = True) -> None:
     """Add ``-c FILE …`` (repeatable; required by default) and ``-o KEY=VALUE …`` (repeatable).
 
-    ``args.config`` is the flat list of files, ``args.opt`` the flat list of ``KEY=VALUE`` strings.
+    ``args.config`` is the flat list of files.
     """
     parser.add_argument(
         "-c",
@@ -24,15 +24,14 @@ def add_config_arguments(parser: argparse.ArgumentParser, required: bool = True)
         metavar="FILE",
         help="configuration; later files are laid over earlier ones",
     )
-    parser.add_argument(
-        "-o",
-        "--opt",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="set single keys, e.g. -o Global.epoch_num=20 Optimizer.lr.learning_rate=0.0005",
+    add_option_argument(
+        parser, "set single keys, e.g. -o Global.epoch_num=20 Optimizer.lr.learning_rate=0.0005"
     )
+
+
+def add_option_argument(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add ``-o KEY=VALUE …`` (repeatable), which the help explains with ``text``; ``args.opt`` is the flat list."""
+    parser.add_argument("-o", "--opt", action="extend", nargs="+", default=[], metavar="KEY=VALUE", help=text)
 
 
 def add_host_argument(parser: argparse.ArgumentParser) -> None:

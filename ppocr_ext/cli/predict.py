@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ppocr_ext.cli.options import add_host_argument
+from ppocr_ext.cli.options import add_host_argument, add_option_argument
 from ppocr_ext.errors import DataError
 
 if TYPE_CHECKING:
@@ -50,15 +50,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("source", metavar="RUN_OR_CONFIG", help="folder of a run or an export, config, or ONNX file")
     add("images", nargs="+", metavar="IMAGES", help="files, folders, patterns, label files, LMDBs")
-    add(
-        "-o",
-        "--opt",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="set single keys of the config, e.g. -o Global.checkpoints=output/run/latest",
-    )
+    add_option_argument(parser, "set single keys of the config, e.g. -o Global.checkpoints=output/run/latest")
+    _add_output_arguments(parser)
+    _add_reading_arguments(parser)
+    add_host_argument(parser)
+
+
+def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what is written, and where."""
+    add = parser.add_argument
     add("--output", metavar="FILE", help="write there instead of to standard output")
     add(
         "--format",
@@ -90,6 +90,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FONT",
         help="fonts for the sheet: files, folders, packages (default: installed packages; mplfonts for Chinese)",
     )
+
+
+def _add_reading_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what is read, and with what."""
+    add = parser.add_argument
     add(
         "--data-dir",
         metavar="DIR",
@@ -106,7 +111,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--threads", type=int, metavar="N", help="threads of the engines onnx and paddle")
     add("--model", metavar="NAME", help="sub-model of a distillation (default: Metric.key)")
     add("--old-dict", metavar="FILE", help="dictionary of the weights, if it differs")
-    add_host_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

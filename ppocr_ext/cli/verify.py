@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ppocr_ext.cli.options import add_host_argument
+from ppocr_ext.cli.options import add_host_argument, add_option_argument
 from ppocr_ext.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,15 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="run_folder",
         help="folder or config of the run (default: the folder that holds EXPORT_DIR, if its weights were exported)",
     )
-    add(
-        "-o",
-        "--opt",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="set keys of the run's config",
-    )
+    add_option_argument(parser, "set keys of the run's config")
     images = parser.add_mutually_exclusive_group()
     images.add_argument(
         "--images", nargs="+", default=(), metavar="IMAGES", help="files, folders, patterns in quotes"

@@ -108,7 +108,7 @@ def carried_rows(
     return CarriedRows(carried, old, len(new.characters) - len(fresh), dropped, fresh)
 
 
-def class_counts(
+def ctc_classes_of(
     values: Mapping[str, np.ndarray], state: Mapping[str, Any], charset: Charset
 ) -> dict[str, int]:
     """Return the CTC classes of the dictionary that each parameter with a class axis is of, by name.
@@ -132,9 +132,14 @@ def _class_parameters(
         (name, values[name], kind, axis)
         for name in values
         if name in state
-        for pattern, kind, axis in _CLASS_PARAMETERS
-        if pattern.search(name) and _without(values[name].shape, axis) == _without(state[name].shape, axis)
+        for kind, axis in filter(None, [class_axis(name)])
+        if _without(values[name].shape, axis) == _without(state[name].shape, axis)
     ]
+
+
+def class_axis(name: str) -> tuple[str, int] | None:
+    """Return the kind of class index of a parameter and the axis that runs over the classes; None if it has none."""
+    return next(((kind, axis) for pattern, kind, axis in _CLASS_PARAMETERS if pattern.search(name)), None)
 
 
 def with_other_space(charset: Charset) -> Charset:

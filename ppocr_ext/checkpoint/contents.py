@@ -10,19 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from ppocr_ext.checkpoint.checkpoints import WRAPPERS, Checkpoint, TrainState
+from ppocr_ext.checkpoint.class_rows import class_axis
 from ppocr_ext.checkpoint.serialize import read_state
 from ppocr_ext.errors import DataError, WeightsError
 from ppocr_ext.io.atomic import atomic_writer
 
 _PARTS = ("transform", "backbone", "neck", "head")  # of a recogniser
-# what the last axis of these entries counts
-_CLASSIFIERS = {
-    "ctc_head.fc.bias": "CTC",
-    "ctc_head.fc2.bias": "CTC",
-    "head.fc.bias": "CTC",
-    "head.fc2.bias": "CTC",
-}
-_ROWS = {"gtc_head.tgt_word_prj.weight": "NRTR"}
+# kind of class index: name of its branch, and rows of its parameters that are of no class
+_BRANCHES = {"ctc": ("CTC", 0), "nrtr": ("NRTR", 1), "sar_input": ("SAR", 0)}
 
 
 @dataclass(frozen=True)
@@ -68,15 +63,15 @@ def unwrapped(name: str) -> str:
     return name
 
 
-def class_counts(weights: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """Return the classes of each classifier: ``{"Student CTC": 11}``; of NRTR without the row that nothing uses."""
+def branch_classes(weights: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Return the classes of each branch: ``{"Student CTC": 11}``; of NRTR without the row that nothing uses."""
     counts = {}
     for name, value in weights.items():
-        for ending, kind in {**_CLASSIFIERS, **_ROWS}.items():
-            if f".{name}".endswith(f".{ending}"):
-                whose = unwrapped(name).removesuffix(ending).rstrip(".").removesuffix("head").rstrip(".")
-                count = value.shape[0] if ending in _CLASSIFIERS else value.shape[-1] - 1
-                counts[f"{whose} {kind}".strip()] = int(count)
+        kind, axis = class_axis(name) or ("", 0)
+        if kind in _BRANCHES and axis < value.ndim:
+            branch, unused = _BRANCHES[kind]
+            first = unwrapped(name).split(".", 1)[0]
+            counts[branch if first in _PARTS else f"{first} {branch}"] = value.shape[axis] - unused
     return counts
 
 

@@ -17,7 +17,7 @@ import paddle
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import SHOWN, Checkpoint
-from ppocr_ext.checkpoint.class_rows import carried_rows, class_counts, with_other_space
+from ppocr_ext.checkpoint.class_rows import carried_rows, ctc_classes_of, with_other_space
 from ppocr_ext.checkpoint.config_differences import config_differences
 from ppocr_ext.checkpoint.journal import read_journal
 from ppocr_ext.checkpoint.official_weights import about, table
@@ -71,7 +71,7 @@ def load_weights(
     match = match_weights(file, loaded, shapes, first_prefix, target_models)
     if charset is not None:
         old = _old_charset(match, checkpoint, charset, old_charset)
-        counts = {} if old is None else class_counts(match.values, state, old)
+        counts = {} if old is None else ctc_classes_of(match.values, state, old)
         considered = match.restricted(only) if only else match
         if old is not None and _is_of(old, considered, counts, charset, old_is_assumed, partial):
             match = _carry_over(match, state, charset, old)

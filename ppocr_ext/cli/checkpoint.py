@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.contents import class_counts, extract, parts_of
+from ppocr_ext.checkpoint.contents import branch_classes, extract, parts_of
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.file_names import file_digest
 
@@ -59,8 +59,8 @@ def _inspect(checkpoint: Checkpoint, names: bool) -> None:
         print(f"{part.name:<{width}}  {len(part.shapes):>5} entries  {part.numbers:>12,} numbers")
         for name, shape in part.shapes.items() if names else ():
             print(f"  {name} {list(shape)}")
-    counts = ", ".join(f"{name} {count}" for name, count in class_counts(weights).items())
-    print(f"\nclasses: {counts or 'no CTC or NRTR classifier'}")
+    counts = ", ".join(f"{name} {count}" for name, count in branch_classes(weights).items())
+    print(f"\nclasses: {counts or 'no CTC, NRTR or SAR classifier'}")
     if not checkpoint.file(".states").is_file():
         print("no .states file: epoch, metric and dictionary are not known")
         return

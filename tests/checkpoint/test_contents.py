@@ -12,7 +12,7 @@ from error_codes import raises_code
 from tiny_runs import TINY
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState, write_checkpoint
-from ppocr_ext.checkpoint.contents import class_counts, extract, parts_of
+from ppocr_ext.checkpoint.contents import branch_classes, extract, parts_of
 from ppocr_ext.cli.main import main
 from ppocr_ext.errors import DataError, WeightsError
 from ppocr_ext.modeling import build_model
@@ -52,11 +52,14 @@ def test_every_entry_is_of_one_part(several: tuple[Path, Any]) -> None:
 
 
 def test_classes_are_those_of_the_config(several: tuple[Path, Any]) -> None:
-    found = class_counts(Checkpoint(several[0]).weights())
+    found = branch_classes(Checkpoint(several[0]).weights())
     assert found == {
         f"{who} {kind}": n for who in ("Teacher", "Student") for kind, n in (("CTC", 11), ("NRTR", 14))
     }
-    assert class_counts({"head.fc.bias": np.zeros(5), "head.fc.weight": np.zeros((3, 5))}) == {"CTC": 5}
+    assert branch_classes({"head.fc.bias": np.zeros(5), "head.fc.weight": np.zeros((3, 5))}) == {"CTC": 5}
+    rows = {"_layers.Student.head.sar_head.decoder.embedding.weight": np.zeros((13, 8))}
+    assert branch_classes(rows) == {"Student SAR": 13}
+    assert branch_classes({"head.fc.bias": np.zeros(()), "head.other.bias": np.zeros(5)}) == {}
 
 
 def test_the_student_alone_reads_the_same(several: tuple[Path, Any], tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -77,27 +77,15 @@ def open_data(context: RunContext, model: Any) -> RunData:
         mode: count_frames(model, config, mode) if mode == "Train" or context.options.reads_ctc else no_limit
         for mode in modes
     }
-    record = context.folder / "preflight.json" if writes else None
-    preflight = team.once_per_machine(
-        "preflight",
-        lambda: run_preflight(config, context.charset, frames, record, context.options.eval_section),
-    )
-    if is_leader() and "Train" in preflight:
-        _require_same_count(context, preflight["Train"])
+    preflight = _preflight(context, frames, context.folder / "preflight.json" if writes else None)
     folder = context.folder if writes else scratch_folder()
     usable_files, failures, classes = {}, {}, {}
     for mode, report in preflight.items():
         failures[mode] = LoadFailures(
             mode, report.total, report.unusable_count, unusable_limit_of(config), context.name_of(mode)
         )
-        base = context.host.dataset_class(str(config.at(f"{mode}.dataset.name")))
-        if config.at(f"{mode}.dataset.name") in OF_LMDB:
-            classes[mode] = lmdb_dataset_class(base, failures[mode], report.files)
-            if config.at(f"{mode}.dataset.ratio_list", default=None) is not None:
-                _LOG.warning("%s.dataset.ratio_list has no effect: LMDBDataSet reads all samples.", mode)
-        else:
-            named = label_files_of(config, mode)
-            classes[mode] = label_file_dataset_class(base, failures[mode], named, report.delimiter)
+        classes[mode] = _dataset_class(context, mode, report, failures[mode])
+        if not _is_lmdb(config, mode):
             write = partial(report.write_usable, folder / f"usable_{mode.lower()}")
             usable_files[mode] = team.once_per_machine(f"copies {mode}", write)
     plain = host_config(config, distributed=team.size > 1, label_files=usable_files)
@@ -126,6 +114,34 @@ def open_data(context: RunContext, model: Any) -> RunData:
         label_files=tuple(path for mode in modes for path in label_files_of(config, mode)),
         usable_files=usable_files,
     )
+
+
+def _preflight(
+    context: RunContext, frames: Mapping[str, FrameCounts], record: Path | None
+) -> dict[str, PreflightReport]:
+    """Check the data in one process of each machine; see :func:`ppocr_ext.run.datasets.run_preflight`."""
+    reports = context.team.once_per_machine(
+        "preflight",
+        lambda: run_preflight(context.config, context.charset, frames, record, context.options.eval_section),
+    )
+    if is_leader() and "Train" in reports:
+        _require_same_count(context, reports["Train"])
+    return reports
+
+
+def _is_lmdb(config: Config, mode: str) -> bool:
+    return config.at(f"{mode}.dataset.name") in OF_LMDB
+
+
+def _dataset_class(context: RunContext, mode: str, report: PreflightReport, failures: LoadFailures) -> type:
+    """Return the host's dataset, which reads the usable samples alone and tells ``failures`` those that fail."""
+    config = context.config
+    base = context.host.dataset_class(str(config.at(f"{mode}.dataset.name")))
+    if not _is_lmdb(config, mode):
+        return label_file_dataset_class(base, failures, label_files_of(config, mode), report.delimiter)
+    if config.at(f"{mode}.dataset.ratio_list", default=None) is not None:
+        _LOG.warning("%s.dataset.ratio_list has no effect: LMDBDataSet reads all samples.", mode)
+    return lmdb_dataset_class(base, failures, report.files)
 
 
 def label_check(

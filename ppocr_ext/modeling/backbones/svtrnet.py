@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import paddle.nn.functional as F
@@ -17,11 +18,7 @@ from ppocr_ext.modeling.backbones.svtrnet_layers import (
     MixingBlock,
     PatchEmbedding,
 )
-from ppocr_ext.modeling.layers import (
-    TRUNCATED_STD,
-    Size,
-    to_images,
-)
+from ppocr_ext.modeling.layers import TRUNCATED_STD, Size, to_images
 from ppocr_ext.registry import BACKBONES
 
 MIXERS = ("Global", "Local", "Conv")
@@ -103,13 +100,7 @@ class SVTRNet(nn.Layer):
             for index in range(first, first + count):
                 grid = (rows, columns)
                 attention = (qkv_bias, qk_scale, attn_drop_rate, drop_rate)
-                layer = (
-                    GridConv(dim, heads, grid, window)
-                    if mixer[index] == "Conv"
-                    else GridAttention(
-                        dim, heads, grid, window if mixer[index] == "Local" else None, *attention
-                    )
-                )
+                layer = _mixer(mixer[index], dim, heads, grid, window, *attention)
                 skip = float(skips[index])
                 blocks.append(MixingBlock(layer, dim, mlp_ratio, drop_rate, skip, epsilon, prenorm))
             self.add_sublayer(f"blocks{stage}", nn.LayerList(blocks))
@@ -145,6 +136,13 @@ class SVTRNet(nn.Layer):
             return tokens
         pooled = F.adaptive_avg_pool2d(to_images(tokens, self._grid), [1, self._frames])
         return self.last_dropout(F.hardswish(self.last_conv(pooled)))
+
+
+def _mixer(kind: str, dim: int, heads: int, grid: Size, window: Sequence[int], *attention: Any) -> nn.Layer:
+    """Return the mixer of one block; ``attention`` are the last arguments of :class:`GridAttention`."""
+    if kind == "Conv":
+        return GridConv(dim, heads, grid, window)
+    return GridAttention(dim, heads, grid, window if kind == "Local" else None, *attention)
 
 
 def _check(mixer: Sequence[str], depth: Sequence[int], merging: str | None) -> None:

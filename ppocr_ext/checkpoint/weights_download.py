@@ -191,12 +191,18 @@ def _checked(address: str, loopback: bool = True) -> str:
 
 
 def _not_downloaded(weights: OfficialWeights, reason: str) -> WeightsError:
-    inside = f"; the file is {weights.member} inside it" if weights.kind == "tar" else ""
     return WeightsError(
-        f"{weights.name} cannot be downloaded: {reason}.\n"
-        f"Fix: try again (a broken transfer is continued), or download {weights.address} elsewhere and put it into "
-        f"{weights.file.parent} as {weights.file.name}{inside}.",
+        f"{weights.name} cannot be downloaded: {reason}. A broken transfer is continued.\n{_by_hand(weights)}",
         code="download_failed",
+    )
+
+
+def _by_hand(weights: OfficialWeights) -> str:
+    """Return what a user can do about a download that fails."""
+    what = f"{weights.member} from {weights.address}" if weights.kind == "tar" else weights.address
+    return (
+        f"Fix: try again later, or get {what} in another way and put it into {weights.file.parent} as "
+        f"{weights.file.name}."
     )
 
 
@@ -221,7 +227,8 @@ def _unpack(weights: OfficialWeights, part: Path) -> Path:
     except (tarfile.TarError, EOFError) as error:
         whole.unlink(missing_ok=True)
         raise WeightsError(
-            f"{weights.address}: {weights.member} cannot be read from this tar ({error}).", code="bad_archive"
+            f"{weights.address}: {weights.member} cannot be read from this tar ({error}). {_by_hand(weights)}",
+            code="bad_archive",
         ) from error
     finally:
         part.unlink()
@@ -229,7 +236,7 @@ def _unpack(weights: OfficialWeights, part: Path) -> Path:
 
 
 def _check_download(weights: OfficialWeights, whole: Path) -> None:
-    """Check that `whole` is a `.pdparams`, and no page of a login or an error; delete it if it is not.
+    """Check that `whole` is a `.pdparams` with the published digest, and no page of a login; delete it if it is not.
 
     Raises:
         WeightsError: it is not.
@@ -238,9 +245,15 @@ def _check_download(weights: OfficialWeights, whole: Path) -> None:
     if reason is not None:
         whole.unlink()
         raise WeightsError(
-            f"{weights.address}: what came is not a `.pdparams` ({reason}). Fix: open the address in a browser, or put "
-            f"the file into {weights.file.parent} as {weights.file.name}.",
+            f"{weights.address}: what came is not a `.pdparams` ({reason}). {_by_hand(weights)}",
             code="not_weights",
+        )
+    if weights.sha256 is not None and (found := file_digest(whole)) != weights.sha256:
+        whole.unlink()
+        raise WeightsError(
+            f"{weights.address}: what came has the digest {found}, but the published one is {weights.sha256}. "
+            f"{_by_hand(weights)}",
+            code="digest_mismatch",
         )
 
 

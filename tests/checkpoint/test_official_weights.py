@@ -246,7 +246,11 @@ def test_no_network_names_address_and_folder(entry: OfficialWeights, server: Ser
 
 
 def test_a_file_that_differs_from_the_published_digest(entry: OfficialWeights) -> None:
+    """It is not put into the cache folder: a later version that knows no digest would take it."""
     assert code_of(replace(entry, sha256="0" * 64)) == "digest_mismatch"
+    assert not [*entry.file.parent.glob("*.pdparams*"), *entry.file.parent.glob("*.tmp")]
+    assert fetch(replace(entry, sha256=hashlib.sha256(CONTENT).hexdigest())) == entry.file
+    assert code_of(replace(entry, sha256="0" * 64)) == "digest_mismatch"  # of a file that lies there already
 
 
 def test_a_file_that_changed_since_it_was_downloaded(entry: OfficialWeights) -> None:

@@ -237,9 +237,10 @@ def why_missing(path: str | Path) -> str:
     if refusal is not None:
         return refusal
     if folder.is_dir():
-        return f"{folder} is a folder, not a checkpoint in it.{_checkpoints_in(folder) or ' It holds none.'}"
+        remedy = _checkpoints_in(folder) or " It holds none. Fix: give the path of a checkpoint."
+        return f"{folder} is a folder, not a checkpoint in it.{remedy}"
     file = Path(f"{str(path).removesuffix('.pdparams')}.pdparams")
-    remedy = _checkpoints_in(file.parent) or " Give the path of weights, with or without .pdparams."
+    remedy = _checkpoints_in(file.parent) or " Fix: give the path of weights, with or without .pdparams."
     return f"there is no file {file}.{did_you_mean(similar_name(str(path))) or remedy}"
 
 
@@ -248,6 +249,6 @@ def _checkpoints_in(folder: Path) -> str:
     names = sorted(str(file.with_suffix("")) for file in folder.glob("*.pdparams"))
     latest = str(folder / "latest")
     if latest not in names:
-        return f" There is {shortened(names, SHOWN)}." if names else ""
+        return f" Fix: give {shortened(names, SHOWN, ' or ')}." if names else ""
     others = [name for name in names if name != latest]
-    return f" Give {latest}{f' (or {shortened(others, SHOWN)})' if others else ''}."
+    return f" Fix: give {latest}{f' (or {shortened(others, SHOWN)})' if others else ''}."

@@ -88,11 +88,12 @@ def carried_rows(
         before, now = _symbols(old, kind), _symbols(new, kind)
         if value.shape[axis] != len(before):
             classes = value.shape[axis] - len(before) + old.ctc_classes
+            same = new.path is not None and new.path == old.path
+            config = "" if same else f", and that of the config, {new.name}, gives {new.ctc_classes}"
             raise WeightsError(
-                f"{source}: {name} is of {classes} CTC classes, but {old.path} gives {old.ctc_classes}, and the "
-                f"dictionary of the config, {new.name}, gives {new.ctc_classes}.\nFix: give the dictionary that these "
-                f"weights were trained with: as Global.character_dict_path to use them as they are; or as "
-                f"`pretrained_dict` of the model, or with --old-dict, to carry over the characters that both have.\n"
+                f"{source}: {name} is of {classes} CTC classes, but {old.path} gives {old.ctc_classes}{config}.\n"
+                f"Fix: give the dictionary that these weights were trained with as `pretrained_dict` of the model or "
+                f"with --old-dict; to read all of its characters, also as Global.character_dict_path.\n"
                 f"  For official weights, this is the list `PostProcess.character_dict` in the inference.yml of the "
                 f"model.",
                 code="charset_mismatch",

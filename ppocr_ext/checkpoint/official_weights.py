@@ -99,7 +99,7 @@ def official(name: str) -> OfficialWeights:
     if found is None:
         hint = did_you_mean(near_match(name, table()))
         raise WeightsError(
-            f"There are no official weights called {name!r}.{hint} `ppocr-ext weights list` shows all names.",
+            f"There are no official weights called {name!r}.{hint} Fix: give a name of `ppocr-ext weights list`.",
             code="unknown_weights",
         )
     return found

@@ -27,7 +27,7 @@ def read_plain_pickle(path: Path) -> Any:
     """
     if not path.is_file():
         raise WeightsError(
-            f"There is no file {path}. Give the path of a checkpoint, with or without its ending.",
+            f"There is no file {path}. Fix: give the path of a checkpoint, with or without its ending.",
             code="missing_file",
         )
     try:

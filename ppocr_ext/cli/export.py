@@ -98,7 +98,8 @@ def _config(args: argparse.Namespace) -> Config:
 
     if (args.run_folder is None) == (not args.config):
         raise ConfigError(
-            "Give the folder of a run, or a config with -c and its weights with -o Global.pretrained_model=PATH.",
+            "export needs either a run or a config. Fix: give the folder of a run; or a config with -c, and its "
+            "weights with -o Global.pretrained_model=PATH.",
             code="bad_arguments",
         )
     return recogniser_config(args.run_folder, args.opt) if args.run_folder else read_config(args)

@@ -204,7 +204,7 @@ def _report_unreadable(read: Sequence[ReadImage], bad_lines: Sequence[str]) -> N
     hint = "paths in a label file start from its folder, or from --data-dir"
     if len(errors) == len(read):
         raise DataError(
-            f"none of {len(read):,} images can be read: {errors[0]}. Fix: correct the paths; {hint}.",
+            f"no image can be read ({len(read):,} tried). The first: {errors[0]}. Fix: correct the paths; {hint}.",
             code="no_images",
         )
     for text in [*bad_lines, *errors][:_SHOWN]:

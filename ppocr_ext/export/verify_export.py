@@ -142,7 +142,10 @@ def _compare(
     found.rows += [comparer.result for comparer in (reference, *comparers)]
     sample = list(islice(pictures, _TOGETHER))
     if not sample:
-        raise DataError(f"no image can be read. {''.join(found.unreadable[:1])}", code="no_images")
+        raise DataError(
+            f"no image can be read. The first: {''.join(found.unreadable[:1])}. Fix: correct the paths.",
+            code="no_images",
+        )
     for picture in tqdm(chain(sample, pictures), desc="verify", unit=" images", disable=None, leave=False):
         seen = right.see(picture.pixels)
         reference.judge(picture, seen, seen)

@@ -88,7 +88,8 @@ def list_images(places: Iterable[str], data_dir: str | None = None) -> ImageList
             )  # reported when it is read, as one of a label file is
         else:
             raise DataError(
-                f"there is no {place}. Fix: give an image, a folder, a pattern in quotes, a label file or an LMDB.",
+                f"{place}: no such file or folder. Fix: give an image, a folder, a pattern in quotes, a label file or "
+                f"an LMDB.",
                 code="missing_file",
             )
         if len(found.images) == count:

@@ -153,8 +153,8 @@ def _of_run(path: Path, options: OpenOptions) -> RecognizerParts:
     """Return the parts of a run folder or a config file."""
     if not path.exists() and path.suffix not in (".yml", ".yaml"):
         raise DataError(
-            f"there is no {path}. Fix: give the folder of a run, a config file, or a folder or ONNX file that "
-            f"`ppocr-ext export` wrote.",
+            f"{path}: no such file or folder. Fix: give the folder of a run, a config file, or a folder or ONNX file "
+            f"that `ppocr-ext export` wrote.",
             code="missing_file",
         )
     if path.suffix in (".pdparams", ".pdiparams", ".json"):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.checkpoints import Checkpoint, why_missing
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.node import PlaceKind
 from ppocr_ext.errors import ConfigError, DataError, WeightsError
@@ -74,7 +74,7 @@ def load_recogniser(
     loaded = load_model_weights(network, replace(context, config=whole), needed=None)
     if not loaded:
         raise WeightsError(
-            f"There are no weights{f' of {name}' if name else ''} to load. Fix: give a checkpoint, as in -o "
+            f"The config names no weights{f' for {name}' if name else ''}. Fix: give a checkpoint, as in -o "
             f"Global.checkpoints=output/my_run/best_accuracy, or the folder of a run in place of a config.",
             code="missing_weights",
         )
@@ -112,9 +112,15 @@ def recogniser_config(source: str | Path, options: Sequence[str] = ()) -> Config
     if not is_run or any(_is_option(config, key) for key in _WEIGHT_KEYS):
         return config
     if not Path(f"{best}.pdparams").is_file():
+        latest = best.with_name("latest")
+        there = Path(f"{latest}.pdparams").is_file()
+        fix = (
+            f"take its last checkpoint: -o Global.checkpoints={latest}"
+            if there
+            else "train until an evaluation"
+        )
         raise WeightsError(
-            f"{given} has no best checkpoint: {why_missing(best)} Fix: choose one with -o Global.checkpoints=…; a run "
-            f"writes {BEST} after its first evaluation.",
+            f"{given}: this run has no {BEST}.pdparams, which is written after its first evaluation. Fix: {fix}.",
             code="missing_file",
         )
     return config.with_values({"Global.checkpoints": str(best)})

@@ -140,9 +140,9 @@ def _load_for_evaluation(context: RunContext, model: Any) -> None:
     if lacking:
         whose = ", ".join(str(name) for name in lacking if name) or "the model"
         raise WeightsError(
-            f"There are no weights of {whose} to evaluate. Fix: give a checkpoint, as in -o Global.checkpoints="
-            f"output/my_run/best_accuracy (a checkpoint stores a frozen teacher only with Global.save_teacher; "
-            f"its own file is Architecture.Models.NAME.pretrained).",
+            f"No weights are given for {whose}. Fix: give a checkpoint, as in -o "
+            f"Global.checkpoints=output/my_run/best_accuracy (a checkpoint stores a frozen teacher only with "
+            f"Global.save_teacher; its own file is Architecture.Models.NAME.pretrained).",
             code="missing_weights",
         )
 

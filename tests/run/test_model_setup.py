@@ -14,7 +14,7 @@ from error_codes import raises_code
 from saved_runs import network_of
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.official_weights import CACHE_VARIABLE
+from ppocr_ext.checkpoint.official_weights import CACHE_VARIABLE, table
 from ppocr_ext.config import resolve_charset, with_class_counts
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.host import open_host
@@ -110,8 +110,16 @@ def test_official_weights_with_other_classes_than_their_dictionary_are_refused(
     """Also where the shapes are those of the model: rows are never matched by position."""
     own = str(tiny().at("Global.character_dict_path"))
     weights, old = official(own)
-    with raises_code(WeightsError, "charset_mismatch", f"{old.ctc_classes} CTC classes", "97"):
+    with raises_code(
+        WeightsError, "charset_mismatch", f"{old.ctc_classes} CTC classes", "97", "pretrained_dict"
+    ):
         Run.build(taught(tiny, **{"Global.use_space_char": True}), "train")
+    stated = {"Global.use_space_char": True, "Global.character_dict_path": str(table()[NAME].dictionary)}
+    with pytest.raises(
+        WeightsError
+    ) as refused:  # the dictionary of the config and of the weights is named once
+        Run.build(taught(tiny, **stated), "train")
+    assert str(refused.value).count("en_dict.txt") == 1
     given = {"Architecture.Models.Teacher.pretrained_dict": own, "Global.use_space_char": True}
     run = Run.build(taught(tiny, **given), "train")
     for name, value in run.sub_model("Teacher").state_dict().items():

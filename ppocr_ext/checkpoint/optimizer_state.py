@@ -100,7 +100,7 @@ def _require_own(file: Path, state: Mapping[str, Any], trained: Sequence[Any], k
         owners.add(owner)
         if owner is None:
             foreign += _owner(key, before) is None
-        elif value.size > 1 and value.shape != shapes[owner]:  # one number: a power of beta
+        elif value.size > 1 and value.shape != shapes[owner] and not problem:  # one number: a power of beta
             problem = f"{key} has the shape {list(value.shape)}, but its parameter {list(shapes[owner])}"
     lacking = len(shapes.keys() - owners)
     if foreign and lacking and not problem:

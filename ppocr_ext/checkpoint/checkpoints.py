@@ -7,6 +7,7 @@ finishes a journal that was left. Killed at any moment, the last checkpoint load
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import pickle
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ from ppocr_ext.checkpoint.serialize import (
 )
 from ppocr_ext.checkpoint.weights_download import official_file
 from ppocr_ext.errors import WeightsError
+from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.messages import did_you_mean, shortened
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -90,6 +92,8 @@ class TrainState:
         scaler: state of the AMP scaler.
         loss: state of the loss, such as centers.
         charset_digest: digest of the dictionary; None in PaddleOCR's checkpoints.
+        files: SHA-256 of the other two files by their endings, written by :func:`write_checkpoint`; None in
+            PaddleOCR's checkpoints.
     """
 
     position: Position = field(default_factory=Position)
@@ -101,6 +105,7 @@ class TrainState:
     scaler: dict[str, Any] = field(default_factory=dict)
     loss: Mapping[str, Any] = field(default_factory=dict)
     charset_digest: str | None = None
+    files: Mapping[str, str] | None = field(default=None, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the dict to write: PaddleOCR's keys (``epoch``, ``global_step``, ``best_model_dict``) and ours."""
@@ -182,10 +187,15 @@ class Checkpoint:
         return names
 
     def optimizer_state(self) -> dict[str, Any] | None:
-        """Return the state of the optimizer by Paddle's generated names; None without ``NAME.pdopt``."""
+        """Return the state of the optimizer by Paddle's generated names; None without ``NAME.pdopt``.
+
+        Raises:
+            WeightsError: the file is damaged, or of another save than ``NAME.states``.
+        """
         file = self.file(".pdopt")
         if not file.is_file():
             return None
+        self._require_same_save(".pdopt", self._states())
         state: dict[str, Any] = read_plain_pickle(file)
         state.pop(NAME_TABLE, None)
         return state
@@ -199,12 +209,9 @@ class Checkpoint:
         """Return the content of ``NAME.states``; without that file, the state of a run that has not begun.
 
         Raises:
-            WeightsError: the file is damaged or holds something else.
+            WeightsError: the file is damaged or holds something else, or the weights are of another save.
         """
-        file = self.file(".states")
-        states = read_plain_pickle(file) if file.is_file() else {}
-        if not isinstance(states, dict):
-            raise WeightsError(f"{file} does not hold the state of a run.", code="bad_content")
+        file, states = self.file(".states"), self._states()
         for key in ("epoch", "step_in_epoch", "global_step"):
             count = states.get(key, 0)
             if not isinstance(count, Integral) or count < 0:
@@ -213,7 +220,31 @@ class Checkpoint:
                     f"another checkpoint, or start from its weights: -o Global.pretrained_model={self.prefix}.",
                     code="bad_content",
                 )
+        self._require_same_save(".pdparams", states)
         return TrainState.from_dict(states)
+
+    def _states(self) -> dict[str, Any]:
+        file = self.file(".states")
+        states = read_plain_pickle(file) if file.is_file() else {}
+        if not isinstance(states, dict):
+            raise WeightsError(f"{file} does not hold the state of a run.", code="bad_content")
+        return states
+
+    def _require_same_save(self, ending: str, states: Mapping[str, Any]) -> None:
+        """Refuse the file with ``ending`` if ``states`` were saved with another one.
+
+        Raises:
+            WeightsError: the two are of different saves.
+        """
+        file, digests = self.file(ending), states.get("files")
+        if not isinstance(digests, dict) or ending not in digests or not file.is_file():
+            return  # of PaddleOCR or version 0.1.0; or the file is gone, which its reader says
+        if file_digest(file) != digests[ending]:
+            raise WeightsError(
+                f"{file} and {self.file('.states').name} are of different saves.\nFix: put all three files of one save "
+                f"there, or start a new run from the weights alone: -o Global.pretrained_model={self.prefix}.",
+                code="mixed_checkpoint",
+            )
 
 
 def write_checkpoint(prefix: Path, weights: Mapping[str, Any], optimizer: Any, state: TrainState) -> None:
@@ -221,8 +252,9 @@ def write_checkpoint(prefix: Path, weights: Mapping[str, Any], optimizer: Any, s
     contents = {
         ".pdparams": tensors_to_bytes(dict(weights)),
         ".pdopt": tensors_to_bytes(optimizer.state_dict()),
-        ".states": pickle.dumps(state.to_dict(), protocol=2),
     }
+    digests = {ending: hashlib.sha256(content).hexdigest() for ending, content in contents.items()}
+    contents[".states"] = pickle.dumps(replace(state, files=digests).to_dict(), protocol=2)
     temporary = {
         ending: write_temporary(Path(f"{prefix}{ending}"), content) for ending, content in contents.items()
     }

@@ -39,6 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="dictionary of the weights in Global.pretrained_model (or a sub-model's `pretrained`), if it "
         "differs: classifier and embedding rows are carried over character by character",
     )
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace the run that the run folder holds: its checkpoints are removed when this run begins",
+    )
     parser.add_argument("-p", "--profiler_options", default=None, help="passed to PaddleOCR's profiler")
 
 
@@ -50,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     config = read_config(args, args.strict)
     if args.profiler_options is not None:
         config = config.with_values({"profiler_options": args.profiler_options})
-    outcome = train(config, host_path=args.host, old_dictionary=args.old_dict)
+    outcome = train(config, host_path=args.host, old_dictionary=args.old_dict, overwrite=args.overwrite)
     folder = folder_of(config)
     if outcome.status != "finished":
         if outcome.signal is None:

@@ -103,6 +103,13 @@ _RUN = {
     "save_epoch_step": _whole(  # so many that only `latest` and `best_accuracy` are written
         "epochs between two checkpoints `iter_epoch_N`", 1_000_000, filled=True
     ),
+    "save_minutes": GlobalKey(
+        kind="number",
+        least=0,
+        default=10,
+        meaning="minutes between two saves of `latest`, besides those at the end of an epoch; 0: none",
+    ),
+    "keep_last": _whole("newest checkpoints `iter_epoch_N` that stay; all without it"),
     "log_smooth_window": _whole("steps of the median in PaddleOCR's log", 20, filled=True),
     "calc_epoch_interval": _whole("epochs between two metrics on training batches"),
     "cal_metric_during_train": _truth("compute the metric on training batches too"),

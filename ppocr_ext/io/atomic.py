@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ppocr_ext.errors import DataError
+
+# `atomic_writer` puts the number of its process into a name; checkpoints have eight characters of `tempfile` there
+_TEMPORARY = re.compile(r"\..+\.(?P<process>\d+|[a-z0-9_]{8})\.tmp")
 
 
 @contextmanager
@@ -48,6 +52,31 @@ def write_text(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8, atomically, with ``\\n`` line ends as they are."""
     with atomic_writer(path) as stream:
         stream.write(text.encode("utf-8"))
+
+
+def remove_temporary_files(folder: Path) -> None:
+    """Remove the files that writers of this package left in ``folder`` when they were killed.
+
+    Those of a process that still runs stay, and so does everything that does not have their names.
+    """
+    for file in folder.glob(".*.tmp"):
+        match = _TEMPORARY.fullmatch(file.name)
+        if match is None or file.is_symlink() or not file.is_file():
+            continue
+        if not match["process"].isdecimal() or not is_running(int(match["process"])):
+            file.unlink(missing_ok=True)
+
+
+def is_running(pid: int) -> bool:
+    """Return True if a process of this machine has the number ``pid``."""
+    try:
+        os.kill(pid, 0)
+        # a killed child stays in the table until its parent looks at it
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # no /proc on this system, or a process of another user
+        return True
 
 
 def check_writable(path: Path) -> None:

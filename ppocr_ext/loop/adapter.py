@@ -16,8 +16,6 @@ from typing import Any
 import paddle
 import paddle.distributed as dist
 
-from ppocr_ext.checkpoint.checkpoints import TrainState, write_checkpoint
-from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, StepDone, StopRun
 from ppocr_ext.loop.proxies import (
     EvalListener,
@@ -27,13 +25,12 @@ from ppocr_ext.loop.proxies import (
     OptimizerProxy,
     ScalerProxy,
 )
+from ppocr_ext.loop.saving import CheckpointSaver
 from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.messages import end_text, error_text
-from ppocr_ext.run.amp import full_precision
 from ppocr_ext.run.host_config import run_is_profiled
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
-from ppocr_ext.run.train_setup import loss_state
 
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -55,6 +52,7 @@ class HostLoop:
         self._stop: StopRun | None = None
         self._warnings: set[str] = set()  # given before
         self._saved_early = False
+        self._saver = CheckpointSaver(run)
 
     def request_stop(
         self, reason: str, signal: int | None = None, *, status: str = "stopped", save_latest: bool = True
@@ -159,6 +157,8 @@ class HostLoop:
         """
         # what this step draws (dropout, stochastic depth) depends on nothing before it: a resumed run repeats
         paddle.seed((self.run.seed + dist.get_rank()) * 1_000_003 + self.position.global_step)
+        if self._stop is None and self._saver.is_due():
+            self.save("latest")
         self._agree_on_stop()
         if self._stop is not None:
             raise self._stop
@@ -203,26 +203,9 @@ class HostLoop:
 
     def save(self, name: str) -> Path:
         """Write the checkpoint ``name`` into the run folder (rank 0 only)."""
-        prefix = self.run.folder / name
         if dist.get_rank() != 0:
-            return prefix
-        run = self.run
-        write_checkpoint(
-            prefix,
-            full_precision(trained_state(run.model, run.unsaved_models), run.optimizer, run.float32_copies),
-            run.optimizer,
-            TrainState(
-                self.position.completed(),
-                dict(self.best),
-                parameter_names=parameter_names(run.network),
-                frozen=run.frozen_digests,
-                total_steps=run.total_steps,
-                optimizer=str(run.config.at("Optimizer.name")),
-                scaler=run.amp.state(),
-                loss=loss_state(run.loss),
-                charset_digest=run.charset.digest,
-            ),
-        )
+            return self.run.folder / name
+        prefix = self._saver.save(name, self.position, self.best)
         self._tell("on_save", prefix, self.position)
         return prefix
 

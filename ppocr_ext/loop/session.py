@@ -6,16 +6,18 @@ import errno
 import logging
 import shutil
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import paddle.distributed as dist
 
+from ppocr_ext.checkpoint.run_checkpoints import remove_checkpoints
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.host import open_host
 from ppocr_ext.loop.adapter import HostLoop
-from ppocr_ext.loop.events import Hook, Outcome
+from ppocr_ext.loop.events import Hook, Outcome, Position
+from ppocr_ext.loop.folder_lock import LOCK_FILE, check_folder, locked_folder
 from ppocr_ext.loop.hooks.export_hook import ExportHook
 from ppocr_ext.loop.hooks.metric_writers import require_packages, writers_for
 from ppocr_ext.loop.hooks.metrics_log import MetricsLog
@@ -27,6 +29,17 @@ from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import OURS, log_file, quiet_host, set_up_console
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import failing_together
+
+
+class RemoveReplaced(Hook):
+    """Remove the checkpoints ``names`` of an earlier run, after hooks that may refuse to begin."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def on_start(self, run: Run, position: Position) -> None:
+        """Remove them."""
+        remove_checkpoints(run.folder, self._names)
 
 
 def default_hooks(run: Run) -> list[Hook]:
@@ -53,11 +66,19 @@ def train(
     host_path: str | None = None,
     old_dictionary: str | None = None,
     hooks: Sequence[Hook] = (),
+    overwrite: bool = False,
 ) -> Outcome:
-    """Train as ``config`` says; ``hooks`` are called after the default ones.
+    """Train as ``config`` says.
+
+    Args:
+        config: as loaded, with overlays and overrides.
+        host_path: a PaddleOCR checkout; None searches for a host.
+        old_dictionary: dictionary of the weights, if it differs from the config's.
+        hooks: called after the default ones.
+        overwrite: replace a run that the run folder holds.
 
     Raises:
-        PPOCRExtError: the run cannot be built, or a hook ended it.
+        PPOCRExtError: the run cannot be built, the run folder holds another run, or a hook ended it.
     """
     set_up_console()
     require_packages(config)
@@ -67,7 +88,13 @@ def train(
     loggers = [logging.getLogger(OURS), host.logger]
     first = dist.get_rank() == 0  # the launcher keeps the output of the others
     new = [path for path in (folder, *folder.parents) if not path.exists()] if first else []
-    with failing_together(), log_file(folder / "train.log", *loggers) if first else nullcontext():
+    with ExitStack() as stack:
+        stack.enter_context(failing_together())
+        replaced: list[str] = []
+        if first:
+            stack.enter_context(locked_folder(folder))
+            replaced = check_folder(folder, config, overwrite)
+            stack.enter_context(log_file(folder / "train.log", *loggers))
         try:
             run = Run.build(config, "train", host_path=host_path, old_dictionary=old_dictionary)
         except BaseException as fault:
@@ -75,7 +102,7 @@ def train(
                 _remove_new(new)
             raise
         try:
-            return HostLoop(run, [*default_hooks(run), *hooks]).train()
+            return HostLoop(run, [*default_hooks(run), RemoveReplaced(replaced), *hooks]).train()
         except OSError as fault:
             if fault.errno == errno.ENOSPC and fault.filename is None:
                 fault.filename = str(folder)  # a stream that was being written does not say where it goes
@@ -93,7 +120,7 @@ def _remove_new(folders: Sequence[Path]) -> None:
     for name in ("usable_train", "usable_eval"):
         shutil.rmtree(folder / name, ignore_errors=True)
     # another run may have written there, or the disk may refuse: the error of the start is what matters
-    for name in ("train.log", "preflight.json"):
+    for name in ("train.log", "preflight.json", LOCK_FILE):
         with suppress(OSError):
             (folder / name).unlink(missing_ok=True)
     for path in folders:

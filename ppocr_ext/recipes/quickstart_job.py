@@ -186,7 +186,8 @@ def _train_stage(stage: str, folder: Path, options: QuickstartOptions, host_path
         _LOG.info("%s: already finished", STAGES[stage])
         return
     config = stage_config(stage, folder, options)
-    if _weights(folder, stage).is_file():
+    begun = _weights(folder, stage).is_file()
+    if begun:
         config = config.with_values({"Global.checkpoints": str(folder / stage / "latest")})
     _LOG.info("\n== %s ==", STAGES[stage])
     if stage == "distilled" and not _weights(folder, "teacher").is_file():
@@ -196,7 +197,8 @@ def _train_stage(stage: str, folder: Path, options: QuickstartOptions, host_path
             f"{command_line('quickstart', *both, host=host_path)}",
             code="missing_teacher",
         )
-    outcome = train(config, host_path=host_path)
+    # killed before its first `latest`, a stage may have a `best_accuracy`, and begins again
+    outcome = train(config, host_path=host_path, overwrite=not begun)
     if outcome.signal is not None:
         raise StopSignal(outcome.signal)
     if outcome.status != "finished":

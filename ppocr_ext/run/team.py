@@ -25,6 +25,7 @@ import paddle.distributed as dist
 from paddle.base import core
 
 from ppocr_ext.errors import PPOCRExtError, ProcessError
+from ppocr_ext.io.atomic import is_running
 from ppocr_ext.messages import end_text
 
 T = TypeVar("T")
@@ -184,7 +185,7 @@ class Team:
                 if self._add(f"done/{rank}") or not self._add(f"process/{rank}/there"):
                     continue
                 machine, pid = self._text(f"process/{rank}").split(" ", 2)[:2]
-                if machine == _machine() and not _runs(int(pid)):
+                if machine == _machine() and not is_running(int(pid)):
                     return f"{self._named(rank)} is gone (killed, perhaps for lack of memory)."
         except (*_STORE_IS_GONE, ProcessError):
             return _FIRST_ENDED
@@ -269,14 +270,3 @@ def _log_file() -> str:
     """Return where the launcher writes the output of this process."""
     folder, number = os.environ.get("PADDLE_LOG_DIR"), os.environ.get("PADDLE_LOCAL_RANK", 0)
     return "on its own terminal" if folder is None else str(Path(folder, f"workerlog.{number}"))
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-        # a killed child stays in the table until the launcher looks at it
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except ProcessLookupError:
-        return False
-    except OSError:  # no /proc on this system, or a process of another user
-        return True

@@ -172,7 +172,7 @@ def test_the_end_of_process_0_ends_the_waiting_of_the_others(two):
 
 def test_a_process_that_is_done_is_not_missed(two, monkeypatch):
     first, second = two
-    monkeypatch.setattr(module, "_runs", lambda pid: pid != os.getpid())  # all are gone
+    monkeypatch.setattr(module, "is_running", lambda pid: pid != os.getpid())  # all are gone
     monkeypatch.setattr(module, "_BLAME_WITHIN", 0.1)
     second.leave()
     first.fail(RuntimeError("of its own"))  # tells the others, and blames nobody

@@ -250,7 +250,7 @@ def test_a_finished_run_is_not_trained_again(tmp_path, monkeypatch):
     run = Training(tmp_path / "run", (Path("a.yml"),), {"Global.seed": 1})
     runs.train(run)
     assert called[-1] == [
-        "-c", "a.yml", "-o", "Global.seed=1", f'Global.save_model_dir="{tmp_path / "run"}"'
+        "-c", "a.yml", "-o", "Global.seed=1", f'Global.save_model_dir="{tmp_path / "run"}"', "--overwrite"
     ]  # fmt: skip
     run.folder.mkdir()
     run.latest.with_suffix(".pdparams").write_bytes(b"")

@@ -78,7 +78,7 @@ def train(run: Training, threads: int = 1) -> Training:
     if run.finished():
         return run
     before = Checkpoint(run.latest).file(".pdparams").is_file()
-    more = [f"Global.checkpoints={run.latest}"] if before else []
+    more = [f"Global.checkpoints={run.latest}"] if before else ["--overwrite"]
     command("train", [*run.options(), *more], run.folder.with_name(f"{run.folder.name}.log"), threads)
     return run
 

@@ -38,8 +38,6 @@ class RunRecord(Hook):
     def on_start(self, run: Run, position: Position) -> None:
         self._run = run
         self._path = run.folder / "run.json"
-        if self._path.is_file() and not run.config.at("Global.checkpoints", default=None):
-            _LOG.warning("%s holds a run already: its checkpoints and records are overwritten.", run.folder)
         _write_configs(run)
         self._record: dict[str, Any] = {
             "status": "running",

@@ -1,0 +1,162 @@
+"""One training at a time in a run folder, and none that replaces another one without being told."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.run_checkpoints import finish_saves, names_in
+from ppocr_ext.commands import setting
+from ppocr_ext.config import Config
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.messages import shortened
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+_LOG = logging.getLogger("ppocr_ext")
+LOCK_FILE = ".lock"
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Keep other trainings out of ``folder``, which is created, and clear it of what killed saves left.
+
+    The system frees the lock when the process ends, however it ends. Where there are no locks (some network file
+    systems, Windows), a warning says so.
+
+    Raises:
+        ConfigError: another training has the folder.
+        OSError: the folder cannot be created.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / LOCK_FILE
+    handle = _lock(file)
+    held = [] if handle is None else [handle]
+
+    def close_in_child() -> None:  # a worker that outlives a killed run must not keep the lock
+        for each in held:
+            os.close(each)
+
+    if held:
+        os.register_at_fork(after_in_child=close_in_child)
+    try:
+        finish_saves(folder)
+        yield
+    finally:
+        held.clear()
+        if handle is not None:
+            if _is_at(file, handle):
+                file.unlink()
+            os.close(handle)
+
+
+def _lock(file: Path) -> int | None:
+    """Return the handle that has the lock; None where there are no locks."""
+    while fcntl is not None:
+        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = os.read(handle, 1000)
+            os.close(handle)
+            raise ConfigError(
+                f"{file.parent}: another training writes there{_holder(text)}. Fix: wait for its end, stop it, or give "
+                f"another folder: -o Global.save_model_dir=…",
+                code="folder_in_use",
+            ) from None
+        except OSError as error:
+            os.close(handle)
+            _LOG.warning("%s: %s, so that a second training there is not noticed.", file, error.strerror)
+            return None
+        if _is_at(file, handle):  # not removed by the training before, between the two calls
+            now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
+            os.ftruncate(handle, 0)
+            os.write(handle, json.dumps(holder).encode())
+            return handle
+        os.close(handle)
+    _LOG.warning("%s: this system has no file locks, so that a second training there is not noticed.", file)
+    return None
+
+
+def _is_at(file: Path, handle: int) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(file.stat(), os.fstat(handle))
+    return False
+
+
+def _holder(text: bytes) -> str:
+    """Return who has the lock, for a message; empty if it has not written that yet."""
+    try:
+        holder = json.loads(text)
+        return f" (process {int(holder['pid'])} on {holder['host']!s:.60}, since {holder['since']!s:.30})"
+    except (ValueError, TypeError, KeyError):
+        return ""
+
+
+def check_folder(folder: Path, config: Config, overwrite: bool) -> list[str]:
+    """Return the checkpoints of an earlier run in ``folder`` that the new run replaces.
+
+    Args:
+        folder: of the new run.
+        config: of the new run.
+        overwrite: the user has asked for that.
+
+    Raises:
+        ConfigError: the folder holds a run that the new one does not go on with, and ``overwrite`` is False, or the
+            new run starts from weights there.
+    """
+    names = names_in(folder)
+    resumed = config.at("Global.checkpoints", default=None)
+    if not names or (resumed and _is_in(folder, resumed)):
+        return []
+    if overwrite:
+        _require_other_weights(folder, config)
+        return names
+    again = setting("Global.checkpoints", folder / names[0])
+    if resumed:
+        first = Checkpoint(resumed).prefix.parent
+        problem = f"the checkpoints of another run than {resumed}"
+        fix = f"go on in its own folder: -o {setting('Global.save_model_dir', first)}"
+    else:
+        problem = f"the checkpoints of a run ({_status(folder)}: {shortened(names, 3)})"
+        fix = f"go on with it: -o {again} (a finished one with a greater Global.epoch_num)"
+    raise ConfigError(
+        f"{folder} holds {problem}.\nFix: {fix}; or give another Global.save_model_dir; or replace what is there: "
+        f"--overwrite.",
+        code="folder_holds_run",
+    )
+
+
+def _require_other_weights(folder: Path, config: Config) -> None:
+    models = config.at("Architecture.Models", default=None) or {}
+    paths = {"Global.pretrained_model", *(f"Architecture.Models.{name}.pretrained" for name in models)}
+    for path in sorted(paths):
+        weights = config.at(path, default=None)
+        if weights and _is_in(folder, weights):
+            raise ConfigError(
+                f"{path}: --overwrite would remove {weights}, which the run starts from. Fix: give another "
+                f"Global.save_model_dir.",
+                code="folder_holds_run",
+            )
+
+
+def _is_in(folder: Path, checkpoint: str) -> bool:
+    return Checkpoint(checkpoint).prefix.parent.resolve() == folder.resolve()
+
+
+def _status(folder: Path) -> str:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        status = str(json.loads((folder / "run.json").read_text(encoding="utf-8"))["status"])
+        return "killed" if status == "running" else f"{status:.20}"
+    return "without run.json"

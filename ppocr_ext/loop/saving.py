@@ -1,0 +1,62 @@
+"""Save the checkpoints of a run: what goes into them, when `latest` is due, which older ones go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from ppocr_ext.checkpoint.checkpoints import Position, TrainState, write_checkpoint
+from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
+from ppocr_ext.checkpoint.run_checkpoints import keep_newest
+from ppocr_ext.config.global_keys import global_value
+from ppocr_ext.run.amp import full_precision
+from ppocr_ext.run.run import Run
+from ppocr_ext.run.train_setup import loss_state
+
+
+class CheckpointSaver:
+    """Writes the checkpoints of ``run``, in process 0."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._seconds = 60 * float(global_value(run.config, "save_minutes"))
+        self._keep = global_value(run.config, "keep_last")
+        self._saved = time.monotonic()  # the last `latest`, or the start
+
+    def is_due(self) -> bool:
+        """Return True if ``Global.save_minutes`` have passed since the last ``latest``."""
+        return 0 < self._seconds <= time.monotonic() - self._saved
+
+    def save(self, name: str, position: Position, best: Mapping[str, float]) -> Path:
+        """Write the checkpoint ``name`` into the run folder; remove what ``Global.keep_last`` does not keep.
+
+        Returns:
+            Its path, without an ending.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        run = self._run
+        prefix = run.folder / name
+        write_checkpoint(
+            prefix,
+            full_precision(trained_state(run.model, run.unsaved_models), run.optimizer, run.float32_copies),
+            run.optimizer,
+            TrainState(
+                position.completed(),
+                dict(best),
+                parameter_names=parameter_names(run.network),
+                frozen=run.frozen_digests,
+                total_steps=run.total_steps,
+                optimizer=str(run.config.at("Optimizer.name")),
+                scaler=run.amp.state(),
+                loss=loss_state(run.loss),
+                charset_digest=run.charset.digest,
+            ),
+        )
+        if name == "latest":
+            self._saved = time.monotonic()
+        if self._keep is not None:
+            keep_newest(run.folder, name, self._keep)
+        return prefix

@@ -1,0 +1,116 @@
+"""A run folder belongs to one training, and a run in it is replaced only on request."""
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from error_codes import raises_code
+
+from ppocr_ext.config import Config
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.loop.folder_lock import check_folder, locked_folder
+
+HOLDER = """
+import os, sys, time
+from pathlib import Path
+from ppocr_ext.loop.folder_lock import locked_folder
+with locked_folder(Path(sys.argv[1])):
+    worker = os.fork()
+    if worker == 0:
+        time.sleep(60)
+    print(worker, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_training_is_refused_and_told_who_has_the_folder(tmp_path):
+    folder = tmp_path / "new" / "run"
+    with locked_folder(folder):
+        for _ in range(2):  # a refused one leaves the lock as it is
+            with (
+                raises_code(ConfigError, "folder_in_use", folder, os.getpid(), socket.gethostname()),
+                locked_folder(folder),
+            ):
+                pass
+    assert not list(folder.iterdir())
+    with locked_folder(folder):
+        pass
+
+
+def test_a_killed_training_frees_its_folder_although_its_worker_lives(tmp_path):
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        worker = int(process.stdout.readline())
+        try:
+            with raises_code(ConfigError, "folder_in_use", process.pid), locked_folder(tmp_path):
+                pass
+            process.kill()
+            process.wait()
+            os.kill(worker, 0)
+            with locked_folder(tmp_path):
+                pass
+        finally:
+            process.kill()
+            os.kill(worker, signal.SIGKILL)
+
+
+def test_without_locks_the_training_goes_on(tmp_path, monkeypatch, caplog):
+    def no_locks(*args):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    monkeypatch.setattr(logging.getLogger("ppocr_ext"), "propagate", True)
+    with locked_folder(tmp_path), locked_folder(tmp_path):
+        pass
+    assert os.strerror(errno.ENOLCK) in caplog.text
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """A folder with a finished run, another one, and one with records alone."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(json.dumps({"status": "finished"}))
+        for checkpoint in ("latest", "best_accuracy"):
+            (tmp_path / name / f"{checkpoint}.pdparams").write_bytes(b"")
+    (tmp_path / "failed").mkdir()
+    (tmp_path / "failed" / "run.json").write_text(json.dumps({"status": "failed"}))
+    return tmp_path
+
+
+def config(**values):
+    return Config({"Global": values})
+
+
+def test_a_run_is_not_replaced_unless_told(folders):
+    first = folders / "first"
+    facts = ("finished", f"Global.checkpoints={first}/latest", "--overwrite", "Global.save_model_dir")
+    with raises_code(ConfigError, "folder_holds_run", first, *facts):
+        check_folder(first, config(), False)
+    assert check_folder(first, config(), True) == ["latest", "best_accuracy"]
+    assert check_folder(folders / "failed", config(), False) == []
+    assert check_folder(first, config(checkpoints=f"{folders}/failed/../first/latest.pdparams"), True) == []
+
+
+def test_a_run_is_not_continued_in_the_folder_of_another(folders):
+    first, other = folders / "first", config(checkpoints=f"{folders}/second/latest")
+    with raises_code(
+        ConfigError, "folder_holds_run", first, f"save_model_dir={folders}/second", "--overwrite"
+    ):
+        check_folder(first, other, False)
+    assert check_folder(first, other, True) == ["latest", "best_accuracy"]
+    assert check_folder(folders / "failed", other, False) == []
+
+
+@pytest.mark.parametrize("key", ["Global.pretrained_model", "Architecture.Models.Teacher.pretrained"])
+def test_the_weights_that_a_run_starts_from_are_not_removed(folders, key):
+    values = config().with_values({key: f"{folders}/first/best_accuracy"})
+    with raises_code(ConfigError, "folder_holds_run", key):
+        check_folder(folders / "first", values, True)

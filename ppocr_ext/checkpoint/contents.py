@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,9 +100,15 @@ def extract(checkpoint: Checkpoint, sub_model: str, target: Path) -> int:
         if plain.startswith(f"{sub_model}.")
     }
     if not chosen:
+        names = sorted({unwrapped(name).split(".", 1)[0] for name in weights})
+        fix = (
+            "use it as it is: it holds a single model"
+            if set(names) & set(_PARTS)
+            else f"choose one of {', '.join(names)} with --model; a checkpoint has a frozen teacher only with "
+            "Global.save_teacher"
+        )
         raise WeightsError(
-            f"{checkpoint.prefix} holds no sub-model {sub_model} (found {_listed(weights)}). Fix: name one of these "
-            f"with --model; a checkpoint has a frozen teacher only with Global.save_teacher.",
+            f"{checkpoint.prefix} holds no sub-model {sub_model}. Fix: {fix}.",
             code="unknown_sub_model",
         )
     files = [Path(f"{target}{ending}") for ending in (".pdparams", ".states")]
@@ -122,11 +128,6 @@ def extract(checkpoint: Checkpoint, sub_model: str, target: Path) -> int:
             f"{files[0]} does not hold what was written. Fix: check the disk.", code="damaged_file"
         )
     return len(written)
-
-
-def _listed(weights: Iterable[str]) -> str:
-    names = {unwrapped(name).split(".", 1)[0] for name in weights}
-    return "a single model, which needs no extraction" if names & set(_PARTS) else ", ".join(sorted(names))
 
 
 def _same(one: Mapping[str, np.ndarray], two: Mapping[str, np.ndarray]) -> bool:

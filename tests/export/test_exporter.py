@@ -23,7 +23,7 @@ from ppocr_ext.export.exporter import FILES, ExportedModel, ExportOptions, expor
 from ppocr_ext.export.policy_accuracy import accuracy_by_policy, recommended
 from ppocr_ext.export.sample_images import drawn_images
 from ppocr_ext.recognition.ctc_text import read
-from ppocr_ext.recognition.engines import NetworkEngine
+from ppocr_ext.recognition.engines import NetworkEngine, OnnxEngine
 from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.recognition.resize import WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser
@@ -95,6 +95,11 @@ def test_the_vectors_lead_from_bytes_to_text(exported: ExportedModel, trained: T
         pixels = cv2.resize(image, (filled, SHAPE[1])).transpose(2, 0, 1) / 255 * 2 - 1
         assert pixels.sum(axis=(1, 2)) == pytest.approx(each["input_sums"], abs=0.01)
         assert pixels[0, 0, :8] == pytest.approx(each["input_first_row"], abs=1e-5)
+        inputs = np.zeros((1, *SHAPE), np.float32)
+        inputs[0, :, :, :filled] = pixels
+        found = OnnxEngine(exported.folder / "inference.onnx").probabilities(inputs)[0]
+        assert found.argmax(axis=1).tolist() == each["classes"]
+        assert found.max(axis=1) == pytest.approx(each["probabilities"], abs=0.001)
         kept = [c for t, c in enumerate(each["classes"]) if c and (t == 0 or c != each["classes"][t - 1])]
         assert "".join(lines[c - 1] for c in kept) == each["text"] == text_of(trained, PAD, image)[0]
         widths.add(filled)

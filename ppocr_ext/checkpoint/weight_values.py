@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,11 @@ def require_usable_values(file: Path, values: Mapping[str, np.ndarray]) -> None:
                 f"{file}: all {len(matrices)} matrices of {part!r} are 0, so that it computes nothing. {_FIX}",
                 code="zero_weights",
             )
+
+
+def not_finite(values: Mapping[str, Any]) -> list[str]:
+    """Return the names of the entries (arrays or tensors) that hold NaN or infinity."""
+    return [name for name, value in values.items() if not np.isfinite(np.asarray(value)).all()]
 
 
 def _problem(name: str, value: np.ndarray) -> tuple[str, str]:

@@ -29,6 +29,7 @@ COMMANDS = {
     "train": "train or distil a recogniser",
     "eval": "evaluate a trained recogniser",
     "predict": "read images with a trained or an exported recogniser",
+    "replay": "repeat a training step with a bad value, and name its operator and layer",
     "export": "write an inference model for PaddleOCR, ONNX Runtime and others",
     "verify": "check that an exported model reads the same in every engine and client",
     "checkpoint": "show what a checkpoint holds, or take one of its sub-models out",

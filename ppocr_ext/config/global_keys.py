@@ -78,6 +78,18 @@ _OURS = {
     "allow_outside_data_dir": _truth("accept images outside `dataset.data_dir`"),
     "allow_different_preprocessing": _truth("accept an Eval that prepares images differently from Train"),
     "dry_step": _truth("run one step on two samples first, to find parts that do not fit", True),
+    "absurd_input": GlobalKey(
+        kind="number",
+        least=0,
+        default=100.0,
+        meaning="a batch with a greater absolute value is bad, as if it were not finite; 0: no limit",
+    ),
+    "absurd_variance": GlobalKey(
+        kind="number",
+        least=0,
+        default=10000.0,
+        meaning="so is one with a BatchNorm variance above so many times the running one, from step 51 on; 0: no limit",
+    ),
     "report": _truth("write `report.html` at the end of a run", True),
 }
 

@@ -16,17 +16,16 @@ from typing import Any
 import paddle
 import paddle.distributed as dist
 
+from ppocr_ext.errors import WeightsError
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, StepDone, StopRun
 from ppocr_ext.loop.proxies import (
     EvalListener,
     EvalLoader,
     LoaderProxy,
-    LossProxy,
-    OptimizerProxy,
-    ScalerProxy,
 )
 from ppocr_ext.loop.saving import CheckpointSaver
 from ppocr_ext.loop.signals import deferred_signals
+from ppocr_ext.loop.step import LossProxy, OptimizerProxy, OptimizerStep, ScalerProxy
 from ppocr_ext.messages import end_text, error_text
 from ppocr_ext.run.host_config import run_is_profiled
 from ppocr_ext.run.run import Run
@@ -73,6 +72,8 @@ class HostLoop:
                 stop = self._run_host()
                 if stop is not None and stop.save_latest:
                     self.save("latest")
+                    if self._stop is not None and self._stop.rank > stop.rank:  # it cannot be saved
+                        stop = self._stop
             except BaseException as fault:
                 try:
                     self._tell_end("failed", end_text(fault))
@@ -106,8 +107,7 @@ class HostLoop:
 
     def _call_host(self) -> None:
         run = self.run
-        self._loss = LossProxy(run.loss)
-        self._optimizer = OptimizerProxy(run.optimizer, self._step_done)
+        self._step = OptimizerStep(run, self._step_seed)
         loader = LoaderProxy(
             run.train_loader,
             seed=run.seed,
@@ -128,8 +128,8 @@ class HostLoop:
             () if run.eval_loader is None else EvalLoader(run.eval_loader, self._evaluating),
             run.device,
             run.model,
-            self._loss,
-            self._optimizer,
+            LossProxy(run.loss, self._step.guard),
+            OptimizerProxy(run.optimizer, self._step_done, self._step.allows),
             run.schedule,
             run.decoder,
             metric,
@@ -147,8 +147,13 @@ class HostLoop:
 
     def _step_done(self, lr: float) -> None:
         self.position = self.position.next_step()
-        images = self._loss.images * dist.get_world_size()
-        self._tell("on_step", StepDone(self.position, self._loss.losses, lr, images))
+        step = self._step
+        images = step.images * dist.get_world_size()
+        self._tell("on_step", StepDone(self.position, step.losses, lr, images, step.reading.to_log()))
+
+    def _step_seed(self, steps_done: int) -> int:
+        """Return the seed of Paddle's generator in the step after ``steps_done`` steps."""
+        return (self.run.seed + dist.get_rank()) * 1_000_003 + steps_done
 
     def _boundary(self) -> None:
         """Stop here if asked to: in all processes at the same step, or the others would wait for ever.
@@ -156,7 +161,8 @@ class HostLoop:
         The others wait here while process 0 evaluates or saves.
         """
         # what this step draws (dropout, stochastic depth) depends on nothing before it: a resumed run repeats
-        paddle.seed((self.run.seed + dist.get_rank()) * 1_000_003 + self.position.global_step)
+        paddle.seed(self._step_seed(self.position.global_step))
+        self._step.begin(self.position.global_step)
         if self._stop is None and self._saver.is_due():
             self.save("latest")
         self._agree_on_stop()
@@ -202,10 +208,16 @@ class HostLoop:
             _LOG.warning(message)
 
     def save(self, name: str) -> Path:
-        """Write the checkpoint ``name`` into the run folder (rank 0 only)."""
+        """Write the checkpoint ``name`` into the run folder (rank 0 only); weights that are not finite stop the run."""
+        prefix = self.run.folder / name
         if dist.get_rank() != 0:
-            return self.run.folder / name
-        prefix = self._saver.save(name, self.position, self.best)
+            return prefix
+        try:
+            self._saver.save(name, self.position, self.best)
+        except WeightsError as error:
+            _LOG.error("%s", error)
+            self.request_stop(str(error), status="nonfinite", save_latest=False)
+            return prefix
         self._tell("on_save", prefix, self.position)
         return prefix
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,12 +20,14 @@ class StepDone:
             processes, that of this one's batch.
         lr: learning rate of this step.
         images: images in the batches of all processes.
+        values: plain numbers: ``grad_norm``, and ``blank_share``, the share of frames that the blank wins.
     """
 
     position: Position
     losses: Mapping[str, Any]
     lr: float
     images: int
+    values: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,11 @@
 """Proxies that the host's loop receives in place of our objects, so that its calls become events.
 
-The host calls ``iter(loader)``, ``loss(preds, batch)``, ``optimizer.step()``,
-``optimizer.clear_grad()``, ``scaler.scale/minimize`` and ``log_writer.log_metrics``; these names are PaddleOCR's
-interface. Each proxy passes the call on and reports it to :mod:`ppocr_ext.loop.adapter`.
+The host calls ``iter(loader)`` and ``log_writer.log_metrics``; these names are PaddleOCR's interface. Each proxy passes
+the call on and reports it to :mod:`ppocr_ext.loop.adapter`. Those of a step are in :mod:`ppocr_ext.loop.step`.
 """
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -16,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-_LOG = logging.getLogger("ppocr_ext")
-_MANY = 20  # steps in a row without effect: no longer the search for a scale
 _PRIME = 1_000_003  # keeps the seeds of two epochs or processes apart
 
 
@@ -137,64 +133,6 @@ class EvalLoader(Proxy):
         for batch in self.real:
             self._on_batch()
             yield batch
-
-
-class LossProxy(Proxy):
-    """The loss as the host calls it; keeps the last result."""
-
-    losses: Mapping[str, Any] = {}
-    images = 0
-
-    def __call__(self, predictions: Any, batch: Any) -> Mapping[str, Any]:
-        """Return the loss dict of this batch, and keep it as :attr:`losses`."""
-        self.losses = self.real(predictions, batch)
-        self.images = len(batch[0])
-        return self.losses
-
-
-class OptimizerProxy(Proxy):
-    """The optimizer as the host calls it; ``clear_grad`` is the end of a step, with and without AMP."""
-
-    def __init__(self, optimizer: Any, on_step: Callable[[float], None]) -> None:
-        super().__init__(optimizer)
-        self._on_step = on_step
-
-    def clear_grad(self, *args: Any, **kwargs: Any) -> None:
-        """Clear the gradients, which ends the step."""
-        self.real.clear_grad(*args, **kwargs)
-        self._on_step(float(self.real.get_lr()))
-
-
-class ScalerProxy(Proxy):
-    """The AMP scaler as the host calls it: it passes the real optimizer to Paddle's, and counts overflows.
-
-    Attributes:
-        skipped: steps that changed no weights, because their gradients overflowed.
-        skipped_in_a_row: those of them since the last step that did.
-    """
-
-    skipped = skipped_in_a_row = 0
-
-    def minimize(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call the real ``minimize`` with the real optimizer; count overflows and warn of them."""
-        result = self.real.minimize(getattr(optimizer, "real", optimizer), *args, **kwargs)
-        if not getattr(self.real, "_found_inf", False):
-            self.skipped_in_a_row = 0
-            return result
-        self.skipped += 1
-        self.skipped_in_a_row += 1
-        if self.skipped == 1:
-            _LOG.info(
-                "mixed precision: the gradients of this step overflowed, so it changed no weights. With a loss "
-                "scale that adapts (Global.use_dynamic_loss_scaling) this happens now and then."
-            )
-        if self.skipped_in_a_row % _MANY == 0:
-            _LOG.warning(
-                "mixed precision: the gradients of %d steps in a row overflowed; nothing is learned. Lower "
-                "Global.scale_loss, set Global.use_dynamic_loss_scaling: true, or use Global.amp_dtype: bfloat16.",
-                self.skipped_in_a_row,
-            )
-        return result
 
 
 class EvalListener:

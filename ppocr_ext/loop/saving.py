@@ -9,7 +9,10 @@ from pathlib import Path
 from ppocr_ext.checkpoint.checkpoints import Position, TrainState, write_checkpoint
 from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
 from ppocr_ext.checkpoint.run_checkpoints import keep_newest
+from ppocr_ext.checkpoint.weight_values import not_finite
 from ppocr_ext.config.global_keys import global_value
+from ppocr_ext.errors import WeightsError
+from ppocr_ext.messages import shortened
 from ppocr_ext.run.amp import full_precision
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.train_setup import loss_state
@@ -36,12 +39,21 @@ class CheckpointSaver:
 
         Raises:
             OSError: a file cannot be written.
+            WeightsError: an entry is not finite; nothing is written, and a good checkpoint of this name stays.
         """
         run = self._run
         prefix = run.folder / name
+        state = trained_state(run.model, run.unsaved_models)
+        weights = full_precision(state, run.optimizer, run.float32_copies)
+        if wrong := not_finite(weights):
+            raise WeightsError(
+                f"{prefix} is not written: {shortened(wrong, 2)} has values that are not finite after step "
+                f"{position.global_step}. Fix: continue from the last good checkpoint with a lower learning rate.",
+                code="nonfinite_weights",
+            )
         write_checkpoint(
             prefix,
-            full_precision(trained_state(run.model, run.unsaved_models), run.optimizer, run.float32_copies),
+            weights,
             run.optimizer,
             TrainState(
                 position.completed(),

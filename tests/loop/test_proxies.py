@@ -5,7 +5,7 @@ import numpy as np
 import paddle
 import pytest
 
-from ppocr_ext.loop.proxies import EvalListener, LoaderProxy, LossProxy, OptimizerProxy, ScalerProxy
+from ppocr_ext.loop.proxies import EvalListener, LoaderProxy
 from ppocr_ext.run.batch_loader import BatchLoader
 
 
@@ -160,50 +160,6 @@ def test_a_stop_at_a_boundary_leaves_the_epoch():
     with pytest.raises(StopHere):
         list(data)
     assert "epoch" not in log
-
-
-def test_loss_proxy_remembers_losses_and_batch_size():
-    loss = LossProxy(lambda predictions, batch: {"loss": predictions * 2})
-    assert loss(3, [np.zeros((5, 1))])["loss"] == 6
-    assert (loss.losses["loss"], loss.images) == (6, 5)
-
-
-def parameters_and_optimizer():
-    layer = paddle.nn.Linear(2, 1)
-    return layer, paddle.optimizer.SGD(learning_rate=0.5, parameters=layer.parameters())
-
-
-def test_clear_grad_is_the_end_of_a_step_without_amp():
-    layer, optimizer = parameters_and_optimizer()
-    seen = []
-    wrapped = OptimizerProxy(optimizer, seen.append)
-    before = layer.weight.numpy().copy()
-    layer(paddle.ones([1, 2])).sum().backward()
-    wrapped.step()
-    wrapped.clear_grad()
-    assert seen == [0.5]
-    assert (layer.weight.numpy() != before).all()
-
-
-def test_a_scaler_is_given_the_real_optimizer():
-    layer, optimizer = parameters_and_optimizer()
-
-    class Scaler:
-        scaled = 4.0
-
-        def scale(self, loss):
-            return loss * self.scaled
-
-        def minimize(self, given, loss):
-            assert given is optimizer
-            given.step()
-            return "done"
-
-    scaler = ScalerProxy(Scaler())
-    wrapped = OptimizerProxy(optimizer, lambda lr: None)
-    scaled = scaler.scale(layer(paddle.ones([1, 2])).sum())
-    scaled.backward()
-    assert scaler.minimize(wrapped, scaled) == "done"
 
 
 def test_only_evaluations_pass_the_log_writer():

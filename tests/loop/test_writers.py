@@ -26,6 +26,7 @@ ALL = {
     "Global.use_visualdl": True,
     "wandb": {"project": "lines", "tags": ["a"]},
 }
+TRAIN = ("epoch", "loss", "lr", "ips", "grad_norm", "blank_share")
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def expected(folder):
     for line in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines()):
         step = line["step"]
         if line["kind"] == "train":
-            found |= {(f"train/{key}", step): line[key] for key in ("epoch", "loss", "lr", "ips")}
+            found |= {(f"train/{key}", step): line[key] for key in TRAIN}
             found |= {
                 ("loss/ctc", step): line["losses"]["CTCLoss"],
                 ("loss/nrtr", step): line["losses"]["NRTRLoss"],

@@ -25,7 +25,6 @@ from ppocr_ext.config import Config, load, with_class_counts
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.loop.events import Position, StepDone
 from ppocr_ext.loop.hooks.metrics_log import Window
-from ppocr_ext.loop.proxies import LossProxy, OptimizerProxy
 from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling import TRAIN, build_model
 from ppocr_ext.optim import build_optimizer
@@ -118,19 +117,20 @@ def _optimizer(config: Config, model: Any, build: Any = build_optimizer) -> Any:
 def _our_steps(config: Config, batch: list[paddle.Tensor]) -> dict[str, Step]:
     paddle.seed(0)
     model = build_model(config.at("Architecture").thaw())
-    loss = LossProxy(build_loss(config.at("Loss").thaw()))
+    loss = build_loss(config.at("Loss").thaw())
     restrict_outputs(model, loss.required_outputs(), config)
     optimizer = _optimizer(config, model)
     window = Window()
     position = Position(0, 0, 0, 1, 1)
-    proxy = OptimizerProxy(optimizer, lambda lr: window.add(StepDone(position, loss.losses, lr, loss.images)))
     model.train()
 
     def ours() -> None:
         model.train()
-        loss(model(batch[0], data=batch[1:]), batch)["loss"].backward()
-        proxy.step()
-        proxy.clear_grad()
+        losses = loss(model(batch[0], data=batch[1:]), batch)
+        losses["loss"].backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        window.add(StepDone(position, losses, float(optimizer.get_lr()), len(batch[0])))
 
     def bare() -> None:
         with paddle.no_grad():

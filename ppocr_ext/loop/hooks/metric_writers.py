@@ -58,7 +58,7 @@ class Writer(ABC):
 class LineScalars:
     """Turn lines of ``metrics.jsonl`` into scalars by name, the same for every writer.
 
-    ``train/loss``, ``train/lr``, ``train/ips``, ``train/epoch``; parts of the loss under short names,
+    ``train/loss``, ``train/lr``, ``train/ips``, ``train/grad_norm``, …; parts of the loss under short names,
     ``loss/ctc``; ``eval/acc``, ``eval/norm_edit_dis``, … and the best so far, ``eval/best_acc``.
 
     Args:

@@ -28,12 +28,14 @@ class WindowMeans(NamedTuple):
         lr: learning rate of the last step.
         seconds: wall-clock time of one step, without evaluations.
         images_per_second: images trained on in that time.
+        values: means of the values of the steps (:attr:`StepDone.values`), of those that are finite.
     """
 
     losses: dict[str, float]
     lr: float
     seconds: float
     images_per_second: float
+    values: dict[str, float] = {}
 
 
 class Window:
@@ -43,6 +45,7 @@ class Window:
         self.steps = 0
         self._sums: dict[str, Any] = {}
         self._images = 0
+        self._values: dict[str, list[float]] = {}
         self._lr = 0.0
         self._began = self._last_step = time.perf_counter()
 
@@ -51,6 +54,9 @@ class Window:
         for name, value in step.losses.items():
             value = value.detach() if hasattr(value, "detach") else value
             self._sums[name] = value if name not in self._sums else self._sums[name] + value
+        for name, number in step.values.items():
+            if math.isfinite(number):  # an overflow that the scaler of mixed precision handles is not
+                self._values.setdefault(name, []).append(number)
         self.steps += 1
         self._images += step.images
         self._lr = step.lr
@@ -67,7 +73,8 @@ class Window:
         elapsed = max(time.perf_counter() - self._began, 1e-9)
         steps = max(self.steps, 1)
         losses = {name: _number(total) / steps for name, total in self._sums.items()}
-        means = WindowMeans(losses, self._lr, elapsed / steps, self._images / elapsed)
+        values = {name: math.fsum(numbers) / len(numbers) for name, numbers in self._values.items()}
+        means = WindowMeans(losses, self._lr, elapsed / steps, self._images / elapsed, values)
         self.__init__()  # type: ignore[misc]
         return means
 
@@ -79,10 +86,11 @@ def _number(value: Any) -> float:
 class MetricsLog(Hook):
     """Write ``metrics.jsonl`` into the run folder (a hook of rank 0).
 
-    A train line: ``{"kind": "train", "epoch", "step", "time", "lr", "loss", "losses": {…}, "ips"}``;
-    losses are means over the window. An eval line: ``{"kind": "eval", "epoch", "step", "time",
-    "acc", "norm_edit_dis", …}``. ``time`` is seconds of training so far. A number that is not
-    finite is written as ``null``. Writers receive every line, so that numbers are computed in one place.
+    A train line: ``{"kind": "train", "epoch", "step", "time", "lr", "loss", "losses": {…}, "ips", "grad_norm",
+    "blank_share"}``; losses, ``grad_norm`` and ``blank_share`` are means over the window. An eval line:
+    ``{"kind": "eval", "epoch", "step", "time", "acc", "norm_edit_dis", …}``. ``time`` is seconds of training so far. A
+    number that is not finite is written as ``null``. Writers receive every line, so that numbers are computed in one
+    place.
 
     Args:
         every: steps in a window (``Global.print_batch_step``).
@@ -124,6 +132,7 @@ class MetricsLog(Hook):
             "loss": means.losses.pop("loss", None),
             "losses": means.losses,
             "ips": round(means.images_per_second, 2),
+            **means.values,
         }
         self._write("train", position, values)
 

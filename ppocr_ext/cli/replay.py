@@ -1,0 +1,45 @@
+"""``ppocr-ext replay``: repeat the step in which a run found a bad value."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ppocr_ext.cli.options import add_host_argument
+
+NAME = "replay"
+HELP = "repeat a step with a value that is not finite, alone, and name the operator and the layer"
+EPILOG = """\
+A run that finds a value that is not finite, or an absurd one, writes the batch, the weights and the random seed of
+the step into `incidents` of its folder. This command repeats the step from them, in float32, without the data of
+the run.
+
+exit code: 1 the bad value is there again, 0 every value is good, 2 the step cannot be repeated.
+
+examples:
+  ppocr-ext replay output/run/incidents/step_000123
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.add_argument("folder", type=Path, metavar="INCIDENT", help="a folder in `incidents` of a run")
+    add_host_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; return the exit code."""
+    from ppocr_ext.host import open_host
+    from ppocr_ext.loop.replay import replay
+    from ppocr_ext.run.logs import quiet_host, set_up_console
+
+    set_up_console()
+    quiet_host(open_host(args.host).logger)
+    found = replay(args.folder, args.host)
+    if found.incident is None:
+        print("every value of this step is good")
+        return 0
+    print("\n".join(found.incident.lines()))
+    if found.operator is not None:
+        print(f"  {found.operator}")
+    return 1

@@ -1,0 +1,147 @@
+"""Repeat the step of an incident alone: its batch, weights and random numbers; the run's data are not needed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ppocr_ext.checkpoint.serialize import read_plain_pickle, read_state
+from ppocr_ext.config import load
+from ppocr_ext.errors import DataError
+from ppocr_ext.loop.anomaly import AnomalyWatch
+from ppocr_ext.loop.incidents import (
+    BATCH,
+    CONFIG,
+    LOSS,
+    RECORD,
+    VARIANCES,
+    WEIGHTS,
+    Incident,
+    find_incident,
+    layout_of,
+)
+from ppocr_ext.loop.step import limits_of
+from ppocr_ext.loop.step_values import StepMeter
+from ppocr_ext.losses import build_loss, required_outputs
+from ppocr_ext.run.context import RunContext, RunOptions, open_context
+from ppocr_ext.run.freezing import freeze_guided, freeze_parts
+from ppocr_ext.run.model_setup import restrict_outputs
+from ppocr_ext.run.run import build_network
+from ppocr_ext.run.train_setup import loss_context, return_features
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replayed step gave.
+
+    Attributes:
+        incident: what is bad in it; None if every value is good.
+        operator: the operator and the layer of the first value that is not finite, if there is one.
+    """
+
+    incident: Incident | None
+    operator: str | None
+
+
+def replay(folder: Path, host_path: str | None = None) -> Replay:
+    """Repeat the step of the incident in ``folder``, in float32.
+
+    Raises:
+        DataError: the folder holds no incident.
+        PPOCRExtError: the networks or the loss cannot be built.
+    """
+    if not (folder / RECORD).is_file():
+        raise DataError(
+            f"{folder} holds no incident (found no {RECORD}). Fix: give a folder in `incidents` of a run.",
+            code="no_incident",
+        )
+    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    # every weight is in the incident; nothing else is read
+    config = load([folder / CONFIG]).with_values(
+        {"Global.checkpoints": None, "Global.pretrained_model": None}
+    )
+    models = config.at("Architecture.Models", default=None) or ()
+    own = {f"Architecture.Models.{name}.pretrained": None for name in models}
+    context = open_context(config.with_values(own), RunOptions("predict", host_path))
+    network, loss = _network_and_loss(context, folder)
+    with np.load(folder / BATCH, allow_pickle=False) as file:
+        arrays = dict(file)
+    variances = arrays.pop(VARIANCES, None)
+    batch = [paddle.to_tensor(arrays[str(index)]) for index in range(len(arrays))]
+    step = _Step(network, loss, batch, variances, int(record["paddle_seed"]))
+    meter = StepMeter(network, loss, limits_of(context.config))
+    predictions, reading = step.measure(meter, int(record["step"]))
+    if reading.is_good:
+        return Replay(None, None)
+    numbers = int(record["step"]), int(record["last_good_step"])
+    incident = find_incident(
+        meter, reading, *numbers, predictions, batch, layout_of(context.config), context.charset
+    )
+    return Replay(incident, step.first_operator())
+
+
+def _network_and_loss(context: RunContext, folder: Path) -> tuple[Any, Any]:
+    """Return network and loss as the run had them, with the weights and the state of the incident."""
+    config = context.config
+    network = build_network(context.components)
+    loss = build_loss(context.components.at("Loss").thaw(), loss_context(network, context.charset))
+    outputs = required_outputs(loss)
+    restrict_outputs(network, outputs, config)
+    return_features(network, outputs or ())
+    freeze_parts(network, config)
+    freeze_guided(network, outputs)
+    network.set_state_dict(read_state(folder / WEIGHTS))
+    state = read_plain_pickle(folder / LOSS)
+    if state and isinstance(loss, paddle.nn.Layer):
+        loss.set_state_dict(state)
+    return network, loss
+
+
+@dataclass
+class _Step:
+    """The step to repeat; each repetition starts from the same random numbers and running statistics."""
+
+    network: Any
+    loss: Any
+    batch: list[Any]
+    variances: Any
+    seed: int
+
+    def measure(self, meter: StepMeter, number: int) -> tuple[Any, Any]:
+        """Return the predictions and the reading of the step."""
+        layers = [layer for _, layer in meter.batch_norms]
+        for layer, variance in zip(layers, () if self.variances is None else self.variances, strict=False):
+            layer._variance.set_value(np.full(layer._variance.shape, variance, "float32"))
+            layer._mean.set_value(np.zeros(layer._mean.shape, "float32"))
+        meter.begin()
+        predictions = self._forward()
+        losses = self.loss(predictions, self.batch)
+        factor = meter.forward(predictions, self.batch, losses, number)
+        (losses["loss"] * factor).backward()
+        return predictions, meter.read()
+
+    def first_operator(self) -> str | None:
+        """Return the operator and the layer of the first value that is not finite; None if all are finite."""
+        watch = AnomalyWatch(self.network, self.loss)
+        try:
+            with watch.checking("the loss"):
+                total = self.loss(self._forward(), self.batch)["loss"]
+            with watch.checking("the backward pass"):
+                total.backward()
+        except RuntimeError as error:
+            said = watch.describe(error)
+            if said is None:
+                raise
+            return said
+        return None
+
+    def _forward(self) -> Any:
+        paddle.seed(self.seed)
+        self.network.train()
+        self.network.clear_gradients()
+        return self.network(self.batch[0], data=self.batch[1:])

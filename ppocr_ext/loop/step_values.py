@@ -1,0 +1,243 @@
+"""Measure a training step: image, loss parts, outputs, BatchNorm, gradients; one small copy to the host.
+
+Before the gradients are computed, the total loss is multiplied by 1, or by NaN if a value of the forward pass is bad.
+So a bad value in one process makes the averaged gradient bad in all of them, and they decide alike without a message.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle import nn
+
+from ppocr_ext.losses.base_loss import HEADS, required_outputs
+from ppocr_ext.modeling import DistillationModel
+from ppocr_ext.modeling.head_request import understands_requests
+
+WARM_UP = 50  # steps until BatchNorm's running statistics are those of the data (0.9 ** 50 is 0.5 %)
+_EPSILON = 1e-5  # of BatchNorm: a smaller variance changes nothing
+_LARGEST = float(np.finfo(np.float32).max)
+_HALF = (paddle.float16, paddle.bfloat16)
+_BATCH_NORMS = (nn.BatchNorm1D, nn.BatchNorm2D, nn.BatchNorm3D, nn.SyncBatchNorm, nn.BatchNorm)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is absurd; infinity switches a limit off.
+
+    Attributes:
+        image: the greatest absolute value of an image.
+        variance: a BatchNorm's batch variance over its running variance, after :data:`WARM_UP` steps.
+    """
+
+    image: float = math.inf
+    variance: float = math.inf
+
+
+@dataclass(frozen=True)
+class StepReading:
+    """The values of one step, as plain numbers.
+
+    Attributes:
+        values: by name: ``image max``, ``loss ctc``, ``output Student.ctc min``, ``batch variance``, …
+        bad: names of those of the forward pass that are not finite or absurd.
+        grad_norm: norm of the whole gradient, without the scale of mixed precision.
+        blank_share: share of frames that the blank wins, by the sub-model of a CTC output that is trained.
+    """
+
+    values: Mapping[str, float] = field(default_factory=dict)
+    bad: Sequence[str] = ()
+    grad_norm: float = 0.0
+    blank_share: Mapping[str | None, float] = field(default_factory=dict)
+
+    @property
+    def is_good(self) -> bool:
+        """True if forward pass and gradient are finite and not absurd."""
+        return not self.bad and math.isfinite(self.grad_norm)
+
+    def to_log(self) -> dict[str, float]:
+        """Return what ``metrics.jsonl`` gets: ``grad_norm``, and ``blank_share`` (``blank_share_NAME``)."""
+        shares = {f"blank_share_{name}" if name else "blank_share": v for name, v in self.blank_share.items()}
+        return {"grad_norm": self.grad_norm, **shares}
+
+
+class StepMeter:
+    """Measure every step of a run: :meth:`forward` before the gradients, :meth:`read` after them.
+
+    Args:
+        network: without a wrapper.
+        loss: says which outputs it reads.
+        limits: what is absurd.
+
+    Attributes:
+        trained: names and parameters that get a gradient.
+        batch_norms: paths and layers whose statistics are trained.
+        ctc_models: the sub-models whose CTC output is trained; None for a model without sub-models.
+        variances: mean running variance of each BatchNorm before the step [L]; None before the first.
+    """
+
+    def __init__(self, network: Any, loss: Any, limits: Limits) -> None:
+        self.network = network
+        self.trained = [(name, p) for name, p in network.named_parameters() if not p.stop_gradient]
+        frozen = network.frozen if isinstance(network, DistillationModel) else frozenset()
+        self.batch_norms = [
+            (path, layer)
+            for path, layer in network.named_sublayers()
+            if isinstance(layer, _BATCH_NORMS) and path.partition(".")[0] not in frozen
+        ]
+        self.limits = limits
+        self.ctc_models = {
+            name for name, output in required_outputs(loss) or () if output == "ctc" and name not in frozen
+        }
+        momenta = [float(layer._momentum) for _, layer in self.batch_norms]
+        self._momenta: Any = paddle.to_tensor(momenta, dtype="float32") if momenta else None
+        self.variances: Any = None  # not yet known, or restored
+        self._bounds: dict[tuple[float, ...], Any] = {}
+        self._one, self._nan = paddle.ones([]), paddle.full([], math.nan)
+
+    def begin(self) -> None:
+        """Keep BatchNorm's running variances before the first step."""
+        if self.variances is None:
+            self.variances = self._mean_variances()
+
+    def forget(self) -> None:
+        """Take the running variances anew at the next :meth:`begin`: they were restored."""
+        self.variances = None
+
+    @paddle.no_grad()
+    def forward(self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any], step: int) -> Any:
+        """Measure the forward pass; return the factor of the loss, 1 or NaN, which is not on the host yet.
+
+        Args:
+            predictions: of the network.
+            batch: image first.
+            losses: scalars by name.
+            step: number of this step, from 1.
+        """
+        self._names: list[str] = []
+        scalars: list[Any] = []
+        bounds: list[float] = []
+
+        def add(name: str, value: Any, bound: float = _LARGEST) -> None:
+            value = value.detach() if value.ndim == 0 else value.mean()
+            scalars.append(value if value.dtype == paddle.float32 else value.astype("float32"))
+            self._names.append(name)
+            bounds.append(min(bound, _LARGEST))
+
+        if batch[0].is_floating_point():
+            add("image max", batch[0].max(), self.limits.image)
+            add("image min", batch[0].min(), self.limits.image)
+        outputs = dict(head_outputs(predictions, self.network))
+        for name, output in outputs.items():
+            called = f"output {name}".rstrip()
+            add(f"{called} max", output.max())
+            add(f"{called} min", output.min())
+        if self.variances is not None:
+            add(
+                "batch variance", self._variance_ratio(), self.limits.variance if step > WARM_UP else _LARGEST
+            )
+        for name, value in losses.items():
+            add("loss" if name == "loss" else f"loss {name}", value)
+        self._blanks = {}
+        for model in self.ctc_models:
+            logits = ctc_logits(outputs, model)
+            if logits is not None and logits.ndim == 3:
+                self._blanks[model] = len(scalars)
+                add(f"blank share {model or ''}".rstrip(), (logits.argmax(axis=-1) == 0).astype("float32"))
+        self._values, self._bound = paddle.stack(scalars), self._bound_tensor(tuple(bounds))
+        return paddle.where((self._values.abs() <= self._bound).all(), self._one, self._nan)
+
+    def _bound_tensor(self, bounds: tuple[float, ...]) -> Any:
+        if bounds not in self._bounds:
+            self._bounds[bounds] = paddle.to_tensor(bounds, dtype="float32")
+        return self._bounds[bounds]
+
+    def _mean_variances(self) -> Any:
+        if not self.batch_norms:
+            return None
+        return paddle.stack([layer._variance.mean() for _, layer in self.batch_norms])
+
+    def _variance_ratio(self) -> Any:
+        """Return the greatest ratio of a layer's mean batch variance to its mean running variance before.
+
+        The running variance is ``m · old + (1 - m) · batch``, so the batch's follows from it at no cost. Means over the
+        channels, since a channel that was dead may come alive.
+        """
+        self._new = self._mean_variances()
+        kept = self._momenta
+        batch = (self._new - kept * self.variances) / (1.0 - kept).clip(min=1e-6)
+        self._ratios = batch / self.variances.clip(min=_EPSILON)
+        return self._ratios.max()
+
+    @paddle.no_grad()
+    def read(self, scale: Any = None) -> StepReading:
+        """Return the values of this step after its gradients were computed.
+
+        Args:
+            scale: the factor of the loss in mixed precision, [1], which the gradients still have.
+        """
+        squares = [_squared_norm(p.grad) for _, p in self.trained if p.grad is not None]
+        tail = [paddle.add_n(squares).sqrt()] if squares else []
+        tail += [] if scale is None else [scale.reshape([1]).astype("float32")]
+        host = paddle.concat([self._values, *tail]).numpy()
+        norm = float(host[len(self._names)]) if squares else 0.0
+        norm /= 1.0 if scale is None else float(host[-1])
+        values = {name: float(value) for name, value in zip(self._names, host, strict=False)}
+        wrong = ~(np.abs(host[: len(self._names)]) <= self._bound.numpy())
+        bad = [name for name, is_bad in zip(self._names, wrong, strict=True) if is_bad]
+        blanks = {model: values[self._names[index]] for model, index in self._blanks.items()}
+        if not bad and self.variances is not None:
+            self.variances = self._new
+        return StepReading(values, bad, norm, blanks)
+
+    def worst_batch_norm(self) -> str:
+        """Return the path of the BatchNorm whose batch variance was the most absurd in this step."""
+        ratios = self._ratios.numpy()
+        return self.batch_norms[int(np.argmax(np.where(np.isnan(ratios), np.inf, ratios)))][0]
+
+
+def _squared_norm(gradient: Any) -> Any:
+    """Return the sum of squares [1]; 16-bit floats would overflow."""
+    gradient = gradient.astype("float32") if gradient.dtype in _HALF else gradient
+    return nn.clip._squared_l2_norm(gradient).reshape([1])
+
+
+def head_outputs(predictions: Any, network: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the floating-point outputs of the heads by name: ``ctc``, ``Student.gtc``, …; a single one has no name.
+
+    Of ``(features, logits)`` the logits.
+    """
+    if isinstance(network, DistillationModel) and isinstance(predictions, Mapping):
+        for name, output in predictions.items():
+            yield from _named(output, str(name), network.models.get(str(name)))
+    else:
+        yield from _named(predictions, "", network)
+
+
+def _named(output: Any, prefix: str, model: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(output, Mapping) and "head_out" in output:
+        output = output["head_out"]
+    if isinstance(output, (tuple, list)) and output and understands_requests(getattr(model, "head", None)):
+        output = output[-1]
+    if isinstance(output, Mapping):
+        known = [name for name in output if name in HEADS] or list(output)
+        for name in known:
+            yield from _named(output[name], f"{prefix}.{name}".strip("."), model)
+    elif isinstance(output, (tuple, list)):
+        for index, each in enumerate(output):
+            yield from _named(each, f"{prefix}.{index}".strip("."), None)
+    elif isinstance(output, paddle.Tensor) and output.is_floating_point() and output.size:
+        yield prefix, output
+
+
+def ctc_logits(outputs: Mapping[str, Any], model: str | None) -> Any:
+    """Return the CTC logits of a sub-model among :func:`head_outputs`, or None."""
+    for name in [f"{model}.ctc", model] if model else ["ctc", ""]:
+        if name in outputs:
+            return outputs[name]
+    return None

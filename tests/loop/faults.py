@@ -1,0 +1,62 @@
+"""Faults that tests plant into a run: a bad value in one step."""
+
+import numpy as np
+
+from ppocr_ext.loop.events import Hook
+
+
+class Plant(Hook):
+    """Call ``fault(run)`` right before the batches of the steps with these numbers (from 1) are seen."""
+
+    def __init__(self, fault, *steps):
+        self.fault, self.steps, self.positions, self.applied = fault, steps, [], []
+
+    def on_start(self, run, position):
+        self.run = run
+        self._plant(position.global_step)
+
+    def on_step(self, step):
+        self.positions.append(step.position.global_step)
+        self._plant(step.position.global_step)
+
+    def _plant(self, steps_done):
+        if steps_done + 1 in self.steps:
+            self.fault(self.run)
+
+
+def infinite_pixel(run):
+    """One pixel of the fourth image is infinite."""
+    _change_next_images(run, lambda images: images.__setitem__((3, 0, 5, 5), np.inf))
+
+
+def times_1e19(run):
+    """The whole batch is too large, and finite."""
+    _change_next_images(run, lambda images: images.__imul__(np.float32(1e19)))
+
+
+def _change_next_images(run, change):
+    def before_forward(layer, inputs):
+        hook.remove()
+        images = inputs[0].numpy().copy()
+        change(images)
+        inputs[0].set_value(images)
+
+    hook = run.network.register_forward_pre_hook(before_forward)
+
+
+def nan_weights(run):
+    """The CTC classifier has no number left."""
+    weight = run.network.head.ctc_head.fc.weight
+    weight.set_value(np.full(weight.shape, np.nan, "float32"))
+
+
+def nan_loss(run):
+    """A part of the next loss is NaN."""
+    losses = run.loss.losses
+    real = losses["NRTRLoss"]
+
+    def once(predicts, batch):
+        losses["NRTRLoss"] = real
+        return {"loss": real(predicts, batch)["loss"] * float("nan")}
+
+    losses["NRTRLoss"] = once

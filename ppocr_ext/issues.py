@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from ppocr_ext.errors import ConfigError, with_code
@@ -33,6 +33,10 @@ class Issue:
     def __str__(self) -> str:
         """Return ``my.yml:12: Global.epohc_num: unknown key. Did you mean 'epoch_num'? [unknown_key]``."""
         return with_code(self.text, self.code)
+
+    def to_json(self) -> dict[str, str]:
+        """Return plain values, for ``preflight.json``."""
+        return asdict(self)
 
     @property
     def text(self) -> str:

@@ -10,6 +10,7 @@ from ppocr_ext.check.data import check_data
 from ppocr_ext.check.files import check_dictionary, check_files
 from ppocr_ext.check.objective import check_decoder, check_loss, check_metric, check_optimizer
 from ppocr_ext.check.settings import check_global, check_loaders, check_sections
+from ppocr_ext.check.training_warnings import check_training
 from ppocr_ext.check.wiring import check_images, check_networks, check_preprocessing
 from ppocr_ext.config import Config, derive_values
 from ppocr_ext.host import Host
@@ -37,10 +38,13 @@ def check_config(config: Config, host: Host, role: str, unloaded_plugins: Sequen
 
 
 def check_all(
-    config: Config, host: Host, role: str, unloaded_plugins: Sequence[str] = ()
+    config: Config, host: Host, role: str, unloaded_plugins: Sequence[str] = (), processes: int = 1
 ) -> tuple[list[Issue], list[tuple[str, ...]]]:
-    """Return the issues of :func:`check_config`, and the paths of the keys that no component takes."""
-    check = ConfigCheck(derive_values(config), host, role, tuple(unloaded_plugins))
+    """Return the issues of :func:`check_config`, and the paths of the keys that no component takes.
+
+    ``processes`` is how many the run has; each reads batches of its own.
+    """
+    check = ConfigCheck(derive_values(config), host, role, tuple(unloaded_plugins), processes)
     check_sections(check)
     check_global(check)
     check_architecture(check)
@@ -58,4 +62,6 @@ def check_all(
     check_networks(check)
     check_dictionary(check)
     check_files(check)
+    if role == "train":
+        check_training(check)
     return list(dict.fromkeys(check.issues)), check.unused_keys

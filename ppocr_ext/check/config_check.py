@@ -31,6 +31,7 @@ class ConfigCheck:
         host: opened; components of ours and of imported plugins are registered.
         role: ``"train"``, ``"eval"`` or ``"predict"``: what the config is used for.
         unloaded_plugins: modules of ``Global.plugins`` that were not imported.
+        processes: of the run; each reads batches of its own.
         issues: in the order in which they were found.
     """
 
@@ -38,6 +39,7 @@ class ConfigCheck:
     host: Host
     role: str
     unloaded_plugins: tuple[str, ...] = ()
+    processes: int = 1
     issues: list[Issue] = field(default_factory=list)
     unused_keys: list[Path] = field(default_factory=list)
 

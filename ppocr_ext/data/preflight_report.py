@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from ppocr_ext.data.label_file import LabelLine, read_label_file
 from ppocr_ext.data.sample_rules import SampleIssue, SampleRules, frames_needed
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer
+from ppocr_ext.issues import Issue
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ class PreflightReport:
         most_frames: frames that the most demanding label needs, usable or not.
         most_frames_at: its file and line.
         stopped: the check ended before the last sample, because its time was over.
+        warnings: of what the samples show, with which the run can start.
     """
 
     data_dir: Path
@@ -111,6 +113,7 @@ class PreflightReport:
     most_frames: int = 0
     most_frames_at: tuple[Path, int] | None = None
     stopped: bool = False
+    warnings: list[Issue] = field(default_factory=list)
 
     def add(self, line: LabelLine, issue: SampleIssue | None) -> None:
         """Count the next sample of the last file; ``issue`` is None if it is usable."""
@@ -245,6 +248,17 @@ class PreflightReport:
                     code="file_changed",
                 )
         return copy
+
+
+def preflight_json(
+    reports: Mapping[str, PreflightReport], config_warnings: Sequence[Issue] = ()
+) -> dict[str, Any]:
+    """Return the content of ``preflight.json``: a report for each section, and all warnings in one list."""
+    warnings = [*config_warnings, *(issue for report in reports.values() for issue in report.warnings)]
+    return {
+        **{mode: report.to_json() for mode, report in reports.items()},
+        "warnings": [issue.to_json() for issue in warnings],
+    }
 
 
 def _at(place: tuple[Path, int] | None) -> dict[str, Any] | None:

@@ -21,7 +21,15 @@ from ppocr_ext.report.formats import (
 )
 from ppocr_ext.report.page_template import page, table
 from ppocr_ext.report.run_folder import RunFolder, lookup, read_runs
-from ppocr_ext.report.run_sections import configuration, curves, data, evaluations, parts, predictions
+from ppocr_ext.report.run_sections import (
+    configuration,
+    curves,
+    data,
+    evaluations,
+    parts,
+    predictions,
+    warnings,
+)
 
 REPORT_FILE = "report.html"
 # `reason` in run.json
@@ -44,7 +52,7 @@ def write_report(paths: Sequence[str | Path], out: Path, title: str = "") -> lis
         DataError: a path contains no run.
     """
     runs = read_runs(paths)
-    sections = (summary, curves, predictions, evaluations, data, parts, configuration)
+    sections = (summary, warnings, curves, predictions, evaluations, data, parts, configuration)
     count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
     body = "\n".join(section(runs) for section in sections)
     write_text(out, page(title or _title(runs), count, body))

@@ -135,6 +135,25 @@ def _metric(name: str, value: Any) -> str:
     return similarity(value) if name.endswith("_norm_edit_dis") else plain(value)
 
 
+def warnings(runs: Sequence[RunFolder]) -> str:
+    """Return what the checks before each run warned of; the whole list is in ``preflight.json``."""
+    cards = []
+    for index, run in enumerate(runs):
+        found = _dicts(run.preflight.get("warnings"))
+        rows = [
+            [esc(part[:_LONGEST_LINE]) for part in (str(issue.get("code", "–")), _warning_text(issue))]
+            for issue in found[:_MOST_SAMPLES]
+        ]
+        if rows:
+            listed = table(["warning", "about"], rows, "left wrap")
+            cards.append(f'<div class="card scroll">{_heading(runs, index)}{listed}</div>')
+    return f"<h2>Warnings before the run</h2>{''.join(cards)}" if cards else ""
+
+
+def _warning_text(issue: dict[str, Any]) -> str:
+    return ": ".join(str(issue[key]) for key in ("where", "path", "message") if issue.get(key))
+
+
 def data(runs: Sequence[RunFolder]) -> str:
     """Return what preflight found in the label files: counts by reason, and some skipped samples."""
     rows, details = [], []

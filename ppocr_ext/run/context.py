@@ -61,6 +61,7 @@ class RunContext:
         seed: of all random generators.
         device: as Paddle names it.
         team: the processes of the run.
+        config_warnings: what the config check has warned of.
     """
 
     options: RunOptions
@@ -74,6 +75,7 @@ class RunContext:
     seed: int
     device: str
     team: Team
+    config_warnings: tuple[Issue, ...] = ()
 
     @property
     def trains(self) -> bool:
@@ -104,7 +106,7 @@ def open_context(config: Config, options: RunOptions) -> RunContext:
     """
     host = open_host(options.host_path)
     import_plugins(config)
-    unused = _check(config, host, options)
+    warnings, unused = _check(config, host, options)
     charset = resolve_charset(config, host.find_file)
     resolved = with_class_counts(complete(config, charset), charset)
     old_charset = read_old_charset(options.old_dictionary, config, host.find_file, "--old-dict")
@@ -121,21 +123,24 @@ def open_context(config: Config, options: RunOptions) -> RunContext:
         seed=seed_of(resolved),
         device=choose_device(resolved),
         team=team(),
+        config_warnings=warnings,
     )
     if options.role != "predict":  # it draws nothing; generators of a program that reads images are its own
         host.set_seed(context.seed)
     return context
 
 
-def _check(config: Config, host: Host, options: RunOptions) -> list[tuple[str, ...]]:
-    """Report the issues of ``config``; return the keys that no component takes."""
-    found, unused = check_all(config, host, options.role)
+def _check(
+    config: Config, host: Host, options: RunOptions
+) -> tuple[tuple[Issue, ...], list[tuple[str, ...]]]:
+    """Report the issues of ``config``; return the warnings, and the keys that no component takes."""
+    found, unused = check_all(config, host, options.role, processes=dist.get_world_size())
     issues = [rename_section(issue, options.eval_section) for issue in found]
     strict = bool(config.at("Global.strict", default=False))
     if dist.get_rank() != 0 and not strict:  # process 0 warns for all
         issues = [issue for issue in issues if issue.level == "error"]
     report_issues(issues, strict=strict)
-    return unused
+    return tuple(issues), unused
 
 
 def rename_section(issue: Issue, eval_section: str) -> Issue:

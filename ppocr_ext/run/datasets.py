@@ -21,11 +21,12 @@ from ppocr_ext.data.label_file import parse_line
 from ppocr_ext.data.lmdb.reader import open_sets
 from ppocr_ext.data.load_failures import LoadFailures, report_failures
 from ppocr_ext.data.preflight import check_label_files, check_lmdbs
-from ppocr_ext.data.preflight_report import FileReport, PreflightReport
+from ppocr_ext.data.preflight_report import FileReport, PreflightReport, preflight_json
 from ppocr_ext.data.sample_rules import FrameLimit, Gtc, SampleRules
 from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
+from ppocr_ext.issues import Issue
 from ppocr_ext.run.frame_counts import FrameCounts
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -68,6 +69,7 @@ def run_preflight(
     eval_section: str = "Eval",
     seconds: float | None = None,
     report: Callable[[str], None] = _LOG.info,
+    config_warnings: Sequence[Issue] = (),
 ) -> dict[str, PreflightReport]:
     """Check the data of each mode; return the reports by mode, without datasets that are not label files or LMDBs.
 
@@ -80,6 +82,7 @@ def run_preflight(
         eval_section: what messages call the data of ``Eval``.
         seconds: stop the check of each mode after this time; None checks every sample.
         report: takes a summary of data that can be used.
+        config_warnings: those of the config check, which go into ``record`` too.
 
     Raises:
         DataError: label files or LMDBs cannot be read, or more samples are unusable than
@@ -105,7 +108,7 @@ def run_preflight(
             for text in count.notes(0 if checked is None else checked.most_frames):
                 report(text)
     if record is not None and found:
-        content = {mode: checked.to_json() for mode, checked in found.items()}
+        content = preflight_json(found, config_warnings)
         write_text(record, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     texts = limit_errors({names[mode]: checked for mode, checked in found.items()}, limit)
     if texts and record is not None:

@@ -122,7 +122,14 @@ def _preflight(
     """Check the data in one process of each machine; see :func:`ppocr_ext.run.datasets.run_preflight`."""
     reports = context.team.once_per_machine(
         "preflight",
-        lambda: run_preflight(context.config, context.charset, frames, record, context.options.eval_section),
+        lambda: run_preflight(
+            context.config,
+            context.charset,
+            frames,
+            record,
+            context.options.eval_section,
+            config_warnings=context.config_warnings,
+        ),
     )
     if is_leader() and "Train" in reports:
         _require_same_count(context, reports["Train"])

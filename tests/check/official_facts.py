@@ -72,11 +72,11 @@ DECODE = {"DecodeImage": {"img_mode": "BGR", "channel_first": False}}
 ENCODE = {"MultiLabelEncode": {"gtc_encode": "NRTRLabelEncode"}}
 KEEP = {"KeepKeys": {"keep_keys": ["image", "label_ctc", "label_gtc", "length", "valid_ratio"]}}
 RESIZE = {"RecResizeImg": {"image_shape": [3, 48, 320]}}
-LOADER = {"shuffle": True, "batch_size_per_card": 8, "drop_last": True, "num_workers": 8}
+LOADER = {"shuffle": True, "batch_size_per_card": 192, "drop_last": True, "num_workers": 8}
 SAMPLER = {
     "name": "MultiScaleSampler",
     "scales": [[320, 32], [320, 48], [320, 64]],
-    "first_bs": 8,
+    "first_bs": 192,
     "fix_bs": False,
     "divided_factor": [8, 16],
     "is_training": True,

@@ -50,7 +50,7 @@ WRONG = [
     ("Train.loader.shuffle", "false", "quoted_value", "'false'"),
     ("Metric.main_indicator", "accuracy", "bad_value", "acc, norm_edit_dis"),
     ("Optimizer.group_lr", True, "unsupported_key", ""),
-    ("Optimizer.regularizer", {"name": "L2", "factor": 1.0}, "conflicting_keys", "`weight_decay`"),
+    ("Optimizer.regularizer", {"name": "L2", "factor": 0.001}, "conflicting_keys", "`weight_decay`"),
 ]
 
 
@@ -174,7 +174,7 @@ def test_a_removed_sub_model_is_the_only_issue(two: Config, check: Check) -> Non
 
 
 def test_rates_of_a_schedule_are_not_negative(one: Config, check: Check) -> None:
-    rates = {"name": "Piecewise", "decay_epochs": [3], "values": [0.1, -0.01]}
+    rates = {"name": "Piecewise", "decay_epochs": [3], "values": [0.001, -0.01]}
     (issue,) = check(one.with_values({"Optimizer.lr": rates}))
     assert facts([issue]) == [("error", "bad_value", "Optimizer.lr.values.1")] and "-0.01" in issue.message
 

@@ -96,6 +96,13 @@ def make_run(folder, *, accuracies=(0.5, 0.949999, 0.93), learning_rate=0.001, e
     (folder / "run.json").write_text(json.dumps(whole | record))
     rejected = [{"file": f"train{evil}.txt", "line": 3, "reason": "too_long", "detail": "27 of 25"}]
     found = {"Train": {"total": 1200, "usable": 1199, "counts": {"too_long": 1}, "rejected": rejected}}
+    warning = {
+        "code": "loss_weight",
+        "path": "Loss.weight_2",
+        "where": "my.yml:3",
+        "message": f"found 0{evil}",
+    }
+    found["warnings"] = [warning]
     (folder / "preflight.json").write_text(json.dumps(found))
     config = {
         "Global": {"epoch_num": 3, "save_model_dir": str(folder), "note": evil.replace("\ud800", "")},
@@ -131,6 +138,7 @@ def test_one_run(tmp_path):
         "186 of 200 correct (93.0%)",
         "1,199 1 too_long",
         "train.txt:3: too_long: 27 of 25",
+        "loss_weight my.yml:3: Loss.weight_2: found 0",
         "backbone 512,345 0 –",
         "head 100,000 90,000 × 0.1, × 1",
         "learning_rate",
@@ -239,7 +247,7 @@ def test_a_run_that_has_only_begun_or_went_wrong_at_once(tmp_path):
 def test_several_runs_show_the_keys_that_differ_and_no_others(tmp_path):
     runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", learning_rate=0.005, accuracies=[0.97])]
     out = write_report(runs, tmp_path / "page.html")
-    table = re.search(r'<table class="left wrap">.*?</table>', out.read_text(), re.DOTALL).group()
+    table = re.findall(r'<table class="left wrap">.*?</table>', out.read_text(), re.DOTALL)[-1]
     cells = re.findall(r"<td>(.*?)</td>", table)
     assert cells == ["Optimizer.lr.learning_rate", "0.001", "0.005"]
     text = Page(out).text

@@ -6,11 +6,14 @@ from pathlib import Path
 import lmdb
 import numpy as np
 import pytest
+from error_codes import raises_code
 
+from ppocr_ext.errors import ConfigError
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.host import open_host
 from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook
+from ppocr_ext.loop.hooks.run_record import RunRecord
 from ppocr_ext.loop.session import train
 from ppocr_ext.run import context
 from ppocr_ext.run.datasets import label_files_of
@@ -130,10 +133,28 @@ def test_warnings_of_the_checks_come_from_process_0_alone(tiny, monkeypatch):
     config = tiny("student", **{"Loss.zzz": 1})
     for rank in (0, 1):
         monkeypatch.setattr(context.dist, "get_rank", lambda rank=rank: rank)
-        unused = context._check(config, open_host(), context.RunOptions("train"))
+        warnings, unused = context._check(config, open_host(), context.RunOptions("train"))
         assert ("Loss", "zzz") in unused
+        assert [issue.code for issue in warnings] == ["unused_key"] * (rank == 0)
     assert len(said[0]) == 1 and "Loss.zzz: the key is not used." in said[0][0]
     assert said[1] == []
+
+
+def test_warnings_are_recorded_and_errors_if_strict(tiny):
+    config = tiny("student", **{"Loss.weight_2": 0, "Global.dry_step": False})
+    run = Run.build(config, "train")
+    for record in (json.loads((run.folder / "preflight.json").read_text()), preflight_of(run)):
+        found = [(issue["level"], issue["code"], issue["path"]) for issue in record["warnings"]]
+        assert found == [("warning", "loss_weight", "Loss.weight_2")]
+    with raises_code(ConfigError, "loss_weight"):
+        Run.build(config.with_values({"Global.strict": True}), "train")
+
+
+def preflight_of(run):
+    """What the record of a run writes at its start, with whatever has been found until then."""
+    (run.folder / "preflight.json").unlink()
+    RunRecord().on_start(run, run.start)
+    return json.loads((run.folder / "preflight.json").read_text())
 
 
 def test_an_lmdb_gives_what_the_label_file_gives(tiny, lmdbs, captchas):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -370,15 +371,18 @@ class TestNoFalseAlarm:
 
     def test_lmdbs(self, one, captchas, tmp_path) -> None:
         lmdb = pytest.importorskip("lmdb")
-        with lmdb.open(str(tmp_path), map_size=1 << 24) as environment, environment.begin(write=True) as put:
+        train, val = tmp_path / "train", tmp_path / "val"
+        with lmdb.open(str(train), map_size=1 << 24) as environment, environment.begin(write=True) as put:
             for number, line in enumerate((captchas / "val_list.txt").read_text().splitlines(), start=1):
                 image, label = line.split("\t")
                 put.put(b"label-%09d" % number, label.encode() if number > 1 else b"x")
                 put.put(b"image-%09d" % number, (captchas / image).read_bytes())
             put.put(b"num-samples", str(number).encode())
-        dataset = {"name": "LMDBDataSet", "data_dir": str(tmp_path), "transforms": transforms(one, "Train")}
+        shutil.copytree(train, val)
+        dataset = {"name": "LMDBDataSet", "data_dir": str(train), "transforms": transforms(one, "Train")}
+        both = {"Train.dataset": dataset, "Eval.dataset": {**dataset, "data_dir": str(val)}}
         said: list[str] = []
-        assert issues(one.with_values({"Train.dataset": dataset, "Eval.dataset": dataset}), said=said) == []
+        assert issues(one.with_values(both), said=said) == []
         assert said == []
         wrong = one.with_values({"Train.dataset": dataset, f"{TRAIN}.{KEYS}": [*KEPT, "label_ace"]})
         assert found(wrong) == {("unknown_sample_key", f"{TRAIN}.{KEYS}")}

@@ -19,6 +19,7 @@ import paddle.distributed as dist
 from ppocr_ext import __version__
 from ppocr_ext.checkpoint.model_state import count_parameters
 from ppocr_ext.config import Config
+from ppocr_ext.data.preflight_report import preflight_json
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
@@ -108,8 +109,7 @@ def _write_configs(run: Run) -> None:
     note = "\n# Computed again when this file is read; to set one of these by hand, take its path out.\ncomputed:"
     write_text(run.folder / "config.yml", config.to_yaml().replace("\ncomputed:", note, 1))
     _write_json(run.folder / "host_config.json", run.host_config)
-    checked = {mode: report.to_json() for mode, report in run.preflight.items()}
-    _write_json(run.folder / "preflight.json", checked)
+    _write_json(run.folder / "preflight.json", preflight_json(run.preflight, run.config_warnings))
 
 
 def _write_json(path: Path, content: Any) -> None:

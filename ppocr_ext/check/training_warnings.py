@@ -1,0 +1,276 @@
+"""Warn of settings that PaddleOCR accepts and with which a training rarely succeeds."""
+
+from __future__ import annotations
+
+import filecmp
+import math
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ppocr_ext.check.config_check import ConfigCheck
+from ppocr_ext.check.config_check import Path as KeyPath
+from ppocr_ext.config import Config, named_items
+from ppocr_ext.config.node import PlaceKind
+from ppocr_ext.config.values import shown
+from ppocr_ext.data.preprocessing import is_positive_number
+
+_BATCH_OF_SAMPLER = 128  # PaddleOCR's default of first_bs
+_RATES = ("learning_rate", "max_lr")
+_MOST_WEIGHT_DECAY = 1.0
+_MOST_REGULARIZATION = 0.1  # the factor of L1 or L2, which PaddleOCR's configs set to 1e-5 to 1e-4
+_OTHER_BATCH = 2.0  # ratio of the batch of a comment to the batch of the run
+_MADE_FOR = re.compile(
+    r"#.*?\b(\d+)\s*gpus?\W*(\d+)", re.IGNORECASE
+)  # `# 8gpus 192bs` beside a learning rate
+_SYMMETRIC = ("DistillationDMLLoss", "DistillationDistanceLoss")  # the order of a pair does not matter
+
+
+class RateLimits(NamedTuple):
+    """The learning rate, and the rate divided by the samples of a step, above which a warning is given.
+
+    PaddleOCR's recognition configs and the shipped ones stay below all of them (tests/check/test_training_warnings.py).
+    """
+
+    rate: float
+    per_sample: float
+
+
+_ADAPTIVE = (RateLimits(0.01, 1e-3), RateLimits(0.001, 2e-5))  # with and without a gradient clip
+_LIMITS = {
+    "Adam": _ADAPTIVE,
+    "AdamW": _ADAPTIVE,
+    "RMSProp": _ADAPTIVE,
+    "Momentum": (RateLimits(1.0, 0.02), RateLimits(0.1, 0.005)),
+    "Adadelta": (RateLimits(10.0, math.inf), RateLimits(10.0, math.inf)),
+}
+
+
+def check_training(check: ConfigCheck) -> None:
+    """Add the warnings of a training; the config has been checked for errors before."""
+    _check_rate(check)
+    _check_decay(check)
+    _check_warm_up(check)
+    _check_batch(check)
+    _check_loss_weights(check)
+    _check_pairs(check)
+    _check_evaluated(check)
+    _check_lists(check)
+
+
+def samples_per_step(config: Config, processes: int = 1) -> int | None:
+    """Return the samples of an optimizer step over all processes; None if the config does not give them.
+
+    A MultiScaleSampler's ``first_bs`` counts, which holds for its first scale; the loader's batch size is not used
+    with it.
+    """
+    size = config.at("Train.loader.batch_size_per_card", None)
+    if config.at("Train.sampler.name", None) == "MultiScaleSampler":
+        size = config.at("Train.sampler.first_bs", None)
+        size = _BATCH_OF_SAMPLER if size is None else size
+    return int(size) * processes if is_positive_number(size) else None
+
+
+def _check_rate(check: ConfigCheck) -> None:
+    """Compare the learning rate with what the optimizer bears, and with the batch that a comment names."""
+    rate, path = _highest_rate(check)
+    samples = samples_per_step(check.config, check.processes)
+    if not rate or samples is None:
+        return
+    name = str(check.at("Optimizer", "name"))
+    of_sample = f"{rate:g} with {samples:,} samples a step is {rate / samples:.2g} a sample"
+    _check_comment(check, path, samples)
+    if name not in _LIMITS:
+        return
+    clipped, free = _LIMITS[name]
+    is_clipped = any(check.at("Optimizer", key) is not None for key in ("clip_norm", "clip_norm_global"))
+    if _exceeds(rate, samples, clipped):
+        check.warning(
+            path,
+            "high_learning_rate",
+            f"{of_sample}, which is high for {name} (more than {clipped.rate:g}, or {clipped.per_sample:g} a sample): "
+            f"the loss often becomes NaN, or CTC reads only blanks. Fix: a lower rate, or a larger batch.",
+        )
+    elif not is_clipped and _exceeds(rate, samples, free):
+        check.warning(
+            path,
+            "no_gradient_clip",
+            f"{of_sample}, which is high for {name} without a gradient clip. Fix: `clip_norm_global: 5.0` below "
+            f"Optimizer, or a lower rate.",
+        )
+
+
+def _exceeds(rate: float, samples: int, limits: RateLimits) -> bool:
+    return rate > limits.rate or rate / samples > limits.per_sample
+
+
+def _highest_rate(check: ConfigCheck) -> tuple[float, KeyPath]:
+    """Return the highest learning rate of the schedule, with its path; 0 if there is none."""
+    paths: list[KeyPath] = [("Optimizer", "lr", key) for key in _RATES]
+    values = check.at("Optimizer", "lr", "values")  # of Piecewise
+    paths += [("Optimizer", "lr", "values", str(index)) for index in range(len(_listed(values)))]
+    return max((_number(check.at(*path)) or 0.0, path) for path in paths)
+
+
+def _check_comment(check: ConfigCheck, path: KeyPath, samples: int) -> None:
+    """Compare the batch with that of a comment such as ``# 8gpus 192bs`` on the line of the learning rate."""
+    place = check.place(path)
+    found = None
+    if place.kind is PlaceKind.FILE:
+        with suppress(OSError, UnicodeDecodeError, ValueError, IndexError):
+            number = int(place.text.rpartition(":")[2])
+            found = _MADE_FOR.search(Path(place.origin).read_text(encoding="utf-8").split("\n")[number - 1])
+    if found is None:
+        return
+    cards, batch = int(found[1]), int(found[2])
+    made_for = cards * batch
+    if made_for <= _OTHER_BATCH * samples:
+        return
+    rate = float(check.at(*path))
+    check.warning(
+        path,
+        "rate_of_other_batch",
+        f"its line says {cards} GPUs × {batch}: {rate:g} is for {made_for:,} samples a step ({rate / made_for:.2g} a "
+        f"sample), this run has {samples:,} ({rate / samples:.2g} a sample). "
+        f"Fix: {rate * samples / made_for:.2g} gives the same rate a sample.",
+    )
+
+
+def _check_decay(check: ConfigCheck) -> None:
+    for path, most in (
+        (("Optimizer", "weight_decay"), _MOST_WEIGHT_DECAY),
+        (("Optimizer", "regularizer", "factor"), _MOST_REGULARIZATION),
+    ):
+        decay = _number(check.at(*path))
+        if decay is not None and decay > most:
+            message = f"{decay:g} pulls all weights to 0 faster than they learn. Fix: 0.05 (AdamW), 3e-5 (L2 of Adam)."
+            check.warning(path, "high_weight_decay", message)
+
+
+def _check_warm_up(check: ConfigCheck) -> None:
+    path = ("Optimizer", "lr", "warmup_epoch")
+    warm_up, epochs = _number(check.at(*path)), check.at("Global", "epoch_num", default=1)
+    if warm_up and isinstance(epochs, int) and warm_up >= epochs > 0:
+        check.warning(path, "long_warm_up", long_warm_up(f"{warm_up:g} epochs", f"{epochs} epochs"))
+
+
+def long_warm_up(warm_up: str, length: str) -> str:
+    """Return the message of a warm-up that lasts as long as the run."""
+    return (
+        f"the run ends within its warm-up ({warm_up} of {length}), before the full learning rate. "
+        f"Fix: a shorter warm-up, at most a tenth of the run, or more epochs."
+    )
+
+
+def _check_batch(check: ConfigCheck) -> None:
+    path = ("Train", "sampler", "first_bs")
+    size = _number(check.at(*path))
+    if check.at("Train", "sampler", "name") != "MultiScaleSampler" or size is None or size >= 1:
+        return
+    if check.at("Train", "sampler", "fix_bs") is False:
+        message = f"found {size:g}: every batch has one sample. Fix: the batch size, such as 64."
+        check.warning(path, "small_batch", message)
+    else:
+        message = (
+            f"found {size:g}, with which PaddleOCR's sampler never ends. Fix: the batch size, such as 64."
+        )
+        check.error(path, "small_batch", message)
+
+
+def _check_loss_weights(check: ConfigCheck) -> None:
+    paths: list[KeyPath] = [("Loss", "weight_1"), ("Loss", "weight_2")]
+    paths += [(*path, "weight") for _, path in named_items(check.config, "Loss", "loss_config_list")]
+    for path in paths:
+        weight = _number(check.at(*path))
+        if weight is not None and weight <= 0:
+            effect = "trains nothing" if weight == 0 else "is made larger, not smaller"
+            message = f"found {weight:g}: this loss {effect}. Fix: a number above 0, or remove the loss."
+            check.warning(path, "loss_weight", message)
+
+
+def _check_pairs(check: ConfigCheck) -> None:
+    """Warn of a pair [Teacher, Student] where [Student, Teacher] is meant."""
+    for name, path in named_items(check.config, "Loss", "loss_config_list"):
+        pairs = _listed(check.at(*path, "model_name_pairs"))
+        several = pairs if all(isinstance(pair, tuple) for pair in pairs) else (pairs,)
+        for pair in several:
+            if name in _SYMMETRIC or len(pair) != 2:
+                continue
+            if _is_frozen(check, pair[0]) and not _is_frozen(check, pair[1]):
+                check.warning(
+                    (*path, "model_name_pairs"),
+                    "swapped_pair",
+                    f"{name} teaches the frozen {pair[0]} by {pair[1]}. Fix: the trained sub-model comes first, "
+                    f"[[{pair[1]}, {pair[0]}]].",
+                )
+
+
+def _check_evaluated(check: ConfigCheck) -> None:
+    """Warn of a decoder or a metric that sees only a frozen sub-model, whose accuracy never changes."""
+    names = check.at("PostProcess", "model_name")
+    read = (names,) if isinstance(names, str) else _listed(names)
+    if read and all(_is_frozen(check, name) for name in read):
+        message = f"only the frozen {', '.join(map(str, read))} is decoded. Fix: name the trained sub-model."
+        check.warning(("PostProcess", "model_name"), "frozen_is_evaluated", message)
+    key = check.at("Metric", "key")
+    if key is not None and _is_frozen(check, key):
+        message = (
+            f"the best checkpoint is decided by the frozen {shown(key)}, whose accuracy never changes. Fix: name the "
+            f"trained sub-model."
+        )
+        check.warning(("Metric", "key"), "frozen_is_evaluated", message)
+
+
+def _is_frozen(check: ConfigCheck, name: Any) -> bool:
+    return check.at("Architecture", "Models", str(name), "freeze_params") is True
+
+
+def _check_lists(check: ConfigCheck) -> None:
+    """Warn of label files that Train and Eval share."""
+    trained = [Path(name) for _, name in _label_files(check, "Train")]
+    for where, name in _label_files(check, "Eval"):
+        same = next((other for other in trained if _same_file(other, Path(name))), None)
+        if same is not None:
+            what = "is" if same == Path(name) else f"has the same content as {same},"
+            message = (
+                f"{name} {what} a label file of Train too: the accuracy says nothing of new images. Fix: evaluate on "
+                f"samples that are not trained on."
+            )
+            check.warning(where, "trained_samples", message)
+    ours, theirs = (
+        [check.at(mode, "dataset", key) for key in ("name", "data_dir")] for mode in ("Eval", "Train")
+    )
+    if ours == theirs and "LMDB" in str(ours[0]) and isinstance(ours[1], str):
+        message = (
+            f"{ours[1]} is read by Train too: the accuracy says nothing of new images. Fix: another LMDB."
+        )
+        check.warning(("Eval", "dataset", "data_dir"), "trained_samples", message)
+
+
+def _label_files(check: ConfigCheck, mode: str) -> Iterator[tuple[KeyPath, str]]:
+    path = (mode, "dataset", "label_file_list")
+    listed = check.at(*path)
+    for index, name in enumerate((listed,) if isinstance(listed, str) else _listed(listed)):
+        if isinstance(name, str):
+            yield (path if isinstance(listed, str) else (*path, str(index))), name
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    """Return True for one file, or two that are not empty and have the same content."""
+    if one == other:
+        return True
+    try:
+        return one.stat().st_size > 0 and filecmp.cmp(one, other, shallow=False)
+    except OSError:  # a missing file is reported with the other files
+        return False
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _number(value: Any) -> float | None:
+    """Return a finite or infinite number, None for anything else."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,133 @@
+"""Legal settings with which a training rarely succeeds are named; the right setting beside each is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from official_facts import Check, facts, only
+
+from ppocr_ext.check import check_all, training_warnings
+from ppocr_ext.config import Config, load
+from ppocr_ext.host import Host
+from ppocr_ext.io.resources import config_root
+from ppocr_ext.issues import Issue
+
+RATE = "Optimizer.lr.learning_rate"
+WEIGHT = "Loss.loss_config_list.DistillationCTCLoss.weight"
+PAIRS = "Loss.loss_config_list.DistillationDKDLoss.model_name_pairs"
+SWAPPED = [["Teacher", "Student"]]
+# (values that the config `one` or `two` gets, code, path), and values of a twin in which nothing is wrong
+ONE: list[tuple[dict[str, Any], str, str, dict[str, Any]]] = [
+    ({RATE: 10}, "high_learning_rate", RATE, {RATE: 0.001}),
+    ({RATE: 0.02, "Optimizer.clip_norm": 1.0}, "high_learning_rate", RATE, {RATE: 0.005, "Optimizer.clip_norm": 1.0}),
+    ({RATE: 0.002}, "no_gradient_clip", RATE, {RATE: 0.002, "Optimizer.clip_norm_global": 5.0}),
+    ({"Train.sampler.first_bs": 16}, "no_gradient_clip", RATE, {RATE: 0.0001, "Train.sampler.first_bs": 16}),
+    ({"Optimizer.weight_decay": 1000}, "high_weight_decay", "Optimizer.weight_decay", {"Optimizer.weight_decay": 0.5}),
+    ({"Optimizer.lr.warmup_epoch": 50}, "long_warm_up", "Optimizer.lr.warmup_epoch", {"Global.epoch_num": 51}),
+    ({"Global.epoch_num": 5}, "long_warm_up", "Optimizer.lr.warmup_epoch", {"Global.epoch_num": 6}),
+    ({"Train.sampler.first_bs": 0}, "small_batch", "Train.sampler.first_bs", {}),
+    ({"Loss.weight_2": 0}, "loss_weight", "Loss.weight_2", {"Loss.weight_2": 0.1}),
+    ({"Loss.weight_1": -1.0}, "loss_weight", "Loss.weight_1", {"Loss.weight_1": 1.0}),
+]  # fmt: skip
+TWO: list[tuple[dict[str, Any], str, str, dict[str, Any]]] = [
+    ({WEIGHT: 0}, "loss_weight", WEIGHT, {WEIGHT: 0.01}),
+    ({WEIGHT: -0.5}, "loss_weight", WEIGHT, {WEIGHT: 0.5}),
+    ({PAIRS: SWAPPED}, "swapped_pair", PAIRS, {PAIRS: ["Student", "Teacher"]}),
+    ({PAIRS: SWAPPED[0]}, "swapped_pair", PAIRS, {PAIRS: SWAPPED, "Architecture.Models.Teacher.freeze_params": False}),
+    ({"Metric.key": "Teacher"}, "frozen_is_evaluated", "Metric.key", {"Metric.key": "Student"}),
+    ({"PostProcess.model_name": ["Teacher"]}, "frozen_is_evaluated", "PostProcess.model_name",
+     {"PostProcess.model_name": ["Teacher", "Student"]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "code", "path", "right"), ONE)
+def test_a_doubtful_setting_is_named(
+    values: dict[str, Any], code: str, path: str, right: dict[str, Any], one: Config, check: Check
+) -> None:
+    assert facts(check(one.with_values(values))) == [("warning", code, path)]
+    assert check(one.with_values(values), "eval") == []
+    assert check(one.with_values(right)) == []
+
+
+@pytest.mark.parametrize(("values", "code", "path", "right"), TWO)
+def test_a_doubtful_setting_of_a_distillation_is_named(
+    values: dict[str, Any], code: str, path: str, right: dict[str, Any], two: Config, check: Check
+) -> None:
+    assert facts(check(two.with_values(values))) == [("warning", code, path)]
+    assert check(two.with_values(right)) == []
+
+
+def test_a_sampler_that_would_never_end_is_an_error(one: Config, check: Check) -> None:
+    values = {"Train.sampler.first_bs": 0, "Train.sampler.fix_bs": True}
+    assert facts(check(one.with_values(values))) == [("error", "small_batch", "Train.sampler.first_bs")]
+
+
+def of_file(folder: Path, config: Config, line: str) -> Config:
+    """``config`` as a file whose learning rate stands on ``line``."""
+    file = folder / "rate.yml"
+    text = config.with_values({RATE: 0.000777}).to_yaml()
+    assert text.count("learning_rate: 0.000777") == 1
+    file.write_text(text.replace("learning_rate: 0.000777", line))
+    return load([file])
+
+
+def test_the_rate_for_eight_gpus_is_named_on_one(
+    tmp_path: Path, one: Config, check: Check, host: Host
+) -> None:
+    config = of_file(tmp_path, one, "learning_rate: 0.001 # 8gpus 192bs")
+    issue = only(check(config))
+    assert (issue.level, issue.code, issue.path) == ("warning", "rate_of_other_batch", RATE)
+    assert "1,536" in issue.message and "6.5e-07" in issue.message and "5.2e-06" in issue.message
+    assert check_all(config, host, "train", processes=8)[0] == []
+    assert check(config.with_values({RATE: 0.00013})) == []  # a rate of the user's own
+    assert check(of_file(tmp_path, one, "learning_rate: 0.001 # 2 GPUs × 192")) == []
+
+
+def test_label_files_that_train_and_eval_share_are_named(one: Config, check: Check, data: Path) -> None:
+    path, train = "Eval.dataset.label_file_list", data / "shared.txt"
+    train.write_text("a.png\tword\n")
+    copy = data / "copy.txt"
+    copy.write_bytes(train.read_bytes())
+    other = data / "other.txt"
+    other.write_text("b.png\tword\n")
+    config = one.with_values({"Train.dataset.label_file_list": [str(other), str(train)]})
+    for shared in (train, copy):
+        found = check(config.with_values({path: [str(data / "val.txt"), str(shared)]}))
+        assert facts(found) == [("warning", "trained_samples", f"{path}.1")]
+    assert check(config.with_values({path: [str(data / "val.txt")]})) == []
+
+
+CODES = {"high_learning_rate", "no_gradient_clip", "rate_of_other_batch", "high_weight_decay", "long_warm_up"} | {
+    "small_batch", "loss_weight", "swapped_pair", "frozen_is_evaluated", "trained_samples"
+}  # fmt: skip
+
+
+def test_no_shipped_config_gives_a_warning(check: Check) -> None:
+    root, found = config_root(), {}
+    files = [
+        file
+        for file in sorted(root.rglob("*.yml"))
+        if file.parent.name != "overlays" and file.stem != "v3_data"
+    ]
+    assert len(files) > 40
+    for file in files:
+        found[file] = [issue for issue in check(load([file])) if issue.code in CODES]
+    assert {file: issues for file, issues in found.items() if issues} == {}
+
+
+def test_every_code_is_tested() -> None:
+    source = Path(training_warnings.__file__).read_text(encoding="utf-8")
+    assert all(f'"{code}"' in source for code in CODES)
+
+
+def test_json_of_an_issue() -> None:
+    issue = Issue("small_batch", "warning", "Train.sampler.first_bs", "my.yml:3", "found 0")
+    assert issue.to_json() == {
+        "code": "small_batch",
+        "level": "warning",
+        "path": "Train.sampler.first_bs",
+        "where": "my.yml:3",
+        "message": "found 0",
+    }

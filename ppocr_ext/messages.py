@@ -18,6 +18,11 @@ _LAST_LINE = re.compile(r"^(?P<type>[A-Za-z_][\w.]*): (?P<message>.*)", re.MULTI
 _PADDLE_ERROR = re.compile(r"^\([A-Z]\w+\) ")
 # places in Paddle's source and hints for its authors
 _PADDLE_NOISE = re.compile(r"\s*\[Hint: .*|\s*\(at [^()]*:\d+\)|\s*\[operator < [^<>]* > error\]", re.DOTALL)
+# all of Unicode's "Cc" but tab and line feed, its line and paragraph separators, what turns the direction of the text
+# that follows, and halves of surrogate pairs
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_REPLACED = re.compile(r"\\u[0-9a-f]{4}")
+_LINE_START, _LINE_END = 1500, 500  # characters of a line that a message keeps
 _FIXES = {
     errno.ENOSPC: "free some space, or write to another place",
     errno.EACCES: "choose a folder that you may write to",
@@ -43,6 +48,37 @@ WORKER_ENDED = (
     "A worker process of a loader has ended, killed for lack of memory or of shared memory. Fix: use fewer "
     "loader.num_workers, or set loader.use_shared_memory: false."
 )
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with control characters as ``\\u001b``: escape sequences and marks that turn its direction.
+
+    Line ends, tabs and text of any script stay. In a JSON string and between double quotes of YAML the result means
+    the same.
+    """
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def unprintable(text: str) -> str:
+    """Return ``text`` with the control characters that :func:`printable` has replaced."""
+    return _REPLACED.sub(lambda found: _control_of(found[0]), text)
+
+
+def _control_of(replaced: str) -> str:
+    character = chr(int(replaced[2:], 16))
+    return character if _CONTROL.fullmatch(character) else replaced
+
+
+def for_people(text: str) -> str:
+    """Return ``text`` as a message shows it: :func:`printable`, and of each very long line the start and the end."""
+    return "\n".join(_cut(line) for line in printable(text).split("\n"))
+
+
+def _cut(line: str) -> str:
+    left_out = len(line) - _LINE_START - _LINE_END
+    if left_out <= 0:
+        return line
+    return f"{line[:_LINE_START]} … {left_out:,} characters left out … {line[-_LINE_END:]}"
 
 
 def shortened(names: Sequence[str], most: int, separator: str = ", ") -> str:

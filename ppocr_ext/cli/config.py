@@ -15,6 +15,7 @@ from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.errors import CharsetError, ConfigError, PPOCRExtError, with_code
 from ppocr_ext.host import Host, open_host
 from ppocr_ext.issues import Issue
+from ppocr_ext.messages import for_people
 from ppocr_ext.run.host_config import complete, import_plugins, plugin_names, seed_of
 from ppocr_ext.run.logs import quiet_host
 
@@ -85,13 +86,17 @@ def run(args: argparse.Namespace) -> int:
     strict = config.at("Global.strict", default=False) is True
     stream = sys.stdout if args.check else sys.stderr
     for issue in issues:
-        print(f"{'error' if strict else issue.level}: {issue}", file=stream)
+        print(for_people(f"{'error' if strict else issue.level}: {issue}"), file=stream)
     wrong = any(strict or issue.level == "error" for issue in issues)
     if args.check:
         wrong = _check_machine(config, host, args, unused, wrong)
     if not issues and not wrong:
         print("no issues", file=stream)
     return 2 if wrong else 0
+
+
+def _print(text: str) -> None:
+    print(for_people(text))
 
 
 def _check_machine(
@@ -125,13 +130,13 @@ def _check_machine(
         if plugin_names(config) and not args.import_plugins:
             print("dry step: skipped, since plugins are not imported (--import-plugins)")
         else:
-            issues, counts = dry_check(config, host, args.role, unused, print)
-            print(*(f"error: {issue}\n" for issue in issues), sep="", end="")
+            issues, counts = dry_check(config, host, args.role, unused, _print)
+            print(*(for_people(f"error: {issue}\n") for issue in issues), sep="", end="")
             wrong, frames = bool(issues), frames | counts
         seconds = _SECONDS if args.data == "quick" else None
-        found = run_preflight(config, charset, frames, seconds=seconds, report=print)
+        found = run_preflight(config, charset, frames, seconds=seconds, report=_print)
     except PPOCRExtError as error:
-        print(f"error: {with_code(str(error), error.code)}")
+        print(for_people(f"error: {with_code(str(error), error.code)}"))
         return True
     for mode in modes:
         if mode not in found:

@@ -14,7 +14,7 @@ from ppocr_ext.characters.look_alikes import read_groups, within
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer, check_writable, write_text
-from ppocr_ext.messages import shortened
+from ppocr_ext.messages import for_people, shortened
 from ppocr_ext.synth.glyph_similarity import (
     MIN_SIMILARITY,
     GlyphMaps,
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     if args.picture is not None:
         with atomic_writer(args.picture) as stream:
             stream.write(pair_sheet(pairs, characters, maps))
-    print(_summary(args, maps, characters, pairs, same, len(groups)), file=sys.stderr)
+    print(for_people(_summary(args, maps, characters, pairs, same, len(groups))), file=sys.stderr)
     return 0
 
 

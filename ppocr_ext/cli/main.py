@@ -14,13 +14,14 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from types import FrameType, ModuleType
+from typing import Any
 
 from ppocr_ext import __version__
 from ppocr_ext.commands import PROGRAM, command_line
 from ppocr_ext.errors import PPOCRExtError, with_code
-from ppocr_ext.messages import DEBUG, did_you_mean, error_text, near_match
+from ppocr_ext.messages import DEBUG, did_you_mean, error_text, for_people, near_match, printable
 
 FAILED = 2  # exit code of an error
 # name: summary for the overview; the module of a command has the same name and is imported when the command runs
@@ -71,14 +72,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OPENCV_LOG_LEVEL", "ERROR")  # we report broken images by name
     for message in _NOISE:
         warnings.filterwarnings("ignore", message=message)
+    warnings.filterwarnings("ignore", module="PIL")  # of images: these are reported by name too
     try:
-        with _sigterm_raises():
+        with _sigterm_raises(), redirect_stdout(sys.stdout and _PrintableOutput(sys.stdout)):
             return _run(arguments)
     except BrokenPipeError:  # the reader of our output (`| head`) has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (Exception, KeyboardInterrupt) as error:
         return _report_error(error, "--debug" in arguments)
+
+
+class _PrintableOutput:
+    """Standard output whose text a terminal may show: names and labels in files may hold escape sequences."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write ``text`` without control characters."""
+        return self._stream.write(printable(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @contextmanager
@@ -113,12 +129,13 @@ def _report_error(error: BaseException, debug: bool) -> int:
         return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
     text = error_text(error)
     if debug:
-        traceback.print_exception(error)
+        print(for_people("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     if isinstance(error, PPOCRExtError):
         text = with_code(text, error.code)
     count = os.environ.get("PADDLE_TRAINERS_NUM", "1")  # Paddle's launcher may have started several processes
     process = "" if count == "1" else f"process {os.environ.get('PADDLE_TRAINER_ID')} of {count}: "
-    print(f"error: {process}{text.removesuffix(DEBUG).rstrip() if debug else text}", file=sys.stderr)
+    text = for_people(text.removesuffix(DEBUG).rstrip() if debug else text)
+    print(f"error: {process}{text}", file=sys.stderr)
     return error.exit_code if isinstance(error, PPOCRExtError) else FAILED
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
+from ppocr_ext.messages import for_people
 from ppocr_ext.synth.captcha import LIBRARY_FONT_SIZES, CaptchaOptions, CaptchaSource
 from ppocr_ext.synth.dataset_folder import DatasetFolder, default_processes, make_folder
 from ppocr_ext.synth.lines.corpus import CorpusTexts
@@ -200,7 +201,7 @@ def _line_source(args: argparse.Namespace) -> tuple[LineSource, Sequence[str] | 
     style |= {"backgrounds": args.background_kinds, "photos": args.backgrounds}
     source = LineSource(drawn, LineStyle.from_options(style), args.seed)
     for note in source.notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(for_people(f"note: {note}"), file=sys.stderr)
     if args.corpus and not args.no_space:
         print("labels may have spaces: train with Global.use_space_char: true, or draw with --no-space")
     return source, dictionary

@@ -15,6 +15,7 @@ from ppocr_ext.data.preflight_report import by_reason
 from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.data.unusable_limit import MAX_UNUSABLE
 from ppocr_ext.errors import DataError
+from ppocr_ext.messages import for_people
 
 NAME = "make-lmdb"
 HELP = "Put label files and their images into one LMDB, which LMDBDataSet reads."
@@ -121,7 +122,7 @@ def _report(out: Path, state: LmdbState, written: int, seconds: float) -> None:
     print(f"{out}: {state.samples:,} samples, {size / 1e6:,.1f} MB")
     if state.skipped:
         print(f"skipped {state.skipped:,} of {state.lines:,} lines: {by_reason(state.unusable)}")
-        print(state.example_lines())
+        print(for_people(state.example_lines()))
     print(f"To train from it (transforms as for label files):\n{_SNIPPET.format(out=out)}", end="")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ppocr_ext.cli.options import add_host_argument, add_option_argument
 from ppocr_ext.errors import DataError
+from ppocr_ext.messages import for_people
 
 if TYPE_CHECKING:
     from ppocr_ext.recognition.image_lists import ImageList
@@ -208,7 +209,7 @@ def _report_unreadable(read: Sequence[ReadImage], bad_lines: Sequence[str]) -> N
             code="no_images",
         )
     for text in [*bad_lines, *errors][:_SHOWN]:
-        print(f"unreadable: {text}", file=sys.stderr)
+        print(for_people(f"unreadable: {text}"), file=sys.stderr)
     if len(errors) + len(bad_lines) > _SHOWN:
         print(f"unreadable: … and {len(errors) + len(bad_lines) - _SHOWN:,} more", file=sys.stderr)
 
@@ -225,4 +226,4 @@ def _draw_sheet(args: argparse.Namespace, good: Sequence[ReadImage]) -> None:
     of_all = "" if len(shown) == len(good) else f" (the first {len(shown):,} of {len(good):,} images)"
     print(f"sheet: {args.sheet}{of_all}", file=sys.stderr)
     if note:
-        print(f"note: {note}", file=sys.stderr)
+        print(for_people(f"note: {note}"), file=sys.stderr)

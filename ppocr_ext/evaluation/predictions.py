@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
@@ -11,7 +12,10 @@ from pathlib import Path
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
+from ppocr_ext.messages import printable, unprintable
 
+# also with apostrophes before it, so that reading takes away the one that was added
+_FORMULA = re.compile(r"'*(?:[=@].|[+-].*[^\W\d_])", re.DOTALL)
 HEADER = ["image", "label", "prediction", "confidence"]
 
 
@@ -38,10 +42,24 @@ class Prediction:
 
 
 def to_tsv(rows: Iterable[Sequence[object]]) -> str:
-    """Return rows separated by tabs; a cell that contains a tab or a quotation mark is quoted."""
+    """Return rows separated by tabs; a cell that contains a tab or a quotation mark is quoted.
+
+    Control characters are written as ``\\u001b``. A text that a spreadsheet would take for a formula (``=…``, ``@…``,
+    ``+`` or ``-`` before a word) gets an apostrophe in front. :func:`read_predictions` undoes both.
+    """
     buffer = io.StringIO()
-    csv.writer(buffer, delimiter="\t", lineterminator="\n").writerows(rows)
+    writer = csv.writer(buffer, delimiter="\t", lineterminator="\n")
+    writer.writerows([_to_cell(value) if isinstance(value, str) else value for value in row] for row in rows)
     return buffer.getvalue()
+
+
+def _to_cell(text: str) -> str:
+    cell = printable(text)
+    return f"'{cell}" if _FORMULA.match(cell) else cell
+
+
+def _from_cell(cell: str) -> str:
+    return unprintable(cell[1:] if cell.startswith("'") and _FORMULA.match(cell[1:]) else cell)
 
 
 def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:
@@ -71,7 +89,7 @@ def read_predictions(path: str | Path) -> list[Prediction]:
     predictions = []
     for line, row in enumerate(rows[1:], start=2):
         try:
-            image, label, text, confidence = row
+            image, label, text, confidence = map(_from_cell, row)
             predictions.append(Prediction(image, label, text, float(confidence)))
         except ValueError as error:
             raise DataError(

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from rapidfuzz.distance import Levenshtein
 
 from ppocr_ext.evaluation.predictions import HEADER, to_tsv
+from ppocr_ext.messages import printable
 from ppocr_ext.recognition.ctc_text import Reading
 from ppocr_ext.recognition.image_lists import ListedImage
 
@@ -69,7 +70,7 @@ class RowForm:
             content = reading.to_json(self.characters) | {"image": read.image.name}
             if self.labels and label is not None:
                 content["label"] = label
-            return json.dumps(content, ensure_ascii=False) + "\n"
+            return printable(json.dumps(content, ensure_ascii=False)) + "\n"
         if reading.error is not None:
             return ""
         row: list[Any] = [read.image.name, *([label or ""] if self.labels else [])]

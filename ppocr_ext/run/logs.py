@@ -10,9 +10,19 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from ppocr_ext.messages import for_people
+
 _FORMAT = "[%(asctime)s] %(name)s %(levelname)s: %(message)s"
 _DATES = "%Y/%m/%d %H:%M:%S"
 OURS = "ppocr_ext"
+
+
+class _FileFormatter(logging.Formatter):
+    """Formats lines of the log file as a terminal may show them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the lines of a record."""
+        return for_people(super().format(record))
 
 
 class ConsoleHandler(logging.Handler):
@@ -28,7 +38,7 @@ class ConsoleHandler(logging.Handler):
             return
         mark = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         stream = sys.stderr if self.to_stderr else sys.stdout
-        tqdm.write(f"{mark}{record.getMessage()}", file=stream)
+        tqdm.write(for_people(f"{mark}{record.getMessage()}"), file=stream)
         stream.flush()
 
 
@@ -62,7 +72,7 @@ def log_file(path: Path, *loggers: logging.Logger) -> Iterator[None]:
     """Append what ``loggers`` say to ``path`` for as long as the context lasts."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path, "a", encoding="utf-8")
-    handler.setFormatter(logging.Formatter(_FORMAT, _DATES))
+    handler.setFormatter(_FileFormatter(_FORMAT, _DATES))
     for logger in loggers:
         logger.addHandler(handler)
     try:

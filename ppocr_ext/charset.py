@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ppocr_ext.errors import CharsetError
+from ppocr_ext.limits import MAX_DICTIONARY_BYTES, MAX_DICTIONARY_LINES, read_at_most
 from ppocr_ext.messages import shortened
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -58,8 +59,8 @@ class Charset:
                 PaddleOCR does. For a dictionary that a model has already been trained with.
 
         Raises:
-            CharsetError: the file is missing, empty or not UTF-8; or (unless ``lenient``) it has a
-                byte order mark, blank or repeated lines; the message lists them by number.
+            CharsetError: the file is missing, no regular file, empty, too large or not UTF-8; or (unless
+                ``lenient``) it has a byte order mark, blank or repeated lines; the message lists them by number.
         """
         path = Path(path)
         lines = _read_lines(path)
@@ -182,7 +183,7 @@ class Charset:
 def _read_lines(path: Path) -> list[str]:
     """Return the lines of the file without their ends, split as PaddleOCR splits them: at ``\\n`` alone."""
     try:
-        data = path.read_bytes()
+        data = read_at_most(path, MAX_DICTIONARY_BYTES)
     except OSError as error:
         raise CharsetError(
             f"{path}: the dictionary cannot be read: {error.strerror or error}.", code="unreadable_file"
@@ -200,6 +201,13 @@ def _read_lines(path: Path) -> list[str]:
             f"{error.start}. Fix: save it as UTF-8.",
             code="not_utf8",
         ) from error
+    count = text.removesuffix("\n").count("\n") + 1
+    if count > MAX_DICTIONARY_LINES:
+        raise CharsetError(
+            f"{path}: the dictionary has {count:,} lines, and the limit is {MAX_DICTIONARY_LINES:,}. Fix: write one "
+            f"character per line, each once.",
+            code="too_many_lines",
+        )
     return [line.strip("\r") for line in text.removesuffix("\n").split("\n")]
 
 

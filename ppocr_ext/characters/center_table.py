@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import struct
 import tokenize
@@ -19,6 +20,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
+from ppocr_ext.limits import most_memory, open_regular
 
 _DAMAGE = (  # NumPy raises any of these for a damaged file, since it trusts the headers
     ValueError,
@@ -44,10 +46,14 @@ def load_arrays(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
     """Return those arrays of an ``.npz`` that ``names`` lists and the file has; Python objects are not read.
 
     Raises:
-        ValueError: the file is missing, damaged, or holds Python objects.
+        ValueError: the file is missing, damaged, holds Python objects, or is compressed so far that it would take more
+            memory than :func:`ppocr_ext.limits.most_memory` of its size.
     """
     try:
-        with np.load(path, allow_pickle=False) as content:
+        with open_regular(path) as stream, np.load(stream, allow_pickle=False) as content:
+            most = most_memory(os.fstat(stream.fileno()).st_size)
+            if sum(member.file_size for member in content.zip.infolist()) > most:
+                raise ValueError(f"it takes more memory than the limit for its size, {most:,} bytes")
             return {name: content[name] for name in names if name in content}
     except _DAMAGE as error:
         raise ValueError(str(error)) from error

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ppocr_ext.errors import DataError
+from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
 
 SHIPPED = "shipped"  # the name of the list in this package
 _SHIPPED_FILE = Path(__file__).with_name("look_alikes.txt")
@@ -23,7 +24,7 @@ def read_groups(path: str | Path | None = None) -> tuple[str, ...]:
     """
     path = _SHIPPED_FILE if path in (None, SHIPPED) else Path(path)
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = read_at_most(path, MAX_DICTIONARY_BYTES).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{path}: the look-alike groups cannot be read ({getattr(error, 'strerror', None) or error}). Fix: give a "

@@ -11,6 +11,7 @@ from ppocr_ext.config.node import Mark, Node, PlaceKind, find
 from ppocr_ext.config.yaml_io import read_file
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.io.resources import find_config
+from ppocr_ext.limits import MAX_CONFIG_FILES
 
 _BASE = "_BASE_"
 
@@ -32,17 +33,31 @@ def load(paths: str | Path | Iterable[str | Path], overrides: Iterable[str] = ()
     if not files:
         raise ConfigError("No config file. Fix: give one or more with `-c FILE …`.", code="missing_option")
     root = Node({})
+    read: list[Path] = []
     for path in files:
-        root = merge(root, _read_with_bases(Path(path)))
+        root = merge(root, _read_with_bases(Path(path), read))
     return Config.of(_without_computed(override(root, overrides)) or Node({}))
 
 
-def _read_with_bases(path: Path, readers: tuple[Path, ...] = ()) -> Node:
-    """Return the tree of a file, with its marks, or overlaid on its bases if it names some."""
+def _read_with_bases(path: Path, files: list[Path], readers: tuple[Path, ...] = ()) -> Node:
+    """Return the tree of a file, with its marks, or overlaid on its bases if it names some.
+
+    Args:
+        path: the file.
+        files: all that were read so far; this one and its bases are added.
+        readers: the files that led to this one.
+    """
     if path.resolve() in readers:
         cycle = (*readers[readers.index(path.resolve()) :], path)
         raise ConfigError(
             f"{path}: `{_BASE}` forms a cycle: {' → '.join(str(p) for p in cycle)}.", code="base_cycle"
+        )
+    files.append(path)
+    if len(files) > MAX_CONFIG_FILES:
+        raise ConfigError(
+            f"{path}: the config has more than {MAX_CONFIG_FILES} files with its bases, the limit. Fix: name each "
+            f"base once.",
+            code="too_many_files",
         )
     node = _mark_computed(read_file(path))
     if _BASE not in node.value:
@@ -56,7 +71,7 @@ def _read_with_bases(path: Path, readers: tuple[Path, ...] = ()) -> Node:
                 f"{item.place.text}: `{_BASE}` must be a file name or a list of them.", code="bad_value"
             )
         try:
-            below = _read_with_bases(find_config(item.value, path.parent), (*readers, path.resolve()))
+            below = _read_with_bases(find_config(item.value, path.parent), files, (*readers, path.resolve()))
         except ConfigError as error:
             raise ConfigError(f"{error} (from `{_BASE}` in {item.place.text})", code=error.code) from error
         bases = merge(bases, below)

@@ -12,6 +12,7 @@ from typing import Any
 from ppocr_ext.config.config_view import Config
 from ppocr_ext.config.values import ValueRule
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.limits import MAX_IMAGE_PIXELS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +77,7 @@ _OURS = {
     "save_teacher": _truth("write frozen sub-models into checkpoints too"),
     "return_feats": _truth("CTC heads of all models return their features too"),
     "allow_outside_data_dir": _truth("accept images outside `dataset.data_dir`"),
+    "max_image_pixels": _whole("an image with more pixels is unusable", MAX_IMAGE_PIXELS),
     "allow_different_preprocessing": _truth("accept an Eval that prepares images differently from Train"),
     "dry_step": _truth("run one step on two samples first, to find parts that do not fit", True),
     "absurd_input": GlobalKey(

@@ -11,8 +11,9 @@ import yaml
 from ppocr_ext.config.node import COMPUTED, Key, Mark, Node, Place, PlaceKind, plain_copy
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.io.resources import shown_path
+from ppocr_ext.limits import MAX_CONFIG_BYTES, MAX_CONFIG_VALUES, read_at_most
+from ppocr_ext.messages import printable
 
-MAX_VALUES = 100_000  # aliases are expanded; a file with more values is an attack or a mistake
 _WIDEST = 72  # columns; comments behind longer lines are not aligned with the others
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 _MARKS = {mark.value: mark for mark in (Mark.REMOVE, Mark.REPLACE)}
@@ -42,8 +43,8 @@ def _represent_list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.Node:
 
 
 def _represent_str(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    # PyYAML writes the last three as they are between single quotes and reads them back as line breaks
-    style = '"' if any(mark in text for mark in "\n\r\x85\u2028\u2029") else None
+    # what a terminal gets as `\u202e` means the same between double quotes only
+    style = '"' if "\n" in text or printable(text) != text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -100,12 +101,12 @@ def read_file(path: Path) -> Node:
     """Return the tree of a file, which must hold one mapping.
 
     Raises:
-        ConfigError: the file is missing, not UTF-8, empty, not YAML, not a mapping, has a key twice in
-            one mapping, or names a Python object. The message starts with ``file:line``.
+        ConfigError: the file is missing, no regular file, too large, not UTF-8, empty, not YAML, not a mapping,
+            has a key twice in one mapping, or names a Python object. The message starts with ``file:line``.
     """
     shown = shown_path(path)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_at_most(path, MAX_CONFIG_BYTES).decode("utf-8-sig")
     except OSError as error:
         hint = " Is that an option? Put -o before it." if "=" in str(path) else ""
         raise ConfigError(
@@ -209,9 +210,10 @@ class _Reader:
 
     def _count(self, values: int, place: Place) -> None:
         self._values += values
-        if self._values > MAX_VALUES:
+        if self._values > MAX_CONFIG_VALUES:
             raise ConfigError(
-                f"{place.text}: the aliases expand to more than {MAX_VALUES} values.", code="too_many_values"
+                f"{place.text}: the aliases expand to more than {MAX_CONFIG_VALUES:,} values, the limit.",
+                code="too_many_values",
             )
 
     def _scalar(self, node: yaml.ScalarNode, place: Place) -> Any:

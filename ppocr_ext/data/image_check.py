@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from posixpath import abspath, join  # on strings: a Path for each line costs more than the check
+from posixpath import (
+    abspath,
+    islink,
+    join,
+    realpath,
+)  # on strings: a Path for each line costs more than the check
 
 from ppocr_ext.data.label_file import quotes_hint
 from ppocr_ext.data.sample_rules import ImageCheck, SampleIssue
+from ppocr_ext.io.image_pixels import JPEG, PNG, PixelLimitError, check_size, decode_image
+from ppocr_ext.limits import MAX_IMAGE_PIXELS, open_descriptor
 
-_PNG = b"\x89PNG\r\n\x1a\n"
-_PNG_END = b"IEND\xaeB\x60\x82"
-_JPEG = b"\xff\xd8\xff"
+_PNG_END = b"IEND\xaeB`\x82"
 _JPEG_END = b"\xff\xd9"
-_HEAD, _TAIL = 32, 8  # bytes
+_HEAD, _TAIL = 1024, 8  # bytes; most JPEGs state their size within the first
+_FOLDERS = 10_000  # whose real paths are kept
+# paths are strings here: a Path for each line costs more than the check
 
 
 class ImageFolder:
@@ -22,13 +29,22 @@ class ImageFolder:
     Args:
         data_dir: folder that relative paths start from.
         check: how to check an image, see :class:`ppocr_ext.data.sample_rules.SampleRules`.
-        allow_outside: images may lie outside ``data_dir``.
+        allow_outside: images may lie outside ``data_dir``, also by a symbolic link.
+        max_pixels: the most pixels of an image.
     """
 
-    def __init__(self, data_dir: str | Path, check: ImageCheck, allow_outside: bool) -> None:
+    def __init__(
+        self,
+        data_dir: str | Path,
+        check: ImageCheck,
+        allow_outside: bool,
+        max_pixels: int = MAX_IMAGE_PIXELS,
+    ) -> None:
         self._data_dir = str(data_dir)
-        self._check = check
-        self._root = None if allow_outside else join(abspath(self._data_dir), "")
+        self._check: ImageCheck = check
+        self._max_pixels = max_pixels
+        self._root = None if allow_outside else join(realpath(self._data_dir), "")
+        self._real: dict[str, str] = {}
 
     def path(self, name: str) -> str:
         """Return the path of the image that a label file calls ``name``."""
@@ -38,13 +54,36 @@ class ImageFolder:
         """Return the first issue of the images ``names``: any of them may be drawn, so each must be good."""
         for name in names:
             path = self.path(name)
-            if self._root is not None and not abspath(path).startswith(self._root):
-                return SampleIssue("outside_data_dir", f"{path} is outside data_dir {self._data_dir}")
-            issue = image_issue(path, self._check)
+            issue = self._outside(path) or image_issue(path, self._check, self._max_pixels)
             if issue is not None:
                 hint = quotes_hint(name) + self._slash_hint(name) if issue.reason == "missing_image" else ""
                 return SampleIssue(issue.reason, issue.detail + hint)
         return None
+
+    def _outside(self, path: str) -> SampleIssue | None:
+        """Return the issue of a path that is outside ``data_dir``, by itself or by a symbolic link."""
+        if self._root is None:
+            return None
+        try:
+            real = self._real_path(path)
+        except (OSError, ValueError):  # too long, or with a null byte: the image check names it
+            return None
+        if real.startswith(self._root):
+            return None
+        by_link = abspath(path).startswith(join(abspath(self._data_dir), ""))
+        link = f": a symbolic link leads to {real}" if by_link else ""
+        return SampleIssue("outside_data_dir", f"{path} is outside data_dir {self._data_dir}{link}")
+
+    def _real_path(self, path: str) -> str:
+        """Return the path without symbolic links; those of a folder are looked up once."""
+        folder, _, name = path.rpartition("/")
+        if name in ("", ".", "..") or islink(path):
+            return realpath(path)
+        if len(self._real) > _FOLDERS:
+            self._real.clear()
+        if folder not in self._real:
+            self._real[folder] = realpath(folder or "/" * path.startswith("/") or ".")
+        return f"{self._real[folder]}/{name}"
 
     def _slash_hint(self, name: str) -> str:
         """Return the path that exists if ``\\`` in ``name`` means ``/``; empty if there is none in the folder."""
@@ -55,18 +94,32 @@ class ImageFolder:
         return f", but there is {self.path(turned)}: write `/` instead of `\\`"
 
 
-def image_issue(path: str, check: ImageCheck) -> SampleIssue | None:
-    """Return why the file ``path`` is not usable as an image (``missing_image``, ``broken_image``), or None."""
+def image_issue(path: str, check: ImageCheck, max_pixels: int = MAX_IMAGE_PIXELS) -> SampleIssue | None:
+    """Return why the file ``path`` is not usable as an image, or None.
+
+    The reason is ``missing_image``, ``broken_image`` or ``too_many_pixels``.
+    """
     try:
-        handle = os.open(path, os.O_RDONLY)  # a file object for each image would take longer than the check
+        handle, size = open_descriptor(path)  # a file object for each image would take longer than the check
         try:
-            size = os.fstat(handle).st_size
             head, tail = os.pread(handle, _HEAD, 0), os.pread(handle, _TAIL, max(0, size - _TAIL))
+
+            def read(at: int, count: int) -> bytes:
+                return head[at : at + count] if at + count <= len(head) else os.pread(handle, count, at)
+
+            if not size:
+                return SampleIssue("broken_image", f"{path} is empty")
+            if check == "none":
+                return None
+            try:
+                check_size(read, size, max_pixels)
+            except ValueError as error:
+                return _broken(path, size, error)
+            if check == "header" and looks_whole(head, tail, size):
+                return None
         finally:
             os.close(handle)
-        if size and (check == "none" or check == "header" and looks_whole(head, tail, size)):
-            return None
-        return content_issue(Path(path).read_bytes(), path, "decode")
+        return content_issue(Path(path).read_bytes(), path, "decode", max_pixels)
     except (FileNotFoundError, NotADirectoryError):
         return SampleIssue("missing_image", f"there is no file {path}")
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
@@ -74,23 +127,33 @@ def image_issue(path: str, check: ImageCheck) -> SampleIssue | None:
         return SampleIssue("broken_image", f"{path} cannot be read: {reason}")
 
 
-def content_issue(content: bytes, name: str, check: ImageCheck) -> SampleIssue | None:
-    """Return why the encoded image ``content`` is not usable (``broken_image``), or None.
+def content_issue(
+    content: bytes, name: str, check: ImageCheck, max_pixels: int = MAX_IMAGE_PIXELS
+) -> SampleIssue | None:
+    """Return why the encoded image ``content`` is not usable (``broken_image``, ``too_many_pixels``), or None.
 
     Args:
         content: a whole encoded image.
         name: the name of the image in the details.
         check: see :class:`ppocr_ext.data.sample_rules.SampleRules`.
+        max_pixels: the most pixels of an image.
     """
     if not content:
         return SampleIssue("broken_image", f"{name} is empty")
-    if check == "header" and looks_whole(content[:_HEAD], content[-_TAIL:], len(content)):
+    if check == "none":
         return None
-    if check == "none" or _decodes(content):
-        return None
-    return SampleIssue(
-        "broken_image", f"{name} ({len(content)} bytes) is truncated, or not an image that OpenCV reads"
-    )
+    try:
+        check_size(lambda at, count: content[at : at + count], len(content), max_pixels)
+        if check == "decode" or not looks_whole(content[:_HEAD], content[-_TAIL:], len(content)):
+            decode_image(content, max_pixels)
+    except ValueError as error:
+        return _broken(name, len(content), error)
+    return None
+
+
+def _broken(name: str, size: int, error: ValueError) -> SampleIssue:
+    reason = "too_many_pixels" if isinstance(error, PixelLimitError) else "broken_image"
+    return SampleIssue(reason, f"{name} ({size:,} bytes) {error}")
 
 
 def looks_whole(head: bytes, tail: bytes, size: int) -> bool:
@@ -99,26 +162,16 @@ def looks_whole(head: bytes, tail: bytes, size: int) -> bool:
     False means only that these bytes do not settle it: the decoder has to.
 
     Args:
-        head: the first 32 bytes of the file.
+        head: the first 32 bytes or more of the file.
         tail: its last 8 bytes.
         size: its length in bytes.
     """
-    if head.startswith(_PNG):
+    if head.startswith(PNG):
         width, height = head[16:20], head[20:24]
         return head[12:16] == b"IHDR" and any(width) and any(height) and tail == _PNG_END
-    if head.startswith(_JPEG):
+    if head.startswith(JPEG):
         return tail.endswith(_JPEG_END)
     if head.startswith(b"BM"):
         return int.from_bytes(head[2:6], "little") == size
     is_webp = head.startswith(b"RIFF") and head[8:12] == b"WEBP"
     return is_webp and int.from_bytes(head[4:8], "little") + 8 == size
-
-
-def _decodes(content: bytes) -> bool:
-    import cv2
-    import numpy as np
-
-    try:
-        return cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR) is not None
-    except cv2.error:  # a size over OpenCV's limit, or an empty image
-        return False

@@ -14,10 +14,11 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer
+from ppocr_ext.limits import MAX_LABEL_LINE_BYTES, open_regular
 
 _SPACED = re.compile(r"\S*\.\w+ +\S")  # a file name, a space, and something more
 
@@ -59,16 +60,25 @@ def read_label_file(
         DataError: the file is missing, cannot be opened, or is UTF-16.
     """
     try:
-        stream = Path(path).open("rb")  # noqa: SIM115 - its errors are not those of the caller's block
+        stream = open_regular(path)  # its errors are not those of the caller's block
     except OSError as error:
         raise unreadable_label_file(path, error) from error
     with stream:
-        for number, raw in enumerate(stream, start=1):
+        for number, raw in enumerate(_lines(stream), start=1):
             if number == 1 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 raise DataError(
                     f"{path}: the label file is UTF-16. Fix: save it as UTF-8.", code="bad_encoding"
                 )
             yield parse_line(number, raw, delimiter, ds_width)
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a stream, each with its end; of one that is too long only the start."""
+    while line := stream.readline(MAX_LABEL_LINE_BYTES + 1):
+        rest = line
+        while len(rest) > MAX_LABEL_LINE_BYTES and not rest.endswith(b"\n"):
+            rest = stream.readline(MAX_LABEL_LINE_BYTES + 1)
+        yield line
 
 
 def unreadable_label_file(path: str | Path, error: OSError) -> DataError:
@@ -82,6 +92,8 @@ def unreadable_label_file(path: str | Path, error: OSError) -> DataError:
 
 def parse_line(number: int, raw: bytes, delimiter: str = "\t", ds_width: bool = False) -> LabelLine:
     """Read one line of a label file, with or without its end."""
+    if len(raw) > MAX_LABEL_LINE_BYTES:
+        return LabelLine(number, raw[:80], issue=f"longer than the limit of {MAX_LABEL_LINE_BYTES:,} bytes")
     ended = raw.removesuffix(b"\n")
     content = ended.removesuffix(b"\r")
     if number == 1:
@@ -124,7 +136,7 @@ def utf8_issue(content: bytes, error: UnicodeDecodeError) -> str:
 
 def _image_names(name: str) -> tuple[str, ...] | None:
     """Return the paths of the first column, or None. What is not a JSON list is a path, as in PaddleOCR."""
-    with suppress(json.JSONDecodeError):
+    with suppress(ValueError, RecursionError):  # RecursionError: of many brackets
         listed = json.loads(name) if name.startswith("[") else None
         if isinstance(listed, list) and listed:
             return tuple(listed) if all(isinstance(entry, str) and entry for entry in listed) else None

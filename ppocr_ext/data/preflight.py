@@ -27,6 +27,7 @@ from ppocr_ext.data.lmdb.reader import LmdbSet, open_sets
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
 from ppocr_ext.data.sample_rules import ImageCheck, SampleIssue, SampleRules
 from ppocr_ext.errors import DataError
+from ppocr_ext.limits import MAX_IMAGE_PIXELS
 
 _BLOCK = 64  # images that a thread checks before it asks for more
 _CHUNK = 32 * _BLOCK  # lines held in memory at a time
@@ -65,7 +66,7 @@ def check_label_files(
         raise DataError(
             "No label file is given. Fix: name at least one in dataset.label_file_list.", code="no_label_file"
         )
-    images = ImageFolder(data_dir, rules.image_check, rules.allow_outside_data_dir)
+    images = ImageFolder(data_dir, rules.image_check, rules.allow_outside_data_dir, rules.max_pixels)
     report = PreflightReport(Path(data_dir), rules, delimiter, ds_width, examples)
     sources: list[_Source] = [
         (path, read_label_file(path, delimiter, ds_width=ds_width), lambda line: images.issue(line.images))
@@ -91,7 +92,10 @@ def check_lmdbs(
     """
     report = PreflightReport(Path(data_dir), rules, examples=examples, is_lmdb=True)
     sets = open_sets(data_dir)
-    sources = [(each.path, lmdb_lines(each), lmdb_image_check(each, rules.image_check)) for each in sets]
+    sources = [
+        (each.path, lmdb_lines(each), lmdb_image_check(each, rules.image_check, rules.max_pixels))
+        for each in sets
+    ]
     with tqdm(total=sum(each.count for each in sets), desc="samples", **_BAR) as bar:
         _check(report, sources, seconds, bar)
     return report
@@ -141,7 +145,7 @@ def lmdb_lines(lmdb_set: LmdbSet) -> Iterator[LabelLine]:
             yield LabelLine(index, b"", issue=f"the label is {utf8_issue(label or b'', error)}")
 
 
-def lmdb_image_check(lmdb_set: LmdbSet, check: ImageCheck) -> LineCheck:
+def lmdb_image_check(lmdb_set: LmdbSet, check: ImageCheck, max_pixels: int = MAX_IMAGE_PIXELS) -> LineCheck:
     """Return the check of a line's image in the LMDB: its issue, or None."""
     one_thread = Lock()  # a transaction serves one thread at a time
 
@@ -150,7 +154,7 @@ def lmdb_image_check(lmdb_set: LmdbSet, check: ImageCheck) -> LineCheck:
             image = lmdb_set.image(line.number)
         if image is None:
             return SampleIssue("missing_image", f"there is no {line.images[0]}")
-        return content_issue(image, line.images[0], check)
+        return content_issue(image, line.images[0], check, max_pixels)
 
     return issue
 

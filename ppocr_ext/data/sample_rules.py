@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.label_file import LabelLine, quotes_hint
+from ppocr_ext.limits import MAX_IMAGE_PIXELS
 from ppocr_ext.messages import shortened
 
 Gtc = Literal["nrtr", "sar"]
@@ -26,6 +27,7 @@ FIXES: dict[str, str] = {  # reason -> what to do about it
     "`Global.unknown_char: drop_char` keeps such samples without the character.",
     "missing_image": "Paths are relative to `dataset.data_dir`.",
     "broken_image": "Make these images again, or convert them to PNG or JPEG.",
+    "too_many_pixels": "Cut the text lines out of them; `Global.max_image_pixels` is the limit.",
     "outside_data_dir": "If these paths are intended, set `Global.allow_outside_data_dir: true`.",
     "too_long_for_frames": "Make the images wider, or remove such labels.",
 }
@@ -100,6 +102,7 @@ class SampleRules:
         image_check: ``"header"``: decode an image only if its first and last bytes leave a doubt;
             ``"decode"``: decode every image; ``"none"``: only check that the file is not empty.
         allow_outside_data_dir: False makes an image outside ``data_dir`` unusable.
+        max_pixels: an image with more is unusable, since it would take too much memory to decode.
     """
 
     charset: Charset | None
@@ -109,6 +112,7 @@ class SampleRules:
     unknown_char: UnknownChar = "drop_line"
     image_check: ImageCheck = "header"
     allow_outside_data_dir: bool = True
+    max_pixels: int = MAX_IMAGE_PIXELS
 
     @property
     def reserved(self) -> int:

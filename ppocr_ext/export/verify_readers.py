@@ -13,6 +13,7 @@ from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.export.inference_yml import INFERENCE_YML
 from ppocr_ext.export.verify import EngineReader
 from ppocr_ext.export.verify_steps import Fault
+from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
 from ppocr_ext.recognition.engines import GRAPH, ONNX, WEIGHTS, OnnxEngine, PaddleEngine
 from ppocr_ext.recognition.exported import described_by_metadata
 from ppocr_ext.recognition.opening import RecognizerParts
@@ -56,7 +57,7 @@ def _paddle(folder: Path, policy: WidthPolicy, reorder: bool | None, onednn: boo
 def _settings(file: Path) -> tuple[Any, Any, tuple[str, ...]]:
     """Return size, order of channels and dictionary, as the client of PaddleOCR 3.x reads them."""
     try:
-        content = yaml.safe_load(file.read_bytes())
+        content = yaml.safe_load(read_at_most(file, MAX_DICTIONARY_BYTES))
         operators = {
             name: value for each in content["PreProcess"]["transform_ops"] for name, value in each.items()
         }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from ppocr_ext.limits import open_regular
+
 
 def file_digest(path: str | Path) -> str:
     """Return the SHA-256 of a file's bytes, read in pieces.
@@ -13,7 +15,7 @@ def file_digest(path: str | Path) -> str:
         OSError: the file cannot be read.
     """
     digest = hashlib.sha256()
-    with Path(path).open("rb") as stream:
+    with open_regular(path) as stream:
         while block := stream.read(1 << 20):  # hashlib.file_digest needs Python 3.11
             digest.update(block)
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Read pickles without running code from them; imports no Paddle.
+"""Read pickles without running code from them, within a limit of memory; imports no Paddle.
 
 ``.pdparams``, ``.pdopt``, ``.states`` and PaddleOCR's ``train_center.pkl`` are pickles. The reader here allows
 arrays and plain containers only; any other name in the file is refused before it is called. NumPy's own
@@ -9,15 +9,20 @@ everything first replace them.
 from __future__ import annotations
 
 import math
+import os
 import pickle
 import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 
+from ppocr_ext.limits import most_memory, open_regular
+
+_PER_OPCODE = 224  # bytes: the most that an opcode takes without content, an empty set on the stack
+_PER_ENTRY = 100  # bytes of an entry of a copied container
 _DAMAGE = (
     pickle.UnpicklingError,
     struct.error,
@@ -155,12 +160,43 @@ for _module in (
         _ALLOWED[_module, _name] = _replacement
 
 
+def _copied(arguments: Any) -> int:
+    """Return the bytes of what a call copies: the content of its arguments."""
+    sized = [
+        each for each in arguments if isinstance(each, bytes | bytearray | str | list | tuple | dict | set)
+    ]
+    return sum(len(each) * (1 if isinstance(each, bytes | bytearray | str) else _PER_ENTRY) for each in sized)
+
+
+def _counted(step: Callable[[Any], None]) -> Callable[[Any], None]:
+    def load(unpickler: _PlainUnpickler) -> None:
+        unpickler.spend(_PER_OPCODE)
+        step(unpickler)
+
+    return load
+
+
+_BASE: Any = pickle._Unpickler
+
+
 # Python's own, since the one in C fills a table as long as an index in the file: gigabytes for one flipped bit
 class _PlainUnpickler(pickle._Unpickler):
     dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)
     read: Callable[[int], bytes]  # of the base, while it loads
     append: Callable[[Any], None]
     stack: list[Any]
+
+    def __init__(self, stream: BinaryIO, most: int) -> None:
+        super().__init__(stream, encoding="latin1")
+        self._most = self._left = most
+
+    def spend(self, size: int) -> None:
+        """Count memory that is about to be taken, since a file of kilobytes may ask for gigabytes."""
+        self._left -= size
+        if self._left < 0:
+            raise pickle.UnpicklingError(
+                f"it takes more memory than the limit for its size, {self._most:,} bytes"
+            )
 
     def _load_bytearray(self) -> None:
         """Read as the base does, but never more memory than the file has."""
@@ -172,10 +208,27 @@ class _PlainUnpickler(pickle._Unpickler):
         state = self.stack.pop()
         if not isinstance(self.stack[-1], _Array | _Dtype):
             raise pickle.UnpicklingError("it sets the state of an object that is not an array")
+        self.spend(_copied(state))
         self.stack[-1].set_state(state)
+
+    def _load_reduce(self) -> None:
+        """Call as the base does, within the limit: content that the file has once may be copied often."""
+        self.spend(_copied(self.stack[-1]))
+        _BASE.load_reduce(self)
+
+    def _load_newobj(self) -> None:
+        self.spend(_copied(self.stack[-1]))
+        _BASE.load_newobj(self)
+
+    def _instantiate(self, kind: Any, arguments: Any) -> None:
+        self.spend(_copied(arguments))
+        _BASE._instantiate(self, kind, arguments)
 
     dispatch[pickle.BYTEARRAY8[0]] = _load_bytearray
     dispatch[pickle.BUILD[0]] = _load_build
+    dispatch[pickle.REDUCE[0]] = _load_reduce
+    dispatch[pickle.NEWOBJ[0]] = _load_newobj
+    dispatch.update({code: _counted(step) for code, step in dispatch.items()})
 
     def find_class(self, module: str, name: str) -> Any:
         try:
@@ -212,11 +265,13 @@ def load_plain_pickle(path: Path) -> Any:
     """Return the arrays and plain containers in ``path``; an ``OrderedDict`` becomes a ``dict``.
 
     Raises:
-        PlainPickleError: the file holds anything else, or is damaged; the message says what.
-        OSError: the file cannot be opened.
+        PlainPickleError: the file holds anything else, is damaged, or would take more memory than
+            :func:`ppocr_ext.limits.most_memory` of its size; the message says what.
+        OSError: the file cannot be opened, or is not a regular file.
     """
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
+        most = most_memory(os.fstat(stream.fileno()).st_size)
         try:
-            return _finished(_PlainUnpickler(stream, encoding="latin1").load(), {})
+            return _finished(_PlainUnpickler(stream, most).load(), {})
         except _DAMAGE as error:
             raise PlainPickleError(str(error) or type(error).__name__) from error

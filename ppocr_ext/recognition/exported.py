@@ -11,6 +11,7 @@ from typing import Any
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError, WeightsError
 from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
 from ppocr_ext.recognition.resize import WidthPolicy
 
 MODEL_FILE, CHARSET_FILE = "model.json", "charset.txt"
@@ -133,7 +134,7 @@ def described_by_metadata(file: Path, metadata: Mapping[str, str]) -> Exported:
 def _charset(file: Path) -> Charset:
     """Return the dictionary of ``charset.txt``, which has a line for each class but the blank."""
     try:
-        text = file.read_bytes().decode("utf-8")
+        text = read_at_most(file, MAX_DICTIONARY_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{file} cannot be read: {reason}. {_EXPORT}", code="unreadable_file") from error
@@ -142,7 +143,7 @@ def _charset(file: Path) -> Charset:
 
 def _json(file: Path) -> dict[str, Any]:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(read_at_most(file, MAX_DICTIONARY_BYTES))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{file} cannot be read: {reason}. {_EXPORT}", code="unreadable_file") from error

@@ -6,10 +6,11 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, TypeGuard
 
-import cv2
 import numpy as np
 
 from ppocr_ext.errors import DataError
+from ppocr_ext.io.image_pixels import PixelLimitError, decode_image
+from ppocr_ext.limits import MAX_IMAGE_PIXELS, read_at_most
 
 # the path of a file, the bytes of an encoded image, or pixels: uint8 or uint16 [H, W] or [H, W, 1 | 3 | 4], BGR
 ImageSource = str | PathLike[str] | bytes | bytearray | memoryview | np.ndarray
@@ -32,7 +33,8 @@ def read_image(source: ImageSource) -> np.ndarray:
         source: see ``ImageSource``.
 
     Raises:
-        DataError: there is no such file, it is no image, or the array has another type or shape.
+        DataError: there is no such file, it is no image or has more than ``MAX_IMAGE_PIXELS`` pixels, or the array
+            has another type or shape.
     """
     if isinstance(source, np.ndarray):
         return _of_array(source)
@@ -44,7 +46,7 @@ def read_image(source: ImageSource) -> np.ndarray:
         )
     path = Path(fspath(source))
     try:
-        content = path.read_bytes()
+        content = read_at_most(path, 8 * MAX_IMAGE_PIXELS)
     except FileNotFoundError:
         raise DataError(f"there is no file {path}", code="missing_image") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
@@ -55,13 +57,12 @@ def read_image(source: ImageSource) -> np.ndarray:
 
 def _decode(content: bytes, name: str) -> np.ndarray:
     try:
-        image = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR) if content else None
-    except cv2.error:  # a size over OpenCV's limit
-        image = None
-    if image is None:
-        what = "is empty" if not content else "is truncated, or not an image that OpenCV reads"
-        raise DataError(f"{name} ({len(content)} bytes) {what}", code="broken_image")
-    return np.asarray(image)
+        return np.asarray(decode_image(content))
+    except PixelLimitError as error:
+        fix = "Fix: cut the text line out of it, or give its pixels as an array."
+        raise DataError(f"{name} ({len(content):,} bytes) {error}. {fix}", code="too_many_pixels") from error
+    except ValueError as error:
+        raise DataError(f"{name} ({len(content):,} bytes) {error}", code="broken_image") from error
 
 
 def _of_array(pixels: np.ndarray) -> np.ndarray:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import cv2
-import numpy as np
 
 from ppocr_ext.data.lmdb.reader import LmdbSet, open_sets
 from ppocr_ext.errors import DataError, MissingPackageError
 from ppocr_ext.evaluation.predictions import Prediction, read_predictions
+from ppocr_ext.io.image_pixels import decode_image
 from ppocr_ext.report.formats import finite_number
 
 SAMPLES_FILE = "samples.json"
@@ -245,8 +245,9 @@ def _read_file(path: Path) -> bytes | None:
 
 
 def _png(content: bytes) -> str:
-    pixels = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
-    if pixels is None:
+    try:
+        pixels = decode_image(content)
+    except ValueError:
         return ""
     height, width = pixels.shape[:2]
     scale = min(1.0, _WIDTH / width, _HEIGHT / height)

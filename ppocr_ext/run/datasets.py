@@ -132,6 +132,7 @@ def sample_rules(config: Config, mode: str, charset: Charset, frames: FrameLimit
         # a bad image in evaluation would make its result wrong
         image_check="decode" if mode == "Eval" else "header",
         allow_outside_data_dir=global_value(config, "allow_outside_data_dir"),
+        max_pixels=global_value(config, "max_image_pixels"),
     )
 
 

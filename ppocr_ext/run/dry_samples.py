@@ -178,7 +178,9 @@ class DrySection:
 
     def _usable_lines(self) -> Iterator[bytes]:
         """Yield usable lines of the label files; the label check names a file that cannot be read."""
-        folder = ImageFolder(self._dataset["data_dir"], "decode", self._rules.allow_outside_data_dir)
+        folder = ImageFolder(
+            self._dataset["data_dir"], "decode", self._rules.allow_outside_data_dir, self._rules.max_pixels
+        )
         options = self._dataset.get("delimiter", "\t"), bool(self._dataset.get("ds_width"))
         for file in label_files_of(self._config, self._mode):
             try:
@@ -192,7 +194,7 @@ class DrySection:
         """Yield number of the LMDB and of the sample for usable samples; the label check names one that is broken."""
         try:
             for number, each in enumerate(open_sets(self._dataset["data_dir"])):
-                image_issue = lmdb_image_check(each, "decode")
+                image_issue = lmdb_image_check(each, "decode", self._rules.max_pixels)
                 for line in islice(lmdb_lines(each), _TRIED):
                     if self._rules.label_issue(line) is None and image_issue(line) is None:
                         yield number, line.number

@@ -36,12 +36,20 @@ class LmdbSet:
     transaction: Any = field(repr=False)
 
     def label(self, index: int) -> bytes | None:
-        """Return the label of sample ``index`` (from 1), or None."""
-        return self.transaction.get(b"label-%09d" % index)
+        """Return the label of sample ``index`` (from 1), or None.
+
+        Raises:
+            DataError: the LMDB is damaged there.
+        """
+        return _get(self.path, self.transaction, b"label-%09d" % index)
 
     def image(self, index: int) -> bytes | None:
-        """Return the encoded image of sample ``index`` (from 1), or None."""
-        return self.transaction.get(b"image-%09d" % index)
+        """Return the encoded image of sample ``index`` (from 1), or None.
+
+        Raises:
+            DataError: the LMDB is damaged there.
+        """
+        return _get(self.path, self.transaction, b"image-%09d" % index)
 
 
 def import_lmdb() -> Any:
@@ -88,31 +96,62 @@ def _open(folder: Path) -> LmdbSet:
     key = (os.getpid(), folder.resolve())
     if key not in _OPEN:
         try:
-            _OPEN[key] = lmdb.open(
+            opened = lmdb.open(
                 str(folder), readonly=True, lock=False, readahead=False, meminit=False, max_readers=32
             )
         except lmdb.Error as error:
-            reason = str(error).removeprefix(f"{folder}: ")
-            raise DataError(
-                f"{folder} cannot be read as an LMDB: {reason}. Fix: make it again, for example with "
-                f"`ppocr-ext make-lmdb`.",
-                code="damaged_file",
-            ) from error
+            raise _damaged(folder, str(error)) from error
+        check_complete(folder, opened)
+        _OPEN[key] = opened
     transaction = _OPEN[key].begin(write=False)
     return LmdbSet(folder, _count(folder, transaction), _OPEN[key], transaction)
 
 
+def check_complete(folder: Path, environment: Any) -> None:
+    """Refuse an open LMDB whose file ends before its last page: reading there would end the process (SIGBUS).
+
+    Raises:
+        DataError: it ends before; the LMDB is closed.
+    """
+    stated = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+    size = (folder / DATA_FILE).stat().st_size
+    if size < stated:
+        environment.close()
+        raise _damaged(folder, f"{DATA_FILE} is truncated: it has {size:,} of {stated:,} bytes")
+
+
+def _get(folder: Path, transaction: Any, key: bytes) -> bytes | None:
+    """Return the value of a key, or None.
+
+    Raises:
+        DataError: the LMDB is damaged there.
+    """
+    try:
+        return transaction.get(key)
+    except import_lmdb().Error as error:
+        raise _damaged(folder, f"{key.decode()}: {error}") from error
+
+
+def _damaged(folder: Path, reason: str) -> DataError:
+    reason = reason.removeprefix(f"{folder}: ")
+    return DataError(
+        f"{folder} cannot be read as an LMDB: {reason}. Fix: make it again, for example with "
+        f"`ppocr-ext make-lmdb`.",
+        code="damaged_file",
+    )
+
+
 def _count(folder: Path, transaction: Any) -> int:
     """Return ``num-samples``, checked against the samples that are there."""
-    value: bytes | None = transaction.get(COUNT_KEY.encode())
+    value = _get(folder, transaction, COUNT_KEY.encode())
     count = int(value) if value is not None and value.isdigit() else 0
     if value is None:
         issue = f"no key {COUNT_KEY}: it is incomplete, or not an LMDB of text lines (keys image-%09d, label-%09d)"
     elif count < 1:
         issue = f"{COUNT_KEY} is {bytes(value)!r}, not a number of at least 1"
-    elif transaction.get(b"label-%09d" % count) is None:
+    elif _get(folder, transaction, b"label-%09d" % count) is None:
         issue = f"{COUNT_KEY} is {count}, but there is no label-{count:09d}"
-    elif transaction.get(b"label-%09d" % (count + 1)) is not None:
+    elif _get(folder, transaction, b"label-%09d" % (count + 1)) is not None:
         issue = f"{COUNT_KEY} is {count}, but there is a label-{count + 1:09d}, which would never be read"
     else:
         return count

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from ppocr_ext.data.image_check import ImageFolder
 from ppocr_ext.data.label_file import LabelLine, read_label_file, unreadable_label_file
-from ppocr_ext.data.lmdb.reader import COUNT_KEY, DATA_FILE, import_lmdb
+from ppocr_ext.data.lmdb.reader import COUNT_KEY, DATA_FILE, check_complete, import_lmdb
 from ppocr_ext.data.preflight_report import by_reason
 from ppocr_ext.data.sample_rules import FIXES, SampleIssue, SampleRules
 from ppocr_ext.data.unusable_limit import MAX_UNUSABLE, UnusableLimit, share_above
@@ -38,6 +38,7 @@ _FIXES = {  # instead of FIXES: this command has options where a config has keys
     "too_long": "Raise --max-text-length.",
     "unknown_char": "Is --dict the dictionary of these labels?",
     "missing_image": "Paths are relative to --data-dir.",
+    "too_many_pixels": "Cut the text lines out of these images; --check none does not look.",
     "outside_data_dir": "",
 }
 _FIX_OUT = "Fix: give another --out, or delete that folder first."
@@ -153,7 +154,7 @@ def make_lmdb(
 def _write(store: _Store, state: LmdbState, source: LmdbInput) -> None:
     """Write the samples of all lines after those that ``state`` counts, and keep ``state`` up to date."""
     rules = source.rules
-    folder = ImageFolder(source.data_dir, rules.image_check, rules.allow_outside_data_dir)
+    folder = ImageFolder(source.data_dir, rules.image_check, rules.allow_outside_data_dir, rules.max_pixels)
 
     def read(item: tuple[Path, LabelLine]) -> tuple[SampleIssue | None, list[bytes]]:
         line = item[1]
@@ -226,6 +227,7 @@ def _opened(out: Path, map_size: int) -> Iterator[_Store]:
     size = (out / DATA_FILE).stat().st_size if (out / DATA_FILE).exists() else 0
     try:
         with lmdb.open(str(out), map_size=max(map_size, 2 * size)) as environment:
+            check_complete(out, environment)
             yield _Store(out, environment, lmdb)
     except lmdb.Error as error:
         reason = str(error).removeprefix(f"{out}: ")

@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.file_names import named_by_content
+from ppocr_ext.limits import open_regular
 from ppocr_ext.messages import shortened
 from ppocr_ext.synth.lines.fonts import FontCoverage, FontFile
 from ppocr_ext.synth.lines.texts import MAX_LISTED, FrequentCharacters, check_texts
@@ -183,7 +184,7 @@ def _lines(path: str, what: str) -> Iterator[tuple[int, str]]:
     try:
         size = Path(path).stat().st_size
         bar = tqdm(total=size, desc=what, unit="B", unit_scale=True, leave=False, disable=None, delay=2)
-        with Path(path).open("rb") as stream, bar:
+        with open_regular(path) as stream, bar:
             for number, raw in enumerate(stream, start=1):  # noqa: B007 - a message below names it
                 yield offset, raw.decode("utf-8")
                 offset += len(raw)

@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.file_names import named_by_content
+from ppocr_ext.limits import open_regular
 from ppocr_ext.synth.seeded_random import SeededRandom
 
 SUFFIXES = (".ttf", ".otf", ".ttc", ".otc")
@@ -167,7 +168,7 @@ def read_fonts(path: Path) -> list[FontFile]:
         DataError: it is not a font.
     """
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             collection = stream.read(4) == b"ttcf"
             stream.seek(0)
             fonts = TTCollection(stream, lazy=True).fonts if collection else [TTFont(stream, lazy=True)]

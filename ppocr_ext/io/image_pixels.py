@@ -1,0 +1,134 @@
+"""Read the size of an image before it is decoded, and decode it only within a limit of pixels; imports no Paddle.
+
+A PNG of half a megabyte may claim 32,000 × 32,000 pixels: three gigabytes.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from ppocr_ext.limits import MAX_IMAGE_PIXELS
+
+PNG = b"\x89PNG\r\n\x1a\n"
+JPEG = b"\xff\xd8\xff"
+_SEGMENTS = 10_000  # of a JPEG before its size
+_NO_LENGTH = {0x01, *range(0xD0, 0xD9)}  # JPEG markers that stand alone
+_SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG markers that start a frame, with its size
+_ENDS = (0xD9, 0xDA)  # end of the image, and start of its pixels
+Read = Callable[[int, int], bytes]  # (offset, bytes) to content, shorter at its end
+
+
+class PixelLimitError(ValueError):
+    """An image has more pixels, or bytes, than the limit; the message begins with a verb."""
+
+
+def check_size(read: Read, length: int, most: int = MAX_IMAGE_PIXELS) -> None:
+    """Refuse an encoded image that must not be decoded.
+
+    Args:
+        read: returns a part of its content.
+        length: its bytes.
+        most: the limit of pixels.
+
+    Raises:
+        PixelLimitError: it has more.
+        ValueError: its size cannot be read; the message begins with a verb.
+    """
+    if length > 8 * most + (1 << 20):  # four channels of 16 bit without compression
+        raise PixelLimitError(f"has {length:,} bytes, too many for {most:,} pixels, the limit")
+    found = _claimed_size(read, length)
+    if found is None:
+        raise ValueError("is truncated, or not an image that OpenCV reads")
+    width, height = found
+    if width * height > most:
+        raise PixelLimitError(f"has {width * height:,} pixels ({width} × {height}), the limit is {most:,}")
+
+
+def decode_image(content: bytes, most: int = MAX_IMAGE_PIXELS) -> Any:
+    """Return the pixels of an encoded image: uint8 [H, W, 3], BGR.
+
+    Raises:
+        PixelLimitError: it has more than ``most`` pixels.
+        ValueError: OpenCV does not read it; the message begins with a verb.
+    """
+    import cv2
+    import numpy as np
+
+    if not content:
+        raise ValueError("is empty")
+    check_size(lambda at, size: content[at : at + size], len(content), most)
+    try:
+        pixels = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
+    except cv2.error:  # an empty image
+        pixels = None
+    if pixels is None:
+        raise ValueError("is truncated, or not an image that OpenCV reads")
+    return pixels
+
+
+def _claimed_size(read: Read, length: int) -> tuple[int, int] | None:
+    """Return width and height as an encoded image states them; None if they cannot be read."""
+    head = read(0, 32)
+    try:
+        if head.startswith(PNG):
+            width, height = struct.unpack(">II", head[16:24])
+            return width, height
+        if head.startswith(JPEG):
+            return _jpeg_size(read)
+        if head.startswith(b"BM"):
+            old = head[14:18] == b"\x0c\0\0\0"  # the header of OS/2
+            width, height = struct.unpack("<HH" if old else "<ii", head[18 : 22 if old else 26])
+            return abs(width), abs(height)
+    except struct.error:
+        return None
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return _webp_size(head)
+    return _other_size(read(0, length))
+
+
+def _webp_size(head: bytes) -> tuple[int, int] | None:
+    kind = head[12:16]
+    if kind == b"VP8X":
+        return 1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little")
+    if kind == b"VP8L":
+        bits = int.from_bytes(head[21:25], "little")
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    width, height = (int.from_bytes(head[at : at + 2], "little") & 0x3FFF for at in (26, 28))
+    return (width, height) if kind == b"VP8 " else None
+
+
+def _jpeg_size(read: Read) -> tuple[int, int] | None:
+    """Return the size in the first frame of a JPEG, where its decoder looks for it too."""
+    at = 2
+    for _ in range(_SEGMENTS):
+        block = read(at, 9)
+        if len(block) < 9:
+            return None
+        if block[0] != 0xFF or block[1] == 0xFF:  # decoders skip what is between segments
+            chunk = read(at, 1 << 16)
+            marker = (
+                chunk.find(b"\xff", 1) if block[0] != 0xFF else len(chunk) - len(chunk.lstrip(b"\xff")) - 1
+            )
+            at += len(chunk) if marker < 0 else marker
+        elif block[1] in _SIZES:
+            height, width = struct.unpack(">HH", block[5:9])
+            return width, height
+        elif block[1] in _ENDS:
+            return None
+        else:
+            at += 2 if block[1] in _NO_LENGTH else 2 + max(2, int.from_bytes(block[2:4], "big"))
+    return None
+
+
+def _other_size(content: bytes) -> tuple[int, int] | None:
+    """Return what Pillow reads in the header of another format: TIFF, GIF, JPEG 2000, PNM, …"""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            return image.size
+    except Exception:  # Pillow raises any kind of error for a damaged file
+        return None

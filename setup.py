@@ -68,7 +68,7 @@ EXTRAS = {
     "quickstart": QUICKSTART,
     "onnx": ONNX,
     **WRITERS,
-    "test": ["pytest>=8", "pytest-xdist", *QUICKSTART, *ONNX, *ALL_WRITERS],
+    "test": ["pytest>=8", "pytest-xdist", "hypothesis", *QUICKSTART, *ONNX, *ALL_WRITERS],
 }
 
 setup(

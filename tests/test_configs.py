@@ -10,6 +10,7 @@ from ppocr_ext.io.resources import config_root
 from ppocr_ext.losses import build_loss
 from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import build_model
+from ppocr_ext.optim import build_optimizer
 
 ROOT = config_root()
 NAMES = sorted(
@@ -34,6 +35,37 @@ def test_a_shipped_config_builds(name):
     assert loss.reads()
     assert build_metric(config.at("Metric").thaw()).main_indicator == "acc"
     assert model.state_dict()
+
+
+FULL_SIZE = (
+    "svtrv2/teacher",
+    "svtrv2/distill",
+    "pp-ocr/v5_mobile",
+    "pp-ocr/distill_v5_server_to_mobile",
+    "pp-ocr/v2_mobile",
+)
+
+
+@pytest.mark.parametrize("name", FULL_SIZE)
+def test_a_full_size_config_clips_the_gradient_and_takes_the_stable_optimizer(name):
+    config = load([ROOT / f"{name}.yml"])
+    assert config.at("Optimizer.clip_norm_global") == 5.0
+    stable = load([ROOT / f"{name}.yml", ROOT / "overlays/stable_ctc.yml"])
+    layer = paddle.nn.Linear(2, 2)
+    optimizer, schedule = build_optimizer(stable.at("Optimizer").thaw(), 20, 500, layer)
+    assert isinstance(optimizer, paddle.optimizer.AdamW) and optimizer._grad_clip.clip_norm == 1.0
+    rates = []
+    for _ in range(10_000):
+        rates.append(schedule.get_lr())
+        schedule.step()
+    assert rates[0] == 0.0 and max(rates) == rates[1000] == pytest.approx(3e-4)
+    assert rates == sorted(rates[:1001]) + sorted(rates[1001:], reverse=True)
+    # a step without a gradient shows the decay of weights
+    optimizer.set_lr_scheduler(paddle.optimizer.lr.StepDecay(0.5, 1))
+    before = layer.weight.numpy()
+    (layer(paddle.zeros([1, 2])).sum() * 0.0).backward()
+    optimizer.step()
+    assert layer.weight.numpy() == pytest.approx(before * (1 - 0.5 * 0.01), rel=1e-5)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -70,6 +70,9 @@ def _width(text: str) -> int | None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
+    from ppocr_ext.host.quiet import import_paddle
+
+    import_paddle()
     from ppocr_ext.export.exporter import ExportOptions, export_trained
     from ppocr_ext.host import open_host
     from ppocr_ext.run.logs import quiet_host, set_up_console

@@ -63,6 +63,9 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     import paddle.distributed as dist
 
+    from ppocr_ext.host.quiet import import_paddle
+
+    import_paddle()
     from ppocr_ext.centers.collect import CollectOptions, collect, remove_partial, require_frames
     from ppocr_ext.centers.single_model import config_of_model
     from ppocr_ext.run.run import Run

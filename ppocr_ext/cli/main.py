@@ -14,13 +14,14 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from types import FrameType, ModuleType
 from typing import Any
 
 from ppocr_ext import __version__
 from ppocr_ext.commands import PROGRAM, command_line
 from ppocr_ext.errors import PPOCRExtError, with_code
+from ppocr_ext.loop.signals import termination_signals
 from ppocr_ext.messages import DEBUG, did_you_mean, error_text, for_people, near_match, printable
 
 FAILED = 2  # exit code of an error
@@ -47,6 +48,7 @@ COMMANDS = {
 # Paddle's warnings on every machine: a compiler cache that only developers of operators need, and that BatchNorm
 # updates its statistics in training.
 _NOISE = ("No ccache found", "When training, we now always track global mean and variance")
+_ENDED = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}  # any other: SIGHUP
 _EXAMPLES = """\
 examples:
   ppocr-ext doctor                              is everything installed?
@@ -59,7 +61,7 @@ examples:
 
 
 class Termination(KeyboardInterrupt):
-    """SIGTERM, handled like Ctrl-C: temporary files are removed, and the exit code is 128 + 15."""
+    """SIGTERM or SIGHUP, its argument, handled like Ctrl-C: temporary files are removed; exit code 128 + its number."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,13 +70,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0: done; 1: done with a negative result; 2: error; 128 + n: signal n.
     """
+    _open_closed_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     os.environ.setdefault("OPENCV_LOG_LEVEL", "ERROR")  # we report broken images by name
     for message in _NOISE:
         warnings.filterwarnings("ignore", message=message)
     warnings.filterwarnings("ignore", module="PIL")  # of images: these are reported by name too
     try:
-        with _sigterm_raises(), redirect_stdout(sys.stdout and _PrintableOutput(sys.stdout)):
+        with _termination_raises(), redirect_stdout(_PrintableOutput(sys.stdout)):
             return _run(arguments)
     except BrokenPipeError:  # the reader of our output (`| head`) has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -97,9 +100,20 @@ class _PrintableOutput:
         return getattr(self._stream, name)
 
 
+def _open_closed_streams() -> None:
+    """Open what was closed at the start (`>&-`), or the next file would take its number and get what is printed."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+
+
 @contextmanager
-def _sigterm_raises() -> Iterator[None]:
-    """Inside this context, SIGTERM raises :class:`Termination`; a forked process ends by the signal as usual."""
+def _termination_raises() -> Iterator[None]:
+    """Inside this context, SIGTERM and SIGHUP raise :class:`Termination`; a forked process ends by them as usual."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -109,13 +123,14 @@ def _sigterm_raises() -> Iterator[None]:
         if os.getpid() != owner:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        raise Termination
+        raise Termination(number)
 
-    before = signal.signal(signal.SIGTERM, handle)
+    before = {number: signal.signal(number, handle) for number in termination_signals()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _report_error(error: BaseException, debug: bool) -> int:
@@ -124,9 +139,10 @@ def _report_error(error: BaseException, debug: bool) -> int:
     while cause is not None and not isinstance(cause, KeyboardInterrupt):
         cause = cause.__cause__ or cause.__context__
     if cause is not None:  # Ctrl-C, also inside an import, where a package turns it into an ImportError
-        terminated = isinstance(cause, Termination)
-        print("terminated" if terminated else "interrupted", file=sys.stderr)
-        return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
+        number = cause.args[0] if isinstance(cause, Termination) else signal.SIGINT
+        with suppress(OSError):  # the terminal is closed
+            print(_ENDED.get(number, "hung up"), file=sys.stderr)
+        return 128 + int(number)
     text = error_text(error)
     if debug:
         print(for_people("".join(traceback.format_exception(error))), end="", file=sys.stderr)
@@ -135,7 +151,8 @@ def _report_error(error: BaseException, debug: bool) -> int:
     count = os.environ.get("PADDLE_TRAINERS_NUM", "1")  # Paddle's launcher may have started several processes
     process = "" if count == "1" else f"process {os.environ.get('PADDLE_TRAINER_ID')} of {count}: "
     text = for_people(text.removesuffix(DEBUG).rstrip() if debug else text)
-    print(f"error: {process}{text}", file=sys.stderr)
+    with suppress(OSError):
+        print(f"error: {process}{text}", file=sys.stderr)
     return error.exit_code if isinstance(error, PPOCRExtError) else FAILED
 
 

@@ -49,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
+    from ppocr_ext.host.quiet import import_paddle
+
+    import_paddle()
     from ppocr_ext.loop.session import train
     from ppocr_ext.report.run_folder import EXIT_CODES
 

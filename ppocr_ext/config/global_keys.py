@@ -51,7 +51,13 @@ def _any(meaning: str) -> GlobalKey:
 
 
 _OURS = {
-    "seed": _whole("seed of weights, shuffling, augmentation and drawn images", 1024, least=0),
+    "seed": GlobalKey(
+        kind="whole",
+        least=0,
+        most=2**32 - 1,  # of NumPy's generator
+        default=1024,
+        meaning="seed of weights, shuffling, augmentation and drawn images",
+    ),
     "plugins": GlobalKey(kind="texts", meaning="Python modules to import, which register their components"),
     "strict": _truth("an unusable sample, or a warning of the config check, ends the run"),
     "max_unusable": GlobalKey(

@@ -36,6 +36,20 @@ def quiet_imports() -> Iterator[None]:
         host_logger.removeFilter(_worth_saying)
 
 
+def import_paddle() -> None:
+    """Import Paddle; a SIGTERM that arrives meanwhile takes effect afterwards, without a C++ traceback."""
+    held = [signal.SIGTERM] if hasattr(signal, "pthread_sigmask") else []  # not on Windows
+    if held:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        with quiet_imports():
+            import paddle  # noqa: F401
+        quiet_signals()
+    finally:
+        if held:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def quiet_signals() -> None:
     """Take signals back from Paddle, which prints a C++ traceback where a process is told to end.
 

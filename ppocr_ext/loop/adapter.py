@@ -8,6 +8,7 @@ loss, and the optimizer through proxies; each calls :class:`HostLoop`, which kee
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,6 +29,7 @@ from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.loop.step import LossProxy, OptimizerProxy, OptimizerStep, ScalerProxy
 from ppocr_ext.messages import end_text, error_text
 from ppocr_ext.run.host_config import run_is_profiled
+from ppocr_ext.run.logs import console_may_close
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
 
@@ -65,9 +67,14 @@ class HostLoop:
         """Run to the end or to a stop, and return which."""
         for hook in self.hooks:
             hook.loop = self
-        self._tell("on_start", self.run, self.position)
-        # until all is saved, since the same signal may be sent again
-        with deferred_signals(lambda number: self.request_stop(f"signal {number}", number)):
+        # from the first record of the run until all is saved, since the same signal may be sent again
+        with (
+            deferred_signals(lambda number: self.request_stop(f"signal {number}", number)),
+            console_may_close(
+                lambda: self.request_stop("the reader of its output has ended", signal.SIGPIPE)
+            ),
+        ):
+            self._tell("on_start", self.run, self.position)
             try:
                 stop = self._run_host()
                 if stop is not None and stop.save_latest:
@@ -163,6 +170,8 @@ class HostLoop:
         # what this step draws (dropout, stochastic depth) depends on nothing before it: a resumed run repeats
         paddle.seed(self._step_seed(self.position.global_step))
         self._step.begin(self.position.global_step)
+        if dist.get_rank() == 0:
+            self._saver.require_folder()
         if self._stop is None and self._saver.is_due():
             self.save("latest")
         self._agree_on_stop()

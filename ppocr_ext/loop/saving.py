@@ -11,7 +11,7 @@ from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
 from ppocr_ext.checkpoint.run_checkpoints import keep_newest
 from ppocr_ext.checkpoint.weight_values import not_finite
 from ppocr_ext.config.global_keys import global_value
-from ppocr_ext.errors import WeightsError
+from ppocr_ext.errors import DataError, WeightsError
 from ppocr_ext.messages import shortened
 from ppocr_ext.run.amp import full_precision
 from ppocr_ext.run.run import Run
@@ -26,10 +26,24 @@ class CheckpointSaver:
         self._seconds = 60 * float(global_value(run.config, "save_minutes"))
         self._keep = global_value(run.config, "keep_last")
         self._saved = time.monotonic()  # the last `latest`, or the start
+        self._folder = _identity(run.folder)
 
     def is_due(self) -> bool:
         """Return True if ``Global.save_minutes`` have passed since the last ``latest``."""
         return 0 < self._seconds <= time.monotonic() - self._saved
+
+    def require_folder(self) -> None:
+        """Check that the run folder is where it was.
+
+        Raises:
+            DataError: it was removed or replaced by another one.
+        """
+        if self._folder is not None and _identity(self._run.folder) != self._folder:
+            raise DataError(
+                f"{self._run.folder}: the run folder was removed or replaced while the run trained. Fix: start the run "
+                f"again, and leave its folder where it is.",
+                code="folder_gone",
+            )
 
     def save(self, name: str, position: Position, best: Mapping[str, float]) -> Path:
         """Write the checkpoint ``name`` into the run folder; remove what ``Global.keep_last`` does not keep.
@@ -38,9 +52,11 @@ class CheckpointSaver:
             Its path, without an ending.
 
         Raises:
+            DataError: see :meth:`require_folder`.
             OSError: a file cannot be written.
             WeightsError: an entry is not finite; nothing is written, and a good checkpoint of this name stays.
         """
+        self.require_folder()
         run = self._run
         prefix = run.folder / name
         state = trained_state(run.model, run.unsaved_models)
@@ -72,3 +88,11 @@ class CheckpointSaver:
         if self._keep is not None:
             keep_newest(run.folder, name, self._keep)
         return prefix
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        found = folder.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

@@ -12,11 +12,19 @@ from types import FrameType
 _REPEATED = 2.0  # seconds; Paddle's launcher sends SIGTERM three times, a fifth of a second apart
 
 
+def termination_signals() -> list[signal.Signals]:
+    """Return the signals that ask a process to end: SIGTERM, and SIGHUP (its terminal is closed) unless ignored."""
+    if not hasattr(signal, "SIGHUP") or signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # Windows; `nohup`
+        return [signal.SIGTERM]
+    return [signal.SIGTERM, signal.SIGHUP]
+
+
 @contextmanager
 def deferred_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
-    """Call ``on_signal`` at the first SIGINT or SIGTERM inside this context; let a second one act at once.
+    """Call ``on_signal`` at the first SIGINT, SIGTERM or SIGHUP inside this context; let a second one act at once.
 
-    A SIGTERM that follows another within two seconds is the same one.
+    A SIGTERM or SIGHUP that follows another within two seconds is the same one. A SIGHUP that is ignored (``nohup``)
+    stays so.
 
     Only the main thread can receive signals; elsewhere this does nothing.
     """
@@ -28,13 +36,13 @@ def deferred_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
         if first is None:
             first = (number, now)
             on_signal(number)
-        elif not (number == first[0] == signal.SIGTERM and now - first[1] < _REPEATED):
+        elif not (number == first[0] != signal.SIGINT and now - first[1] < _REPEATED):
             handlers.close()
             signal.raise_signal(number)
 
     with ExitStack() as handlers:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGINT, *termination_signals()):
                 before = signal.signal(number, received)
                 if before is not None:  # None: a handler that was not set from Python
                     handlers.callback(signal.signal, number, before)

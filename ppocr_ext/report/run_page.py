@@ -33,7 +33,11 @@ from ppocr_ext.report.run_sections import (
 
 REPORT_FILE = "report.html"
 # `reason` in run.json
-_SIGNALS = {"signal 2": "stopped by Ctrl-C (SIGINT)", "signal 15": "stopped by SIGTERM"}
+_SIGNALS = {
+    "signal 1": "stopped by SIGHUP (its terminal was closed)",
+    "signal 2": "stopped by Ctrl-C (SIGINT)",
+    "signal 15": "stopped by SIGTERM",
+}
 _STATUS = {"running": "running, or killed", "unknown": "status unknown"}
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,6 +33,7 @@ class ConsoleHandler(logging.Handler):
     def __init__(self, to_stderr: bool = False) -> None:
         super().__init__()
         self.to_stderr = to_stderr
+        self.on_closed: Callable[[], None] | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line, unless it is for the log file alone."""
@@ -38,8 +41,17 @@ class ConsoleHandler(logging.Handler):
             return
         mark = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         stream = sys.stderr if self.to_stderr else sys.stdout
-        tqdm.write(for_people(f"{mark}{record.getMessage()}"), file=stream)
-        stream.flush()
+        try:
+            tqdm.write(for_people(f"{mark}{record.getMessage()}"), file=stream)
+            stream.flush()
+        except OSError as error:
+            if self.on_closed is None or error.errno not in (errno.EPIPE, errno.EIO):
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            if (
+                error.errno == errno.EPIPE
+            ):  # EIO: a terminal was closed; a signal says if that is to end the run
+                self.on_closed()
 
 
 def set_up_console(to_stderr: bool = False) -> None:
@@ -58,6 +70,19 @@ def set_up_console(to_stderr: bool = False) -> None:
         handler = ConsoleHandler(to_stderr)
         handler.setLevel(logging.INFO)
         logger.addHandler(handler)
+
+
+@contextmanager
+def console_may_close(on_closed: Callable[[], None]) -> Iterator[None]:
+    """Call ``on_closed`` inside this context if the reader of our lines (``| head``) ends, which else is an error."""
+    handlers = [each for each in logging.getLogger(OURS).handlers if isinstance(each, ConsoleHandler)]
+    try:
+        for handler in handlers:
+            handler.on_closed = on_closed
+        yield
+    finally:
+        for handler in handlers:
+            handler.on_closed = None
 
 
 def quiet_host(host_logger: logging.Logger) -> None:

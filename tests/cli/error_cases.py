@@ -581,6 +581,27 @@ def reordered_dictionary(bench: Bench) -> list[str]:
     return judge("Global.character_dict_path=reordered.txt")
 
 
+def nan_weights(name: str, *arguments: str) -> Arrange:
+    """Weights of the trained run with one number that is none, in the file ``name``."""
+
+    def arrange(bench: Bench) -> list[str]:
+        import numpy as np
+
+        from ppocr_ext.checkpoint.serialize import read_state
+
+        weights = read_state(bench.folder / "trained" / "latest.pdparams")
+        weights["head.ctc_head.fc.bias"][3] = np.nan
+        bench.write(f"{name}.pdparams", pickled(weights))
+        return list(arguments)
+
+    return arrange
+
+
+def negative_epoch(bench: Bench) -> list[str]:
+    bench.write("trained/latest.states", pickled({"epoch": -3}))
+    return train("Global.checkpoints=trained/latest", "Global.epoch_num=2")
+
+
 WEIGHTS = group(
     "Weights and checkpoints",
     "权重与检查点",
@@ -612,6 +633,28 @@ WEIGHTS = group(
         "内容不是权重的 pickle",
         other_weights("list", pickled([1, 2])),
         "list.pdparams",
+    ),
+    case(
+        "nan-weights",
+        "Weights with a number that is NaN",
+        "权重中有 NaN",
+        nan_weights("nan", *train("Global.pretrained_model=nan")),
+        "head.ctc_head.fc.bias",
+    ),
+    case(
+        "mixed-checkpoint",
+        "A checkpoint whose files are of two saves",
+        "检查点的文件来自两次保存",
+        nan_weights("trained/latest", *judge()),
+        "trained/latest.pdparams",
+        "latest.states",
+    ),
+    case(
+        "negative-epoch",
+        "A state of the run with a negative epoch",
+        "训练状态中的轮数为负",
+        negative_epoch,
+        "-3",
     ),
     case("other-architecture", "Another architecture", "另一种结构", other_architecture, "other.pdparams"),
     case("other-width", "Another width", "另一种宽度", other_width, "Global.pretrained_partial"),
@@ -1075,6 +1118,25 @@ RUNNING = group(
         "运行文件夹的位置上是一个文件",
         given("Global.save_model_dir=dict.txt"),
         "dict.txt",
+    ),
+    case(
+        "holds-run",
+        "A new run in the folder of another one",
+        "在另一次训练的文件夹里开始新的训练",
+        given("Global.save_model_dir=trained"),
+        "trained/latest",
+        "--overwrite",
+    ),
+    case(
+        "folder-gone",
+        "A run folder that is removed while it trains",
+        "训练途中运行文件夹被删除",
+        own_data(
+            "GoneData",
+            "__import__('shutil').rmtree('output') if index == 9 and os.path.exists('output') else None",
+            "Eval=!remove",
+        ),
+        "output",
     ),
     case(
         "sigterm",

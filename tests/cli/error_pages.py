@@ -21,7 +21,8 @@ Every other problem is reported before training starts, in one message that says
 | 0 | done |
 | 1 | done, and the result is bad |
 | 2 | the job could not be done |
-| 128 + n | signal n: 130 after Ctrl-C, 143 after SIGTERM. A run that was training has saved `latest` |
+| 128 + n | signal n: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP. A training run has saved `latest` |
+| 141 | the program that read the output has ended, such as `head`. A run that was training has saved `latest` |
 
 An unexpected error is called `internal error`; `--debug` shows where it was raised.
 
@@ -41,7 +42,8 @@ this page; a test checks that it is current. The word in brackets is the code: i
 | 0 | 完成 |
 | 1 | 工具正常运行，结论是不合格 |
 | 2 | 任务无法完成 |
-| 128 + n | 信号 n：Ctrl-C 之后为 130，SIGTERM 之后为 143。正在训练时会先保存 `latest` |
+| 128 + n | 信号 n：Ctrl-C 之后为 130，SIGTERM 之后为 143，SIGHUP 之后为 129。正在训练时会先保存 `latest` |
+| 141 | 读取输出的程序（如 `head`）已结束。正在训练时会先保存 `latest` |
 
 没有预料到的错误，句子里会这样说明；`--debug` 显示它在哪里发生。
 

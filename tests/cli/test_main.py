@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -18,8 +18,17 @@ from ppocr_ext.cli import main as main_module
 from ppocr_ext.cli.main import COMMANDS, import_command, main
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument
 from ppocr_ext.errors import ConfigError, PPOCRExtError
+from ppocr_ext.loop.signals import deferred_signals
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def hangups_count() -> Iterator[None]:
+    """Also where the tests run under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture
@@ -263,19 +272,51 @@ def test_ctrl_c_during_an_import_is_an_interruption(
     assert capsys.readouterr().err == "interrupted\n"
 
 
+@pytest.mark.parametrize(
+    ("number", "code", "said"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 129, "hung up")]
+)
 def test_sigterm_ends_a_command_like_ctrl_c(
-    command: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    number: int, code: int, said: str, command: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     cleaned = []
 
     def run(args: argparse.Namespace) -> int:
         try:
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(number)
         except KeyboardInterrupt:
             cleaned.append(True)
             raise
         return 0
 
     command(run)
-    assert main(["try-it", "-c", "x"]) == 143
-    assert (cleaned, capsys.readouterr().err) == ([True], "terminated\n")
+    assert main(["try-it", "-c", "x"]) == code
+    assert (cleaned, capsys.readouterr().err) == ([True], f"{said}\n")
+
+
+def test_a_hangup_that_is_ignored_stays_so(command: Callable[..., None]) -> None:
+    def run(args: argparse.Namespace) -> int:
+        with deferred_signals(lambda number: pytest.fail("not ignored")):
+            signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGHUP)
+        return 0
+
+    command(run)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert main(["try-it", "-c", "x"]) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_command_runs_although_its_output_was_closed_before_it_began(tmp_path: Path) -> None:
+    code = """import sys
+from ppocr_ext.cli.main import main
+code = main(["--help"])
+file = open(sys.argv[1], "w")
+print("not into the file", flush=True)
+assert file.fileno() > 2
+sys.exit(code)"""
+    shell = ["sh", "-c", '"$0" -c "$1" "$2" <&- >&-', sys.executable, code, str(tmp_path / "file")]
+    ended = subprocess.run(shell, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (tmp_path / "file").read_text() == ""

@@ -1,5 +1,6 @@
 """Train, evaluate, and write predictions; and what is left of a training that a signal ends."""
 
+import json
 import os
 import re
 import signal
@@ -102,3 +103,28 @@ def alive(folder):
         if str(folder).encode() in command_line and not zombie:
             found.append(path.name)
     return found
+
+
+def test_a_training_whose_reader_ends_saves_and_stops(captchas, tmp_path):  # noqa: F811
+    arguments = options(captchas, tmp_path / "run", epochs=50)
+    with start(*arguments, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        while "step 1/" not in process.stdout.readline():
+            pass
+        process.stdout.close()  # as `head` does
+        said = process.stderr.read()
+    assert process.returncode == 128 + signal.SIGPIPE, said
+    assert "Traceback" not in said
+    assert (tmp_path / "run" / "latest.pdparams").is_file()
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "stopped"
+
+
+def test_a_termination_while_paddle_is_imported_is_one_line(captchas, tmp_path):  # noqa: F811
+    arguments = options(captchas, tmp_path / "run")
+    with start(*arguments, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        deadline = time.time() + 60
+        while "libpaddle" not in Path(f"/proc/{process.pid}/maps").read_text() and time.time() < deadline:
+            time.sleep(0.01)
+        process.terminate()
+        said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (143, ("", "terminated\n"))
+    assert not (tmp_path / "run").exists()

@@ -1,16 +1,27 @@
 """When a run is asked to stop: once, more than once, and in the middle of an evaluation."""
 
 import json
+import shutil
 import signal
 import time
 
 import pytest
+from error_codes import raises_code
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.errors import DataError
 from ppocr_ext.loop import signals
 from ppocr_ext.loop.events import Hook, StopRun
 from ppocr_ext.loop.session import train
 from ppocr_ext.loop.signals import deferred_signals
+
+
+@pytest.fixture(autouse=True)
+def hangups_count():
+    """Also where the tests run under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def test_a_termination_that_is_sent_again_at_once_is_the_same_one(monkeypatch):
@@ -37,6 +48,38 @@ def test_a_second_signal_acts_at_once(monkeypatch):
     finally:
         signal.signal(signal.SIGTERM, before)
     assert asked[1:] == [signal.SIGTERM, "default"]
+
+
+class RemoveFolder(Hook):
+    """Remove the run folder after a step."""
+
+    def on_start(self, run, position):
+        self.folder = run.folder
+
+    def on_step(self, step):
+        if step.position.global_step == 2:
+            shutil.rmtree(self.folder)
+
+
+def test_a_run_whose_folder_was_removed_is_an_error(tiny, tmp_path):
+    with raises_code(DataError, "folder_gone", tmp_path / "run"):
+        train(tiny("student"), hooks=[RemoveFolder()])
+    assert not (tmp_path / "run" / "latest.pdparams").exists()
+
+
+class HangUp(Hook):
+    """Close the terminal before the first step, and once more."""
+
+    def on_start(self, run, position):
+        for _ in range(2):
+            signal.raise_signal(signal.SIGHUP)
+
+
+def test_a_hangup_stops_and_saves(tiny, tmp_path):
+    outcome = train(tiny("student"), hooks=[HangUp()])
+    assert (outcome.status, outcome.signal) == ("stopped", signal.SIGHUP)
+    assert (tmp_path / "run" / "latest.pdparams").is_file()
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "stopped"
 
 
 class AskDuringEvaluation(Hook):

@@ -143,7 +143,7 @@ class Charset:
         """Return n + 4: rows of the NRTR projection and embedding; PaddleOCR's have one that nothing uses."""
         return self.nrtr_classes + 1
 
-    @property
+    @cached_property
     def ctc_symbols(self) -> tuple[str, ...]:
         """Return the symbol of each CTC class id."""
         return ("blank", *self.characters)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -61,54 +62,72 @@ class Reading:
         return content if self.error is None else {"image": self.image, "error": self.error}
 
 
-def read(
-    probabilities: np.ndarray,
+def best_classes(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the best class of each frame and its probability: int64 and float32, [..., T].
+
+    Args:
+        probabilities: float32 [..., T, C].
+    """
+    ids = probabilities.argmax(axis=-1)
+    return ids, np.take_along_axis(probabilities, ids[..., None], axis=-1)[..., 0]
+
+
+def read(probabilities: np.ndarray, charset: Charset, **options: Any) -> Reading:
+    """Return the text of one image.
+
+    Args:
+        probabilities: float32 [T, C], a frame in each row; C is ``charset.ctc_classes``.
+        charset: the dictionary.
+        options: the other arguments of :func:`read_classes`.
+    """
+    return read_classes(*best_classes(probabilities), charset, **options)
+
+
+def read_classes(
+    ids: np.ndarray,
+    best: np.ndarray,
     charset: Charset,
     *,
     pixels_per_frame: float = 1.0,
     width: int | None = None,
     reorder: bool | None = None,
+    image: str | int = 0,
 ) -> Reading:
     """Return the text of one image: the best class of each frame, without repeats and blanks.
 
     Args:
-        probabilities: float32 [T, C], a frame in each row; C is ``charset.ctc_classes``.
+        ids: int64 [T], the best class of each frame.
+        best: float32 [T], its probability.
         charset: the dictionary.
         pixels_per_frame: columns of the image for one frame, which need not be a whole number.
         width: of the image, pixels; None: the columns of a character are not limited.
         reorder: turn the text as PaddleOCR does for Arabic; None: as :func:`is_reordered` says.
+        image: the path of the image, or its number.
     """
-    ids = probabilities.argmax(axis=1)
-    best = probabilities[np.arange(len(ids)), ids]
-    starts = np.flatnonzero(np.diff(ids, prepend=-1))  # of the runs of equal classes
-    ends = np.append(starts[1:], len(ids))
-    kept = ids[starts] != charset.blank_id
-    starts, ends = starts[kept], ends[kept]
+    classes, confidences = ids.tolist(), best.tolist()  # of so few numbers Python is the faster one
+    edges = [frame for frame, each in enumerate(classes) if not frame or each != classes[frame - 1]]
+    runs = [run for run in pairwise([*edges, len(classes)]) if classes[run[0]] != charset.blank_id]
+    symbols = charset.ctc_symbols
     last = math.inf if width is None else width - 1
     characters = tuple(
         Character(
-            charset.ctc_symbols[ids[start]],
-            float(best[start]),
+            symbols[classes[start]],
+            confidences[start],
             int(min(last, start * pixels_per_frame)),
             int(min(last, max(start, math.ceil(end * pixels_per_frame) - 1))),
         )
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        for start, end in runs
     )
+    # the mean of the frames as they follow each other, so that it equals PaddleOCR's in every bit
+    confidence = float(best[[start for start, _ in runs]].mean()) if runs else 0.0
     if is_reordered(charset) if reorder is None else reorder:
         characters = _reordered(characters)
-    # the mean of the frames as they follow each other, so that it equals PaddleOCR's in every bit
-    confidence = float(np.mean(best[starts])) if len(starts) else 0.0
-    return Reading("".join(each.text for each in characters), confidence, characters)
+    return Reading("".join([each.text for each in characters]), confidence, characters, image)
 
 
 def is_reordered(charset: Charset) -> bool:
     """Return True if PaddleOCR turns texts of this dictionary: the path of the file has ``arabic`` in it."""
     return charset.path is not None and "arabic" in str(charset.path)
-
-
-def with_image(reading: Reading, image: str | int) -> Reading:
-    """Return ``reading`` with the name or number of its image."""
-    return replace(reading, image=image)
 
 
 def _reordered(characters: tuple[Character, ...]) -> tuple[Character, ...]:

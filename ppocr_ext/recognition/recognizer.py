@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import groupby, islice
+from itertools import chain, islice
 from os import PathLike, fspath
 from typing import Any, Literal, NamedTuple, cast
 
@@ -12,27 +13,37 @@ import numpy as np
 
 from ppocr_ext.config import Config
 from ppocr_ext.errors import DataError
-from ppocr_ext.recognition.ctc_text import Reading, read, with_image
+from ppocr_ext.recognition.ctc_text import Reading, best_classes, read_classes
 from ppocr_ext.recognition.images import ImageSource, is_image, read_image
 from ppocr_ext.recognition.opening import EngineName, OpenOptions, Source, open_parts
 
 _WINDOW = 8  # batches, of whose images those of equal width are put together
 
 
-class _Input(NamedTuple):
-    """An image that is prepared for the engine.
+class _Batch(NamedTuple):
+    """Images of equal width, prepared for the engine.
 
     Attributes:
-        place: in its window.
-        pixels: float32 [3, H, W].
-        height: of the image itself, pixels.
-        width: of the image itself.
+        places: of the images in their window.
+        sizes: height and width of each image itself, pixels.
+        inputs: float32 [B, 3, H, W].
     """
 
-    place: int
-    pixels: np.ndarray
-    height: int
-    width: int
+    places: Sequence[int]
+    sizes: Sequence[tuple[int, int]]
+    inputs: np.ndarray
+
+
+class _Window(NamedTuple):
+    """Some images that follow each other.
+
+    Attributes:
+        readings: of each image, without a text; with the error of an image that cannot be read.
+        batches: the other images.
+    """
+
+    readings: list[Reading]
+    batches: list[_Batch]
 
 
 class Recognizer:
@@ -124,51 +135,65 @@ class Recognizer:
     def stream(self, images: Iterable[ImageSource], batch_size: int = 16) -> Iterator[Reading]:
         """Yield what :meth:`read` returns; only a few batches of images are in memory at a time.
 
-        The next images are decoded and resized in a thread of their own, while the engine computes.
+        The engine computes in a thread of its own, while the next images are decoded and resized, and while texts are
+        taken from what it computed before.
         """
         if batch_size < 1:
             raise DataError(f"batch_size is {batch_size}, but must be at least 1.", code="bad_value")
         numbered = enumerate(images)
         size = batch_size * (_WINDOW if self.policy.kind == "widen" else 1)
         windows = iter(lambda: list(islice(numbered, size)), [])
-        first = next(windows, [])
+        loaded, second = self._load(next(windows, []), batch_size), next(windows, [])
+        if not second:  # few images need no thread
+            yield from self._texts(loaded, self._compute(loaded))
+            return
         with ThreadPoolExecutor(1) as pool:
-            loaded = self._load(first)  # here, so that a few images need no thread
-            for window in windows:
-                following = pool.submit(self._load, window)
-                yield from self._read_window(*loaded, batch_size)
-                loaded = following.result()
-            yield from self._read_window(*loaded, batch_size)
+            computing = pool.submit(self._compute, loaded)
+            for window in chain([second], windows):
+                following = self._load(window, batch_size)
+                queued = pool.submit(self._compute, following)  # before, so that the engine never waits
+                yield from self._texts(loaded, computing.result())
+                loaded, computing = following, queued
+            yield from self._texts(loaded, computing.result())
 
-    def _load(self, window: Sequence[tuple[int, ImageSource]]) -> tuple[list[Reading], list[_Input]]:
-        """Return an empty reading for each image, and the inputs of those that are images."""
-        readings, inputs = [], []
-        for place, (number, source) in enumerate(window):
-            name = fspath(source) if isinstance(source, str | PathLike) else number
+    def _load(self, images: Sequence[tuple[int, ImageSource]], batch_size: int) -> _Window:
+        """Decode, resize and group images, each with its number."""
+        readings, by_width = [], defaultdict[int, list[tuple[int, tuple[int, int], np.ndarray]]](list)
+        for place, (number, source) in enumerate(images):
+            name, error = fspath(source) if isinstance(source, str | PathLike) else number, None
             try:
                 image = read_image(source)
-                inputs.append(_Input(place, self.policy.prepare(image), image.shape[0], image.shape[1]))
-                readings.append(Reading(image=name))
-            except DataError as error:
-                readings.append(Reading(image=name, error=str(error)))
-        return readings, inputs
+                pixels = self.policy.prepare(image)
+                by_width[pixels.shape[2]].append((place, (image.shape[0], image.shape[1]), pixels))
+            except DataError as problem:
+                error = str(problem)
+            readings.append(Reading(image=name, error=error))
+        batches = []
+        for equal in by_width.values():
+            for first in range(0, len(equal), batch_size):
+                places, sizes, inputs = zip(*equal[first : first + batch_size], strict=True)
+                batches.append(_Batch(places, sizes, np.stack(inputs)))
+        return _Window(readings, batches)
 
-    def _read_window(
-        self, readings: list[Reading], inputs: list[_Input], batch_size: int
-    ) -> Iterator[Reading]:
-        """Yield ``readings`` with the texts of ``inputs``, which are read in batches of equal width."""
-        by_width = sorted(inputs, key=lambda each: each.pixels.shape[2])
-        for _, equal in groupby(by_width, key=lambda each: each.pixels.shape[2]):
-            while batch := list(islice(equal, batch_size)):
-                for each, reading in zip(batch, self._read_batch(batch), strict=True):
-                    readings[each.place] = with_image(reading, readings[each.place].image)
-        yield from readings
+    def _compute(self, window: _Window) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return class and probability of each frame, for each batch; all probabilities would take much memory."""
+        return [best_classes(self._parts.probabilities(batch.inputs)) for batch in window.batches]
 
-    def _read_batch(self, batch: Sequence[_Input]) -> Iterator[Reading]:
-        parts = self._parts
-        probabilities = parts.probabilities(np.stack([each.pixels for each in batch]))
-        for each, frames in zip(batch, probabilities, strict=True):
-            columns, filled = parts.policy.widths(each.height, each.width)
-            # a frame stands for columns of the input, and those for columns of the image
-            scale = columns / len(frames) * each.width / filled
-            yield read(frames, parts.charset, pixels_per_frame=scale, width=each.width, reorder=parts.reorder)
+    def _texts(self, window: _Window, computed: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[Reading]:
+        """Return the readings of a window, with the texts of what was computed."""
+        parts, readings = self._parts, window.readings
+        for batch, found in zip(window.batches, computed, strict=True):
+            columns, frames = batch.inputs.shape[3], found[0].shape[1]
+            for place, (height, width), ids, best in zip(batch.places, batch.sizes, *found, strict=True):
+                _, filled = parts.policy.widths(height, width)
+                readings[place] = read_classes(
+                    ids,
+                    best,
+                    parts.charset,
+                    # a frame stands for columns of the input, and those for columns of the image
+                    pixels_per_frame=columns / frames * width / filled,
+                    width=width,
+                    reorder=parts.reorder,
+                    image=readings[place].image,
+                )
+        return readings

@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         print(for_people(f"{'error' if strict else issue.level}: {issue}"), file=stream)
     wrong = any(strict or issue.level == "error" for issue in issues)
     if args.check:
-        wrong = _check_machine(config, host, args, unused, wrong)
+        wrong = _check_machine(config, host, args, unused, wrong, issues)
     if not issues and not wrong:
         print("no issues", file=stream)
     return 2 if wrong else 0
@@ -100,7 +100,12 @@ def _print(text: str) -> None:
 
 
 def _check_machine(
-    config: Config, host: Host, args: argparse.Namespace, unused: Sequence[tuple[str, ...]], wrong: bool
+    config: Config,
+    host: Host,
+    args: argparse.Namespace,
+    unused: Sequence[tuple[str, ...]],
+    wrong: bool,
+    issues: list[Issue],
 ) -> bool:
     """Check the device, a dry step and the data on this machine, and print what is wrong.
 
@@ -112,6 +117,7 @@ def _check_machine(
         args: of the command.
         unused: the keys that no component takes, which the check of the config has reported.
         wrong: the config has errors.
+        issues: of the config; warnings of the data are added.
 
     Returns:
         True if something here, or the config (``wrong``), has errors.
@@ -130,19 +136,24 @@ def _check_machine(
         if plugin_names(config) and not args.import_plugins:
             print("dry step: skipped, since plugins are not imported (--import-plugins)")
         else:
-            issues, counts = dry_check(config, host, args.role, unused, _print)
-            print(*(for_people(f"error: {issue}\n") for issue in issues), sep="", end="")
-            wrong, frames = bool(issues), frames | counts
+            errors, counts = dry_check(config, host, args.role, unused, _print)
+            print(*(for_people(f"error: {issue}\n") for issue in errors), sep="", end="")
+            wrong, frames = bool(errors), frames | counts
         seconds = _SECONDS if args.data == "quick" else None
-        found = run_preflight(config, charset, frames, seconds=seconds, report=_print)
+        warnings: list[Issue] = []
+        found = run_preflight(config, charset, frames, seconds=seconds, report=_print, warn=warnings.extend)
     except PPOCRExtError as error:
         print(for_people(f"error: {with_code(str(error), error.code)}"))
         return True
+    strict = global_value(config, "strict")
+    for issue in warnings:
+        _print(f"{'error' if strict else 'warning'}: {issue}")
+    issues += warnings
     for mode in modes:
         if mode not in found:
             name = config.at(f"{mode}.dataset.name", None)
             print(f"{mode.lower()} data: not checked, {name} makes it itself")
-    return wrong
+    return wrong or strict and bool(warnings)
 
 
 def _modes(config: Config, role: str) -> list[str]:

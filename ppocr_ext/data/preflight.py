@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from itertools import chain, islice
@@ -26,13 +27,15 @@ from ppocr_ext.data.label_file import LabelLine, read_label_file, utf8_issue
 from ppocr_ext.data.lmdb.reader import LmdbSet, open_sets
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
 from ppocr_ext.data.sample_rules import ImageCheck, SampleIssue, SampleRules
+from ppocr_ext.data.visible_text import SpreadSample, visibility_issue
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_IMAGE_PIXELS
 
 _BLOCK = 64  # images that a thread checks before it asks for more
 _CHUNK = 32 * _BLOCK  # lines held in memory at a time
 LineCheck = Callable[[LabelLine], SampleIssue | None]
-_Source = tuple[Path, Iterable[LabelLine], LineCheck]
+ReadImage = Callable[[LabelLine], bytes | None]
+_Source = tuple[Path, Iterable[LabelLine], LineCheck, ReadImage]
 
 
 def check_label_files(
@@ -69,7 +72,12 @@ def check_label_files(
     images = ImageFolder(data_dir, rules.image_check, rules.allow_outside_data_dir, rules.max_pixels)
     report = PreflightReport(Path(data_dir), rules, delimiter, ds_width, examples)
     sources: list[_Source] = [
-        (path, read_label_file(path, delimiter, ds_width=ds_width), lambda line: images.issue(line.images))
+        (
+            path,
+            read_label_file(path, delimiter, ds_width=ds_width),
+            lambda line: images.issue(line.images),
+            lambda line: Path(images.path(line.images[0])).read_bytes(),
+        )
         for path in files
     ]
     # bytes, since lines are not known before they are read
@@ -93,7 +101,12 @@ def check_lmdbs(
     report = PreflightReport(Path(data_dir), rules, examples=examples, is_lmdb=True)
     sets = open_sets(data_dir)
     sources = [
-        (each.path, lmdb_lines(each), lmdb_image_check(each, rules.image_check, rules.max_pixels))
+        (
+            each.path,
+            lmdb_lines(each),
+            lmdb_image_check(each, rules.image_check, rules.max_pixels),
+            partial(_lmdb_image, each),
+        )
         for each in sets
     ]
     with tqdm(total=sum(each.count for each in sets), desc="samples", **_BAR) as bar:
@@ -104,11 +117,33 @@ def check_lmdbs(
 _BAR: dict[str, Any] = {"leave": False, "disable": None, "delay": 1}  # shown after a second of work
 
 
+def _lmdb_image(lmdb_set: LmdbSet, line: LabelLine) -> bytes | None:
+    return lmdb_set.image(line.number)
+
+
 def _check(report: PreflightReport, sources: Sequence[_Source], seconds: float | None, bar: tqdm) -> None:
-    """Add each line of the sources to ``report``; images are read by several threads."""
+    """Add each line of the sources to ``report``, and look at some of the images."""
+    sample: SpreadSample[tuple[Path, LabelLine, ReadImage]] = SpreadSample()
+    _check_lines(report, sources, seconds, bar, sample)
+    if report.rules.image_check == "none":
+        return
+    for path, line, read in sample.items:
+        with suppress(OSError):  # gone since it was checked
+            content = read(line) or b""
+            report.add_seen(path, line, visibility_issue(content, line.label, report.rules.max_pixels))
+
+
+def _check_lines(
+    report: PreflightReport,
+    sources: Sequence[_Source],
+    seconds: float | None,
+    bar: tqdm,
+    sample: SpreadSample[tuple[Path, LabelLine, ReadImage]],
+) -> None:
+    """Add each line to ``report``, and the usable ones to ``sample``; images are read by several threads."""
     end = math.inf if seconds is None else time.monotonic() + seconds
     with ThreadPoolExecutor(min(8, (os.cpu_count() or 1) + 2)) as pool:
-        for path, lines, image_check in sources:
+        for path, lines, image_check, read in sources:
             check, rest = partial(_issues, report.rules, image_check), iter(lines)
             report.files.append(FileReport(path))
             while chunk := list(islice(rest, _CHUNK)):
@@ -118,6 +153,8 @@ def _check(report: PreflightReport, sources: Sequence[_Source], seconds: float |
                 blocks = [chunk[start : start + _BLOCK] for start in range(0, len(chunk), _BLOCK)]
                 for line, issue in zip(chunk, chain.from_iterable(pool.map(check, blocks)), strict=True):
                     report.add(line, issue)
+                    if issue is None:
+                        sample.add((path, line, read))
                 bar.update(sum(len(line.content) + 1 for line in chunk))
             if not report.files[-1].total:
                 between = "<tab>" if report.delimiter == "\t" else report.delimiter

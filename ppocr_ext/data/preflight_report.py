@@ -91,9 +91,12 @@ class PreflightReport:
         misfit_examples: the first ``examples`` of them.
         longest: characters of the longest label, usable or not.
         longest_at: its file and line.
+        longest_usable: characters of the longest usable label.
         most_frames: frames that the most demanding label needs, usable or not.
         most_frames_at: its file and line.
         stopped: the check ended before the last sample, because its time was over.
+        looked_at: images in which text was looked for, spread over the data.
+        unseen: those of them in which nothing can be read.
         warnings: of what the samples show, with which the run can start.
     """
 
@@ -113,6 +116,9 @@ class PreflightReport:
     most_frames: int = 0
     most_frames_at: tuple[Path, int] | None = None
     stopped: bool = False
+    longest_usable: int = 0
+    looked_at: int = 0
+    unseen: list[UnusableSample] = field(default_factory=list)
     warnings: list[Issue] = field(default_factory=list)
 
     def add(self, line: LabelLine, issue: SampleIssue | None) -> None:
@@ -129,12 +135,20 @@ class PreflightReport:
             if self.misfits <= self.examples:
                 self.misfit_examples.append(UnusableSample(file.path, line.number, *misfit))
         length = len(line.label)
+        if issue is None:
+            self.longest_usable = max(self.longest_usable, length)
         if length > self.longest:
             self.longest, self.longest_at = length, (file.path, line.number)
         if 2 * length - 1 > self.most_frames:  # as if all its characters were the same
             needed = frames_needed(self.rules.encoded(line.label))
             if needed > self.most_frames:
                 self.most_frames, self.most_frames_at = needed, (file.path, line.number)
+
+    def add_seen(self, file: Path, line: LabelLine, issue: SampleIssue | None) -> None:
+        """Count an image that was looked at; ``issue`` is None if something can be read in it."""
+        self.looked_at += 1
+        if issue is not None:
+            self.unseen.append(UnusableSample(file, line.number, *issue))
 
     @property
     def total(self) -> int:

@@ -26,7 +26,8 @@ from ppocr_ext.data.sample_rules import FrameLimit, Gtc, SampleRules
 from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.issues import Issue
+from ppocr_ext.issues import Issue, report_issues
+from ppocr_ext.run.data_warnings import data_warnings
 from ppocr_ext.run.frame_counts import FrameCounts
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -70,6 +71,7 @@ def run_preflight(
     seconds: float | None = None,
     report: Callable[[str], None] = _LOG.info,
     config_warnings: Sequence[Issue] = (),
+    warn: Callable[[list[Issue]], None] | None = None,
 ) -> dict[str, PreflightReport]:
     """Check the data of each mode; return the reports by mode, without datasets that are not label files or LMDBs.
 
@@ -83,11 +85,13 @@ def run_preflight(
         seconds: stop the check of each mode after this time; None checks every sample.
         report: takes a summary of data that can be used.
         config_warnings: those of the config check, which go into ``record`` too.
+        warn: takes the warnings of all modes; None: they are logged, or errors with ``Global.strict``.
 
     Raises:
         DataError: label files or LMDBs cannot be read, or more samples are unusable than
             ``Global.max_unusable`` and ``Global.strict`` allow. The message covers all modes.
         ConfigError: a key of these checks has a bad value.
+        InvalidConfigError: there are warnings, and ``Global.strict`` is true.
     """
     limit = unusable_limit_of(config)
     names = {mode: eval_section if mode == "Eval" else mode for mode in frames}
@@ -101,6 +105,7 @@ def run_preflight(
             continue
         if checked is not None:
             found[mode] = checked
+            checked.warnings.extend(data_warnings(config, mode, checked, names[mode]))
         if checked is not None and limit.allows_report(checked):
             for text in filter(None, (checked.summary(), checked.frames_summary())):
                 report(f"{names[mode].lower()} data: {text}")
@@ -118,6 +123,11 @@ def run_preflight(
         failure = DataError("\n".join([*map(str, errors), *texts]), code=code)
         failure.record = record if texts else None
         raise failure
+    warnings = [issue for checked in found.values() for issue in checked.warnings]
+    if warn is None:
+        report_issues(warnings, strict=limit.strict)
+    else:
+        warn(warnings)
     return found
 
 

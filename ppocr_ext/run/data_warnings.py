@@ -1,0 +1,78 @@
+"""Warn of data with which a training rarely succeeds, though each sample is usable."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+import paddle.distributed as dist
+
+from ppocr_ext.check.training_warnings import long_warm_up, samples_per_step
+from ppocr_ext.config import Config
+from ppocr_ext.data.preflight_report import PreflightReport
+from ppocr_ext.data.visible_text import UNSEEN_FIXES
+from ppocr_ext.issues import Issue
+
+_WARM_UP = "Optimizer.lr.warmup_steps"
+_DEFAULT_STEPS = 5000  # of the warm-up of LinearWarmupCosine
+_FRAMES = 2  # T to the characters of the longest label, so that each character can have a blank beside it
+
+
+def data_warnings(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
+    """Yield a warning for each kind of doubt about the samples of ``Train`` or ``Eval``.
+
+    Args:
+        config: resolved.
+        mode: ``"Train"`` or ``"Eval"``.
+        report: what preflight found there.
+        section: what messages call the data of ``mode``.
+    """
+    yield from _unseen(config, mode, report, section)
+    if mode == "Train":
+        yield from _few_frames(config, report)
+        yield from _long_warm_up(config, report)
+
+
+def _warning(config: Config, code: str, path: str, message: str, shown: str = "") -> Issue:
+    """Return a warning about the value at ``path``, which is called ``shown`` if that is given."""
+    where = "" if config.node(path) is None else config.where(path)
+    return Issue(code, "warning", shown or path, where, message)
+
+
+def _unseen(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
+    """Yield a warning for each reason why nothing can be read in images."""
+    key = "dataset.data_dir" if report.is_lmdb else "dataset.label_file_list"
+    for reason, count in Counter(sample.reason for sample in report.unseen).most_common():
+        first = next(sample for sample in report.unseen if sample.reason == reason)
+        message = (
+            f"{count:,} of {report.looked_at:,} images that were looked at cannot be read "
+            f"({report.place(first.file, first.line)}: {first.detail}). Fix: {UNSEEN_FIXES[reason]}"
+        )
+        yield _warning(config, reason, f"{mode}.{key}", message, f"{section}.{key}")
+
+
+def _few_frames(config: Config, report: PreflightReport) -> Iterator[Issue]:
+    limit = report.rules.frames
+    if limit is None or limit.by_ratio or limit.frames >= _FRAMES * report.longest_usable:
+        return
+    if limit.fixed_by:
+        fix = " or ".join(f"`{key}: width` and wider images" for key in limit.fixed_by)
+    else:
+        fix = f"images {math.ceil(10 * _FRAMES * report.longest_usable / limit.frames) / 10:g} times as wide"
+    message = (
+        f"CTC has {limit.frames} frames for labels of up to {report.longest_usable} characters, fewer than twice as "
+        f"many: it may learn slowly, or only blanks. Fix: {fix}, or shorter labels."
+    )
+    yield _warning(config, "few_frames", limit.key, message)
+
+
+def _long_warm_up(config: Config, report: PreflightReport) -> Iterator[Issue]:
+    samples = samples_per_step(config, dist.get_world_size())
+    if config.at("Optimizer.lr.name", None) != "LinearWarmupCosine" or samples is None or report.stopped:
+        return
+    steps = math.ceil(report.usable / samples) * int(config.at("Global.epoch_num", 1))
+    warm_up = config.at(_WARM_UP, None)
+    warm_up = _DEFAULT_STEPS if warm_up is None else warm_up
+    if isinstance(warm_up, int) and warm_up >= steps:
+        yield _warning(config, "long_warm_up", _WARM_UP, long_warm_up(f"{warm_up:,} steps", f"{steps:,}"))

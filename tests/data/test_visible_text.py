@@ -1,0 +1,109 @@
+"""Images in which nothing can be read are found in a sample of the data; those beside them are not named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import lmdb
+import numpy as np
+import pytest
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.data.preflight import check_label_files, check_lmdbs
+from ppocr_ext.data.sample_rules import SampleRules
+from ppocr_ext.data.visible_text import LOOKED_AT, UNSEEN_FIXES, SpreadSample, visibility_issue
+
+RULES = SampleRules(Charset(tuple("0123456789")), 25)
+
+
+def text(height: int = 32, width: int = 96, dark: int = 0, light: int = 255) -> np.ndarray:
+    """Digits on a plain background: [height, width]."""
+    image = np.full((32, 96), light, np.uint8)
+    cv2.putText(image, "1234", (4, 25), cv2.FONT_HERSHEY_SIMPLEX, 0.9, dark, 2)
+    return cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
+
+
+def png(image: np.ndarray) -> bytes:
+    return bytes(cv2.imencode(".png", image)[1])
+
+
+def transparent(background: int) -> np.ndarray:
+    """Black digits whose background is transparent and has the colour ``background``."""
+    alpha = 255 - text()
+    return np.dstack([np.where(alpha > 0, 0, background).astype(np.uint8)] * 3 + [alpha])
+
+
+UNSEEN = {
+    "one colour": (np.full((32, 96), 200, np.uint8), "flat_image", "one colour"),
+    "faint": (text(dark=120, light=125), "flat_image", "contrast of 5"),
+    "black on transparent": (transparent(0), "flat_image", "transparency"),
+    "16 bits, small values": (text().astype(np.uint16), "flat_image", "255 of 65,535"),
+    "1×300": (text(1, 300), "tiny_image", "300×1"),
+    "300×1": (text(300, 1), "tiny_image", "1×300"),
+    "vertical": (np.ascontiguousarray(np.rot90(text())), "tall_image", "32×96"),
+}
+SEEN = {
+    "plain": text(),
+    "light on dark": 255 - text(),
+    "pale": text(dark=200, light=240),
+    "black on transparent white": transparent(255),
+    "16 bits": text().astype(np.uint16) * 257,
+    "square": text(48, 48),
+    "small": text(12, 40),
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_what_cannot_be_seen_is_named(name: str) -> None:
+    image, reason, detail = UNSEEN[name]
+    issue = visibility_issue(png(image), "1234")
+    assert issue is not None and issue.reason == reason and detail in issue.detail
+    assert reason in UNSEEN_FIXES
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_what_can_be_seen_is_not_named(name: str) -> None:
+    assert visibility_issue(png(SEEN[name]), "1234") is None
+
+
+def test_a_single_character_may_be_taller_than_wide() -> None:
+    assert visibility_issue(png(text(48, 20)), "1") is None
+
+
+def test_no_image_at_all_is_left_to_the_check_of_images() -> None:
+    assert visibility_issue(b"", "1") is visibility_issue(b"no image", "1") is None
+
+
+@pytest.mark.parametrize("count", [1, 9, 10, 11, 1000, 4096])
+def test_a_sample_is_spread_evenly(count: int) -> None:
+    sample: SpreadSample[int] = SpreadSample(10)
+    for number in range(count):
+        sample.add(number)
+    steps = set(np.diff(sample.items))
+    assert sample.items[0] == 0 and len(steps) <= 1
+    assert min(count, 5) <= len(sample.items) <= 10
+    assert count - sample.items[-1] <= max(steps, default=1)
+
+
+def test_preflight_looks_at_images_of_every_file(tmp_path: Path) -> None:
+    good, bad = png(text()), png(UNSEEN["faint"][0])
+    (tmp_path / "good.png").write_bytes(good)
+    (tmp_path / "bad.png").write_bytes(bad)
+    first, second = tmp_path / "first.txt", tmp_path / "second.txt"
+    first.write_text("good.png\t1234\n" * 300)
+    second.write_text("good.png\t1234\nno.png\t1\n" * 50 + "bad.png\t1234\n" * 100)
+    report = check_label_files([first, second], tmp_path, RULES)
+    assert report.usable == 450 and LOOKED_AT / 2 <= report.looked_at <= LOOKED_AT
+    assert {(sample.file, sample.reason) for sample in report.unseen} == {(second, "flat_image")}
+    share = len(report.unseen) / report.looked_at
+    assert share == pytest.approx(100 / 450, abs=0.02)
+    folder = tmp_path / "lmdb"
+    with lmdb.open(str(folder), map_size=1 << 22) as environment, environment.begin(write=True) as put:
+        for number, image in enumerate((good, bad, good), start=1):
+            put.put(b"label-%09d" % number, b"1234")
+            put.put(b"image-%09d" % number, image)
+        put.put(b"num-samples", b"3")
+    report = check_lmdbs(folder, RULES)
+    assert report.looked_at == 3
+    assert [(sample.line, sample.reason) for sample in report.unseen] == [(2, "flat_image")]

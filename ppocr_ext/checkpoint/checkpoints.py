@@ -92,6 +92,7 @@ class TrainState:
         scaler: state of the AMP scaler.
         loss: state of the loss, such as centers.
         charset_digest: digest of the dictionary; None in PaddleOCR's checkpoints.
+        rate_factor: what rollbacks have multiplied the learning rate by; None without any.
         files: SHA-256 of the other two files by their endings, written by :func:`write_checkpoint`; None in
             PaddleOCR's checkpoints.
     """
@@ -105,6 +106,7 @@ class TrainState:
     scaler: dict[str, Any] = field(default_factory=dict)
     loss: Mapping[str, Any] = field(default_factory=dict)
     charset_digest: str | None = None
+    rate_factor: float | None = None
     files: Mapping[str, str] | None = field(default=None, compare=False)
 
     def to_dict(self) -> dict[str, Any]:

@@ -54,6 +54,7 @@ class HostLoop:
         self._warnings: set[str] = set()  # given before
         self._saved_early = False
         self._saver = CheckpointSaver(run)
+        self._step = OptimizerStep(run, self._step_seed)
 
     def request_stop(
         self, reason: str, signal: int | None = None, *, status: str = "stopped", save_latest: bool = True
@@ -114,7 +115,6 @@ class HostLoop:
 
     def _call_host(self) -> None:
         run = self.run
-        self._step = OptimizerStep(run, self._step_seed)
         loader = LoaderProxy(
             run.train_loader,
             seed=run.seed,
@@ -155,8 +155,9 @@ class HostLoop:
     def _step_done(self, lr: float) -> None:
         self.position = self.position.next_step()
         step = self._step
-        images = step.images * dist.get_world_size()
-        self._tell("on_step", StepDone(self.position, step.losses, lr, images, step.reading.to_log()))
+        images, rate = step.images * dist.get_world_size(), lr * step.rate_factor
+        done = StepDone(self.position, step.losses, rate, images, step.reading.to_log(), step.applied)
+        self._tell("on_step", done)
 
     def _step_seed(self, steps_done: int) -> int:
         """Return the seed of Paddle's generator in the step after ``steps_done`` steps."""
@@ -222,7 +223,7 @@ class HostLoop:
         if dist.get_rank() != 0:
             return prefix
         try:
-            self._saver.save(name, self.position, self.best)
+            self._saver.save(name, self.position, self.best, self._step.rate_factor)
         except WeightsError as error:
             _LOG.error("%s", error)
             self.request_stop(str(error), status="nonfinite", save_latest=False)

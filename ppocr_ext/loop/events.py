@@ -21,6 +21,7 @@ class StepDone:
         lr: learning rate of this step.
         images: images in the batches of all processes.
         values: plain numbers: ``grad_norm``, and ``blank_share``, the share of frames that the blank wins.
+        applied: False if a value was bad, so that the step changed no weights; `losses` and `values` may be NaN then.
     """
 
     position: Position
@@ -28,6 +29,7 @@ class StepDone:
     lr: float
     images: int
     values: Mapping[str, float] = field(default_factory=dict)
+    applied: bool = True
 
 
 @dataclass(frozen=True)

@@ -147,12 +147,8 @@ def find_incident(
         name for name in reading.bad if not name.endswith(" min") or f"{name[:-3]}max" not in reading.bad
     ]
     bad = [_in_words(name, reading.values[name], meter) for name in named]
-    norm = f"the gradient's norm is {reading.grad_norm:g}"
     if not reading.bad:
-        bad = [
-            norm,
-            *([] if math.isfinite(reading.grad_norm) else ["loss and outputs of this process are finite"]),
-        ]
+        bad = [f"the gradient's norm is {reading.grad_norm:g}, with a finite loss and finite outputs"]
     weights = [
         name
         for name, p in meter.network.named_parameters()

@@ -45,7 +45,9 @@ class CheckpointSaver:
                 code="folder_gone",
             )
 
-    def save(self, name: str, position: Position, best: Mapping[str, float]) -> Path:
+    def save(
+        self, name: str, position: Position, best: Mapping[str, float], rate_factor: float = 1.0
+    ) -> Path:
         """Write the checkpoint ``name`` into the run folder; remove what ``Global.keep_last`` does not keep.
 
         Returns:
@@ -81,6 +83,7 @@ class CheckpointSaver:
                 scaler=run.amp.state(),
                 loss=loss_state(run.loss),
                 charset_digest=run.charset.digest,
+                rate_factor=None if rate_factor == 1.0 else rate_factor,
             ),
         )
         if name == "latest":

@@ -10,18 +10,22 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.loop.events import StopRun
-from ppocr_ext.loop.incidents import IncidentFolder, find_incident, layout_of
+from ppocr_ext.loop.incidents import Incident, IncidentFolder, find_incident, layout_of
+from ppocr_ext.loop.last_good import BeforeForward, LastGood
 from ppocr_ext.loop.proxies import Proxy
 from ppocr_ext.loop.step_values import Limits, StepMeter, StepReading
+from ppocr_ext.optim.trained_parts import scale_rates
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
 
 _LOG = logging.getLogger("ppocr_ext")
+_ROLLBACK_FACTOR = 0.5  # of the learning rate
 _MANY = 20  # steps in a row without effect: no longer the search for a scale
 
 
@@ -32,16 +36,18 @@ def limits_of(config: Config) -> Limits:
 
 
 class OptimizerStep:
-    """Decide, when the host steps, whether the optimizer applies the gradient.
+    """Decide, when the host steps, whether the optimizer applies the gradient, and what to do at a bad value.
 
     Args:
         run: a training run.
-        step_seed: returns the seed of Paddle's generator in the step of a number, for the replay of an incident.
+        step_seed: returns the seed of Paddle's generator in the step after so many steps, for a replay.
 
     Attributes:
         reading: the values of the last step.
         losses: the loss dict of the last step, as the loss returned it.
         images: images in the last batch.
+        applied: the optimizer applied the gradient of the last step.
+        rate_factor: what rollbacks have multiplied the learning rate by.
     """
 
     def __init__(self, run: Run, step_seed: Callable[[int], int]) -> None:
@@ -49,16 +55,27 @@ class OptimizerStep:
         self._meter = StepMeter(run.network, run.loss, limits_of(run.config))
         self._scaler = run.amp.scaler
         self._incidents = IncidentFolder(run, step_seed)
-        self._steps_done = self._last_good = run.start.global_step
+        self._limit = int(global_value(run.config, "nonfinite_limit"))
+        mode = global_value(run.config, "nonfinite")
+        self._before = BeforeForward(run.network, run.loss) if mode == "skip" else None
+        self._last_good = LastGood(run) if mode == "rollback" else None
+        self._steps_done = self._good_step = run.start.global_step
+        self._skipped_in_a_row = 0
         self._seen: tuple[Any, Sequence[Any]] = (None, ())
         self.reading = StepReading()
         self.losses: Mapping[str, Any] = {}
         self.images = 0
+        self.applied = True
+        self.rate_factor = run.rate_factor
 
     def begin(self, steps_done: int) -> None:
         """Prepare the step after ``steps_done`` steps, before its batch is seen."""
         self._steps_done = steps_done
         self._meter.begin()
+        if self._before is not None:
+            self._before.keep()
+        if self._last_good is not None and self.applied:
+            self._last_good.keep(steps_done)
 
     def guard(self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any]) -> Mapping[str, Any]:
         """Measure the forward pass; return ``losses`` with a total that is NaN if a value is bad."""
@@ -75,35 +92,59 @@ class OptimizerStep:
         """
         scaling = self._scaler is not None and getattr(self._scaler, "_enable", False)
         self.reading = self._meter.read(self._scaler._scale if scaling else None)
-        if not self.reading.is_good and not (scaling and self._is_overflow()):
-            self._handle_bad()
+        self.applied = self.reading.is_good
+        if not self.applied:  # in every process, so they may wait for each other
+            forward_is_bad = team().highest(int(bool(self.reading.bad))) > 0
+            self.applied = scaling and not forward_is_bad  # the scaler handles the gradient's overflow
+            if not self.applied:
+                self._handle_bad(elsewhere=forward_is_bad and not self.reading.bad)
+        if self.applied:
+            self._good_step = self._steps_done + 1
+            self._skipped_in_a_row = 0
         self._seen = (None, ())  # a step's outputs must not outlive it
-        self._last_good = self._steps_done + 1
-        return True
+        return self.applied
 
-    def _is_overflow(self) -> bool:
-        """Return True if the forward pass was good in every process: the scaler handles the gradient's overflow."""
-        return team().highest(int(bool(self.reading.bad))) == 0
+    def _handle_bad(self, elsewhere: bool) -> None:
+        incident = self._report(elsewhere)
+        if self._before is not None and self._skipped_in_a_row < self._limit:
+            self._skipped_in_a_row += 1
+            self._before.restore()
+            _LOG.warning("step %d is skipped (%d in a row)", incident.step, self._skipped_in_a_row)
+        elif self._last_good is not None and self._rollbacks() < self._limit:
+            step = self._last_good.restore()
+            self._meter.forget()
+            scale_rates(self._run.network, _ROLLBACK_FACTOR)
+            self.rate_factor *= _ROLLBACK_FACTOR
+            _LOG.warning(
+                "back to the state after step %d; the learning rate is multiplied by %g from now on (rollback %d)",
+                step,
+                self.rate_factor,
+                self._rollbacks(),
+            )
+        else:
+            raise StopRun(incident.summary, None, "nonfinite", save_latest=False)
 
-    def _handle_bad(self) -> None:
+    def _rollbacks(self) -> int:
+        return round(math.log(self.rate_factor, _ROLLBACK_FACTOR))
+
+    def _report(self, elsewhere: bool) -> Incident:
+        """Say what is bad, and write the incident; ``elsewhere``: in the forward pass of another process."""
         predictions, batch = self._seen
         step, run = self._steps_done + 1, self._run
+        meter, reading, layout = self._meter, self.reading, layout_of(run.config)
         incident = find_incident(
-            self._meter,
-            self.reading,
-            step,
-            self._last_good,
-            predictions,
-            batch,
-            layout_of(run.config),
-            run.charset,
+            meter, reading, step, self._good_step, predictions, batch, layout, run.charset
         )
+        if elsewhere:
+            incident = replace(
+                incident, bad=["a value is bad in another process (see its incident)"], gradients=()
+            )
         folder = self._incidents.write(incident, batch, self._meter)
         for line in incident.lines():
             _LOG.error("%s", line)
         if folder is not None:
             _LOG.error("  reproduce it: %s", self._incidents.replay_command(folder))
-        raise StopRun(incident.summary, None, "nonfinite", save_latest=False)
+        return incident
 
 
 class LossProxy(Proxy):

@@ -23,7 +23,7 @@ from ppocr_ext.losses.base_loss import FEATURES, OutputRef
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.features import ctc_head_of, feature_sizes
 from ppocr_ext.optim import build_optimizer
-from ppocr_ext.optim.trained_parts import parts_table, trained_parts
+from ppocr_ext.optim.trained_parts import parts_table, scale_rates, trained_parts
 from ppocr_ext.run.amp import Amp, build_amp, decorate, untrained
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.freezing import freeze_guided, freeze_parts
@@ -53,6 +53,7 @@ class Training:
         schedule: of its learning rate.
         amp: scaler and settings of mixed precision.
         start: where the run begins or resumes.
+        rate_factor: what rollbacks before that have multiplied the learning rate by.
         best: the best evaluation before that.
         frozen_digests: digest of each frozen sub-model.
         float32_copies: what mixed precision casts and a checkpoint stores, without being trained.
@@ -65,6 +66,7 @@ class Training:
     schedule: Any = None
     amp: Amp = field(default_factory=Amp)
     start: Position = field(default_factory=Position)
+    rate_factor: float = 1.0
     best: Mapping[str, float] = field(default_factory=dict)
     frozen_digests: Mapping[str, str] = field(default_factory=dict)
     float32_copies: Mapping[str, Any] = field(default_factory=dict)
@@ -187,7 +189,9 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
     training.amp.load(state.scaler)
     restore_loss(training.loss, state.loss, prefix)
     _LOG.info("resuming from %s: epoch %d, step %d", prefix, start.epoch + 1, start.global_step)
-    return replace(training, start=start, best=dict(state.best))
+    factor = 1.0 if state.rate_factor is None else float(state.rate_factor)
+    scale_rates(network, factor)
+    return replace(training, start=start, rate_factor=factor, best=dict(state.best))
 
 
 def _require_same_teachers(checkpoint: Checkpoint, before: Mapping[str, str], now: Mapping[str, str]) -> None:

@@ -3,7 +3,8 @@
     python -m paddle.distributed.launch --nproc_per_node 2 one_of_two.py jobs.json
 
 Each job: ``config`` (a file), ``keep`` (where the parameters go, with the process's number), and optionally
-``stop_after`` ([process, step]: as a signal would), ``fail`` ([process, step, "raise" or "kill"]).
+``stop_after`` ([process, step]: as a signal would), ``fail`` ([process, step, "raise" or "kill"]), ``nan_part``
+([process, step]: a part of the loss is NaN that the total does not hold).
 """
 
 import json
@@ -13,6 +14,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import paddle
 import paddle.distributed as dist
 
 from ppocr_ext.cli.main import main
@@ -65,6 +67,27 @@ class Fail(Hook):
             raise DataError("the disk of this process is broken")
 
 
+class NanPart(Hook):
+    """A part of the loss of one process is NaN in one step; no gradient comes from it."""
+
+    def __init__(self, rank, step):
+        self.rank, self.step = rank, step
+
+    def on_start(self, run, position):
+        self.loss = run.loss
+
+    def on_step(self, step):
+        if (dist.get_rank(), step.position.global_step + 1) != (self.rank, self.step):
+            return
+        forward = self.loss.forward
+
+        def once(predicts, batch):
+            del self.loss.forward
+            return {"other": paddle.full([], float("nan")), **forward(predicts, batch)}
+
+        object.__setattr__(self.loss, "forward", once)
+
+
 def run_jobs(path):
     for job in json.loads(Path(path).read_text()):
         hooks = [Keep(job["keep"])]
@@ -72,6 +95,8 @@ def run_jobs(path):
             hooks.append(StopAfter(*job["stop_after"]))
         if "fail" in job:
             hooks.append(Fail(*job["fail"]))
+        if "nan_part" in job:
+            hooks.append(NanPart(*job["nan_part"]))
         train(load([job["config"]]), hooks=hooks)
     return 0
 

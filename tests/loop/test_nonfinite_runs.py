@@ -4,10 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from faults import Plant, infinite_pixel, nan_weights
+from faults import Plant, infinite_pixel, nan_loss, nan_weights, times_1e19
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.cli.main import main
+from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
 
 pytestmark = pytest.mark.e2e
@@ -60,3 +61,82 @@ def test_weights_that_went_bad_after_the_last_step_are_not_saved(tiny, tmp_path)
     assert (outcome.status, outcome.position.global_step) == ("nonfinite", 3)
     assert "head.ctc_head.fc.weight" in outcome.reason
     assert not list((tmp_path / "run").glob("*.pdparams"))
+
+
+class States(Hook):
+    """Copy the weights and the optimizer's state after each step."""
+
+    def __init__(self):
+        self.weights, self.moments, self.rates, self.applied = {}, {}, {}, {}
+
+    def on_start(self, run, position):
+        self.run = run
+        self.weights[position.global_step] = self._copies(run.network.state_dict())
+
+    def on_step(self, step):
+        number = step.position.global_step
+        self.weights[number] = self._copies(self.run.network.state_dict())
+        self.moments[number] = self._copies(self.run.optimizer.state_dict())
+        self.rates[number] = (step.lr, float(self.run.optimizer.get_lr()))
+        self.applied[number] = step.applied
+
+    @staticmethod
+    def _copies(state):
+        return {name: value.numpy().copy() for name, value in state.items() if hasattr(value, "numpy")}
+
+
+def assert_equal(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        np.testing.assert_array_equal(ours[name], value, err_msg=name)
+
+
+def test_a_skipped_step_changes_nothing_and_the_run_goes_on(tiny, tmp_path):
+    states = States()
+    settings = {"Global.nonfinite": "skip", "Global.nonfinite_limit": 1}
+    outcome = train(tiny("student", **settings), hooks=[Plant(times_1e19, 2, 5), states])
+    assert (outcome.status, outcome.position.global_step) == ("finished", 6)
+    assert states.applied == {1: True, 2: False, 3: True, 4: True, 5: False, 6: True}
+    for bad in (2, 5):
+        assert_equal(states.weights[bad], states.weights[bad - 1])  # BatchNorm's statistics too
+        assert_equal(states.moments[bad], states.moments[bad - 1])
+    assert states.rates[3][0] < states.rates[1][0]  # the schedule went on
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line.get("skipped")] == [2, 5]
+
+
+def test_too_many_bad_steps_in_a_row_stop_the_run(tiny):
+    settings = {"Global.nonfinite": "skip", "Global.nonfinite_limit": 1}
+    outcome = train(tiny("student", **settings), hooks=[Plant(nan_loss, 2, 3)])
+    assert (outcome.status, outcome.position.global_step) == ("nonfinite", 2)
+
+
+def test_a_rollback_takes_the_copy_in_memory_and_then_the_checkpoint(tiny, tmp_path):
+    states = States()
+    config = tiny("student", **{"Global.nonfinite": "rollback", "Global.nonfinite_limit": 2})
+    outcome = train(config, hooks=[Plant(nan_loss, 3, 6), states])
+    assert (outcome.status, outcome.position.global_step) == ("finished", 6)
+    assert_equal(states.weights[3], states.weights[1])  # copied after the first step
+    assert_equal(states.moments[3], states.moments[1])
+    latest = states.weights[3]  # saved at the end of the epoch
+    assert_equal(states.weights[6], latest)
+    assert_equal(states.moments[6], states.moments[3])
+    factors = [states.rates[step][0] / states.rates[step][1] for step in (1, 2, 3, 4, 5, 6)]
+    assert factors == pytest.approx([1, 1, 0.5, 0.5, 0.5, 0.25])
+    checkpoint = tmp_path / "run" / "latest"
+    assert Checkpoint(checkpoint).train_state().rate_factor == 0.25
+
+    more = States()
+    goes_on = config.with_values({"Global.checkpoints": str(checkpoint), "Global.epoch_num": 3})
+    outcome = train(goes_on, hooks=[Plant(nan_loss, 8), more])
+    assert (outcome.status, outcome.position.global_step) == ("nonfinite", 7)  # the third, of two
+    assert more.rates[7][0] == pytest.approx(0.25 * more.rates[7][1])
+    rate = next(p for p in more.run.network.parameters() if not p.stop_gradient).optimize_attr[
+        "learning_rate"
+    ]
+    assert rate == 0.25
+
+
+def test_a_learning_rate_of_a_million_ends_the_run(tiny):
+    outcome = train(tiny("student", **{"Optimizer.lr.learning_rate": 1e6}))
+    assert outcome.status == "nonfinite"

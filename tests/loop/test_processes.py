@@ -25,7 +25,8 @@ pytestmark = pytest.mark.e2e
 
 def launch(folder, *arguments):
     folder.mkdir(exist_ok=True)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE)}
+    path = os.pathsep.join([str(HERE), str(HERE.parents[1])])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     command = [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--log_dir", "log"]
     return subprocess.Popen(
         [*command, *map(str, arguments)],
@@ -119,6 +120,7 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
         job(tmp_path, "silent", two("silent", **silent)),
         job(tmp_path, "ctc", two("ctc", **ctc)),
         job(tmp_path, "distilled", two("distilled", "distill")),
+        job(tmp_path, "skips", two("skips", **ctc, **{"Global.nonfinite": "skip"}), nan_part=[1, 2]),
         job(tmp_path, "broken", broken, stop_after=[1, 4]),
         job(
             tmp_path,
@@ -157,6 +159,17 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
     for name in ("double", "broken"):
         assert steps(tmp_path / name, "train") == [1, 2, 3, 4, 5, 6]
         assert steps(tmp_path / name, "eval") == [3, 6]
+
+    # a value that is bad in process 1 alone, without a gradient: both skip the step
+    trained(tmp_path, "skips")
+    lines = [json.loads(text) for text in (tmp_path / "skips" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line.get("skipped")] == [2]
+    bad = {
+        folder.name: json.loads((folder / "incident.json").read_text())["bad"]
+        for folder in (tmp_path / "skips" / "incidents").iterdir()
+    }
+    assert bad["step_000002_rank1"] == ["loss other is nan"]
+    assert "step_000002_rank0" in bad
 
     # stopped by a signal to process 1, and gone on with: as if it had not been stopped
     whole = trained(tmp_path, "ctc")

@@ -28,7 +28,8 @@ class WindowMeans(NamedTuple):
         lr: learning rate of the last step.
         seconds: wall-clock time of one step, without evaluations.
         images_per_second: images trained on in that time.
-        values: means of the values of the steps (:attr:`StepDone.values`), of those that are finite.
+        values: means of the values of the steps (:attr:`StepDone.values`), of those that are finite; and ``skipped``,
+            the steps without effect, if there were any.
     """
 
     losses: dict[str, float]
@@ -42,7 +43,7 @@ class Window:
     """Add up steps until :meth:`close` returns their means, without a device sync at every step."""
 
     def __init__(self) -> None:
-        self.steps = 0
+        self.steps = self._applied = 0
         self._sums: dict[str, Any] = {}
         self._images = 0
         self._values: dict[str, list[float]] = {}
@@ -50,11 +51,12 @@ class Window:
         self._began = self._last_step = time.perf_counter()
 
     def add(self, step: StepDone) -> None:
-        """Add one step; the losses stay on the device."""
-        for name, value in step.losses.items():
+        """Add one step; the losses stay on the device. One without effect counts for the speed alone."""
+        self._applied += step.applied
+        for name, value in step.losses.items() if step.applied else ():
             value = value.detach() if hasattr(value, "detach") else value
             self._sums[name] = value if name not in self._sums else self._sums[name] + value
-        for name, number in step.values.items():
+        for name, number in step.values.items() if step.applied else ():
             if math.isfinite(number):  # an overflow that the scaler of mixed precision handles is not
                 self._values.setdefault(name, []).append(number)
         self.steps += 1
@@ -72,8 +74,10 @@ class Window:
         """Return the means of the window, and begin a new one."""
         elapsed = max(time.perf_counter() - self._began, 1e-9)
         steps = max(self.steps, 1)
-        losses = {name: _number(total) / steps for name, total in self._sums.items()}
+        losses = {name: _number(total) / self._applied for name, total in self._sums.items()}
         values = {name: math.fsum(numbers) / len(numbers) for name, numbers in self._values.items()}
+        if self._applied < self.steps:
+            values["skipped"] = self.steps - self._applied
         means = WindowMeans(losses, self._lr, elapsed / steps, self._images / elapsed, values)
         self.__init__()  # type: ignore[misc]
         return means

@@ -1,0 +1,129 @@
+"""Undo a step with a bad value: what its forward pass changed, or everything since the last good state."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import paddle
+
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.model_state import parameter_names
+from ppocr_ext.checkpoint.optimizer_state import MASTERS, restore_optimizer
+from ppocr_ext.run.run import Run
+from ppocr_ext.run.train_setup import restore_loss
+
+_EVERY = 100  # steps between two copies in memory
+_STATISTICS = ("._mean", "._variance")
+
+Tensors = Mapping[str, Any]
+
+
+def _copies(tensors: Tensors) -> dict[str, Any]:
+    return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+def _put_back(copies: Tensors, tensors: Tensors) -> None:
+    for name, value in copies.items():
+        paddle.assign(value.astype(tensors[name].dtype), tensors[name])
+
+
+def _loss_tensors(loss: Any) -> dict[str, Any]:
+    return dict(loss.state_dict()) if isinstance(loss, paddle.nn.Layer) else {}
+
+
+class BeforeForward:
+    """A copy of what a forward pass changes: the statistics of BatchNorm, other buffers, the state of the loss."""
+
+    def __init__(self, network: Any, loss: Any) -> None:
+        self._loss = loss
+        statistics = {name: p for name, p in network.named_parameters() if name.endswith(_STATISTICS)}
+        self._changing = {**statistics, **dict(network.named_buffers())}
+        self._kept: tuple[Tensors, Tensors] = ({}, {})
+
+    @paddle.no_grad()
+    def keep(self) -> None:
+        """Copy it, before a forward pass."""
+        self._kept = _copies(self._changing), _copies(_loss_tensors(self._loss))
+
+    @paddle.no_grad()
+    def restore(self) -> None:
+        """Put the copy back, after a forward pass."""
+        for copies, tensors in zip(self._kept, (self._changing, _loss_tensors(self._loss)), strict=True):
+            _put_back(copies, tensors)
+
+
+class LastGood:
+    """The last good state of a run: its newest ``latest``, and before there is one, a copy in memory.
+
+    The copy is taken at the start, after the first step, and then every 100 steps. The position in the data, the
+    schedule of the learning rate and the counters of steps are not part of it.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._states = run.folder / "latest.states"
+        self._at_start = self._written()  # of an earlier run, or what this run resumes from
+        self._copy: dict[str, Any] | None = None
+
+    def _written(self) -> int | None:
+        return self._states.stat().st_mtime_ns if self._states.is_file() else None
+
+    def _has_checkpoint(self) -> bool:
+        return self._written() not in (None, self._at_start)
+
+    @paddle.no_grad()
+    def keep(self, steps_done: int) -> None:
+        """Copy the state after a good step, if it is time and there is no checkpoint."""
+        kept = self._copy
+        # the optimizer has its moments only after the first step
+        if kept is not None and kept["step"] > self._run.start.global_step and steps_done % _EVERY:
+            return
+        if self._has_checkpoint():
+            self._copy = None
+            return
+        run = self._run
+        self._copy = {
+            "step": steps_done,
+            "weights": _copies(run.network.state_dict()),
+            "optimizer": _copies(self._optimizer_tensors()),
+            "loss": _copies(_loss_tensors(run.loss)),
+            "scaler": copy.deepcopy(run.amp.state()),
+        }
+
+    def _optimizer_tensors(self) -> dict[str, Any]:
+        state = self._run.optimizer.state_dict()
+        named = {**state, **(state.get(MASTERS) or {})}
+        return {name: value for name, value in named.items() if isinstance(value, paddle.Tensor)}
+
+    @paddle.no_grad()
+    def restore(self) -> int:
+        """Put the last good state back; return after how many steps it was.
+
+        Raises:
+            WeightsError: the checkpoint cannot be read any more.
+        """
+        if self._has_checkpoint():
+            return self._restore_checkpoint()
+        kept, run = self._copy, self._run
+        assert kept is not None  # `keep` comes before the first step
+        _put_back(kept["weights"], run.network.state_dict())
+        _put_back(kept["optimizer"], self._optimizer_tensors())
+        _put_back(kept["loss"], _loss_tensors(run.loss))
+        run.amp.load(kept["scaler"])
+        return int(kept["step"])
+
+    def _restore_checkpoint(self) -> int:
+        run, checkpoint = self._run, Checkpoint(self._run.folder / "latest")
+        state = checkpoint.train_state()
+        weights = {name: paddle.to_tensor(array) for name, array in checkpoint.weights().items()}
+        _put_back(weights, run.network.state_dict())
+        schedule = run.schedule
+        rate = copy.deepcopy(schedule.state_dict()) if hasattr(schedule, "state_dict") else None
+        restore_optimizer(run.optimizer, checkpoint, parameter_names(run.network), state.parameter_names)
+        if rate is not None:
+            schedule.set_state_dict(rate)
+        run.amp.load(state.scaler)
+        restore_loss(run.loss, state.loss, checkpoint.prefix)
+        return state.position.global_step

@@ -178,6 +178,7 @@ class SelfAttention(nn.Layer):
         scale: factor of the scores; ``head_dim ** -0.5`` by default.
         attn_drop: dropout of the attention weights.
         proj_drop: dropout of the output.
+        mask: added to the scores, [1, 1, N, N], if any.
     """
 
     has_dropout = True
@@ -190,6 +191,7 @@ class SelfAttention(nn.Layer):
         scale: float | None = None,
         attn_drop: float = 0.0,
         proj_drop: float = 0.0,
+        mask: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.num_heads = num_heads
@@ -197,13 +199,56 @@ class SelfAttention(nn.Layer):
         self.attn_drop, self.proj_drop = attn_drop, proj_drop
         self.qkv = linear(dim, 3 * dim, bias=qkv_bias)
         self.proj = linear(dim, dim)
+        self._mask = mask
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Map [B, N, dim] to the same shape."""
         query, key, value = split_heads(self.qkv(tokens), 3, self.num_heads)
-        mixed = attend(query * self.scale, key, value, dropout=self.attn_drop, training=self.training)
+        mixed = attend(query * self.scale, key, value, self._mask, self.attn_drop, self.training)
         mixed = self.proj(merge_heads(mixed))
         return F.dropout(mixed, self.proj_drop, training=self.training) if self.proj_drop > 0.0 else mixed
+
+
+class MixingBlock(nn.Layer):
+    """A mixer and an MLP, each with a residual; LayerNorm after both, or before both.
+
+    Args:
+        mixer: maps tokens to tokens.
+        dim: features of a token.
+        mlp_ratio: width of the MLP in multiples of `dim`.
+        drop: dropout in the MLP.
+        drop_path: probability of skipping a branch.
+        epsilon: of the LayerNorms.
+        norm_after: True normalises the sum, False the input of each branch.
+        act: activation of the MLP.
+    """
+
+    def __init__(
+        self,
+        mixer: nn.Layer,
+        dim: int,
+        mlp_ratio: float,
+        drop: float,
+        drop_path: float,
+        epsilon: float,
+        norm_after: bool,
+        act: Activation = F.gelu,
+    ) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(dim, epsilon=epsilon)
+        self.mixer = mixer
+        self.norm2 = nn.LayerNorm(dim, epsilon=epsilon)
+        self.mlp = Mlp(dim, int(dim * mlp_ratio), act, drop)
+        self.drop_path = DropPath(drop_path)
+        self._norm_after = norm_after
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[B, N, dim] to the same shape."""
+        if self._norm_after:
+            tokens = self.norm1(tokens + self.drop_path(self.mixer(tokens)))
+            return self.norm2(tokens + self.drop_path(self.mlp(tokens)))
+        tokens = tokens + self.drop_path(self.mixer(self.norm1(tokens)))
+        return tokens + self.drop_path(self.mlp(self.norm2(tokens)))
 
 
 def to_images(tokens: Tensor, size: Size) -> Tensor:

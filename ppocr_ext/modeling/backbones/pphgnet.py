@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import paddle
 import paddle.nn.functional as F
 from paddle import Tensor, nn
@@ -57,16 +59,33 @@ class HGBlock(nn.Layer):
 
 
 class HGStage(nn.Layer):
-    """A strided depthwise convolution, then blocks; all but the first add their input."""
+    """A strided depthwise convolution, then blocks; all but the first add their input.
+
+    Args:
+        block: makes a block of input, hidden and output channels, whether it adds its input, and `options`.
+        in_channels: channels of the input.
+        mid_channels: channels inside a block.
+        out_channels: channels of the output.
+        blocks: how many blocks.
+        stride: of the first convolution.
+        options: further arguments of `block`.
+    """
 
     def __init__(
-        self, in_channels: int, mid_channels: int, out_channels: int, blocks: int, stride: Stride
+        self,
+        block: Callable[..., nn.Layer],
+        in_channels: int,
+        mid_channels: int,
+        out_channels: int,
+        blocks: int,
+        stride: Stride,
+        *options: object,
     ) -> None:
         super().__init__()
         self.downsample = NormedConv(in_channels, in_channels, 3, stride, groups=in_channels)
         self.blocks = nn.Sequential(
             *[
-                HGBlock(out_channels if index else in_channels, mid_channels, out_channels, index > 0)
+                block(out_channels if index else in_channels, mid_channels, out_channels, index > 0, *options)
                 for index in range(blocks)
             ]
         )
@@ -76,27 +95,22 @@ class HGStage(nn.Layer):
         return self.blocks(self.downsample(images))
 
 
-@BACKBONES.register()
-class PPHGNet_small(nn.Layer):  # noqa: N801 - PaddleOCR's name
-    """Convolutional backbone of PP-OCRv4 server; images of 48 x W become W / 8 frames.
+class HGNet(nn.Layer):
+    """First layers, stages, and the pooling into frames.
 
     Args:
-        in_channels: channels of the image.
+        stem: the first layers.
+        stages: the stages.
+        out_channels: of the last stage.
         train_frames: frames in train mode, or `"width"`; see `FramePool`.
     """
 
-    def __init__(self, in_channels: int = 3, train_frames: int | str = TRAIN_FRAMES) -> None:
+    def __init__(
+        self, stem: nn.Layer, stages: Sequence[HGStage], out_channels: int, train_frames: int | str
+    ) -> None:
         super().__init__()
-        channels = [in_channels, *STEM]
-        self.stem = nn.Sequential(
-            *[
-                NormedConv(before, after, 3, 1 if index else 2, act=F.relu)
-                for index, (before, after) in enumerate(zip(channels, STEM, strict=False))
-            ]
-        )
-        self.stages = nn.LayerList([HGStage(*stage) for stage in STAGES])
-        self.out_channels = STAGES[-1][2]
-        self.train_frames = train_frames
+        self.stem, self.stages = stem, nn.LayerList(stages)
+        self.out_channels, self.train_frames = out_channels, train_frames
         self._pool = FramePool(train_frames, type(self).__name__)
 
     def forward(self, images: Tensor, for_training: bool | None = None) -> Tensor:
@@ -108,3 +122,24 @@ class PPHGNet_small(nn.Layer):  # noqa: N801 - PaddleOCR's name
         for stage in self.stages:
             features = stage(features)
         return self._pool(features, self.training if for_training is None else for_training)
+
+
+@BACKBONES.register()
+class PPHGNet_small(HGNet):  # noqa: N801 - PaddleOCR's name
+    """Convolutional backbone of PP-OCRv4 server; images of 48 x W become W / 8 frames.
+
+    Args:
+        in_channels: channels of the image.
+        train_frames: frames in train mode, or `"width"`; see `FramePool`.
+    """
+
+    def __init__(self, in_channels: int = 3, train_frames: int | str = TRAIN_FRAMES) -> None:
+        channels = [in_channels, *STEM]
+        stem = nn.Sequential(
+            *[
+                NormedConv(before, after, 3, 1 if index else 2, act=F.relu)
+                for index, (before, after) in enumerate(zip(channels, STEM, strict=False))
+            ]
+        )
+        stages = [HGStage(HGBlock, *stage) for stage in STAGES]
+        super().__init__(stem, stages, STAGES[-1][2], train_frames)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import paddle
 import paddle.nn.functional as F
 from paddle import Tensor, nn
 
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.modeling.backbones.conv_parts import (
-    TRAIN_FRAMES,
-    Activation,
-    FramePool,
-    NormedConv,
-    Stride,
-)
+from ppocr_ext.modeling.backbones.conv_parts import TRAIN_FRAMES, Activation, NormedConv, Stride
+from ppocr_ext.modeling.backbones.pphgnet import HGNet, HGStage
 from ppocr_ext.registry import BACKBONES
 
 # input, hidden and output channels, blocks, stride of the first layer (None: there is none), light layers, kernel
@@ -79,20 +77,18 @@ class HGV2Block(nn.Layer):
         in_channels: int,
         mid_channels: int,
         out_channels: int,
+        is_residual: bool,
         light: bool,
         kernel_size: int,
-        is_residual: bool,
     ) -> None:
         super().__init__()
-        layers: list[nn.Layer] = []
-        for index in range(LAYERS):
-            channels = mid_channels if index else in_channels
-            layers.append(
-                LightConv(channels, mid_channels, kernel_size)
-                if light
-                else NormedConv(channels, mid_channels, kernel_size, act=F.relu)
-            )
-        self.layers = nn.LayerList(layers)
+        convolution: Callable[..., nn.Layer] = LightConv if light else partial(NormedConv, act=F.relu)
+        self.layers = nn.LayerList(
+            [
+                convolution(mid_channels if index else in_channels, mid_channels, kernel_size)
+                for index in range(LAYERS)
+            ]
+        )
         joined = in_channels + LAYERS * mid_channels
         self.aggregation_squeeze_conv = NormedConv(joined, out_channels // 2, act=F.relu)
         self.aggregation_excitation_conv = NormedConv(out_channels // 2, out_channels, act=F.relu)
@@ -108,42 +104,8 @@ class HGV2Block(nn.Layer):
         return joined + images if self.is_residual else joined
 
 
-class HGV2Stage(nn.Layer):
-    """A strided depthwise convolution, then blocks; all but the first add their input."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        mid_channels: int,
-        out_channels: int,
-        blocks: int,
-        stride: Stride,
-        light: bool,
-        kernel_size: int,
-    ) -> None:
-        super().__init__()
-        self.downsample = NormedConv(in_channels, in_channels, 3, stride, groups=in_channels)
-        self.blocks = nn.Sequential(
-            *[
-                HGV2Block(
-                    out_channels if index else in_channels,
-                    mid_channels,
-                    out_channels,
-                    light,
-                    kernel_size,
-                    index > 0,
-                )
-                for index in range(blocks)
-            ]
-        )
-
-    def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H', W']."""
-        return self.blocks(self.downsample(images))
-
-
 @BACKBONES.register()
-class PPHGNetV2_B4(nn.Layer):  # noqa: N801 - PaddleOCR's name
+class PPHGNetV2_B4(HGNet):  # noqa: N801 - PaddleOCR's name
     """Convolutional backbone of PP-OCRv5 server; images of 48 x W become W / 8 frames.
 
     Args:
@@ -158,29 +120,15 @@ class PPHGNetV2_B4(nn.Layer):  # noqa: N801 - PaddleOCR's name
     def __init__(
         self, text_rec: bool = False, in_channels: int = 3, train_frames: int | str = TRAIN_FRAMES
     ) -> None:
-        super().__init__()
         if not text_rec:
             raise ConfigError(
                 "PPHGNetV2_B4.text_rec is false, which is for text detection. Fix: text_rec: true.",
                 code="bad_value",
             )
-        self.stem = HGStem(in_channels, 32, STAGES[0][0], 1, F.relu)
-        self.stages = nn.LayerList([HGV2Stage(*stage) for stage in STAGES])
-        self.out_channels = STAGES[-1][2]
+        stem = HGStem(in_channels, 32, STAGES[0][0], 1, F.relu)
+        super().__init__(stem, [HGStage(HGV2Block, *stage) for stage in STAGES], STAGES[-1][2], train_frames)
         # No output reads these two, but official weights hold them: a checkpoint must load completely.
         self.last_conv = nn.Conv2D(self.out_channels, 2048, 1, bias_attr=False)
         self.fc = nn.Linear(2048, CLASSES)
         for parameter in [*self.last_conv.parameters(), *self.fc.parameters()]:
             parameter.stop_gradient = True
-        self.train_frames = train_frames
-        self._pool = FramePool(train_frames, type(self).__name__)
-
-    def forward(self, images: Tensor, for_training: bool | None = None) -> Tensor:
-        """Images [B, in_channels, H, W] to frames [B, out_channels, 1, T].
-
-        `for_training` chooses the pooling; by default it follows the mode of the network.
-        """
-        features = self.stem(images)
-        for stage in self.stages:
-            features = stage(features)
-        return self._pool(features, self.training if for_training is None else for_training)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+import paddle
 import paddle.nn.functional as F
 from paddle import ParamAttr, Tensor, nn
 from paddle.nn.initializer import TruncatedNormal
 
 from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.modeling.backbones.svtrnet_layers import (
-    GridAttention,
     GridConv,
     Merging,
-    MixingBlock,
     PatchEmbedding,
+    window_mask,
 )
-from ppocr_ext.modeling.layers import TRUNCATED_STD, Size, to_images
+from ppocr_ext.modeling.layers import TRUNCATED_STD, MixingBlock, SelfAttention, Size, to_images
 from ppocr_ext.registry import BACKBONES
 
 MIXERS = ("Global", "Local", "Conv")
@@ -100,7 +99,7 @@ class SVTRNet(nn.Layer):
             for index in range(first, first + count):
                 grid = (rows, columns)
                 attention = (qkv_bias, qk_scale, attn_drop_rate, drop_rate)
-                layer = _mixer(mixer[index], dim, heads, grid, window, *attention)
+                layer = _mixer(mixer[index], dim, heads, grid, window, attention)
                 skip = float(skips[index])
                 blocks.append(MixingBlock(layer, dim, mlp_ratio, drop_rate, skip, epsilon, prenorm))
             self.add_sublayer(f"blocks{stage}", nn.LayerList(blocks))
@@ -138,11 +137,19 @@ class SVTRNet(nn.Layer):
         return self.last_dropout(F.hardswish(self.last_conv(pooled)))
 
 
-def _mixer(kind: str, dim: int, heads: int, grid: Size, window: Sequence[int], *attention: Any) -> nn.Layer:
-    """Return the mixer of one block; ``attention`` are the last arguments of :class:`GridAttention`."""
+def _mixer(
+    kind: str,
+    dim: int,
+    heads: int,
+    grid: Size,
+    window: Sequence[int],
+    attention: tuple[bool, float | None, float, float],
+) -> nn.Layer:
+    """Return the mixer of one block; ``attention`` are further arguments of :class:`SelfAttention`."""
     if kind == "Conv":
         return GridConv(dim, heads, grid, window)
-    return GridAttention(dim, heads, grid, window if kind == "Local" else None, *attention)
+    mask = paddle.to_tensor(window_mask(grid, window)) if kind == "Local" else None
+    return SelfAttention(dim, heads, *attention, mask)
 
 
 def _check(mixer: Sequence[str], depth: Sequence[int], merging: str | None) -> None:

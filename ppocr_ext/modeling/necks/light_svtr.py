@@ -6,7 +6,7 @@ import paddle.nn.functional as F
 from paddle import Tensor, nn
 
 from ppocr_ext.modeling.layers import ConvNorm, to_images, to_tokens
-from ppocr_ext.modeling.necks.svtr import PreNormBlock
+from ppocr_ext.modeling.necks.svtr import pre_norm_block
 
 
 class LightSVTR(nn.Layer):
@@ -52,7 +52,7 @@ class LightSVTR(nn.Layer):
             nn.BatchNorm2D(dims),
         )
         rates = (mlp_ratio, qkv_bias, qk_scale, drop_rate, attn_drop_rate, drop_path)
-        self.svtr_block = nn.LayerList([PreNormBlock(dims, num_heads, *rates) for _ in range(depth)])
+        self.svtr_block = nn.LayerList([pre_norm_block(dims, num_heads, *rates) for _ in range(depth)])
         self.norm = nn.LayerNorm(dims, epsilon=1e-6)
         self.skip_conv = ConvNorm(in_channels, dims)
         self.out_channels = dims

@@ -9,34 +9,22 @@ import paddle.nn.functional as F
 from paddle import Tensor, nn
 
 from ppocr_ext.errors import ModelError
-from ppocr_ext.modeling.layers import ConvNorm, DropPath, Mlp, SelfAttention, to_images, to_tokens
+from ppocr_ext.modeling.layers import ConvNorm, MixingBlock, SelfAttention, to_images, to_tokens
 
 
-class PreNormBlock(nn.Layer):
-    """Apply self-attention and an MLP, each with a LayerNorm before it and a residual around both."""
-
-    def __init__(
-        self,
-        dim: int,
-        num_heads: int,
-        mlp_ratio: float,
-        qkv_bias: bool,
-        qk_scale: float | None,
-        drop: float,
-        attn_drop: float,
-        drop_path: float,
-    ) -> None:
-        super().__init__()
-        self.norm1 = nn.LayerNorm(dim, epsilon=1e-5)
-        self.mixer = SelfAttention(dim, num_heads, qkv_bias, qk_scale, attn_drop, drop)
-        self.norm2 = nn.LayerNorm(dim, epsilon=1e-5)
-        self.mlp = Mlp(dim, int(dim * mlp_ratio), F.silu, drop)
-        self.drop_path = DropPath(drop_path)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Map [B, N, dim] to the same shape."""
-        tokens = tokens + self.drop_path(self.mixer(self.norm1(tokens)))
-        return tokens + self.drop_path(self.mlp(self.norm2(tokens)))
+def pre_norm_block(
+    dim: int,
+    num_heads: int,
+    mlp_ratio: float,
+    qkv_bias: bool,
+    qk_scale: float | None,
+    drop: float,
+    attn_drop: float,
+    drop_path: float,
+) -> MixingBlock:
+    """Build self-attention and an MLP, each with a LayerNorm before it and a residual around both."""
+    mixer = SelfAttention(dim, num_heads, qkv_bias, qk_scale, attn_drop, drop)
+    return MixingBlock(mixer, dim, mlp_ratio, drop, drop_path, 1e-5, False, F.silu)
 
 
 class SVTREncoder(nn.Layer):
@@ -92,7 +80,7 @@ class SVTREncoder(nn.Layer):
         self.conv2 = ConvNorm(reduced, hidden_dims)
         self.svtr_block = nn.LayerList(
             [
-                PreNormBlock(
+                pre_norm_block(
                     hidden_dims,
                     num_heads,
                     mlp_ratio,

@@ -44,14 +44,12 @@ def run(args: argparse.Namespace) -> int:
     import_paddle()
     from ppocr_ext.evaluation.evaluate import evaluate, select_model
     from ppocr_ext.evaluation.predictions import write_predictions
-    from ppocr_ext.host import open_host
     from ppocr_ext.io.atomic import check_writable
     from ppocr_ext.metrics import space_note
-    from ppocr_ext.run.logs import quiet_host, set_up_console
+    from ppocr_ext.run.logs import set_up_logs
     from ppocr_ext.run.run import Run
 
-    set_up_console()
-    quiet_host(open_host(args.host).logger)
+    set_up_logs(args.host)
     config = read_config(args, args.strict)
     if args.model is not None:
         config = select_model(config, args.model)

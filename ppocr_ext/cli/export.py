@@ -74,11 +74,9 @@ def run(args: argparse.Namespace) -> int:
 
     import_paddle()
     from ppocr_ext.export.exporter import ExportOptions, export_trained
-    from ppocr_ext.host import open_host
-    from ppocr_ext.run.logs import quiet_host, set_up_console
+    from ppocr_ext.run.logs import set_up_logs
 
-    set_up_console()
-    quiet_host(open_host(args.host).logger)
+    set_up_logs(args.host)
     config = _config(args)
     options = ExportOptions(
         output=args.output or _folder(args, config),

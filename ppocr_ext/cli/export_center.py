@@ -13,9 +13,8 @@ from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_
 from ppocr_ext.commands import command_line, setting
 from ppocr_ext.config import CENTER_LOSSES, Config, named_items
 from ppocr_ext.errors import DataError
-from ppocr_ext.host import open_host
 from ppocr_ext.io.atomic import check_writable, write_text
-from ppocr_ext.run.logs import quiet_host, set_up_console
+from ppocr_ext.run.logs import set_up_logs
 
 if TYPE_CHECKING:
     from ppocr_ext.centers.accumulator import CenterAccumulator
@@ -70,8 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.centers.single_model import config_of_model
     from ppocr_ext.run.run import Run
 
-    set_up_console()
-    quiet_host(open_host(args.host).logger)
+    set_up_logs(args.host)
     _check_options(args)
     given = read_config(args)
     config, name = config_of_model(given, args.model, args.split)

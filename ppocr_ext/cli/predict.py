@@ -145,11 +145,9 @@ def _open(args: argparse.Namespace) -> Recognizer:
     from ppocr_ext.recognition.recognizer import Recognizer
 
     if not is_exported(Path(args.source)):
-        from ppocr_ext.host import open_host
-        from ppocr_ext.run.logs import quiet_host, set_up_console
+        from ppocr_ext.run.logs import set_up_logs
 
-        set_up_console(to_stderr=True)
-        quiet_host(open_host(args.host).logger)
+        set_up_logs(args.host, to_stderr=True)
     return Recognizer(
         args.source,
         engine=args.engine,
@@ -202,10 +200,10 @@ def _report_unreadable(read: Sequence[ReadImage], bad_lines: Sequence[str]) -> N
         DataError: no image could be read.
     """
     errors = [each.reading.error for each in read if each.reading.error is not None]
-    hint = "paths in a label file start from its folder, or from --data-dir"
     if len(errors) == len(read):
         raise DataError(
-            f"no image can be read ({len(read):,} tried). The first: {errors[0]}. Fix: correct the paths; {hint}.",
+            f"no image can be read ({len(read):,} tried). The first: {errors[0]}. Fix: correct the paths; "
+            f"paths in a label file start from its folder, or from --data-dir.",
             code="no_images",
         )
     for text in [*bad_lines, *errors][:_SHOWN]:

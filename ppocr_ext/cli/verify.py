@@ -66,8 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     from ppocr_ext.export.verify_export import VerifyOptions, verify_export
-    from ppocr_ext.host import open_host
-    from ppocr_ext.run.logs import quiet_host, set_up_console
+    from ppocr_ext.run.logs import set_up_logs
 
     if not 0 < args.tolerance < 1:
         raise ConfigError(
@@ -75,8 +74,7 @@ def run(args: argparse.Namespace) -> int:
             f"0.0001.",
             code="bad_value",
         )
-    set_up_console()
-    quiet_host(open_host(args.host).logger)
+    set_up_logs(args.host)
     options = VerifyOptions(
         run=args.run_folder,
         options=args.opt,

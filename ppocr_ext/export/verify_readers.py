@@ -14,9 +14,8 @@ from ppocr_ext.export.inference_yml import INFERENCE_YML
 from ppocr_ext.export.verify import EngineReader
 from ppocr_ext.export.verify_steps import Fault
 from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
-from ppocr_ext.recognition.engines import GRAPH, ONNX, WEIGHTS, OnnxEngine, PaddleEngine
-from ppocr_ext.recognition.exported import described_by_metadata
-from ppocr_ext.recognition.opening import RecognizerParts
+from ppocr_ext.recognition.engines import GRAPH, ONNX, WEIGHTS, PaddleEngine
+from ppocr_ext.recognition.opening import RecognizerParts, onnx_parts
 from ppocr_ext.recognition.resize import WidthPolicy
 
 _ONEDNN = {f"{GRAPH}, oneDNN": True, f"{GRAPH}, no oneDNN": False}
@@ -42,7 +41,7 @@ def open_readers(
             failed[name] = error
     if (folder / ONNX).is_file():
         try:
-            readers.append(EngineReader(ONNX, _onnx(folder / ONNX)))
+            readers.append(EngineReader(ONNX, onnx_parts(folder / ONNX)))
         except PPOCRExtError as error:
             failed[ONNX] = error
     return readers, failed
@@ -71,12 +70,6 @@ def _settings(file: Path) -> tuple[Any, Any, tuple[str, ...]]:
             f"again.",
             code="bad_content",
         ) from error
-
-
-def _onnx(file: Path) -> RecognizerParts:
-    engine = OnnxEngine(file)
-    described = described_by_metadata(file, engine.metadata)
-    return RecognizerParts(engine, described.policy, described.charset, described.reorder)
 
 
 def dictionary_faults(expected: Charset, reader: EngineReader) -> list[Fault]:

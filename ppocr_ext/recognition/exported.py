@@ -136,8 +136,10 @@ def _charset(file: Path) -> Charset:
     try:
         text = read_at_most(file, MAX_DICTIONARY_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{file} cannot be read: {reason}. {_EXPORT}", code="unreadable_file") from error
+        raise DataError(
+            f"{file} cannot be read: {getattr(error, 'strerror', None) or error}. {_EXPORT}",
+            code="unreadable_file",
+        ) from error
     return Charset(tuple(text.removesuffix("\n").split("\n")))
 
 
@@ -145,8 +147,10 @@ def _json(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(read_at_most(file, MAX_DICTIONARY_BYTES))
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{file} cannot be read: {reason}. {_EXPORT}", code="unreadable_file") from error
+        raise DataError(
+            f"{file} cannot be read: {getattr(error, 'strerror', None) or error}. {_EXPORT}",
+            code="unreadable_file",
+        ) from error
     if not isinstance(content, dict):
         raise DataError(f"{file}: not a description of an exported recogniser. {_EXPORT}", code="bad_content")
     return content

@@ -238,6 +238,15 @@ def _of_onnx(file: Path, options: OpenOptions) -> RecognizerParts:
         )
     if file.name == ONNX and (file.parent / MODEL_FILE).is_file():
         return _of_export(read_exported(file.parent), replace(options, engine="onnx"))
-    engine = OnnxEngine(file, threads=options.threads)
+    return onnx_parts(file, options.threads)
+
+
+def onnx_parts(file: Path, threads: int | None = None) -> RecognizerParts:
+    """Return the parts of an ONNX file, described by its own metadata.
+
+    Raises:
+        PPOCRExtError: it cannot be opened, or has no description.
+    """
+    engine = OnnxEngine(file, threads=threads)
     exported = described_by_metadata(file, engine.metadata)
     return RecognizerParts(engine, exported.policy, exported.charset, exported.reorder)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from ppocr_ext.host import open_host
 from ppocr_ext.messages import for_people
 
 _FORMAT = "[%(asctime)s] %(name)s %(levelname)s: %(message)s"
@@ -90,6 +91,12 @@ def quiet_host(host_logger: logging.Logger) -> None:
     for handler in host_logger.handlers:
         if isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler):
             handler.setLevel(logging.WARNING)
+
+
+def set_up_logs(host_path: str | None, to_stderr: bool = False) -> None:
+    """Set up the console, and quiet the host at ``host_path``; None searches for one."""
+    set_up_console(to_stderr)
+    quiet_host(open_host(host_path).logger)
 
 
 @contextmanager

@@ -34,6 +34,7 @@ def test_the_stopped_run_goes_on_to_its_end(old: Path) -> None:
     after = [json.loads(line) for line in (old / "stopped/metrics.jsonl").read_text().splitlines()]
     assert after[: len(before)] == before and after[-1]["step"] == 9
     assert (old / "stopped/report.html").is_file()
+    assert "other random numbers" in (old / "stopped/train.log").read_text()
 
 
 def test_its_checkpoint_reads_what_it_read(old: Path) -> None:
@@ -63,7 +64,8 @@ def test_centers_are_read_and_trained_with(old: Path) -> None:
     for file in ("centers.npz", "train_center.pkl"):
         path = f"Loss.loss_config_list.CenterLoss.center_file_path={file}"
         overlay = "configs/overlays/center_loss.yml"
-        assert main(["train", "-c", "stopped/config.yml", overlay, "-o", *values, DICTIONARY, path]) == 0
+        command = ["train", "--overwrite", "-c", "stopped/config.yml", overlay]
+        assert main([*command, "-o", *values, DICTIONARY, path]) == 0
 
 
 def test_a_stopped_pass_goes_on_to_the_same_centers(old: Path) -> None:

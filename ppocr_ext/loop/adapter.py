@@ -118,7 +118,6 @@ class HostLoop:
         loader = LoaderProxy(
             run.train_loader,
             seed=run.seed,
-            rank=dist.get_rank(),
             first_epoch=self.position.epoch + 1,
             skip=self.position.step_in_epoch,
             rebuild=run.rebuild_train_loader,
@@ -223,7 +222,8 @@ class HostLoop:
         if dist.get_rank() != 0:
             return prefix
         try:
-            self._saver.save(name, self.position, self.best, self._step.rate_factor)
+            kept = {type(hook).__name__: state for hook in self.hooks if (state := hook.state())}
+            self._saver.save(name, self.position, self.best, self._step.rate_factor, kept)
         except WeightsError as error:
             _LOG.error("%s", error)
             self.request_stop(str(error), status="nonfinite", save_latest=False)

@@ -106,6 +106,10 @@ class Hook:
 
     loop: LoopControl
 
+    def state(self) -> Mapping[str, Any]:
+        """Return what a resumed run needs, in plain containers and arrays; it finds it in ``run.hook_states``."""
+        return {}
+
     def wrap_metric(self, metric: Any) -> Any:
         """Return the metric that the host calls, after ``on_start``: ``metric``, or a wrapper of it."""
         return metric

@@ -6,15 +6,13 @@ the call on and reports it to :mod:`ppocr_ext.loop.adapter`. Those of a step are
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
+from ppocr_ext.data.sample_seeds import generators_seeded
 
-_PRIME = 1_000_003  # keeps the seeds of two epochs or processes apart
+_PRIME = 1_000_003  # keeps the seeds of two epochs apart
 
 
 class Proxy:
@@ -27,33 +25,16 @@ class Proxy:
         return getattr(self.real, name)
 
 
-class SamplerFrom(Proxy):
-    """A batch sampler without its first ``skip`` batches, for a run that resumes within an epoch."""
-
-    def __init__(self, sampler: Any, skip: int) -> None:
-        super().__init__(sampler)
-        self.skip = skip
-
-    def __iter__(self) -> Iterator[Any]:
-        return islice(self.real, self.skip, None)
-
-    def __len__(self) -> int:
-        return max(0, len(self.real) - self.skip)
-
-
 class LoaderProxy:
     """The training loader as the host sees it.
 
-    ``__len__`` is the full epoch. Each ``iter`` begins an epoch: random generators are seeded from
-    (seed, epoch), so that a resumed run sees the data that it would have seen. Each
+    ``__len__`` is the full epoch. Each ``iter`` begins an epoch, whose order follows from the seed and its number,
+    so that a resumed run sees the data that it would have seen. Each
     ``next`` is a step boundary: ``on_boundary`` may raise to stop the run.
-
-    All processes draw the same order of batches; their other draws (augmentation) differ.
 
     Args:
         loader: the real loader.
         seed: the run's seed.
-        rank: number of this process.
         first_epoch: epoch (from 1) that the next ``iter`` begins.
         skip: batches of that epoch that were done before.
         rebuild: builds the loader of another epoch, for data that are drawn anew in each epoch.
@@ -71,11 +52,9 @@ class LoaderProxy:
         rebuild: Callable[[int], Any] | None,
         on_boundary: Callable[[], None],
         on_epoch: Callable[[], None],
-        rank: int = 0,
     ) -> None:
         self._loader = loader
         self._seed = seed
-        self._rank = rank
         self._epoch = first_epoch
         self._skip = skip
         self._rebuild = rebuild
@@ -90,23 +69,19 @@ class LoaderProxy:
     def __iter__(self) -> Iterator[Any]:
         epoch, skip = self._epoch, self._skip
         self._epoch, self._skip = epoch + 1, 0
-        common = self._seed * _PRIME + epoch
         if self._rebuild is not None and epoch > 1:
-            random.seed(common)  # PaddleOCR's MultiScaleSampler draws when it is built
-            self._loader = self._rebuild(epoch)
-        order = _begin_epoch(self._loader, epoch, common)
-        own = (self._seed + self._rank) * _PRIME + epoch
-        random.seed(own)
-        np.random.seed(own % 2**32)
-        for batch in self._loader.read(SamplerFrom(order, skip) if skip else order):
+            with generators_seeded(self._seed, epoch):  # PaddleOCR's MultiScaleSampler draws when it is built
+                self._loader = self._rebuild(epoch)
+        _begin_epoch(self._loader, epoch, self._seed * _PRIME + epoch)
+        for batch in self._loader.read(epoch, skip):
             # not after the last batch of an epoch: the host then saves the checkpoints of the epoch's end
             self._on_boundary()
             yield batch
         self._on_epoch()
 
 
-def _begin_epoch(loader: Any, epoch: int, seed: int) -> Any:
-    """Prepare ``loader`` for ``epoch``; return its batch sampler, or the batches that it drew."""
+def _begin_epoch(loader: Any, epoch: int, seed: int) -> None:
+    """Prepare dataset and batch sampler of ``loader`` for ``epoch``."""
     sampler: Any = getattr(loader, "batch_sampler", None)
     for part in (sampler, loader.dataset):
         if hasattr(part, "set_epoch"):
@@ -115,8 +90,6 @@ def _begin_epoch(loader: Any, epoch: int, seed: int) -> Any:
         # PaddleOCR's MultiScaleSampler shuffles the order of the epoch before, which a resumed run does not have
         sampler.batchs_in_one_epoch_id = list(range(len(sampler.batchs_in_one_epoch_id)))
         sampler.seed = seed
-        return SamplerFrom(list(sampler), 0)  # drawn now, since it seeds the generator that augmentation uses
-    return sampler
 
 
 class EvalLoader(Proxy):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ppocr_ext.checkpoint.checkpoints import Position, TrainState, write_checkpoint
 from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
 from ppocr_ext.checkpoint.run_checkpoints import keep_newest
 from ppocr_ext.checkpoint.weight_values import not_finite
 from ppocr_ext.config.global_keys import global_value
+from ppocr_ext.data.sample_seeds import SCHEME
 from ppocr_ext.errors import DataError, WeightsError
 from ppocr_ext.messages import shortened
 from ppocr_ext.run.amp import full_precision
@@ -46,9 +48,21 @@ class CheckpointSaver:
             )
 
     def save(
-        self, name: str, position: Position, best: Mapping[str, float], rate_factor: float = 1.0
+        self,
+        name: str,
+        position: Position,
+        best: Mapping[str, float],
+        rate_factor: float = 1.0,
+        hook_states: Mapping[str, Any] | None = None,
     ) -> Path:
         """Write the checkpoint ``name`` into the run folder; remove what ``Global.keep_last`` does not keep.
+
+        Args:
+            name: of the checkpoint.
+            position: of the run.
+            best: the best evaluation so far.
+            rate_factor: what rollbacks have multiplied the learning rate by.
+            hook_states: what hooks keep, by their names.
 
         Returns:
             Its path, without an ending.
@@ -84,6 +98,8 @@ class CheckpointSaver:
                 loss=loss_state(run.loss),
                 charset_digest=run.charset.digest,
                 rate_factor=None if rate_factor == 1.0 else rate_factor,
+                hooks=hook_states or None,
+                sample_seeds=SCHEME,
             ),
         )
         if name == "latest":

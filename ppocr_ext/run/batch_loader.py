@@ -3,6 +3,8 @@
 Paddle reads the dataset in a thread. With ``num_workers: 0`` an exception ends that thread, and the reader waits for
 ever; with worker processes the thread prints the exception and the reader gets another one. Here an exception becomes
 a value that passes through Paddle's loader like a batch, and is raised where the batches are read.
+
+Each sample has random numbers of its own (``data/sample_seeds.py``).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import numpy as np
 from paddle.io import get_worker_info
 from paddle.io.dataloader.collate import default_collate_fn
 
+from ppocr_ext.data.sample_seeds import SeededBatches, SeededIndex, generators_kept, generators_seeded
 from ppocr_ext.messages import WORKER_ENDED
 
 _PR_SET_PDEATHSIG = 1  # of Linux's prctl
@@ -39,10 +42,14 @@ class BatchLoader:
     Args:
         loader: a ``paddle.io.DataLoader``; its ``dataset`` and ``collate_fn`` are replaced.
         check: called with the samples of each batch, in the process that collates them; it may raise.
+        seed: of the run.
+        rank: number of this process; each has other random numbers.
     """
 
-    def __init__(self, loader: Any, check: Callable[[Any], None] | None = None) -> None:
-        self._loader = loader
+    def __init__(
+        self, loader: Any, check: Callable[[Any], None] | None = None, *, seed: int = 0, rank: int = 0
+    ) -> None:
+        self._loader, self._seed, self._rank = loader, seed, rank
         self.dataset = loader.dataset
         self.batch_sampler = loader.batch_sampler
         loader.dataset = _SafeDataset(loader.dataset)
@@ -54,19 +61,26 @@ class BatchLoader:
         return len(self.batch_sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        """Read one whole epoch."""
-        return self.read(self.batch_sampler)
+        """Read one whole epoch, with the same random numbers each time."""
+        return self.read()
 
-    def read(self, batch_sampler: Any) -> Iterator[Any]:
-        """Read the batches that ``batch_sampler`` lists.
+    def read(self, epoch: int = 0, skip: int = 0) -> Iterator[Any]:
+        """Read the batches of one epoch.
+
+        Args:
+            epoch: another one has other random numbers.
+            skip: batches to leave out, which were read before.
 
         Raises (while it is read):
             Exception: what the dataset, the check or ``collate_fn`` raised.
             RuntimeError: a worker process has ended.
         """
         _STARTED[:] = [each for each in _STARTED if each._thread and each._thread.is_alive()]
-        self._loader.batch_sampler = batch_sampler
-        batches = iter(self._loader)  # Paddle starts to read here
+        with generators_seeded(self._seed, epoch):  # a sampler may draw: the same in all processes
+            listed = list(self.batch_sampler)
+        self._loader.batch_sampler = SeededBatches(listed, (self._seed, epoch, self._rank), skip)
+        with generators_kept():  # Paddle draws a seed for its worker processes
+            batches = iter(self._loader)  # Paddle starts to read here
         _STARTED.append(batches)
         return _raise_failures(batches)
 
@@ -106,13 +120,14 @@ class _Failure:
 
 @dataclass(frozen=True)
 class _SafeDataset:
-    """Return an exception of the dataset as a value."""
+    """Load each sample with its own random numbers; return an exception of the dataset as a value."""
 
     dataset: Any
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, item: SeededIndex) -> Any:
         try:
-            return self.dataset[index]
+            with generators_seeded(*item.seed):
+                return self.dataset[item.index]
         except Exception as error:
             return _Failure(error)
 

@@ -23,6 +23,7 @@ from ppocr_ext.data.load_failures import LoadFailures, report_failures
 from ppocr_ext.data.preflight import check_label_files, check_lmdbs
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport, preflight_json
 from ppocr_ext.data.sample_rules import FrameLimit, Gtc, SampleRules
+from ppocr_ext.data.sample_seeds import generators_kept
 from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
@@ -214,12 +215,9 @@ def lmdb_dataset_class(base: Any, failures: LoadFailures, reports: Sequence[File
 
     class UsableSamples(base):
         def __init__(self, config: Any, mode: str, logger: Any, seed: int | None = None) -> None:
-            before = np.random.get_state()
-            np.random.seed(seed)  # the host shuffles here: a resumed run needs the same order
-            try:
+            with generators_kept():
+                np.random.seed(seed)  # the host shuffles here: a resumed run needs the same order
                 super().__init__(config, mode, logger, seed)
-            finally:
-                np.random.set_state(before)
 
         def load_hierarchical_lmdb_dataset(self, data_dir: str) -> dict[int, dict[str, Any]]:
             return {

@@ -5,19 +5,18 @@ The CTC loss of such a label is 0, and so is its gradient: it trains nothing.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import paddle
 
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import dotted
 from ppocr_ext.data.preprocessing import Size, read_preprocessing
 from ppocr_ext.data.sample_rules import FRAME_WIDTH, FrameLimit
+from ppocr_ext.data.sample_seeds import generators_kept
 from ppocr_ext.errors import ModelError
 from ppocr_ext.losses import CTCLoss, DistillationCTCLoss
 from ppocr_ext.messages import error_text
@@ -221,17 +220,16 @@ def left_as_it_was(network: Any) -> Iterator[None]:
     """Put modes, BatchNorm statistics and generators back, whatever happens inside."""
     modes = [(layer, layer.training) for layer in network.sublayers(include_self=True)]
     statistics = [(t, t.clone()) for t in network.state_dict().values() if t.stop_gradient]
-    generators = paddle.get_rng_state(), np.random.get_state(), random.getstate()
+    generator = paddle.get_rng_state()
     try:
-        yield
+        with generators_kept():
+            yield
     finally:
         for layer, mode in modes:
             layer.training = mode
         for tensor, before in statistics:
             tensor.set_value(before)
-        paddle.set_rng_state(generators[0])
-        np.random.set_state(generators[1])
-        random.setstate(generators[2])
+        paddle.set_rng_state(generator)
 
 
 def _length(output: Any) -> int | None:

@@ -96,7 +96,7 @@ def open_data(context: RunContext, model: Any) -> RunData:
         loader = context.host.build_dataloader(
             plain, mode, context.device, context.host.logger, seed, classes.get(mode)
         )
-        return BatchLoader(loader, check if mode == "Train" else None)
+        return BatchLoader(loader, check if mode == "Train" else None, seed=context.seed, rank=team.rank)
 
     loaders = {mode: build(mode, context.seed) for mode in modes}
     for mode, loader in loaders.items():

@@ -17,6 +17,7 @@ from ppocr_ext.checkpoint.checkpoints import Checkpoint, Position
 from ppocr_ext.checkpoint.model_state import parameter_names, state_digest, trained_state
 from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
 from ppocr_ext.config import Config
+from ppocr_ext.data.sample_seeds import warn_of_other_seeds
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.losses import CenterLoss, DistillationCenterLoss, LossContext, build_loss, required_outputs
 from ppocr_ext.losses.base_loss import FEATURES, OutputRef
@@ -55,6 +56,7 @@ class Training:
         start: where the run begins or resumes.
         rate_factor: what rollbacks before that have multiplied the learning rate by.
         best: the best evaluation before that.
+        hook_states: what hooks kept there, by their names.
         frozen_digests: digest of each frozen sub-model.
         float32_copies: what mixed precision casts and a checkpoint stores, without being trained.
         official_weights: digest and source of the official weights that the run started from, by name.
@@ -68,6 +70,7 @@ class Training:
     start: Position = field(default_factory=Position)
     rate_factor: float = 1.0
     best: Mapping[str, float] = field(default_factory=dict)
+    hook_states: Mapping[str, Any] = field(default_factory=dict)
     frozen_digests: Mapping[str, str] = field(default_factory=dict)
     float32_copies: Mapping[str, Any] = field(default_factory=dict)
     official_weights: Records = field(default_factory=dict)
@@ -189,9 +192,12 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
     training.amp.load(state.scaler)
     restore_loss(training.loss, state.loss, prefix)
     _LOG.info("resuming from %s: epoch %d, step %d", prefix, start.epoch + 1, start.global_step)
+    if start.global_step:
+        warn_of_other_seeds(state.sample_seeds, prefix)
     factor = 1.0 if state.rate_factor is None else float(state.rate_factor)
     scale_rates(network, factor)
-    return replace(training, start=start, rate_factor=factor, best=dict(state.best))
+    training = replace(training, start=start, rate_factor=factor, best=dict(state.best))
+    return replace(training, hook_states=state.hooks or {})
 
 
 def _require_same_teachers(checkpoint: Checkpoint, before: Mapping[str, str], now: Mapping[str, str]) -> None:

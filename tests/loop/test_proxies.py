@@ -88,11 +88,10 @@ def test_all_processes_see_the_same_scales_and_draw_other_numbers():
     seen = []
     for rank in (0, 1):
         log = Log()
-        scaled = BatchLoader(paddle.io.DataLoader(Numbers(), batch_sampler=Scales()))
+        scaled = BatchLoader(paddle.io.DataLoader(Numbers(), batch_sampler=Scales()), seed=7, rank=rank)
         data = LoaderProxy(
             scaled,
             seed=7,
-            rank=rank,
             first_epoch=1,
             skip=1,
             rebuild=None,
@@ -118,13 +117,24 @@ def test_a_resumed_run_sees_the_batches_it_would_have_seen():
     assert len(order(list(resumed))) == 10  # and the epoch after is whole again
 
 
-def test_random_draws_of_an_epoch_do_not_depend_on_the_epochs_before():
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_a_sample_draws_depends_on_its_position_alone(workers):
     def draws(data):
         return np.concatenate([b[0].numpy()[:, 1:] for b in data])
 
     whole = proxy(Log())
-    list(whole)
-    np.testing.assert_array_equal(draws(whole), draws(proxy(Log(), first_epoch=2)))
+    first, second = draws(whole), draws(whole)
+    resumed = draws(proxy(Log(), first_epoch=2, skip=3, workers=workers))
+    np.testing.assert_array_equal(second[6:], resumed)
+    assert len(np.unique(np.concatenate([first, second]))) > 35  # of 40: no two samples draw alike
+
+
+def test_an_epoch_leaves_the_generators_as_they_were():
+    random.seed(5), np.random.seed(5)
+    expected = random.random(), np.random.random()
+    random.seed(5), np.random.seed(5)
+    list(proxy(Log()))
+    assert (random.random(), np.random.random()) == expected
 
 
 def test_the_host_never_rebuilds_but_we_do():

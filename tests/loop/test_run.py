@@ -1,5 +1,4 @@
 import json
-import pickle
 import re
 import shutil
 import signal
@@ -221,26 +220,6 @@ def test_an_error_of_a_part_starts_with_its_place(tiny, tmp_path, kind, model):
     with pytest.raises(ModelError) as found:
         Run.build(Config.of(override(config._node, given)), "train")
     assert str(found.value).startswith(f"-o {backbone}.dims=[7, 32, 96]: {backbone}.dims: SVTRv2: ")
-
-
-def test_a_stopped_run_goes_on_to_where_an_unbroken_one_ends(tiny, tmp_path):
-    whole = tiny("student", **{"Global.save_model_dir": str(tmp_path / "whole")})
-    train(whole)
-    broken = tiny("student", **{"Global.save_model_dir": str(tmp_path / "broken")})
-    outcome = train(broken, hooks=[StopAfter(4)])
-    assert (outcome.status, outcome.signal) == ("stopped", signal.SIGINT)
-    states = pickle.loads((tmp_path / "broken" / "latest.states").read_bytes())
-    assert (states["epoch"], states["step_in_epoch"], states["global_step"]) == (1, 1, 4)
-
-    outcome = train(broken.with_values({"Global.checkpoints": str(tmp_path / "broken" / "latest")}))
-    assert (outcome.status, outcome.position.global_step) == ("finished", 6)
-    ours = read_state(tmp_path / "broken" / "latest.pdparams")
-    theirs = read_state(tmp_path / "whole" / "latest.pdparams")
-    assert ours.keys() == theirs.keys()
-    for name in theirs:  # dropout and stochastic depth included
-        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-5, atol=1e-6, err_msg=name)
-    lines = [json.loads(t) for t in (tmp_path / "broken" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines if line["kind"] == "train"] == [1, 2, 3, 4, 5, 6]
 
 
 def test_branches_that_no_loss_reads_are_neither_computed_nor_trained(tiny):

@@ -194,7 +194,7 @@ class Listed(Writer):
 @pytest.fixture
 def run(tmp_path):
     metric = types.SimpleNamespace(main_indicator="acc")
-    return types.SimpleNamespace(folder=tmp_path, config=Config(), metric=metric, best={})
+    return types.SimpleNamespace(folder=tmp_path, config=Config(), metric=metric, best={}, hook_states={})
 
 
 def test_writers_are_closed_when_a_run_fails(run):

@@ -11,6 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import paddle
+
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
 from ppocr_ext.loop.hooks.metric_writers import LineScalars, Writer
@@ -40,14 +43,20 @@ class WindowMeans(NamedTuple):
 
 
 class Window:
-    """Add up steps until :meth:`close` returns their means, without a device sync at every step."""
+    """Add up steps until :meth:`close` returns their means, without a device sync at every step.
 
-    def __init__(self) -> None:
-        self.steps = self._applied = 0
+    Args:
+        state: of a window that a resumed run goes on with; images and time count anew.
+    """
+
+    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
+        self.steps, self._applied, self._images, self._lr = 0, 0, 0, 0.0
         self._sums: dict[str, Any] = {}
-        self._images = 0
         self._values: dict[str, list[float]] = {}
-        self._lr = 0.0
+        if state:
+            self.steps, self._applied, self._lr = state["steps"], state["applied"], state["lr"]
+            self._sums = {name: _tensor(total) for name, total in state["sums"].items()}
+            self._values = {name: list(numbers) for name, numbers in state["values"].items()}
         self._began = self._last_step = time.perf_counter()
 
     def add(self, step: StepDone) -> None:
@@ -63,6 +72,14 @@ class Window:
         self._images += step.images
         self._lr = step.lr
         self._last_step = time.perf_counter()
+
+    def state(self) -> dict[str, Any]:
+        """Return what a resumed run goes on with; empty if the window has no step."""
+        if not self.steps:
+            return {}
+        sums = {name: _plain(total) for name, total in self._sums.items()}
+        counts = {"steps": self.steps, "applied": self._applied, "lr": self._lr}
+        return {**counts, "sums": sums, "values": self._values}
 
     def leave_out_pause(self) -> None:
         """Exclude the time since the last step (an evaluation) from the speed."""
@@ -81,6 +98,14 @@ class Window:
         means = WindowMeans(losses, self._lr, elapsed / steps, self._images / elapsed, values)
         self.__init__()  # type: ignore[misc]
         return means
+
+
+def _plain(value: Any) -> Any:
+    return value.astype("float32").numpy() if isinstance(value, paddle.Tensor) else value
+
+
+def _tensor(value: Any) -> Any:
+    return paddle.to_tensor(value) if isinstance(value, np.ndarray) else value
 
 
 def _number(value: Any) -> float:
@@ -107,7 +132,8 @@ class MetricsLog(Hook):
 
     def on_start(self, run: Run, position: Position) -> None:
         path = run.folder / METRICS_FILE
-        kept = _lines_until(path, position.global_step)
+        window = run.hook_states.get(type(self).__name__)
+        kept = _lines_until(path, position.global_step, window["steps"] if window else 0)
         self._before = kept[-1]["time"] if kept else 0.0  # seconds of training before this process
         indicator = run.metric.main_indicator
         self._scalars = LineScalars(indicator)
@@ -122,7 +148,10 @@ class MetricsLog(Hook):
         write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
         self._file = path.open("a", encoding="utf-8")
         self._began = time.perf_counter()
-        self._window = Window()
+        self._window = Window(window)
+
+    def state(self) -> Mapping[str, Any]:
+        return self._window.state()
 
     def on_step(self, step: StepDone) -> None:
         self._window.add(step)
@@ -168,8 +197,11 @@ class MetricsLog(Hook):
             writer.write(scalars, line["step"], when)
 
 
-def _lines_until(path: Path, step: int) -> list[dict[str, Any]]:
-    """Return the lines of an earlier process up to ``step``; the steps after it are done again."""
+def _lines_until(path: Path, step: int, unwritten: int) -> list[dict[str, Any]]:
+    """Return the lines of an earlier process up to ``step``; the steps after it are done again.
+
+    The last ``unwritten`` steps before it belong to a window that will be written: a line of a part of it goes.
+    """
     if not path.is_file() or step == 0:
         return []
     lines = []
@@ -178,4 +210,5 @@ def _lines_until(path: Path, step: int) -> list[dict[str, Any]]:
             lines.append(json.loads(text))
         except json.JSONDecodeError:  # cut off when the process was killed
             _LOG.warning("%s: skipped a line that was cut off", path)
-    return [line for line in lines if line["step"] <= step]
+    last = {"train": step - unwritten}
+    return [line for line in lines if line["step"] <= last.get(line["kind"], step)]

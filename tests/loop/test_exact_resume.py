@@ -1,0 +1,87 @@
+"""A run that is stopped in mid-epoch and resumed is bit-identical to the unbroken one, whatever it draws."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.config import Config
+from ppocr_ext.loop.events import Hook, StepDone
+from ppocr_ext.loop.session import train
+
+TIMES = ("time", "ips", "fps")
+DRAWING = [
+    {"RecConAug": {"prob": 0.8, "ext_data_num": 1, "image_shape": [32, 320, 3]}},
+    {"RecAug": {"tia_prob": 0.8}},
+]
+Tiny = Callable[..., Config]
+
+
+class StopAfter(Hook):
+    """Ask the run to stop after some steps, as a signal would."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def on_step(self, step: StepDone) -> None:
+        if step.position.global_step == self.steps:
+            signal.raise_signal(signal.SIGINT)
+
+
+def content(folder: Path) -> dict[str, Any]:
+    """Return what a run leaves behind, but for its times and for the names that Paddle generates."""
+    latest = Checkpoint(folder / "latest")
+    states = pickle.loads(latest.file(".states").read_bytes())
+    del states["parameter_names"], states["files"]  # digests of files with such names
+    states["best_model_dict"].pop("fps", None)
+    lines = [json.loads(text) for text in (folder / "metrics.jsonl").read_text().splitlines()]
+    return {
+        "weights": latest.weights(),
+        "optimizer": list((latest.optimizer_state() or {}).values()),
+        "states": states,
+        "metrics": [{k: v for k, v in line.items() if k not in TIMES} for line in lines],
+    }
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(("kind", "stop"), [("student", 5), ("distill", 2)])
+def test_a_resumed_run_is_bit_identical_to_the_unbroken_one(
+    tiny: Tiny, tmp_path: Path, kind: str, stop: int
+) -> None:
+    """The resumed one loads its samples in two more processes; a window of four steps is stopped in its midst."""
+
+    def config(name: str, **values: Any) -> Config:
+        built = tiny(kind).thaw()
+        transforms = built["Train"]["dataset"]["transforms"]
+        losses = built["Loss"]["loss_config_list"]
+        center = {"update": "ema", "frames": "aligned", "weight": 0.05}
+        drawing = {
+            "Global.save_model_dir": str(tmp_path / name),
+            "Global.print_batch_step": 4,
+            "Global.max_unusable": 1,  # PaddleOCR joins labels that are too long for its NRTR branch
+            "Train.dataset.ext_op_transform_idx": 1,
+            "Train.dataset.transforms": [transforms[0], *DRAWING, *transforms[1:]],
+            "Loss.loss_config_list": [*losses, *([{"CenterLoss": center}] if kind == "student" else [])],
+        }
+        return tiny(kind, **drawing, **values)
+
+    train(config("whole"))
+    outcome = train(config("broken", **{"Train.loader.num_workers": 2}), hooks=[StopAfter(stop)])
+    assert (outcome.status, outcome.signal) == ("stopped", signal.SIGINT)
+    before = content(tmp_path / "broken")["states"]
+    train(config("broken", **{"Global.checkpoints": str(tmp_path / "broken" / "latest")}))
+    whole, resumed = content(tmp_path / "whole"), content(tmp_path / "broken")
+    for part in whole:
+        np.testing.assert_equal(resumed[part], whole[part], err_msg=part)
+    assert (before["epoch"], before["step_in_epoch"], before["global_step"]) == (*divmod(stop, 3), stop)
+    assert bool(before["loss"]) == (kind == "student")  # the centers
+    assert "other random numbers" not in (tmp_path / "broken" / "train.log").read_text()
+    assert [line["step"] for line in whole["metrics"] if line["kind"] == "train"] == [4, 6]

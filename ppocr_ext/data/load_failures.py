@@ -22,6 +22,7 @@ _NAMED = 20  # samples that are named; later ones are only counted, at each powe
 _IN_A_ROW = 100  # failures after which not the samples are wrong
 _FIRST = 8  # samples that a transform fails for, one after another, before it is wrong and not the samples
 _REFUSALS = 1000  # of one attempt: PaddleOCR looks for a partner (RecConAug) until one is usable
+_Dataset: Any = object  # in place of the host's class, which comes after _Reporting
 
 
 def passes_power_of_ten(before: int, count: int) -> bool:
@@ -154,6 +155,67 @@ class _ReportingTransform:
         return getattr(self._transform, name)
 
 
+class _Reporting(_Dataset):
+    """What :func:`report_failures` puts before the host's class; its arguments are class attributes."""
+
+    def __init__(self, config: Any, mode: str, logger: Any, seed: int | None = None) -> None:
+        self._inside = self._has_loaded = False
+        super().__init__(config, mode, logger, seed)
+        self._log = self.logger = _HostLog(logger)
+        self.ops = [_ReportingTransform(each, self._log) for each in getattr(self, "ops", None) or ()]
+
+    def __getitem__(self, index: Any) -> Any:
+        if self._inside:
+            raise _AnotherSampleError
+        sample, reason, tries = b"", "", min(_IN_A_ROW, len(self))
+        for _ in range(tries):
+            found, reason = self._attempt(index)
+            if not reason:
+                return found
+            self._check_transform(index, reason)
+            sample = self._key(self, _position(index))
+            self._failures.add(sample, partial(self._place, sample), reason)
+            index = _after(index, len(self))
+        raise DataError(
+            f"{self._failures.name}: {tries} samples one after another cannot be loaded. The last: "
+            f"{self._place(sample)}: {reason}. Fix: correct {self._failures.mode}.dataset.transforms, if it is not the "
+            f"data.",
+            code="samples_failed",
+        )
+
+    def _attempt(self, index: Any) -> tuple[Any, str]:
+        """Return the host's sample, and why it fails: ``""`` if it does not."""
+        self._inside = True
+        self._log.begin()
+        try:
+            found = super().__getitem__(index)
+        except _AnotherSampleError:
+            return None, self._log.reason or "a transform refuses it"
+        except (MemoryError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            return None, f"{type(error).__name__}: {error}".rstrip(": ")
+        finally:
+            self._inside = False
+        self._has_loaded = True
+        return found, ""
+
+    def _check_transform(self, index: Any, reason: str) -> None:
+        """Raise if the transform that fails for a sample fails for all that follow, and none has loaded yet."""
+        failing, first = self._log.failing, min(_FIRST, len(self))
+        if self._has_loaded or not failing or first < 2:
+            return
+        for _ in range(first - 1):
+            index = _after(index, len(self))
+            if not self._attempt(index)[1] or self._log.failing != failing:
+                return
+        raise DataError(
+            f"{self._failures.mode}.dataset.transforms: {failing} fails for each of the first {first} samples "
+            f"({reason.removeprefix(f'{failing}: ')}). Fix: correct it, or a transform before it.",
+            code="transform_failed",
+        )
+
+
 def report_failures(
     base: Any, failures: LoadFailures, key: Callable[[Any, int], bytes], place: Callable[[bytes], str]
 ) -> type:
@@ -168,67 +230,8 @@ def report_failures(
         key: returns what tells a sample (dataset, index) from others.
         place: returns how messages name the sample of a key.
     """
-
-    class Reporting(base):
-        def __init__(self, config: Any, mode: str, logger: Any, seed: int | None = None) -> None:
-            self._inside = self._has_loaded = False
-            super().__init__(config, mode, logger, seed)
-            self._log = self.logger = _HostLog(logger)
-            transforms: Any = getattr(self, "ops", None) or ()
-            self.ops = [_ReportingTransform(transform, self._log) for transform in transforms]
-
-        def __getitem__(self, index: Any) -> Any:
-            if self._inside:
-                raise _AnotherSampleError
-            sample, reason, tries = b"", "", min(_IN_A_ROW, len(self))
-            for _ in range(tries):
-                found, reason = self._attempt(index)
-                if not reason:
-                    return found
-                self._check_transform(index, reason)
-                sample = key(self, _position(index))
-                failures.add(sample, partial(place, sample), reason)
-                index = _after(index, len(self))
-            raise DataError(
-                f"{failures.name}: {tries} samples one after another cannot be loaded. The last: {place(sample)}: "
-                f"{reason}. Fix: correct {failures.mode}.dataset.transforms, if it is not the data.",
-                code="samples_failed",
-            )
-
-        def _attempt(self, index: Any) -> tuple[Any, str]:
-            """Return the host's sample, and why it fails: ``""`` if it does not."""
-            self._inside = True
-            self._log.begin()
-            try:
-                found = super().__getitem__(index)
-            except _AnotherSampleError:
-                return None, self._log.reason or "a transform refuses it"
-            except (MemoryError, KeyboardInterrupt):
-                raise
-            except Exception as error:
-                return None, f"{type(error).__name__}: {error}".rstrip(": ")
-            finally:
-                self._inside = False
-            self._has_loaded = True
-            return found, ""
-
-        def _check_transform(self, index: Any, reason: str) -> None:
-            """Raise if the transform that fails for a sample fails for all that follow, and none has loaded yet."""
-            failing, first = self._log.failing, min(_FIRST, len(self))
-            if self._has_loaded or not failing or first < 2:
-                return
-            for _ in range(first - 1):
-                index = _after(index, len(self))
-                if not self._attempt(index)[1] or self._log.failing != failing:
-                    return
-            raise DataError(
-                f"{failures.mode}.dataset.transforms: {failing} fails for each of the first {first} samples "
-                f"({reason.removeprefix(f'{failing}: ')}). Fix: correct it, or a transform before it.",
-                code="transform_failed",
-            )
-
-    Reporting.__name__ = Reporting.__qualname__ = base.__name__
-    return Reporting
+    given = {"_failures": failures, "_key": staticmethod(key), "_place": staticmethod(place)}
+    return type(base.__name__, (_Reporting, base), given)
 
 
 def _position(index: Any) -> int:

@@ -19,7 +19,9 @@ from ppocr_ext.io.resources import config_path
 def files(tmp_path: Path) -> Path:
     """The quickstart's student with the files that it names: ``my.yml``."""
     (tmp_path / "dict.txt").write_text("\n".join("0123456789") + "\n")
-    cv2.imwrite(str(tmp_path / "a.png"), np.zeros((32, 128, 3), np.uint8))
+    cv2.imwrite(
+        str(tmp_path / "a.png"), np.zeros((32, 128, 3), np.uint8) + np.arange(128, dtype=np.uint8)[:, None]
+    )
     (tmp_path / "val.txt").write_text("a.png\t123\n" * 4)
     own = {
         "_BASE_": str(config_path("quickstart/student.yml")),

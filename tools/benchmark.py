@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure what training and centers cost, as ratios within one run."""
+"""Measure what training, centers and reading cost, as ratios within one run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-HELP = "measure what a training step, center loss and the export of centers cost, against plain forms of them"
+HELP = (
+    "measure what a training step, center loss and the export of centers cost, against plain forms of them, and how "
+    "fast an exported recogniser reads"
+)
 EPILOG = """\
 examples:
   python tools/benchmark.py step --size tiny --batch 64
   python tools/benchmark.py step --size full --batch 16 --peer /path/to/PaddleOCR
   python tools/benchmark.py center
   python tools/benchmark.py export-center --size full --peer /path/to/PaddleOCR
+  python tools/benchmark.py infer --size full --peer /path/to/PaddleOCR --chart speed.png
 """
 _SIZES = ("tiny", "full")
 _BAD = 1  # exit code: done, and the verdict is bad
@@ -32,6 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_export_center(
         kinds.add_parser("export-center", help="images/s and memory of the pass that makes centers")
     )
+    _add_infer(kinds.add_parser("infer", help="images/s and latency of exported recognisers, by engine"))
     return parser
 
 
@@ -65,6 +70,30 @@ def _add_export_center(export: argparse.ArgumentParser) -> None:
     export.add_argument("--peer", metavar="DIR", help="a PaddleOCR checkout to measure too")
 
 
+def _add_infer(infer: argparse.ArgumentParser) -> None:
+    infer.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's models, or full size")
+    infer.add_argument(
+        "--batch", type=_positive, nargs="+", default=[1, 16], metavar="B", help="images (default: 1 16)"
+    )
+    infer.add_argument(
+        "--threads",
+        dest="engine_threads",
+        type=_positive,
+        nargs="+",
+        default=[1, 2],
+        metavar="N",
+        help="CPU threads of an engine (default: 1 2)",
+    )
+    infer.add_argument(
+        "--images", type=_positive, default=48, help="that Recognizer.read reads in a call (default: 48)"
+    )
+    infer.add_argument("--rounds", type=_positive, default=5, help="measured rounds (default: 5)")
+    infer.add_argument(
+        "--peer", metavar="DIR", help="a PaddleOCR checkout, to measure what it would export too"
+    )
+    infer.add_argument("--chart", metavar="FILE", help="draw images/s: .png, .svg (needs matplotlib)")
+
+
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=_positive, help="CPU threads (default: OMP_NUM_THREADS, else 1, as Paddle has it)"
@@ -93,12 +122,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     from ppocr_ext.errors import PPOCRExtError
 
     args = build_parser().parse_args(argv)
-    if args.threads is not None:
+    if getattr(args, "threads", None) is not None:
         os.environ["OMP_NUM_THREADS"] = str(args.threads)  # read once, when Paddle is imported
     measures: dict[str, Callable[[argparse.Namespace], int]] = {
         "step": _step,
         "center": _center,
         "export-center": _export_center,
+        "infer": _infer,
     }
     try:
         return measures[args.what](args)
@@ -135,6 +165,18 @@ def _export_center(args: argparse.Namespace) -> int:
 
     costs = measure_export_center(args.size, args.batch, args.lines, args.frames, args.rounds, args.peer)
     print(costs.to_markdown())
+    return 0 if costs.agrees else _BAD
+
+
+def _infer(args: argparse.Namespace) -> int:
+    from benchmarks.infer import measure_infer
+
+    costs = measure_infer(args.size, args.batch, args.engine_threads, args.rounds, args.images, args.peer)
+    print(costs.to_markdown())
+    if args.chart is not None:
+        from benchmarks.infer_chart import draw
+
+        draw(costs, Path(args.chart))
     return 0 if costs.agrees else _BAD
 
 

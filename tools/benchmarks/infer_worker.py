@@ -1,0 +1,155 @@
+"""Engines over prepared batches, and `Recognizer.read` over encoded images, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import onnxruntime
+import paddle
+
+from benchmarks.fresh import answer
+from benchmarks.infer import BARE, ONEDNN, PLAIN, READ, RUNTIME, STUDENT, TEACHER
+from benchmarks.sizes import SIZES, charset_of
+from ppocr_ext.recognition.engines import ONNX, Engine, OnnxEngine, PaddleEngine
+from ppocr_ext.recognition.images import read_image
+from ppocr_ext.recognition.opening import RecognizerParts
+from ppocr_ext.recognition.recognizer import Recognizer
+from ppocr_ext.recognition.resize import WidthPolicy
+
+ENGINES = (RUNTIME, ONEDNN, PLAIN)
+READERS = (RUNTIME, ONEDNN)  # that an exported folder is opened with
+_TURN = 0.4  # seconds that a short call is repeated for
+_PATCH = 8  # pixels of one patch of a drawn image
+
+
+class Call(NamedTuple):
+    """What is measured.
+
+    Attributes:
+        threads: of the engine.
+        batch: images of a batch.
+        what: a network, ``BARE`` or ``READ``.
+        engine: one of ``ENGINES``.
+        images: of one call.
+        work: the call.
+    """
+
+    threads: int
+    batch: int
+    what: str
+    engine: str
+    images: int
+    work: Callable[[], Any]
+
+
+def measure(
+    folders: Mapping[str, str],
+    size: str,
+    batches: Sequence[int],
+    threads: Sequence[int],
+    rounds: int,
+    images: int,
+) -> dict[str, Any]:
+    """Make all calls in turns.
+
+    Args:
+        folders: of the networks, as :func:`benchmarks.infer_data.prepare` returns them.
+        size: ``"tiny"`` or ``"full"``.
+        batches: images of a batch.
+        threads: of an engine.
+        rounds: measured turns, after one call of each kind to warm up.
+        images: that ``Recognizer.read`` reads in a call.
+
+    Returns:
+        ``calls``: of each, the attributes of :class:`Call` but the last, and ``seconds``, a list; ``difference``: the
+        largest of a probability between forms and engines of one network; ``load`` of the machine before and after;
+        ``versions``.
+    """
+    load = os.getloadavg()[0]
+    _, (height, width) = SIZES[size]
+    noise = np.random.default_rng(0).uniform(-1, 1, (max(batches), 3, height, width)).astype(np.float32)
+    calls, difference = [], 0.0
+    for count in threads:
+        engines = {
+            (name, kind): _open(kind, Path(folder), count)
+            for name, folder in folders.items()
+            for kind in ENGINES
+        }
+        difference = max(difference, _difference(engines, noise[:1]))
+        for batch in batches:
+            for (name, kind), engine in engines.items():
+                work = partial(engine.probabilities, noise[:batch])
+                calls.append(Call(count, batch, name, kind, batch, work))
+            for kind in READERS:
+                pair = _pair(engines[STUDENT, kind], size, batch, images)
+                calls += [Call(count, batch, what, kind, images, work) for what, work in pair.items()]
+    seconds: list[list[float]] = [[] for _ in calls]
+    for turn in range(rounds + 1):
+        for call, times in zip(calls, seconds, strict=True):
+            found = list(_repeat(call.work, _TURN if turn else 0))
+            times += found if turn else []
+    described = [dict(zip(Call._fields[:-1], call[:-1], strict=True)) for call in calls]
+    return {
+        "calls": [{**each, "seconds": times} for each, times in zip(described, seconds, strict=True)],
+        "difference": difference,
+        "load": [load, os.getloadavg()[0]],
+        "versions": f"Paddle {paddle.__version__}, ONNX Runtime {onnxruntime.__version__}",
+    }
+
+
+def _open(kind: str, folder: Path, threads: int) -> Engine:
+    if kind == RUNTIME:
+        return OnnxEngine(folder / ONNX, threads=threads)
+    return PaddleEngine(folder, onednn=kind == ONEDNN, threads=threads)
+
+
+def _difference(engines: Mapping[tuple[str, str], Engine], images: np.ndarray) -> float:
+    """Return the largest difference of a probability; all forms of the student are one network."""
+    found: dict[bool, list[np.ndarray]] = {True: [], False: []}
+    for (name, _), engine in engines.items():
+        found[name == TEACHER].append(engine.probabilities(images))
+    return max(float(np.abs(each - same[0]).max()) for same in found.values() for each in same)
+
+
+def _pair(engine: Engine, size: str, batch: int, count: int) -> dict[str, Callable[[], Any]]:
+    """Return the bare loop of an engine over prepared batches, and the reading of the encoded images."""
+    policy = WidthPolicy("pad", (3, *SIZES[size][1]))
+    reader = Recognizer(RecognizerParts(engine, policy, charset_of(size), reorder=False))
+    encoded = list(_encoded(count))
+    inputs = [policy.prepare(read_image(each)) for each in encoded]
+    batches = [np.stack(inputs[first : first + batch]) for first in range(0, count, batch)]
+    return {
+        BARE: lambda: [engine.probabilities(each) for each in batches],
+        READ: partial(reader.read, encoded, batch),
+    }
+
+
+def _encoded(count: int) -> Iterator[bytes]:
+    """Yield images of random patches of color as PNG: 60 pixels high, 160 to 400 wide."""
+    rng = np.random.default_rng(1)
+    for _ in range(count):
+        width = int(rng.integers(160, 401))
+        patches = rng.integers(0, 256, (60 // _PATCH, width // _PATCH, 3), np.uint8)
+        yield bytes(cv2.imencode(".png", cv2.resize(patches, (width, 60)))[1])
+
+
+def _repeat(work: Callable[[], Any], least: float) -> Iterator[float]:
+    """Yield the seconds of each call, of one at least and until ``least`` seconds have passed."""
+    first = time.perf_counter()
+    began = first
+    while began == first or began - first < least:
+        work()
+        ended = time.perf_counter()
+        yield ended - began
+        began = ended
+
+
+if __name__ == "__main__":
+    answer(measure)

@@ -108,6 +108,7 @@ _OURS = {
         default=10000.0,
         meaning="so is one with a BatchNorm variance above so many times the running one, from step 51 on; 0: no limit",
     ),
+    "detect_anomaly": _truth("check every operator, and name the first whose result is not finite; slow"),
     "report": _truth("write `report.html` at the end of a run", True),
 }
 

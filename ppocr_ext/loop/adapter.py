@@ -17,7 +17,7 @@ from typing import Any
 import paddle
 import paddle.distributed as dist
 
-from ppocr_ext.errors import WeightsError
+from ppocr_ext.errors import ModelError, WeightsError
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, StepDone, StopRun
 from ppocr_ext.loop.proxies import (
     EvalListener,
@@ -99,6 +99,15 @@ class HostLoop:
             self._call_host()
         except StopRun as stop:
             return stop
+        except RuntimeError as error:
+            found = self._step.anomaly(error)
+            if found is None:
+                raise
+            reason = f"step {self.position.global_step + 1}: {found}"
+            if team().size > 1:  # the others would wait for this process
+                raise ModelError(reason, code="nonfinite_value") from error
+            _LOG.error("%s", reason)
+            return StopRun(reason, None, "nonfinite", save_latest=False)
         except SystemExit as leave:
             if leave.code or not run_is_profiled(self.run.config):
                 raise

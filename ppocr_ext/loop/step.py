@@ -15,6 +15,7 @@ from typing import Any
 
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
+from ppocr_ext.loop.anomaly import AnomalyWatch
 from ppocr_ext.loop.events import StopRun
 from ppocr_ext.loop.incidents import Incident, IncidentFolder, find_incident, layout_of
 from ppocr_ext.loop.last_good import BeforeForward, LastGood
@@ -59,6 +60,9 @@ class OptimizerStep:
         mode = global_value(run.config, "nonfinite")
         self._before = BeforeForward(run.network, run.loss) if mode == "skip" else None
         self._last_good = LastGood(run) if mode == "rollback" else None
+        self._watch = None
+        if global_value(run.config, "detect_anomaly"):
+            self._watch = AnomalyWatch(run.network, run.loss, bool(global_value(run.config, "to_static")))
         self._steps_done = self._good_step = run.start.global_step
         self._skipped_in_a_row = 0
         self._seen: tuple[Any, Sequence[Any]] = (None, ())
@@ -76,13 +80,20 @@ class OptimizerStep:
             self._before.keep()
         if self._last_good is not None and self.applied:
             self._last_good.keep(steps_done)
+        if self._watch is not None:
+            self._watch.on("the loss")
 
     def guard(self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any]) -> Mapping[str, Any]:
         """Measure the forward pass; return ``losses`` with a total that is NaN if a value is bad."""
         self.losses, self.images = losses, len(batch[0])
         self._seen = (predictions, batch)
+        if self._watch is not None:
+            self._watch.off()
         factor = self._meter.forward(predictions, batch, losses, self._steps_done + 1)
-        return {**losses, "loss": losses["loss"] * factor}
+        guarded = {**losses, "loss": losses["loss"] * factor}
+        if self._watch is not None and math.isfinite(float(factor)):
+            self._watch.on("the backward pass")
+        return guarded
 
     def allows(self) -> bool:
         """Return True if the optimizer may apply the gradient; the same in all processes.
@@ -90,6 +101,8 @@ class OptimizerStep:
         Raises:
             StopRun: a value is bad, and the run stops for it.
         """
+        if self._watch is not None:
+            self._watch.off()
         scaling = self._scaler is not None and getattr(self._scaler, "_enable", False)
         self.reading = self._meter.read(self._scaler._scale if scaling else None)
         self.applied = self.reading.is_good
@@ -103,6 +116,13 @@ class OptimizerStep:
             self._skipped_in_a_row = 0
         self._seen = (None, ())  # a step's outputs must not outlive it
         return self.applied
+
+    def anomaly(self, error: BaseException) -> str | None:
+        """Return what ``Global.detect_anomaly`` found, if ``error`` comes from it; switch its check off."""
+        if self._watch is None:
+            return None
+        self._watch.off()
+        return self._watch.describe(error)
 
     def _handle_bad(self, elsewhere: bool) -> None:
         incident = self._report(elsewhere)

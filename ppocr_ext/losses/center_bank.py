@@ -11,6 +11,7 @@ from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.errors import DataError
 
 _BLOCK = 512  # centers whose distances to all others are held at a time
+FAR = 1e30  # above every distance, and finite, since Paddle's check of operators would report infinity
 
 
 class CenterBank(nn.Layer):
@@ -109,7 +110,7 @@ class CenterBank(nn.Layer):
             block = rows[begin : begin + _BLOCK]
             distances = norms.unsqueeze(0) - 2.0 * paddle.matmul(block, rows, transpose_y=True)
             itself = paddle.arange(begin, begin + block.shape[0], dtype="int64").unsqueeze(1)
-            distances = paddle.put_along_axis(distances, itself, float("inf"), axis=1)
+            distances = paddle.put_along_axis(distances, itself, FAR, axis=1)
             found.append(distances.topk(count, axis=1, largest=False)[1])
         neighbours = ids.index_select(paddle.concat(found).flatten()).reshape([-1, count])
         return paddle.scatter(table, ids, neighbours)

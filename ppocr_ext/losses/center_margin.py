@@ -16,7 +16,7 @@ from ppocr_ext.characters.look_alikes import SHIPPED, read_groups, within
 from ppocr_ext.characters.symbol_names import symbol_name
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError, DataError
-from ppocr_ext.losses.center_bank import CenterBank
+from ppocr_ext.losses.center_bank import FAR, CenterBank
 
 _LOG = logging.getLogger("ppocr_ext")
 _LISTED = 20  # characters that a message lists
@@ -209,7 +209,7 @@ def _nearest(
 
     A column costs as much as it has allowed entries, so that one large group does not slow the others down.
     """
-    best = paddle.full([rows.shape[0]], float("inf"))
+    best = paddle.full([rows.shape[0]], FAR)
     chosen = candidates[:, 0].clone()
     for column in range(candidates.shape[1]):
         here = allowed[:, column]

@@ -15,6 +15,9 @@ from paddle import Tensor
 # Scores in memory at once without gradients on a CPU: 8 MiB of float32. Above that every product needs
 # new memory pages, which took half the time of a full-size SVTRv2 stage.
 CPU_SCORES = 2**21
+# The score of a hidden place. The softmax makes exactly 0 of it, as of minus infinity, which Paddle's check of
+# operators (Global.detect_anomaly) would report.
+HIDDEN = -1e30
 
 
 def eager_on_cpu() -> bool:

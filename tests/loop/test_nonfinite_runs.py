@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import paddle
 import pytest
 from faults import Plant, infinite_pixel, nan_loss, nan_weights, times_1e19
 
@@ -140,3 +141,10 @@ def test_a_rollback_takes_the_copy_in_memory_and_then_the_checkpoint(tiny, tmp_p
 def test_a_learning_rate_of_a_million_ends_the_run(tiny):
     outcome = train(tiny("student", **{"Optimizer.lr.learning_rate": 1e6}))
     assert outcome.status == "nonfinite"
+
+
+def test_detect_anomaly_names_operator_and_layer(tiny):
+    outcome = train(tiny("student", **{"Global.detect_anomaly": True}), hooks=[Plant(infinite_pixel, 2)])
+    assert (outcome.status, outcome.position.global_step) == ("nonfinite", 1)
+    assert "conv2d" in outcome.reason and "backbone." in outcome.reason
+    assert not paddle.get_flags("FLAGS_check_nan_inf")["FLAGS_check_nan_inf"]

@@ -9,6 +9,7 @@ import paddle.nn.functional as F
 from paddle import ParamAttr, Tensor, nn
 from paddle.nn.initializer import KaimingNormal
 
+from ppocr_ext.modeling.attention import HIDDEN
 from ppocr_ext.modeling.layers import Size, to_images, to_tokens
 
 
@@ -43,13 +44,13 @@ class PatchEmbedding(nn.Layer):
 
 
 def window_mask(grid: Size, window: Sequence[int]) -> np.ndarray:
-    """Return [1, 1, N, N] with 0 where a token is within the window of another, minus infinity elsewhere."""
+    """Return [1, 1, N, N] with 0 where a token is within the window of another, ``HIDDEN`` elsewhere."""
     rows, columns = np.divmod(np.arange(grid[0] * grid[1]), grid[1])
     near = np.ones((rows.size, rows.size), bool)
     for places, size in ((rows, window[0]), (columns, window[1])):
         offset = places[None, :] - places[:, None] + size // 2
         near &= (offset >= 0) & (offset < size)
-    return np.where(near, 0.0, -np.inf).astype(np.float32)[None, None]
+    return np.where(near, 0.0, HIDDEN).astype(np.float32)[None, None]
 
 
 class GridConv(nn.Layer):

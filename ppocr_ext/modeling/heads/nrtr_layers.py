@@ -11,7 +11,7 @@ import paddle.nn.functional as F
 from paddle import ParamAttr, Tensor, nn
 from paddle.nn.initializer import Normal, XavierNormal
 
-from ppocr_ext.modeling.attention import attend, merge_heads, split_heads
+from ppocr_ext.modeling.attention import HIDDEN, attend, merge_heads, split_heads
 from ppocr_ext.modeling.layers import Linear, Mlp
 
 
@@ -165,6 +165,6 @@ class Embeddings(nn.Layer):
 
 
 def causal_mask(length: int | Tensor) -> Tensor:
-    """Return float32 [1, 1, length, length]: minus infinity for later characters, else 0."""
-    hidden = paddle.full([length, length], float("-inf"), dtype="float32")
+    """Return float32 [1, 1, length, length]: ``HIDDEN`` for later characters, else 0."""
+    hidden = paddle.full([length, length], HIDDEN, dtype="float32")
     return paddle.triu(hidden, diagonal=1).unsqueeze([0, 1])

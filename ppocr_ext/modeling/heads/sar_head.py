@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import paddle
@@ -10,6 +9,7 @@ import paddle.nn.functional as F
 from paddle import Tensor, nn
 
 from ppocr_ext.errors import ModelError
+from ppocr_ext.modeling.attention import HIDDEN
 from ppocr_ext.modeling.head_request import HeadRequest, default_request
 from ppocr_ext.registry import HEADS
 
@@ -121,7 +121,7 @@ class SARDecoder(nn.Layer):
         if widths is not None:
             places = paddle.arange(features.shape[3])[None, None, None, :]
             hides = places >= widths[:, None, None, None]
-            scores = paddle.where(hides.expand_as(scores), paddle.full_like(scores, -math.inf), scores)
+            scores = paddle.where(hides.expand_as(scores), paddle.full_like(scores, HIDDEN), scores)
         weights = F.softmax(scores.flatten(2), axis=-1)
         attended = paddle.matmul(weights, features.flatten(2), transpose_y=True)
         if self.concat:

@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 import paddle
 
-from ppocr_ext.characters.center_table import load_arrays
 from ppocr_ext.errors import DataError
+from ppocr_ext.io.arrays import load_arrays
 from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.losses.alignment import forced_alignment
 from ppocr_ext.losses.functional import best_classes

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import struct
-import tokenize
-import zipfile
-import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,45 +13,13 @@ import numpy as np
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
+from ppocr_ext.io.arrays import load_arrays
 from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
-from ppocr_ext.limits import most_memory, open_regular
 
-_DAMAGE = (  # NumPy raises any of these for a damaged file, since it trusts the headers
-    ValueError,
-    OSError,
-    EOFError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    SyntaxError,
-    tokenize.TokenError,
-    MemoryError,
-    OverflowError,
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 _ARRAYS = ("class_ids", "characters", "centers", "counts", "variance", "meta")
 _OLD_VARIANCE = "spread"  # its name in files that version 0.1.0 wrote
 _FIX = "Fix: write the centers with `ppocr-ext export-center`."
-
-
-def load_arrays(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """Return those arrays of an ``.npz`` that ``names`` lists and the file has; Python objects are not read.
-
-    Raises:
-        ValueError: the file is missing, damaged, holds Python objects, or is compressed so far that it would take more
-            memory than :func:`ppocr_ext.limits.most_memory` of its size.
-    """
-    try:
-        with open_regular(path) as stream, np.load(stream, allow_pickle=False) as content:
-            most = most_memory(os.fstat(stream.fileno()).st_size)
-            if sum(member.file_size for member in content.zip.infolist()) > most:
-                raise ValueError(f"it takes more memory than the limit for its size, {most:,} bytes")
-            return {name: content[name] for name in names if name in content}
-    except _DAMAGE as error:
-        raise ValueError(str(error)) from error
 
 
 @dataclass(frozen=True)

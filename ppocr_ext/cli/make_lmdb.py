@@ -15,6 +15,7 @@ from ppocr_ext.data.preflight_report import by_reason
 from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.data.unusable_limit import MAX_UNUSABLE
 from ppocr_ext.errors import DataError
+from ppocr_ext.limits import MAX_IMAGE_PIXELS
 from ppocr_ext.messages import for_people
 
 NAME = "make-lmdb"
@@ -68,6 +69,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help=f"do not complete it if more lines are skipped ({MAX_UNUSABLE:g})",
     )
+    parser.add_argument(
+        "--max-image-pixels",
+        type=int,
+        default=MAX_IMAGE_PIXELS,
+        metavar="N",
+        help=f"skip images with more ({MAX_IMAGE_PIXELS:,})",
+    )
     parser.add_argument("--map-size", type=float, default=1, metavar="GB", help="size at first; it grows (1)")
 
 
@@ -85,6 +93,7 @@ def run(args: argparse.Namespace) -> int:
             f"--max-text-length is {args.max_text_length}",
             "at least 1",
         ),
+        (args.max_image_pixels < 1, f"--max-image-pixels is {args.max_image_pixels}", "at least 1"),
     ):
         if wrong:
             raise DataError(f"{option}, but must be {expected}.", code="bad_value")
@@ -97,6 +106,7 @@ def run(args: argparse.Namespace) -> int:
         args.max_text_length,
         image_check=args.check,
         allow_outside_data_dir=args.allow_outside_data_dir,
+        max_pixels=args.max_image_pixels,
     )
     source = LmdbInput(tuple(args.label_files), args.data_dir, rules, args.delimiter)
     started = time.perf_counter()

@@ -152,8 +152,9 @@ def content_issue(
 
 
 def _broken(name: str, size: int, error: ValueError) -> SampleIssue:
-    reason = "too_many_pixels" if isinstance(error, PixelLimitError) else "broken_image"
-    return SampleIssue(reason, f"{name} ({size:,} bytes) {error}")
+    if isinstance(error, PixelLimitError):
+        return SampleIssue("too_many_pixels", f"{name} ({size:,} bytes) {error} (max_image_pixels)")
+    return SampleIssue("broken_image", f"{name} ({size:,} bytes) {error}")
 
 
 def looks_whole(head: bytes, tail: bytes, size: int) -> bool:

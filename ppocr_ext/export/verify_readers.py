@@ -61,6 +61,10 @@ def _settings(file: Path) -> tuple[Any, Any, tuple[str, ...]]:
             name: value for each in content["PreProcess"]["transform_ops"] for name, value in each.items()
         }
         characters = content["PostProcess"]["character_dict"]
+        if any(
+            isinstance(each, list | dict) for each in characters
+        ):  # aliases in it could be text of any size
+            raise TypeError("character_dict has a list or a mapping")
         # without DecodeImage the client reads images as RGB
         color = operators.get("DecodeImage", {"img_mode": "RGB"})["img_mode"]
         return tuple(operators["RecResizeImg"]["image_shape"]), color, tuple(map(str, characters))

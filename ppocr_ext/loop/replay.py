@@ -13,6 +13,7 @@ import paddle
 from ppocr_ext.checkpoint.serialize import read_plain_pickle, read_state
 from ppocr_ext.config import load
 from ppocr_ext.errors import DataError
+from ppocr_ext.io.arrays import load_arrays
 from ppocr_ext.loop.anomaly import AnomalyWatch
 from ppocr_ext.loop.incidents import (
     BATCH,
@@ -69,8 +70,13 @@ def replay(folder: Path, host_path: str | None = None) -> Replay:
     own = {f"Architecture.Models.{name}.pretrained": None for name in models}
     context = open_context(config.with_values(own), RunOptions("predict", host_path))
     network, loss = _network_and_loss(context, folder)
-    with np.load(folder / BATCH, allow_pickle=False) as file:
-        arrays = dict(file)
+    try:
+        arrays = load_arrays(folder / BATCH)
+    except ValueError as error:
+        raise DataError(
+            f"{folder / BATCH} cannot be read: {error}. Fix: copy the whole folder of the incident again.",
+            code="damaged_file",
+        ) from error
     variances = arrays.pop(VARIANCES, None)
     batch = [paddle.to_tensor(arrays[str(index)]) for index in range(len(arrays))]
     step = _Step(network, loss, batch, variances, int(record["paddle_seed"]))

@@ -233,6 +233,6 @@ def _json_object(text: str) -> dict[str, Any]:
     """Return the object that ``text`` holds; empty if it holds none."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -28,6 +28,7 @@ from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.issues import Issue, report_issues
+from ppocr_ext.messages import printable
 from ppocr_ext.run.data_warnings import data_warnings
 from ppocr_ext.run.frame_counts import FrameCounts
 
@@ -115,7 +116,7 @@ def run_preflight(
                 report(text)
     if record is not None and found:
         content = preflight_json(found, config_warnings)
-        write_text(record, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        write_text(record, printable(json.dumps(content, indent=2, ensure_ascii=False)) + "\n")
     texts = limit_errors({names[mode]: checked for mode, checked in found.items()}, limit)
     if texts and record is not None:
         texts.append(f"{record} names the first {found[next(iter(found))].examples} of each reason.")

@@ -20,8 +20,8 @@ _DATES = "%Y/%m/%d %H:%M:%S"
 OURS = "ppocr_ext"
 
 
-class _FileFormatter(logging.Formatter):
-    """Formats lines of the log file as a terminal may show them."""
+class _PrintableFormatter(logging.Formatter):
+    """Formats lines so that a terminal may show them."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the lines of a record."""
@@ -91,6 +91,7 @@ def quiet_host(host_logger: logging.Logger) -> None:
     for handler in host_logger.handlers:
         if isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler):
             handler.setLevel(logging.WARNING)
+            handler.setFormatter(_PrintableFormatter(_FORMAT, _DATES))
 
 
 def set_up_logs(host_path: str | None, to_stderr: bool = False) -> None:
@@ -104,7 +105,7 @@ def log_file(path: Path, *loggers: logging.Logger) -> Iterator[None]:
     """Append what ``loggers`` say to ``path`` for as long as the context lasts."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path, "a", encoding="utf-8")
-    handler.setFormatter(_FileFormatter(_FORMAT, _DATES))
+    handler.setFormatter(_PrintableFormatter(_FORMAT, _DATES))
     for logger in loggers:
         logger.addHandler(handler)
     try:

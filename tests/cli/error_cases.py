@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import struct
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -111,6 +112,12 @@ def hostile_yaml(bench: Bench) -> list[str]:
     return ["train", "-c", "hostile.yml"]
 
 
+def pipe_as_base(bench: Bench) -> list[str]:
+    os.mkfifo(bench.folder / "pipe")
+    bench.write("my.yml", "_BASE_: [config.yml, pipe]\n")
+    return ["train", "-c", "my.yml"]
+
+
 def no_gpu(built: bool) -> Arrange:
     def arrange(bench: Bench) -> list[str]:
         import paddle
@@ -136,6 +143,7 @@ CONFIGURATION = group(
     ),
     case("broken-yaml", "Broken YAML", "YAML 语法错误", broken_yaml, "broken.yml:3"),
     case("hostile-yaml", "YAML that builds Python objects", "会构造 Python 对象的 YAML", hostile_yaml, ":2"),
+    case("pipe-as-base", "A `_BASE_` that is a pipe", "`_BASE_` 是管道", pipe_as_base, "pipe", "my.yml:1"),
     case(
         "no-equals",
         "`-o` without `=`",
@@ -265,6 +273,20 @@ def outside(bench: Bench) -> list[str]:
     return train("Train.dataset.data_dir=images")
 
 
+def link_outside(bench: Bench) -> list[str]:
+    bench.write("secret.png", "")
+    (bench.folder / "data" / "link.png").symlink_to("../secret.png")
+    bench.change_line(3, "link.png\t1234")
+    return train()
+
+
+def huge_image(bench: Bench) -> list[str]:
+    file = bench.folder / "data" / "train04.png"
+    content = file.read_bytes()
+    file.write_bytes(content[:16] + struct.pack(">II", 32_000, 32_000) + content[24:])
+    return train()
+
+
 def broken_image(cut: int, *options: str, **where: str) -> Arrange:
     def arrange(bench: Bench) -> list[str]:
         file = bench.folder / "data" / "train04.png"
@@ -373,6 +395,36 @@ DATA = group(
         shows=r"train data: .*?$",
     ),
     case(
+        "link-outside",
+        "A symbolic link that leads out of `data_dir`",
+        "符号链接通向 `data_dir` 之外",
+        link_outside,
+        "data/train.txt:3",
+        "secret.png",
+        code=0,
+        shows=r"train data: .*?$",
+    ),
+    case(
+        "escape-sequence",
+        "An image path with an escape sequence, which would clear the terminal",
+        "图像路径含转义序列，会清除终端",
+        with_line(3, "\x1b[2Jgone.png\t1234"),
+        "data/train.txt:3",
+        "u001b[2J",
+        code=0,
+        shows=r"train data: .*?$",
+    ),
+    case(
+        "huge-image",
+        "An image that claims 32,000 × 32,000 pixels",
+        "图像声称有 32,000 × 32,000 像素",
+        huge_image,
+        "data/train.txt:5",
+        "50,000,000",
+        code=0,
+        shows=r"train data: .*?$",
+    ),
+    case(
         "missing-image",
         "An image that is not there",
         "图像不存在",
@@ -453,6 +505,13 @@ def no_data(bench: Bench) -> list[str]:
     return train("Train.dataset.name=LMDBDataSet", "Train.dataset.data_dir=lmdb")
 
 
+def truncated_lmdb(bench: Bench) -> list[str]:
+    options = bench.lmdb()
+    file = bench.folder / "lmdb" / "data.mdb"
+    file.write_bytes(file.read_bytes()[:-5000])
+    return train(*options)
+
+
 LMDB = group(
     "LMDB",
     "LMDB",
@@ -465,6 +524,7 @@ LMDB = group(
     ),
     case("no-lmdb", "A folder that is no LMDB", "文件夹不是 LMDB", no_lmdb, "data", "make-lmdb"),
     case("lmdb-text", "A `data.mdb` that is none", "`data.mdb` 不是 LMDB 文件", no_data, "lmdb"),
+    case("lmdb-cut", "A truncated `data.mdb`", "`data.mdb` 被截断", truncated_lmdb, "lmdb", "bytes"),
     case(
         "lmdb-no-count", "No `num-samples`", "没有 `num-samples`", lmdb_with(num_samples=None), "num-samples"
     ),

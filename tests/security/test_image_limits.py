@@ -12,6 +12,7 @@ import pytest
 from error_codes import raises_code
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.cli.main import main
 from ppocr_ext.data.image_check import content_issue, image_issue
 from ppocr_ext.data.preflight import check_label_files
 from ppocr_ext.data.sample_rules import SampleRules
@@ -116,3 +117,16 @@ def test_a_file_of_gigabytes_is_not_read(tmp_path: Path) -> None:
     assert issue and issue.reason == "too_many_pixels"
     with raises_code(DataError, "broken_image", file):
         read_image(file)
+
+
+@pytest.mark.parametrize(("most", "written"), [(HEIGHT * WIDTH, 1), (HEIGHT * WIDTH - 1, 0)])
+def test_make_lmdb_has_the_limit_as_an_option(
+    most: int, written: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.png").write_bytes(encoded("png"))
+    (tmp_path / "list.txt").write_text("a.png\t1\n")
+    places = ["--label-files", tmp_path / "list.txt", "--data-dir", tmp_path, "--out", tmp_path / "out"]
+    code = main(["make-lmdb", *map(str, places), "--max-image-pixels", str(most)])
+    shown = capsys.readouterr()
+    assert code == (0 if written else 2)
+    assert written or "too_many_pixels" in shown.err and "--max-image-pixels" in shown.err

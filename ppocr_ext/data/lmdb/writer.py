@@ -26,6 +26,7 @@ from ppocr_ext.data.sample_rules import FIXES, SampleIssue, SampleRules
 from ppocr_ext.data.unusable_limit import MAX_UNUSABLE, UnusableLimit, share_above
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.file_names import named_by_content
+from ppocr_ext.limits import MAX_IMAGE_PIXELS
 
 _STATE = b"ppocr-ext-make-lmdb"  # the LmdbState, in JSON
 _CHUNK = 64  # lines whose images are in memory at a time
@@ -38,7 +39,7 @@ _FIXES = {  # instead of FIXES: this command has options where a config has keys
     "too_long": "Raise --max-text-length.",
     "unknown_char": "Is --dict the dictionary of these labels?",
     "missing_image": "Paths are relative to --data-dir.",
-    "too_many_pixels": "Cut the text lines out of these images; --check none does not look.",
+    "too_many_pixels": "Cut the text lines out of them, or raise --max-image-pixels.",
     "outside_data_dir": "",
 }
 _FIX_OUT = "Fix: give another --out, or delete that folder first."
@@ -80,6 +81,8 @@ class LmdbInput:
             "dictionary": rules.charset.digest if rules.charset else None,
             "max_text_length": rules.max_text_length,
             "allow_outside_data_dir": rules.allow_outside_data_dir,
+            # not in an LMDB that was begun before there was this limit
+            **({} if rules.max_pixels == MAX_IMAGE_PIXELS else {"max_image_pixels": rules.max_pixels}),
         }
 
 
@@ -275,7 +278,7 @@ class _Store:
         Raises:
             DataError: another process writes to the same LMDB.
         """
-        content = json.dumps(asdict(state), ensure_ascii=False).encode()
+        content = json.dumps(asdict(state)).encode()
         while self._known != content:
             try:
                 with self._environment.begin(write=True) as transaction:

@@ -1194,10 +1194,11 @@ RUNNING = group(
         "训练途中运行文件夹被删除",
         own_data(
             "GoneData",
-            "__import__('shutil').rmtree('output') if index == 9 and os.path.exists('output') else None",
+            "__import__('shutil').rmtree('output', True) if index == 9 else None",
             "Eval=!remove",
         ),
         "output",
+        shows=r"error: output: .*?$",
     ),
     case(
         "sigterm",

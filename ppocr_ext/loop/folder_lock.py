@@ -44,8 +44,8 @@ def locked_folder(folder: Path) -> Iterator[None]:
     held = [] if handle is None else [handle]
 
     def close_in_child() -> None:  # a worker that outlives a killed run must not keep the lock
-        for each in held:
-            os.close(each)
+        while held:
+            os.close(held.pop())
 
     if held:
         os.register_at_fork(after_in_child=close_in_child)

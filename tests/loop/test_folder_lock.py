@@ -22,10 +22,17 @@ import os, sys, time
 from pathlib import Path
 from ppocr_ext.loop.folder_lock import locked_folder
 with locked_folder(Path(sys.argv[1])):
+    said, say = os.pipe()
     worker = os.fork()
     if worker == 0:
+        file = os.open(os.devnull, os.O_RDONLY)  # gets the number that the lock had
+        other = os.fork()
+        if other == 0:
+            os.fstat(file)
+            os._exit(0)
+        os.write(say, b"closed by a fork" if os.waitpid(other, 0)[1] else b"still open")
         time.sleep(60)
-    print(worker, flush=True)
+    print(os.read(said, 100).decode(), worker, sep="\\n", flush=True)
     time.sleep(60)
 """
 
@@ -47,7 +54,8 @@ def test_a_second_training_is_refused_and_told_who_has_the_folder(tmp_path):
 def test_a_killed_training_frees_its_folder_although_its_worker_lives(tmp_path):
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        worker = int(process.stdout.readline())
+        file, worker = process.stdout.readline(), int(process.stdout.readline())
+        assert file == "still open\n"
         try:
             with raises_code(ConfigError, "folder_in_use", process.pid), locked_folder(tmp_path):
                 pass

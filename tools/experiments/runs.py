@@ -21,7 +21,8 @@ from ppocr_ext.errors import PPOCRExtError
 
 T = TypeVar("T")
 _LOG = logging.getLogger("ppocr_ext")
-_STOPPED = (-signal.SIGINT, -signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGTERM)  # exit codes
+_STOPPING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+_STOPPED = (*(-number for number in _STOPPING), *(128 + number for number in _STOPPING))  # exit codes
 _TAIL = 12  # lines of a process's output that an error shows
 
 

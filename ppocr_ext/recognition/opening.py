@@ -172,7 +172,7 @@ def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerPar
     """Return the parts of a trained network."""
     if options.engine not in (None, "network"):
         raise ConfigError(
-            f"engine: {options.engine} reads exported models, and {name} is none. Fix: export it with `ppocr-ext "
+            f"engine: {options.engine} reads exported models, but {name} is not one. Fix: export it with `ppocr-ext "
             f"export`, or leave the engine out.",
             code="unsupported_engine",
         )

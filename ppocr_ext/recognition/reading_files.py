@@ -86,7 +86,7 @@ def summary(read: Sequence[ReadImage], bad_lines: Sequence[str], seconds: float,
     good = [each for each in read if each.reading.error is None]
     unreadable = len(read) - len(good) + len(bad_lines)
     speed = f"{len(good) / seconds:.0f} images/s with the engine {engine}" if seconds > 0 else engine
-    lines = [f"read: {len(good):,} images, {unreadable:,} unreadable; {speed}"]
+    lines = [f"read: {len(good):,} image{'s' * (len(good) != 1)}, {unreadable:,} unreadable; {speed}"]
     labelled = [each for each in good if each.image.label is not None]
     if labelled:
         right = sum(not each.wrong for each in labelled)

@@ -113,10 +113,9 @@ def recogniser_config(source: str | Path, options: Sequence[str] = ()) -> Config
         return config
     if not Path(f"{best}.pdparams").is_file():
         latest = best.with_name("latest")
-        there = Path(f"{latest}.pdparams").is_file()
         fix = (
             f"take its last checkpoint: -o Global.checkpoints={latest}"
-            if there
+            if Path(f"{latest}.pdparams").is_file()
             else "train until an evaluation"
         )
         raise WeightsError(

@@ -116,7 +116,7 @@ class _HostLog:
 
     def begin(self) -> None:
         """Forget the sample before."""
-        self.reason, self.failing, self.refusals = "", "", 0
+        self.reason, self.failing, self.refusals, self.is_joined = "", "", 0, False
 
     def error(self, message: str, *args: Any) -> None:
         """Keep the last line of the traceback that the host logs: the exception."""
@@ -136,6 +136,7 @@ class _ReportingTransform:
 
     def __call__(self, data: Any) -> Any:
         name = type(self._transform).__name__
+        label = data.get("label") if hasattr(self._transform, "ext_data_num") else None  # as RecConAug has
         try:
             result = self._transform(data)
         except Exception:
@@ -147,6 +148,8 @@ class _ReportingTransform:
             self._log.refusals += 1
             if self._log.refusals > _REFUSALS:
                 raise RuntimeError(reason)
+        elif label is not None:
+            self._log.is_joined = result.get("label") != label
         return result
 
     def __getattr__(self, name: str) -> Any:
@@ -172,9 +175,11 @@ class _Reporting(_Dataset):
             found, reason = self._attempt(index)
             if not reason:
                 return found
-            self._check_transform(index, reason)
             sample = self._key(self, _position(index))
-            self._failures.add(sample, partial(self._place, sample), reason)
+            # PaddleOCR joins labels of up to max_text_length, of which NRTR and SAR refuse the longest two
+            if self._failures.mode != "Train" or self._log.failing or not self._log.is_joined:
+                self._check_transform(index, reason)
+                self._failures.add(sample, partial(self._place, sample), reason)
             index = _after(index, len(self))
         raise DataError(
             f"{self._failures.name}: {tries} samples one after another cannot be loaded. The last: "
@@ -222,7 +227,8 @@ def report_failures(
     """Return a subclass of the host's dataset ``base`` that reports to ``failures`` which samples fail.
 
     The host's dataset asks itself for another sample where one fails. Here that call ends the attempt, the
-    sample is reported, and the next one in the data's order is taken: the same one in a run that is repeated.
+    sample is reported, and the next one in the data's order is taken: the same one in a run that is repeated. A sample
+    of ``Train`` that is refused after others were joined to it is not reported.
 
     Args:
         base: a dataset class of the host: ``(config, mode, logger, seed)``.

@@ -25,7 +25,8 @@ SCHEME = 1  # of the seeds; a checkpoint stores it
 # The generators belong to the process, so their lock does too. A thread may load a sample while another one forks
 # worker processes: these must get neither a lock that nobody releases nor the generators of that sample.
 _LOCK = threading.RLock()
-os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 
 
 class SeededIndex(NamedTuple):

@@ -76,6 +76,45 @@ def test_a_failure_is_named_once_and_the_next_sample_taken(dataset, messages):
     ]
 
 
+class Join:
+    """As RecConAug: joins another text to every second one."""
+
+    ext_data_num = 1
+
+    def __call__(self, data):
+        return {"label": data["label"] * (1 + data["index"] % 2), "index": data["index"]}
+
+
+class Encode:
+    def __call__(self, data):
+        return data if len(data["label"]) < 4 and data["index"] != 8 else None
+
+
+class Joining(Host):
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.ops = [Join(), Encode()]
+
+    def __getitem__(self, index):
+        data = {"label": "ab", "index": index}
+        for transform in self.ops:
+            data = data and transform(data)
+        return self[7] if data is None else data["index"]
+
+
+def test_a_label_that_is_too_long_once_another_is_joined_is_no_failure_of_the_sample():
+    def build(mode):
+        failures = LoadFailures(mode, Host.size, 0, UnusableLimit(0.1))
+        kind = report_failures(Joining, failures, lambda data, index: b"%d" % index, bytes.decode)
+        return kind({}, mode, logging.getLogger("ppocr")), failures
+
+    data, failures = build("Train")
+    assert [data[3], data[4], data[8]] == [4, 4, 10]
+    assert failures.count == 1  # the sample 8, which is refused as it is
+    with pytest.raises(DataError, match="Eval: 3: Encode refuses it"):
+        build("Eval")[0][3]
+
+
 def test_more_than_the_limit_ends_the_run(dataset):
     data, _ = dataset(range(10), before=3)
     assert data[10] == 10

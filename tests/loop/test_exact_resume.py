@@ -66,7 +66,6 @@ def test_a_resumed_run_is_bit_identical_to_the_unbroken_one(
         drawing = {
             "Global.save_model_dir": str(tmp_path / name),
             "Global.print_batch_step": 4,
-            "Global.max_unusable": 1,  # PaddleOCR joins labels that are too long for its NRTR branch
             "Train.dataset.ext_op_transform_idx": 1,
             "Train.dataset.transforms": [transforms[0], *DRAWING, *transforms[1:]],
             "Loss.loss_config_list": [*losses, *([{"CenterLoss": center}] if kind == "student" else [])],

@@ -87,7 +87,7 @@ def test_what_cannot_be_read_is_reported_and_the_rest_is_read(predict, captchas,
     assert code == 1
     assert [row[0] for row in rows(out)] == ["image", str(images[0])]
     assert all(name in err for name in ("gone.png", "broken.png", "list.txt:3"))
-    assert "read: 1 images, 3 unreadable" in err
+    assert "read: 1 image, 3 unreadable" in err
     code, out, _ = predict("list.txt", "--format", "jsonl")
     assert [("error" in json.loads(line), json.loads(line)["label"]) for line in out.splitlines()] == [
         (False, "12345"),

@@ -16,6 +16,12 @@ def command_line(name: str, *words: str | Path, host: str | None = None) -> str:
     return shlex.join([PROGRAM, name, *given, *map(str, words)])
 
 
+def run_command(name: str, checkpoint: Path, host: str | None) -> str:
+    """Return the command ``name`` for a checkpoint of a run, with the config of its run folder."""
+    config, weights = checkpoint.parent / "config.yml", setting("Global.checkpoints", checkpoint)
+    return command_line(name, "-c", config, "-o", weights, host=host)
+
+
 def setting(key: str, value: str | Path) -> str:
     """Return ``KEY=VALUE`` for ``-o``, quoted so that YAML reads the same text back."""
     import yaml  # the command line starts faster without it

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-from pathlib import Path
 
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument, add_strict_argument, read_config
-from ppocr_ext.commands import command_line, setting
+from ppocr_ext.commands import run_command
 from ppocr_ext.run.host_config import folder_of
 
 NAME = "train"
@@ -64,18 +63,12 @@ def run(args: argparse.Namespace) -> int:
         if outcome.signal is None:
             _LOG.warning("%s: %s", outcome.status, outcome.reason)
         if (folder / "latest.pdparams").is_file():
-            _LOG.info("resume with: %s", _command("train", folder, "latest", args.host))
+            _LOG.info("resume with: %s", run_command("train", folder / "latest", args.host))
         code = EXIT_CODES[outcome.status]
         return 128 + outcome.signal if code == 0 and outcome.signal is not None else code
     if outcome.best:
         _LOG.info("best: %s", json.dumps({k: round(v, 4) for k, v in outcome.best.items()}))
     if config.get("Eval"):
         name = "best_accuracy" if (folder / "best_accuracy.pdparams").is_file() else "latest"
-        _LOG.info("evaluate it: %s", _command("eval", folder, name, args.host))
+        _LOG.info("evaluate it: %s", run_command("eval", folder / name, args.host))
     return 0
-
-
-def _command(name: str, folder: Path, checkpoint: str, host: str | None) -> str:
-    """Return the command ``name`` for a checkpoint of the run in ``folder``."""
-    weights = setting("Global.checkpoints", folder / checkpoint)
-    return command_line(name, "-c", folder / "config.yml", "-o", weights, host=host)

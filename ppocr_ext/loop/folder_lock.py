@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.run_checkpoints import finish_saves, names_in
-from ppocr_ext.commands import setting
+from ppocr_ext.commands import run_command
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.messages import shortened
@@ -104,12 +104,13 @@ def _holder(text: bytes) -> str:
         return ""
 
 
-def check_folder(folder: Path, config: Config, overwrite: bool) -> list[str]:
+def check_folder(folder: Path, config: Config, host_path: str | None, overwrite: bool) -> list[str]:
     """Return the checkpoints of an earlier run in ``folder`` that the new run replaces.
 
     Args:
         folder: of the new run.
         config: of the new run.
+        host_path: as given, for a command in the message.
         overwrite: the user has asked for that.
 
     Raises:
@@ -123,17 +124,16 @@ def check_folder(folder: Path, config: Config, overwrite: bool) -> list[str]:
     if overwrite:
         _require_other_weights(folder, config)
         return names
-    again = setting("Global.checkpoints", folder / names[0])
+    status = _status(folder)
+    problem = f"a run ({status}: {shortened(names, 3)})"
+    again = folder / names[0]
     if resumed:
-        first = Checkpoint(resumed).prefix.parent
-        problem = f"the checkpoints of another run than {resumed}"
-        fix = f"go on in its own folder: -o {setting('Global.save_model_dir', first)}"
-    else:
-        problem = f"the checkpoints of a run ({_status(folder)}: {shortened(names, 3)})"
-        fix = f"go on with it: -o {again} (a finished one with a greater Global.epoch_num)"
+        again = Checkpoint(resumed).prefix
+        problem = f"another run than {again} ({status}: {shortened(names, 3)})"
+    more = " (with a greater Global.epoch_num)" if status == "finished" and not resumed else ""
     raise ConfigError(
-        f"{folder} holds {problem}.\nFix: {fix}; or give another Global.save_model_dir; or replace what is there: "
-        f"--overwrite.",
+        f"{folder} holds the checkpoints of {problem}.\nFix: give another Global.save_model_dir; or replace them: "
+        f"--overwrite; or go on{more}:\n{run_command('train', again, host_path)}",
         code="folder_holds_run",
     )
 

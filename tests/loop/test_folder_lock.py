@@ -101,24 +101,32 @@ def test_a_run_is_not_replaced_unless_told(folders):
     first = folders / "first"
     facts = ("finished", f"Global.checkpoints={first}/latest", "--overwrite", "Global.save_model_dir")
     with raises_code(ConfigError, "folder_holds_run", first, *facts):
-        check_folder(first, config(), False)
-    assert check_folder(first, config(), True) == ["latest", "best_accuracy"]
-    assert check_folder(folders / "failed", config(), False) == []
-    assert check_folder(first, config(checkpoints=f"{folders}/failed/../first/latest.pdparams"), True) == []
+        check_folder(first, config(), None, False)
+    assert check_folder(first, config(), None, True) == ["latest", "best_accuracy"]
+    assert check_folder(folders / "failed", config(), None, False) == []
+    assert (
+        check_folder(first, config(checkpoints=f"{folders}/failed/../first/latest.pdparams"), None, True)
+        == []
+    )
 
 
 def test_a_run_is_not_continued_in_the_folder_of_another(folders):
     first, other = folders / "first", config(checkpoints=f"{folders}/second/latest")
     with raises_code(
-        ConfigError, "folder_holds_run", first, f"save_model_dir={folders}/second", "--overwrite"
+        ConfigError,
+        "folder_holds_run",
+        first,
+        f"-c {folders}/second/config.yml",
+        f"Global.checkpoints={folders}/second/latest",
+        "--overwrite",
     ):
-        check_folder(first, other, False)
-    assert check_folder(first, other, True) == ["latest", "best_accuracy"]
-    assert check_folder(folders / "failed", other, False) == []
+        check_folder(first, other, None, False)
+    assert check_folder(first, other, None, True) == ["latest", "best_accuracy"]
+    assert check_folder(folders / "failed", other, None, False) == []
 
 
 @pytest.mark.parametrize("key", ["Global.pretrained_model", "Architecture.Models.Teacher.pretrained"])
 def test_the_weights_that_a_run_starts_from_are_not_removed(folders, key):
     values = config().with_values({key: f"{folders}/first/best_accuracy"})
     with raises_code(ConfigError, "folder_holds_run", key):
-        check_folder(folders / "first", values, True)
+        check_folder(folders / "first", values, None, True)

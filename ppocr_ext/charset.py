@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -16,6 +16,8 @@ from ppocr_ext.messages import shortened
 
 _LOG = logging.getLogger("ppocr_ext")
 _BOM = b"\xef\xbb\xbf"
+# the replacement character, then others that hardly any dictionary has; the last is none at all
+_NEVER_READ = ("\ufffd", "\u2047", "\u2bd1", "\uffff")
 _SHOWN = 10  # lines in a message before "and N more"
 _SHOWN_LONGER = 3  # the same, in a message of one line
 
@@ -37,12 +39,14 @@ class Charset:
         path: the dictionary file; None for the default characters.
         folds_case: labels are lowercased before they are encoded, which PaddleOCR does only without
             a dictionary.
+        unknown_symbol: the character whose class stands for all that are not in the dictionary; empty: there is none.
     """
 
     characters: tuple[str, ...]
     use_space: bool = False
     path: Path | None = field(default=None, compare=False)
     folds_case: bool = False
+    unknown_symbol: str = field(default="", compare=False)
     blank_id: ClassVar[int] = 0
 
     @classmethod
@@ -175,6 +179,23 @@ class Charset:
     def unknown(self, text: str) -> list[str]:
         """Return the characters of ``text`` that have no class, each once, in the order of the text."""
         return [c for c in dict.fromkeys(self._folded(text)) if c not in self._ctc_ids]
+
+    def with_unknown_symbol(self, symbol: str) -> Charset:
+        """Return the charset with ``symbol``, a line of the dictionary, for all unknown characters."""
+        return replace(self, unknown_symbol=symbol)
+
+    def mapped(self, text: str) -> str:
+        """Return ``text`` with the unknown symbol in place of each unknown character; unchanged without a symbol."""
+        if not self.unknown_symbol:
+            return text
+        return "".join(c if c in self._ctc_ids else self.unknown_symbol for c in self._folded(text))
+
+    def judged(self, label: str) -> str:
+        """Return the label that readings are compared with: another character, never read, for the unknown symbol."""
+        if not self.unknown_symbol:
+            return label
+        other = next(c for c in _NEVER_READ if c not in self._ctc_ids)
+        return label.replace(self.unknown_symbol, other)
 
     def _folded(self, text: str) -> str:
         return text.lower() if self.folds_case else text

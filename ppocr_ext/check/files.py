@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ppocr_ext.characters.look_alikes import SHIPPED, read_groups
+from ppocr_ext.charset import Charset
 from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.checkpoint.checkpoints import why_missing
@@ -45,10 +46,30 @@ def check_dictionary(check: ConfigCheck) -> None:
             f"{charset.path}:{line} is the space already: it gets the classes {line} and {used}, labels use {used}.\n"
             f"  Fix: `use_space_char: false` for a new training; keep true for weights that were trained so.",
         )
+    _check_unknown_symbol(check, charset)
     with no_log(), suppress(ConfigError):  # a wrong head_list is reported by the check of Architecture
         counts = class_counts(check.config, charset)
         for where, message in wrong_counts(counts, check.config, charset):
             check.error(where, "class_count", message)
+
+
+def _check_unknown_symbol(check: ConfigCheck, charset: Charset) -> None:
+    """Check that the symbol of ``unknown_char: map`` is a class of its own, which the host's encoder finds."""
+    path = ("Global", "unknown_symbol")
+    symbol = check.at(*path)
+    if check.at("Global", "unknown_char") != "map":
+        if symbol is not None:
+            message = "it has no effect without `unknown_char: map`. Fix: set that, or remove it."
+            check.warning(path, "ignored_value", message)
+    elif symbol is None:
+        message = "`unknown_char: map` needs it: a line of the dictionary, such as `unknown_symbol: □`"
+        check.missing(path, message)
+    elif isinstance(symbol, str) and (len(symbol) != 1 or symbol == " " or symbol not in charset.characters):
+        message = (
+            f"found {symbol!r}, expected one character that is a line of {charset.name}, and not the space. Fix: add a "
+            f"line with a character that no label has, such as □."
+        )
+        check.error(path, "bad_value", message)
 
 
 def check_files(check: ConfigCheck) -> None:

@@ -126,6 +126,7 @@ def run(args: argparse.Namespace) -> int:
         raise DataError(f"--sheet-images is {args.sheet_images}, but must be at least 1.", code="bad_value")
     found = list_images(args.images, args.data_dir)
     recognizer = _open(args)
+    found = found.with_labels(recognizer.charset.judged)
     named = Path(args.output or "").suffix in (".json", ".jsonl")
     form = RowForm(args.format or ("jsonl" if named else "tsv"), found.has_labels, args.characters)
     began = time.perf_counter()

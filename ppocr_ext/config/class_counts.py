@@ -186,7 +186,10 @@ def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> 
     path = _dictionary_file(str(name), find_file, config.where("Global.character_dict_path"))
     # Some of PaddleOCR's own dictionaries repeat characters; official weights have a class for each of their lines.
     is_own = path != Path(str(name)).resolve() or is_shipped_dictionary(path)
-    return Charset.from_file(path, use_space, lenient=is_own)
+    charset = Charset.from_file(path, use_space, lenient=is_own)
+    symbol = global_value(config, "unknown_symbol")
+    maps = global_value(config, "unknown_char") == "map"
+    return charset.with_unknown_symbol(symbol) if maps and symbol else charset
 
 
 def read_old_charset(

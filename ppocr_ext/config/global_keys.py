@@ -68,11 +68,17 @@ _OURS = {
         meaning="the share of unusable samples that a run accepts",
     ),
     "unknown_char": _choice(
-        "skip the sample with a character outside the dictionary, or only that character",
+        "skip the sample with a character outside the dictionary, or only that character, or `map` it to "
+        "`unknown_symbol`",
         "drop_line",
         "drop_line",
         "drop_char",
+        "map",
     ),
+    "unknown_symbol": _text(
+        "with `unknown_char: map`, the line of the dictionary for all unknown characters"
+    ),
+    "min_text_length": _whole("the shortest label; shorter ones are unusable"),
     "pretrained_partial": _truth("accept weights with missing entries or other shapes"),
     "freeze": GlobalKey(
         kind="texts", meaning="patterns of parameters that are not trained, such as `backbone.*`"

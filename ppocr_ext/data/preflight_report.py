@@ -89,6 +89,7 @@ class PreflightReport:
         misfits: usable samples whose labels need more frames than T: they count as read wrongly. 0 where a
             misfit is unusable.
         misfit_examples: the first ``examples`` of them.
+        mapped: usable samples with characters that become the unknown symbol.
         longest: characters of the longest label, usable or not.
         longest_at: its file and line.
         longest_usable: characters of the longest usable label.
@@ -111,6 +112,7 @@ class PreflightReport:
     unusable_samples: list[UnusableSample] = field(default_factory=list)
     misfits: int = 0
     misfit_examples: list[UnusableSample] = field(default_factory=list)
+    mapped: int = 0
     longest: int = 0
     longest_at: tuple[Path, int] | None = None
     most_frames: int = 0
@@ -137,6 +139,7 @@ class PreflightReport:
         length = len(line.label)
         if issue is None:
             self.longest_usable = max(self.longest_usable, length)
+            self.mapped += self.rules.is_mapped(line.label)
         if length > self.longest:
             self.longest, self.longest_at = length, (file.path, line.number)
         if 2 * length - 1 > self.most_frames:  # as if all its characters were the same
@@ -184,12 +187,14 @@ class PreflightReport:
         total = f"{self.total:,} samples"
         if self.stopped:
             total = f"the first {total} (time was over before the last)"
-        misfits = f"; {self.misfits:,} with labels that need more frames than CTC has" if self.misfits else ""
+        notes = f"; {self.misfits:,} with labels that need more frames than CTC has" if self.misfits else ""
+        if self.mapped and self.rules.charset is not None:
+            notes += f"; {self.mapped:,} with characters mapped to {self.rules.charset.unknown_symbol!r}"
         if not self.unusable_count:
-            return f"{total}, all usable{misfits}"
+            return f"{total}, all usable{notes}"
         first = self.unusable_samples[0]
         return (
-            f"{self.usable:,} of {total} usable{misfits}; skipped: {by_reason(self.counts)} "
+            f"{self.usable:,} of {total} usable{notes}; skipped: {by_reason(self.counts)} "
             f"(first {self.place(first.file, first.line)}: {first.detail})"
         )
 
@@ -221,6 +226,7 @@ class PreflightReport:
                 "of": None if self.rules.frames is None else self.rules.frames.frames,
                 "at": _at(self.most_frames_at),
             },
+            "mapped": self.mapped,
             "misfits": self.misfits,
             "examples_per_reason": self.examples,
             "rejected": [sample.to_json() for sample in self.unusable_samples],

@@ -14,7 +14,7 @@ from ppocr_ext.limits import MAX_IMAGE_PIXELS
 from ppocr_ext.messages import shortened
 
 Gtc = Literal["nrtr", "sar"]
-UnknownChar = Literal["drop_line", "drop_char"]
+UnknownChar = Literal["drop_line", "drop_char", "map"]
 ImageCheck = Literal["header", "decode", "none"]
 FRAME_WIDTH = 8  # pixels of an image that become a frame under `train_frames: width`
 _MARKS = {"nrtr": "NRTR's <s> and </s>", "sar": "SAR's <BOS> and <EOS>"}
@@ -23,6 +23,7 @@ FIXES: dict[str, str] = {  # reason -> what to do about it
     "bad_format": "A line is a path, `dataset.delimiter` and the label, in UTF-8.",
     "empty_label": "Lines without text cannot be trained on.",
     "too_long": "Raise `Global.max_text_length`.",
+    "too_short": "Lower `Global.min_text_length`, or remove such lines.",
     "unknown_char": "Is `Global.character_dict_path` the dictionary of these labels? "
     "`Global.unknown_char: drop_char` keeps such samples without the character.",
     "missing_image": "Paths are relative to `dataset.data_dir`.",
@@ -98,7 +99,9 @@ class SampleRules:
         gtc: the encoder of the second label: ``"nrtr"``, ``"sar"`` or None.
         frames: the frames of the CTC output; None: not checked.
         unknown_char: ``"drop_line"``: a character outside the dictionary makes the sample unusable;
-            ``"drop_char"``: the host's encoder removes the character.
+            ``"drop_char"``: the host's encoder removes the character; ``"map"``: it becomes the unknown symbol of
+            the charset.
+        min_text_length: ``Global.min_text_length``: characters that a label has at least, as it is encoded.
         image_check: ``"header"``: decode an image only if its first and last bytes leave a doubt;
             ``"decode"``: decode every image; ``"none"``: only check that the file is not empty.
         allow_outside_data_dir: False makes an image outside ``data_dir`` unusable.
@@ -113,6 +116,7 @@ class SampleRules:
     image_check: ImageCheck = "header"
     allow_outside_data_dir: bool = True
     max_pixels: int = MAX_IMAGE_PIXELS
+    min_text_length: int | None = None
 
     @property
     def reserved(self) -> int:
@@ -129,11 +133,19 @@ class SampleRules:
         return frozenset(self.charset.characters if self.charset else ())
 
     def encoded(self, label: str) -> str:
-        """Return ``label`` as the host's encoder takes it: in lower case, without unknown characters."""
+        """Return ``label`` as the host's encoder takes it: in lower case, without or with mapped unknown characters."""
+        if self.charset is not None and self.unknown_char == "map":
+            return self.charset.mapped(label)
         if self.charset is not None and self.charset.folds_case:
             label = label.lower()
         drop = self.charset is not None and self.unknown_char == "drop_char"
         return "".join(filter(self._known.__contains__, label)) if drop else label
+
+    def is_mapped(self, label: str) -> bool:
+        """Return True if a character of ``label`` becomes the unknown symbol."""
+        if self.charset is None or self.unknown_char != "map":
+            return False
+        return not self._known.issuperset(label)
 
     def label_issue(self, line: LabelLine) -> SampleIssue | None:
         """Return the first issue of a line's format or label; None if its label is usable."""
@@ -149,6 +161,9 @@ class SampleRules:
             return SampleIssue("unknown_char", self._unknown(self.charset, line.label))
         if most is not None and len(label) > most - self.reserved:
             return SampleIssue("too_long", self._too_long(len(label)))
+        if len(label) < (self.min_text_length or 1):
+            detail = f"{len(label)} characters, min_text_length is {self.min_text_length}"
+            return SampleIssue("too_short", detail)
         return self.misfit(line) if self.frames is not None and self.frames.required else None
 
     def misfit(self, line: LabelLine) -> SampleIssue | None:

@@ -127,7 +127,7 @@ def _decoder(run: Run, head: str, name: str | None) -> Iterator[Any]:
     try:
         yield _GtcDecoder(
             run.host.build_post_process({"name": "NRTRLabelDecode"}, options),
-            run.host.build_post_process({"name": "CTCLabelDecode"}, options),
+            run.host.build_post_process({"name": "CTCLabelDecode"}, options, run.charset),
             name,
         )
     finally:

@@ -69,7 +69,11 @@ class Description:
             "reorder": is_reordered(self.charset),
             "width": "dynamic" if self.width is None else self.width,
             "classes": self.charset.ctc_classes,
-            "dictionary": {"digest": digest, "use_space_char": self.charset.use_space},
+            "dictionary": {
+                "digest": digest,
+                "use_space_char": self.charset.use_space,
+                "unknown_symbol": self.charset.unknown_symbol or None,
+            },
             "files": {
                 name: {"sha256": file_digest(folder / name), "bytes": (folder / name).stat().st_size}
                 for name in files

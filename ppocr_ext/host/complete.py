@@ -14,6 +14,7 @@ from types import ModuleType
 from ppocr_ext.errors import HostError, MissingPackageError, PPOCRExtError
 from ppocr_ext.host.locate import INSTALL_WHEEL, Location
 from ppocr_ext.host.quiet import quiet_imports
+from ppocr_ext.host.unknown_symbol import MAPPING, MapUnknownCharacters
 from ppocr_ext.messages import INSTALL_PADDLE
 
 GRAFT = Path(__file__).resolve().parent / "graft"
@@ -60,9 +61,12 @@ def import_host(location: Location) -> HostModules:
             # Behind the host's own folder: what the host has wins, what it lacks is ours.
             ppocr.__path__.append(str(GRAFT))
         _import_package("tools", location)
+        data = import_from_host("ppocr.data", location)
+        if hasattr(data, "imaug"):  # PaddleOCR builds its transforms by the names of this module
+            setattr(data.imaug, MAPPING, MapUnknownCharacters)
         return HostModules(
             program=import_from_host("tools.program", location),
-            data=import_from_host("ppocr.data", location),
+            data=data,
             postprocess=import_from_host("ppocr.postprocess", location),
             utility=import_from_host("ppocr.utils.utility", location),
             logging=import_from_host("ppocr.utils.logging", location),

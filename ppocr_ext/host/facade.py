@@ -13,6 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ppocr_ext.charset import Charset
 from ppocr_ext.config import plain_copy
 from ppocr_ext.data.transform_factory import Operator, set_transform_factory
 from ppocr_ext.errors import ConfigError, HostError
@@ -20,6 +21,7 @@ from ppocr_ext.host.catalog import PART_KINDS, Catalog, parts
 from ppocr_ext.host.complete import HostModules, import_from_host, import_host, missing_packages
 from ppocr_ext.host.locate import Location, locate_host
 from ppocr_ext.host.quiet import quiet_signals
+from ppocr_ext.host.unknown_symbol import JudgedDecoder
 from ppocr_ext.io.resources import find_dictionary
 from ppocr_ext.registry import BY_KIND, DATASETS
 
@@ -89,9 +91,14 @@ class Host:
         return self._modules.data.create_operators(transforms, global_config)
 
     def build_post_process(
-        self, config: Mapping[str, Any], global_config: Mapping[str, Any]
+        self,
+        config: Mapping[str, Any],
+        global_config: Mapping[str, Any],
+        charset: Charset | None = None,
     ) -> Callable[..., Any]:
         """Return the decoder that ``config`` (the ``PostProcess`` section) names; the arguments are not changed.
+
+        With the ``charset`` of a run that maps unknown characters, its labels are those to compare with.
 
         Raises:
             ConfigError: the host has no such decoder, or does not take these keys.
@@ -99,12 +106,14 @@ class Host:
         # PaddleOCR lays Global over the section: the name of an exported model would hide the sub-models to decode
         given = {key: value for key, value in plain_copy(global_config).items() if key != "model_name"}
         try:
-            return self._modules.postprocess.build_post_process(plain_copy(config), given)
+            decoder = self._modules.postprocess.build_post_process(plain_copy(config), given)
         except (AssertionError, NameError) as reason:
             name = config.get("name")
             raise ConfigError(
                 f"PostProcess.name: the host has no decoder {name!r}: {reason}", code="unknown_component"
             ) from reason
+
+        return JudgedDecoder(decoder, charset) if charset is not None and charset.unknown_symbol else decoder
 
     def train(self, *args: Any, replacements: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         """Run the host's training loop, ``program.train``, with globals of its module replaced while it runs.

@@ -83,6 +83,7 @@ def read_exported(folder: Path) -> Exported:
         policy = content["width_policy"]
         width, source = content.get("width"), content.get("source") or {}
         origin = source.get("digest"), source.get("sub_model")
+        dictionary = content.get("dictionary") or {}
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"{file}: not a description of an exported recogniser ({type(error).__name__}: {error}). {_EXPORT}",
@@ -97,7 +98,8 @@ def read_exported(folder: Path) -> Exported:
     policy = WidthPolicy.from_json(policy, str(file))
     reorder = content.get("reorder") is True
     width = width if isinstance(width, int) else None
-    exported = Exported(folder, policy, _charset(folder / CHARSET_FILE), reorder, digests, width, *origin)
+    charset = _charset(folder / CHARSET_FILE).with_unknown_symbol(str(dictionary.get("unknown_symbol") or ""))
+    exported = Exported(folder, policy, charset, reorder, digests, width, *origin)
     exported.check(CHARSET_FILE)
     if classes != exported.charset.ctc_classes:
         raise DataError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,6 +51,13 @@ class ImageList(NamedTuple):
 
     images: list[ListedImage]
     bad_lines: list[str]
+
+    def with_labels(self, change: Callable[[str], str]) -> ImageList:
+        """Return the list with each label changed."""
+        images = [
+            each if each.label is None else each._replace(label=change(each.label)) for each in self.images
+        ]
+        return ImageList(images, self.bad_lines)
 
     @property
     def has_labels(self) -> bool:

@@ -145,6 +145,7 @@ def sample_rules(config: Config, mode: str, charset: Charset, frames: FrameLimit
         image_check="decode" if mode == "Eval" else "header",
         allow_outside_data_dir=global_value(config, "allow_outside_data_dir"),
         max_pixels=global_value(config, "max_image_pixels"),
+        min_text_length=global_value(config, "min_text_length"),
     )
 
 

@@ -27,6 +27,7 @@ from ppocr_ext.data.load_failures import report_failures
 from ppocr_ext.data.preflight import lmdb_image_check, lmdb_lines
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host import Host
+from ppocr_ext.host.unknown_symbol import MAPPING, insert_mapping
 from ppocr_ext.messages import end_text
 from ppocr_ext.run.datasets import OF_LABEL_FILES, OF_LMDB, label_files_of, lmdb_dataset_class, sample_rules
 from ppocr_ext.run.host_config import host_config
@@ -210,14 +211,15 @@ class DrySection:
             draw = np.random.default_rng(number)
             cv2.imwrite(str(self._folder / f"{number}.png"), draw.integers(0, 256, (48, 160, 3), np.uint8))
             text = "".join(draw.choice(known, length))
-            yield delimiter.join(
-                (f"{number}.png", text, *(("160", "48") if self._dataset.get("ds_width") else ()))
-            )
+            size = ("160", "48") if self._dataset.get("ds_width") else ()
+            yield delimiter.join((f"{number}.png", text, *size))
 
     def _trace(self, dataset: Any) -> _Trace:
         """Let the transforms of ``dataset`` note what they do; they are the last ones of the config."""
         operators = list(getattr(dataset, "ops", None) or ())
         listed = list(named_items(self._config, *self._path))
+        if self._charset.unknown_symbol:  # see host_config
+            insert_mapping([name for name, _ in listed], listed, lambda encoder: (MAPPING, encoder[1]))
         trace = _Trace(listed[len(listed) - len(operators) :])
         if len(trace.names) == len(operators) > 0:
             dataset.ops = [_TracedTransform(each, number, trace) for number, each in enumerate(operators)]
@@ -252,9 +254,8 @@ class DrySection:
         return "transform_failed", path, f"{what}{shape} Fix: check its options and the transforms before it."
 
     def _collate(self, samples: list[Any], texts: list[str | None], loader: Any) -> DryBatch | None:
-        kept = next(
-            (path for name, path in named_items(self._config, *self._path) if name == "KeepKeys"), None
-        )
+        listed = named_items(self._config, *self._path)
+        kept = next((path for name, path in listed if name == "KeepKeys"), None)
         path = self._path if kept is None else (*kept, "keep_keys")
         collate = self._config.at((self._mode, "loader", "collate_fn"), None)
         if not collate and not isinstance(samples[0], list | tuple):

@@ -178,7 +178,7 @@ class _DryStep:
         options = [self.config.at(section).thaw() for section in ("PostProcess", "Global", "Metric")]
         stage = "PostProcess"
         try:
-            decoder = self._host.build_post_process(*options[:2])
+            decoder = self._host.build_post_process(options[0], options[1], self.charset)
             stage = "Metric"
             metric = build_metric(options[2], self.charset.has_space)
         except Exception as error:

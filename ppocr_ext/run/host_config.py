@@ -14,6 +14,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, derive_values
 from ppocr_ext.config.global_keys import FILLED_DEFAULTS, global_value
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.host.unknown_symbol import MAPPING, insert_mapping
 
 _LOG = logging.getLogger("ppocr_ext")
 _PROFILER_KEYS = (
@@ -115,12 +116,20 @@ def host_config(
             dataset.get("name") == "LMDBDataSet"
         ):  # it draws no share of the data, but shuffles anew for this key
             dataset.pop("ratio_list", None)
+        if plain["Global"].get("unknown_char") == "map":
+            _map_unknown_characters(dataset.get("transforms") or [])
         if label_files and mode in label_files:
             dataset["label_file_list"] = [str(path) for path in label_files[mode]]
     if eval_steps is not None:
         plain["Global"].pop("eval_batch_epoch", None)  # not every host knows it
         plain["Global"]["eval_batch_step"] = list(eval_steps)
     return plain
+
+
+def _map_unknown_characters(transforms: list[Any]) -> None:
+    """Add the transform that maps unknown characters, before the label encoder."""
+    names = [next(iter(entry)) if isinstance(entry, Mapping) else str(entry) for entry in transforms]
+    insert_mapping(names, transforms, lambda encoder: {MAPPING: None})
 
 
 def evaluation_steps(config: Config, steps_per_epoch: int) -> tuple[int, int]:

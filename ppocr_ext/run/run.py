@@ -83,7 +83,9 @@ class Run(RunContext, RunData, Training):
             model.eval_models = decoder_models(context.config) or ()
         data = open_data(context, model)  # after the model, which says how many frames its CTC output has
         config = context.config
-        decoder = context.host.build_post_process(config.at("PostProcess").thaw(), config.at("Global").thaw())
+        decoder = context.host.build_post_process(
+            config.at("PostProcess").thaw(), config.at("Global").thaw(), context.charset
+        )
         metric = build_metric(context.components.at("Metric").thaw(), context.charset.has_space)
         if context.trains:
             training = set_up_training(context, model, data)

@@ -50,7 +50,8 @@ def locked_folder(folder: Path) -> Iterator[None]:
     if held:
         os.register_at_fork(after_in_child=close_in_child)
     try:
-        finish_saves(folder)
+        if held:  # else another training may be saving there
+            finish_saves(folder)
         yield
     finally:
         held.clear()
@@ -76,6 +77,7 @@ def _lock(file: Path) -> int | None:
             ) from None
         except OSError as error:
             os.close(handle)
+            file.unlink(missing_ok=True)
             _LOG.warning("%s: %s, so that a second training there is not noticed.", file, error.strerror)
             return None
         if _is_at(file, handle):  # not removed by the training before, between the two calls

@@ -75,8 +75,10 @@ def test_without_locks_the_training_goes_on(tmp_path, monkeypatch, caplog):
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     monkeypatch.setattr(logging.getLogger("ppocr_ext"), "propagate", True)
+    (tmp_path / ".latest.pdparams.abcd_123.tmp").touch()  # perhaps of a training on another machine
     with locked_folder(tmp_path), locked_folder(tmp_path):
         pass
+    assert [file.name for file in tmp_path.iterdir()] == [".latest.pdparams.abcd_123.tmp"]
     assert os.strerror(errno.ENOLCK) in caplog.text
 
 

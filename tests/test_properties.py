@@ -125,6 +125,19 @@ def test_mappings_merge_as_plain_dicts_do(first: dict, second: dict, third: dict
     assert (plain_copy(a), plain_copy(b)) == (first, second)
 
 
+HEADS = st.dictionaries(KEYS, MAPPINGS, min_size=1, max_size=3)
+
+
+@some
+@given(HEADS, HEADS)
+def test_lists_of_components_merge_by_name_in_the_order_of_the_base(first: dict, second: dict) -> None:
+    lists = [{"head_list": [{name: value} for name, value in heads.items()]} for heads in (first, second)]
+    expected = naive_merge(first, second)
+    order = [*first, *(name for name in second if name not in first)]
+    merged = plain_copy(merge(*map(node, lists)))
+    assert merged == {"head_list": [{name: expected[name]} for name in order]}
+
+
 @some
 @given(MAPPINGS.filter(bool))
 def test_a_config_that_is_written_is_read(tmp_path: Path, plain: dict) -> None:

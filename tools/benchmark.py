@@ -17,6 +17,7 @@ EPILOG = """\
 examples:
   python tools/benchmark.py step --size tiny --batch 64
   python tools/benchmark.py step --size full --batch 16 --peer /path/to/PaddleOCR
+  python tools/benchmark.py guard --size full --batch 8
   python tools/benchmark.py center
   python tools/benchmark.py export-center --size full --peer /path/to/PaddleOCR
   python tools/benchmark.py infer --size full --peer /path/to/PaddleOCR --chart speed.png
@@ -32,6 +33,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     kinds = parser.add_subparsers(dest="what", required=True)
     _add_step(kinds.add_parser("step", help="seconds a distillation step"))
+    _add_guard(
+        kinds.add_parser("guard", help="the check for bad values, and its copies, as a share of a step")
+    )
     _add_center(kinds.add_parser("center", help="center loss against the dense formula: seconds, memory"))
     _add_export_center(
         kinds.add_parser("export-center", help="images/s and memory of the pass that makes centers")
@@ -46,6 +50,14 @@ def _add_step(step: argparse.ArgumentParser) -> None:
     step.add_argument("--image", type=int, nargs=2, metavar=("H", "W"), help="default: 32 128, full: 48 320")
     _add_common(step)
     step.add_argument("--peer", metavar="DIR", help="a PaddleOCR checkout to measure in the same run")
+
+
+def _add_guard(guard: argparse.ArgumentParser) -> None:
+    guard.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's models, or full size")
+    guard.add_argument(
+        "--batch", type=_positive, default=32, help="images in a batch (default: 32, as the quickstart)"
+    )
+    _add_common(guard)
 
 
 def _add_center(center: argparse.ArgumentParser) -> None:
@@ -126,6 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ["OMP_NUM_THREADS"] = str(args.threads)  # read once, when Paddle is imported
     measures: dict[str, Callable[[argparse.Namespace], int]] = {
         "step": _step,
+        "guard": _guard,
         "center": _center,
         "export-center": _export_center,
         "infer": _infer,
@@ -142,6 +155,14 @@ def _step(args: argparse.Namespace) -> int:
 
     print(measure_step(args.size, args.batch, args.image, args.rounds, args.peer).to_markdown())
     return 0
+
+
+def _guard(args: argparse.Namespace) -> int:
+    from benchmarks.guard import measure_guard
+
+    costs = measure_guard(args.size, args.batch, args.rounds)
+    print(costs.to_markdown())
+    return 0 if costs.agrees else _BAD
 
 
 def _center(args: argparse.Namespace) -> int:

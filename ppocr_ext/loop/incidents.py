@@ -20,7 +20,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.data.batch_layout import BatchLayout, kept_keys
 from ppocr_ext.data.sample_rules import frames_needed
 from ppocr_ext.io.atomic import atomic_folder
-from ppocr_ext.loop.step_values import StepMeter, StepReading, ctc_logits, head_outputs
+from ppocr_ext.loop.step_values import LARGEST, StepMeter, StepReading, ctc_logits, head_outputs
 from ppocr_ext.losses import CTCLoss
 from ppocr_ext.messages import shortened
 from ppocr_ext.run.amp import full_precision
@@ -61,12 +61,12 @@ class SampleFacts:
     needed: int | None = None
     ctc_loss: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def badness(self) -> tuple[bool, bool, float]:
-        """Sort key: samples that are not finite first, then misfits, then those with great losses."""
-        numbers = [self.image, *self.ctc_loss.values()]
+    def badness(self, limit: float) -> tuple[bool, bool, bool, float]:
+        """Return a key to sort by: a bad image (``limit``: its greatest value), a bad loss, a misfit, a great loss."""
+        losses = list(self.ctc_loss.values())
+        finite = [value for value in losses if math.isfinite(value)]
         misfit = self.frames is not None and self.needed is not None and self.needed > self.frames
-        return (not all(map(math.isfinite, numbers)), misfit, max(numbers))
+        return (not self.image <= limit, len(finite) < len(losses), misfit, max(finite, default=0.0))
 
     def text(self) -> str:
         """Return one line for the log."""
@@ -157,9 +157,8 @@ def find_incident(
     # a bad value in the forward pass makes every gradient NaN on purpose
     trained = () if reading.bad else meter.trained
     gradients = [name for name, p in trained if p.grad is not None and not _is_finite(p.grad)]
-    samples = sorted(
-        _samples(meter, predictions, batch, layout, charset), key=lambda sample: sample.badness, reverse=True
-    )
+    samples = _samples(meter, predictions, batch, layout, charset)
+    samples.sort(key=lambda sample: sample.badness(min(meter.limits.image, LARGEST)), reverse=True)
     return Incident(step, last_good, bad, weights, gradients, dict(reading.values), samples)
 
 

@@ -29,6 +29,16 @@ def _put_back(copies: Tensors, tensors: Tensors) -> None:
         paddle.assign(value.astype(tensors[name].dtype), tensors[name])
 
 
+def tensors_of(network: Any, optimizer: Any) -> dict[str, Any]:
+    """Return the tensors of a network and of its optimizer, master weights included, by name."""
+    state = optimizer.state_dict()
+    named = {**state, **(state.get(MASTERS) or {})}
+    moments = {
+        f"optimizer.{name}": value for name, value in named.items() if isinstance(value, paddle.Tensor)
+    }
+    return {**network.state_dict(), **moments}
+
+
 def _loss_tensors(loss: Any) -> dict[str, Any]:
     return dict(loss.state_dict()) if isinstance(loss, paddle.nn.Layer) else {}
 
@@ -86,16 +96,10 @@ class LastGood:
         run = self._run
         self._copy = {
             "step": steps_done,
-            "weights": _copies(run.network.state_dict()),
-            "optimizer": _copies(self._optimizer_tensors()),
+            "tensors": _copies(tensors_of(run.network, run.optimizer)),
             "loss": _copies(_loss_tensors(run.loss)),
             "scaler": copy.deepcopy(run.amp.state()),
         }
-
-    def _optimizer_tensors(self) -> dict[str, Any]:
-        state = self._run.optimizer.state_dict()
-        named = {**state, **(state.get(MASTERS) or {})}
-        return {name: value for name, value in named.items() if isinstance(value, paddle.Tensor)}
 
     @paddle.no_grad()
     def restore(self) -> int:
@@ -108,8 +112,7 @@ class LastGood:
             return self._restore_checkpoint()
         kept, run = self._copy, self._run
         assert kept is not None  # `keep` comes before the first step
-        _put_back(kept["weights"], run.network.state_dict())
-        _put_back(kept["optimizer"], self._optimizer_tensors())
+        _put_back(kept["tensors"], tensors_of(run.network, run.optimizer))
         _put_back(kept["loss"], _loss_tensors(run.loss))
         run.amp.load(kept["scaler"])
         return int(kept["step"])

@@ -21,7 +21,7 @@ from ppocr_ext.modeling.head_request import understands_requests
 
 WARM_UP = 50  # steps until BatchNorm's running statistics are those of the data (0.9 ** 50 is 0.5 %)
 _EPSILON = 1e-5  # of BatchNorm: a smaller variance changes nothing
-_LARGEST = float(np.finfo(np.float32).max)
+LARGEST = float(np.finfo(np.float32).max)
 _HALF = (paddle.float16, paddle.bfloat16)
 _BATCH_NORMS = (nn.BatchNorm1D, nn.BatchNorm2D, nn.BatchNorm3D, nn.SyncBatchNorm, nn.BatchNorm)
 
@@ -84,6 +84,7 @@ class StepMeter:
     def __init__(self, network: Any, loss: Any, limits: Limits) -> None:
         self.network = network
         self.trained = [(name, p) for name, p in network.named_parameters() if not p.stop_gradient]
+        self._half = [p.dtype in _HALF for _, p in self.trained]  # squares overflow in 16 bits
         frozen = network.frozen if isinstance(network, DistillationModel) else frozenset()
         self.batch_norms = [
             (path, layer)
@@ -123,11 +124,11 @@ class StepMeter:
         scalars: list[Any] = []
         bounds: list[float] = []
 
-        def add(name: str, value: Any, bound: float = _LARGEST) -> None:
+        def add(name: str, value: Any, bound: float = LARGEST) -> None:
             value = value.detach() if value.ndim == 0 else value.mean()
             scalars.append(value if value.dtype == paddle.float32 else value.astype("float32"))
             self._names.append(name)
-            bounds.append(min(bound, _LARGEST))
+            bounds.append(min(bound, LARGEST))
 
         if batch[0].is_floating_point():
             add("image max", batch[0].max(), self.limits.image)
@@ -138,9 +139,7 @@ class StepMeter:
             add(f"{called} max", output.max())
             add(f"{called} min", output.min())
         if self.variances is not None:
-            add(
-                "batch variance", self._variance_ratio(), self.limits.variance if step > WARM_UP else _LARGEST
-            )
+            add("batch variance", self._variance_ratio(), self.limits.variance if step > WARM_UP else LARGEST)
         for name, value in losses.items():
             add("loss" if name == "loss" else f"loss {name}", value)
         self._blanks = {}
@@ -181,7 +180,13 @@ class StepMeter:
         Args:
             scale: the factor of the loss in mixed precision, [1], which the gradients still have.
         """
-        squares = [_squared_norm(p.grad) for _, p in self.trained if p.grad is not None]
+        gradients = [p.grad for _, p in self.trained]
+        # Paddle's own sum of squares [1], as in its clipping: 150 of them take a millisecond on a CPU
+        squares = [
+            paddle._C_ops.squared_l2_norm(gradient.astype("float32") if half else gradient)
+            for gradient, half in zip(gradients, self._half, strict=True)
+            if gradient is not None
+        ]
         tail = [paddle.add_n(squares).sqrt()] if squares else []
         tail += [] if scale is None else [scale.reshape([1]).astype("float32")]
         host = paddle.concat([self._values, *tail]).numpy()
@@ -199,12 +204,6 @@ class StepMeter:
         """Return the path of the BatchNorm whose batch variance was the most absurd in this step."""
         ratios = self._ratios.numpy()
         return self.batch_norms[int(np.argmax(np.where(np.isnan(ratios), np.inf, ratios)))][0]
-
-
-def _squared_norm(gradient: Any) -> Any:
-    """Return the sum of squares [1]; 16-bit floats would overflow."""
-    gradient = gradient.astype("float32") if gradient.dtype in _HALF else gradient
-    return nn.clip._squared_l2_norm(gradient).reshape([1])
 
 
 def head_outputs(predictions: Any, network: Any) -> Iterator[tuple[str, Any]]:

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from benchmark import main
+from benchmarks.guard import BARE, GuardCosts
 from benchmarks.step import StepCosts, measure_step
 from error_codes import raises_code
 
@@ -21,6 +22,18 @@ def test_a_table_with_ratios_to_the_bare_sum(capsys):
 def test_ratios_are_of_medians():
     costs = StepCosts("", {"bare sum": [1.0, 2.0, 9.0], "ppocr_ext": [2.0, 3.0, 3.0]})
     assert "| ppocr_ext | 3.000 | 2.000 | 1.50 |" in costs.to_markdown()
+
+
+def test_the_check_of_values_is_a_share_of_the_step(capsys):
+    assert main(["guard", "--size", "tiny", "--batch", "1", "--rounds", "1"]) in (0, 1)
+    shown = capsys.readouterr().out
+    assert re.search(r"^\| the check \| \d+\.\d{3} \| \d+\.\d\d % \|$", shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("seconds", "agrees"), [(0.01, True), (0.011, False)])
+def test_more_than_one_per_cent_is_too_much(seconds, agrees):
+    costs = GuardCosts("", {BARE: [0.9, 1.0, 3.0]}, {"the check": [seconds]})
+    assert costs.agrees is agrees
 
 
 def test_a_peer_that_is_no_checkout_is_named(tmp_path):

@@ -75,7 +75,7 @@ def measure_step(
     charset = charset_of(size)
     losses = load([config_path("svtrv2/distill.yml")]).at("Loss").thaw()  # those that PaddleOCR has too
     config = with_class_counts(load([config_path(name)]).with_values({"Loss": losses}), charset)
-    batch = _batch(config, charset, batch_size, height, width)
+    batch = batch_of(config, charset, batch_size, height, width)
     steps = _our_steps(config, batch)
     if peer is not None:
         steps["PaddleOCR"] = _peer_step(config, batch, Path(peer))
@@ -95,7 +95,7 @@ def measure_step(
     return StepCosts(setting, seconds)
 
 
-def _batch(config: Config, charset: Charset, size: int, height: int, width: int) -> list[paddle.Tensor]:
+def batch_of(config: Config, charset: Charset, size: int, height: int, width: int) -> list[paddle.Tensor]:
     rng = np.random.default_rng(0)
     longest = int(config.at("Global.max_text_length"))
     lengths = rng.integers(min(4, longest - 2), longest - 1, size)
@@ -110,7 +110,7 @@ def _batch(config: Config, charset: Charset, size: int, height: int, width: int)
     return [paddle.to_tensor(array) for array in arrays]
 
 
-def _optimizer(config: Config, model: Any, build: Any = build_optimizer) -> Any:
+def optimizer_of(config: Config, model: Any, build: Any = build_optimizer) -> Any:
     return build(config.at("Optimizer").thaw(), epochs=10, step_each_epoch=1000, model=model)[0]
 
 
@@ -119,7 +119,7 @@ def _our_steps(config: Config, batch: list[paddle.Tensor]) -> dict[str, Step]:
     model = build_model(config.at("Architecture").thaw())
     loss = build_loss(config.at("Loss").thaw())
     restrict_outputs(model, loss.required_outputs(), config)
-    optimizer = _optimizer(config, model)
+    optimizer = optimizer_of(config, model)
     window = Window()
     position = Position(0, 0, 0, 1, 1)
     model.train()
@@ -154,7 +154,7 @@ def _peer_step(config: Config, batch: list[paddle.Tensor], root: Path) -> Step:
         sub_model["pretrained"] = None
     model = architectures.build_model(architecture)
     loss = losses.build_loss(config.at("Loss").thaw())
-    optimizer = _optimizer(config, model, optimizers.build_optimizer)
+    optimizer = optimizer_of(config, model, optimizers.build_optimizer)
 
     def step() -> None:
         model.train()

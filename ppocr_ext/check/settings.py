@@ -51,6 +51,11 @@ def check_global(check: ConfigCheck) -> None:
         names = ", ".join(check.unloaded_plugins)
         message = f"not imported: {names}. Fix: `--import-plugins` runs their code."
         check.warning(("Global", "plugins"), PLUGIN, message)
+    if check.role == "train" and check.at("Global", "early_stop") is not None and "Eval" not in check.config:
+        message = (
+            "there is no Eval, so the run never learns whether it gets better. Fix: give Eval, or remove it."
+        )
+        check.error(("Global", "early_stop"), "missing_section", message)
     if check.at("Global", "return_feats") is True and not list(ctc_heads(check.config)):
         message = "there is no CTCHead in Architecture that can return features."
         check.error(("Global", "return_feats"), "missing_branch", message)

@@ -66,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
             _LOG.info("resume with: %s", run_command("train", folder / "latest", args.host))
         code = EXIT_CODES[outcome.status]
         return 128 + outcome.signal if code == 0 and outcome.signal is not None else code
+    if outcome.reason:
+        _LOG.info("finished: %s", outcome.reason)
     if outcome.best:
         _LOG.info("best: %s", json.dumps({k: round(v, 4) for k, v in outcome.best.items()}))
     if config.get("Eval"):

@@ -115,6 +115,15 @@ _OURS = {
         meaning="so is one with a BatchNorm variance above so many times the running one, from step 51 on; 0: no limit",
     ),
     "detect_anomaly": _truth("check every operator, and name the first whose result is not finite; slow"),
+    "early_stop": GlobalKey(
+        kind="options",
+        options=(
+            ("patience", ValueRule("whole", least=1)),
+            ("min_delta", ValueRule("number", least=0)),
+        ),
+        meaning="finish after `patience` evaluations in a row that are not better than the best by more than "
+        "`min_delta` (0)",
+    ),
     "report": _truth("write `report.html` at the end of a run", True),
 }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from ppocr_ext.config.node import plain_copy
 
-Kind = Literal["truth", "whole", "number", "text", "texts", "steps", "any"]
+Kind = Literal["truth", "whole", "number", "text", "texts", "steps", "options", "any"]
 _TRUTHS = ("true", "false", "yes", "no", "on", "off")
 _NAMES = {
     "truth": "true or false",
@@ -35,11 +36,12 @@ class ValueRule:
 
     Attributes:
         kind: ``"truth"``, ``"whole"`` (a whole number), ``"number"``, ``"text"``, ``"texts"`` (a list of them),
-            ``"steps"`` (``eval_batch_step``) or ``"any"``.
+            ``"steps"`` (``eval_batch_step``), ``"options"`` (named values) or ``"any"``.
         least: the least number.
         most: the greatest number.
         above: the number must be greater than this.
         choices: the values that a text can have.
+        options: the rule of each named value; the first one is needed.
     """
 
     kind: Kind = "any"
@@ -47,11 +49,14 @@ class ValueRule:
     most: float | None = None
     above: float | None = None
     choices: tuple[str, ...] = ()
+    options: tuple[tuple[str, ValueRule], ...] = ()
 
     def problem(self, value: Any) -> Problem | None:
         """Return why ``value`` cannot be used, or None if it can."""
         if value is None or self._fits(value):
             return None
+        if self.kind == "options" and isinstance(value, Mapping):
+            return self._option_problem(value)
         if isinstance(value, str):
             is_truth = self.kind == "truth" and value.strip().lower() in _TRUTHS
             if is_truth or self.kind in ("whole", "number") and is_number(value):
@@ -64,6 +69,17 @@ class ValueRule:
             return Problem("bad_value", f"{expected} Fix: [{value}].")
         return Problem("bad_value", expected)
 
+    def _option_problem(self, value: Mapping[str, Any]) -> Problem | None:
+        rules = dict(self.options)
+        for name, given in value.items():
+            if name not in rules:
+                return Problem("unknown_key", f"unknown key {name!r}, expected one of {', '.join(rules)}.")
+            problem = rules[name].problem(given)
+            if problem is not None:
+                return Problem(problem.code, f"{name}: {problem.message}")
+        needed = self.options[0][0]
+        return None if value.get(needed) is not None else Problem("bad_value", f"{needed} is missing.")
+
     def _fits(self, value: Any) -> bool:
         if self.kind == "truth":
             return isinstance(value, bool)
@@ -75,6 +91,8 @@ class ValueRule:
             pair = value if isinstance(value, (list, tuple)) else (0, value)
             whole = all(isinstance(number, int) and not isinstance(number, bool) for number in pair)
             return len(pair) == 2 and whole and pair[0] >= 0 and pair[1] >= 1
+        if self.kind == "options":
+            return isinstance(value, Mapping) and self._option_problem(value) is None
         return self.kind == "any" or self._is_number(value)
 
     def _is_number(self, value: Any) -> bool:
@@ -91,6 +109,8 @@ class ValueRule:
 
     def _expected(self) -> str:
         """Return what the value must be, for a message."""
+        if self.options:
+            return f"a mapping of {', '.join(name for name, _ in self.options)}"
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         if self.most is not None:

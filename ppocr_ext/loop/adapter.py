@@ -113,7 +113,8 @@ class HostLoop:
                 raise
             return StopRun("the profiler has seen its batches")
         self._agree_on_stop()
-        return self._stop if self._stop is not None and self._stop.status != "stopped" else None
+        # all epochs are done: only what makes the run a bad one still counts
+        return None if self._stop is None or self._stop.status in ("finished", "stopped") else self._stop
 
     def _agree_on_stop(self) -> None:
         """Give all processes the same stop, or none; waits for all of them."""

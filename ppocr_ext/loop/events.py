@@ -48,7 +48,7 @@ class Outcome:
 
     Attributes:
         status: a key of :data:`ppocr_ext.report.run_folder.EXIT_CODES`.
-        reason: in words, empty when finished.
+        reason: in words; empty if all epochs are done.
         signal: number of the signal that stopped it, or None.
     """
 
@@ -60,7 +60,7 @@ class Outcome:
 
 
 # Statuses of a stop, the more serious last: it wins if processes stop for several reasons.
-_STOPS = ("stopped", "collapsed", "nonfinite")
+_STOPS = ("finished", "stopped", "collapsed", "nonfinite")
 
 
 @dataclass(eq=False)
@@ -92,7 +92,7 @@ class LoopControl(Protocol):
 
         Args:
             reason: for the log and ``run.json``.
-            status: ``"stopped"``, ``"collapsed"`` or ``"nonfinite"``.
+            status: ``"finished"`` (there is nothing left to learn), ``"stopped"``, ``"collapsed"`` or ``"nonfinite"``.
             save_latest: write the checkpoint ``latest`` first; if not, it stays as it was.
         """
 

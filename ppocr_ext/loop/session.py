@@ -18,6 +18,7 @@ from ppocr_ext.host import open_host
 from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook, Outcome, Position
 from ppocr_ext.loop.folder_lock import LOCK_FILE, check_folder, locked_folder
+from ppocr_ext.loop.hooks.early_stop import EarlyStop
 from ppocr_ext.loop.hooks.export_hook import ExportHook
 from ppocr_ext.loop.hooks.metric_writers import require_packages, writers_for
 from ppocr_ext.loop.hooks.metrics_log import MetricsLog
@@ -47,8 +48,12 @@ def default_hooks(run: Run) -> list[Hook]:
     if dist.get_rank() != 0:
         return [TeacherCheck()]
     every = max(1, int(run.config.at("Global.print_batch_step")))
-    hooks: list[Hook] = [
-        MetricsLog(every, writers_for(run.config)),  # first: a writer that cannot be opened ends the run
+    early_stop = global_value(run.config, "early_stop")
+    hooks: list[Hook] = (
+        [] if early_stop is None else [EarlyStop(**early_stop)]
+    )  # first: it may refuse to begin
+    hooks += [
+        MetricsLog(every, writers_for(run.config)),  # early: a writer that cannot be opened ends the run
         RunRecord(),
         TeacherCheck(),
         ProgressBar(every),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ppocr_ext.config.global_keys import GLOBAL_KEYS, GlobalKey
+from ppocr_ext.config.values import ValueRule
 
 NAMES = {
     "truth": "`bool`",
@@ -15,16 +16,23 @@ NAMES = {
 }
 
 
+def rule_text(rule: ValueRule) -> str:
+    """Return a kind and its range."""
+    name = NAMES[rule.kind]
+    if rule.most is not None:
+        return f"{name} {rule.least}–{rule.most}"
+    if rule.above is not None:
+        return f"{name} > {rule.above}"
+    return name if rule.least is None else f"{name} ≥ {rule.least}"
+
+
 def form(key: GlobalKey) -> str:
     """Return the values that are accepted."""
-    name = NAMES[key.kind]
     if key.choices:
         return ", ".join(f"`{choice}`" for choice in key.choices)
-    if key.most is not None:
-        return f"{name} {key.least}–{key.most}"
-    if key.above is not None:
-        return f"{name} > {key.above}"
-    return name if key.least is None else f"{name} ≥ {key.least}"
+    if key.options:
+        return ", ".join(f"`{name}`: {rule_text(rule)}" for name, rule in key.options)
+    return rule_text(key)
 
 
 def default_text(key: GlobalKey) -> str:

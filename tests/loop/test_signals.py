@@ -130,7 +130,7 @@ def test_a_hook_stops_a_run_that_keeps_its_latest(tiny, tmp_path):
 def test_the_more_serious_stop_wins():
     ranks = [
         StopRun("", status=status, save_latest=save).rank
-        for status in ("stopped", "collapsed", "nonfinite")
+        for status in ("finished", "stopped", "collapsed", "nonfinite")
         for save in (True, False)
     ]
     assert ranks == sorted(set(ranks))

@@ -1,0 +1,59 @@
+"""Finish a run that no longer gets better: ``Global.early_stop``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.loop.events import EvalDone, Hook, Position
+from ppocr_ext.run.run import Run
+
+
+class EarlyStop(Hook):
+    """Ask for the end after ``patience`` evaluations in a row without a better main indicator (a hook of rank 0).
+
+    The loop's processes agree on the stop, and the run counts as finished. Its checkpoints keep the count, so that a
+    resumed run goes on counting.
+
+    Args:
+        patience: evaluations.
+        min_delta: an evaluation is better if it exceeds the best by more than this; None: 0.
+    """
+
+    def __init__(self, patience: int, min_delta: float | None = None) -> None:
+        self._patience, self._min_delta = patience, min_delta or 0.0
+
+    def on_start(self, run: Run, position: Position) -> None:
+        """Take up the count of the checkpoint.
+
+        Raises:
+            ConfigError: the run was stopped there, and would be stopped again.
+        """
+        self._indicator = run.metric.main_indicator
+        kept = run.hook_states.get(type(self).__name__, {})
+        self._best = float(kept.get("best", run.best.get(self._indicator, -math.inf)))
+        self._without = int(kept.get("without", 0))
+        if self._without >= self._patience:
+            raise ConfigError(
+                f"Global.checkpoints: this run finished early, after step {position.global_step}: {self._reason()}. "
+                f"Fix: increase Global.early_stop.patience, or remove early_stop, to continue.",
+                code="nothing_left",
+            )
+
+    def state(self) -> Mapping[str, Any]:
+        return {} if math.isinf(self._best) else {"best": self._best, "without": self._without}
+
+    def on_eval(self, result: EvalDone) -> None:
+        value = float(result.metrics[self._indicator])
+        if value > self._best + self._min_delta:
+            self._best, self._without = value, 0
+            return
+        self._without += 1
+        if self._without >= self._patience:
+            self.loop.request_stop(self._reason(), status="finished")
+
+    def _reason(self) -> str:
+        than = f"{self._best:.4f}" + (f" by more than {self._min_delta:g}" if self._min_delta else "")
+        return f"early stop: {self._indicator} has not exceeded {than} in {self._without} evaluations"

@@ -41,6 +41,7 @@ class Speed:
         engine: name.
         images: of a call.
         seconds: of each call.
+        cpu_seconds: of each call, of all threads: what the machine does besides does not count.
     """
 
     threads: int
@@ -49,11 +50,17 @@ class Speed:
     engine: str
     images: int
     seconds: Sequence[float]
+    cpu_seconds: Sequence[float]
 
     @property
     def best(self) -> float:
         """Images a second in the fastest call."""
         return self.images / min(self.seconds)
+
+    @property
+    def cpu(self) -> float:
+        """Milliseconds of CPU time for an image in the call that took least."""
+        return min(self.cpu_seconds) / self.images * 1000
 
     def milliseconds(self, percent: float) -> float:
         """Return the time that so many percent of the calls need at most."""
@@ -111,7 +118,8 @@ class InferCosts:
         batches = self.values("batch")
         head = ["network", "engine"]
         for batch in batches:
-            head += [f"batch {batch}: images/s (best)", "p50, p95 of a batch, ms", "student is faster by"]
+            head += [f"batch {batch}: images/s (best)", "p50, p95 of a batch, ms"]
+            head += ["CPU ms an image (least)", "student is better by: images/s, CPU"]
         rows: dict[tuple[str, str], list[str]] = {}
         for batch in batches:
             for each in self.speeds:
@@ -119,7 +127,10 @@ class InferCosts:
                     student = self.find(threads, batch, STUDENT, each.engine)
                     row = rows.setdefault((each.what, each.engine), [each.what, each.engine])
                     row += [f"{each.best:.1f}", f"{each.milliseconds(50):.1f}, {each.milliseconds(95):.1f}"]
-                    row.append(f"{student.best / each.best:.2f}")
+                    row += [
+                        f"{each.cpu:.2f}",
+                        f"{student.best / each.best:.2f}, {each.cpu / student.cpu:.2f}",
+                    ]
         return markdown(head, list(rows.values()))
 
     def _reading(self) -> str:
@@ -128,10 +139,10 @@ class InferCosts:
             bare = self.find(read.threads, read.batch, BARE, read.engine)
             rows.append(
                 [str(read.threads), str(read.batch), read.engine, f"{bare.best:.1f}", f"{read.best:.1f}"]
-                + [f"{read.best / bare.best:.2f}"]
+                + [f"{read.best / bare.best:.2f}", f"{read.cpu / bare.cpu:.2f}"]
             )
         head = ["threads", "batch", "engine", "bare engine, images/s (best)", "`Recognizer.read`"]
-        return markdown([*head, "of the bare engine"], rows)
+        return markdown([*head, "of the bare engine", "CPU of the bare engine's"], rows)
 
 
 def measure_infer(

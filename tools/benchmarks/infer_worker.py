@@ -68,9 +68,9 @@ def measure(
         images: that ``Recognizer.read`` reads in a call.
 
     Returns:
-        ``calls``: of each, the attributes of :class:`Call` but the last, and ``seconds``, a list; ``difference``: the
-        largest of a probability between forms and engines of one network; ``load`` of the machine before and after;
-        ``versions``.
+        ``calls``: of each, the attributes of :class:`Call` but the last, and the lists ``seconds`` and
+        ``cpu_seconds``; ``difference``: the largest of a probability between forms and engines of one network;
+        ``load`` of the machine before and after; ``versions``.
     """
     load = os.getloadavg()[0]
     _, (height, width) = SIZES[size]
@@ -90,14 +90,17 @@ def measure(
             for kind in READERS:
                 pair = _pair(engines[STUDENT, kind], size, batch, images)
                 calls += [Call(count, batch, what, kind, images, work) for what, work in pair.items()]
-    seconds: list[list[float]] = [[] for _ in calls]
+    times: list[list[tuple[float, float]]] = [[] for _ in calls]
     for turn in range(rounds + 1):
-        for call, times in zip(calls, seconds, strict=True):
+        for call, measured in zip(calls, times, strict=True):
             found = list(_repeat(call.work, _TURN if turn else 0))
-            times += found if turn else []
+            measured += found if turn else []
     described = [dict(zip(Call._fields[:-1], call[:-1], strict=True)) for call in calls]
     return {
-        "calls": [{**each, "seconds": times} for each, times in zip(described, seconds, strict=True)],
+        "calls": [
+            {**each, "seconds": [wall for wall, _ in measured], "cpu_seconds": [cpu for _, cpu in measured]}
+            for each, measured in zip(described, times, strict=True)
+        ],
         "difference": difference,
         "load": [load, os.getloadavg()[0]],
         "versions": f"Paddle {paddle.__version__}, ONNX Runtime {onnxruntime.__version__}",
@@ -140,15 +143,14 @@ def _encoded(count: int) -> Iterator[bytes]:
         yield bytes(cv2.imencode(".png", cv2.resize(patches, (width, 60)))[1])
 
 
-def _repeat(work: Callable[[], Any], least: float) -> Iterator[float]:
-    """Yield the seconds of each call, of one at least and until ``least`` seconds have passed."""
-    first = time.perf_counter()
-    began = first
-    while began == first or began - first < least:
+def _repeat(work: Callable[[], Any], least: float) -> Iterator[tuple[float, float]]:
+    """Yield seconds and CPU seconds of each call, of one at least and until ``least`` seconds have passed."""
+    first = ended = time.perf_counter()
+    while ended == first or ended - first < least:
+        began, cpu = ended, time.process_time()
         work()
         ended = time.perf_counter()
-        yield ended - began
-        began = ended
+        yield ended - began, time.process_time() - cpu
 
 
 if __name__ == "__main__":

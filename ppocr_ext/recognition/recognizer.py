@@ -17,6 +17,7 @@ from ppocr_ext.recognition.ctc_text import Reading, best_classes, read_classes
 from ppocr_ext.recognition.images import ImageSource, is_image, read_image
 from ppocr_ext.recognition.opening import EngineName, OpenOptions, Source, open_parts
 
+_Classes = tuple[np.ndarray, np.ndarray]  # the best class of each frame, and its probability: [B, T]
 _WINDOW = 8  # batches, of whose images those of equal width are put together
 
 
@@ -143,18 +144,23 @@ class Recognizer:
         numbered = enumerate(images)
         size = batch_size * (_WINDOW if self.policy.kind == "widen" else 1)
         windows = iter(lambda: list(islice(numbered, size)), [])
-        loaded, second = self._load(next(windows, []), batch_size), next(windows, [])
+        first, second = next(windows, []), next(windows, [])
         if not second:  # few images need no thread
-            yield from self._texts(loaded, self._compute(loaded))
+            loaded = self._load(first, batch_size)
+            yield from self._texts(loaded, map(self._compute, loaded.batches))
             return
-        with ThreadPoolExecutor(1) as pool:
-            computing = pool.submit(self._compute, loaded)
-            for window in chain([second], windows):
-                following = self._load(window, batch_size)
-                queued = pool.submit(self._compute, following)  # before, so that the engine never waits
-                yield from self._texts(loaded, computing.result())
-                loaded, computing = following, queued
-            yield from self._texts(loaded, computing.result())
+        pool = ThreadPoolExecutor(1)
+        before: Iterator[Reading] = iter(())
+        try:
+            for window in chain([first, second], windows):
+                loaded = self._load(window, batch_size)
+                # submitted before texts are taken, so that the engine never waits
+                computing = [pool.submit(self._compute, batch) for batch in loaded.batches]
+                yield from before
+                before = self._texts(loaded, (each.result() for each in computing))
+            yield from before
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def _load(self, images: Sequence[tuple[int, ImageSource]], batch_size: int) -> _Window:
         """Decode, resize and group images, each with its number."""
@@ -175,12 +181,12 @@ class Recognizer:
                 batches.append(_Batch(places, sizes, np.stack(inputs)))
         return _Window(readings, batches)
 
-    def _compute(self, window: _Window) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return class and probability of each frame, for each batch; all probabilities would take much memory."""
-        return [best_classes(self._parts.probabilities(batch.inputs)) for batch in window.batches]
+    def _compute(self, batch: _Batch) -> _Classes:
+        """Return the best classes of a batch; all probabilities of a window would take much memory."""
+        return best_classes(self._parts.probabilities(batch.inputs))
 
-    def _texts(self, window: _Window, computed: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[Reading]:
-        """Return the readings of a window, with the texts of what was computed."""
+    def _texts(self, window: _Window, computed: Iterable[_Classes]) -> Iterator[Reading]:
+        """Yield the readings of a window, with the texts of what was computed of each batch."""
         parts, readings = self._parts, window.readings
         for batch, found in zip(window.batches, computed, strict=True):
             columns, frames = batch.inputs.shape[3], found[0].shape[1]
@@ -196,4 +202,4 @@ class Recognizer:
                     reorder=parts.reorder,
                     image=readings[place].image,
                 )
-        return readings
+        yield from readings

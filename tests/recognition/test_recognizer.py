@@ -148,6 +148,29 @@ class OneFrameIn4:
         return np.stack([frames(*((1, 0.9) if white > 0 else (0, 0.8) for white in row)) for row in columns])
 
 
+class Waiting(OneFrameIn4):
+    """An engine that counts its batches, and waits in the ninth of them."""
+
+    def __init__(self):
+        self.calls, self.free = 0, threading.Event()
+
+    def probabilities(self, images):
+        self.calls += 1
+        if self.calls == 9:
+            self.free.wait(20)
+        return super().probabilities(images)
+
+
+def test_a_stream_that_is_closed_computes_no_further_batch():
+    engine = Waiting()
+    parts = RecognizerParts(engine, WidthPolicy("widen", (3, 16, 64)), Charset(("x", "y", "z")))
+    stream = Recognizer(parts).stream([np.zeros((16, 64, 3), np.uint8)] * 24, batch_size=1)
+    assert next(stream).text == ""
+    threading.Timer(0.5, engine.free.set).start()
+    stream.close()
+    assert engine.calls <= 9  # of the 16 that it has taken
+
+
 @pytest.mark.parametrize(
     ("policy", "size", "white"),
     [

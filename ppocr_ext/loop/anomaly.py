@@ -21,14 +21,16 @@ class AnomalyWatch:
     Args:
         network: its layers are watched by their paths.
         loss: the same, below ``loss``; a function has no layers.
+        active: False: nothing is watched or checked.
         compiled: the layers run in a compiled graph, where hooks see nothing.
     """
 
-    def __init__(self, network: Any, loss: Any, compiled: bool = False) -> None:
+    def __init__(self, network: Any, loss: Any, *, active: bool = True, compiled: bool = False) -> None:
+        self.active = active
         self._entered: list[str] = []
         self._phase = "the loss"
-        layers = [] if compiled else list(network.named_sublayers())
-        if isinstance(loss, nn.Layer):
+        layers = [] if compiled or not active else list(network.named_sublayers())
+        if isinstance(loss, nn.Layer) and active:
             layers += [
                 (f"loss.{path}".rstrip("."), layer) for path, layer in loss.named_sublayers(include_self=True)
             ]
@@ -44,12 +46,15 @@ class AnomalyWatch:
         """Check every operator from now on; ``phase`` is what runs outside of all layers."""
         self._entered.clear()
         self._phase = phase
-        paddle.set_flags({_FLAG: 1})
+        self._set(1)
 
-    @staticmethod
-    def off() -> None:
+    def off(self) -> None:
         """Check no operator any more."""
-        paddle.set_flags({_FLAG: 0})
+        self._set(0)
+
+    def _set(self, flag: int) -> None:
+        if self.active:
+            paddle.set_flags({_FLAG: flag})
 
     @contextmanager
     def checking(self, phase: str) -> Iterator[None]:
@@ -62,7 +67,7 @@ class AnomalyWatch:
 
     def describe(self, error: BaseException) -> str | None:
         """Return operator and layer of an error that Paddle's check raised; None for another error."""
-        found = _FOUND.search(str(error))
+        found = _FOUND.search(str(error)) if self.active else None
         if found is None:
             return None
         where = f"the layer {self._entered[-1]}" if self._entered else self._phase

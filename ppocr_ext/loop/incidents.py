@@ -243,22 +243,15 @@ class IncidentFolder:
             (place / WEIGHTS).write_bytes(tensors_to_bytes(state))
             (place / LOSS).write_bytes(tensors_to_bytes(loss_state(run.loss)))
             (place / CONFIG).write_text(run.config.to_yaml(), encoding="utf-8")
-            text = json.dumps(_without_nan(record), indent=2, ensure_ascii=False)
+            # JSON has no NaN and no infinity: they become text
+            plain = json.loads(json.dumps(record), parse_constant=str)
+            text = json.dumps(plain, indent=2, ensure_ascii=False)
             (place / RECORD).write_text(text + "\n", encoding="utf-8")
         return folder
 
     def replay_command(self, folder: Path) -> str:
         """Return the command that replays the incident in ``folder``."""
         return command_line("replay", folder, host=self._run.options.host_path)
-
-
-def _without_nan(value: Any) -> Any:
-    """Return ``value`` with numbers that are not finite as text, since JSON has none."""
-    if isinstance(value, dict):
-        return {key: _without_nan(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(each) for each in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def layout_of(config: Config) -> BatchLayout:

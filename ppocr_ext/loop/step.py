@@ -60,9 +60,8 @@ class OptimizerStep:
         mode = global_value(run.config, "nonfinite")
         self._before = BeforeForward(run.network, run.loss) if mode == "skip" else None
         self._last_good = LastGood(run) if mode == "rollback" else None
-        self._watch = None
-        if global_value(run.config, "detect_anomaly"):
-            self._watch = AnomalyWatch(run.network, run.loss, bool(global_value(run.config, "to_static")))
+        detects, compiled = (bool(global_value(run.config, key)) for key in ("detect_anomaly", "to_static"))
+        self._watch = AnomalyWatch(run.network, run.loss, active=detects, compiled=compiled)
         self._steps_done = self._good_step = run.start.global_step
         self._skipped_in_a_row = 0
         self._seen: tuple[Any, Sequence[Any]] = (None, ())
@@ -80,18 +79,16 @@ class OptimizerStep:
             self._before.keep()
         if self._last_good is not None and self.applied:
             self._last_good.keep(steps_done)
-        if self._watch is not None:
-            self._watch.on("the loss")
+        self._watch.on("the loss")
 
     def guard(self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any]) -> Mapping[str, Any]:
         """Measure the forward pass; return ``losses`` with a total that is NaN if a value is bad."""
         self.losses, self.images = losses, len(batch[0])
         self._seen = (predictions, batch)
-        if self._watch is not None:
-            self._watch.off()
+        self._watch.off()
         factor = self._meter.forward(predictions, batch, losses, self._steps_done + 1)
         guarded = {**losses, "loss": losses["loss"] * factor}
-        if self._watch is not None and math.isfinite(float(factor)):
+        if self._watch.active and math.isfinite(float(factor)):
             self._watch.on("the backward pass")
         return guarded
 
@@ -101,8 +98,7 @@ class OptimizerStep:
         Raises:
             StopRun: a value is bad, and the run stops for it.
         """
-        if self._watch is not None:
-            self._watch.off()
+        self._watch.off()
         scaling = self._scaler is not None and getattr(self._scaler, "_enable", False)
         self.reading = self._meter.read(self._scaler._scale if scaling else None)
         self.applied = self.reading.is_good
@@ -119,8 +115,6 @@ class OptimizerStep:
 
     def anomaly(self, error: BaseException) -> str | None:
         """Return what ``Global.detect_anomaly`` found, if ``error`` comes from it; switch its check off."""
-        if self._watch is None:
-            return None
         self._watch.off()
         return self._watch.describe(error)
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from tiny_runs import captchas  # noqa: F401
 
+from ppocr_ext.checkpoint.checkpoints import Position
 from ppocr_ext.cli.main import main
+from ppocr_ext.loop.events import Outcome
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.e2e
@@ -128,3 +130,21 @@ def test_a_termination_while_paddle_is_imported_is_one_line(captchas, tmp_path):
         said = process.communicate(timeout=60)
     assert (process.returncode, said) == (143, ("", "terminated\n"))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "number", "code"),
+    [
+        ("finished", None, 0),
+        ("stopped", None, 0),
+        ("stopped", signal.SIGINT, 130),
+        ("nonfinite", None, 1),
+        ("collapsed", None, 1),
+    ],
+)
+def test_the_exit_code_says_how_a_run_ended(monkeypatch, tmp_path, status, number, code):
+    def ended(config, **options):
+        return Outcome(status, Position(), {}, "why", number)
+
+    monkeypatch.setattr("ppocr_ext.loop.session.train", ended)
+    assert main(["train", *options(tmp_path, tmp_path / "run")]) == code

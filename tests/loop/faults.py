@@ -46,7 +46,7 @@ def _change_next_images(run, change):
 
 def nan_weights(run):
     """The CTC classifier has no number left."""
-    weight = run.network.head.ctc_head.fc.weight
+    weight = getattr(run.network, "Student", run.network).head.ctc_head.fc.weight
     weight.set_value(np.full(weight.shape, np.nan, "float32"))
 
 

@@ -32,7 +32,7 @@ def test_an_infinite_pixel_ends_the_run_and_can_be_replayed(tiny, tmp_path, caps
     folder, found = incident(run)
     assert (found["step"], found["last_good_step"]) == (BAD, BAD - 1)
     worst = found["samples"][0]
-    assert (worst["row"], worst["image"]) == (3, "inf")
+    assert (worst["row"], worst["image"]) == (3, "Infinity")
     assert worst["label"] and worst["needed"] >= len(worst["label"])
     assert not found["weights"]
 
@@ -46,13 +46,19 @@ def test_an_infinite_pixel_ends_the_run_and_can_be_replayed(tiny, tmp_path, caps
     batch["0"][3, 0, 5, 5] = 0.0
     np.savez(folder / "batch.npz", **batch)
     assert main(["replay", str(folder)]) == 0
+    (folder / "batch.npz").write_bytes(b"PK")
+    assert main(["replay", str(folder)]) == 2
+    assert "damaged_file" in capsys.readouterr().err
 
 
 def test_nan_weights_are_named_and_never_saved(tiny, tmp_path):
-    outcome = train(tiny("student", **{"Global.epoch_num": 1}), hooks=[Plant(nan_weights, 2)])
+    outcome = train(tiny("distill", **{"Global.epoch_num": 1}), hooks=[Plant(nan_weights, 2)])
     assert outcome.status == "nonfinite"
     _, found = incident(tmp_path / "run")
-    assert found["weights"] == ["head.ctc_head.fc.weight"]
+    assert found["weights"] == ["Student.head.ctc_head.fc.weight"]
+    assert any(text.startswith("output Student.ctc") for text in found["bad"])  # and not the teacher's
+    assert not any("Teacher" in text for text in found["bad"])
+    assert found["samples"][0]["ctc_loss"] == {"Student": "NaN"}
     assert found["weights"][0] in outcome.reason
     assert not list((tmp_path / "run").glob("*.pdparams"))
 

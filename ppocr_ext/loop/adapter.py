@@ -179,7 +179,6 @@ class HostLoop:
         """
         # what this step draws (dropout, stochastic depth) depends on nothing before it: a resumed run repeats
         paddle.seed(self._step_seed(self.position.global_step))
-        self._step.begin(self.position.global_step)
         if dist.get_rank() == 0:
             self._saver.require_folder()
         if self._stop is None and self._saver.is_due():
@@ -187,6 +186,7 @@ class HostLoop:
         self._agree_on_stop()
         if self._stop is not None:
             raise self._stop
+        self._step.begin(self.position.global_step)
 
     def _evaluating(self) -> None:
         """Save at once if asked to stop: Paddle's launcher waits for 30 seconds, which an evaluation may outlast."""

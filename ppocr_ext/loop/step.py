@@ -123,6 +123,7 @@ class OptimizerStep:
         if self._before is not None and self._skipped_in_a_row < self._limit:
             self._skipped_in_a_row += 1
             self._before.restore()
+            self._meter.forget()
             _LOG.warning("step %d is skipped (%d in a row)", incident.step, self._skipped_in_a_row)
         elif self._last_good is not None and self._rollbacks() < self._limit:
             step = self._last_good.restore()

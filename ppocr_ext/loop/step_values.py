@@ -92,9 +92,8 @@ class StepMeter:
             if isinstance(layer, _BATCH_NORMS) and path.partition(".")[0] not in frozen
         ]
         self.limits = limits
-        self.ctc_models = {
-            name for name, output in required_outputs(loss) or () if output == "ctc" and name not in frozen
-        }
+        read = {name for name, output in required_outputs(loss) or () if output == "ctc"}
+        self.ctc_models = sorted(read - frozen, key=str)  # in the same order in every process
         momenta = [float(layer._momentum) for _, layer in self.batch_norms]
         self._momenta: Any = paddle.to_tensor(momenta, dtype="float32") if momenta else None
         self.variances: Any = None  # not yet known, or restored
@@ -107,7 +106,7 @@ class StepMeter:
             self.variances = self._mean_variances()
 
     def forget(self) -> None:
-        """Take the running variances anew at the next :meth:`begin`: they were restored."""
+        """Take the running variances anew at the next :meth:`begin`: they have been restored."""
         self.variances = None
 
     @paddle.no_grad()

@@ -169,14 +169,10 @@ def _check_batch(check: ConfigCheck) -> None:
     size = _number(check.at(*path))
     if check.at("Train", "sampler", "name") != "MultiScaleSampler" or size is None or size >= 1:
         return
-    if check.at("Train", "sampler", "fix_bs") is False:
-        message = f"found {size:g}: every batch has one sample. Fix: the batch size, such as 64."
-        check.warning(path, "small_batch", message)
-    else:
-        message = (
-            f"found {size:g}, with which PaddleOCR's sampler never ends. Fix: the batch size, such as 64."
-        )
-        check.error(path, "small_batch", message)
+    goes_on = check.at("Train", "sampler", "fix_bs") is False
+    effect = "every batch has one sample" if goes_on else "PaddleOCR's sampler never ends"
+    report = check.warning if goes_on else check.error
+    report(path, "small_batch", f"found {size:g}: {effect}. Fix: the batch size, such as 64.")
 
 
 def _check_loss_weights(check: ConfigCheck) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ppocr_ext.cli.options import add_host_argument
+from ppocr_ext.cli.options import add_host_argument, add_option_argument
 
 NAME = "replay"
 HELP = "repeat a step with a value that is not finite, alone, and name the operator and the layer"
@@ -18,12 +18,14 @@ exit code: 1 the bad value is there again, 0 every value is good, 2 the step can
 
 examples:
   ppocr-ext replay output/run/incidents/step_000123
+  ppocr-ext replay output/run/incidents/step_000123 -o Global.use_gpu=false
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("folder", type=Path, metavar="INCIDENT", help="a folder in `incidents` of a run")
+    add_option_argument(parser, "set keys of the run's config")
     add_host_argument(parser)
 
 
@@ -35,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
     set_up_console()
     quiet_host(open_host(args.host).logger)
-    found = replay(args.folder, args.host)
+    found = replay(args.folder, args.host, args.opt)
     if found.incident is None:
         print("every value of this step is good")
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,8 @@ class Replay:
     operator: str | None
 
 
-def replay(folder: Path, host_path: str | None = None) -> Replay:
-    """Repeat the step of the incident in ``folder``, in float32.
+def replay(folder: Path, host_path: str | None = None, options: Sequence[str] = ()) -> Replay:
+    """Repeat the step of the incident in ``folder``, in float32; ``options`` are as after ``-o``.
 
     Raises:
         DataError: the folder holds no incident.
@@ -61,33 +62,32 @@ def replay(folder: Path, host_path: str | None = None) -> Replay:
             f"{folder} holds no incident (found no {RECORD}). Fix: give a folder in `incidents` of a run.",
             code="no_incident",
         )
-    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    try:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        number, last_good, seed = (int(record[key]) for key in ("step", "last_good_step", "paddle_seed"))
+        arrays = load_arrays(folder / BATCH)
+        variances = arrays.pop(VARIANCES, None)
+        batch = [paddle.to_tensor(arrays[str(index)]) for index in range(len(arrays))]
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataError(
+            f"{folder} is not complete: {error}. Fix: copy the whole folder of the incident again.",
+            code="damaged_file",
+        ) from error
     # every weight is in the incident; nothing else is read
-    config = load([folder / CONFIG]).with_values(
+    config = load([folder / CONFIG], options).with_values(
         {"Global.checkpoints": None, "Global.pretrained_model": None}
     )
     models = config.at("Architecture.Models", default=None) or ()
     own = {f"Architecture.Models.{name}.pretrained": None for name in models}
     context = open_context(config.with_values(own), RunOptions("predict", host_path))
     network, loss = _network_and_loss(context, folder)
-    try:
-        arrays = load_arrays(folder / BATCH)
-    except ValueError as error:
-        raise DataError(
-            f"{folder / BATCH} cannot be read: {error}. Fix: copy the whole folder of the incident again.",
-            code="damaged_file",
-        ) from error
-    variances = arrays.pop(VARIANCES, None)
-    batch = [paddle.to_tensor(arrays[str(index)]) for index in range(len(arrays))]
-    step = _Step(network, loss, batch, variances, int(record["paddle_seed"]))
+    step = _Step(network, loss, batch, variances, seed)
     meter = StepMeter(network, loss, limits_of(context.config))
-    predictions, reading = step.measure(meter, int(record["step"]))
+    predictions, reading = step.measure(meter, number)
     if reading.is_good:
         return Replay(None, None)
-    numbers = int(record["step"]), int(record["last_good_step"])
-    incident = find_incident(
-        meter, reading, *numbers, predictions, batch, layout_of(context.config), context.charset
-    )
+    layout = layout_of(context.config)
+    incident = find_incident(meter, reading, number, last_good, predictions, batch, layout, context.charset)
     return Replay(incident, step.first_operator())
 
 

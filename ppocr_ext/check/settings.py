@@ -51,14 +51,27 @@ def check_global(check: ConfigCheck) -> None:
         names = ", ".join(check.unloaded_plugins)
         message = f"not imported: {names}. Fix: `--import-plugins` runs their code."
         check.warning(("Global", "plugins"), PLUGIN, message)
-    if check.role == "train" and check.at("Global", "early_stop") is not None and "Eval" not in check.config:
-        message = (
-            "there is no Eval, so the run never learns whether it gets better. Fix: give Eval, or remove it."
-        )
-        check.error(("Global", "early_stop"), "missing_section", message)
+    if check.role == "train":
+        _check_hooks(check)
     if check.at("Global", "return_feats") is True and not list(ctc_heads(check.config)):
         message = "there is no CTCHead in Architecture that can return features."
         check.error(("Global", "return_feats"), "missing_branch", message)
+
+
+def _check_hooks(check: ConfigCheck) -> None:
+    """Report hooks that could do nothing, or that PaddleOCR's loop would undo."""
+    path: tuple[str, ...] = ("Global", "early_stop")
+    if check.at(*path) is not None and "Eval" not in check.config:
+        message = (
+            "there is no Eval, so the run never learns whether it gets better. Fix: give Eval, or remove it."
+        )
+        check.error(path, "missing_section", message)
+    for path, value in ((("Global", "start_ema"), True), (("Architecture", "algorithm"), "SRN")):
+        if check.at("Global", "ema") is not None and check.at(*path) == value:
+            message = (
+                f"{path[-1]}: {value} asks PaddleOCR for an average of its own. Fix: remove one of the two."
+            )
+            check.error(("Global", "ema"), "conflicting_keys", message)
 
 
 def check_loaders(check: ConfigCheck) -> None:

@@ -94,6 +94,7 @@ class TrainState:
         charset_digest: digest of the dictionary; None in PaddleOCR's checkpoints.
         rate_factor: what rollbacks have multiplied the learning rate by; None without any.
         hooks: what hooks keep, by their names; None if none keeps anything.
+        raw_weights: of a checkpoint with averaged weights, those that a resumed run continues with, by name.
         sample_seeds: ``data.sample_seeds.SCHEME``; None in PaddleOCR's checkpoints and in those of 0.1.0.
         files: SHA-256 of the other two files by their endings, written by :func:`write_checkpoint`; None in
             PaddleOCR's checkpoints.
@@ -110,6 +111,7 @@ class TrainState:
     charset_digest: str | None = None
     rate_factor: float | None = None
     hooks: Mapping[str, Any] | None = None
+    raw_weights: Mapping[str, Any] | None = None
     sample_seeds: int | None = None
     files: Mapping[str, str] | None = field(default=None, compare=False)
 

@@ -111,23 +111,36 @@ def extract(checkpoint: Checkpoint, sub_model: str, target: Path) -> int:
             f"{checkpoint.prefix} holds no sub-model {sub_model}. Fix: {fix}.",
             code="unknown_sub_model",
         )
+    write_weights(target, chosen, checkpoint.train_state())
+    return len(chosen)
+
+
+def write_weights(target: Path, weights: Mapping[str, np.ndarray], state: TrainState) -> None:
+    """Write ``weights`` as the checkpoint ``target``, which cannot be resumed, and read them back.
+
+    Args:
+        target: path of the checkpoint, without an ending.
+        weights: by name.
+        state: of it only the best evaluation and the digest of the dictionary are kept.
+
+    Raises:
+        WeightsError: the file that was written is not equal.
+        DataError: the target exists.
+    """
     files = [Path(f"{target}{ending}") for ending in (".pdparams", ".states")]
     for file in files:
         if file.exists():
             raise DataError(
                 f"{file} exists. Fix: give another name with -o, or move it away.", code="file_exists"
             )
-    state = checkpoint.train_state()
     kept = TrainState(best=state.best, charset_digest=state.charset_digest)
-    for file, content in zip(files, (chosen, kept.to_dict()), strict=True):
+    for file, content in zip(files, (dict(weights), kept.to_dict()), strict=True):
         with atomic_writer(file) as stream:
             pickle.dump(content, stream, protocol=4)  # as paddle.save does
-    written = read_state(files[0])
-    if not _same(written, chosen):
+    if not _same(read_state(files[0]), weights):
         raise WeightsError(
             f"{files[0]} does not hold what was written. Fix: check the disk.", code="damaged_file"
         )
-    return len(written)
 
 
 def _same(one: Mapping[str, np.ndarray], two: Mapping[str, np.ndarray]) -> bool:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+STATISTICS = ("._mean", "._variance")  # of BatchNorm, which Paddle counts as parameters
+
 
 def trained_state(model: Any, frozen: Iterable[str] = ()) -> dict[str, Any]:
     """Return the state that a checkpoint stores: that of ``model`` without the sub-models named in ``frozen``."""
@@ -25,7 +27,7 @@ def count_parameters(layer: Any, trained_only: bool = False) -> int:
     return sum(
         int(np.prod(p.shape))
         for name, p in layer.named_parameters()
-        if not name.endswith(("._mean", "._variance")) and not (trained_only and p.stop_gradient)
+        if not name.endswith(STATISTICS) and not (trained_only and p.stop_gradient)
     )
 
 

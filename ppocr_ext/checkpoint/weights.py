@@ -83,7 +83,7 @@ def load_weights(
     )
     _require_match(match, shapes, about(checkpoint.prefix), partial)
     require_usable_values(file, match.matched)
-    _assign(state, match.matched)
+    put_back(match.matched, state)
     _LOG.info("weights %s", match.summary())
     if match.mismatches():
         _LOG.warning("weights loaded in part (Global.pretrained_partial):\n  %s", match.mismatches())
@@ -254,7 +254,12 @@ def _differences(match: WeightMatch, shapes: Mapping[str, tuple[int, ...]]) -> t
     return tuple(config_differences(theirs, shapes))
 
 
-def _assign(state: Mapping[str, Any], values: Mapping[str, np.ndarray]) -> None:
+@paddle.no_grad()
+def put_back(values: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
+    """Assign ``values`` (tensors or arrays) to the ``tensors`` of the same names, cast to their types.
+
+    Raises:
+        KeyError: there is no such tensor.
+    """
     for name, value in values.items():
-        tensor = state[name]
-        tensor.set_value(paddle.to_tensor(value).astype(tensor.dtype))
+        paddle.assign(paddle.to_tensor(value).astype(tensors[name].dtype), tensors[name])

@@ -5,24 +5,26 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ppocr_ext.checkpoint.averages import other_weights, weights_note
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.contents import branch_classes, extract, parts_of
+from ppocr_ext.checkpoint.contents import branch_classes, extract, parts_of, write_weights
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.file_names import file_digest
 
 NAME = "checkpoint"
-HELP = "Show what a checkpoint holds, or write one of its sub-models as a file of its own."
+HELP = "Show what a checkpoint holds, or write a sub-model, or its other weights, as a file of their own."
 EPILOG = """\
 examples:
   ppocr-ext checkpoint inspect output/run/best_accuracy
   ppocr-ext checkpoint inspect PP-OCRv5_mobile_rec --names
   ppocr-ext checkpoint extract output/run/best_accuracy --model Student -o student
+  ppocr-ext checkpoint other output/run/latest -o averaged
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommands."""
-    commands = parser.add_subparsers(dest="action", required=True, metavar="inspect|extract")
+    commands = parser.add_subparsers(dest="action", required=True, metavar="inspect|extract|other")
     inspect = commands.add_parser("inspect", help="print parts, classes, epoch, metric, dictionary")
     inspect.add_argument(
         "checkpoint", help="its path, with or without .pdparams, or a name of official weights"
@@ -31,7 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     take = commands.add_parser("extract", help="write one sub-model, under the names of a single model")
     take.add_argument("checkpoint", help="its path, with or without .pdparams")
     take.add_argument("--model", default="Student", metavar="NAME", help="the sub-model (default: Student)")
-    take.add_argument("-o", "--output", required=True, metavar="FILE", help="with or without .pdparams")
+    other = commands.add_parser(
+        "other",
+        help="of a run with Global.ema: write the averaged weights of latest, the raw ones of the best",
+    )
+    other.add_argument("checkpoint", help="its path, with or without .pdparams")
+    for parser in (take, other):
+        parser.add_argument("-o", "--output", required=True, metavar="FILE", help="with or without .pdparams")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,6 +49,11 @@ def run(args: argparse.Namespace) -> int:
         _inspect(checkpoint, args.names)
         return 0
     target = Path(str(args.output).removesuffix(".pdparams"))
+    if args.action == "other":
+        weights = other_weights(checkpoint)
+        write_weights(target, weights, checkpoint.train_state())
+        print(f"written: {target}.pdparams, {target}.states, {len(weights)} entries")
+        return 0
     count = extract(checkpoint, args.model, target)
     print(f"written: {target}.pdparams, {target}.states")
     print(f"{count} entries, each equal in every bit to {args.model} of {checkpoint.prefix}")
@@ -75,6 +88,8 @@ def _inspect(checkpoint: Checkpoint, names: bool) -> None:
     )
     best = ", ".join(f"{name} {value:.4g}" for name, value in state.best.items() if name != "fps")
     print(f"best evaluation of the run: {best or 'none'}")
+    if note := weights_note(state):
+        print(note)
     print(f"optimizer: {state.optimizer or 'unknown'}")
     print(f"dictionary: {state.charset_digest or 'unknown'}")
     for name, digest in state.frozen.items():

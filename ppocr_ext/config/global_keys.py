@@ -115,6 +115,12 @@ _OURS = {
         meaning="so is one with a BatchNorm variance above so many times the running one, from step 51 on; 0: no limit",
     ),
     "detect_anomaly": _truth("check every operator, and name the first whose result is not finite; slow"),
+    "ema": GlobalKey(
+        kind="number",
+        least=0,
+        most=0.999999,
+        meaning="evaluate an average of the weights over the steps, with this decay",
+    ),
     "early_stop": GlobalKey(
         kind="options",
         options=(

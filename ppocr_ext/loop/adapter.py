@@ -54,7 +54,9 @@ class HostLoop:
         self._warnings: set[str] = set()  # given before
         self._saved_early = False
         self._saver = CheckpointSaver(run)
-        self._step = OptimizerStep(run, self._step_seed)
+        self._step = OptimizerStep(
+            run, self._step_seed, self._hook_states, lambda states: self._tell("on_rollback", states)
+        )
 
     def request_stop(
         self, reason: str, signal: int | None = None, *, status: str = "stopped", save_latest: bool = True
@@ -141,7 +143,7 @@ class HostLoop:
         run.host.train(
             run.host_config,
             loader,
-            () if run.eval_loader is None else EvalLoader(run.eval_loader, self._evaluating),
+            self._eval_loader(),
             run.device,
             run.model,
             LossProxy(run.loss, self._step.guard),
@@ -159,6 +161,14 @@ class HostLoop:
             amp.white_list,
             amp.dtype,
             replacements={"save_model": self._host_saves, "export": self._host_exports},
+        )
+
+    def _eval_loader(self) -> Any:
+        loader = self.run.eval_loader
+        return (
+            ()
+            if loader is None
+            else EvalLoader(loader, lambda: self._tell("on_eval_start"), self._evaluating)
         )
 
     def _step_done(self, lr: float) -> None:
@@ -192,13 +202,16 @@ class HostLoop:
         """Save at once if asked to stop: Paddle's launcher waits for 30 seconds, which an evaluation may outlast."""
         if self._stop is not None and self._stop.save_latest and not self._saved_early:
             self._saved_early = True
+            self._tell("on_eval_end")
             self.save("latest")
+            self._tell("on_eval_start")
 
     def _epoch_done(self) -> None:
         self.position = self.position.next_epoch()
         self._tell("on_epoch_end", self.position)
 
     def _eval_done(self, metrics: Mapping[str, float]) -> None:
+        self._tell("on_eval_end")
         value = float(metrics[self._indicator])
         is_best = value >= float(self.best.get(self._indicator, 0.0))
         if is_best:
@@ -232,14 +245,18 @@ class HostLoop:
         if dist.get_rank() != 0:
             return prefix
         try:
-            kept = {type(hook).__name__: state for hook in self.hooks if (state := hook.state())}
-            self._saver.save(name, self.position, self.best, self._step.rate_factor, kept)
+            replaced = {key: value for hook in self.hooks for key, value in hook.saved_weights(name).items()}
+            states = self._hook_states()
+            self._saver.save(name, self.position, self.best, self._step.rate_factor, states, replaced)
         except WeightsError as error:
             _LOG.error("%s", error)
             self.request_stop(str(error), status="nonfinite", save_latest=False)
             return prefix
         self._tell("on_save", prefix, self.position)
         return prefix
+
+    def _hook_states(self) -> dict[str, Any]:
+        return {type(hook).__name__: state for hook in self.hooks if (state := hook.state())}
 
     def _tell(self, event: str, *args: Any) -> None:
         for hook in self.hooks:

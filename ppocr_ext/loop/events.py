@@ -110,6 +110,13 @@ class Hook:
         """Return what a resumed run needs, in plain containers and arrays; it finds it in ``run.hook_states``."""
         return {}
 
+    def saved_weights(self, name: str) -> Mapping[str, Any]:
+        """Return the entries that the checkpoint ``name`` stores in place of the network's; of process 0.
+
+        The network's own ones go into its training state, and a resumed run continues with those.
+        """
+        return {}
+
     def wrap_metric(self, metric: Any) -> Any:
         """Return the metric that the host calls, after ``on_start``: ``metric``, or a wrapper of it."""
         return metric
@@ -120,8 +127,17 @@ class Hook:
     def on_step(self, step: StepDone) -> None:
         """Called after an optimizer step."""
 
+    def on_eval_start(self) -> None:
+        """Called before an evaluation, and after a save in its midst (rank 0 only)."""
+
+    def on_eval_end(self) -> None:
+        """Called after the last batch of an evaluation, and before a save in its midst (rank 0 only)."""
+
     def on_eval(self, result: EvalDone) -> None:
         """Called after an evaluation (rank 0 only)."""
+
+    def on_rollback(self, states: Mapping[str, Any]) -> None:
+        """Called after the run has gone back to its last good state; ``states`` are those of the hooks then."""
 
     def on_save(self, prefix: Path, position: Position) -> None:
         """Called after a checkpoint has been written (rank 0 only)."""

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import paddle
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.model_state import parameter_names
+from ppocr_ext.checkpoint.model_state import STATISTICS, parameter_names
 from ppocr_ext.checkpoint.optimizer_state import MASTERS, restore_optimizer
+from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.train_setup import restore_loss
 
 _EVERY = 100  # steps between two copies in memory
-_STATISTICS = ("._mean", "._variance")
 
 Tensors = Mapping[str, Any]
 
 
 def _copies(tensors: Tensors) -> dict[str, Any]:
     return {name: tensor.clone() for name, tensor in tensors.items()}
-
-
-def _put_back(copies: Tensors, tensors: Tensors) -> None:
-    for name, value in copies.items():
-        paddle.assign(value.astype(tensors[name].dtype), tensors[name])
 
 
 def tensors_of(network: Any, optimizer: Any) -> dict[str, Any]:
@@ -48,7 +43,7 @@ class BeforeForward:
 
     def __init__(self, network: Any, loss: Any) -> None:
         self._loss = loss
-        statistics = {name: p for name, p in network.named_parameters() if name.endswith(_STATISTICS)}
+        statistics = {name: p for name, p in network.named_parameters() if name.endswith(STATISTICS)}
         self._changing = {**statistics, **dict(network.named_buffers())}
         self._kept: tuple[Tensors, Tensors] = ({}, {})
 
@@ -61,7 +56,7 @@ class BeforeForward:
     def restore(self) -> None:
         """Put the copy back, after a forward pass."""
         for copies, tensors in zip(self._kept, (self._changing, _loss_tensors(self._loss)), strict=True):
-            _put_back(copies, tensors)
+            put_back(copies, tensors)
 
 
 class LastGood:
@@ -69,10 +64,14 @@ class LastGood:
 
     The copy is taken at the start, after the first step, and then every 100 steps. The position in the data, the
     schedule of the learning rate and the counters of steps are not part of it.
+
+    Args:
+        run: a training run.
+        hook_states: returns what hooks keep, by their names.
     """
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, run: Run, hook_states: Callable[[], Mapping[str, Any]]) -> None:
+        self._run, self._hook_states = run, hook_states
         self._states = run.folder / "latest.states"
         self._at_start = self._written()  # of an earlier run, or what this run resumes from
         self._copy: dict[str, Any] | None = None
@@ -99,11 +98,12 @@ class LastGood:
             "tensors": _copies(tensors_of(run.network, run.optimizer)),
             "loss": _copies(_loss_tensors(run.loss)),
             "scaler": copy.deepcopy(run.amp.state()),
+            "hooks": self._hook_states(),
         }
 
     @paddle.no_grad()
-    def restore(self) -> int:
-        """Put the last good state back; return after how many steps it was.
+    def restore(self) -> tuple[int, Mapping[str, Any]]:
+        """Put the last good state back; return after how many steps it was, and what hooks kept then.
 
         Raises:
             WeightsError: the checkpoint cannot be read any more.
@@ -112,16 +112,15 @@ class LastGood:
             return self._restore_checkpoint()
         kept, run = self._copy, self._run
         assert kept is not None  # `keep` comes before the first step
-        _put_back(kept["tensors"], tensors_of(run.network, run.optimizer))
-        _put_back(kept["loss"], _loss_tensors(run.loss))
+        put_back(kept["tensors"], tensors_of(run.network, run.optimizer))
+        put_back(kept["loss"], _loss_tensors(run.loss))
         run.amp.load(kept["scaler"])
-        return int(kept["step"])
+        return int(kept["step"]), kept["hooks"]
 
-    def _restore_checkpoint(self) -> int:
+    def _restore_checkpoint(self) -> tuple[int, Mapping[str, Any]]:
         run, checkpoint = self._run, Checkpoint(self._run.folder / "latest")
         state = checkpoint.train_state()
-        weights = {name: paddle.to_tensor(array) for name, array in checkpoint.weights().items()}
-        _put_back(weights, run.network.state_dict())
+        put_back(checkpoint.weights(), run.network.state_dict())
         schedule = run.schedule
         rate = copy.deepcopy(schedule.state_dict()) if hasattr(schedule, "state_dict") else None
         restore_optimizer(run.optimizer, checkpoint, parameter_names(run.network), state.parameter_names)
@@ -129,4 +128,4 @@ class LastGood:
             schedule.set_state_dict(rate)
         run.amp.load(state.scaler)
         restore_loss(run.loss, state.loss, checkpoint.prefix)
-        return state.position.global_step
+        return state.position.global_step, state.hooks or {}

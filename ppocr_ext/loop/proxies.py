@@ -93,16 +93,17 @@ def _begin_epoch(loader: Any, epoch: int, seed: int) -> None:
 
 
 class EvalLoader(Proxy):
-    """The valid loader as the host sees it; ``on_batch`` is called before each batch."""
+    """The valid loader as the host sees it; ``on_start`` is called before an evaluation, ``on_batch`` in each step."""
 
-    def __init__(self, loader: Any, on_batch: Callable[[], None]) -> None:
+    def __init__(self, loader: Any, on_start: Callable[[], None], on_batch: Callable[[], None]) -> None:
         super().__init__(loader)
-        self._on_batch = on_batch
+        self._on_start, self._on_batch = on_start, on_batch
 
     def __len__(self) -> int:
         return len(self.real)
 
     def __iter__(self) -> Iterator[Any]:
+        self._on_start()
         for batch in self.real:
             self._on_batch()
             yield batch

@@ -54,6 +54,7 @@ class CheckpointSaver:
         best: Mapping[str, float],
         rate_factor: float = 1.0,
         hook_states: Mapping[str, Any] | None = None,
+        replaced: Mapping[str, Any] | None = None,
     ) -> Path:
         """Write the checkpoint ``name`` into the run folder; remove what ``Global.keep_last`` does not keep.
 
@@ -63,6 +64,7 @@ class CheckpointSaver:
             best: the best evaluation so far.
             rate_factor: what rollbacks have multiplied the learning rate by.
             hook_states: what hooks keep, by their names.
+            replaced: entries that the weights have in place of the network's, which go into the training state.
 
         Returns:
             Its path, without an ending.
@@ -77,7 +79,8 @@ class CheckpointSaver:
         prefix = run.folder / name
         state = trained_state(run.model, run.unsaved_models)
         weights = full_precision(state, run.optimizer, run.float32_copies)
-        if wrong := not_finite(weights):
+        replaced = replaced or {}
+        if wrong := not_finite(weights) or not_finite(replaced):
             raise WeightsError(
                 f"{prefix} is not written: {shortened(wrong, 2)} has values that are not finite after step "
                 f"{position.global_step}. Fix: continue from the last good checkpoint with a lower learning rate.",
@@ -85,7 +88,7 @@ class CheckpointSaver:
             )
         write_checkpoint(
             prefix,
-            weights,
+            {**weights, **replaced},
             run.optimizer,
             TrainState(
                 position.completed(),
@@ -99,6 +102,7 @@ class CheckpointSaver:
                 charset_digest=run.charset.digest,
                 rate_factor=None if rate_factor == 1.0 else rate_factor,
                 hooks=hook_states or None,
+                raw_weights={name: weights[name].numpy() for name in replaced} or None,
                 sample_seeds=SCHEME,
             ),
         )

@@ -19,6 +19,7 @@ from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook, Outcome, Position
 from ppocr_ext.loop.folder_lock import LOCK_FILE, check_folder, locked_folder
 from ppocr_ext.loop.hooks.early_stop import EarlyStop
+from ppocr_ext.loop.hooks.ema import Ema
 from ppocr_ext.loop.hooks.export_hook import ExportHook
 from ppocr_ext.loop.hooks.metric_writers import require_packages, writers_for
 from ppocr_ext.loop.hooks.metrics_log import MetricsLog
@@ -58,6 +59,8 @@ def default_hooks(run: Run) -> list[Hook]:
         TeacherCheck(),
         ProgressBar(every),
     ]
+    if (decay := global_value(run.config, "ema")) is not None:
+        hooks.append(Ema(decay))
     if global_value(run.config, "report"):
         hooks.append(ReportHook())
     if global_value(run.config, "uniform_output_enabled"):

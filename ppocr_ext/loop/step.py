@@ -42,6 +42,8 @@ class OptimizerStep:
     Args:
         run: a training run.
         step_seed: returns the seed of Paddle's generator in the step after so many steps, for a replay.
+        hook_states: returns what hooks keep, by their names.
+        on_rollback: called with what they kept in the last good state, after the run has gone back to it.
 
     Attributes:
         reading: the values of the last step.
@@ -51,7 +53,13 @@ class OptimizerStep:
         rate_factor: what rollbacks have multiplied the learning rate by.
     """
 
-    def __init__(self, run: Run, step_seed: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        step_seed: Callable[[int], int],
+        hook_states: Callable[[], Mapping[str, Any]],
+        on_rollback: Callable[[Mapping[str, Any]], None],
+    ) -> None:
         self._run = run
         self._meter = StepMeter(run.network, run.loss, limits_of(run.config))
         self._scaler = run.amp.scaler
@@ -59,7 +67,8 @@ class OptimizerStep:
         self._limit = int(global_value(run.config, "nonfinite_limit"))
         mode = global_value(run.config, "nonfinite")
         self._before = BeforeForward(run.network, run.loss) if mode == "skip" else None
-        self._last_good = LastGood(run) if mode == "rollback" else None
+        self._last_good = LastGood(run, hook_states) if mode == "rollback" else None
+        self._on_rollback = on_rollback
         detects, compiled = (bool(global_value(run.config, key)) for key in ("detect_anomaly", "to_static"))
         self._watch = AnomalyWatch(run.network, run.loss, active=detects, compiled=compiled)
         self._steps_done = self._good_step = run.start.global_step
@@ -126,7 +135,8 @@ class OptimizerStep:
             self._meter.forget()
             _LOG.warning("step %d is skipped (%d in a row)", incident.step, self._skipped_in_a_row)
         elif self._last_good is not None and self._rollbacks() < self._limit:
-            step = self._last_good.restore()
+            step, kept = self._last_good.restore()
+            self._on_rollback(kept)
             self._meter.forget()
             scale_rates(self._run.network, _ROLLBACK_FACTOR)
             self.rate_factor *= _ROLLBACK_FACTOR

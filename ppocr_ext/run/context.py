@@ -11,6 +11,7 @@ import paddle.distributed as dist
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.check import check_all
+from ppocr_ext.checkpoint.averages import weights_note
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.config import Config, read_old_charset, resolve_charset, with_class_counts
 from ppocr_ext.errors import WeightsError
@@ -165,7 +166,10 @@ def _checkpoint(
     if config.at("Global.pretrained_model", default=None):
         _LOG.info("Global.checkpoints takes precedence over Global.pretrained_model")
     checkpoint = Checkpoint(path)
-    digest = checkpoint.train_state().charset_digest
+    state = checkpoint.train_state()
+    digest = state.charset_digest
+    if role != "train" and (note := weights_note(state)):
+        _LOG.info("%s: %s. Take those: ppocr-ext checkpoint other %s -o FILE", path, note, path)
     other = digest not in (None, charset.digest)
     if role != "train" and other and old_charset is None:
         raise WeightsError(

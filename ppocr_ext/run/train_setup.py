@@ -16,6 +16,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, Position
 from ppocr_ext.checkpoint.model_state import parameter_names, state_digest, trained_state
 from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
+from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.config import Config
 from ppocr_ext.data.sample_seeds import warn_of_other_seeds
 from ppocr_ext.errors import ConfigError, WeightsError
@@ -189,6 +190,8 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
             rate,
             optimizer.get_lr(),
         )
+    if state.raw_weights:
+        put_back(state.raw_weights, network.state_dict())
     training.amp.load(state.scaler)
     restore_loss(training.loss, state.loss, prefix)
     _LOG.info("resuming from %s: epoch %d, step %d", prefix, start.epoch + 1, start.global_step)

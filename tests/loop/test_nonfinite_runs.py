@@ -120,7 +120,8 @@ def test_too_many_bad_steps_in_a_row_stop_the_run(tiny):
 
 def test_a_rollback_takes_the_copy_in_memory_and_then_the_checkpoint(tiny, tmp_path):
     states = States()
-    config = tiny("student", **{"Global.nonfinite": "rollback", "Global.nonfinite_limit": 2})
+    settings = {"Global.nonfinite": "rollback", "Global.nonfinite_limit": 2, "Global.ema": 0.9}
+    config = tiny("student", **settings)
     outcome = train(config, hooks=[Plant(nan_loss, 3, 6), states])
     assert (outcome.status, outcome.position.global_step) == ("finished", 6)
     assert_equal(states.weights[3], states.weights[1])  # copied after the first step
@@ -131,7 +132,9 @@ def test_a_rollback_takes_the_copy_in_memory_and_then_the_checkpoint(tiny, tmp_p
     factors = [states.rates[step][0] / states.rates[step][1] for step in (1, 2, 3, 4, 5, 6)]
     assert factors == pytest.approx([1, 1, 0.5, 0.5, 0.5, 0.25])
     checkpoint = tmp_path / "run" / "latest"
-    assert Checkpoint(checkpoint).train_state().rate_factor == 0.25
+    state = Checkpoint(checkpoint).train_state()
+    assert state.rate_factor == 0.25
+    assert state.hooks["Ema"]["updates"] == 1  # each time the average went back too
 
     more = States()
     goes_on = config.with_values({"Global.checkpoints": str(checkpoint), "Global.epoch_num": 3})

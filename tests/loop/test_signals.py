@@ -86,7 +86,7 @@ class AskDuringEvaluation(Hook):
     """Send a signal after the first batch of an evaluation, and note whether a checkpoint exists after the second."""
 
     def on_start(self, run, position):
-        self.latest, self.batches, self.saved = run.folder / "latest.pdparams", 0, None
+        self.latest, self.batches, self.saved, self.saves = run.folder / "latest.pdparams", 0, None, []
 
     def wrap_metric(self, metric):
         def call(*args, **kwargs):
@@ -101,13 +101,20 @@ class AskDuringEvaluation(Hook):
         call.get_metric, call.main_indicator = metric.get_metric, metric.main_indicator
         return call
 
+    def on_save(self, prefix, position):
+        if prefix.name == "latest":
+            self.saves.append(Checkpoint(prefix).weights())
+
 
 def test_a_stop_during_an_evaluation_saves_before_it_ends(tiny):
     ask = AskDuringEvaluation()
     options = {"Eval.loader.batch_size_per_card": 2, "Global.report": False, "Global.eval_batch_step": [0, 2]}
+    options["Global.ema"] = 0.9  # the evaluation sees the average, the checkpoint does not
     outcome = train(tiny("student", **options), hooks=[ask])
     assert ask.saved
     assert (outcome.status, outcome.position.global_step) == ("stopped", 2)
+    early, late = ask.saves
+    assert all((value == late[name]).all() for name, value in early.items())
 
 
 class AskInLastStep(Hook):

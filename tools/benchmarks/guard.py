@@ -1,4 +1,4 @@
-"""What the check for bad values, and the copies for skip and rollback, add to a training step.
+"""What the check for bad values, the copies for skip and rollback, and an average add to a training step.
 
 The same distillation step is taken in turns without the check, with it, and with it and the copy for `skip`. A
 difference of two such steps is smaller than the noise of most machines, so the seconds inside the check and the copies
@@ -12,7 +12,8 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import paddle
 
@@ -21,6 +22,8 @@ from benchmarks.step import batch_of, optimizer_of
 from benchmarks.table import machine, markdown, threads
 from ppocr_ext.config import load, with_class_counts
 from ppocr_ext.io.resources import config_path
+from ppocr_ext.loop.events import Position, StepDone
+from ppocr_ext.loop.hooks.ema import Ema
 from ppocr_ext.loop.last_good import BeforeForward, tensors_of
 from ppocr_ext.loop.step_values import Limits, StepMeter
 from ppocr_ext.losses import build_loss
@@ -28,6 +31,7 @@ from ppocr_ext.modeling import build_model
 from ppocr_ext.optim import build_optimizer
 from ppocr_ext.run.device import tune_cpu
 from ppocr_ext.run.model_setup import restrict_outputs
+from ppocr_ext.run.run import Run
 
 MOST = 0.01  # of a step
 BARE, CHECK, SKIP = "step", "step with the check", "step with the check and skip's copy"
@@ -111,6 +115,7 @@ def measure_guard(size: str, batch_size: int, rounds: int = 20) -> GuardCosts:
             if turn > 1:
                 seconds[kind].append(passed)
         step.copy_all()
+        step.average()
     setting = (
         f"{size}: batch {batch_size}, {height}x{width}, {charset.ctc_classes} classes, {threads()}, Paddle "
         f"{paddle.__version__} on {paddle.get_device()}, {machine()}, {rounds} rounds"
@@ -144,7 +149,11 @@ class _Step:
             "the check": [],
             "skip: copy before each step": [],
             "rollback: copy in memory, a hundredth of it": [],
+            "Global.ema: the average": [],
         }
+        self._average = Ema(0.9998)
+        run = SimpleNamespace(network=model, frozen=model.frozen, optimizer=optimizer, hook_states={})
+        self._average.on_start(cast(Run, run), Position())
 
     def take(self, checks: bool, copies: bool) -> None:
         model, batch = self._model, self._batch
@@ -177,6 +186,11 @@ class _Step:
             lambda: [value.clone() for value in tensors_of(self._model, self._optimizer).values()]
         )
         self.inside[name].append(passed / 100)
+
+    def average(self) -> None:
+        """Average the weights, as after each step."""
+        done = StepDone(Position(), {}, 0.0, 1)
+        self._timed("Global.ema: the average", lambda: self._average.on_step(done))
 
     def _timed(self, name: str, work: Callable[[], Any]) -> None:
         self.inside[name].append(seconds_of(work)[0])

@@ -1,0 +1,36 @@
+"""Averaged weights: which a checkpoint holds, the others that it keeps, the mean of several checkpoints; no Paddle."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState
+from ppocr_ext.errors import WeightsError
+
+EMA = "Ema"  # the hook that keeps the average, in `TrainState.hooks`
+
+
+def weights_note(state: TrainState) -> str | None:
+    """Return what kind of weights a checkpoint holds; None if its run averaged none."""
+    if state.raw_weights:
+        return "averaged weights (Global.ema); the raw ones are in its training state"
+    if EMA in (state.hooks or {}):
+        return "raw weights; the averaged ones (Global.ema) are in its training state"
+    return None
+
+
+def other_weights(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
+    """Return the weights that a checkpoint does not hold as its own: the raw ones, or the averaged ones.
+
+    Raises:
+        WeightsError: it has only one kind.
+    """
+    state = checkpoint.train_state()
+    average = (state.hooks or {}).get(EMA)
+    others = state.raw_weights or (average and average["average"])
+    if not others:
+        raise WeightsError(
+            f"{checkpoint.prefix} holds one kind of weights. Fix: train with Global.ema to have averaged ones too.",
+            code="no_average",
+        )
+    return {**checkpoint.weights(), **others}

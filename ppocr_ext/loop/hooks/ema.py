@@ -1,0 +1,103 @@
+"""Average the weights over the steps of a run, and evaluate the average: ``Global.ema``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import paddle
+
+from ppocr_ext.checkpoint.averages import EMA
+from ppocr_ext.checkpoint.model_state import STATISTICS
+from ppocr_ext.checkpoint.weights import put_back
+from ppocr_ext.loop.events import Hook, Position, StepDone
+from ppocr_ext.run.recogniser import BEST
+from ppocr_ext.run.run import Run
+
+_LOG = logging.getLogger("ppocr_ext")
+
+
+def averaged_tensors(network: Any, frozen: frozenset[str]) -> dict[str, Any]:
+    """Return what is averaged, by its name in ``state_dict``: trained parameters, and BatchNorm's statistics.
+
+    Args:
+        network: without a wrapper.
+        frozen: sub-models that are not trained.
+    """
+    return {
+        name: tensor
+        for name, tensor in network.state_dict().items()
+        if tensor.is_floating_point()
+        and name.partition(".")[0] not in frozen
+        and (name.endswith(STATISTICS) or not tensor.stop_gradient)
+    }
+
+
+class Ema(Hook):
+    """Keep an exponential moving average of the weights in float32, and evaluate with it (a hook of rank 0).
+
+    After each step that changed the weights: ``average += (1 - d) * (weights - average)`` with
+    ``d = min(decay, (1 + n) / (10 + n))``, where ``n`` counts the steps averaged so far. So the first steps, which the
+    average would otherwise remember for a long time, soon have no part in it (as in TensorFlow's
+    ``ExponentialMovingAverage`` with ``num_updates``). The weights themselves, with which the training goes on, are
+    those of a run without an average, bit for bit.
+
+    Args:
+        decay: from 0 to 1.
+    """
+
+    def __init__(self, decay: float) -> None:
+        self._decay = decay
+
+    def on_start(self, run: Run, position: Position) -> None:
+        self._tensors = averaged_tensors(run.network, run.frozen)
+        self._optimizer = run.optimizer
+        self._raw: dict[str, Any] | None = None  # during an evaluation
+        if position.global_step and EMA not in run.hook_states:
+            _LOG.info("Global.ema: the checkpoint has no average; it begins with the weights of this step")
+        self.on_rollback(run.hook_states)
+
+    @paddle.no_grad()
+    def on_rollback(self, states: Mapping[str, Any]) -> None:
+        kept = states.get(EMA, {})
+        self._updates = int(kept.get("updates", 0))
+        before = kept.get("average", {})
+        self._average = {
+            name: paddle.to_tensor(before[name]) if name in before else tensor.clone()
+            for name, tensor in self._current().items()
+        }
+
+    def _current(self) -> dict[str, Any]:
+        """Return the weights by name in float32; of those in 16 bits the optimizer's masters."""
+        masters = getattr(self._optimizer, "_master_weights", None) or {}
+        exact = {name: masters.get(tensor.name, tensor) for name, tensor in self._tensors.items()}
+        return {name: t if t.dtype == paddle.float32 else t.astype("float32") for name, t in exact.items()}
+
+    def state(self) -> Mapping[str, Any]:
+        average = {name: tensor.numpy() for name, tensor in self._average.items()}
+        return {"updates": self._updates, "average": average}
+
+    def saved_weights(self, name: str) -> Mapping[str, Any]:
+        return self._average if name == BEST else {}
+
+    @paddle.no_grad()
+    def on_step(self, step: StepDone) -> None:
+        if not step.applied:
+            return
+        count = self._updates
+        weight = paddle.full([], 1.0 - min(self._decay, (1 + count) / (10 + count)))
+        for name, tensor in self._current().items():
+            # Paddle has no call for a list of tensors that leaves the weights untouched
+            self._average[name].lerp_(tensor, weight)
+        self._updates += 1
+
+    @paddle.no_grad()
+    def on_eval_start(self) -> None:
+        self._raw = {name: tensor.clone() for name, tensor in self._tensors.items()}
+        put_back(self._average, self._tensors)
+
+    def on_eval_end(self) -> None:
+        if self._raw is not None:
+            put_back(self._raw, self._tensors)
+            self._raw = None

@@ -1,0 +1,175 @@
+"""The average of the weights: its numbers, who sees it, and what checkpoints hold of it."""
+
+import json
+import pickle
+import signal
+from types import SimpleNamespace
+
+import numpy as np
+import paddle
+import pytest
+from error_codes import raises_code
+from paddle import nn
+
+from ppocr_ext.checkpoint.averages import other_weights
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.cli.main import main
+from ppocr_ext.errors import WeightsError
+from ppocr_ext.evaluation.evaluate import evaluate
+from ppocr_ext.issues import InvalidConfigError
+from ppocr_ext.loop.events import Hook, Position, StepDone
+from ppocr_ext.loop.hooks.ema import Ema
+from ppocr_ext.loop.session import train
+from ppocr_ext.run.run import Run
+
+
+def network():
+    paddle.seed(3)
+    layer = nn.Layer()
+    layer.Student, layer.Teacher = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1D(4)), nn.Linear(2, 2)
+    layer.fixed = nn.Linear(2, 2)
+    for parameter in layer.fixed.parameters():
+        parameter.stop_gradient = True
+    return layer
+
+
+def started(decay, layer, states=None):
+    hook = Ema(decay)
+    run = SimpleNamespace(
+        network=layer, frozen=frozenset({"Teacher"}), optimizer=object(), hook_states=states or {}
+    )
+    hook.on_start(run, Position())
+    return hook
+
+
+def arrays(layer):
+    return {name: tensor.numpy().copy() for name, tensor in layer.state_dict().items()}
+
+
+def take_step(hook, layer, rng, applied=True):
+    for tensor in layer.state_dict().values():
+        tensor.set_value(tensor + paddle.to_tensor(rng.normal(size=tensor.shape), dtype="float32"))
+    hook.on_step(StepDone(Position(), {}, 0.1, 4, applied=applied))
+
+
+@pytest.mark.parametrize("decay", [0.5, 0.999])
+def test_the_average_is_that_of_the_formula(decay):
+    layer, rng = network(), np.random.default_rng(0)
+    hook = started(decay, layer)
+    names = [name for name in layer.state_dict() if name.startswith("Student.")]
+    assert len(names) == 6  # two of a linear layer, four of a BatchNorm
+    expected = {name: arrays(layer)[name].astype("float64") for name in names}
+    for count in range(20):
+        take_step(hook, layer, rng)
+        d = min(decay, (1 + count) / (10 + count))
+        expected = {name: d * expected[name] + (1 - d) * arrays(layer)[name] for name in names}
+    take_step(hook, layer, rng, applied=False)
+    average = hook.saved_weights("best_accuracy")
+    assert set(average) == set(names) and hook.saved_weights("latest") == {}
+    for name in names:
+        np.testing.assert_allclose(average[name].numpy(), expected[name], rtol=1e-5, atol=1e-5)
+
+
+def test_an_evaluation_sees_the_average_and_the_training_does_not():
+    layer, rng = network(), np.random.default_rng(1)
+    hook = started(0.9, layer)
+    take_step(hook, layer, rng)
+    before, average = arrays(layer), {k: v.numpy() for k, v in hook.saved_weights("best_accuracy").items()}
+    hook.on_eval_start()
+    during = arrays(layer)
+    hook.on_eval_end()
+    after = arrays(layer)
+    for name, value in before.items():
+        np.testing.assert_array_equal(after[name], value)
+        np.testing.assert_array_equal(during[name], average.get(name, value))
+        assert (name in average) == (np.abs(during[name] - value).max() > 0)
+
+
+def test_it_goes_back_with_the_run_and_continues_after_a_resume():
+    layer, rng = network(), np.random.default_rng(2)
+    hook = started(0.9, layer)
+    take_step(hook, layer, rng)
+    states = {"Ema": hook.state()}
+    then = {name: value.copy() for name, value in states["Ema"]["average"].items()}
+    take_step(hook, layer, rng)
+    hook.on_rollback(states)
+    for each in (hook, started(0.9, network(), states)):
+        assert each.state()["updates"] == 1
+        for name, value in each.state()["average"].items():
+            np.testing.assert_array_equal(value, then[name])
+
+
+class StopAfter(Hook):
+    def __init__(self, steps):
+        self.steps = steps
+
+    def on_step(self, step):
+        if step.position.global_step == self.steps:
+            signal.raise_signal(signal.SIGINT)
+
+
+def content(prefix):
+    """The numbers of a checkpoint: weights, optimizer, average."""
+    checkpoint = Checkpoint(prefix)
+    optimizer = [np.asarray(v) for v in checkpoint.optimizer_state().values() if not isinstance(v, dict)]
+    return [*checkpoint.weights().values(), *optimizer, *other_weights(checkpoint).values()]
+
+
+def assert_equal(ones, others):
+    assert len(ones) == len(others)
+    for one, other in zip(ones, others, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.e2e
+def test_a_run_with_an_average(tiny, tmp_path, capsys):
+    """Its training is that without one; a resume is exact; its best checkpoint evaluates to what was measured."""
+
+    def config(name, **values):
+        folder = {
+            "Global.save_model_dir": str(tmp_path / name),
+            "Global.eval_batch_step": [0, 4],
+            "Global.dry_step": False,
+        }
+        return tiny("student", **folder, **values)
+
+    train(config("plain"))
+    train(config("whole", **{"Global.ema": 0.9}))
+    plain, whole = Checkpoint(tmp_path / "plain" / "latest"), tmp_path / "whole"
+    raw = Checkpoint(whole / "latest").weights()
+    assert_equal(list(plain.weights().values()), list(raw.values()))
+
+    broken = config("broken", **{"Global.ema": 0.9})
+    train(broken, hooks=[StopAfter(5)])
+    for name in ("latest", "best_accuracy"):
+        train(broken.with_values({"Global.checkpoints": str(tmp_path / "broken" / name)}))
+        assert_equal(content(whole / "latest"), content(tmp_path / "broken" / "latest"))
+
+    best = whole / "best_accuracy"
+    measured = json.loads((whole / "run.json").read_text())["best"]
+    assert measured["norm_edit_dis"] > 0
+    found = evaluate(Run.build(config("whole", **{"Global.checkpoints": str(best)}), "eval")).metrics
+    assert found["norm_edit_dis"] == pytest.approx(measured["norm_edit_dis"], abs=1e-12)
+    state = pickle.loads(states_file(best).read_bytes())
+    held = Checkpoint(best).weights()
+    for name, value in state["hooks"]["Ema"]["average"].items():
+        np.testing.assert_array_equal(held[name], value)
+        assert (held[name] != state["raw_weights"][name]).any() or not value.any()
+
+    assert main(["checkpoint", "other", str(whole / "latest"), "-o", str(tmp_path / "averaged")]) == 0
+    average = pickle.loads(states_file(whole / "latest").read_bytes())["hooks"]["Ema"]["average"]
+    written = Checkpoint(tmp_path / "averaged").weights()
+    for name, value in raw.items():
+        np.testing.assert_array_equal(written[name], average.get(name, value))
+    with raises_code(WeightsError, "no_average"):
+        other_weights(plain)
+
+
+def states_file(prefix):
+    return prefix.with_name(f"{prefix.name}.states")
+
+
+@pytest.mark.parametrize("changes", [{"Global.start_ema": True}, {"Architecture.algorithm": "SRN"}])
+def test_two_averages_are_an_error(tiny, changes):
+    with raises_code(InvalidConfigError, "conflicting_keys", "Global.ema"):
+        train(tiny("student", **{"Global.ema": 0.99}, **changes))

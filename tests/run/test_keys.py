@@ -41,7 +41,8 @@ def test_an_eval_batch_epoch_beyond_the_run_is_brought_into_it(tiny, tmp_path):
     train(tiny("student", **{"Global.eval_batch_epoch": 5}))
     assert [line["step"] for line in lines(tmp_path / "run", "eval")] == [6]
     with pytest.raises(ConfigError, match=r"Global\.eval_batch_epoch: found 0\.5"):
-        train(tiny("student", **{"Global.eval_batch_epoch": 0.5}))
+        other = {"Global.save_model_dir": str(tmp_path / "other")}
+        train(tiny("student", **{"Global.eval_batch_epoch": 0.5}, **other))
 
 
 def test_save_epoch_step_keeps_every_nth_epoch(tiny, tmp_path):

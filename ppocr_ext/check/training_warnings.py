@@ -18,6 +18,7 @@ from ppocr_ext.config.values import shown
 from ppocr_ext.data.preprocessing import is_positive_number
 
 _BATCH_OF_SAMPLER = 128  # PaddleOCR's default of first_bs
+_MOST_SAMPLES = 10**9  # a batch size that is no mistake
 _RATES = ("learning_rate", "max_lr")
 _MOST_WEIGHT_DECAY = 1.0
 _MOST_REGULARIZATION = 0.1  # the factor of L1 or L2, which PaddleOCR's configs set to 1e-5 to 1e-4
@@ -31,7 +32,7 @@ _SYMMETRIC = ("DistillationDMLLoss", "DistillationDistanceLoss")  # the order of
 class RateLimits(NamedTuple):
     """The learning rate, and the rate divided by the samples of a step, above which a warning is given.
 
-    PaddleOCR's recognition configs and the shipped ones stay below all of them (tests/check/test_training_warnings.py).
+    PaddleOCR's recognition configs and the shipped ones stay below all of them (tests in tests/check).
     """
 
     rate: float
@@ -70,7 +71,7 @@ def samples_per_step(config: Config, processes: int = 1) -> int | None:
     if config.at("Train.sampler.name", None) == "MultiScaleSampler":
         size = config.at("Train.sampler.first_bs", None)
         size = _BATCH_OF_SAMPLER if size is None else size
-    return int(size) * processes if is_positive_number(size) else None
+    return int(size) * processes if is_positive_number(size) and 1 <= size < _MOST_SAMPLES else None
 
 
 def _check_rate(check: ConfigCheck) -> None:
@@ -269,4 +270,8 @@ def _listed(value: Any) -> tuple[Any, ...]:
 
 def _number(value: Any) -> float | None:
     """Return a finite or infinite number, None for anything else."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    with suppress(OverflowError):
+        return float(value)
+    return math.copysign(math.inf, value > 0 or -1)

@@ -9,6 +9,7 @@ import pytest
 from official_facts import Check, facts, only
 
 from ppocr_ext.check import check_all, training_warnings
+from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.config import Config, load
 from ppocr_ext.host import Host
 from ppocr_ext.io.resources import config_root
@@ -62,6 +63,36 @@ def test_a_doubtful_setting_of_a_distillation_is_named(
 def test_a_sampler_that_would_never_end_is_an_error(one: Config, check: Check) -> None:
     values = {"Train.sampler.first_bs": 0, "Train.sampler.fix_bs": True}
     assert facts(check(one.with_values(values))) == [("error", "small_batch", "Train.sampler.first_bs")]
+
+
+@pytest.mark.parametrize(
+    "value", [None, "x", True, 0.5, -1, 10**400, float("nan"), float("inf"), [], {}, [1, [2]]]
+)
+def test_wrong_values_are_left_to_the_other_checks(value: Any, two: Config, host: Host) -> None:
+    paths = [
+        RATE,
+        WEIGHT,
+        PAIRS,
+        "Optimizer",
+        "Optimizer.lr",
+        "Optimizer.weight_decay",
+        "Optimizer.lr.warmup_epoch",
+    ]
+    paths += [
+        "Optimizer.lr.values",
+        "Train.sampler",
+        "Train.sampler.first_bs",
+        "Metric.key",
+        "PostProcess.model_name",
+    ]
+    paths += [
+        "Train.dataset.label_file_list",
+        "Loss.loss_config_list",
+        "Architecture.Models",
+        "Global.epoch_num",
+    ]
+    for path in paths:
+        training_warnings.check_training(ConfigCheck(two.with_values({path: value}), host, "train"))
 
 
 def of_file(folder: Path, config: Config, line: str) -> Config:

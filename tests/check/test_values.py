@@ -15,7 +15,7 @@ from ppocr_ext.config.global_keys import GLOBAL_KEYS
 WRONG = [
     ("Global.epoch_num", 2.5, "bad_value", "at least 1"),
     ("Global.epoch_num", "20", "quoted_value", "'20'"),
-    ("Global.seed", -1, "bad_value", "at least 0"),
+    ("Global.seed", -1, "bad_value", "between 0 and"),
     ("Global.print_batch_step", True, "bad_value", "True"),
     ("Global.use_gpu", "true", "quoted_value", "'true'"),
     ("Global.use_space_char", "no", "quoted_value", "'no'"),

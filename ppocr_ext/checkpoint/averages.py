@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState
@@ -34,3 +37,30 @@ def other_weights(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
             code="no_average",
         )
     return {**checkpoint.weights(), **others}
+
+
+def mean_weights(prefixes: Sequence[Path]) -> dict[str, np.ndarray]:
+    """Return the mean of several checkpoints of one network, BatchNorm's statistics included.
+
+    Entries that are not of floating-point numbers come from the last one.
+
+    Raises:
+        WeightsError: a checkpoint cannot be read, or two have other entries or shapes.
+    """
+    sums: dict[str, np.ndarray] = {}
+    for prefix in prefixes:
+        weights = Checkpoint(prefix).weights()
+        shapes = {name: value.shape for name, value in weights.items()}
+        if sums and shapes != {name: value.shape for name, value in sums.items()}:
+            raise WeightsError(
+                f"{prefix} and {prefixes[0]} are not of one network: their entries differ. Fix: remove the checkpoints "
+                f"of another run from this folder.",
+                code="shape_mismatch",
+            )
+        for name, value in weights.items():
+            exact = value.astype("float64") if value.dtype.kind == "f" else value
+            sums[name] = sums[name] + exact if name in sums and value.dtype.kind == "f" else exact
+    means = {name: value / len(prefixes) for name, value in sums.items() if value.dtype.kind == "f"}
+    return {
+        name: means[name].astype(value.dtype) if name in means else value for name, value in weights.items()
+    }

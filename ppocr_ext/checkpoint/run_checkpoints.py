@@ -11,7 +11,7 @@ from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.atomic import remove_temporary_files
 
 _JOURNAL = ".journal"
-_NAMES = re.compile(r"latest|best_accuracy|iter_epoch_(?P<epoch>\d+)")  # that PaddleOCR's loop saves
+_NAMES = re.compile(r"latest|best_accuracy|averaged|iter_epoch_(?P<epoch>\d+)")
 
 
 def names_in(folder: Path) -> list[str]:
@@ -46,12 +46,14 @@ def keep_newest(folder: Path, name: str, count: int) -> None:
 
     Later ones stay: the run has gone back to an earlier checkpoint and writes them again.
     """
-    if (saved := _epoch(name)) is None:
-        return
-    epochs = {
-        epoch: each for each in names_in(folder) if (epoch := _epoch(each)) is not None and epoch <= saved
-    }
-    remove_checkpoints(folder, [epochs[epoch] for epoch in sorted(epochs)[:-count]])
+    if (saved := _epoch(name)) is not None:
+        remove_checkpoints(folder, epoch_names(folder, saved)[:-count])
+
+
+def epoch_names(folder: Path, last: int) -> list[str]:
+    """Return the names of the checkpoints ``iter_epoch_N`` up to the epoch ``last``, in their order."""
+    epochs = {epoch: name for name in names_in(folder) if (epoch := _epoch(name)) is not None}
+    return [epochs[epoch] for epoch in sorted(epochs) if epoch <= last]
 
 
 def _epoch(name: str) -> int | None:

@@ -18,6 +18,7 @@ from ppocr_ext.host import open_host
 from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook, Outcome, Position
 from ppocr_ext.loop.folder_lock import LOCK_FILE, check_folder, locked_folder
+from ppocr_ext.loop.hooks.average_last import AverageLast
 from ppocr_ext.loop.hooks.early_stop import EarlyStop
 from ppocr_ext.loop.hooks.ema import Ema
 from ppocr_ext.loop.hooks.export_hook import ExportHook
@@ -53,14 +54,17 @@ def default_hooks(run: Run) -> list[Hook]:
     hooks: list[Hook] = (
         [] if early_stop is None else [EarlyStop(**early_stop)]
     )  # first: it may refuse to begin
+    record = RunRecord()
     hooks += [
         MetricsLog(every, writers_for(run.config)),  # early: a writer that cannot be opened ends the run
-        RunRecord(),
+        record,
         TeacherCheck(),
         ProgressBar(every),
     ]
     if (decay := global_value(run.config, "ema")) is not None:
         hooks.append(Ema(decay))
+    if (count := global_value(run.config, "average_last")) is not None:
+        hooks.append(AverageLast(count, record.add))
     if global_value(run.config, "report"):
         hooks.append(ReportHook())
     if global_value(run.config, "uniform_output_enabled"):

@@ -74,9 +74,13 @@ class RunRecord(Hook):
         }
         _write_json(self._path, self._record)
 
-    def on_eval(self, result: EvalDone) -> None:
-        self._record["best"] = dict(result.best)
+    def add(self, key: str, value: Any) -> None:
+        """Write one more entry, also after the end."""
+        self._record[key] = value
         _write_json(self._path, self._record)
+
+    def on_eval(self, result: EvalDone) -> None:
+        self.add("best", dict(result.best))
 
     def on_end(self, outcome: Outcome) -> None:
         position, failures = outcome.position.completed(), self._run.load_failures

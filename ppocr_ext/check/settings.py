@@ -45,7 +45,7 @@ def check_global(check: ConfigCheck) -> None:
         path = ("Global", str(name))
         if (
             name == "accumulate"
-        ):  # of other trainers; without it, a config would train with other batches than meant
+        ):  # a key of other trainers: without its effect, the batches are not those meant
             message = "gradients are not accumulated over batches. Fix: remove it, or use larger batches."
             check.error(path, "unsupported_key", message)
         elif name in GLOBAL_KEYS:
@@ -66,7 +66,7 @@ def check_global(check: ConfigCheck) -> None:
 def _check_hooks(check: ConfigCheck) -> None:
     """Report hooks that could do nothing, or that PaddleOCR's loop would undo."""
     path: tuple[str, ...] = ("Global", "early_stop")
-    if check.at(*path) is not None and "Eval" not in check.config:
+    if check.at(*path) is not None and check.at("Eval") is None:
         message = (
             "there is no Eval, so the run never learns whether it gets better. Fix: give Eval, or remove it."
         )

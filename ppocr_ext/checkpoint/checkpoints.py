@@ -115,6 +115,11 @@ class TrainState:
     sample_seeds: int | None = None
     files: Mapping[str, str] | None = field(default=None, compare=False)
 
+    @property
+    def is_empty(self) -> bool:
+        """True if it is of no run: of weights that were extracted or averaged."""
+        return self.position.global_step == self.position.epoch == 0 and not self.parameter_names
+
     def to_dict(self) -> dict[str, Any]:
         """Return the dict to write: PaddleOCR's keys (``epoch``, ``global_step``, ``best_model_dict``) and ours."""
         position = self.position

@@ -14,6 +14,7 @@ import numpy as np
 import paddle
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.checkpoint.model_state import STATISTICS
 from ppocr_ext.checkpoint.serialize import tensors_to_bytes
 from ppocr_ext.commands import command_line
 from ppocr_ext.config import Config
@@ -152,7 +153,7 @@ def find_incident(
     weights = [
         name
         for name, p in meter.network.named_parameters()
-        if not name.endswith(("._mean", "._variance")) and not _is_finite(p)
+        if not name.endswith(STATISTICS) and not _is_finite(p)
     ]
     # a bad value in the forward pass makes every gradient NaN on purpose
     trained = () if reading.bad else meter.trained

@@ -158,7 +158,8 @@ def _checkpoint(
     """Return the checkpoint to resume or evaluate, if any.
 
     Raises:
-        WeightsError: its dictionary differs, or ``--old-dict`` is given to resume a run.
+        WeightsError: it has no state of a run to resume; its dictionary differs; or ``--old-dict`` is given to
+            resume a run.
     """
     path = config.at("Global.checkpoints", default=None)
     if not path:
@@ -176,6 +177,12 @@ def _checkpoint(
             f"{checkpoint.prefix} was trained with another dictionary than {charset.name}: its texts would be garbled. "
             f"Fix: set Global.character_dict_path to its dictionary, or give that with --old-dict.",
             code="charset_mismatch",
+        )
+    if role == "train" and state.is_empty and checkpoint.file(".states").is_file():
+        raise WeightsError(
+            f"Global.checkpoints: {checkpoint.prefix} holds weights alone, not the state of a run. Fix: resume from "
+            f"`latest`, or start a new run from these weights: -o Global.pretrained_model={checkpoint.prefix}.",
+            code="weights_alone",
         )
     if role == "train" and (other or old_charset is not None):
         raise WeightsError(

@@ -60,6 +60,8 @@ def test_a_run_ends_with_the_mean_of_its_last_checkpoints(tiny, tmp_path):
     assert (
         found["norm_edit_dis"] == pytest.approx(metrics["norm_edit_dis"], abs=1e-12) and metrics["acc"] == 0
     )
+    with raises_code(WeightsError, "weights_alone", "Global.pretrained_model"):
+        train(tiny("distill", **{**longer, "Global.checkpoints": str(averaged.prefix)}))
     write_report([run], tmp_path / "page.html")
     assert f"iter_epoch_2, iter_epoch_3: {percent(0.0)}" in (tmp_path / "page.html").read_text()
 

@@ -99,6 +99,27 @@ def test_it_goes_back_with_the_run_and_continues_after_a_resume():
             np.testing.assert_array_equal(value, then[name])
 
 
+def test_weights_in_16_bits_are_averaged_by_their_masters():
+    layer = nn.Linear(2, 2).to(dtype="float16")
+    tensors = layer.state_dict()
+    hook = Ema(0.5)
+    masters = {tensor.name: paddle.full(tensor.shape, 1.0) for tensor in tensors.values()}
+    optimizer = SimpleNamespace(_master_weights=masters)
+    run = SimpleNamespace(network=layer, frozen=frozenset(), optimizer=optimizer, hook_states={})
+    hook.on_start(run, Position())
+    for tensor in tensors.values():
+        masters[tensor.name] = paddle.full(tensor.shape, 1.0001)  # 1 in float16
+    hook.on_step(StepDone(Position(), {}, 0.1, 4))
+    for value in hook.saved_weights("best_accuracy").values():
+        np.testing.assert_allclose(value.numpy(), 1.00009, rtol=1e-7)
+    before = arrays(layer)
+    hook.on_eval_start()
+    assert all((value == 1).all() and value.dtype == np.float16 for value in arrays(layer).values())
+    hook.on_eval_end()
+    for name, value in arrays(layer).items():
+        np.testing.assert_array_equal(value, before[name])
+
+
 class StopAfter(Hook):
     def __init__(self, steps):
         self.steps = steps

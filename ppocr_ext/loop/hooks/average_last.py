@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import paddle
-
 from ppocr_ext.checkpoint.averages import mean_weights
 from ppocr_ext.checkpoint.checkpoints import TrainState
 from ppocr_ext.checkpoint.contents import write_weights
@@ -64,8 +62,6 @@ class AverageLast(Hook):
         network = build_network(run.components)
         if isinstance(network, DistillationModel):
             network.eval_models = decoder_models(run.config) or ()
-        own = network.state_dict()
-        with paddle.no_grad():
-            put_back({**run.network.state_dict(), **weights}, own)
+        put_back({**run.network.state_dict(), **weights}, network.state_dict())
         result = evaluate(replace(run, model=network))
         return {name: float(value) for name, value in result.metrics.items()}

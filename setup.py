@@ -82,7 +82,7 @@ setup(
     python_requires=">=3.10,<3.13",
     packages=[*find_packages(include=["ppocr_ext", "ppocr_ext.*"]), *config_packages()],
     package_dir={"ppocr_ext": "ppocr_ext", "ppocr_ext.configs": "configs"},
-    package_data={"ppocr_ext": ["py.typed", "dictionaries/*"], "": ["*.yml", "*.txt"]},
+    package_data={"ppocr_ext": ["py.typed", "dictionaries/*"], "": ["*.yml", "*.txt", "*.json"]},
     install_requires=INSTALL_REQUIRES,
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["ppocr-ext = ppocr_ext.cli.main:main"]},

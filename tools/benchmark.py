@@ -34,7 +34,9 @@ def build_parser() -> argparse.ArgumentParser:
     kinds = parser.add_subparsers(dest="what", required=True)
     _add_step(kinds.add_parser("step", help="seconds a distillation step"))
     _add_guard(
-        kinds.add_parser("guard", help="the check for bad values, and its copies, as a share of a step")
+        kinds.add_parser(
+            "guard", help="the check for bad values, its copies and the monitors, as shares of a step"
+        )
     )
     _add_center(kinds.add_parser("center", help="center loss against the dense formula: seconds, memory"))
     _add_export_center(

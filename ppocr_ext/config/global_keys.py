@@ -133,6 +133,7 @@ _OURS = {
         meaning="finish after `patience` evaluations in a row that are not better than the best by more than "
         "`min_delta` (0)",
     ),
+    "on_collapse": _choice("warn of a training that has collapsed, or stop it", "warn", "warn", "stop"),
     "report": _truth("write `report.html` at the end of a run", True),
 }
 

@@ -57,6 +57,7 @@ class HostLoop:
         self._step = OptimizerStep(
             run, self._step_seed, self._hook_states, lambda states: self._tell("on_rollback", states)
         )
+        self._values: dict[str, float] = {}  # that hooks measured in this step
 
     def request_stop(
         self, reason: str, signal: int | None = None, *, status: str = "stopped", save_latest: bool = True
@@ -146,7 +147,7 @@ class HostLoop:
             self._eval_loader(),
             run.device,
             run.model,
-            LossProxy(run.loss, self._step.guard),
+            LossProxy(run.loss, self._forward_done),
             OptimizerProxy(run.optimizer, self._step_done, self._step.allows),
             run.schedule,
             run.decoder,
@@ -171,11 +172,20 @@ class HostLoop:
             else EvalLoader(loader, lambda: self._tell("on_eval_start"), self._evaluating)
         )
 
+    def _forward_done(
+        self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        self._values = {}
+        for hook in self.hooks:
+            self._values |= hook.measure_outputs(predictions, batch, losses)
+        return self._step.guard(predictions, batch, losses)
+
     def _step_done(self, lr: float) -> None:
         self.position = self.position.next_step()
         step = self._step
         images, rate = step.images * dist.get_world_size(), lr * step.rate_factor
-        done = StepDone(self.position, step.losses, rate, images, step.reading.to_log(), step.applied)
+        values = {**step.reading.to_log(), **self._values}
+        done = StepDone(self.position, step.losses, rate, images, values, step.applied)
         self._tell("on_step", done)
 
     def _step_seed(self, steps_done: int) -> int:
@@ -217,7 +227,10 @@ class HostLoop:
         if is_best:
             self.best = {k: float(v) for k, v in metrics.items()}
             self.best["best_epoch"] = self.position.completed().epoch or 1
-        self._tell("on_eval", EvalDone(self.position, dict(metrics), is_best, dict(self.best)))
+        values = dict(metrics)
+        for hook in self.hooks:
+            values |= hook.measure_eval()
+        self._tell("on_eval", EvalDone(self.position, values, is_best, dict(self.best)))
 
     def _host_saves(self, *args: Any, **kwargs: Any) -> None:
         """Save under the host's names, in place of its ``save_model``, which does not write atomically."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +20,8 @@ class StepDone:
             processes, that of this one's batch.
         lr: learning rate of this step.
         images: images in the batches of all processes.
-        values: plain numbers: ``grad_norm``, and ``blank_share``, the share of frames that the blank wins.
+        values: plain numbers: ``grad_norm``, ``blank_share``, the share of frames that the blank wins, and what hooks
+            measured.
         applied: False if a value was bad, so that the step changed no weights; `losses` and `values` may be NaN then.
     """
 
@@ -34,7 +35,7 @@ class StepDone:
 
 @dataclass(frozen=True)
 class EvalDone:
-    """One evaluation during training: the values of the metric, and whether it is the best so far."""
+    """One evaluation during training: the metric's values and what hooks measured, and whether it is the best."""
 
     position: Position
     metrics: Mapping[str, float]
@@ -123,6 +124,22 @@ class Hook:
 
     def on_start(self, run: Run, position: Position) -> None:
         """Called before the first step; ``position`` is where the run begins or resumes."""
+
+    def measure_outputs(
+        self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any]
+    ) -> Mapping[str, float]:
+        """Called after the forward pass; what it returns gets into the values of the step.
+
+        Args:
+            predictions: of the network.
+            batch: tensors, the images first.
+            losses: scalars by name.
+        """
+        return {}
+
+    def measure_eval(self) -> Mapping[str, float]:
+        """Called after an evaluation, before ``on_eval`` (rank 0 only); the result gets into its metrics."""
+        return {}
 
     def on_step(self, step: StepDone) -> None:
         """Called after an optimizer step."""

@@ -19,6 +19,7 @@ from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook, Outcome, Position
 from ppocr_ext.loop.folder_lock import LOCK_FILE, check_folder, locked_folder
 from ppocr_ext.loop.hooks.average_last import AverageLast
+from ppocr_ext.loop.hooks.collapse_watch import CollapseWatch
 from ppocr_ext.loop.hooks.early_stop import EarlyStop
 from ppocr_ext.loop.hooks.ema import Ema
 from ppocr_ext.loop.hooks.export_hook import ExportHook
@@ -59,6 +60,7 @@ def default_hooks(run: Run) -> list[Hook]:
         MetricsLog(every, writers_for(run.config)),  # early: a writer that cannot be opened ends the run
         record,
         TeacherCheck(),
+        CollapseWatch(every),
         ProgressBar(every),
     ]
     if (decay := global_value(run.config, "ema")) is not None:

@@ -92,8 +92,7 @@ class StepMeter:
             if isinstance(layer, _BATCH_NORMS) and path.partition(".")[0] not in frozen
         ]
         self.limits = limits
-        read = {name for name, output in required_outputs(loss) or () if output == "ctc"}
-        self.ctc_models = sorted(read - frozen, key=str)  # in the same order in every process
+        self.ctc_models = trained_ctc_models(network, loss)
         momenta = [float(layer._momentum) for _, layer in self.batch_norms]
         self._momenta: Any = paddle.to_tensor(momenta, dtype="float32") if momenta else None
         self.variances: Any = None  # not yet known, or restored
@@ -203,6 +202,16 @@ class StepMeter:
         """Return the path of the BatchNorm whose batch variance was the most absurd in this step."""
         ratios = self._ratios.numpy()
         return self.batch_norms[int(np.argmax(np.where(np.isnan(ratios), np.inf, ratios)))][0]
+
+
+def trained_ctc_models(network: Any, loss: Any) -> list[str | None]:
+    """Return the sub-models whose CTC output the loss trains, in the same order in every process.
+
+    None stands for a model without sub-models.
+    """
+    frozen = network.frozen if isinstance(network, DistillationModel) else frozenset()
+    read = {name for name, output in required_outputs(loss) or () if output == "ctc"}
+    return sorted(read - frozen, key=str)
 
 
 def head_outputs(predictions: Any, network: Any) -> Iterator[tuple[str, Any]]:

@@ -22,6 +22,15 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 10, 10, 36
 _MOST_POINTS = 400  # of one line; a long run has more than a screen has pixels
 
 
+_HEALTH = (  # key of a train line, without the name of a sub-model; title; style
+    ("blank_share", "frames that the CTC blank wins", "accuracy"),
+    ("blank_probability", "probability of the CTC blank", "accuracy"),
+    ("distinct_texts", "different texts that CTC reads in a batch", "plain"),
+    ("text_length", "length of the texts that CTC reads", "plain"),
+    ("nrtr_end_share", "first NRTR tokens that are </s>", "accuracy"),
+)
+
+
 @dataclass(frozen=True)
 class Plot:
     """One number of several runs.
@@ -67,8 +76,15 @@ def plots_of(runs: Sequence[Metrics]) -> list[Plot]:
         ),
         Plot("learning rate", [run.series("train", "lr") for run in runs], "lr"),
         Plot("images/s", [run.series("train", "ips") for run in runs]),
+        *(Plot(title, [_first_series(run, key) for run in runs], style) for key, title, style in _HEALTH),
     ]
     return [plot for plot in plots if any(plot.series)]
+
+
+def _first_series(run: Metrics, key: str) -> Series:
+    """Return ``key`` over the steps, or ``key_NAME`` of the first sub-model that has it."""
+    keys = (name for line in run.train for name in line if name == key or name.startswith(f"{key}_"))
+    return run.series("train", next(keys, key))
 
 
 def draw(plots: Sequence[Plot], names: Sequence[str]) -> list[str]:

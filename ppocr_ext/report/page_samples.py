@@ -79,6 +79,7 @@ class SampleCard:
         png: the image in base64; empty without an image.
         image: path of the image, or ``folder#12`` for an LMDB; empty if unknown.
         before: an earlier prediction; None if there is none.
+        nrtr: what the NRTR branch reads; None if unknown.
     """
 
     label: str
@@ -88,6 +89,7 @@ class SampleCard:
     png: str = ""
     image: str = ""
     before: str | None = None
+    nrtr: str | None = None
 
     @property
     def is_long(self) -> bool:
@@ -138,7 +140,9 @@ def read_samples(folder: Path, rule: str = "") -> list[SampleSet]:
 def _card(entry: Mapping[str, Any]) -> SampleCard:
     png, label, text = (str(entry.get(key, "")) for key in ("png", "label", "text"))
     shown = png if _PNG.fullmatch(png) else ""
-    return SampleCard(label, text, finite_number(entry.get("confidence")), bool(entry.get("right")), shown)
+    confidence, right = finite_number(entry.get("confidence")), bool(entry.get("right"))
+    nrtr = entry.get("nrtr")
+    return SampleCard(label, text, confidence, right, shown, nrtr=nrtr if isinstance(nrtr, str) else None)
 
 
 def read_prediction_samples(folder: Path, data_dir: Path | None) -> list[SampleSet]:

@@ -79,6 +79,9 @@ def sample_card(card: SampleCard) -> str:
     if card.before is not None:
         before = _mark_differences(card.label[:_LONGEST], card.before[:_LONGEST])[1]
         then = f"<dt>before</dt><dd>{before or '<i>empty</i>'}</dd>"
+    if card.nrtr is not None:
+        nrtr = _mark_differences(card.label[:_LONGEST], card.nrtr[:_LONGEST])[1]
+        then += f"<dt>by NRTR</dt><dd>{nrtr or '<i>empty</i>'}</dd>"
     return (
         f'<div class="sample {"right" if card.correct else "wrong"}">{image}<div><dl>{name}'
         f"<dt>label</dt><dd>{label}</dd><dt>prediction</dt><dd>{text or '<i>empty</i>'}</dd>{then}"

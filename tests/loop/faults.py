@@ -60,3 +60,27 @@ def nan_loss(run):
         return {"loss": real(predicts, batch)["loss"] * float("nan")}
 
     losses["NRTRLoss"] = once
+
+
+def blanks_alone(run):
+    """The CTC classifier gives the blank all probability."""
+    bias = run.network.head.ctc_head.fc.bias
+    bias.set_value(60.0 * np.eye(1, bias.shape[0], dtype="float32")[0])
+
+
+def one_text(run):
+    """The CTC classifier reads class 3 in every frame of every image."""
+    classifier = run.network.head.ctc_head.fc
+    classifier.weight.set_value(np.zeros(classifier.weight.shape, "float32"))
+    classifier.bias.set_value(30.0 * np.eye(1, classifier.bias.shape[0], 3, dtype="float32")[0])
+
+
+def end_alone(run):
+    """The NRTR branch gives ``</s>``, class 3, all probability at every place."""
+    decoder = run.network.head.gtc_head
+    norm, projection = decoder.decoder[-1].norm3, decoder.tgt_word_prj.weight
+    norm.weight.set_value(np.zeros(norm.weight.shape, "float32"))
+    norm.bias.set_value(np.ones(norm.bias.shape, "float32"))
+    rows = np.zeros(projection.shape, "float32")
+    rows[:, 3] = 1.0
+    projection.set_value(rows)

@@ -86,7 +86,7 @@ def test_a_hook_that_fails_at_the_end_keeps_no_other_from_its_own(tiny, tmp_path
 
 
 def evaluated(metric, tmp_path, *batches):
-    run = types.SimpleNamespace(metric=metric, eval_loader=[], folder=tmp_path)
+    run = types.SimpleNamespace(metric=metric, eval_loader=[], folder=tmp_path, network=None, loss=None)
     hook = ReportHook()
     hook.on_start(run, POSITION)
     metric = hook.wrap_metric(metric)
@@ -114,7 +114,7 @@ def test_the_surest_mistakes_come_first_then_the_least_sure_of_what_is_right(tmp
 
 
 def test_lines_of_training_batches_are_not_among_them(tmp_path):
-    run = types.SimpleNamespace(metric=RecMetric(), eval_loader=[], folder=tmp_path)
+    run = types.SimpleNamespace(metric=RecMetric(), eval_loader=[], folder=tmp_path, network=None, loss=None)
     hook = ReportHook()
     hook.on_start(run, POSITION)
     metric = hook.wrap_metric(run.metric)

@@ -46,6 +46,10 @@ class StopAfter(Hook):
             signal.raise_signal(signal.SIGINT)
 
 
+# measured in some steps
+MONITORS = ("blank_probability", "text_length", "distinct_texts", "nrtr_end_share", "first_loss")
+
+
 def expected(folder):
     """(name, step) → number, worked out of metrics.jsonl by hand."""
     found, best = {}, 0.0
@@ -53,6 +57,7 @@ def expected(folder):
         step = line["step"]
         if line["kind"] == "train":
             found |= {(f"train/{key}", step): line[key] for key in TRAIN}
+            found |= {(f"train/{key}", step): line[key] for key in MONITORS if key in line}
             found |= {
                 ("loss/ctc", step): line["losses"]["CTCLoss"],
                 ("loss/nrtr", step): line["losses"]["NRTRLoss"],

@@ -27,12 +27,15 @@ def test_ratios_are_of_medians():
 def test_the_check_of_values_is_a_share_of_the_step(capsys):
     assert main(["guard", "--size", "tiny", "--batch", "1", "--rounds", "1"]) in (0, 1)
     shown = capsys.readouterr().out
+    assert re.search(r"^\| monitors: a tenth of it \| \d+\.\d{3} \| \d+\.\d\d % \|$", shown, re.MULTILINE)
     assert re.search(r"^\| the check \| \d+\.\d{3} \| \d+\.\d\d % \|$", shown, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("seconds", "agrees"), [(0.01, True), (0.011, False)])
 def test_more_than_one_per_cent_is_too_much(seconds, agrees):
-    costs = GuardCosts("", {BARE: [0.9, 1.0, 3.0]}, {"the check": [seconds]})
+    costs = GuardCosts(
+        "", {BARE: [0.9, 1.0, 3.0]}, {"the check": [seconds], "monitors: a tenth of it": [0.02]}
+    )
     assert costs.agrees is agrees
 
 

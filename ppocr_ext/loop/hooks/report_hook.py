@@ -7,6 +7,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import cv2
@@ -15,6 +16,7 @@ import numpy as np
 from ppocr_ext.commands import command_line
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
+from ppocr_ext.loop.monitors.nrtr_reading import NrtrReader
 from ppocr_ext.report.page_samples import SAMPLES_FILE, SampleSelection
 from ppocr_ext.report.run_page import REPORT_FILE, write_report
 from ppocr_ext.run.run import Run
@@ -81,11 +83,11 @@ class ReportHook(Hook):
     """Write ``samples.json`` at each evaluation, and ``report.html`` at the end, also after an error.
 
     A hook of rank 0; it comes after the hooks that write what the page shows. The samples come from what the host
-    passes to the metric, so nothing is read or decoded twice.
+    passes to the metric, so nothing is decoded twice. If the run trains an NRTR branch, its reading of them is added.
     """
 
     def on_start(self, run: Run, position: Position) -> None:
-        self._folder = run.folder
+        self._folder, self._nrtr = run.folder, NrtrReader(run)
 
     def wrap_metric(self, metric: Any) -> Any:
         self._metric = _WatchedMetric(metric)
@@ -93,6 +95,8 @@ class ReportHook(Hook):
 
     def on_eval(self, result: EvalDone) -> None:
         selection = self._metric.seen
+        samples = selection.selected()
+        nrtr = self._nrtr.read([read.image for read in samples]) if self._nrtr.exists and samples else []
         written = {
             "step": result.position.global_step,
             "judged": selection.count,
@@ -103,9 +107,10 @@ class ReportHook(Hook):
                     "text": read.text,
                     "confidence": round(read.confidence, 4),
                     "right": read.right,
+                    **({} if second is None else {"nrtr": second}),
                     "png": base64.b64encode(_png(read.image)).decode("ascii"),
                 }
-                for read in selection.selected()
+                for read, second in zip_longest(samples, nrtr)
             ],
         }
         write_text(self._folder / SAMPLES_FILE, json.dumps(written) + "\n")

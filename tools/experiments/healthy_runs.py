@@ -1,0 +1,333 @@
+#!/usr/bin/env python3
+"""Record healthy runs of the shipped recipes, and write the ranges that the monitors of a training take from them.
+
+`record` trains recipes one after the other on a CPU, at reduced size: drawn CAPTCHAs or text lines, small batches, few
+steps. Teachers without weights of their own are trained here first, or keep their initial weights (see `about` of a
+run). `ranges` reads `metrics.jsonl` of all recorded runs and of others that are given, and writes
+`ppocr_ext/loop/monitors/healthy_runs.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# The clone in place of this folder, and the folder above it last: these scripts hide nobody's modules.
+sys.path[:] = [
+    str(Path(__file__).resolve().parents[2]),
+    *sys.path[1:],
+    str(Path(__file__).resolve().parents[1]),
+]
+
+from ppocr_ext.config import load  # noqa: E402
+from ppocr_ext.io.atomic import write_text  # noqa: E402
+from ppocr_ext.io.resources import config_path, config_root  # noqa: E402
+from ppocr_ext.loop.events import Hook, StepDone  # noqa: E402
+from ppocr_ext.loop.hooks.collapse_watch import CollapseWatch  # noqa: E402
+from ppocr_ext.loop.monitors.rules import ALL_BLANK, HEALTHY_RUNS, IN_A_ROW, LEARNT  # noqa: E402
+from ppocr_ext.loop.session import train  # noqa: E402
+from ppocr_ext.report.run_folder import Metrics, read_metrics  # noqa: E402
+
+_LOG = logging.getLogger("ppocr_ext")
+# no runs of their own: parts of others, or laid over others with files that an experiment makes
+_SHARED = {
+    "base.yml",
+    "single.yml",
+    "data.yml",
+    "heads.yml",
+    "pairs.yml",
+    "v3_data.yml",
+    "run.yml",
+    "distill_teacher.yml",
+}
+_KEPT = ("first_loss", "blank_share", "blank_probability", "text_length", "distinct_texts", "nrtr_end_share")
+_KEPT_EVAL = ("acc", "nrtr_empty", "nrtr_distinct")
+_LAID_OVER = {
+    "experiments/lookalikes/tune.yml",
+    "experiments/lookalikes/center.yml",
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How a recipe is reduced.
+
+    Attributes:
+        steps: of the run.
+        every: steps between two measurements.
+        batch: images in a step.
+        shape: of an image; None keeps the recipe's.
+        length: characters of a label.
+    """
+
+    steps: int
+    every: int
+    batch: int
+    shape: list[int] | None
+    length: tuple[int, int]
+
+
+def recipes() -> list[str]:
+    """Return the shipped recipes that can be trained, small networks first."""
+    root = config_root()
+    names = [str(path.relative_to(root)) for path in sorted(root.rglob("*.yml")) if path.name not in _SHARED]
+    names = [name for name in names if not name.startswith("overlays/") and name not in _LAID_OVER]
+    order = ["quickstart", "captcha", "experiments/lookalikes", "experiments", "pp-ocr", "svtrv2"]
+    return sorted(
+        names, key=lambda name: next(place for place, start in enumerate(order) if name.startswith(start))
+    )
+
+
+def size_of(recipe: str, steps: int) -> Size:
+    """Return the reduced size of a recipe; full-size networks take a sixth of the steps, measured more often."""
+    if recipe.startswith(("pp-ocr/", "svtrv2/", "experiments/pp_ocr")):
+        height = 32 if recipe == "pp-ocr/v2_mobile.yml" else 48
+        return Size(max(steps // 6, 6), 2, 4, [3, height, 48], (1, 1 if height == 32 else 2))
+    return Size(steps, 10, 8, None, (4, 5))
+
+
+class _StopAfter(Hook):
+    """Stop after a step; its evaluation still comes, but no checkpoint."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+
+    def on_step(self, step: StepDone) -> None:
+        """Ask for the stop."""
+        if step.position.global_step == self._steps:
+            self.loop.request_stop("recorded", save_latest=False)
+
+
+def record(recipe: str, folder: Path, steps: int) -> None:
+    """Train a recipe at reduced size in ``folder``, without a checkpoint at its end."""
+    from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
+    from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
+
+    size = size_of(recipe, steps)
+    data = folder / f"data_{size.length[0]}_{size.length[1]}_{steps}"
+    source = CaptchaSource(CaptchaOptions(length=size.length), seed=1)
+    make_folder(data, DatasetFolder(source, train=8 * steps, val=12))
+    config = load([config_path(recipe)])
+    run = folder / recipe.removesuffix(".yml").replace("/", "_")
+    values: dict[str, Any] = {
+        "Global.use_gpu": False,
+        "Global.pretrained_model": None,
+        "Global.character_dict_path": str(data / "dict.txt"),
+        "Global.use_space_char": False,
+        "Global.max_text_length": 8,
+        "Global.epoch_num": 1,
+        "Global.eval_batch_step": [0, size.steps // 2 if size.shape is None else size.steps],
+        "Global.print_batch_step": size.every,
+        "Global.save_model_dir": str(run),
+        "Global.report": False,
+        "Global.dry_step": False,
+        "Global.seed": 1,
+        "Optimizer.lr.warmup_epoch": 0.1,
+        "Train.sampler": None,
+        "Train.dataset": _dataset(config, data, "train_list.txt", size, size.steps * size.batch),
+        "Train.loader": {
+            "shuffle": True,
+            "batch_size_per_card": size.batch,
+            "drop_last": True,
+            "num_workers": 0,
+        },
+        "Eval.dataset": _dataset(config, data, "val_list.txt", size, 12),
+        "Eval.loader": {"shuffle": False, "batch_size_per_card": 12, "drop_last": False, "num_workers": 0},
+    }
+    for name in config.at("Architecture.Models", default=None) or ():
+        values[f"Architecture.Models.{name}.pretrained"] = None
+    often = CollapseWatch(size.every)
+    often.every = size.every  # more often than a run would
+    train(config.with_values(values), overwrite=True, hooks=[often, _StopAfter(size.steps)])
+
+
+def _dataset(config: Any, data: Path, labels: str, size: Size, count: int) -> dict[str, Any]:
+    """Return a dataset of the first ``count`` lines, prepared as the recipe's ``Eval`` does."""
+    lines = (data / labels).read_text(encoding="utf-8").splitlines(keepends=True)[:count]
+    part = data / f"{count}_{labels}"
+    write_text(part, "".join(lines))
+    transforms = config.thaw()["Eval"]["dataset"]["transforms"]
+    for entry in transforms:
+        if size.shape is not None and "RecResizeImg" in entry:
+            entry["RecResizeImg"]["image_shape"] = size.shape
+    return {
+        "name": "SimpleDataSet",
+        "data_dir": str(data),
+        "label_file_list": [str(part)],
+        "transforms": transforms,
+    }
+
+
+def record_all(folder: Path, steps: int, only: str) -> list[str]:
+    """Train all recipes whose name contains ``only``, and return those that failed; finished ones are kept."""
+    failed = []
+    for recipe in (name for name in recipes() if only in name):
+        began = time.monotonic()
+        if (run_folder(folder, recipe) / "healthy").is_file():
+            continue
+        try:
+            record(recipe, folder, steps)
+        except Exception as error:  # the others are still worth recording
+            _LOG.error("%s: %s", recipe, error)
+            failed.append(recipe)
+        else:
+            (run_folder(folder, recipe) / "healthy").touch()
+            _LOG.info("%s: %.0f s", recipe, time.monotonic() - began)
+    return failed
+
+
+def run_folder(folder: Path, recipe: str) -> Path:
+    """Return the run folder of a recipe."""
+    return folder / recipe.removesuffix(".yml").replace("/", "_")
+
+
+def columns_of(metrics: Metrics) -> dict[str, dict[str, list[float | None]]]:
+    """Return the values that the monitors judge: ``train`` and ``eval``, each ``step`` and a column for each value."""
+    found: dict[str, dict[str, list[float | None]]] = {}
+    for kind, lines, keys in (("train", metrics.train, _KEPT), ("eval", metrics.evals, _KEPT_EVAL)):
+        plain = [{_plain(key): value for key, value in line.items()} for line in lines]
+        measured = [line for line in plain if any(key in line for key in keys)]
+        found[kind] = {
+            key: [_rounded(line.get(key)) for line in measured]
+            for key in ("step", *keys)
+            if any(key in line for line in measured)
+        }
+    return found
+
+
+def _plain(key: str) -> str:
+    return key.removesuffix("_Student")
+
+
+def _rounded(value: Any) -> float | None:
+    return None if value is None else value if isinstance(value, int) else float(f"{value:.6g}")
+
+
+def ranges_of(runs: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return for each field of ``Ranges`` the extreme that healthy runs recorded, and the limit with a margin to it."""
+
+    def values(kind: str, key: str) -> list[float]:
+        return [value for run in runs.values() for value in run[kind].get(key, ()) if value is not None]
+
+    learnt = [_after_learning(run) for run in runs.values()]
+    ends = [min(part) for run in learnt for part in _in_a_row(run["train"]["nrtr_end_share"])]
+    drops = [
+        max(run["eval"]["acc"][: place + 1]) - value
+        for run in runs.values()
+        for place, value in enumerate(run["eval"].get("acc", ()))
+    ]
+    recorded = {
+        "first_loss": max(values("train", "first_loss")),
+        "blank_probability": max(values("train", "blank_probability")),
+        "blank_steps": max(_longest(run["train"], _is_blank) for run in runs.values()),
+        "same_text_steps": max(_longest(run["train"], _is_same) for run in runs.values()),
+        "nrtr_steps": max(_longest(run["train"], _is_end) for run in runs.values()),
+        "nrtr_end_share": max(ends, default=0.0),
+        "nrtr_empty": max((value for run in learnt for value in run["eval"]["nrtr_empty"]), default=0.0),
+        "accuracy_drop": max(drops),
+    }
+    limits = {
+        "first_loss": max(2.0, 2 * recorded["first_loss"]),
+        # one frame in ten thousand
+        "blank_probability": max(0.9999, 1 - (1 - recorded["blank_probability"]) / 10),
+        # full-size runs on large data need longer for this than these short ones
+        "blank_steps": max(2000, 4 * recorded["blank_steps"]),
+        "same_text_steps": max(2000, 4 * recorded["same_text_steps"]),
+        "nrtr_steps": max(2000, 4 * recorded["nrtr_steps"]),
+        "nrtr_end_share": max(0.5, (1 + recorded["nrtr_end_share"]) / 2),
+        "nrtr_empty": max(0.5, (1 + recorded["nrtr_empty"]) / 2),
+        "accuracy_drop": max(0.4, 2 * recorded["accuracy_drop"]),
+    }
+    return {name: {"recorded": recorded[name], "limit": round(limits[name], 6)} for name in limits}
+
+
+def _in_a_row(column: Sequence[float | None]) -> Iterator[list[float]]:
+    kept = [value for value in column if value is not None]
+    yield from (kept[start : start + IN_A_ROW] for start in range(len(kept) - IN_A_ROW + 1))
+
+
+def _is_blank(row: Mapping[str, float | None]) -> bool:
+    return (row.get("blank_share") or 0) >= ALL_BLANK
+
+
+def _is_same(row: Mapping[str, float | None]) -> bool:
+    return row.get("distinct_texts") == 1 and (row.get("text_length") or 0) > 0
+
+
+def _is_end(row: Mapping[str, float | None]) -> bool:
+    return (row.get("nrtr_end_share") or 0) > 0.5
+
+
+def _after_learning(run: Mapping[str, Any]) -> dict[str, dict[str, list[float]]]:
+    """Return the values of NRTR from the evaluation on that first reaches the accuracy of a run that has learnt."""
+    evaluations = zip(run["eval"].get("step", ()), run["eval"].get("acc", ()), strict=True)
+    first = next((step for step, accuracy in evaluations if accuracy >= LEARNT), None)
+    found = {}
+    for kind, key in (("train", "nrtr_end_share"), ("eval", "nrtr_empty")):
+        points = zip(run[kind].get("step", ()), run[kind].get(key, ()), strict=False)
+        kept = [value for step, value in points if first is not None and step >= first and value is not None]
+        found[kind] = {key: kept}
+    return found
+
+
+def _longest(columns: Mapping[str, Sequence[float | None]], state: Callable[[Any], bool]) -> float:
+    """Return for how many steps a run was in a state."""
+    longest, since = 0.0, None
+    for values in zip(*columns.values(), strict=True):
+        row = dict(zip(columns, values, strict=True))
+        if not state(row):
+            since = None
+        else:
+            since = row["step"] if since is None else since
+            longest = max(longest, row["step"] - since)
+    return longest
+
+
+def write_ranges(folder: Path, others: Sequence[Path]) -> Path:
+    """Write ``healthy_runs.json`` from the runs recorded in ``folder``, and from other healthy runs."""
+    runs = {name: run_folder(folder, name) for name in recipes()}
+    runs = {name: path for name, path in runs.items() if (path / "healthy").is_file()}
+    runs |= {str(path): path for path in others}
+    content = {name: columns_of(read_metrics(path)) for name, path in runs.items()}
+    found = {"ranges": ranges_of(content), "runs": content}
+    write_text(
+        HEALTHY_RUNS, json.dumps(found, indent=None, separators=(",", ":")).replace('},"', '},\n"') + "\n"
+    )
+    return HEALTHY_RUNS
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    recording = commands.add_parser("record", help="train recipes at reduced size")
+    recording.add_argument("--only", default="", help="recipes whose path contains this text")
+    recording.add_argument(
+        "--steps", type=int, default=40, help="of small networks; full-size ones take a sixth"
+    )
+    ranges = commands.add_parser("ranges", help="write the ranges of all that is recorded")
+    ranges.add_argument("runs", nargs="*", type=Path, help="further run folders, of healthy runs")
+    for each in (recording, ranges):
+        each.add_argument(
+            "--folder", type=Path, default=Path("output/healthy_runs"), help="of the recorded runs"
+        )
+    chosen = parser.parse_args(arguments)
+    if chosen.command == "ranges":
+        print(write_ranges(chosen.folder.resolve(), chosen.runs))
+        return 0
+    failed = record_all(chosen.folder.resolve(), chosen.steps, chosen.only)
+    print(f"failed: {', '.join(failed) or 'none'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -129,6 +129,21 @@ class StopAfter(Hook):
             signal.raise_signal(signal.SIGINT)
 
 
+class SeeWeights(Hook):
+    """Keep the weights that the last evaluation has seen."""
+
+    def on_start(self, run, position):
+        self.network = run.network
+
+    def wrap_metric(self, metric):
+        def call(*args, **kwargs):
+            self.seen = arrays(self.network)
+            return metric(*args, **kwargs)
+
+        call.get_metric, call.main_indicator = metric.get_metric, metric.main_indicator
+        return call
+
+
 def content(prefix):
     """The numbers of a checkpoint: weights, optimizer, average."""
     checkpoint = Checkpoint(prefix)
@@ -155,7 +170,8 @@ def test_a_run_with_an_average(tiny, tmp_path, capsys):
         return tiny("student", **folder, **values)
 
     train(config("plain"))
-    train(config("whole", **{"Global.ema": 0.9}))
+    evaluation = SeeWeights()
+    train(config("whole", **{"Global.ema": 0.9}), hooks=[evaluation])
     plain, whole = Checkpoint(tmp_path / "plain" / "latest"), tmp_path / "whole"
     raw = Checkpoint(whole / "latest").weights()
     assert_equal(list(plain.weights().values()), list(raw.values()))
@@ -175,6 +191,7 @@ def test_a_run_with_an_average(tiny, tmp_path, capsys):
     held = Checkpoint(best).weights()
     for name, value in state["hooks"]["Ema"]["average"].items():
         np.testing.assert_array_equal(held[name], value)
+        np.testing.assert_array_equal(evaluation.seen[name], value)
         assert (held[name] != state["raw_weights"][name]).any() or not value.any()
 
     assert main(["checkpoint", "other", str(whole / "latest"), "-o", str(tmp_path / "averaged")]) == 0

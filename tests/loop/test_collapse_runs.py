@@ -8,7 +8,9 @@ from faults import Plant, blanks_alone, end_alone, one_text
 
 from ppocr_ext.cli.main import main
 from ppocr_ext.loop.events import Hook
+from ppocr_ext.loop.monitors.nrtr_reading import NrtrReader
 from ppocr_ext.loop.session import train
+from ppocr_ext.run.run import Run
 
 pytestmark = pytest.mark.e2e
 LATE = 34  # the step before which a collapse is planted, right after the first evaluation
@@ -77,3 +79,12 @@ def test_a_clean_run_raises_nothing_and_samples_have_the_reading_of_nrtr(tiny, t
     assert len(samples) == len(read) == 10
     assert {sample["label"]: sample["nrtr"] for sample in samples} == read
     assert np.any([sample["nrtr"] != sample["text"] for sample in samples])
+
+
+def test_images_of_several_sizes_are_read_like_those_of_one(tiny):
+    run = Run.build(tiny("student", **{"Global.dry_step": False}), "train")
+    reader, images = NrtrReader(run), np.random.default_rng(0).random((3, 3, 32, 128), np.float32)
+    together = reader.read(images)
+    assert reader.read([images[0], images[1][:, :, :96]])[0] == together[0]
+    assert reader.read([images[0], images[1][:, :16], images[2]])[::2] == together[::2]
+    assert run.model.training

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Record healthy runs of the shipped recipes, and write the ranges that the monitors of a training take from them.
 
-`record` trains recipes one after the other on a CPU, at reduced size: drawn CAPTCHAs or text lines, small batches, few
-steps. Teachers without weights of their own are trained here first, or keep their initial weights (see `about` of a
-run). `ranges` reads `metrics.jsonl` of all recorded runs and of others that are given, and writes
-`ppocr_ext/loop/monitors/healthy_runs.json`.
+`record` trains recipes one after the other on a CPU, at reduced size: drawn CAPTCHAs, small batches, few steps, from
+nothing. A frozen teacher keeps its initial weights. `ranges` reads `metrics.jsonl` of all recorded runs and of others
+that are given, and writes `ppocr_ext/loop/monitors/healthy_runs.json`.
 """
 
 from __future__ import annotations

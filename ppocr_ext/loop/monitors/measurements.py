@@ -51,7 +51,7 @@ def measure_model(outputs: Mapping[str, Any], model: str | None, labels: Any) ->
         values["blank_probability"] = float(host[count])
         texts = _texts(host[:count].reshape(parts["classes"].shape))
         values["text_length"] = float(np.mean([len(text) for text in texts]))
-        if labels is not None and len({row.tobytes() for row in labels.numpy()}) >= FEW_LABELS:
+        if labels is not None and len({row.tobytes() for row in np.asarray(labels)}) >= FEW_LABELS:
             values["distinct_texts"] = float(len(set(texts)))
     return values
 
@@ -74,7 +74,7 @@ def first_loss(losses: Mapping[str, Any], outputs: Mapping[str, Any], charset: C
     chance = {"nrtr": math.log(charset.nrtr_classes)}
     if frames:
         chance["ctc"] = max(frames) * math.log(charset.ctc_classes)
-    named = {short_loss_name(name): float(value.mean()) for name, value in losses.items()}
+    named = {short_loss_name(name): float(np.mean(np.asarray(value))) for name, value in losses.items()}
     if set(named) == {"loss"} and "ctc" in chance and "gtc" not in outputs:
         named["ctc"] = named["loss"]
     ratios = [named[name] / chance[name] for name in chance if name in named]

@@ -42,8 +42,10 @@ class NrtrReader:
         """Return the texts.
 
         Args:
-            images: normalised, float [C, H, W] of one height; narrower ones are padded with zeros on the right.
+            images: normalised, float [C, H, W]; narrower ones are padded with zeros on the right.
         """
+        if len({image.shape[:2] for image in images}) > 1:
+            return [text for image in images for text in self.read([image])]
         width = max(image.shape[2] for image in images)
         padded = [np.pad(image, ((0, 0), (0, 0), (0, width - image.shape[2]))) for image in images]
         amp, model = self._run.amp, self._run.model

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from experiments.healthy_runs import columns_of, ranges_of
+from experiments.healthy_runs import columns_of, ranges_of, write_ranges
 
 from ppocr_ext.loop.monitors.rules import HEALTHY_RUNS
 from ppocr_ext.report.run_folder import Metrics
@@ -23,3 +23,18 @@ def test_ranges_are_wider_than_what_a_run_recorded():
     assert found["blank_steps"] == found["same_text_steps"] == {"recorded": 3000, "limit": 12000}
     assert found["nrtr_empty"] == {"recorded": 0.8, "limit": pytest.approx(0.9)}
     assert found["accuracy_drop"] == {"recorded": pytest.approx(0.3), "limit": pytest.approx(0.6)}
+
+
+def test_a_run_is_added_to_those_of_the_file(tmp_path):
+    file, run = tmp_path / "runs.json", tmp_path / "run"
+    file.write_text(HEALTHY_RUNS.read_text(encoding="utf-8"), encoding="utf-8")
+    before = json.loads(file.read_text(encoding="utf-8"))
+    write_ranges(tmp_path, [], file)
+    assert json.loads(file.read_text(encoding="utf-8")) == before
+    run.mkdir()
+    line = {"kind": "eval", "step": 5, "epoch": 1, "acc": 0.9, "nrtr_empty": 0.6}
+    (run / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    write_ranges(tmp_path, [run], file)
+    after = json.loads(file.read_text(encoding="utf-8"))
+    assert after["runs"] == {**before["runs"], str(run): columns_of(Metrics([], [line]))}
+    assert after["ranges"]["nrtr_empty"] == {"recorded": 0.6, "limit": pytest.approx(0.8)}

@@ -3,7 +3,7 @@
 
 `record` trains recipes one after the other on a CPU, at reduced size: drawn CAPTCHAs, small batches, few steps, from
 nothing. A frozen teacher keeps its initial weights. `ranges` reads `metrics.jsonl` of all recorded runs and of others
-that are given, and writes `ppocr_ext/loop/monitors/healthy_runs.json`.
+that are given, and adds them to `ppocr_ext/loop/monitors/healthy_runs.json`.
 """
 
 from __future__ import annotations
@@ -289,17 +289,15 @@ def _longest(columns: Mapping[str, Sequence[float | None]], state: Callable[[Any
     return longest
 
 
-def write_ranges(folder: Path, others: Sequence[Path]) -> Path:
-    """Write ``healthy_runs.json`` from the runs recorded in ``folder``, and from other healthy runs."""
-    runs = {name: run_folder(folder, name) for name in recipes()}
-    runs = {name: path for name, path in runs.items() if (path / "healthy").is_file()}
-    runs |= {str(path): path for path in others}
-    content = {name: columns_of(read_metrics(path)) for name, path in runs.items()}
-    found = {"ranges": ranges_of(content), "runs": content}
-    write_text(
-        HEALTHY_RUNS, json.dumps(found, indent=None, separators=(",", ":")).replace('},"', '},\n"') + "\n"
-    )
-    return HEALTHY_RUNS
+def write_ranges(folder: Path, others: Sequence[Path], file: Path = HEALTHY_RUNS) -> None:
+    """Add the runs recorded in ``folder``, and other healthy runs, to those of ``file``, and write its ranges anew."""
+    found = {name: run_folder(folder, name) for name in recipes()}
+    found = {name: path for name, path in found.items() if (path / "healthy").is_file()}
+    found |= {str(path): path for path in others}
+    runs = json.loads(file.read_text(encoding="utf-8"))["runs"]
+    runs |= {name: columns_of(read_metrics(path)) for name, path in found.items()}
+    text = json.dumps({"ranges": ranges_of(runs), "runs": runs}, separators=(",", ":"))
+    write_text(file, text.replace('},"', '},\n"') + "\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -321,7 +319,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     chosen = parser.parse_args(arguments)
     if chosen.command == "ranges":
-        print(write_ranges(chosen.folder.resolve(), chosen.runs))
+        write_ranges(chosen.folder.resolve(), chosen.runs)
+        print(HEALTHY_RUNS)
         return 0
     failed = record_all(chosen.folder.resolve(), chosen.steps, chosen.only)
     print(f"failed: {', '.join(failed) or 'none'}")

@@ -76,7 +76,7 @@ def _check_model(check: ConfigCheck, path: Path) -> None:
     """Check one recogniser: its flags and its parts."""
     check.check_keys(path, model_keys, check.mapping(*path))
     for flag in ("freeze_params", "return_all_feats"):
-        check.refuse_quoted((*path, flag), check.at(*path, flag), "truth")
+        check.check_kind((*path, flag), check.at(*path, flag), "truth")
     for part, registry in _PARTS.items():
         where = (*path, part)
         options = check.mapping(*where)

@@ -203,22 +203,24 @@ class ConfigCheck:
         for key, value in options.items():
             where = (*path, str(key))
             if key in keys.named or key in known:
-                self.refuse_quoted(where, value, kinds.get(str(key)))
+                self.check_kind(where, value, kinds.get(str(key)))
             else:
                 self.unknown_key(where, () if key in elsewhere else known, by_keyword, keys.open)
         for key in sorted(keys.required - supplied - set(options)):
             self.missing((*path, key))
 
     def check_value(self, path: Path, rule: ValueRule) -> None:
-        """Report the value at ``path`` if it breaks the rule."""
+        """Report the value at ``path`` if it breaks the rule, unless its kind has been reported with the keys."""
         problem = rule.problem(self.at(*path))
-        if problem is not None:
+        if problem is not None and (problem.code, dotted(path)) not in [
+            (i.code, i.path) for i in self.issues
+        ]:
             self.error(path, problem.code, problem.message)
 
-    def refuse_quoted(self, path: Path, value: Any, kind: Literal["number", "truth"] | None) -> None:
-        """Report a number or truth value that is written as text; accept any other text."""
+    def check_kind(self, path: Path, value: Any, kind: Literal["number", "truth"] | None) -> None:
+        """Report NaN, and a number or truth value that is written as text; accept any other text."""
         problem = None if kind is None else ValueRule(kind).problem(value)
-        if problem is not None and problem.code == "quoted_value":
+        if problem is not None and (problem.code == "quoted_value" or value != value):
             self.error(path, problem.code, problem.message)
 
     def unknown_key(

@@ -23,6 +23,7 @@ from ppocr_ext.registry import DATASETS
 
 KeyPath = tuple[str, ...]
 _LOG = logging.getLogger("ppocr_ext")
+_FIX_PATH = "Fix: a path from there, or an absolute one."
 _DICTIONARY = ("Global", "character_dict_path")
 
 
@@ -103,7 +104,7 @@ def _check_label_files(check: ConfigCheck, mode: str) -> None:
         if not isinstance(name, str):
             check.error(where, "bad_value", f"found {shown(name)}, expected a path of a label file.")
         elif not Path(name).is_file():
-            check.error(where, "missing_file", f"there is no file {name} (from {Path.cwd()}).")
+            check.error(where, "missing_file", f"there is no file {name} (from {Path.cwd()}). {_FIX_PATH}")
     if check.at(mode, "dataset", "delimiter") == "":
         message = 'is empty. Fix: "\\t", or remove it.'
         check.error((mode, "dataset", "delimiter"), "empty_value", message)
@@ -114,7 +115,7 @@ def _check_data_dir(check: ConfigCheck, mode: str) -> None:
     path = (mode, "dataset", "data_dir")
     folder = check.at(*path) if reads_key(check.config, mode, "data_dir") else None
     if isinstance(folder, str) and not Path(folder).is_dir():
-        check.error(path, "missing_folder", f"there is no folder {folder} (from {Path.cwd()}).")
+        check.error(path, "missing_folder", f"there is no folder {folder} (from {Path.cwd()}). {_FIX_PATH}")
     elif folder is not None and not isinstance(folder, (str, tuple)):
         check.error(path, "bad_value", f"found {shown(folder)}, expected the name of a folder.")
 

@@ -77,6 +77,8 @@ def check_optimizer(check: ConfigCheck) -> None:
             check.unknown_key(("Optimizer", key), _OF_OPTIMIZER)
     for key in ("clip_norm", "clip_norm_global", "weight_decay"):
         check.check_value(("Optimizer", key), _NOT_NEGATIVE)
+    for key in ("beta1", "beta2"):
+        check.check_value(("Optimizer", key), ValueRule("number", least=0, most=1))
     regularizer = ("Optimizer", "regularizer")
     if check.mapping(*regularizer):
         check.check_keys(regularizer, _regularizer_keys, check.mapping(*regularizer))

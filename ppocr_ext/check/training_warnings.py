@@ -53,6 +53,7 @@ def check_training(check: ConfigCheck) -> None:
     """Add the warnings of a training; the config has been checked for errors before."""
     _check_rate(check)
     _check_decay(check)
+    _check_momentum(check)
     _check_warm_up(check)
     _check_batch(check)
     _check_loss_weights(check)
@@ -78,6 +79,10 @@ def _check_rate(check: ConfigCheck) -> None:
     """Compare the learning rate with what the optimizer bears, and with the batch that a comment names."""
     rate, path = _highest_rate(check)
     samples = samples_per_step(check.config, check.processes)
+    constant: KeyPath = ("Optimizer", "lr", "learning_rate")
+    if not rate and _number(check.at(*constant)) == 0:
+        message = "found 0, so nothing is trained. Fix: a rate above 0, such as 0.001 (AdamW)."
+        check.warning(constant, "zero_learning_rate", message)
     if not rate or samples is None:
         return
     name = str(check.at("Optimizer", "name"))
@@ -148,6 +153,16 @@ def _check_decay(check: ConfigCheck) -> None:
         if decay is not None and decay > most:
             message = f"{decay:g} pulls all weights to 0 faster than they learn. Fix: 0.05 (AdamW), 3e-5 (L2 of Adam)."
             check.warning(path, "high_weight_decay", message)
+
+
+def _check_momentum(check: ConfigCheck) -> None:
+    for key in ("momentum", "rho"):
+        value = _number(check.at("Optimizer", key))
+        if value is not None and value >= 1:
+            message = (
+                f"found {value:g}: earlier gradients never fade, so the weights grow without end. Fix: 0.9."
+            )
+            check.warning(("Optimizer", key), "high_momentum", message)
 
 
 def _check_warm_up(check: ConfigCheck) -> None:

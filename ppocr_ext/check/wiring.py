@@ -122,11 +122,11 @@ def check_images(check: ConfigCheck) -> None:
             color, shape = check.at(*where, "img_mode"), check.at(*where, "image_shape")
             if name == "DecodeImage" and color not in (None, *COLORS):
                 why = " DecodeImage reads three channels and fails under GRAY." if color == "GRAY" else ""
-                said = f"{shown(color)} is not among {', '.join(COLORS)}.{why}"
+                said = f"found {shown(color)}, expected one of {', '.join(COLORS)}.{why}"
                 check.error((*where, "img_mode"), "bad_value", said)
             if name in _SHAPES and shape is not None and not are_positive_numbers(shape, 3):
                 form, example = _SHAPES[name]
-                said = f"{shown(shape)} is not {form} of positive whole numbers, such as {example}."
+                said = f"found {shown(shape)}, expected {form} in positive whole numbers, such as {example}."
                 check.error((*where, "image_shape"), "bad_value", said)
     if "Train" in check.modes:
         _check_scales(check, ("Train", "sampler"))
@@ -179,7 +179,8 @@ def _check_padding(check: ConfigCheck) -> None:
             check.warning(
                 (*path, "KeepKeys", "keep_keys"),
                 "no_valid_ratio",
-                f"{name} finds padding by valid_ratio, which is not kept at place {place + 1}: all frames count.",
+                f"{name} finds padding by valid_ratio, which is not kept at place {place + 1}: all frames count. "
+                f"Fix: keep it there.",
             )
 
 

@@ -290,8 +290,8 @@ def _unknown_key(trace: _Trace, key: str) -> str:
     if key in trace.last_seen:
         loser = trace.names[trace.last_seen[key]][0]
         return f"{key!r} is made before {loser}, which leaves it out. Fix: make it after {loser}."
-    hint = " Fix: add RecResizeImg, which makes it." if key == "valid_ratio" else ""
-    return f"no transform makes {key!r} (found {', '.join(sorted(map(str, trace.data)))}).{hint}"
+    fix = "add RecResizeImg, which makes it" if key == "valid_ratio" else "remove it, or add what makes it"
+    return f"no transform makes {key!r} (found {', '.join(sorted(map(str, trace.data)))}). Fix: {fix}."
 
 
 def described_error(error: BaseException) -> str:

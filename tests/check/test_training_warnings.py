@@ -131,7 +131,8 @@ def test_label_files_that_train_and_eval_share_are_named(one: Config, check: Che
 
 
 CODES = {"high_learning_rate", "no_gradient_clip", "rate_of_other_batch", "high_weight_decay", "long_warm_up"} | {
-    "small_batch", "loss_weight", "swapped_pair", "frozen_is_evaluated", "trained_samples"
+    "zero_learning_rate", "high_momentum", "small_batch", "loss_weight",
+    "swapped_pair", "frozen_is_evaluated", "trained_samples"
 }  # fmt: skip
 
 

@@ -26,15 +26,15 @@ class Plant(Hook):
 
 def infinite_pixel(run):
     """One pixel of the fourth image is infinite."""
-    _change_next_images(run, lambda images: images.__setitem__((3, 0, 5, 5), np.inf))
+    change_next_images(run, lambda images: images.__setitem__((3, 0, 5, 5), np.inf))
 
 
 def times_1e19(run):
     """The whole batch is too large, and finite."""
-    _change_next_images(run, lambda images: images.__imul__(np.float32(1e19)))
+    change_next_images(run, lambda images: images.__imul__(np.float32(1e19)))
 
 
-def _change_next_images(run, change):
+def change_next_images(run, change):
     def before_forward(layer, inputs):
         hook.remove()
         images = inputs[0].numpy().copy()

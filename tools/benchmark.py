@@ -105,7 +105,9 @@ def _add_infer(infer: argparse.ArgumentParser) -> None:
     infer.add_argument(
         "--peer", metavar="DIR", help="a PaddleOCR checkout, to measure what it would export too"
     )
-    infer.add_argument("--chart", metavar="FILE", help="draw images/s: .png, .svg (needs matplotlib)")
+    infer.add_argument(
+        "--chart", type=_picture, metavar="FILE", help="draw images/s: .png, .svg (needs matplotlib)"
+    )
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -122,6 +124,12 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is less than 1")
     return number
+
+
+def _picture(text: str) -> str:
+    if Path(text).suffix not in (".png", ".svg") or not Path(text).resolve().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} does not end in .png or .svg, or its folder does not exist")
+    return text
 
 
 def _classes(text: str) -> int:

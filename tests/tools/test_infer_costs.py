@@ -72,8 +72,8 @@ def test_engines_that_compute_something_else_are_no_result(answered, capsys, dif
     assert f"engines {verdict}:" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("option", ["--batch", "--threads", "--images", "--rounds"])
-def test_numbers_that_measure_nothing_are_refused(option, capsys):
+@pytest.mark.parametrize("option", ["--batch", "--threads", "--images", "--rounds", "--chart"])
+def test_what_cannot_be_measured_or_drawn_is_refused(option, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["infer", option, "0"])
     assert ended.value.code == 2 and option in capsys.readouterr().err

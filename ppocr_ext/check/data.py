@@ -13,10 +13,12 @@ import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
 from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.signatures import DATA_KEYS, ComponentKeys
 from ppocr_ext.config import Config
+from ppocr_ext.config.values import ValueRule
 from ppocr_ext.data.preprocessing import read_preprocessing
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.registry import DATASETS
 
+_RATIO = ValueRule("number", least=0, most=1)
 _SECTION = ("dataset", "loader", "sampler")
 _NEVER_EMPTY = frozenset({"data_dir", "label_file_list", "transforms"})
 _LOADER_REQUIRED = frozenset({"batch_size_per_card", "drop_last", "shuffle", "num_workers"})
@@ -79,6 +81,12 @@ def _check_dataset(check: ConfigCheck, mode: str) -> Callable[..., Any] | None:
         for key in sorted(_NEVER_EMPTY & keys.required & options.keys()):
             if options[key] in (None, ()):
                 check.error((*path, key), "empty_value", "is empty, but must be given.")
+    ratios = options.get("ratio_list")
+    # PaddleOCR draws this share of a label file's lines without replacement
+    for ratio in ratios if isinstance(ratios, tuple) else (ratios,):
+        problem = _RATIO.problem(ratio)
+        if problem is not None:
+            check.error((*path, "ratio_list"), problem.code, problem.message)
     return dataset
 
 

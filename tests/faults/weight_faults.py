@@ -79,6 +79,17 @@ def of_letters(place: Place) -> dict[str, Any]:
     return {**values, "Global.character_dict_path": str(file)}
 
 
+def of_a_run(digits: str) -> Change:
+    """Start from a finished run, with the digits of its dictionary in this order."""
+
+    def plant(place: Place) -> dict[str, Any]:
+        file = place.folder / "digits.txt"
+        file.write_text("\n".join(digits) + "\n")
+        return {PRETRAINED: str(place.trained() / "latest"), "Global.character_dict_path": str(file)}
+
+    return plant
+
+
 def weights(name: str, code: str, wrong: Change, right: Change, *names: str, **options: Any) -> Fault:
     return Fault(name, weight_loading, code, wrong, right, names, **options)
 
@@ -173,6 +184,8 @@ WEIGHTS = (
     weights("weights of a wider network", "weights_mismatch",
             written(every(lambda v: np.pad(v, ((0, 2), (0, 0))), CLASSIFIER)), written(), CLASSIFIER),
     weights("weights of fewer classes", "weights_mismatch", of_letters, written(), "--old-dict"),
+    weights("a dictionary in another order", "charset_mismatch", of_a_run("1023456789"), of_a_run("0123456789"),
+            "--old-dict"),
     weights("a misspelt prefix", "misspelt_prefix", both("Studnet"), both("Student"), "'Student'", kind="distill"),
     weights("a teacher without weights", "", taught_by(""), taught_by("teacher"), TEACHER, kind="distill",
             level="warning"),

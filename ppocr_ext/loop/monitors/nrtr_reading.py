@@ -53,7 +53,7 @@ class NrtrReader:
         model.eval()
         try:
             with paddle.amp.auto_cast(
-                amp.scaler is not None,
+                enable=amp.scaler is not None,
                 custom_white_list=amp.white_list,
                 custom_black_list=amp.black_list,
                 level=amp.level,

@@ -43,12 +43,7 @@ def check_global(check: ConfigCheck) -> None:
     """Report unknown keys of ``Global``, and values that break the rule of their key."""
     for name in check.mapping("Global"):
         path = ("Global", str(name))
-        if (
-            name == "accumulate"
-        ):  # a key of other trainers: without its effect, the batches are not those meant
-            message = "gradients are not accumulated over batches. Fix: remove it, or use larger batches."
-            check.error(path, "unsupported_key", message)
-        elif name in GLOBAL_KEYS:
+        if name in GLOBAL_KEYS:
             check.check_value(path, GLOBAL_KEYS[name])
         else:
             check.unknown_key(path, GLOBAL_KEYS)

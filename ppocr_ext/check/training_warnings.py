@@ -72,6 +72,8 @@ def samples_per_step(config: Config, processes: int = 1) -> int | None:
     if config.at("Train.sampler.name", None) == "MultiScaleSampler":
         size = config.at("Train.sampler.first_bs", None)
         size = _BATCH_OF_SAMPLER if size is None else size
+    batches = config.at("Global.accumulate", None)
+    processes *= batches if isinstance(batches, int) and batches > 1 else 1
     return int(size) * processes if is_positive_number(size) and 1 <= size < _MOST_SAMPLES else None
 
 

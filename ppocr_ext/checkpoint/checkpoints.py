@@ -1,8 +1,7 @@
 """Checkpoints under PaddleOCR's names: ``NAME.pdparams``, ``NAME.pdopt``, ``NAME.states``; imports no Paddle.
 
-The three files of a checkpoint appear together. They are written under temporary names, a
-journal then lists the renames, and only after that are they renamed; opening a checkpoint
-finishes a journal that was left. Killed at any moment, the last checkpoint loads.
+The three files of a checkpoint appear together, also if the process is killed. They are written under temporary names,
+a journal lists the renames, and then they are renamed; opening a checkpoint finishes a journal that was left.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ class Position:
 
     Attributes:
         epoch: epochs completed.
-        step_in_epoch: optimizer steps done in the epoch after those.
-        global_step: optimizer steps done in all.
+        step_in_epoch: steps (batches) done in the epoch after those.
+        global_step: steps done in all.
         epochs: epochs of the whole run; 0 if unknown.
         steps_per_epoch: batches of one epoch in this process; 0 if unknown.
     """
@@ -96,8 +95,8 @@ class TrainState:
         hooks: what hooks keep, by their names; None if none keeps anything.
         raw_weights: of a checkpoint with averaged weights, those that a resumed run continues with, by name.
         sample_seeds: ``data.sample_seeds.SCHEME``; None in PaddleOCR's checkpoints and in those of 0.1.0.
-        files: SHA-256 of the other two files by their endings, written by :func:`write_checkpoint`; None in
-            PaddleOCR's checkpoints.
+        accumulate: ``Global.accumulate``; None for 1.
+        files: SHA-256 of the other two files by their endings, from :func:`write_checkpoint`; None in PaddleOCR's.
     """
 
     position: Position = field(default_factory=Position)
@@ -113,6 +112,7 @@ class TrainState:
     hooks: Mapping[str, Any] | None = None
     raw_weights: Mapping[str, Any] | None = None
     sample_seeds: int | None = None
+    accumulate: int | None = None
     files: Mapping[str, str] | None = field(default=None, compare=False)
 
     @property

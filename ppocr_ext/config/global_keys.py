@@ -115,6 +115,7 @@ _OURS = {
         meaning="so is one with a BatchNorm variance above so many times the running one, from step 51 on; 0: no limit",
     ),
     "detect_anomaly": _truth("check every operator, and name the first whose result is not finite; slow"),
+    "accumulate": _whole("batches for one step of the optimizer", 1),
     "ema": GlobalKey(
         kind="number",
         least=0,

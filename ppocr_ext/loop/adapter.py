@@ -18,6 +18,7 @@ import paddle
 import paddle.distributed as dist
 
 from ppocr_ext.errors import ModelError, WeightsError
+from ppocr_ext.loop.accumulation import ScheduleProxy
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, StepDone, StopRun
 from ppocr_ext.loop.proxies import (
     EvalListener,
@@ -47,7 +48,7 @@ class HostLoop:
     def __init__(self, run: Run, hooks: Sequence[Hook]) -> None:
         self.run = run
         self.hooks = list(hooks)
-        self.position = run.start
+        self.position = self._group_start = run.start
         self.best = dict(run.best)
         self._indicator = run.metric.main_indicator
         self._stop: StopRun | None = None
@@ -148,8 +149,10 @@ class HostLoop:
             run.device,
             run.model,
             LossProxy(run.loss, self._forward_done),
-            OptimizerProxy(run.optimizer, self._step_done, self._step.allows),
-            run.schedule,
+            OptimizerProxy(run.optimizer, self._step_done, self._step.allows, self._step.keeps_gradient),
+            run.schedule
+            if isinstance(run.schedule, float)
+            else ScheduleProxy(run.schedule, self._step.group),
             run.decoder,
             metric,
             {**self.best, "start_epoch": position.epoch + 1, "global_step": position.global_step},
@@ -184,8 +187,10 @@ class HostLoop:
         self.position = self.position.next_step()
         step = self._step
         images, rate = step.images * dist.get_world_size(), lr * step.rate_factor
-        values = {**step.reading.to_log(), **self._values}
-        done = StepDone(self.position, step.losses, rate, images, values, step.applied)
+        values, is_whole = {**step.reading.to_log(), **self._values}, not step.group.is_open
+        if not is_whole:
+            del values["grad_norm"]  # of a part of the group
+        done = StepDone(self.position, step.losses, rate, images, values, step.applied, is_whole)
         self._tell("on_step", done)
 
     def _step_seed(self, steps_done: int) -> int:
@@ -201,12 +206,15 @@ class HostLoop:
         paddle.seed(self._step_seed(self.position.global_step))
         if dist.get_rank() == 0:
             self._saver.require_folder()
-        if self._stop is None and self._saver.is_due():
-            self.save("latest")
-        self._agree_on_stop()
-        if self._stop is not None:
-            raise self._stop
-        self._step.begin(self.position.global_step)
+        if not self._step.group.is_open:
+            self._group_start = self.position
+            if self._stop is None and self._saver.is_due():
+                self.save("latest")
+            self._agree_on_stop()
+            if self._stop is not None:
+                raise self._stop
+        at = self.position
+        self._step.begin(at.global_step, ends_epoch=at.step_in_epoch + 1 >= at.steps_per_epoch)
 
     def _evaluating(self) -> None:
         """Save at once if asked to stop: Paddle's launcher waits for 30 seconds, which an evaluation may outlast."""
@@ -253,19 +261,23 @@ class HostLoop:
             _LOG.warning(message)
 
     def save(self, name: str) -> Path:
-        """Write the checkpoint ``name`` into the run folder (rank 0 only); weights that are not finite stop the run."""
+        """Write the checkpoint ``name`` into the run folder (rank 0 only); weights that are not finite stop the run.
+
+        Inside a group (``Global.accumulate``) its position is that of the group's start: gradients are not stored.
+        """
         prefix = self.run.folder / name
+        position = self._group_start if self._step.group.is_open else self.position
         if dist.get_rank() != 0:
             return prefix
         try:
             replaced = {key: value for hook in self.hooks for key, value in hook.saved_weights(name).items()}
             states = self._hook_states()
-            self._saver.save(name, self.position, self.best, self._step.rate_factor, states, replaced)
+            self._saver.save(name, position, self.best, self._step.rate_factor, states, replaced)
         except WeightsError as error:
             _LOG.error("%s", error)
             self.request_stop(str(error), status="nonfinite", save_latest=False)
             return prefix
-        self._tell("on_save", prefix, self.position)
+        self._tell("on_save", prefix, position)
         return prefix
 
     def _hook_states(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ppocr_ext.run.run import Run
 
 @dataclass(frozen=True)
 class StepDone:
-    """One optimizer step.
+    """One step: a batch, after which the optimizer steps, with ``Global.accumulate`` at the end of a group.
 
     Attributes:
         losses: the loss dict as the loss returned it: scalar tensors by name, ``loss`` their sum. Of several
@@ -22,7 +22,9 @@ class StepDone:
         images: images in the batches of all processes.
         values: plain numbers: ``grad_norm``, ``blank_share``, the share of frames that the blank wins, and what hooks
             measured.
-        applied: False if a value was bad, so that the step changed no weights; `losses` and `values` may be NaN then.
+        applied: False if a value was bad, in this batch or before it in its group, so that the step changed no weights;
+            `losses` and `values` may be NaN then.
+        is_whole: False inside a group, where the optimizer does not step yet; ``grad_norm`` is not in `values` then.
     """
 
     position: Position
@@ -31,6 +33,7 @@ class StepDone:
     images: int
     values: Mapping[str, float] = field(default_factory=dict)
     applied: bool = True
+    is_whole: bool = True
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ class Hook:
         return {}
 
     def on_step(self, step: StepDone) -> None:
-        """Called after an optimizer step."""
+        """Called after each step."""
 
     def on_eval_start(self) -> None:
         """Called before an evaluation, and after a save in its midst (rank 0 only)."""

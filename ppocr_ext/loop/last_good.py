@@ -62,8 +62,8 @@ class BeforeForward:
 class LastGood:
     """The last good state of a run: its newest ``latest``, and before there is one, a copy in memory.
 
-    The copy is taken at the start, after the first step, and then every 100 steps. The position in the data, the
-    schedule of the learning rate and the counters of steps are not part of it.
+    The copy is taken at the start, after the first step of the optimizer, and then every 100 steps. The position in the
+    data, the schedule of the learning rate and the counters of steps are not part of it.
 
     Args:
         run: a training run.
@@ -87,7 +87,8 @@ class LastGood:
         """Copy the state after a good step, if it is time and there is no checkpoint."""
         kept = self._copy
         # the optimizer has its moments only after the first step
-        if kept is not None and kept["step"] > self._run.start.global_step and steps_done % _EVERY:
+        later = kept is not None and kept["step"] > self._run.start.global_step
+        if kept is not None and later and steps_done - kept["step"] < _EVERY:
             return
         if self._has_checkpoint():
             self._copy = None

@@ -27,6 +27,7 @@ class CheckpointSaver:
         self._run = run
         self._seconds = 60 * float(global_value(run.config, "save_minutes"))
         self._keep = global_value(run.config, "keep_last")
+        self._accumulate = int(global_value(run.config, "accumulate"))
         self._saved = time.monotonic()  # the last `latest`, or the start
         self._folder = _identity(run.folder)
 
@@ -104,6 +105,7 @@ class CheckpointSaver:
                 hooks=hook_states or None,
                 raw_weights={name: weights[name].numpy() for name in replaced} or None,
                 sample_seeds=SCHEME,
+                accumulate=None if self._accumulate == 1 else self._accumulate,
             ),
         )
         if name == "latest":

@@ -15,6 +15,7 @@ from typing import Any
 
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
+from ppocr_ext.loop.accumulation import Group
 from ppocr_ext.loop.anomaly import AnomalyWatch
 from ppocr_ext.loop.events import StopRun
 from ppocr_ext.loop.incidents import Incident, IncidentFolder, find_incident, layout_of
@@ -49,7 +50,8 @@ class OptimizerStep:
         reading: the values of the last step.
         losses: the loss dict of the last step, as the loss returned it.
         images: images in the last batch.
-        applied: the optimizer applied the gradient of the last step.
+        applied: the last step had no bad value, nor had its group before it.
+        group: the batches of one step of the optimizer, ``Global.accumulate``.
         rate_factor: what rollbacks have multiplied the learning rate by.
     """
 
@@ -63,6 +65,8 @@ class OptimizerStep:
         self._run = run
         self._meter = StepMeter(run.network, run.loss, limits_of(run.config))
         self._scaler = run.amp.scaler
+        trained = [parameter for _, parameter in self._meter.trained]
+        self.group = Group(int(global_value(run.config, "accumulate")), trained)
         self._incidents = IncidentFolder(run, step_seed)
         self._limit = int(global_value(run.config, "nonfinite_limit"))
         mode = global_value(run.config, "nonfinite")
@@ -80,14 +84,15 @@ class OptimizerStep:
         self.applied = True
         self.rate_factor = run.rate_factor
 
-    def begin(self, steps_done: int) -> None:
+    def begin(self, steps_done: int, ends_epoch: bool) -> None:
         """Prepare the step after ``steps_done`` steps, before its batch is seen."""
         self._steps_done = steps_done
         self._meter.begin()
         if self._before is not None:
             self._before.keep()
-        if self._last_good is not None and self.applied:
+        if self._last_good is not None and self.applied and not self.group.is_open:
             self._last_good.keep(steps_done)
+        self.group.begin_batch(ends_epoch)
         self._watch.on("the loss")
 
     def guard(self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -96,7 +101,7 @@ class OptimizerStep:
         self._seen = (predictions, batch)
         self._watch.off()
         factor = self._meter.forward(predictions, batch, losses, self._steps_done + 1)
-        guarded = {**losses, "loss": losses["loss"] * factor}
+        guarded = {**losses, "loss": losses["loss"] * factor * self.group.weight(self.images)}
         if self._watch.active and math.isfinite(float(factor)):
             self._watch.on("the backward pass")
         return guarded
@@ -109,18 +114,28 @@ class OptimizerStep:
         """
         self._watch.off()
         scaling = self._scaler is not None and getattr(self._scaler, "_enable", False)
-        self.reading = self._meter.read(self._scaler._scale if scaling else None)
+        reading = self._meter.read(self._scaler._scale if scaling else None)
+        self.reading = replace(reading, grad_norm=self.group.mean_norm(reading.grad_norm))
         self.applied = self.reading.is_good
         if not self.applied:  # in every process, so they may wait for each other
             forward_is_bad = team().highest(int(bool(self.reading.bad))) > 0
             self.applied = scaling and not forward_is_bad  # the scaler handles the gradient's overflow
             if not self.applied:
                 self._handle_bad(elsewhere=forward_is_bad and not self.reading.bad)
+                self.group.is_bad = True
+        self._seen = (None, ())  # a step's outputs must not outlive it
         if self.applied:
             self._good_step = self._steps_done + 1
-            self._skipped_in_a_row = 0
-        self._seen = (None, ())  # a step's outputs must not outlive it
-        return self.applied
+        self.applied = not self.group.is_bad
+        if self.group.is_open or self.group.is_bad:
+            return False
+        self._skipped_in_a_row = 0
+        self.group.average()
+        return True
+
+    def keeps_gradient(self) -> bool:
+        """Return True if the gradient of this batch is added to those of the next."""
+        return self.group.is_open and not self.group.is_bad
 
     def anomaly(self, error: BaseException) -> str | None:
         """Return what ``Global.detect_anomaly`` found, if ``error`` comes from it; switch its check off."""
@@ -129,8 +144,9 @@ class OptimizerStep:
 
     def _handle_bad(self, elsewhere: bool) -> None:
         incident = self._report(elsewhere)
-        if self._before is not None and self._skipped_in_a_row < self._limit:
-            self._skipped_in_a_row += 1
+        same_group = self.group.is_bad
+        if self._before is not None and (same_group or self._skipped_in_a_row < self._limit):
+            self._skipped_in_a_row += not same_group
             self._before.restore()
             self._meter.forget()
             _LOG.warning("step %d is skipped (%d in a row)", incident.step, self._skipped_in_a_row)
@@ -193,12 +209,18 @@ class OptimizerProxy(Proxy):
         optimizer: the real one.
         on_step: called with the learning rate at the end of a step.
         allows: asked before the gradient is applied.
+        keeps: asked at the end of a step; if it returns True, the gradient is not cleared.
     """
 
     def __init__(
-        self, optimizer: Any, on_step: Callable[[float], None], allows: Callable[[], bool] = lambda: True
+        self,
+        optimizer: Any,
+        on_step: Callable[[float], None],
+        allows: Callable[[], bool] = lambda: True,
+        keeps: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(optimizer)
+        self._keeps = keeps
         self._on_step = on_step
         self.allows = allows
 
@@ -208,8 +230,9 @@ class OptimizerProxy(Proxy):
             self.real.step()
 
     def clear_grad(self, *args: Any, **kwargs: Any) -> None:
-        """Clear the gradients, which ends the step."""
-        self.real.clear_grad(*args, **kwargs)
+        """Clear the gradients, which ends the step; inside a group they add up."""
+        if not self._keeps():
+            self.real.clear_grad(*args, **kwargs)
         self._on_step(float(self.real.get_lr()))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from ppocr_ext.checkpoint.model_state import parameter_names, state_digest, trai
 from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
 from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.config import Config
+from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.sample_seeds import warn_of_other_seeds
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.losses import CenterLoss, DistillationCenterLoss, LossContext, build_loss, required_outputs
@@ -133,9 +135,9 @@ def _add_optimizer(context: RunContext, training: Training, steps_per_epoch: int
     config, model = context.config, training.model
     epochs = int(config.at("Global.epoch_num"))
     amp = build_amp(config)
-    optimizer, schedule = build_optimizer(
-        context.components.at("Optimizer").thaw(), epochs=epochs, step_each_epoch=steps_per_epoch, model=model
-    )
+    options = context.components.at("Optimizer").thaw()
+    groups = math.ceil(steps_per_epoch / int(global_value(config, "accumulate")))
+    optimizer, schedule = build_optimizer(options, epochs=epochs, step_each_epoch=groups, model=model)
     _LOG.info("%s", parts_table(trained_parts(model)))
     casts = amp.scaler is not None and amp.level == "O2"
     copies = untrained(trained_state(model, unsaved_models(model, config))) if casts else {}
@@ -171,11 +173,12 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
             code="nothing_left",
         )
     _require_same_teachers(checkpoint, state.frozen, training.frozen_digests)
-    name = config.at("Optimizer.name")
-    if state.optimizer not in (None, name):
+    name, accumulate = config.at("Optimizer.name"), int(global_value(config, "accumulate"))
+    before = state.accumulate or 1
+    if state.optimizer is not None and (state.optimizer, before) != (name, accumulate):
         raise WeightsError(
-            f"{prefix} was trained with {state.optimizer}, but Optimizer.name is {name}. Fix: resume with the same "
-            f"optimizer, or start from its weights: -o Global.pretrained_model={prefix}.",
+            f"{prefix} was trained with {state.optimizer} and Global.accumulate: {before} (found {name} and "
+            f"{accumulate}). Fix: the same ones, or start from its weights: -o Global.pretrained_model={prefix}.",
             code="optimizer_mismatch",
         )
     network = getattr(training.model, "_layers", training.model)

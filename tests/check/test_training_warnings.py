@@ -25,6 +25,7 @@ ONE: list[tuple[dict[str, Any], str, str, dict[str, Any]]] = [
     ({RATE: 0.02, "Optimizer.clip_norm": 1.0}, "high_learning_rate", RATE, {RATE: 0.005, "Optimizer.clip_norm": 1.0}),
     ({RATE: 0.002}, "no_gradient_clip", RATE, {RATE: 0.002, "Optimizer.clip_norm_global": 5.0}),
     ({"Train.sampler.first_bs": 16}, "no_gradient_clip", RATE, {RATE: 0.0001, "Train.sampler.first_bs": 16}),
+    ({"Train.sampler.first_bs": 16}, "no_gradient_clip", RATE, {"Train.sampler.first_bs": 16, "Global.accumulate": 8}),
     ({"Optimizer.weight_decay": 1000}, "high_weight_decay", "Optimizer.weight_decay", {"Optimizer.weight_decay": 0.5}),
     ({"Optimizer.lr.warmup_epoch": 50}, "long_warm_up", "Optimizer.lr.warmup_epoch", {"Global.epoch_num": 51}),
     ({"Global.epoch_num": 5}, "long_warm_up", "Optimizer.lr.warmup_epoch", {"Global.epoch_num": 6}),

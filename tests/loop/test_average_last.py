@@ -71,8 +71,3 @@ def test_fewer_checkpoints_than_are_averaged_are_an_error(tiny, changes):
     given = {f"Global.{name}": value for name, value in changes.items()}
     with raises_code(InvalidConfigError, "conflicting_keys", "average_last"):
         train(tiny("student", **{"Global.average_last": 2}, **given))
-
-
-def test_accumulation_is_refused_since_there_is_none(tiny):
-    with raises_code(InvalidConfigError, "unsupported_key", "Global.accumulate"):
-        train(tiny("student", **{"Global.accumulate": 2}))

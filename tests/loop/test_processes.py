@@ -112,6 +112,7 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
         "Loss": {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": {}}]},
         "Optimizer.lr.learning_rate": 0.01,
     }
+    grouped = {"Global.accumulate": 2, "Train.loader.batch_size_per_card": 2}
     silent = {"Global.plugins": ["processes_parts"], "Loss": {"name": "SilentCTC"}}
     ctc = {"Loss": {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": {}}]}}
     transforms = tiny("student").thaw()["Train"]["dataset"]["transforms"]
@@ -119,6 +120,7 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
     broken = two("broken", **ctc)
     jobs = [
         job(tmp_path, "double", two("double", **one_branch)),
+        job(tmp_path, "grouped", two("grouped", **one_branch, **grouped)),
         job(tmp_path, "silent", two("silent", **silent)),
         job(tmp_path, "ctc", two("ctc", **ctc)),
         job(tmp_path, "distilled", two("distilled", "distill")),
@@ -135,8 +137,9 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
     # as one process with the double batch
     train(two("single", **one_branch).with_values({"Train.loader.batch_size_per_card": 8}))
     single = read_state(tmp_path / "single" / "latest.pdparams")
-    for name, value in trained(tmp_path, "double").items():
-        np.testing.assert_allclose(value, single[name], rtol=1e-4, atol=1e-5, err_msg=name)
+    for run in ("double", "grouped"):
+        for name, value in trained(tmp_path, run).items():
+            np.testing.assert_allclose(value, single[name], rtol=1e-4, atol=1e-5, err_msg=name)
 
     # a loss that reads the CTC branch alone: the other gets no gradient, said or not
     for name in ("ctc", "silent"):

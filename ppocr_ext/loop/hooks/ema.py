@@ -83,7 +83,7 @@ class Ema(Hook):
 
     @paddle.no_grad()
     def on_step(self, step: StepDone) -> None:
-        if not step.applied:
+        if not (step.applied and step.is_whole):
             return
         count = self._updates
         weight = paddle.full([], 1.0 - min(self._decay, (1 + count) / (10 + count)))

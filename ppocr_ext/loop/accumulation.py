@@ -1,0 +1,74 @@
+"""Several batches for one step of the optimizer: ``Global.accumulate``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import paddle
+
+from ppocr_ext.loop.proxies import Proxy
+from ppocr_ext.run.team import team
+
+
+class Group:
+    """The batches whose gradients add up to one step of the optimizer; it never crosses the end of an epoch.
+
+    With losses that are means over samples, the step is that of the joined batch: each batch counts by its number of
+    samples. The loss is weighted relative to the group's first batch, so that batches of one size keep their loss, and
+    with it the range of mixed precision.
+
+    Args:
+        size: batches of a group; the last one of an epoch may be shorter.
+        parameters: that get a gradient.
+
+    Attributes:
+        is_open: further batches of the group follow this one.
+        is_bad: a batch of the group had a bad value, so the optimizer does not step at its end.
+    """
+
+    def __init__(self, size: int, parameters: Sequence[Any]) -> None:
+        self._size, self._parameters = size, parameters
+        self._batches = self._samples = self._first = 0
+        self.is_open = self.is_bad = False
+
+    def begin_batch(self, ends_epoch: bool) -> None:
+        """Count one more batch, of this group or of a new one."""
+        if not self.is_open:
+            self._batches = self._samples = 0
+            self.is_bad = False
+        self._batches += 1
+        self.is_open = self._batches < self._size and not ends_epoch
+
+    def weight(self, samples: int) -> float:
+        """Return the factor of the loss of this batch, and add its number of samples."""
+        self._first = samples if self._batches == 1 else self._first
+        self._samples += samples
+        return samples / self._first
+
+    def mean_norm(self, norm: float) -> float:
+        """Return the norm of the mean gradient so far from that of the sum."""
+        return norm * (self._first / self._samples)
+
+    @paddle.no_grad()
+    def average(self) -> None:
+        """Turn the sum of the gradients into that of the joined batch; in all processes at once."""
+        if self._batches == 1:
+            return
+        factor = team().highest(self._first) / team().highest(self._samples)
+        for parameter in self._parameters:
+            if parameter.grad is not None:
+                parameter.grad.scale_(factor)
+
+
+class ScheduleProxy(Proxy):
+    """The schedule as the host calls it, after each batch; the real one steps once per group."""
+
+    def __init__(self, schedule: Any, group: Group) -> None:
+        super().__init__(schedule)
+        self._group = group
+
+    def step(self) -> None:
+        """Go on to the rate of the next step, if the group has ended."""
+        if not self._group.is_open:
+            self.real.step()

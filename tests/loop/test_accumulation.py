@@ -1,0 +1,144 @@
+"""Several batches for one step of the optimizer: the weights of the joined batch, whole groups, stops, bad values."""
+
+import json
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from error_codes import raises_code
+from faults import Plant, nan_loss
+
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.errors import WeightsError
+from ppocr_ext.loop.events import Hook
+from ppocr_ext.loop.session import train
+
+SCHEDULE = {"name": "Cosine", "learning_rate": 0.05, "warmup_epoch": 1}
+MOMENTUM = {"name": "Momentum", "momentum": 0.9, "lr": SCHEDULE}
+
+
+class Steps(Hook):
+    """Keep weights, rate and ``is_whole`` of each step; raise a signal in one of them."""
+
+    def __init__(self, stop_after=None):
+        self.stop_after, self.weights, self.rates, self.whole = stop_after, {}, {}, {}
+
+    def on_start(self, run, position):
+        self.network = run.network
+
+    def on_step(self, step):
+        number = step.position.global_step
+        parameters = [p for p in self.network.parameters() if not p.stop_gradient]
+        self.weights[number] = [p.numpy().copy() for p in parameters]
+        self.rates[number], self.whole[number] = step.lr, step.is_whole
+        if number == self.stop_after:
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.fixture
+def without_batch_norm(tiny, tmp_path, monkeypatch):
+    """A CTC network without BatchNorm, in batches of that size."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+    def build(name, batch, **values):
+        return tiny(
+            "student",
+            **{
+                "Global.save_model_dir": str(tmp_path / name),
+                "Global.plugins": ["processes_parts"],
+                "Global.dry_step": False,
+                "Global.epoch_num": 3,
+                "Global.eval_batch_step": [0, 100],
+                "Architecture.Backbone": {"name": "Columns", "width": 16},
+                "Architecture.Head": {
+                    "name": "MultiHead",
+                    "head_list": [{"CTCHead": {"Neck": {"name": "reshape"}, "Head": {}}}],
+                },
+                "Loss": {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": {}}]},
+                "Optimizer": {**MOMENTUM, "clip_norm_global": 1.0},
+                "Train.loader.batch_size_per_card": batch,
+                "Train.loader.drop_last": False,
+                **values,
+            },
+        )
+
+    return build
+
+
+def assert_close(ones, others, tolerance):
+    assert len(ones) == len(others) > 0
+    for one, other in zip(ones, others, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=tolerance)
+
+
+@pytest.mark.e2e
+def test_a_group_is_a_step_of_the_joined_batch(without_batch_norm):
+    """24 samples: batches of 7, 7, 7, 3 in groups of two are batches of 14 and 10; of 9, 9, 6 they are 18 and 6."""
+    for small, joined, whole in (
+        (7, 14, [False, True, False, True]),
+        (9, 18, [False, True, True]),
+    ):
+        grouped, plain = Steps(), Steps()
+        train(without_batch_norm(f"grouped{small}", small, **{"Global.accumulate": 2}), hooks=[grouped])
+        train(without_batch_norm(f"plain{small}", joined), hooks=[plain])
+        assert list(grouped.whole.values()) == whole * 3
+        ends = [number for number, is_whole in grouped.whole.items() if is_whole]
+        assert [grouped.rates[end] for end in ends] == pytest.approx(list(plain.rates.values()), rel=1e-12)
+        assert plain.rates[2] > plain.rates[1]  # warm-up is in steps of the optimizer too
+        first = plain.weights[1]
+        for end, step in zip(ends, plain.weights, strict=True):
+            assert_close(grouped.weights[end], plain.weights[step], 1e-6)
+        assert max(np.abs(a - b).max() for a, b in zip(first, plain.weights[6], strict=True)) > 1e-3
+
+
+@pytest.mark.e2e
+def test_a_stop_inside_a_group_waits_for_its_end_and_the_run_is_resumed_exactly(tiny, tmp_path):
+    def config(name, **values):
+        folder = {"Global.save_model_dir": str(tmp_path / name), "Global.dry_step": False}
+        settings = {"Global.accumulate": 2, "Global.ema": 0.9, "Global.eval_batch_step": [0, 4]}
+        return tiny(
+            "student", **{**folder, **settings, **values}
+        )  # two epochs of a group of two and one of one
+
+    train(config("whole"))
+    outcome = train(config("broken"), hooks=[Steps(stop_after=4)])
+    assert (outcome.status, outcome.position.global_step) == ("stopped", 5)
+    latest = tmp_path / "broken" / "latest"
+    goes_on = {"Global.checkpoints": str(latest)}
+    with raises_code(WeightsError, "optimizer_mismatch", "Global.accumulate"):
+        train(config("broken", **goes_on, **{"Global.accumulate": 3}))
+    train(config("broken", **goes_on))
+    ours, theirs = Checkpoint(latest), Checkpoint(tmp_path / "whole" / "latest")
+    for name, value in theirs.weights().items():
+        np.testing.assert_array_equal(ours.weights()[name], value, err_msg=name)
+    state = theirs.train_state()
+    assert state.hooks["Ema"]["updates"] == theirs.optimizer_state()["LR_Scheduler"]["last_epoch"] == 4
+    # an evaluation inside a group: the gradient so far is not stored, so its checkpoint is at the group's start
+    assert Checkpoint(tmp_path / "whole" / "best_accuracy").train_state().position.global_step == 3
+    lines = [json.loads(text) for text in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "grad_norm" in line] == [2, 3, 5, 6]
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("bad", [1, 2])
+def test_a_bad_value_skips_its_group_and_no_other(tiny, bad):
+    steps = Steps()
+    settings = {"Global.accumulate": 2, "Global.nonfinite": "skip", "Global.nonfinite_limit": 1}
+    outcome = train(tiny("student", **settings), hooks=[Plant(nan_loss, bad), steps])
+    assert outcome.status == "finished"
+    assert_close(steps.weights[2], steps.weights[1], 0)
+    for ours in steps.weights.values():
+        assert all(np.isfinite(value).all() for value in ours)
+    moved = [np.abs(a - b).max() for a, b in zip(steps.weights[3], steps.weights[2], strict=True)]
+    assert max(moved) > 0
+
+
+@pytest.mark.e2e
+def test_a_rollback_goes_back_to_the_start_of_a_group(tiny):
+    steps = Steps()
+    settings = {"Global.accumulate": 2, "Global.nonfinite": "rollback", "Train.loader.batch_size_per_card": 4}
+    outcome = train(tiny("student", **settings), hooks=[Plant(nan_loss, 4), steps])
+    assert outcome.status == "finished"
+    assert_close(steps.weights[4], steps.weights[2], 0)
+    assert np.abs(steps.weights[6][0] - steps.weights[4][0]).max() > 0

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,12 @@ def few_objects_to_collect() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def gradients_stay_on() -> Iterator[None]:
+    """Fail a test that leaves Paddle's gradients switched off: nothing would be trained in the tests after it."""
+    yield
+    if "paddle" in sys.modules and not (paddle := sys.modules["paddle"]).is_grad_enabled():
+        paddle.set_grad_enabled(True).__enter__()
+        pytest.fail("gradients are left switched off")

@@ -37,7 +37,6 @@ class NrtrReader:
         self.exists = has_branch and (name, "gtc") in (required_outputs(run.loss) or ())
         self._run, self._network = run, network
 
-    @paddle.no_grad()
     def read(self, images: Sequence[np.ndarray]) -> list[str]:
         """Return the texts.
 
@@ -52,12 +51,16 @@ class NrtrReader:
         was_training = model.training
         model.eval()
         try:
-            with paddle.amp.auto_cast(
-                enable=amp.scaler is not None,
-                custom_white_list=amp.white_list,
-                custom_black_list=amp.black_list,
-                level=amp.level,
-                dtype=amp.dtype,
+            # not as a decorator: Paddle's would leave gradients switched off after a call inside a call
+            with (
+                paddle.no_grad(),
+                paddle.amp.auto_cast(
+                    enable=amp.scaler is not None,
+                    custom_white_list=amp.white_list,
+                    custom_black_list=amp.black_list,
+                    level=amp.level,
+                    dtype=amp.dtype,
+                ),
             ):
                 # not a compiled `forward`: it would be compiled anew for each shape
                 output: Any = BaseModel.forward(

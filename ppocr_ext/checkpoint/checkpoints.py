@@ -24,7 +24,7 @@ from ppocr_ext.checkpoint.serialize import (
     read_plain_pickle,
     read_state,
     tensors_to_bytes,
-    write_temporary,
+    write_all_temporary,
 )
 from ppocr_ext.checkpoint.weights_download import official_file
 from ppocr_ext.errors import WeightsError
@@ -269,10 +269,8 @@ def write_checkpoint(prefix: Path, weights: Mapping[str, Any], optimizer: Any, s
     }
     digests = {ending: hashlib.sha256(content).hexdigest() for ending, content in contents.items()}
     contents[".states"] = pickle.dumps(replace(state, files=digests).to_dict(), protocol=2)
-    temporary = {
-        ending: write_temporary(Path(f"{prefix}{ending}"), content) for ending, content in contents.items()
-    }
-    write_journal(prefix, {path.name: f"{prefix.name}{ending}" for ending, path in temporary.items()})
+    temporary = write_all_temporary({Path(f"{prefix}{ending}"): each for ending, each in contents.items()})
+    write_journal(prefix, {file.name: path.name for path, file in temporary.items()})
     finish_journal(prefix)
 
 

@@ -181,6 +181,8 @@ def _convert_masters(
     converted = {renamed(key): value for key, value in state.items() if key != MASTERS}
     lacking = half - masters.keys() and checkpoint.file(".pdparams").is_file()
     weights = checkpoint.weights() if lacking else {}
+    if weights:  # those of a checkpoint may be averages, with the raw ones beside them
+        weights |= checkpoint.train_state().raw_weights or {}
     float32 = {names[n]: value for n, value in weights.items() if n in names and value.dtype == np.float32}
     new = {name: (f"{name}{_SUFFIX}_0", value) for name, value in float32.items()}
     if half:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,19 @@ def write_temporary(path: Path, content: bytes) -> Path:
         temporary.unlink(missing_ok=True)
         raise
     return temporary
+
+
+def write_all_temporary(contents: Mapping[Path, bytes]) -> dict[Path, Path]:
+    """Write a temporary file for each path, or none if one cannot be written; return them by path."""
+    written: dict[Path, Path] = {}
+    try:
+        for path, content in contents.items():
+            written[path] = write_temporary(path, content)
+    except BaseException:
+        for file in written.values():
+            file.unlink(missing_ok=True)
+        raise
+    return written
 
 
 def tensors_to_bytes(state: Any) -> bytes:

@@ -81,9 +81,10 @@ class ImageFolder:
             return realpath(path)
         if len(self._real) > _FOLDERS:
             self._real.clear()
-        if folder not in self._real:
-            self._real[folder] = realpath(folder or "/" * path.startswith("/") or ".")
-        return f"{self._real[folder]}/{name}"
+        real = self._real.get(folder)  # one look: another thread may empty the cache
+        if real is None:
+            real = self._real[folder] = realpath(folder or "/" * path.startswith("/") or ".")
+        return f"{real}/{name}"
 
     def _slash_hint(self, name: str) -> str:
         """Return the path that exists if ``\\`` in ``name`` means ``/``; empty if there is none in the folder."""

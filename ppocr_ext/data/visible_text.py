@@ -65,7 +65,7 @@ def visibility_issue(content: bytes, label: str, max_pixels: int = MAX_IMAGE_PIX
     size = f"{width}×{height} pixels"
     if min(height, width) < _LEAST_SIDE:
         return SampleIssue("tiny_image", size)
-    if len(label) > 1 and height >= _TALL * width:
+    if len(label) > 2 and height >= _TALL * width:
         return SampleIssue("tall_image", f"{size} for {len(label)} characters")
     contrast = int(pixels.max()) - int(pixels.min())
     if contrast < _LEAST_CONTRAST:

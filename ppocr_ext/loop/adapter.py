@@ -213,6 +213,8 @@ class HostLoop:
             self._agree_on_stop()
             if self._stop is not None:
                 raise self._stop
+        else:
+            team().barrier()  # process 0 may evaluate inside a group, for longer than a collective waits
         at = self.position
         self._step.begin(at.global_step, ends_epoch=at.step_in_epoch + 1 >= at.steps_per_epoch)
 

@@ -36,7 +36,7 @@ def deferred_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
         if first is None:
             first = (number, now)
             on_signal(number)
-        elif not (number == first[0] != signal.SIGINT and now - first[1] < _REPEATED):
+        elif signal.SIGINT in (number, first[0]) or now - first[1] >= _REPEATED:
             handlers.close()
             signal.raise_signal(number)
 
@@ -47,5 +47,6 @@ def deferred_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
                 if before is not None:  # None: a handler that was not set from Python
                     handlers.callback(signal.signal, number, before)
                 # a signal during Paddle's communication with other processes would otherwise be an error there
-                signal.siginterrupt(number, False)
+                if hasattr(signal, "siginterrupt"):  # not on Windows
+                    signal.siginterrupt(number, False)
         yield

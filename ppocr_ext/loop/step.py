@@ -15,6 +15,7 @@ from typing import Any
 
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
+from ppocr_ext.errors import DataError
 from ppocr_ext.loop.accumulation import Group
 from ppocr_ext.loop.anomaly import AnomalyWatch
 from ppocr_ext.loop.events import StopRun
@@ -150,12 +151,13 @@ class OptimizerStep:
             self._before.restore()
             self._meter.forget()
             _LOG.warning("step %d is skipped (%d in a row)", incident.step, self._skipped_in_a_row)
-        elif self._last_good is not None and self._rollbacks() < self._limit:
+        elif self._last_good is not None and (same_group or self._rollbacks() < self._limit):
             step, kept = self._last_good.restore()
             self._on_rollback(kept)
             self._meter.forget()
-            scale_rates(self._run.network, _ROLLBACK_FACTOR)
-            self.rate_factor *= _ROLLBACK_FACTOR
+            if not same_group:
+                scale_rates(self._run.network, _ROLLBACK_FACTOR)
+                self.rate_factor *= _ROLLBACK_FACTOR
             _LOG.warning(
                 "back to the state after step %d; the learning rate is multiplied by %g from now on (rollback %d)",
                 step,
@@ -180,9 +182,13 @@ class OptimizerStep:
             incident = replace(
                 incident, bad=["a value is bad in another process (see its incident)"], gradients=()
             )
-        folder = self._incidents.write(incident, batch, self._meter)
         for line in incident.lines():
             _LOG.error("%s", line)
+        folder = None
+        try:
+            folder = self._incidents.write(incident, batch, self._meter)
+        except (OSError, DataError) as error:  # a full disk must not decide over the run
+            _LOG.warning("the incident cannot be written: %s", error)
         if folder is not None:
             _LOG.error("  reproduce it: %s", self._incidents.replay_command(folder))
         return incident

@@ -85,9 +85,8 @@ class CTCLoss(Loss):
         fits = frames_needed(label, length) <= frames
         # a misfit goes through the kernel with its first character alone, which always fits
         losses = self._kernel(logits, label, paddle.where(fits, length, paddle.ones_like(length)))
-        if self.zero_infinity:
-            losses = losses * fits.astype(losses.dtype)  # a product, since NaN times 0 is NaN
-        else:
+        losses = losses * fits.astype(losses.dtype)  # a product, since NaN times 0 is NaN
+        if not self.zero_infinity:
             losses = losses + paddle.where(fits, 0.0, float("inf")).astype(losses.dtype)
         self._misfits.add(fits, label, length, frames)
         if self.use_focal_loss:

@@ -17,6 +17,7 @@ from ppocr_ext.issues import Issue
 _WARM_UP = "Optimizer.lr.warmup_steps"
 _DEFAULT_STEPS = 5000  # of the warm-up of LinearWarmupCosine
 _FRAMES = 2  # T to the characters of the longest label, so that each character can have a blank beside it
+_FEW = 0.02  # share of the images that were looked at; some odd ones are in most data
 
 
 def data_warnings(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
@@ -44,6 +45,8 @@ def _unseen(config: Config, mode: str, report: PreflightReport, section: str) ->
     """Yield a warning for each reason why nothing can be read in images."""
     key = "dataset.data_dir" if report.is_lmdb else "dataset.label_file_list"
     for reason, count in Counter(sample.reason for sample in report.unseen).most_common():
+        if count < _FEW * report.looked_at:
+            continue
         first = next(sample for sample in report.unseen if sample.reason == reason)
         message = (
             f"{count:,} of {report.looked_at:,} images that were looked at cannot be read "

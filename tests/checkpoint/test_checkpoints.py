@@ -6,7 +6,7 @@ import paddle
 import pytest
 from paddle.base.layer_helper import LayerHelper
 
-from ppocr_ext.checkpoint import checkpoints, journal
+from ppocr_ext.checkpoint import checkpoints, journal, serialize
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, Position, TrainState, write_checkpoint
 from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
 from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
@@ -100,6 +100,21 @@ def test_killed_before_the_journal_the_old_checkpoint_stands(tmp_path, monkeypat
     checkpoint = Checkpoint(tmp_path / "latest")
     assert checkpoint.train_state().position.global_step == 1
     np.testing.assert_array_equal(checkpoint.weights()["weight"], before)
+
+
+def test_a_save_that_fails_leaves_no_temporary_file(tmp_path, monkeypatch):
+    layer, optimizer, _ = trained(1)
+    real = serialize.write_temporary
+
+    def write(path, content):
+        if path.suffix == ".pdopt":
+            raise OSError("No space left on device")
+        return real(path, content)
+
+    monkeypatch.setattr(serialize, "write_temporary", write)
+    with pytest.raises(OSError, match="No space"):
+        write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Position(0, 1, 1)))
+    assert not list(tmp_path.iterdir())
 
 
 def test_frozen_sub_models_are_left_out_unless_asked_for():

@@ -1089,12 +1089,12 @@ def own_data(name: str, code: str, *options: str) -> Arrange:
 
 
 def disk_full(bench: Bench) -> list[str]:
-    from ppocr_ext.checkpoint import checkpoints
+    from ppocr_ext.checkpoint import serialize
 
     def refuse(path: Path, content: bytes) -> Path:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
-    bench.patch.setattr(checkpoints, "write_temporary", refuse)
+    bench.patch.setattr(serialize, "write_temporary", refuse)
     return train()
 
 

@@ -10,6 +10,7 @@ from faults import Plant, infinite_pixel, nan_loss, nan_weights, times_1e19
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.cli.main import main
 from ppocr_ext.loop.events import Hook
+from ppocr_ext.loop.incidents import IncidentFolder
 from ppocr_ext.loop.session import train
 
 pytestmark = pytest.mark.e2e
@@ -110,6 +111,15 @@ def test_a_skipped_step_changes_nothing_and_the_run_goes_on(tiny, tmp_path):
     assert states.rates[3][0] < states.rates[1][0]  # the schedule went on
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if line.get("skipped")] == [2, 5]
+
+
+def test_a_run_goes_on_if_an_incident_cannot_be_written(tiny, monkeypatch):
+    def full(*parts):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(IncidentFolder, "write", full)
+    outcome = train(tiny("student", **{"Global.nonfinite": "skip"}), hooks=[Plant(nan_loss, 2)])
+    assert (outcome.status, outcome.position.global_step) == ("finished", 6)
 
 
 def test_too_many_bad_steps_in_a_row_stop_the_run(tiny):

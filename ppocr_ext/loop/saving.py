@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,32 +88,35 @@ class CheckpointSaver:
                 f"{position.global_step}. Fix: continue from the last good checkpoint with a lower learning rate.",
                 code="nonfinite_weights",
             )
-        write_checkpoint(
-            prefix,
-            {**weights, **replaced},
-            run.optimizer,
-            TrainState(
-                position.completed(),
-                dict(best),
-                parameter_names=parameter_names(run.network),
-                frozen=run.frozen_digests,
-                total_steps=run.total_steps,
-                optimizer=str(run.config.at("Optimizer.name")),
-                scaler=run.amp.state(),
-                loss=loss_state(run.loss),
-                charset_digest=run.charset.digest,
-                rate_factor=None if rate_factor == 1.0 else rate_factor,
-                hooks=hook_states or None,
-                raw_weights={name: weights[name].numpy() for name in replaced} or None,
-                sample_seeds=SCHEME,
-                accumulate=None if self._accumulate == 1 else self._accumulate,
-            ),
+        states = replace(
+            self._train_state(position, best),
+            rate_factor=None if rate_factor == 1.0 else rate_factor,
+            hooks=hook_states or None,
+            raw_weights={name: weights[name].numpy() for name in replaced} or None,
         )
+        write_checkpoint(prefix, {**weights, **replaced}, run.optimizer, states)
         if name == "latest":
             self._saved = time.monotonic()
         if self._keep is not None:
             keep_newest(run.folder, name, self._keep)
         return prefix
+
+    def _train_state(self, position: Position, best: Mapping[str, float]) -> TrainState:
+        """Return the part of the training state that follows from the run itself."""
+        run = self._run
+        return TrainState(
+            position.completed(),
+            dict(best),
+            parameter_names=parameter_names(run.network),
+            frozen=run.frozen_digests,
+            total_steps=run.total_steps,
+            optimizer=str(run.config.at("Optimizer.name")),
+            scaler=run.amp.state(),
+            loss=loss_state(run.loss),
+            charset_digest=run.charset.digest,
+            sample_seeds=SCHEME,
+            accumulate=None if self._accumulate == 1 else self._accumulate,
+        )
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:

@@ -117,20 +117,41 @@ def run_preflight(
     if record is not None and found:
         content = preflight_json(found, config_warnings)
         write_text(record, printable(json.dumps(content, indent=2, ensure_ascii=False)) + "\n")
-    texts = limit_errors({names[mode]: checked for mode, checked in found.items()}, limit)
-    if texts and record is not None:
-        texts.append(f"{record} names the first {found[next(iter(found))].examples} of each reason.")
-    if errors or texts:
-        code = errors[0].code if errors else "too_many_unusable"
-        failure = DataError("\n".join([*map(str, errors), *texts]), code=code)
-        failure.record = record if texts else None
-        raise failure
+    _refuse_unusable({names[mode]: checked for mode, checked in found.items()}, errors, limit, record)
     warnings = [issue for checked in found.values() for issue in checked.warnings]
     if warn is None:
         report_issues(warnings, strict=limit.strict)
     else:
         warn(warnings)
     return found
+
+
+def _refuse_unusable(
+    found: Mapping[str, PreflightReport],
+    errors: Sequence[DataError],
+    limit: UnusableLimit,
+    record: Path | None,
+) -> None:
+    """Raise one error for data that cannot be read (``errors``) and for too many unusable samples.
+
+    Args:
+        found: the reports, by what messages call their data.
+        errors: of data without a report.
+        limit: of unusable samples.
+        record: the file that names examples of them.
+
+    Raises:
+        DataError: there is one or the other.
+    """
+    texts = limit_errors(found, limit)
+    if texts and record is not None:
+        texts.append(f"{record} names the first {next(iter(found.values())).examples} of each reason.")
+    if not errors and not texts:
+        return
+    code = errors[0].code if errors else "too_many_unusable"
+    failure = DataError("\n".join([*map(str, errors), *texts]), code=code)
+    failure.record = record if texts else None
+    raise failure
 
 
 def sample_rules(config: Config, mode: str, charset: Charset, frames: FrameLimit | None) -> SampleRules:

@@ -12,7 +12,9 @@ from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.model_state import STATISTICS, parameter_names
 from ppocr_ext.checkpoint.optimizer_state import MASTERS, restore_optimizer
 from ppocr_ext.checkpoint.weights import put_back
+from ppocr_ext.errors import WeightsError
 from ppocr_ext.run.run import Run
+from ppocr_ext.run.team import team
 from ppocr_ext.run.train_setup import restore_loss
 
 _EVERY = 100  # steps between two copies in memory
@@ -107,9 +109,16 @@ class LastGood:
         """Put the last good state back; return after how many steps it was, and what hooks kept then.
 
         Raises:
-            WeightsError: the checkpoint cannot be read any more.
+            WeightsError: the checkpoint cannot be read any more, or only some of the processes see it.
         """
-        if self._has_checkpoint():
+        has_checkpoint = self._has_checkpoint()
+        if team().highest(int(has_checkpoint)) and team().highest(int(not has_checkpoint)):
+            raise WeightsError(
+                f"{self._states}: not every process sees this checkpoint, so they cannot go back to the same state.\n"
+                f"Fix: put the run folder where all machines see it, or use Global.nonfinite: skip.",
+                code="missing_file",
+            )
+        if has_checkpoint:
             return self._restore_checkpoint()
         kept, run = self._copy, self._run
         assert kept is not None  # `keep` comes before the first step

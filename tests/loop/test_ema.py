@@ -52,6 +52,15 @@ def take_step(hook, layer, rng, applied=True):
     hook.on_step(StepDone(Position(), {}, 0.1, 4, applied=applied))
 
 
+def test_a_step_whose_gradient_overflowed_is_not_counted():
+    layer = network()
+    hook = started(0.5, layer)
+    hook.on_step(StepDone(Position(), {}, 0.1, 4, {"grad_norm": float("inf")}))
+    assert hook.state()["updates"] == 0
+    hook.on_step(StepDone(Position(), {}, 0.1, 4, {"grad_norm": 1.0}))
+    assert hook.state()["updates"] == 1
+
+
 @pytest.mark.parametrize("decay", [0.5, 0.999])
 def test_the_average_is_that_of_the_formula(decay):
     layer, rng = network(), np.random.default_rng(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,7 +84,10 @@ class Ema(Hook):
 
     @paddle.no_grad()
     def on_step(self, step: StepDone) -> None:
-        if not (step.applied and step.is_whole):
+        overflowed = not math.isfinite(
+            step.values.get("grad_norm", 0.0)
+        )  # the loss scaler left the weights alone
+        if overflowed or not (step.applied and step.is_whole):
             return
         count = self._updates
         weight = paddle.full([], 1.0 - min(self._decay, (1 + count) / (10 + count)))

@@ -25,6 +25,11 @@ _NORMALISATION = {
     "VLRecResizeImg": "x / 255",
     "ABINetRecResizeImg": "(x / 255 - mean) / std of ImageNet",
 }
+# PaddleOCR's transforms that change an image (or join several) at random, in 2.8 to 3.x
+RANDOM_TRANSFORMS = frozenset(
+    {"RecAug", "RecConAug", "BaseDataAugmentation", "ABINetRecAug", "SVTRRecAug", "ParseQRecAug"}
+    | {"RandAugment", "ColorJitter", "IaaAugment"}
+)
 _ALWAYS_SQUASH = ("VLRecResizeImg", "ABINetRecResizeImg")
 _MOST_RATIOS = 200  # of width to height; no text line is longer
 _SAMPLER_FACTOR, _SAMPLER_MAX_WIDTH = (8, 16), 480.0  # MultiScaleSampler's own defaults

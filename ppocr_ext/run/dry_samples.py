@@ -1,11 +1,11 @@
-"""Take two samples of a section through its own dataset, one transform at a time, for the dry step."""
+"""Take a few samples of a section through its own dataset, one transform at a time, for the dry step and others."""
 
 from __future__ import annotations
 
 import logging
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,14 +25,14 @@ from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.data.lmdb.reader import open_sets
 from ppocr_ext.data.load_failures import report_failures
 from ppocr_ext.data.preflight import lmdb_image_check, lmdb_lines
+from ppocr_ext.data.sample_rules import FrameLimit
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host import Host
-from ppocr_ext.host.unknown_symbol import MAPPING, insert_mapping
 from ppocr_ext.messages import end_text
 from ppocr_ext.run.datasets import OF_LABEL_FILES, OF_LMDB, label_files_of, lmdb_dataset_class, sample_rules
 from ppocr_ext.run.host_config import host_config
+from ppocr_ext.run.transform_trace import ConfigPath, TransformTrace, trace_transforms
 
-ConfigPath = tuple[str, ...]
 Report = Callable[[str, ConfigPath, str], Any]  # takes code, config path and message of an issue
 SILENT = logging.Logger("silent", logging.CRITICAL + 1)
 _SAMPLES = 2
@@ -59,51 +59,8 @@ class DryBatch:
     drawn: bool
 
 
-@dataclass
-class _Trace:
-    """What the transforms got so far, and how the one at ``position`` failed, if it did.
-
-    Attributes:
-        names: name and config path of each transform.
-        text: the last label that was text.
-        last_seen: for each key of a sample, the last transform that got it.
-    """
-
-    names: list[tuple[str, ConfigPath]]
-    position: int = -1
-    data: Any = None
-    text: str | None = None
-    last_seen: dict[str, int] = field(default_factory=dict)
-    failed: bool = False
-    error: Exception | None = None
-
-
-class _TracedTransform:
-    """A transform that notes in a trace what it gets and how it fails."""
-
-    def __init__(self, operator: Any, position: int, trace: _Trace) -> None:
-        self._operator, self._position, self._trace = operator, position, trace
-
-    def __call__(self, data: Any) -> Any:
-        trace = self._trace
-        trace.position, trace.data = self._position, data
-        if isinstance(data, Mapping):
-            trace.last_seen.update(dict.fromkeys(map(str, data), self._position))
-            trace.text = data["label"] if isinstance(data.get("label"), str) else trace.text
-        try:
-            result = self._operator(data)
-        except Exception as error:
-            trace.failed, trace.error = True, error
-            raise
-        trace.failed = result is None
-        return result
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._operator, name)
-
-
 class DrySection:
-    """``Train`` or ``Eval`` with two samples.
+    """``Train`` or ``Eval`` with a few samples.
 
     Args:
         config: resolved.
@@ -112,36 +69,52 @@ class DrySection:
         host: opened.
         folder: for temporary files.
         report: takes each issue.
+        samples: how many, at most a batch of the config, each with a text of its own; None: two, as they come.
+        frames: what the labels have to fit, if anything.
     """
 
     def __init__(
-        self, config: Config, mode: str, charset: Charset, host: Host, folder: Path, report: Report
+        self,
+        config: Config,
+        mode: str,
+        charset: Charset,
+        host: Host,
+        folder: Path,
+        report: Report,
+        samples: int | None = None,
+        frames: FrameLimit | None = None,
     ) -> None:
         self._config, self._mode, self._charset, self._host = config, mode, charset, host
         self._folder, self._report = folder, report
         self._dataset = config.at(f"{mode}.dataset")
         self._name = self._dataset["name"]
         self._path = (mode, "dataset", "transforms")
-        self._size = min(_SAMPLES, config.at((mode, "loader", "batch_size_per_card"), _SAMPLES))
-        self._drawn = False
-        self._rules = sample_rules(config, mode, charset, None)
+        most = samples or _SAMPLES
+        self._size = min(most, config.at((mode, "loader", "batch_size_per_card"), most))
+        self._drawn, self._distinct = False, samples is not None
+        self._labels: set[str] = set()
+        self._rules = sample_rules(config, mode, charset, frames)
 
     def batch(self, device: str, seed: int) -> DryBatch | None:
-        """Return the batch of the first two usable samples; None if a stage failed, which is reported.
+        """Return the batch of the first usable samples; None if a stage failed, which is reported.
 
         An exception of a dataset that is not PaddleOCR's is raised: only its author can tell what it means.
         """
-        of_host, trace = self._name in (*OF_LABEL_FILES, *OF_LMDB), _Trace([])
+        of_host, trace = self._name in (*OF_LABEL_FILES, *OF_LMDB), TransformTrace([])
         samples: list[Any] = []
         texts: list[str | None] = []
         try:
             loader = self._loader(device, seed)
-            trace = self._trace(loader.dataset)
+            trace = trace_transforms(loader.dataset, self._config, self._mode, self._charset)
             # the next batch of a MultiScaleSampler may be of another size
-            for index in islice(next(iter(loader.batch_sampler)), self._size):
+            for index in next(iter(loader.batch_sampler)):
+                if len(samples) == self._size:
+                    break
                 trace.text = None
-                samples.append(loader.dataset[index])
-                texts.append(trace.text)
+                sample = loader.dataset[index]
+                if not (self._distinct and trace.text in texts):
+                    samples.append(sample)
+                    texts.append(trace.text)
         except Exception as error:
             if not of_host and not trace.failed:
                 raise
@@ -150,15 +123,21 @@ class DrySection:
         return self._collate(samples, texts, loader)
 
     def _loader(self, device: str, seed: int) -> Any:
-        """Build the section's own dataset and sampler over two usable samples."""
+        """Build the section's own dataset and sampler over the usable samples."""
         plain = host_config(self._config)
         section, name, dataset_class = plain[self._mode], self._name, None
-        section["loader"] |= {"batch_size_per_card": self._size, "num_workers": 0, "drop_last": False}
+        drawn = self._size * (
+            2 if self._distinct else 1
+        )  # of a dataset that draws, some may have the same text
+        section["loader"] |= {"batch_size_per_card": drawn, "num_workers": 0, "drop_last": False}
         if name in (*OF_LABEL_FILES, *OF_LMDB):
-            usable = list(islice(self._usable_rows() if name in OF_LMDB else self._usable_lines(), _SAMPLES))
+            found = self._usable_rows() if name in OF_LMDB else self._usable_lines()
+            usable: list[Any] = list(islice(found, self._size if self._distinct else _SAMPLES))
             self._drawn = not usable
             section["dataset"].pop("ratio_list", None)
-            copies = dist.get_world_size() * _SAMPLES  # every process takes its share
+            copies = dist.get_world_size() * (
+                1 if self._distinct else _SAMPLES
+            )  # every process takes its share
             if name in OF_LMDB and usable:
                 rows = np.asarray(usable * copies, np.int64)
                 every: Any = lmdb_dataset_class(self._host.dataset_class(name), _NO_REPLACEMENT, ())
@@ -186,7 +165,8 @@ class DrySection:
         for file in label_files_of(self._config, self._mode):
             try:
                 for line in islice(read_label_file(file, options[0], ds_width=options[1]), _TRIED):
-                    if self._rules.label_issue(line) is None and folder.issue(line.images) is None:
+                    issue = self._rules.label_issue(line) or folder.issue(line.images)
+                    if issue is None and self._is_new(line.label):
                         yield line.content
             except PPOCRExtError:
                 return
@@ -197,10 +177,17 @@ class DrySection:
             for number, each in enumerate(open_sets(self._dataset["data_dir"])):
                 image_issue = lmdb_image_check(each, "decode", self._rules.max_pixels)
                 for line in islice(lmdb_lines(each), _TRIED):
-                    if self._rules.label_issue(line) is None and image_issue(line) is None:
+                    issue = self._rules.label_issue(line) or image_issue(line)
+                    if issue is None and self._is_new(line.label):
                         yield number, line.number
         except PPOCRExtError:
             return
+
+    def _is_new(self, label: str) -> bool:
+        """Return False for a label that a sample has already, if each has to have its own."""
+        seen = self._distinct and label in self._labels
+        self._labels.add(label)
+        return not seen
 
     def _draw(self) -> Iterator[str]:
         """Write images of noise, and yield their lines of a label file with characters of the dictionary."""
@@ -214,18 +201,7 @@ class DrySection:
             size = ("160", "48") if self._dataset.get("ds_width") else ()
             yield delimiter.join((f"{number}.png", text, *size))
 
-    def _trace(self, dataset: Any) -> _Trace:
-        """Let the transforms of ``dataset`` note what they do; they are the last ones of the config."""
-        operators = list(getattr(dataset, "ops", None) or ())
-        listed = list(named_items(self._config, *self._path))
-        if self._charset.unknown_symbol:  # see host_config
-            insert_mapping([name for name, _ in listed], listed, lambda encoder: (MAPPING, encoder[1]))
-        trace = _Trace(listed[len(listed) - len(operators) :])
-        if len(trace.names) == len(operators) > 0:
-            dataset.ops = [_TracedTransform(each, number, trace) for number, each in enumerate(operators)]
-        return trace
-
-    def _explain(self, trace: _Trace, error: Exception) -> tuple[str, ConfigPath, str]:
+    def _explain(self, trace: TransformTrace, error: Exception) -> tuple[str, ConfigPath, str]:
         """Return code, config path and message of the stage at which a sample failed."""
         data = trace.data
         name, path = trace.names[trace.position] if trace.position >= 0 else ("", self._path)
@@ -286,7 +262,7 @@ def _fail(key: bytes, place: Any, reason: str) -> None:
 _NO_REPLACEMENT: Any = SimpleNamespace(mode="Train", name="", add=_fail)  # in place of LoadFailures
 
 
-def _unknown_key(trace: _Trace, key: str) -> str:
+def _unknown_key(trace: TransformTrace, key: str) -> str:
     if key in trace.last_seen:
         loser = trace.names[trace.last_seen[key]][0]
         return f"{key!r} is made before {loser}, which leaves it out. Fix: make it after {loser}."

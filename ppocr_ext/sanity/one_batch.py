@@ -1,0 +1,89 @@
+"""Take one batch of a config's own training data, without augmentation, to be learned by heart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from paddle import Tensor
+
+from ppocr_ext.config import Config, named_items
+from ppocr_ext.config.node import dotted
+from ppocr_ext.data.preprocessing import RANDOM_TRANSFORMS
+from ppocr_ext.data.sample_seeds import generators_kept
+from ppocr_ext.errors import DataError
+from ppocr_ext.issues import Issue, report_issues
+from ppocr_ext.run.context import RunContext
+from ppocr_ext.run.dry_samples import DrySection
+from ppocr_ext.run.frame_counts import count_frames
+
+_TRANSFORMS = ("Train", "dataset", "transforms")
+
+
+@dataclass(frozen=True, eq=False)
+class OneBatch:
+    """One batch of ``Train``.
+
+    Attributes:
+        entries: what KeepKeys keeps: the images [B, C, H, W], then the labels.
+        left_out: names of the transforms that are left out, since they change images at random.
+        size: (width, height) that a sampler of several sizes is held to; None if there is no such sampler.
+    """
+
+    entries: list[Tensor]
+    left_out: tuple[str, ...]
+    size: tuple[int, int] | None
+
+    @property
+    def samples(self) -> int:
+        """How many samples the batch has."""
+        return int(self.entries[0].shape[0])
+
+
+def one_batch(context: RunContext, network: Any, samples: int) -> OneBatch:
+    """Return the first usable samples of ``Train``, each with a text of its own.
+
+    Args:
+        context: of a training.
+        network: the networks, which say how many frames a label has to fit.
+        samples: how many at most; the batch size of the config is a limit too.
+
+    Raises:
+        DataError: no sample is usable.
+        InvalidConfigError: a transform or the dataset fails.
+    """
+    config, left_out, size = _same_every_time(context.components)
+    frames = count_frames(network, config, "Train").limit(required=True)
+    issues: list[Issue] = []
+
+    def report(code: str, path: tuple[str, ...], message: str) -> None:
+        issues.append(Issue(code, "error", dotted(path), "", message))
+
+    with TemporaryDirectory(prefix="ppocr_ext_") as folder, generators_kept():
+        section = DrySection(
+            config, "Train", context.charset, context.host, Path(folder), report, samples, frames
+        )
+        batch = section.batch(context.device, context.seed)
+    report_issues(issues)
+    if batch is None or batch.drawn:
+        raise DataError(
+            "Train: there is no usable sample to learn (1,000 of each file were tried). Fix: `ppocr-ext config --check "
+            "--data -c CONFIG` says what is wrong with them.",
+            code="no_samples",
+        )
+    return OneBatch(batch.entries, left_out, size)
+
+
+def _same_every_time(config: Config) -> tuple[Config, tuple[str, ...], tuple[int, int] | None]:
+    """Return ``config`` without random transforms and with one size of images, and what was changed."""
+    random = [item for item in named_items(config, *_TRANSFORMS) if item[0] in RANDOM_TRANSFORMS]
+    config = config.without([path for _, path in reversed(random)])  # in this order no index changes
+    left_out = tuple(name for name, _ in random)
+    scales = config.at("Train.sampler.scales", default=None)
+    if not isinstance(scales, tuple) or not scales:
+        return config, left_out, None
+    sizes = [tuple(scale) if isinstance(scale, tuple) else (scale, scale) for scale in scales]
+    size = sorted(sizes, key=lambda each: each[::-1])[len(sizes) // 2]  # of the middle height
+    return config.with_values({"Train.sampler.scales": [list(size)]}), left_out, size

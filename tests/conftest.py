@@ -58,3 +58,11 @@ def gradients_stay_on() -> Iterator[None]:
     if "paddle" in sys.modules and not (paddle := sys.modules["paddle"]).is_grad_enabled():
         paddle.set_grad_enabled(True).__enter__()
         pytest.fail("gradients are left switched off")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep compiled networks and downloads out of the user's cache folder, in this process and its children."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PPOCR_EXT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield

@@ -6,15 +6,14 @@ official_weights.json has the entries; its `sources` say which file of which rel
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from ppocr_ext.errors import WeightsError
+from ppocr_ext.io.file_names import cache_folder
 from ppocr_ext.messages import did_you_mean, near_match
 
-CACHE_VARIABLE = "PPOCR_EXT_CACHE"
 _SAFETENSORS = (
     "_safetensors",
     "-safetensors",
@@ -58,7 +57,7 @@ class OfficialWeights:
     @property
     def file(self) -> Path:
         """Return where the weights lie, or will lie, in the cache folder."""
-        return cache_folder() / f"{self.name}.pdparams"
+        return cache_folder("weights") / f"{self.name}.pdparams"
 
     @property
     def its_dictionary(self) -> str:
@@ -68,12 +67,6 @@ class OfficialWeights:
             or "not included. Take `PostProcess.character_dict` from the inference.yml of the released model "
             "(docs/networks.md)"
         )
-
-
-def cache_folder() -> Path:
-    """Return `$PPOCR_EXT_CACHE/weights`, by default `~/.cache/ppocr_ext/weights`."""
-    root = os.environ.get(CACHE_VARIABLE)
-    return (Path(root) if root else Path.home() / ".cache" / "ppocr_ext") / "weights"
 
 
 @cache

@@ -14,10 +14,10 @@ from typing import IO, Any
 
 from tqdm import tqdm
 
-from ppocr_ext.checkpoint.official_weights import CACHE_VARIABLE, OfficialWeights, is_official, table
+from ppocr_ext.checkpoint.official_weights import OfficialWeights, is_official, table
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.io.file_names import CACHE_VARIABLE, file_digest
 from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
 
 try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from ppocr_ext.checkpoint.official_weights import cache_folder, official, table
+from ppocr_ext.checkpoint.official_weights import official, table
 from ppocr_ext.checkpoint.weights_download import fetch
-from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.io.file_names import cache_folder, file_digest
 from ppocr_ext.run.logs import set_up_console
 
 NAME = "weights"
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"  dictionary: {entry.its_dictionary}")
             print(f"  config:     {entry.config}")
             print(f"  address:    {entry.address}{f' ({entry.member})' if entry.member else ''}")
-        print(f"\nfolder: {cache_folder()}")
+        print(f"\nfolder: {cache_folder('weights')}")
     elif args.action == "get":
         set_up_console(to_stderr=True)  # says what it downloads, or what it waits for
         file = fetch(official(args.name))

@@ -11,16 +11,13 @@ import paddle.nn.functional as F
 from paddle import Tensor, nn
 from paddle.static import InputSpec
 
+from ppocr_ext.engine.captured import captured
+from ppocr_ext.engine.request_graph import IMAGES, inference_copy
 from ppocr_ext.errors import ModelError
-from ppocr_ext.export.captured import captured
 from ppocr_ext.messages import error_text
-from ppocr_ext.modeling.backbones.conv_parts import reparameterized
 from ppocr_ext.modeling.features import FeatureTap
 from ppocr_ext.modeling.head_request import EVAL
 from ppocr_ext.recognition.engines import GRAPH
-from ppocr_ext.run.model_setup import BRANCH_LAYERS
-
-INPUT = "x"  # the name of the graph's input, as PaddleOCR has it
 
 
 class CtcReader(nn.Layer):
@@ -35,15 +32,8 @@ class CtcReader(nn.Layer):
 
     def __init__(self, network: nn.Layer) -> None:
         super().__init__()
-        self.network = reparameterized(network)
+        self.network = inference_copy(network, EVAL)
         self.network.return_all_feats = False
-        head = self.network.head
-        for layer in (*BRANCH_LAYERS["gtc"], *BRANCH_LAYERS["sar"]):
-            if hasattr(head, layer):
-                delattr(head, layer)
-        for layer in self.network.sublayers():
-            if hasattr(layer, "return_feats"):
-                layer.return_feats = False
         self.eval()
 
     def forward(self, images: Tensor) -> Tensor:
@@ -76,7 +66,7 @@ def write_graph(
     channels, height, _ = image_shape
     classes = _check_output(reader, image_shape, width)
     stem = str((folder / GRAPH).with_suffix(""))
-    spec = InputSpec([None, channels, height, width], "float32", name=INPUT)
+    spec = InputSpec([None, channels, height, width], "float32", name=IMAGES)
 
     def save() -> None:
         compiled = paddle.jit.to_static(reader, input_spec=[spec], full_graph=True)

@@ -7,8 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ppocr_ext.engine.captured import captured
 from ppocr_ext.errors import MissingPackageError
-from ppocr_ext.export.captured import captured
 from ppocr_ext.recognition.engines import GRAPH, INSTALL_ONNX, ONNX, WEIGHTS
 
 PACKAGES = ("paddle2onnx", "onnx", "onnxruntime")  # the last one compares the file with the network

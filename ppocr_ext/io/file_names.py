@@ -1,11 +1,14 @@
-"""Digests of files, and names by content, so that files are comparable between machines; no Paddle."""
+"""Digests of files, names by content, and the folder of files that can be made again; no Paddle."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 from ppocr_ext.limits import open_regular
+
+CACHE_VARIABLE = "PPOCR_EXT_CACHE"
 
 
 def file_digest(path: str | Path) -> str:
@@ -28,3 +31,9 @@ def named_by_content(path: str | Path) -> str:
         OSError: the file cannot be read.
     """
     return f"{Path(path).name} sha256:{file_digest(path)}"
+
+
+def cache_folder(kind: str) -> Path:
+    """Return ``$PPOCR_EXT_CACHE/KIND``, by default ``~/.cache/ppocr_ext/KIND``; it may not exist."""
+    root = os.environ.get(CACHE_VARIABLE)
+    return (Path(root) if root else Path.home() / ".cache" / "ppocr_ext") / kind

@@ -10,7 +10,13 @@ from typing import Any
 
 from paddle import Tensor, nn
 
-BRANCHES = frozenset({"ctc", "gtc", "sar"})
+# layers of a MultiHead that belong to one branch alone
+BRANCH_LAYERS = {
+    "ctc": ("ctc_encoder", "ctc_head"),
+    "gtc": ("before_gtc", "gtc_head"),
+    "sar": ("sar_head",),
+}
+BRANCHES = frozenset(BRANCH_LAYERS)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ppocr_ext.engine.predictor import open_predictor, run_predictor
 from ppocr_ext.errors import MissingPackageError, WeightsError
 from ppocr_ext.messages import INSTALL_PADDLE
 
@@ -82,40 +83,23 @@ class PaddleEngine:
     name = "paddle"
 
     def __init__(self, folder: str | Path, *, onednn: bool = True, threads: int | None = None) -> None:
-        inference = _import("paddle", INSTALL_PADDLE).inference
+        _import("paddle", INSTALL_PADDLE)
         files = [Path(folder) / GRAPH, Path(folder) / WEIGHTS]
         for file in files:
             _require_file(file)
-        if not hasattr(inference.Config, "enable_new_ir"):
-            raise MissingPackageError(
-                f"{files[0]} needs Paddle 3. Fix: {INSTALL_PADDLE}, or read {ONNX} with ONNX Runtime.",
-                code="unsupported_paddle",
-            )
-        config = inference.Config(*map(str, files))
-        config.disable_gpu()
-        config.disable_glog_info()
-        config.enable_new_ir(True)
-        config.enable_new_executor(True)
-        if onednn:
-            config.enable_mkldnn()
-        else:
-            config.disable_mkldnn()
-        if threads is not None:
-            config.set_cpu_math_library_num_threads(threads)
         try:
-            self._predictor = inference.create_predictor(config)
+            self._predictor = open_predictor(*files, onednn=onednn, threads=threads)
+        except MissingPackageError:
+            raise
         except Exception as error:  # whatever Paddle makes of a damaged file
             raise _damaged(Path(folder), error) from error
         self._lock = threading.Lock()
 
     def probabilities(self, images: np.ndarray) -> np.ndarray:
         """See :class:`Engine`."""
-        predictor = self._predictor
         with self._lock:  # a predictor keeps its tensors
-            (name,) = predictor.get_input_names()
-            predictor.get_input_handle(name).copy_from_cpu(images)
-            predictor.run()
-            return predictor.get_output_handle(predictor.get_output_names()[0]).copy_to_cpu()
+            (name,) = self._predictor.get_input_names()
+            return run_predictor(self._predictor, {name: images})[0]
 
 
 class OnnxEngine:

@@ -17,6 +17,7 @@ from ppocr_ext.config import Config, read_old_charset
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.messages import did_you_mean, is_misspelling, near_match
 from ppocr_ext.modeling import DistillationModel
+from ppocr_ext.modeling.head_request import BRANCH_LAYERS
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.weights_record import require_recorded
 
@@ -24,12 +25,6 @@ _LOG = logging.getLogger("ppocr_ext")
 
 Reads = set[tuple[str | None, str]]
 _BRANCH_OF = {"ctc": "ctc", "neck": "ctc", "gtc": "gtc", "sar": "sar"}
-# layers of a MultiHead that belong to one branch alone
-BRANCH_LAYERS = {
-    "ctc": ("ctc_encoder", "ctc_head"),
-    "gtc": ("before_gtc", "gtc_head"),
-    "sar": ("sar_head",),
-}
 
 
 def decoder_models(config: Config) -> tuple[str, ...] | None:

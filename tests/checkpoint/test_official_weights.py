@@ -24,12 +24,13 @@ import numpy as np
 import pytest
 from error_codes import raises_code
 
-from ppocr_ext.checkpoint import official_weights, weights_download
+from ppocr_ext.checkpoint import weights_download
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.official_weights import OfficialWeights, official, table
 from ppocr_ext.checkpoint.weights_download import fetch, official_file
 from ppocr_ext.cli.main import main
 from ppocr_ext.errors import WeightsError
+from ppocr_ext.io.file_names import CACHE_VARIABLE
 
 CONTENT = pickle.dumps(
     {"w": np.tile(np.arange(256, dtype=np.uint8), 5000)}, protocol=2
@@ -115,7 +116,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def entry(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OfficialWeights:
     """An entry whose file the server has; its cache folder is empty."""
-    monkeypatch.setenv(official_weights.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     server.files["/tiny.pdparams"] = CONTENT
     return replace(official("PP-OCRv6_tiny_rec"), address=f"{server.address}/tiny.pdparams")
 
@@ -391,7 +392,7 @@ def test_a_cache_folder_that_cannot_be_made(
     entry: OfficialWeights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(official_weights.CACHE_VARIABLE, str(tmp_path / "file"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file"))
     assert code_of(entry) == "cache_folder"
 
 
@@ -435,7 +436,7 @@ def test_the_table_is_whole() -> None:
 def test_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(official_weights.CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     assert main(["weights", "list"]) == 0
     listed = capsys.readouterr().out
     assert all(name in listed for name in table()) and "not tried" in listed and "inference.yml" in listed

@@ -16,13 +16,13 @@ import pytest
 import yaml
 from error_codes import raises_code
 
-from ppocr_ext.checkpoint.official_weights import CACHE_VARIABLE, official, table
+from ppocr_ext.checkpoint.official_weights import official, table
 from ppocr_ext.checkpoint.serialize import read_state
 from ppocr_ext.checkpoint.weights_download import fetch
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, WeightsError
-from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.io.file_names import CACHE_VARIABLE, file_digest
 from ppocr_ext.run.run import build_network
 from ppocr_ext.run.weights_record import official_records, require_recorded
 

@@ -16,8 +16,9 @@ from benchmarks.infer import PEER, STUDENT, TEACHER, UNFOLDED
 from benchmarks.peer import peer_first
 from benchmarks.sizes import SIZES, charset_of
 from ppocr_ext.config import load, with_class_counts
+from ppocr_ext.engine.request_graph import IMAGES
 from ppocr_ext.errors import HostError
-from ppocr_ext.export.graph import INPUT, write_graph
+from ppocr_ext.export.graph import write_graph
 from ppocr_ext.export.onnx_file import write_onnx
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.modeling import build_model
@@ -98,7 +99,7 @@ def _write_as_it_is(network: nn.Layer, folder: Path, height: int) -> None:
     network = copy.deepcopy(network)  # Paddle replaces `forward` of what it compiles
     network.return_all_feats = False
     network.eval()
-    spec = InputSpec([None, 3, height, None], "float32", name=INPUT)
+    spec = InputSpec([None, 3, height, None], "float32", name=IMAGES)
     paddle.jit.save(
         paddle.jit.to_static(network, input_spec=[spec], full_graph=True), str(folder / "inference")
     )

@@ -100,7 +100,8 @@ class Transformer(nn.Layer):
 
         Args:
             memory: frames [B, T, d_model].
-            targets: ids int64 [B, L], beginning with ``<s>``, and lengths int64 [B] without specials.
+            targets: ids int64 [B, L], beginning with ``<s>``, and lengths int64 [B] without specials; without lengths
+                the ids end with the longest line.
             request: which of both.
 
         Returns:
@@ -120,11 +121,13 @@ class Transformer(nn.Layer):
                 "an Architecture.algorithm such as SVTR_LCNet or NRTR.",
                 code="missing_labels",
             )
-        return self.score(memory, targets[0], targets[1])
+        return self.score(memory, targets[0], targets[1] if len(targets) > 1 else None)
 
-    def score(self, memory: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
+    def score(self, memory: Tensor, ids: Tensor, lengths: Tensor | None) -> Tensor:
         """Return the logits of each next character of ``ids`` [B, L], up to the end of the longest line."""
-        ids = ids[:, : lengths.max() + 2][:, :-1]  # <s>, the longest line, </s>; the last predicts nothing
+        if lengths is not None:
+            ids = ids[:, : lengths.max() + 2]  # <s>, the longest line, </s>
+        ids = ids[:, :-1]  # the last predicts nothing
         tokens = self.positional_encoding(self.embedding(ids))
         mask = causal_mask(tokens.shape[1])
         for block in self.decoder:

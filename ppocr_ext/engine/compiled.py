@@ -1,0 +1,227 @@
+"""Run a network whose weights do not change as a compiled graph, in place of the network itself."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle import Tensor, nn
+
+from ppocr_ext.engine.graph_cache import cached_folder, discard, graph_key
+from ppocr_ext.engine.predictor import open_predictor, run_predictor
+from ppocr_ext.engine.request_graph import (
+    IMAGES,
+    STEM,
+    TARGET,
+    labels_of,
+    target_position,
+    write_request_graph,
+)
+from ppocr_ext.errors import ModelError, PPOCRExtError
+from ppocr_ext.messages import error_text
+from ppocr_ext.modeling.head_request import HeadRequest
+from ppocr_ext.modeling.heads.nrtr_head import START_ID
+
+_LOG = logging.getLogger("ppocr_ext")
+PADDLE, NETWORK = "paddle", "network"  # names of the engines
+TOLERANCE = 1e-4  # of the largest absolute value of an output, if that is above 1
+CHUNK_PIXELS = 4 * 48 * 320  # more images at a time are no faster, and need more memory
+_PROBE_LENGTH = 6  # ids of a target
+_REASON_LENGTH = 200
+
+
+def compile_network(
+    network: nn.Layer, request: HeadRequest, *, name: str = "the network", threads: int | None = None
+) -> CompiledNetwork:
+    """Return what computes ``request`` in place of ``network``: Paddle Inference with oneDNN, float32, on the CPU.
+
+    The graph is made when the first images of a height come, or by :meth:`CompiledNetwork.prepare`. It is kept in the
+    cache folder, where the next process finds it.
+
+    Args:
+        network: with weights, which must not change. It stays in eval mode, as a frozen sub-model does.
+        request: what is computed.
+        name: of the network in messages.
+        threads: of the computation; None: as many as the network itself has (``OMP_NUM_THREADS``).
+    """
+    return CompiledNetwork(network, request, name, threads)
+
+
+class CompiledNetwork:
+    """A network and its compiled graphs, with the signature of the network; see :func:`compile_network`.
+
+    Outputs equal the network's within ``TOLERANCE``, which is checked on a few images when a graph is opened. Where
+    something cannot be compiled, the network itself computes, and one warning has the reason. So it does for any other
+    request, and in train mode.
+
+    Attributes:
+        engine: ``"paddle"``, or ``"network"`` once something could not be compiled.
+    """
+
+    def __init__(self, network: nn.Layer, request: HeadRequest, name: str, threads: int | None) -> None:
+        self.engine = PADDLE
+        self._network, self._request, self._name = network, request, name
+        self._threads = threads or int(os.environ.get("OMP_NUM_THREADS") or 1)
+        self._graphs: dict[tuple[int, int], _Graph] = {}
+        self._position: int | None = None
+        try:
+            self._position = target_position(network, request)
+            if paddle.get_device() != "cpu":
+                raise ModelError(
+                    f"this engine computes on a CPU, not on {paddle.get_device()}.", code="not_compiled"
+                )
+        except ModelError as error:
+            self._give_up(error)
+
+    @paddle.no_grad()
+    def __call__(
+        self, images: Tensor, data: Sequence[Tensor] | None = None, request: HeadRequest | None = None
+    ) -> Any:
+        """Return what the network returns, without gradients; see :class:`BaseModel`."""
+        asked = request or getattr(self._network, "eval_request", self._request)
+        target = self._target(data)
+        fits = (
+            asked == self._request
+            and not self._network.training
+            and (target is None) == (self._position is None)
+        )
+        if self.engine == PADDLE and fits:
+            try:
+                return self._graph(images.shape[1:]).run(images.numpy(), target)
+            except (
+                Exception
+            ) as error:  # whatever Paddle raises: the network says what is wrong with the images
+                outputs = self._network(images, data, request)
+                self._give_up(error)
+                return outputs
+        return self._network(images, data, request)
+
+    def eval(self) -> None:
+        """Switch the network to eval mode, as the host's loop does."""
+        self._network.eval()
+
+    def train(self) -> None:
+        """Do nothing: the weights do not change. The host's loop calls it after an evaluation."""
+
+    def prepare(self, image_shape: Sequence[int]) -> None:
+        """Make or open the graph for images [C, H, W]; the width may change later."""
+        if self.engine == PADDLE:
+            try:
+                self._graph(image_shape)
+            except Exception as error:
+                self._give_up(error)
+
+    def _target(self, data: Sequence[Tensor] | None) -> np.ndarray | None:
+        """Return the ids up to the end of the longest line of a batch."""
+        if self._position is None or data is None or len(data) < self._position + 2:
+            return None
+        longest = int(data[self._position + 1].max())
+        return np.asarray(data[self._position][:, : longest + 2].numpy())
+
+    def _graph(self, image_shape: Sequence[int]) -> _Graph:
+        channels, height, width = (int(size) for size in image_shape)
+        if (channels, height) not in self._graphs:
+            self._graphs[channels, height] = self._open((channels, height), width)
+        return self._graphs[channels, height]
+
+    def _open(self, image_shape: tuple[int, int], width: int) -> _Graph:
+        """Open a graph of the cache; write it if it is not there, or is not right."""
+        key = graph_key(self._network, self._request, image_shape)
+        write = partial(write_request_graph, self._network, self._request, self._position, image_shape)
+        narrow = max(8, width // 16 * 8)
+        try:
+            return self._read(key, _refuse, image_shape, (width,))
+        except FileNotFoundError:
+            _LOG.info("compiling %s for images of height %d", self._name, image_shape[1])
+        except Exception as error:
+            _LOG.info("compiling %s again: %s", self._name, _reason(error))
+            discard(key)
+        return self._read(key, write, image_shape, (width, narrow))
+
+    def _read(self, key: str, write: Any, image_shape: tuple[int, int], widths: Sequence[int]) -> _Graph:
+        with cached_folder(key, write) as folder:
+            files = (folder / f"{STEM}.json", folder / f"{STEM}.pdiparams")
+            predictor = open_predictor(*files, threads=self._threads)
+        graph: _Graph | None = None
+        for count, width in enumerate(widths, start=1):
+            images, target = _probe((count, *image_shape, width), self._position)
+            labels = labels_of(None if target is None else paddle.to_tensor(target), self._position)
+            with paddle.no_grad():
+                expected = self._network(paddle.to_tensor(images), labels, self._request)
+            graph = graph or _Graph(predictor, expected)
+            graph.compare(images, target, expected)
+        assert graph is not None
+        return graph
+
+    def _give_up(self, error: Exception) -> None:
+        self.engine = NETWORK
+        self._graphs.clear()
+        _LOG.warning("%s is not compiled, it runs as it is: %s", self._name, _reason(error))
+
+
+class _Graph:
+    """A graph and the structure of what it returns.
+
+    Args:
+        predictor: of the graph.
+        outputs: of the network, of the same structure.
+    """
+
+    def __init__(self, predictor: Any, outputs: Any) -> None:
+        self._predictor = predictor
+        flat = paddle.utils.flatten(outputs)
+        first: dict[int, int] = {}  # a tensor that is returned twice is one output of the graph
+        self._places = [first.setdefault(id(tensor), len(first)) for tensor in flat]
+        self._structure = paddle.utils.map_structure(lambda tensor: 0, outputs)
+
+    def run(self, images: np.ndarray, target: np.ndarray | None) -> Any:
+        """Return the outputs for images [B, C, H, W], a few of them at a time."""
+        size = max(1, CHUNK_PIXELS // (images.shape[2] * images.shape[3]))
+        parts = []
+        for start in range(0, len(images), size):
+            chunk = slice(start, start + size)
+            inputs = (
+                {IMAGES: images[chunk]} if target is None else {IMAGES: images[chunk], TARGET: target[chunk]}
+            )
+            parts.append(run_predictor(self._predictor, inputs))
+        tensors = [paddle.to_tensor(np.concatenate(pieces)) for pieces in zip(*parts, strict=True)]
+        return paddle.utils.pack_sequence_as(self._structure, [tensors[place] for place in self._places])
+
+    def compare(self, images: np.ndarray, target: np.ndarray | None, expected: Any) -> None:
+        """Compare the graph with the network.
+
+        Raises:
+            ModelError: an output differs.
+        """
+        flat = paddle.utils.flatten(self.run(images, target)), paddle.utils.flatten(expected)
+        for found, right in zip(*flat, strict=True):
+            largest = max(1.0, float(right.abs().max()))
+            if found.shape != right.shape or not float((found - right).abs().max()) <= TOLERANCE * largest:
+                raise ModelError(
+                    f"its graph computes other numbers for images {list(images.shape)}.", code="not_compiled"
+                )
+
+
+def _reason(error: Exception) -> str:
+    """Return a line: of Paddle's compiler, the line that names the error."""
+    text = str(error) if isinstance(error, PPOCRExtError) else error_text(error)
+    named = re.search(r"^\s*(\w+Error: .*)$", text, re.MULTILINE)
+    return (named[1] if named else text.partition("\n")[0])[:_REASON_LENGTH]
+
+
+def _refuse(folder: Path) -> None:
+    raise FileNotFoundError(folder)
+
+
+def _probe(shape: tuple[int, ...], position: int | None) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return noise and, if they are needed, ids to compare a graph with its network."""
+    images = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
+    ids = np.arange(START_ID, START_ID + _PROBE_LENGTH, dtype=np.int64)
+    return images, None if position is None else np.tile(ids, (shape[0], 1))

@@ -1,0 +1,114 @@
+"""The folder of compiled networks: found by their digest, complete or missing, bounded in size."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import paddle
+from paddle import nn
+
+from ppocr_ext import __version__
+from ppocr_ext.checkpoint.model_state import state_digest
+from ppocr_ext.io.file_names import cache_folder
+from ppocr_ext.modeling.head_request import HeadRequest
+
+LIMIT = 2 << 30  # bytes of all compiled networks together
+_PART = ".part-"  # begin of the names of folders that are written or removed
+_STALE = 24 * 3600  # seconds, after which the folder of a killed process is removed
+
+
+def graph_key(network: nn.Layer, request: HeadRequest, image_shape: tuple[int, int]) -> str:
+    """Return the digest of all that a graph depends on: weights, layers and their options, request, versions."""
+    layers = [
+        (name, f"{type(layer).__module__}.{type(layer).__qualname__}", _options(layer))
+        for name, layer in network.named_sublayers(include_self=True)
+    ]
+    asked = {**vars(request), "branches": sorted(request.branches)}
+    parts = [state_digest(network), layers, asked, image_shape, paddle.__version__, __version__]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _options(layer: nn.Layer) -> dict[str, Any]:
+    """Return the attributes of a layer that are plain values, but for its mode and the name that Paddle gives it."""
+    return {
+        name: value
+        for name, value in vars(layer).items()
+        if name not in ("training", "_full_name") and _is_plain(value)
+    }
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+@contextmanager
+def cached_folder(key: str, write: Callable[[Path], None]) -> Iterator[Path]:
+    """Yield the folder of the graph ``key`` in ``$PPOCR_EXT_CACHE/engines``; call ``write`` with a folder if it is new.
+
+    Processes that need the same one at the same time each write it; the first one stays. The oldest are removed above
+    ``LIMIT``. Without a folder that can be written to, the graph exists inside this context only.
+    """
+    root = cache_folder("engines")
+    folder = root / key
+    if folder.is_dir():
+        with suppress(OSError):
+            os.utime(folder)
+        yield folder
+        return
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=_PART, dir=root))
+    except OSError:
+        part = Path(tempfile.mkdtemp())
+    try:
+        write(part)
+        if part.parent == root:
+            with suppress(OSError):  # another process has written it meanwhile
+                part.replace(folder)
+            _remove_oldest(root, folder)
+        yield part if part.is_dir() else folder
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def discard(key: str) -> None:
+    """Remove the graph ``key``, if it is there."""
+    _remove(cache_folder("engines") / key)
+
+
+def _remove_oldest(root: Path, kept: Path) -> None:
+    """Remove the folders that were not used for longest, until the rest has at most ``LIMIT`` bytes."""
+    found, total = [], 0
+    for folder in root.iterdir():
+        with suppress(OSError):  # another process removes it
+            used, size = folder.stat().st_mtime, sum(file.stat().st_size for file in folder.iterdir())
+            if folder.name.startswith(_PART):
+                if used < time.time() - _STALE:
+                    shutil.rmtree(folder, ignore_errors=True)
+                continue
+            total += size
+            found.append((used, size, folder))
+    for _, size, folder in sorted(found):
+        if total > LIMIT and folder != kept:
+            _remove(folder)
+            total -= size
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder at once for other processes, which would find half of it."""
+    gone = Path(tempfile.mkdtemp(prefix=_PART, dir=folder.parent)) if folder.is_dir() else None
+    if gone is not None:
+        with suppress(OSError):
+            folder.replace(gone)  # an empty folder can be replaced
+        shutil.rmtree(gone, ignore_errors=True)

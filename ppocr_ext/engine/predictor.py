@@ -1,0 +1,61 @@
+"""Open a graph that ``paddle.jit.save`` wrote in Paddle Inference, on the CPU, and run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ppocr_ext.errors import MissingPackageError
+from ppocr_ext.messages import INSTALL_PADDLE
+
+
+def open_predictor(graph: Path, weights: Path, *, onednn: bool = True, threads: int | None = None) -> Any:
+    """Return Paddle's predictor; it keeps its tensors, so one thread at a time may use it.
+
+    Paddle may not notice that the file of weights is truncated.
+
+    Args:
+        graph: the ``.json`` file.
+        weights: the ``.pdiparams`` file.
+        onednn: compute with oneDNN.
+        threads: of the computation; None: Paddle's default, which is 1.
+
+    Raises:
+        MissingPackageError: Paddle is older than 3.0.
+        Exception: whatever Paddle makes of a damaged file.
+    """
+    from paddle import inference
+
+    if not hasattr(inference.Config, "enable_new_ir"):
+        raise MissingPackageError(
+            f"{graph} needs Paddle 3. Fix: {INSTALL_PADDLE}, or read inference.onnx with ONNX Runtime.",
+            code="unsupported_paddle",
+        )
+    config = inference.Config(str(graph), str(weights))
+    config.disable_gpu()
+    config.disable_glog_info()
+    config.enable_new_ir(True)
+    config.enable_new_executor(True)
+    if onednn:
+        config.enable_mkldnn()
+    else:
+        config.disable_mkldnn()
+    if threads is not None:
+        config.set_cpu_math_library_num_threads(threads)
+    return inference.create_predictor(config)
+
+
+def run_predictor(predictor: Any, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """Return the outputs of a graph in its order.
+
+    Args:
+        predictor: from :func:`open_predictor`.
+        inputs: by name; those that the graph does not read are left out.
+    """
+    for name in predictor.get_input_names():
+        predictor.get_input_handle(name).copy_from_cpu(np.ascontiguousarray(inputs[name]))
+    predictor.run()
+    return [predictor.get_output_handle(name).copy_to_cpu() for name in predictor.get_output_names()]

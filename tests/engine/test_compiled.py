@@ -1,0 +1,209 @@
+"""A compiled network returns what the network returns: every output, batch, width; it is kept and found again."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+from networks import read_case
+from tiny_runs import TINY
+
+from ppocr_ext.checkpoint.model_state import state_digest
+from ppocr_ext.engine import compiled, graph_cache
+from ppocr_ext.engine.compiled import NETWORK, PADDLE, CompiledNetwork, compile_network
+from ppocr_ext.io.file_names import CACHE_VARIABLE
+from ppocr_ext.modeling import EVAL, TRAIN, BaseModel
+from ppocr_ext.modeling.head_request import HeadRequest
+
+HEIGHT, CLASSES = 32, 11
+COUNTS = {"CTCLabelDecode": CLASSES, "NRTRLabelDecode": CLASSES + 3}
+LOGITS = HeadRequest(frozenset({"ctc"}), as_dict=False)
+
+
+def teacher(**options: Any) -> BaseModel:
+    """SVTRv2 with both heads; its CTC head returns features, and everything of the network is returned."""
+    paddle.seed(7)
+    network = BaseModel(
+        {"Backbone": TINY["Backbone"], "Head": {**TINY["Head"], "out_channels_list": COUNTS}, **options}
+    )
+    network.head.ctc_head.return_feats = True
+    network.freeze()
+    return network
+
+
+def of_case(name: str) -> BaseModel:
+    paddle.seed(3)
+    config = read_case(name)["config"]
+    if "head_list" in config["Head"]:
+        config["Head"]["out_channels_list"] = {**COUNTS, "SARLabelDecode": CLASSES + 2}
+    network = BaseModel(config)
+    network.eval()
+    return network
+
+
+def batch(count: int, width: int, height: int = HEIGHT) -> tuple[paddle.Tensor, list[paddle.Tensor]]:
+    """Images and labels: of CTC, of NRTR with the longest text anywhere, and lengths."""
+    rng = np.random.default_rng(count + width)
+    images = rng.standard_normal((count, 3, height, width)).astype(np.float32)
+    lengths = rng.integers(1, 5, count)
+    ids = np.zeros((count, 8), np.int64)
+    for row, length in enumerate(lengths):
+        ids[row, : length + 2] = [2, *rng.integers(4, CLASSES + 3, length), 3]
+    arrays = (images, ids, ids, lengths.astype(np.int64))
+    tensors = [paddle.to_tensor(array) for array in arrays]
+    return tensors[0], tensors[1:]
+
+
+def assert_equal_outputs(found: Any, expected: Any) -> None:
+    assert str(paddle.utils.map_structure(lambda t: t.shape, found)) == str(
+        paddle.utils.map_structure(lambda t: t.shape, expected)
+    )
+    for one, other in zip(paddle.utils.flatten(found), paddle.utils.flatten(expected), strict=True):
+        assert one.stop_gradient
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "request_of_head",
+    [TRAIN, LOGITS, HeadRequest(frozenset({"gtc"}), for_training=True)],
+    ids=["all", "ctc and features", "gtc"],
+)
+def test_a_teacher_returns_all_that_losses_read(
+    request_of_head: HeadRequest, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(compiled, "CHUNK_PIXELS", 3 * HEIGHT * 64)
+    network = teacher(return_all_feats=request_of_head is TRAIN)
+    before, generator = state_digest(network), paddle.get_rng_state()
+    drawn = paddle.rand([3])
+    paddle.set_rng_state(generator)
+    found = compile_network(network, request_of_head)
+    found.prepare((3, HEIGHT, 64))
+    assert np.array_equal(paddle.rand([3]), drawn)  # as if nothing had been compiled
+    with paddle.no_grad():
+        for count, width in ((1, 64), (7, 64), (2, 200), (4, 41)):
+            images, labels = batch(count, width)
+            assert_equal_outputs(
+                found(images, labels, request_of_head), network(images, labels, request_of_head)
+            )
+    assert (found.engine, state_digest(network)) == (PADDLE, before)
+    assert "not compiled" not in caplog.text
+
+
+@pytest.mark.parametrize(("name", "height"), [("model_v2_mobile", 32), ("model_v4_v5_mobile_reduced", 48)])
+def test_other_networks_return_the_probabilities_of_an_evaluation(name: str, height: int) -> None:
+    network = of_case(name)
+    found = compile_network(network, EVAL)
+    with paddle.no_grad():
+        for count, width in ((1, 96), (5, 160)):
+            images, _ = batch(count, width, height)
+            assert_equal_outputs(found(images), network(images))
+    assert found.engine == PADDLE
+
+
+@pytest.fixture(scope="module")
+def network() -> BaseModel:
+    return teacher()
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of compiled networks of one test."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    return tmp_path / "engines"
+
+
+def never(*args: Any) -> None:
+    raise AssertionError("compiled")
+
+
+def logits(compiled_network: CompiledNetwork) -> np.ndarray:
+    images, labels = batch(2, 64)
+    return np.asarray(compiled_network(images, labels, LOGITS)[1].numpy())
+
+
+def test_a_graph_is_kept_mended_and_never_taken_for_another(
+    network: BaseModel, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = logits(compile_network(network, LOGITS))
+    (folder,) = own_cache.iterdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(compiled, "write_request_graph", never)
+        again = compile_network(network, LOGITS)
+        assert np.array_equal(logits(again), first) and again.engine == PADDLE
+    weights = folder / "inference.pdiparams"
+    damaged = np.frombuffer(weights.read_bytes(), np.uint8).copy()
+    damaged[-4000:] ^= 0x11  # a file of the right length
+    weights.write_bytes(damaged.tobytes())
+    mended = compile_network(network, LOGITS)
+    assert np.array_equal(logits(mended), first) and mended.engine == PADDLE
+    assert [each.name for each in own_cache.iterdir()] == [folder.name]
+
+
+def test_what_it_was_not_compiled_for_is_computed_by_the_network(
+    network: BaseModel, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = compile_network(network, LOGITS)
+    monkeypatch.setattr(compiled, "write_request_graph", never)
+    images, labels = batch(2, 64)
+    assert_equal_outputs(found(images, labels, TRAIN), network(images, labels, TRAIN))
+    assert_equal_outputs(found(images), network(images))
+    assert found.engine == PADDLE and not own_cache.exists()
+
+
+class Dynamic(paddle.nn.Layer):
+    """A backbone of which no graph can be made."""
+
+    def __init__(self, backbone: paddle.nn.Layer) -> None:
+        super().__init__()
+        self.inner = backbone
+
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        if not paddle.in_dynamic_mode():
+            raise TypeError("first line\nsecond line")
+        return self.inner(images)
+
+
+def test_what_cannot_be_compiled_runs_as_it_is_and_says_why_once(caplog: pytest.LogCaptureFixture) -> None:
+    greedy = HeadRequest(frozenset({"gtc"}), decode=True, as_dict=False)
+    plain, outside = teacher(), teacher()
+    outside.backbone = Dynamic(outside.backbone)
+    caplog.set_level(logging.WARNING)
+    for network, asked in ((plain, greedy), (outside, LOGITS)):
+        caplog.clear()
+        found = compile_network(network, asked, name="Teacher")
+        for width in (64, 96):
+            images, labels = batch(2, width)
+            with paddle.no_grad():
+                assert_equal_outputs(found(images, labels, asked), network(images, labels, asked))
+        assert found.engine == NETWORK
+        (said,) = caplog.messages
+        assert "Teacher" in said and "\n" not in said
+
+
+def test_images_that_the_network_refuses_are_its_error(network: BaseModel) -> None:
+    found = compile_network(network, LOGITS)
+    logits(found)
+    with pytest.raises(Exception) as raised:
+        network(paddle.zeros([1, 4, HEIGHT, 64]), None, LOGITS)
+    with pytest.raises(type(raised.value)):
+        found(paddle.zeros([1, 4, HEIGHT, 64]), None, LOGITS)
+
+
+def test_a_key_follows_weights_options_and_request(
+    network: BaseModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def key(of: BaseModel = network, asked: HeadRequest = LOGITS, shape: tuple[int, int] = (3, 32)) -> str:
+        return graph_cache.graph_key(of, asked, shape)
+
+    assert key(teacher()) == key()
+    wider = teacher()
+    wider.head.use_pool = True
+    other = teacher()
+    other.head.ctc_head.fc.bias.set_value(other.head.ctc_head.fc.bias + 1)
+    keys = [key(), key(wider), key(other), key(asked=TRAIN), key(shape=(3, 48))]
+    monkeypatch.setattr(paddle, "__version__", "9.9")
+    assert len({*keys, key()}) == len(keys) + 1

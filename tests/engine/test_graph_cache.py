@@ -1,0 +1,71 @@
+"""The folder of compiled networks: complete or missing, one for several processes, bounded, not needed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ppocr_ext.engine import graph_cache
+from ppocr_ext.engine.graph_cache import cached_folder, discard
+from ppocr_ext.io.file_names import CACHE_VARIABLE
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "cache" / "engines"
+
+
+def write(folder: Path, text: str = "graph") -> None:
+    (folder / "file").write_text(text)
+
+
+def use(key: str, text: str = "graph") -> str:
+    with cached_folder(key, lambda folder: write(folder, text)) as folder:
+        return (folder / "file").read_text()
+
+
+def test_a_folder_is_written_once_and_only_whole(root: Path) -> None:
+    def fail(folder: Path) -> None:
+        write(folder, "half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), cached_folder("a", fail):
+        pass
+    assert list(root.iterdir()) == []
+    assert [use("a", "first"), use("a", "second")] == ["first", "first"]
+    discard("a")
+    assert use("a", "third") == "third"
+
+
+def test_of_two_processes_that_write_the_same_one_stays_and_both_read(root: Path) -> None:
+    def slow(folder: Path) -> None:
+        write(folder, "slow")
+        assert use("a", "fast") == "fast"  # another process, meanwhile
+
+    with cached_folder("a", slow) as folder:
+        assert (folder / "file").read_text() in ("slow", "fast")
+    assert use("a") == "fast"
+    assert [each.name for each in root.iterdir()] == ["a"]
+
+
+def test_the_folders_that_were_not_used_for_longest_go(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for age, key in ((30, "a"), (20, "b"), (10, "c")):
+        use(key, "12345")
+        before = (root / key).stat().st_mtime - age
+        os.utime(root / key, (before, before))
+    (left := root / f"{graph_cache._PART}killed").mkdir()
+    os.utime(left, (0, 0))
+    use("a")  # the oldest is used again
+    monkeypatch.setattr(graph_cache, "LIMIT", 16)
+    use("d", "12345")
+    assert sorted(each.name for each in root.iterdir()) == ["a", "c", "d"]
+
+
+def test_without_a_folder_to_write_to_a_graph_is_of_this_process(root: Path) -> None:
+    root.parent.write_text("a file")
+    with cached_folder("a", write) as folder:
+        assert (folder / "file").read_text() == "graph"
+    assert not folder.exists()

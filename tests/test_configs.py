@@ -16,9 +16,9 @@ ROOT = config_root()
 NAMES = sorted(
     str(path.relative_to(ROOT))
     for path in ROOT.rglob("*.yml")
-    if path.stem in ("teacher", "student", "distill")
+    if path.stem in ("teacher", "student", "distill", "vit_nrtr")
 )
-PRESETS = sorted({name.rsplit("/", 1)[0] for name in NAMES})
+PRESETS = sorted({name.rsplit("/", 1)[0] for name in NAMES if name.endswith("teacher.yml")})
 DIGITS = Charset(characters=tuple("0123456789"), use_space=False, path=None)
 
 

@@ -111,3 +111,29 @@ def tiny(captchas, tmp_path):
         return tiny_config(captchas, tmp_path, kind, **values)
 
     return build
+
+
+def tiny_vit(captchas, folder, **values):
+    """Config of the ViT recogniser at a reduced size, to be saved in ``folder/run``."""
+    config = load([config_path("captcha/vit_nrtr.yml")])
+    changes = {
+        "Global.save_model_dir": str(folder / "run"),
+        "Global.character_dict_path": str(captchas / "dict.txt"),
+        "Global.report": False,
+        "Architecture.Backbone.embed_dim": 32,
+        "Architecture.Backbone.depth": 1,
+        "Architecture.Head.d_model": 32,
+        "Architecture.Head.dim_feedforward": 64,
+        "Train.dataset": {
+            "name": "SimpleDataSet",
+            "data_dir": str(captchas),
+            "label_file_list": [str(captchas / "train_list.txt")],
+            "transforms": config.thaw()["Train"]["dataset"]["transforms"],
+        },
+        "Train.loader.batch_size_per_card": 8,
+        "Train.loader.num_workers": 0,
+        "Train.loader.shuffle": True,
+        "Eval.dataset.data_dir": str(captchas),
+        "Eval.dataset.label_file_list": [str(captchas / "val_list.txt")],
+    }
+    return config.with_values(changes).with_values(values)

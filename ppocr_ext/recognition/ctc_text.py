@@ -21,19 +21,23 @@ class Character:
     """One character that was read.
 
     The columns are those of the frames in which the network sees it. CTC needs only one or two frames of a
-    character, so they lie in it and seldom cover it.
+    character, so they lie in it and seldom cover it. A character of an NRTR decoder has none.
 
     Attributes:
         text: the character.
         confidence: its probability, from 0 to 1.
-        first_column: the first of its pixel columns in the image.
+        first_column: the first of its pixel columns in the image; None if they are not known.
         last_column: the last one.
     """
 
     text: str
     confidence: float
-    first_column: int
-    last_column: int
+    first_column: int | None = None
+    last_column: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the attributes for a JSON file, without columns that are not known."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class Reading:
         """Return the attributes for a JSON file; the characters only if they are asked for."""
         content: dict[str, Any] = {"image": self.image, "text": self.text, "confidence": self.confidence}
         if characters:
-            content["characters"] = [vars(character) for character in self.characters]
+            content["characters"] = [character.to_json() for character in self.characters]
         return content if self.error is None else {"image": self.image, "error": self.error}
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ppocr_ext.engine.predictor import open_predictor, run_predictor
-from ppocr_ext.errors import MissingPackageError, WeightsError
+from ppocr_ext.errors import MissingPackageError, ModelError, WeightsError
 from ppocr_ext.messages import INSTALL_PADDLE
 
 GRAPH, WEIGHTS, ONNX = "inference.json", "inference.pdiparams", "inference.onnx"
@@ -55,14 +55,43 @@ class NetworkEngine:
 
     def probabilities(self, images: np.ndarray) -> np.ndarray:
         """See :class:`Engine`."""
+        output = self._output(images)
+        # (features, probabilities) with `return_feats`
+        output = output[-1] if isinstance(output, list | tuple) else output
+        return output.astype("float32").numpy()
+
+    def _output(self, images: np.ndarray) -> Any:
         import paddle
 
         with self._lock, paddle.no_grad():
             output = self._network(paddle.to_tensor(images))
-            # a dict with `return_all_feats`; (features, probabilities) with `return_feats`
-            output = output["head_out"] if isinstance(output, dict) else output
-            output = output[-1] if isinstance(output, list | tuple) else output
-            return output.astype("float32").numpy()
+        return output["head_out"] if isinstance(output, dict) else output  # a dict with `return_all_feats`
+
+
+class NrtrEngine(NetworkEngine):
+    """Run a network in eval mode: the characters that its NRTR decoder takes, one after the other.
+
+    It has no frames, so it is read by :meth:`decode` and not by ``probabilities``.
+    """
+
+    def decode(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the class of each character and its probability: int64 and float32, [B, L].
+
+        Args:
+            images: float32 [B, 3, H, W].
+
+        Raises:
+            ModelError: the head returns something else in evaluation.
+        """
+        output = self._output(images)
+        if not isinstance(output, list | tuple) or len(output) != 2:
+            raise ModelError(
+                f"The head returns {type(output).__name__} in evaluation, but NRTRLabelDecode reads [ids, "
+                f"probabilities], each [B, L]. Fix: decode greedily there, as the head Transformer does.",
+                code="unsupported_output",
+            )
+        ids, best = output
+        return ids.numpy(), best.astype("float32").numpy()
 
 
 class PaddleEngine:

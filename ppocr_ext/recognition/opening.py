@@ -13,12 +13,14 @@ import numpy as np
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, DataError, MissingPackageError, WeightsError
+from ppocr_ext.recognition.ctc_text import best_classes
 from ppocr_ext.recognition.engines import (
     GRAPH,
     ONNX,
     WEIGHTS,
     Engine,
     NetworkEngine,
+    NrtrEngine,
     OnnxEngine,
     PaddleEngine,
 )
@@ -34,7 +36,7 @@ class RecognizerParts:
     """What a :class:`Recognizer` reads with.
 
     Attributes:
-        engine: computes the probabilities.
+        engine: computes the probabilities of CTC, or the characters of an NRTR decoder.
         policy: prepares the images.
         charset: the dictionary.
         reorder: see :func:`ppocr_ext.recognition.ctc_text.read`.
@@ -45,8 +47,22 @@ class RecognizerParts:
     charset: Charset
     reorder: bool | None = None
 
+    def best(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the best class of each frame (of NRTR: the class of each character) and its probability, [B, T].
+
+        Args:
+            inputs: prepared images, float32 [B, 3, H, W].
+
+        Raises:
+            WeightsError: the engine's classes are not those of the dictionary.
+            ModelError: an NRTR decoder returns something else than its characters.
+        """
+        if isinstance(self.engine, NrtrEngine):
+            return self.engine.decode(inputs)
+        return best_classes(self.probabilities(inputs))
+
     def probabilities(self, inputs: np.ndarray) -> np.ndarray:
-        """Return what the engine computes: float32 [B, T, C].
+        """Return what the engine of a CTC recogniser computes: float32 [B, T, C].
 
         Args:
             inputs: prepared images, float32 [B, 3, H, W].
@@ -182,7 +198,7 @@ def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerPar
             f"`ppocr-ext export`, or leave them out.",
             code="unsupported_option",
         )
-    from ppocr_ext.run.recogniser import load_recogniser  # imports Paddle
+    from ppocr_ext.run.recogniser import decoded_by_nrtr, load_recogniser  # imports Paddle
 
     if options.device is not None:
         config = config.with_values({"Global.use_gpu": options.device == "gpu"})
@@ -192,8 +208,10 @@ def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerPar
         host_path=options.host_path,
         model=options.model,
         old_dictionary=options.old_dictionary,
+        nrtr=True,
     )
-    return RecognizerParts(NetworkEngine(trained.network), policy, trained.charset)
+    kind = NrtrEngine if decoded_by_nrtr(config) else NetworkEngine
+    return RecognizerParts(kind(trained.network), policy, trained.charset)
 
 
 def _of_export(exported: Exported, options: OpenOptions) -> RecognizerParts:

@@ -77,7 +77,8 @@ class RowForm:
         row += [reading.text, f"{reading.confidence:.4f}"]
         if self.characters:
             row.append(" ".join(f"{each.confidence:.4f}" for each in reading.characters))
-            row.append(" ".join(f"{each.first_column}-{each.last_column}" for each in reading.characters))
+            known = [each for each in reading.characters if each.first_column is not None]
+            row.append(" ".join(f"{each.first_column}-{each.last_column}" for each in known))
         return to_tsv([row])
 
 

@@ -13,8 +13,10 @@ import numpy as np
 
 from ppocr_ext.config import Config
 from ppocr_ext.errors import DataError
-from ppocr_ext.recognition.ctc_text import Reading, best_classes, read_classes
+from ppocr_ext.recognition.ctc_text import Reading, read_classes
+from ppocr_ext.recognition.engines import NrtrEngine
 from ppocr_ext.recognition.images import ImageSource, is_image, read_image
+from ppocr_ext.recognition.nrtr_text import read_sequence
 from ppocr_ext.recognition.opening import EngineName, OpenOptions, Source, open_parts
 
 _Classes = tuple[np.ndarray, np.ndarray]  # the best class of each frame, and its probability: [B, T]
@@ -183,7 +185,7 @@ class Recognizer:
 
     def _compute(self, batch: _Batch) -> _Classes:
         """Return the best classes of a batch; all probabilities of a window would take much memory."""
-        return best_classes(self._parts.probabilities(batch.inputs))
+        return self._parts.best(batch.inputs)
 
     def _texts(self, window: _Window, computed: Iterable[_Classes]) -> Iterator[Reading]:
         """Yield the readings of a window, with the texts of what was computed of each batch."""
@@ -191,6 +193,9 @@ class Recognizer:
         for batch, found in zip(window.batches, computed, strict=True):
             columns, frames = batch.inputs.shape[3], found[0].shape[1]
             for place, (height, width), ids, best in zip(batch.places, batch.sizes, *found, strict=True):
+                if isinstance(parts.engine, NrtrEngine):
+                    readings[place] = read_sequence(ids, best, parts.charset, readings[place].image)
+                    continue
                 _, filled = parts.policy.widths(height, width)
                 readings[place] = read_classes(
                     ids,

@@ -29,7 +29,8 @@ class TrainedRecogniser:
     Attributes:
         config: of this recogniser alone, resolved, with defaults and class counts.
         charset: the dictionary.
-        network: a ``BaseModel`` in eval mode with all its weights; in eval mode it returns the probabilities of CTC.
+        network: a ``BaseModel`` in eval mode with all its weights; in eval mode it returns the probabilities of CTC,
+            or the characters of an NRTR decoder.
         sub_model: its name in a config of several; None in a config of one model.
         weights: the ``.pdparams`` file that the weights were loaded from.
         device: as Paddle names it.
@@ -49,6 +50,7 @@ def load_recogniser(
     host_path: str | None = None,
     model: str | None = None,
     old_dictionary: str | None = None,
+    nrtr: bool = False,
 ) -> TrainedRecogniser:
     """Build the network of one recogniser and load its weights; data are neither checked nor opened.
 
@@ -60,13 +62,15 @@ def load_recogniser(
         host_path: a PaddleOCR checkout; None searches for a host.
         model: the sub-model; None: that of ``Metric.key``, or ``Student``.
         old_dictionary: dictionary of the weights, if it differs from the config's.
+        nrtr: also load a recogniser that is read by an NRTR decoder (:func:`decoded_by_nrtr`), not by CTC alone.
 
     Raises:
         PPOCRExtError: something cannot be built, or an entry of the weights is missing; the message says what to
             change.
     """
     single, name = single_recogniser(config, model)
-    _require_ctc(config)
+    if not (nrtr and decoded_by_nrtr(config)):
+        _require_ctc(config)
     context = open_context(single, RunOptions("predict", host_path, old_dictionary, name or "Student"))
     network = build_network(context.components)
     # the best checkpoint of a run that started from a part of the weights has all of them
@@ -179,13 +183,24 @@ def single_recogniser(config: Config, name: str | None) -> tuple[Config, str | N
     return config.with_values(values), name
 
 
+def decoded_by_nrtr(config: Config) -> bool:
+    """Return True for one model whose only head is an NRTR decoder: ``NRTRLabelDecode``, and no MultiHead."""
+    return (
+        config.at("PostProcess.name", default=None) == "NRTRLabelDecode"
+        and config.at("Architecture.Models", default=None) is None
+        and config.at("Architecture.Head.name", default=None) != "MultiHead"
+    )
+
+
 def _require_ctc(config: Config) -> None:
     """Refuse a recogniser whose output is not decoded by CTC."""
     name = str(config.at("PostProcess.name", default="CTCLabelDecode"))
     if name.removeprefix("Distillation") != "CTCLabelDecode":
+        reader = "predict" if decoded_by_nrtr(config) else "eval"
         raise ConfigError(
-            f"{config.where('PostProcess.name')}: PostProcess.name: {name} is not read by CTC. Fix: evaluate with "
-            f"`ppocr-ext eval`; images are read, and models exported, with CTCLabelDecode alone.",
+            f"{config.where('PostProcess.name')}: PostProcess.name: {name} is not read by CTC (expected "
+            f"CTCLabelDecode). Fix: read images with `ppocr-ext {reader}`. Only CTC heads are exported, also the one "
+            f"of a MultiHead.",
             code="unsupported_component",
         )
 

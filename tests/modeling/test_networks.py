@@ -233,8 +233,13 @@ def test_a_frozen_teacher_makes_as_many_frames_as_a_student() -> None:
     assert not any(layer.training for layer in model.sublayers())
 
 
-def test_a_height_that_eval_pooling_cannot_take_is_refused() -> None:
-    network = build_backbone({"name": "PPLCNetV4", "model_size": "tiny", "in_channels": 3}, "rec")
+@pytest.mark.parametrize(
+    "options",
+    [{"name": "PPLCNetV4", "model_size": "tiny"}, {"name": "ViTParseQ", "depth": 1, "embed_dim": 12}],
+    ids=lambda options: options["name"],
+)
+def test_a_size_that_the_network_cannot_take_is_refused(options: dict[str, Any]) -> None:
+    network = build_backbone({**options, "in_channels": 3}, "rec")
     network.eval()
     with pytest.raises(PPOCRExtError) as error:
         network(paddle.randn([1, 3, 32, 320]))
@@ -255,6 +260,9 @@ def test_a_height_that_eval_pooling_cannot_take_is_refused() -> None:
         {"name": "SVTRNet", "mixer": ["Local"]},
         {"name": "SVTRNet", "patch_merging": "Sum"},
         {"name": "ResNet31", "layers": [1, 2]},
+        {"name": "ViTParseQ", "img_size": [32, 100], "patch_size": [8, 8]},
+        {"name": "ViTParseQ", "embed_dim": 100},
+        {"name": "ViTParseQ", "patch_size": 16},
     ],
 )
 def test_values_that_cannot_be_are_refused(config: dict[str, Any]) -> None:

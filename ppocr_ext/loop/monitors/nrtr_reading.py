@@ -11,7 +11,7 @@ import paddle
 from ppocr_ext.losses.base_loss import required_outputs
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.head_request import HeadRequest
-from ppocr_ext.modeling.heads.nrtr_head import END_ID
+from ppocr_ext.recognition.nrtr_text import read_sequence
 from ppocr_ext.run.run import Run
 
 _GREEDY = HeadRequest(frozenset({"gtc"}), decode=True, as_dict=False)
@@ -70,12 +70,5 @@ class NrtrReader:
             if was_training:
                 model.train()
         ids = output["head_out"] if isinstance(output, dict) else output
-        return [self._text(row) for row in ids[0].numpy().tolist()]
-
-    def _text(self, ids: Sequence[int]) -> str:
-        symbols, text = self._run.charset.nrtr_symbols, ""
-        for token in ids[1:]:  # after <s>
-            if token == END_ID:
-                break
-            text += symbols[token] if token < len(symbols) else ""
-        return text
+        found = zip(ids[0].numpy(), ids[1].numpy(), strict=True)
+        return [read_sequence(*each, self._run.charset).text for each in found]

@@ -10,6 +10,7 @@ from ppocr_ext.modeling.backbones.repsvtr import RepSVTR
 from ppocr_ext.modeling.backbones.resnet31 import ResNet31
 from ppocr_ext.modeling.backbones.svtrnet import SVTRNet
 from ppocr_ext.modeling.backbones.svtrv2 import SVTRv2
+from ppocr_ext.modeling.backbones.vit import ViTParseQ
 
 __all__ = [
     "MobileNetV1Enhance",
@@ -22,4 +23,5 @@ __all__ = [
     "ResNet31",
     "SVTRNet",
     "SVTRv2",
+    "ViTParseQ",
 ]

@@ -1,0 +1,169 @@
+"""Vision Transformer for text lines, as PaddleOCR's ``ViTParseQ`` has it (Dosovitskiy et al., arXiv 2010.11929)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import paddle.nn.functional as F
+from paddle import ParamAttr, Tensor, nn
+from paddle.nn.initializer import Constant, TruncatedNormal
+
+from ppocr_ext.errors import ConfigError, ModelError
+from ppocr_ext.modeling.layers import (
+    TRUNCATED_STD,
+    Conv2D,
+    DropPath,
+    Mlp,
+    SelfAttention,
+    Size,
+    to_tokens,
+)
+from ppocr_ext.registry import BACKBONES
+
+
+class PatchEmbed(nn.Layer):
+    """One convolution whose stride is its size: a token for each patch.
+
+    Args:
+        in_channels: channels of the image.
+        dim: features of a token.
+        patch_size: height and width of a patch, pixels.
+    """
+
+    def __init__(self, in_channels: int, dim: int, patch_size: Size) -> None:
+        super().__init__()
+        self.proj = Conv2D(in_channels, dim, patch_size, patch_size)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map [B, in_channels, H, W] to [B, H' * W', dim], row by row."""
+        return to_tokens(self.proj(images))
+
+
+class ViTBlock(nn.Layer):
+    """Self-attention and an MLP, each with a LayerNorm before it and a residual around both.
+
+    Args:
+        dim: features of a token.
+        attention: maps tokens to tokens.
+        mlp_ratio: width of the MLP in multiples of ``dim``.
+        drop: dropout in the MLP.
+        drop_path: probability of skipping a branch.
+    """
+
+    def __init__(
+        self, dim: int, attention: SelfAttention, mlp_ratio: float, drop: float, drop_path: float
+    ) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(dim, epsilon=1e-5)
+        self.attn = attention
+        self.norm2 = nn.LayerNorm(dim, epsilon=1e-5)
+        self.mlp = Mlp(dim, int(dim * mlp_ratio), F.gelu, drop)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Map [B, N, dim] to the same shape."""
+        tokens = tokens + self.drop_path(self.attn(self.norm1(tokens)))
+        return tokens + self.drop_path(self.mlp(self.norm2(tokens)))
+
+
+@BACKBONES.register()
+class ViTParseQ(nn.Layer):
+    """Cut an image of fixed size into patches, add learned positions, and let all patches attend to each other.
+
+    Its tokens [B, N, embed_dim] are what a decoder attends to: the ``Transformer`` head with ``d_model`` equal to
+    ``embed_dim``, or a head of PaddleOCR such as ``ParseQHead``. There are no frames, so CTC cannot read them.
+
+    Args:
+        img_size: height and width of all images, pixels; multiples of ``patch_size``.
+        patch_size: height and width of a patch, pixels.
+        in_channels: channels of the image.
+        embed_dim: features of a token, a multiple of ``num_heads``.
+        depth: blocks.
+        num_heads: attention heads.
+        mlp_ratio: width of the MLPs in multiples of ``embed_dim``.
+        qkv_bias: whether query, key and value have a bias.
+        drop_rate: dropout of tokens.
+        attn_drop_rate: dropout of attention weights.
+        drop_path_rate: probability of skipping a branch in the last block; it grows linearly.
+
+    Raises:
+        ConfigError: the sizes do not divide each other.
+    """
+
+    def __init__(
+        self,
+        img_size: Sequence[int] = (224, 224),
+        patch_size: Sequence[int] = (16, 16),
+        in_channels: int = 3,
+        embed_dim: int = 768,
+        depth: int = 12,
+        num_heads: int = 12,
+        mlp_ratio: float = 4.0,
+        qkv_bias: bool = True,
+        drop_rate: float = 0.0,
+        attn_drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self._size, patch = _size("img_size", img_size), _size("patch_size", patch_size)
+        if any(edge % part for edge, part in zip(self._size, patch, strict=True)) or embed_dim % num_heads:
+            raise ConfigError(
+                f"ViTParseQ: img_size must be a multiple of patch_size, and embed_dim of num_heads (found {self._size} "
+                f"and {patch}, {embed_dim} and {num_heads}).",
+                code="bad_value",
+            )
+        tokens = (self._size[0] // patch[0]) * (self._size[1] // patch[1])
+        self.patch_embed = PatchEmbed(in_channels, embed_dim, patch)
+        drawn = ParamAttr(initializer=TruncatedNormal(std=TRUNCATED_STD))
+        self.pos_embed = self.create_parameter([1, tokens, embed_dim], drawn)
+        # in PaddleOCR's checkpoints, but no output depends on it
+        self.cls_token = self.create_parameter(
+            [1, 1, embed_dim], ParamAttr(initializer=Constant(0.0), trainable=False)
+        )
+        self.pos_drop = nn.Dropout(drop_rate)
+        self.blocks = nn.LayerList(
+            [
+                ViTBlock(
+                    embed_dim,
+                    SelfAttention(embed_dim, num_heads, qkv_bias, None, attn_drop_rate, drop_rate),
+                    mlp_ratio,
+                    drop_rate,
+                    float(skip),
+                )
+                for skip in np.linspace(0, drop_path_rate, depth)
+            ]
+        )
+        self.norm = nn.LayerNorm(embed_dim, epsilon=1e-5)
+        self.out_channels = embed_dim
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map images [B, in_channels, H, W] to tokens [B, N, embed_dim], row by row."""
+        if tuple(images.shape[2:]) != self._size:
+            raise ModelError(
+                f"ViTParseQ reads images of {self._size[0]}x{self._size[1]} alone (found {images.shape[2]}x"
+                f"{images.shape[3]}). Fix: Architecture.Backbone.img_size and RecResizeImg.image_shape must agree.",
+                code="image_size",
+            )
+        tokens = self.pos_drop(self.patch_embed(images) + self.pos_embed)
+        for block in self.blocks:
+            tokens = block(tokens)
+        return self.norm(tokens)
+
+
+def _size(key: str, given: Sequence[int]) -> Size:
+    """Return height and width as numbers.
+
+    Raises:
+        ConfigError: they are not two positive whole numbers.
+    """
+    if (
+        not isinstance(given, list | tuple)
+        or len(given) != 2
+        or not all(type(n) is int and n > 0 for n in given)
+    ):
+        raise ConfigError(
+            f"ViTParseQ.{key} is {given!r}, but must be height and width in pixels, as in [32, 128].",
+            code="bad_value",
+        )
+    return given[0], given[1]

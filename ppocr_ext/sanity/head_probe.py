@@ -1,0 +1,214 @@
+"""What all tests of a head's structure share: findings, its outputs for changed inputs, what its loss wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import paddle
+
+from ppocr_ext.run.frame_counts import left_as_it_was
+
+Verdict = Literal["ok", "fault", "not tested"]
+_SHIFTS = (1, 0, 2, -1)  # the usual ones first
+_NOISE = 0.1  # of the spread of a weight
+_NOISE_OF_CONSTANTS = 0.05  # of weights that are all equal, such as zeros
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one test of a head says.
+
+    Attributes:
+        code: the test, such as ``positions``.
+        verdict: ``fault``, ``ok`` or ``not tested``.
+        message: what was done and seen; of a fault what it means, what was done and seen, and the fix, a line each.
+    """
+
+    code: str
+    verdict: Verdict
+    message: str
+
+
+def fault(code: str, meaning: str, seen: str, fix: str) -> Finding:
+    """Return a finding of a mistake."""
+    return Finding(code, "fault", f"{meaning}\n  {seen}\n  Fix: {fix}")
+
+
+@contextmanager
+def weights_kept(model: Any) -> Iterator[None]:
+    """Put weights, buffers, gradients, modes and generators of ``model`` back at the end."""
+    kept = [(p, p.detach().clone(), p.grad) for p in model.parameters()]
+    gradients = [None if gradient is None else gradient.clone() for _, _, gradient in kept]
+    with left_as_it_was(model):
+        try:
+            yield
+        finally:
+            for (parameter, before, _), gradient in zip(kept, gradients, strict=True):
+                parameter.set_value(before)
+                parameter.grad = gradient
+
+
+@contextmanager
+def probed(head: Any) -> Iterator[HeadProbe]:
+    """Give a probe of ``head`` in eval mode, at its first weights, those of its layer slightly changed.
+
+    A part that begins at zero, such as learned positions or a gate, would look like one that is missing.
+    """
+    model = head.model
+    with weights_kept(model):
+        head.restart(1.0)
+        for layer in model.sublayers(include_self=True):
+            layer.training = False  # not eval(), which also switches Paddle's tracer
+        draw = np.random.default_rng(0)
+        for parameter in head.layer.parameters():
+            if parameter.stop_gradient:
+                continue
+            values = parameter.astype("float32").numpy()
+            spread = float(values.std()) * _NOISE or _NOISE_OF_CONSTANTS
+            noise = draw.standard_normal(values.shape).astype("float32") * spread
+            parameter.set_value(paddle.to_tensor(values + noise).astype(parameter.dtype))
+        yield HeadProbe(head)
+
+
+class HeadProbe:
+    """A head whose inputs are changed to see what its output depends on.
+
+    Args:
+        head: a ``TrainedHead``.
+    """
+
+    def __init__(self, head: Any) -> None:
+        self.head = head
+
+    def logits(self, ids: np.ndarray | None = None, images: np.ndarray | None = None) -> np.ndarray:
+        """Return the output float64 [B, L, C] for other label ids [B, N] or other images [B, 3, H, W]."""
+        head, labels = self.head, list(self.head.labels)
+        if ids is not None:
+            labels[0] = like(labels[0], ids)
+        shown = head.images if images is None else like(head.images, images)
+        with paddle.no_grad():
+            return head.output(shown, labels).astype("float32").numpy().astype("float64")
+
+    @cached_property
+    def base(self) -> np.ndarray:
+        """Return the output for the batch itself."""
+        return self.logits()
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape of the output, found without ids that the head may not know; () if it is no tensor."""
+        labels = list(self.head.labels)
+        if self.ids is not None:
+            labels[0] = paddle.zeros_like(labels[0])
+        with paddle.no_grad():
+            output = self.head.output(self.head.images, labels)
+        return tuple(output.shape) if isinstance(output, paddle.Tensor) else ()
+
+    @cached_property
+    def trouble(self) -> str:
+        """Return why outputs cannot be compared; empty if they can."""
+        if len(self.shape) != 3:
+            found = f"of the shape {list(self.shape)}" if self.shape else "no tensor"
+            return f"The head's output in training is {found}, not logits [batch, places, classes]"
+        if not np.isfinite(self.base).all():
+            return "The output has infinite or NaN values"
+        if self.change(self.logits()).max() > 1e-3:
+            return "The head gives another output for the same input each time, although dropout is off"
+        return ""
+
+    @cached_property
+    def images(self) -> np.ndarray:
+        """Return the images [B, C, H, W]."""
+        return self.head.images.astype("float32").numpy()
+
+    @cached_property
+    def ids(self) -> np.ndarray | None:
+        """Return the label ids int64 [B, N] that the head gets; None if its first label is something else."""
+        first = self.head.labels[0] if self.head.labels else None
+        if first is None or first.ndim != 2 or first.is_floating_point() or first.shape[1] < 2:
+            return None
+        return first.numpy().astype("int64")
+
+    @cached_property
+    def counts(self) -> np.ndarray | None:
+        """Return how many characters each label has, int64 [B]; None if that is not known."""
+        if self.ids is None or len(self.head.labels) < 2:
+            return None
+        second = self.head.labels[1]
+        if second.is_floating_point() or second.size != len(self.ids):
+            return None
+        counts = second.numpy().reshape(-1).astype("int64")
+        return counts if counts.min() >= 1 and counts.max() <= self.ids.shape[1] else None
+
+    @cached_property
+    def begins_with_mark(self) -> bool:
+        """Return whether all labels begin with the same entry, which is none of their characters."""
+        if self.ids is None or self.counts is None:
+            return False
+        firsts = set(self.ids[:, 0].tolist())
+        inside = {i for row, count in zip(self.ids, self.counts, strict=True) for i in row[1:count].tolist()}
+        return len(firsts) == 1 and not firsts & inside
+
+    @cached_property
+    def wanted(self) -> np.ndarray | None:
+        """Return the class that the loss wants at each place, int64 [B, L], -1 where none counts.
+
+        It is the class with the most negative gradient where all classes are equally likely. None if the loss
+        cannot be differentiated there.
+        """
+        batch, places, classes = self.base.shape
+        even = like(self.head.images, np.full([batch, places, classes], 1.0 / classes, "float32"))
+        even.stop_gradient = False
+        [gradient] = paddle.grad(self.head.loss(even).sum(), even, allow_unused=True)
+        if gradient is None:
+            return None
+        slope = gradient.numpy()
+        return np.where(slope.min(-1) < 0, slope.argmin(-1), -1)
+
+    @cached_property
+    def shift(self) -> int | None:
+        """Return s if the loss wants entry i + s of the label at each place i that counts; None for another rule."""
+        if self.ids is None or self.wanted is None or not (self.wanted >= 0).any():
+            return None
+        return next((s for s in _SHIFTS if self._follows(s)), None)
+
+    def _follows(self, shift: int) -> bool:
+        assert self.wanted is not None and self.ids is not None
+        rows, places = np.nonzero(self.wanted >= 0)
+        entries = places + shift
+        inside = (entries >= 0) & (entries < self.ids.shape[1])
+        return bool(inside.all() and (self.wanted[rows, places] == self.ids[rows, entries]).all())
+
+    @cached_property
+    def loss_has_softmax(self) -> bool:
+        """Return whether the loss stays the same if a number is added to all classes of a place."""
+        draw = np.random.default_rng(1).uniform(0.1, 0.9, self.base.shape).astype("float32")
+        losses = [float(self.head.loss(like(self.head.images, draw + extra))) for extra in (0.0, 1.5)]
+        return abs(losses[1] - losses[0]) <= 1e-3 * abs(losses[0])
+
+    def change(self, other: np.ndarray) -> np.ndarray:
+        """Return how much each place of ``other`` [B, L, C] differs from the batch's own output.
+
+        The result [B, L] counts in spreads of the output: its standard deviation over places and classes.
+        """
+        return np.abs(centered(other) - centered(self.base)).max(-1) / self.spread
+
+    @cached_property
+    def spread(self) -> float:
+        """Return the standard deviation of the output, without what is the same for all classes of a place."""
+        return float(centered(self.base).std()) or 1.0
+
+
+def centered(logits: np.ndarray) -> np.ndarray:
+    """Return ``logits`` [B, L, C] minus the mean of each place: a softmax gives the same for both."""
+    return logits - logits.mean(-1, keepdims=True)
+
+
+def like(tensor: Any, values: np.ndarray) -> Any:
+    """Return ``values`` as a tensor with the type and on the device of ``tensor``."""
+    return paddle.to_tensor(values, place=tensor.place).astype(tensor.dtype)

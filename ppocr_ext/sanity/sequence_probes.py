@@ -1,0 +1,151 @@
+"""Test how a decoder uses the label that it is given: positions, shift of targets, both ends, causal mask."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ppocr_ext.sanity.head_probe import Finding, HeadProbe, centered, fault
+
+_SAME = 1e-3  # spreads of the output; rounding is below, a position is above
+_UNCHANGED = 1e-5  # the same where all that is computed is equal
+_NO_LABEL = "The output does not depend on the label that the head is given"
+_NO_RULE = "The classes that the loss wants are not the entries of the label in their order"
+
+
+def positions(probe: HeadProbe) -> Finding:
+    """Give the same character at all places: only a decoder that knows its place answers differently."""
+    if not probe.head.takes_labels or probe.ids is None:
+        return Finding("positions", "not tested", f"{_NO_LABEL}.")
+    out = centered(probe.logits(np.full_like(probe.ids, probe.ids[0, 1])))
+    if out.shape[1] < 2:
+        return Finding("positions", "not tested", "The output has one place only.")
+    seen = float(np.abs(out - out[:, :1]).max()) / probe.spread
+    done = "One character was given at all places of the label"
+    if seen < _SAME:
+        return fault(
+            "positions",
+            "The decoder has no positions: it cannot tell its places apart.",
+            f"{done}, and the outputs of all places are equal (difference {seen:.1e}).",
+            "add a position encoding to the embedded label.",
+        )
+    return Finding("positions", "ok", f"{done}, and the outputs differ from place to place ({seen:.1e}).")
+
+
+def shift(probe: HeadProbe) -> Finding:
+    """Compare the class that the loss wants at each place with the entry that the head is given there."""
+    if probe.ids is None or probe.shift is None:
+        return Finding("shift", "not tested", f"{_NO_RULE}.")
+    asked = f"The loss wants entry i{f'{probe.shift:+d}' if probe.shift else ''} of the label at place i"
+    if probe.shift == 1 or not probe.head.takes_labels:
+        return Finding("shift", "ok", f"{asked}.")
+    if probe.shift > 1:
+        return fault(
+            "shift",
+            "The next character is never learned: the targets are shifted too far.",
+            f"{asked}.",
+            "compare the outputs with label[:, 1:].",
+        )
+    if probe.counts is None:
+        return Finding("shift", "not tested", f"{asked}, but the lengths of the labels are not known.")
+    before, own = _dependence(probe, -probe.shift)
+    if own > _UNCHANGED >= before:
+        return fault(
+            "shift",
+            "The targets are not shifted: the answer is in the input, so the decoder learns to copy.",
+            f"{asked}, and the output there changes with that entry ({own:.1e}).",
+            "give label[:, :-1] to the decoder and compare its outputs with label[:, 1:].",
+        )
+    if own > _UNCHANGED:
+        return Finding(
+            "shift", "not tested", f"{asked}, but outputs depend on all entries: see the causal mask first."
+        )
+    return Finding("shift", "ok", f"{asked}, and the output there does not depend on it: the head shifts it.")
+
+
+def causal_mask(probe: HeadProbe) -> Finding:
+    """Change a character of the label: the outputs of the places before it must stay."""
+    if not probe.head.takes_labels or probe.ids is None:
+        return Finding("causal_mask", "not tested", f"{_NO_LABEL}.")
+    if probe.counts is None or probe.base.shape[1] < 2:
+        return Finding("causal_mask", "not tested", "The lengths of the labels are not known.")
+    before, _ = _dependence(probe, 0)
+    if before > _UNCHANGED:
+        return fault(
+            "causal_mask",
+            "The decoder sees the characters that it should predict: a causal mask is missing.",
+            f"A character of the label was changed, and outputs of places before it changed ({before:.1e}).",
+            "mask the later places in its self-attention (above the diagonal); a recurrent layer must read one way.",
+        )
+    return Finding("causal_mask", "ok", "A character was changed, and all outputs of places before it stay.")
+
+
+def start(probe: HeadProbe) -> Finding:
+    """Look at the first entry that the decoder is given: it must be a mark, the same for all labels."""
+    if probe.shift != 1 or not probe.head.takes_labels or probe.ids is None or probe.counts is None:
+        return Finding(
+            "start", "not tested", "The loss does not want the entry behind the one that the head is given."
+        )
+    if probe.begins_with_mark:
+        return Finding("start", "ok", f"Every label begins with the mark {int(probe.ids[0, 0])}.")
+    firsts = ", ".join(map(str, np.unique(probe.ids[:, 0])[:4]))
+    return fault(
+        "start",
+        "The labels have no start mark: their first character is never learned, and reading has nothing to begin with.",
+        f"The labels begin with different entries ({firsts}), and the loss wants the entry behind each.",
+        "put a start mark such as <s> in front of every label.",
+    )
+
+
+def end(probe: HeadProbe) -> Finding:
+    """Look at what the loss wants behind the last character: it must be a mark, the same for all labels."""
+    if probe.shift is None or probe.counts is None or probe.ids is None or probe.wanted is None:
+        return Finding("end", "not tested", f"{_NO_RULE}, or their lengths are not known.")
+    if probe.shift != 1 and probe.begins_with_mark:
+        return Finding("end", "not tested", "See the shift of the targets first.")
+    offset = int(probe.begins_with_mark)
+    characters = {
+        i for row, n in zip(probe.ids, probe.counts, strict=True) for i in row[offset : offset + n].tolist()
+    }
+    marks = [_at(row, n + offset - probe.shift) for row, n in zip(probe.wanted, probe.counts, strict=True)]
+    lasts = [int(row[row >= 0][-1]) for row in probe.wanted if (row >= 0).any()]
+    good = [mark for mark in marks if mark >= 0 and mark not in characters]
+    # lengths may count the marks too
+    if len(set(lasts)) == 1 and not any((row[row >= 0][:-1] == lasts[0]).any() for row in probe.wanted):
+        good = lasts
+    if len(good) == len(marks) and len(set(good)) == 1:
+        return Finding("end", "ok", f"Behind every label the loss wants the mark {good[0]}.")
+    lacking = len(marks) - len(good)
+    return fault(
+        "end",
+        "No end is learned, so reading does not stop behind the last character.",
+        f"Behind the last character the loss wants no end mark in {lacking} of {len(marks)} labels."
+        if lacking
+        else f"The marks behind the last characters differ ({', '.join(map(str, sorted(set(good))[:4]))}).",
+        "put an end mark such as </s> behind every label, and do not let the loss ignore it.",
+    )
+
+
+def _at(row: np.ndarray, place: int) -> int:
+    return int(row[place]) if 0 <= place < len(row) else -1
+
+
+def _dependence(probe: HeadProbe, offset: int) -> tuple[float, float]:
+    """Return how much outputs before a changed character change at most, and that at ``offset`` behind it.
+
+    Characters of three places are changed, one place at a time.
+    """
+    ids, counts = probe.ids, probe.counts
+    assert ids is not None and counts is not None
+    first = max(1, int(probe.begins_with_mark))  # place 0 has none before it
+    last = int(counts.max()) - 1 + int(probe.begins_with_mark)
+    alphabet = np.unique([i for row, n in zip(ids, counts, strict=True) for i in row[1:n]])
+    before = own = 0.0
+    for place in sorted({min(first, last), (first + last) // 2, last}):
+        rows = np.nonzero(counts + int(probe.begins_with_mark) > place)[0]
+        other = ids.copy()
+        for row in rows:
+            other[row, place] = next((i for i in alphabet if i != ids[row, place]), ids[row, place])
+        change = probe.change(probe.logits(other))[rows]
+        before = max(before, float(change[:, :place].max(initial=0.0)))
+        own = max(own, float(change[:, place + offset : place + offset + 1].max(initial=0.0)))
+    return before, own

@@ -28,6 +28,7 @@ FAILED = 2  # exit code of an error
 # name: summary for the overview; the module of a command has the same name and is imported when the command runs
 COMMANDS = {
     "quickstart": "train a teacher, a student and a distilled student, and print a table of results",
+    "sanity": "learn one batch by heart, head by head, before a long training",
     "train": "train or distil a recogniser",
     "eval": "evaluate a trained recogniser",
     "predict": "read images with a trained or an exported recogniser",

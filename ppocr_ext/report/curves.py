@@ -102,26 +102,50 @@ def draw(plots: Sequence[Plot], names: Sequence[str]) -> list[str]:
 
 def curves_file(runs: Sequence[tuple[str, Metrics]], title: str = "") -> str:
     """Return an SVG file with all plots of ``runs`` (name, metrics) and a legend; empty if there is nothing to draw."""
-    names = [name for name, _ in runs]
     plots = plots_of([metrics for _, metrics in runs])
     if not plots:
         return ""
+    legend = []
+    for name, metrics in runs:
+        best = best_point(metrics.series("eval", "acc"))
+        text = name if best is None else f"{name} (best {percent(best[1])} at step {best[0]:,})"
+        legend.append((name, text))
     columns = min(len(plots), min((3, 4), key=lambda n: -len(plots) % n))  # the one with fewer empty places
+    return plots_file(plots, legend, columns, title)
+
+
+def plots_file(
+    plots: Sequence[Plot],
+    legend: Sequence[tuple[str, str]],
+    columns: int,
+    title: str = "",
+    below: tuple[str, int] = ("", 0),
+) -> str:
+    """Return an SVG file with plots in rows, and the legend under them.
+
+    Args:
+        plots: at least one.
+        legend: name of each series, and its text.
+        columns: plots in a row, each 390 wide.
+        title: above them.
+        below: what stands under the legend, as SVG from (0, 0), and its height.
+    """
     rows = math.ceil(len(plots) / columns)
-    width, legend = columns * (_WIDTH + 20) + 20, 50 + rows * (_HEIGHT + 40)
+    width, top_of_legend = columns * (_WIDTH + 20) + 20, 50 + rows * (_HEIGHT + 40)
     parts = [f'<text x="{width / 2:g}" y="28" text-anchor="middle" font-weight="bold">{esc(title)}</text>']
-    for index, (plot, svg) in enumerate(zip(plots, draw(plots, names), strict=True)):
+    for index, (plot, svg) in enumerate(zip(plots, draw(plots, [name for name, _ in legend]), strict=True)):
         left, top = 20 + index % columns * (_WIDTH + 20), 50 + index // columns * (_HEIGHT + 40)
         parts.append(f'<text x="{left}" y="{top + 10}">{esc(plot.title)}</text>')
         parts.append(f'<g transform="translate({left} {top + 20})">{svg}</g>')
-    for index, (name, metrics) in enumerate(runs):
-        best, y = best_point(metrics.series("eval", "acc")), legend + 22 * index
-        text = name if best is None else f"{name} (best {percent(best[1])} at step {best[0]:,})"
+    for index, (_, text) in enumerate(legend):
+        y = top_of_legend + 22 * index
         line = f'<path class="line" d="M20 {y}h30"{dash_of(index)}/>'
         parts.append(
             f'<g class="r{index % RUN_COLORS}">{line}</g><text x="58" y="{y + 5}">{esc(text)}</text>'
         )
-    height = legend + 22 * len(runs)
+    end = top_of_legend + 22 * len(legend)
+    parts.append(f'<g transform="translate(0 {end})">{below[0]}</g>')
+    height = end + below[1]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'font-family="system-ui,sans-serif" font-size="15"><style>{plot_style()}</style>'

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import cv2
+import numpy as np
 
 from ppocr_ext.data.lmdb.reader import LmdbSet, open_sets
 from ppocr_ext.errors import DataError, MissingPackageError
@@ -259,3 +260,19 @@ def _png(content: bytes) -> str:
         size = (max(1, round(width * scale)), max(1, round(height * scale)))
         pixels = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
     return base64.b64encode(bytes(cv2.imencode(".png", pixels)[1])).decode("ascii")
+
+
+def normalised_png(image: np.ndarray) -> str:
+    """Return an image as the network sees it, as PNG in base64.
+
+    Args:
+        image: normalised, float [channels, height, width]; zeros that pad it on the right are left out.
+    """
+    used = np.flatnonzero(np.any(image != 0, axis=(0, 1)))
+    if len(used):
+        image = image[:, :, : used[-1] + 1]
+    low, high = (-1.0, 1.0) if np.abs(image).max(initial=0) <= 1.001 else (image.min(), image.max())
+    pixels = np.rint((image - low) * (255.0 / max(high - low, 1e-6))).clip(0, 255).astype(np.uint8)
+    channels = pixels if len(pixels) in (1, 3) else pixels[:1]
+    _, encoded = cv2.imencode(".png", np.ascontiguousarray(channels.transpose(1, 2, 0)))
+    return base64.b64encode(bytes(encoded)).decode("ascii")

@@ -174,7 +174,7 @@ def trained_heads(
         heads.append(
             TrainedHead(
                 name if len(trained) == 1 else f"{model}.{name}", models[model], layer, branch, entries[0], labels,
-                _loss_of(losses, entries, labels), context.charset, decoder, restart,
+                _loss_of(losses, branch, entries, labels), context.charset, decoder, restart,
             )
         )  # fmt: skip
     if not heads:
@@ -202,14 +202,15 @@ def _layer(model: Any, branch: str | None) -> nn.Layer:
 
 
 def _loss_of(
-    parts: Sequence[_Part], entries: Sequence[Tensor], labels: list[Tensor]
+    parts: Sequence[_Part], branch: str | None, entries: Sequence[Tensor], labels: list[Tensor]
 ) -> Callable[[Any], Tensor]:
     def compute(output: Any) -> Tensor:
         total: Any = 0.0
         for part in parts:
-            whole = part.takes_whole and part.branch is not None
-            given = {part.branch: output} if whole else output
-            value = part.loss(given, list(entries) if whole else [entries[0], *labels])
+            if part.takes_whole and branch is not None:
+                value = part.loss({branch: output}, list(entries))
+            else:
+                value = part.loss(output, [entries[0], *labels])
             total = total + (value["loss"] if isinstance(value, Mapping) else value)
         return total
 

@@ -75,7 +75,7 @@ class Subject:
         self.network.set_state_dict(self.first)
         if self.first_of_loss:
             self.loss.set_state_dict(self.first_of_loss)
-        self.network.clear_gradients()
+        self.network.clear_gradients(set_to_zero=False)
         options = self.context.components.at("Optimizer").thaw()
         options.pop("lr_mult", None)  # the parameters have these factors already
         options["lr"] = {"name": "Const", "learning_rate": self.peak * factor}

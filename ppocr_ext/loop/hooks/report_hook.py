@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import math
@@ -10,14 +9,13 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-import cv2
 import numpy as np
 
 from ppocr_ext.commands import command_line
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
 from ppocr_ext.loop.monitors.nrtr_reading import NrtrReader
-from ppocr_ext.report.page_samples import SAMPLES_FILE, SampleSelection
+from ppocr_ext.report.page_samples import SAMPLES_FILE, SampleSelection, normalised_png
 from ppocr_ext.report.run_page import REPORT_FILE, write_report
 from ppocr_ext.run.run import Run
 
@@ -108,7 +106,7 @@ class ReportHook(Hook):
                     "confidence": round(read.confidence, 4),
                     "right": read.right,
                     **({} if second is None else {"nrtr": second}),
-                    "png": base64.b64encode(_png(read.image)).decode("ascii"),
+                    "png": normalised_png(read.image),
                 }
                 for read, second in zip_longest(samples, nrtr)
             ],
@@ -124,15 +122,3 @@ class ReportHook(Hook):
             _LOG.warning("no report: %s: %s (details: `%s`)", type(error).__name__, error, again)
         else:
             _LOG.info("report: %s", path)
-
-
-def _png(image: np.ndarray) -> bytes:
-    """Return the PNG of a normalised image, without the zeros that pad it on the right in a batch."""
-    used = np.flatnonzero(np.any(image != 0, axis=(0, 1)))
-    if len(used):
-        image = image[:, :, : used[-1] + 1]
-    low, high = (-1.0, 1.0) if np.abs(image).max(initial=0) <= 1.001 else (image.min(), image.max())
-    pixels = np.rint((image - low) * (255.0 / max(high - low, 1e-6))).clip(0, 255).astype(np.uint8)
-    channels = pixels if len(pixels) in (1, 3) else pixels[:1]
-    _, encoded = cv2.imencode(".png", np.ascontiguousarray(channels.transpose(1, 2, 0)))
-    return bytes(encoded)

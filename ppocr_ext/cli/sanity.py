@@ -1,0 +1,119 @@
+"""``ppocr-ext sanity``: does the config learn one batch by heart."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_config
+from ppocr_ext.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ppocr_ext.sanity.learning import Lesson
+    from ppocr_ext.sanity.subject import Subject
+
+NAME = "sanity"
+HELP = "learn one batch by heart, head by head: what cannot do that cannot learn anything"
+EPILOG = """\
+The first samples of Train, with different texts and without augmentation and dropout, are learned with the config's
+own loss, optimizer, gradient clip and highest learning rate (no warm-up, no decay): all heads together, then each head
+apart from the same first weights. A head has learned the batch if it reads 90 % of it, or if its loss is below 10 % of
+the loss at chance and it reads half. No run folder is written, only a page and a picture.
+
+exit code: 0 every head has learned the batch, 1 one has not, 2 the test could not run.
+
+examples:
+  ppocr-ext sanity -c my.yml                        before a long training
+  ppocr-ext sanity -c my.yml --samples 4            faster, for a large network
+  ppocr-ext sanity -c my.yml -o Global.pretrained_model=null      from random weights
+"""
+_STEPS, _SAMPLES = 300, 16
+_WIDTHS = (18, 10, 7, 18, 11, 11, 0)  # of the columns of the table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add_config_arguments(parser)
+    add = parser.add_argument
+    add("--samples", type=int, default=_SAMPLES, metavar="N", help=f"samples of the batch ({_SAMPLES})")
+    add("--steps", type=int, default=_STEPS, metavar="N", help=f"most steps of each training ({_STEPS})")
+    add("--out", type=Path, default=Path("sanity"), metavar="DIR", help="folder of page and picture (sanity)")
+    add("--old-dict", metavar="FILE", help="dictionary of the weights, if it differs")
+    add_host_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; return the exit code."""
+    from ppocr_ext.host.quiet import import_paddle
+
+    import_paddle()
+    from ppocr_ext.io.atomic import check_writable
+    from ppocr_ext.run.logs import set_up_logs
+    from ppocr_ext.sanity.learning import learn
+    from ppocr_ext.sanity.page import HEAD, row
+    from ppocr_ext.sanity.subject import open_subject
+
+    for name, least in (("samples", 2), ("steps", 1)):
+        if getattr(args, name) < least:
+            found = getattr(args, name)
+            raise ConfigError(f"--{name} is {found}, but must be at least {least}.", code="bad_value")
+    set_up_logs(args.host)
+    subject = open_subject(read_config(args), args.samples, args.host, args.old_dict)
+    page = args.out / "sanity.html"
+    check_writable(page)
+    about = list(_about(subject, args.steps))
+    print("\n".join(about))
+    _print_row(HEAD)
+    lessons: list[Lesson] = []
+    for lesson in learn(subject, args.steps):
+        lessons.append(lesson)
+        _print_row(row(lesson))
+    remarks = list(_remarks(lessons, args.steps))
+    print("\n".join(remarks))
+    _write(page, lessons, ", ".join(args.config), about, remarks)
+    return 0 if all(lesson.passed for lesson in lessons) else 1
+
+
+def _about(subject: Subject, steps: int) -> Iterator[str]:
+    """Yield what is learned and what was changed for it, a line each."""
+    batch, shape = subject.batch, subject.batch.entries[0].shape
+    yield (
+        f"{batch.samples} samples of {shape[3]}x{shape[2]} pixels, at most {steps} steps at a learning rate of "
+        f"{subject.peak:g}"
+    )
+    off = ["augmentation" + (f" ({', '.join(batch.left_out)})" if batch.left_out else ""), "dropout"]
+    yield f"switched off: {', '.join(off)}, warm-up and decay of the learning rate, mixed precision"
+    if batch.size is not None:
+        yield f"of the sizes of the sampler: {batch.size[0]}x{batch.size[1]} alone"
+
+
+def _print_row(cells: Sequence[str]) -> None:
+    print("".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)).rstrip(), flush=True)
+
+
+def _remarks(lessons: Sequence[Lesson], steps: int) -> Iterator[str]:
+    """Yield notes about single lessons, and what the table means."""
+    for lesson in lessons:
+        if lesson.note:
+            yield f"{lesson.head.name}: {lesson.note}"
+    failed = list(dict.fromkeys(lesson.head.name for lesson in lessons if not lesson.passed))
+    if not failed:
+        yield "every head has learned the batch"
+        return
+    yield f"not learned in {steps} steps: {', '.join(failed)}"
+
+
+def _write(
+    page: Path, lessons: Sequence[Lesson], config: str, about: Sequence[str], remarks: Sequence[str]
+) -> None:
+    """Write page and picture, and print where they are."""
+    from ppocr_ext.io.atomic import write_text
+    from ppocr_ext.sanity.page import picture, sanity_page
+
+    title = f"Sanity of {config}"
+    drawn = picture(lessons, title)
+    write_text(page.with_suffix(".svg"), drawn)
+    write_text(page, sanity_page(lessons, title, "; ".join(about), remarks, drawn))
+    print(f"page: {page}\npicture: {page.with_suffix('.svg')}")

@@ -1,0 +1,145 @@
+"""Train on one batch until it is known by heart: all heads together, then each head apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import paddle
+from paddle import Tensor
+from tqdm import tqdm
+
+from ppocr_ext.sanity.heads import TrainedHead
+from ppocr_ext.sanity.subject import Subject
+
+BETWEEN = 10  # steps between two measurements
+READ, READ_AT_LEAST, OF_CHANCE = 0.9, 0.5, 0.1
+TOGETHER, APART = "together", "apart"
+_SAME = 1e-4  # relative difference of two losses that are the same
+
+
+@dataclass(frozen=True)
+class Point:
+    """A measurement: step, loss of the head, samples that it read."""
+
+    step: int
+    loss: float
+    read: int
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """How one head learned the batch.
+
+    Attributes:
+        head: the head.
+        way: ``"together"`` with all heads by the config's own loss, or ``"apart"`` by its own loss.
+        chance: loss if every class has the same probability.
+        points: the measurements, in the order of their steps; at least one.
+        readings: what was read at the end, and the label.
+        note: what was special about it; empty if nothing was.
+    """
+
+    head: TrainedHead
+    way: str
+    chance: float
+    note: str = ""
+    points: list[Point] = field(default_factory=list)
+    readings: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def reads(self) -> bool:
+        """Whether 90 % of the samples are read."""
+        return self.points[-1].read >= READ * len(self.readings)
+
+    @property
+    def passed(self) -> bool:
+        """Whether 90 % are read; or the loss is below 10 % of its value at chance and half are read.
+
+        The loss alone is not enough: it is low too if the answer is among the inputs of a decoder, or if a CTC head of
+        many classes finds only blanks.
+        """
+        last = self.points[-1]
+        low = last.loss < OF_CHANCE * self.chance and last.read >= READ_AT_LEAST * len(self.readings)
+        return self.reads or low
+
+    @property
+    def broke(self) -> bool:
+        """Whether the loss is no finite number any more."""
+        return not math.isfinite(self.points[-1].loss)
+
+    def measure(self, step: int) -> None:
+        """Add a measurement after ``step`` steps."""
+        with paddle.no_grad():
+            loss = float(self.head.loss(self.head.output()))
+        self.readings[:] = self.head.readings()
+        self.points.append(Point(step, loss, sum(text == label for text, label in self.readings)))
+
+
+def learn(subject: Subject, steps: int) -> Iterator[Lesson]:
+    """Train on the batch and yield a lesson for each head: together first, then apart.
+
+    One head without any other loss is not trained twice.
+
+    Args:
+        subject: what is trained; its weights change.
+        steps: most steps of each training.
+    """
+    heads = subject.heads()
+    optimizer = subject.restart()
+    chances = {head.name: head.chance() for head in heads}
+    with paddle.no_grad():
+        whole, own = float(subject.total()), [float(head.loss(head.output())) for head in heads]
+    together = [Lesson(head, TOGETHER, chances[head.name]) for head in heads]
+    _train(together, subject.total, optimizer, steps, "all heads")
+    trained = {name: value.clone() for name, value in subject.network.state_dict().items()}
+    yield from together
+    if len(heads) == 1 and abs(whole - own[0]) <= _SAME * abs(whole):
+        return
+    for head in heads:
+        optimizer = subject.restart()
+        note = _fix_backbone(subject, head, trained)
+        lesson = Lesson(head, APART, chances[head.name], note)
+        _train([lesson], lambda head=head: head.loss(head.output()), optimizer, steps, head.name)  # type: ignore[misc]
+        yield lesson
+
+
+def _train(
+    lessons: Sequence[Lesson], loss_of: Callable[[], Tensor], optimizer: Any, steps: int, name: str
+) -> None:
+    """Take steps until every head reads 90 %, a loss is not finite, or ``steps`` are done."""
+    with tqdm(total=steps, desc=name, unit="step", disable=None, leave=False) as bar:
+        for step in range(steps + 1):
+            if step % BETWEEN == 0 or step == steps:
+                for lesson in lessons:
+                    lesson.measure(step)
+                if any(lesson.broke for lesson in lessons) or all(lesson.reads for lesson in lessons):
+                    return
+            if step < steps:
+                loss_of().backward()
+                optimizer.step()
+                optimizer.clear_grad(set_to_zero=False)  # a gradient of 0 would still decay the weights
+                bar.update()
+
+
+def _fix_backbone(subject: Subject, head: TrainedHead, trained: dict[str, Tensor]) -> str:
+    """Give ``head`` the trained backbone if its own loss does not train it; return a note about it.
+
+    ``use_guide`` keeps the gradient of the CTC head from the backbone, which the other head trains.
+    """
+    backbone = head.model.backbone
+    mine = (
+        [parameter for parameter in backbone.parameters() if not parameter.stop_gradient] if backbone else []
+    )
+    head.loss(head.output()).backward()
+    reached = any(parameter.grad is not None for parameter in mine)
+    subject.network.clear_gradients(set_to_zero=False)
+    subject.network.set_state_dict(subject.first)  # BatchNorm has moved
+    if reached or not mine:
+        return ""
+    names = {id(value): name for name, value in subject.network.state_dict().items()}
+    taken = {names[id(value)]: trained[names[id(value)]] for value in backbone.state_dict().values()}
+    subject.network.set_state_dict({**subject.first, **taken})
+    return "its loss does not train the backbone (use_guide), so it got the one that all heads had trained, fixed"

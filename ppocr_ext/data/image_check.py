@@ -19,6 +19,7 @@ from ppocr_ext.limits import MAX_IMAGE_PIXELS, open_descriptor
 _PNG_END = b"IEND\xaeB`\x82"
 _JPEG_END = b"\xff\xd9"
 _HEAD, _TAIL = 1024, 8  # bytes; most JPEGs state their size within the first
+_FIRST = 1 << 14  # bytes that are read at once: often the whole image, and what the system reads anyway
 _FOLDERS = 10_000  # whose real paths are kept
 # paths are strings here: a Path for each line costs more than the check
 
@@ -45,10 +46,34 @@ class ImageFolder:
         self._max_pixels = max_pixels
         self._root = None if allow_outside else join(realpath(self._data_dir), "")
         self._real: dict[str, str] = {}
+        self._start = join(self._data_dir, "")
+        self._how = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if allow_outside else os.O_NOFOLLOW)
 
     def path(self, name: str) -> str:
         """Return the path of the image that a label file calls ``name``."""
-        return join(self._data_dir, name)
+        return name if name.startswith("/") else self._start + name
+
+    def is_whole(self, name: str) -> bool:
+        """Tell quickly if an image is allowed and whole; False means only that :meth:`issue` has to decide."""
+        path = self.path(name)
+        if self._check != "header":
+            return False
+        if self._root is not None and not self._real.get(path.rpartition("/")[0], "").startswith(self._root):
+            return False
+        try:
+            handle = os.open(path, self._how)
+            try:
+                size = os.lseek(handle, 0, os.SEEK_END)  # 0 or an error for devices and pipes
+                head = os.pread(handle, _FIRST, 0) if size else b""
+                tail = head[-_TAIL:] if size == len(head) else os.pread(handle, _TAIL, max(0, size - _TAIL))
+            finally:
+                os.close(handle)
+            if not looks_whole(head, tail, size):
+                return False
+            check_size(lambda at, count: head[at : at + count], size, self._max_pixels)
+        except (OSError, ValueError):
+            return False
+        return True
 
     def issue(self, names: tuple[str, ...]) -> SampleIssue | None:
         """Return the first issue of the images ``names``: any of them may be drawn, so each must be good."""
@@ -83,8 +108,8 @@ class ImageFolder:
             self._real.clear()
         real = self._real.get(folder)  # one look: another thread may empty the cache
         if real is None:
-            real = self._real[folder] = realpath(folder or "/" * path.startswith("/") or ".")
-        return f"{real}/{name}"
+            real = self._real[folder] = join(realpath(folder or "/" * path.startswith("/") or "."), "")
+        return real + name
 
     def _slash_hint(self, name: str) -> str:
         """Return the path that exists if ``\\`` in ``name`` means ``/``; empty if there is none in the folder."""

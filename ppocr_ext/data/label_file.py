@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer
@@ -59,26 +59,29 @@ def read_label_file(
     Raises:
         DataError: the file is missing, cannot be opened, or is UTF-16.
     """
+    for number, raw in enumerate(read_raw_lines(path), start=1):
+        yield parse_line(number, raw, delimiter, ds_width)
+
+
+def read_raw_lines(path: str | Path) -> Iterator[bytes]:
+    """Yield the lines of a label file as they are, each with its end; of one that is too long only the start.
+
+    Raises:
+        DataError: as :func:`read_label_file`.
+    """
     try:
         stream = open_regular(path)  # its errors are not those of the caller's block
     except OSError as error:
         raise unreadable_label_file(path, error) from error
     with stream:
-        for number, raw in enumerate(_lines(stream), start=1):
-            if number == 1 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                raise DataError(
-                    f"{path}: the label file is UTF-16. Fix: save it as UTF-8.", code="bad_encoding"
-                )
-            yield parse_line(number, raw, delimiter, ds_width)
-
-
-def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a stream, each with its end; of one that is too long only the start."""
-    while line := stream.readline(MAX_LABEL_LINE_BYTES + 1):
-        rest = line
-        while len(rest) > MAX_LABEL_LINE_BYTES and not rest.endswith(b"\n"):
-            rest = stream.readline(MAX_LABEL_LINE_BYTES + 1)
-        yield line
+        if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            raise DataError(f"{path}: the label file is UTF-16. Fix: save it as UTF-8.", code="bad_encoding")
+        stream.seek(0)
+        while line := stream.readline(MAX_LABEL_LINE_BYTES + 1):
+            rest = line
+            while len(rest) > MAX_LABEL_LINE_BYTES and not rest.endswith(b"\n"):
+                rest = stream.readline(MAX_LABEL_LINE_BYTES + 1)
+            yield line
 
 
 def unreadable_label_file(path: str | Path, error: OSError) -> DataError:
@@ -102,7 +105,8 @@ def parse_line(number: int, raw: bytes, delimiter: str = "\t", ds_width: bool = 
     found = _columns(content, delimiter, ds_width)
     if isinstance(found, str):
         return LabelLine(number, content, issue=found, altered=altered)
-    return LabelLine(number, content, *found, altered=altered)
+    images, label, extra = found
+    return LabelLine(number, content, images, label, extra, None, altered)
 
 
 def _columns(
@@ -136,10 +140,11 @@ def utf8_issue(content: bytes, error: UnicodeDecodeError) -> str:
 
 def _image_names(name: str) -> tuple[str, ...] | None:
     """Return the paths of the first column, or None. What is not a JSON list is a path, as in PaddleOCR."""
-    with suppress(ValueError, RecursionError):  # RecursionError: of many brackets
-        listed = json.loads(name) if name.startswith("[") else None
-        if isinstance(listed, list) and listed:
-            return tuple(listed) if all(isinstance(entry, str) and entry for entry in listed) else None
+    if name.startswith("["):
+        with suppress(ValueError, RecursionError):  # RecursionError: of many brackets
+            listed = json.loads(name)
+            if isinstance(listed, list) and listed:
+                return tuple(listed) if all(isinstance(entry, str) and entry for entry in listed) else None
     return (name,) if name else None
 
 

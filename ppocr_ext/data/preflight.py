@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,25 +18,36 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.image_check import ImageFolder, content_issue
-from ppocr_ext.data.label_file import LabelLine, read_label_file, utf8_issue
+from ppocr_ext.data.label_file import LabelLine, parse_line, read_raw_lines, utf8_issue
 from ppocr_ext.data.lmdb.reader import LmdbSet, open_sets
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
 from ppocr_ext.data.sample_rules import ImageCheck, SampleIssue, SampleRules
 from ppocr_ext.data.visible_text import SpreadSample, visibility_issue
 from ppocr_ext.errors import DataError
-from ppocr_ext.limits import MAX_IMAGE_PIXELS
+from ppocr_ext.limits import MAX_IMAGE_PIXELS, MAX_LABEL_LINE_BYTES
 
 _BLOCK = 64  # images that a thread checks before it asks for more
 _CHUNK = 32 * _BLOCK  # lines held in memory at a time
+_SLOW = 100e-6  # seconds a line from which threads are worth their cost
 LineCheck = Callable[[LabelLine], SampleIssue | None]
-ReadImage = Callable[[LabelLine], bytes | None]
-_Source = tuple[Path, Iterable[LabelLine], LineCheck, ReadImage]
+_Outcome = str | tuple[LabelLine, SampleIssue | None]  # a plain label, whose sample is usable; or the line
+
+
+class _Source(NamedTuple):
+    """The samples of a label file or an LMDB: its path, the samples as they are stored, and how to read them."""
+
+    path: Path
+    items: Iterable[Any]
+    plain_label: Callable[[Any], str | None]  # if the sample surely is usable
+    line: Callable[[int, Any], LabelLine]
+    image_issue: LineCheck
+    image: Callable[[LabelLine], bytes | None]
 
 
 def check_label_files(
@@ -71,10 +83,13 @@ def check_label_files(
         )
     images = ImageFolder(data_dir, rules.image_check, rules.allow_outside_data_dir, rules.max_pixels)
     report = PreflightReport(Path(data_dir), rules, delimiter, ds_width, examples)
-    sources: list[_Source] = [
-        (
+    plain_line = None if ds_width else rules.plain_line(delimiter)
+    sources = [
+        _Source(
             path,
-            read_label_file(path, delimiter, ds_width=ds_width),
+            read_raw_lines(path),
+            partial(_plain_label, images, plain_line),
+            partial(parse_line, delimiter=delimiter, ds_width=ds_width),
             lambda line: images.issue(line.images),
             lambda line: Path(images.path(line.images[0])).read_bytes(),
         )
@@ -101,9 +116,11 @@ def check_lmdbs(
     report = PreflightReport(Path(data_dir), rules, examples=examples, is_lmdb=True)
     sets = open_sets(data_dir)
     sources = [
-        (
+        _Source(
             each.path,
             lmdb_lines(each),
+            lambda line: None,
+            lambda number, line: line,
             lmdb_image_check(each, rules.image_check, rules.max_pixels),
             partial(_lmdb_image, each),
         )
@@ -117,20 +134,34 @@ def check_lmdbs(
 _BAR: dict[str, Any] = {"leave": False, "disable": None, "delay": 1}  # shown after a second of work
 
 
+def _plain_label(
+    images: ImageFolder, plain_line: Callable[[str], re.Match[str] | None] | None, raw: bytes
+) -> str | None:
+    """Return the label of a line that surely is usable, by one regular expression and a look at its image."""
+    if plain_line is None or len(raw) > MAX_LABEL_LINE_BYTES:
+        return None
+    try:
+        found = plain_line(raw.decode())
+    except UnicodeDecodeError:
+        return None
+    return found[2] if found is not None and images.is_whole(found[1]) else None
+
+
 def _lmdb_image(lmdb_set: LmdbSet, line: LabelLine) -> bytes | None:
     return lmdb_set.image(line.number)
 
 
 def _check(report: PreflightReport, sources: Sequence[_Source], seconds: float | None, bar: tqdm) -> None:
     """Add each line of the sources to ``report``, and look at some of the images."""
-    sample: SpreadSample[tuple[Path, LabelLine, ReadImage]] = SpreadSample()
+    sample: SpreadSample[tuple[_Source, int, Any]] = SpreadSample()
     _check_lines(report, sources, seconds, bar, sample)
     if report.rules.image_check == "none":
         return
-    for path, line, read in sample.items:
+    for source, number, item in sample.items:
         with suppress(OSError):  # gone since it was checked
-            content = read(line) or b""
-            report.add_seen(path, line, visibility_issue(content, line.label, report.rules.max_pixels))
+            line = source.line(number, item)
+            issue = visibility_issue(source.image(line) or b"", line.label, report.rules.max_pixels)
+            report.add_seen(source.path, line, issue)
 
 
 def _check_lines(
@@ -138,35 +169,67 @@ def _check_lines(
     sources: Sequence[_Source],
     seconds: float | None,
     bar: tqdm,
-    sample: SpreadSample[tuple[Path, LabelLine, ReadImage]],
+    sample: SpreadSample[tuple[_Source, int, Any]],
 ) -> None:
-    """Add each line to ``report``, and the usable ones to ``sample``; images are read by several threads."""
+    """Add each line to ``report``, and the usable ones to ``sample``."""
     end = math.inf if seconds is None else time.monotonic() + seconds
     with ThreadPoolExecutor(min(8, (os.cpu_count() or 1) + 2)) as pool:
-        for path, lines, image_check, read in sources:
-            check, rest = partial(_issues, report.rules, image_check), iter(lines)
-            report.files.append(FileReport(path))
-            while chunk := list(islice(rest, _CHUNK)):
+        for source in sources:
+            items, number = iter(source.items), 0
+            report.files.append(FileReport(source.path))
+            while chunk := list(islice(items, _CHUNK)):
                 if report.total and time.monotonic() > end:
                     report.stopped = True
                     return
-                blocks = [chunk[start : start + _BLOCK] for start in range(0, len(chunk), _BLOCK)]
-                for line, issue in zip(chunk, chain.from_iterable(pool.map(check, blocks)), strict=True):
-                    report.add(line, issue)
-                    if issue is None:
-                        sample.add((path, line, read))
-                bar.update(sum(len(line.content) + 1 for line in chunk))
-            if not report.files[-1].total:
+                outcomes = _outcomes(pool, partial(_check_block, report.rules, source), number + 1, chunk)
+                for item, outcome in zip(chunk, outcomes, strict=True):
+                    number += 1
+                    if isinstance(outcome, str):
+                        report.add_plain(outcome)
+                    else:
+                        report.add(*outcome)
+                    if isinstance(outcome, str) or outcome[1] is None:
+                        sample.add((source, number, item))
+                bar.update(len(chunk) if report.is_lmdb else sum(map(len, chunk)))
+            if not number:
                 between = "<tab>" if report.delimiter == "\t" else report.delimiter
                 raise DataError(
-                    f"{path}: the label file is empty. Fix: write a line `path{between}label` for each sample.",
+                    f"{source.path}: the label file is empty. Fix: write a line `path{between}label` for each sample.",
                     code="empty_file",
                 )
 
 
-def _issues(rules: SampleRules, image_check: LineCheck, lines: list[LabelLine]) -> list[SampleIssue | None]:
-    """Return the issue of each line: of its label, or else of its images."""
-    return [rules.label_issue(line) or image_check(line) for line in lines]
+def _outcomes(
+    pool: ThreadPoolExecutor,
+    check: Callable[[tuple[int, list[Any]]], list[_Outcome]],
+    first: int,
+    chunk: list[Any],
+) -> Iterator[_Outcome]:
+    """Yield what ``check`` finds for each item; after a slow block, several threads check the others.
+
+    Threads help where images are decoded, or come from a slow disk. Elsewhere they only wait for each other.
+    """
+    blocks = ((first + at, chunk[at : at + _BLOCK]) for at in range(0, len(chunk), _BLOCK))
+    for block in blocks:
+        began = time.perf_counter()
+        found = check(block)
+        is_slow = time.perf_counter() - began > _SLOW * len(found)
+        yield from found
+        if is_slow:
+            yield from chain.from_iterable(pool.map(check, blocks))
+
+
+def _check_block(rules: SampleRules, source: _Source, block: tuple[int, list[Any]]) -> list[_Outcome]:
+    """Check items with consecutive numbers, of which the first is given."""
+    found: list[_Outcome] = []
+    for number, item in enumerate(block[1], start=block[0]):
+        label = source.plain_label(item)
+        if label is None:
+            line = source.line(number, item)
+            found.append((line, rules.label_issue(line) or source.image_issue(line)))
+        else:
+            found.append(label)
+    return found
 
 
 def lmdb_lines(lmdb_set: LmdbSet) -> Iterator[LabelLine]:

@@ -126,26 +126,37 @@ class PreflightReport:
     def add(self, line: LabelLine, issue: SampleIssue | None) -> None:
         """Count the next sample of the last file; ``issue`` is None if it is usable."""
         file = self.files[-1]
-        file.lines.append(issue is None)
         file.altered |= line.altered
-        if issue is not None:
-            self.counts[issue.reason] += 1
-            if self.counts[issue.reason] <= self.examples:
-                self.unusable_samples.append(UnusableSample(file.path, line.number, *issue))
-        elif (misfit := self.rules.misfit(line)) is not None:
-            self.misfits += 1
-            if self.misfits <= self.examples:
-                self.misfit_examples.append(UnusableSample(file.path, line.number, *misfit))
-        length = len(line.label)
         if issue is None:
-            self.longest_usable = max(self.longest_usable, length)
             self.mapped += self.rules.is_mapped(line.label)
+            if (misfit := self.rules.misfit(line)) is not None:
+                self.misfits += 1
+                if self.misfits <= self.examples:
+                    self.misfit_examples.append(UnusableSample(file.path, line.number, *misfit))
+            self.add_plain(line.label)
+            return
+        self.counts[issue.reason] += 1
+        if self.counts[issue.reason] <= self.examples:
+            self.unusable_samples.append(UnusableSample(file.path, line.number, *issue))
+        file.lines.append(False)
+        self._measure(line.label)
+
+    def add_plain(self, label: str) -> None:
+        """Count the next sample of the last file, which is usable, fits T and has no mapped character."""
+        self.files[-1].lines.append(True)
+        if len(label) > self.longest_usable:
+            self.longest_usable = len(label)
+        self._measure(label)
+
+    def _measure(self, label: str) -> None:
+        """Compare the label of the last sample with the longest and the most demanding one."""
+        length = len(label)
         if length > self.longest:
-            self.longest, self.longest_at = length, (file.path, line.number)
+            self.longest, self.longest_at = length, (self.files[-1].path, self.files[-1].total)
         if 2 * length - 1 > self.most_frames:  # as if all its characters were the same
-            needed = frames_needed(self.rules.encoded(line.label))
+            needed = frames_needed(self.rules.encoded(label))
             if needed > self.most_frames:
-                self.most_frames, self.most_frames_at = needed, (file.path, line.number)
+                self.most_frames, self.most_frames_at = needed, (self.files[-1].path, self.files[-1].total)
 
     def add_seen(self, file: Path, line: LabelLine, issue: SampleIssue | None) -> None:
         """Count an image that was looked at; ``issue`` is None if something can be read in it."""

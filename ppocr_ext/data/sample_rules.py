@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import eq
@@ -10,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.label_file import LabelLine, quotes_hint
-from ppocr_ext.limits import MAX_IMAGE_PIXELS
+from ppocr_ext.limits import MAX_IMAGE_PIXELS, MAX_LABEL_LINE_BYTES
 from ppocr_ext.messages import shortened
 
 Gtc = Literal["nrtr", "sar"]
@@ -146,6 +147,29 @@ class SampleRules:
         if self.charset is None or self.unknown_char != "map":
             return False
         return not self._known.issuperset(label)
+
+    def plain_line(self, delimiter: str) -> Callable[[str], re.Match[str] | None]:
+        """Return the function that quickly matches most lines with one path and a usable label, its two groups.
+
+        Such a label fits T, and is encoded as it stands but for its case. Other lines have to be parsed.
+        """
+        most = [MAX_LABEL_LINE_BYTES]
+        if self.max_text_length is not None:
+            most.append(self.max_text_length - self.reserved)
+        if self.frames is not None:  # as if all characters were the same
+            most.append((min((self.frames.by_ratio or {}).values(), default=self.frames.frames) + 1) // 2)
+        least, end = max(1, self.min_text_length or 1), re.escape(delimiter)
+        known = self._known - {delimiter, "\r", "\n"}
+        if self.charset is not None and self.charset.folds_case:
+            known = frozenset(
+                c for c in known | set(map(str.upper, known)) if c.isascii() and c.lower() in known
+            )
+        characters = "".join(re.escape(c) for c in known if len(c) == 1)
+        any_of = characters if self.charset is not None else rf"^{end}\r\n"
+        if not any_of or len(delimiter) != 1 or delimiter in "\r\n" or min(most) < least:
+            return re.compile("(?!)").match  # nothing matches
+        path, label = rf"[^{end}\[\s][^{end}\r\n]*", f"[{any_of}]{{{least},{min(most)}}}"
+        return re.compile(rf"({path}){end}({label})(?:{end}[^\r\n]*)?\n").fullmatch
 
     def label_issue(self, line: LabelLine) -> SampleIssue | None:
         """Return the first issue of a line's format or label; None if its label is usable."""

@@ -15,6 +15,7 @@ from ppocr_ext.limits import MAX_IMAGE_PIXELS
 PNG = b"\x89PNG\r\n\x1a\n"
 JPEG = b"\xff\xd8\xff"
 _SEGMENTS = 10_000  # of a JPEG before its size
+_BLOCK = 1024  # bytes that are looked at together
 _NO_LENGTH = {0x01, *range(0xD0, 0xD9)}  # JPEG markers that stand alone
 _SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG markers that start a frame, with its size
 _ENDS = (0xD9, 0xDA)  # end of the image, and start of its pixels
@@ -71,13 +72,13 @@ def decode_image(content: bytes, most: int = MAX_IMAGE_PIXELS) -> Any:
 
 def _claimed_size(read: Read, length: int) -> tuple[int, int] | None:
     """Return width and height as an encoded image states them; None if they cannot be read."""
-    head = read(0, 32)
+    head = read(0, _BLOCK)
     try:
         if head.startswith(PNG):
             width, height = struct.unpack(">II", head[16:24])
             return width, height
         if head.startswith(JPEG):
-            return _jpeg_size(read)
+            return _jpeg_size(read, head)
         if head.startswith(b"BM"):
             old = head[14:18] == b"\x0c\0\0\0"  # the header of OS/2
             width, height = struct.unpack("<HH" if old else "<ii", head[18 : 22 if old else 26])
@@ -100,26 +101,27 @@ def _webp_size(head: bytes) -> tuple[int, int] | None:
     return (width, height) if kind == b"VP8 " else None
 
 
-def _jpeg_size(read: Read) -> tuple[int, int] | None:
-    """Return the size in the first frame of a JPEG, where its decoder looks for it too."""
-    at = 2
+def _jpeg_size(read: Read, block: bytes) -> tuple[int, int] | None:
+    """Return the size in the first frame of a JPEG that starts with ``block``, where its decoder looks for it too."""
+    at, start = 2, 0
     for _ in range(_SEGMENTS):
-        block = read(at, 9)
-        if len(block) < 9:
-            return None
-        if block[0] != 0xFF or block[1] == 0xFF:  # decoders skip what is between segments
+        if at + 9 > start + len(block):
+            start, block = at, read(at, _BLOCK)
+            if len(block) < 9:
+                return None
+        here = at - start
+        first, marker = block[here], block[here + 1]
+        if first != 0xFF or marker == 0xFF:  # decoders skip what is between segments
             chunk = read(at, 1 << 16)
-            marker = (
-                chunk.find(b"\xff", 1) if block[0] != 0xFF else len(chunk) - len(chunk.lstrip(b"\xff")) - 1
-            )
-            at += len(chunk) if marker < 0 else marker
-        elif block[1] in _SIZES:
-            height, width = struct.unpack(">HH", block[5:9])
+            skipped = chunk.find(b"\xff", 1) if first != 0xFF else len(chunk) - len(chunk.lstrip(b"\xff")) - 1
+            at += len(chunk) if skipped < 0 else skipped
+        elif marker in _SIZES:
+            height, width = struct.unpack_from(">HH", block, here + 5)
             return width, height
-        elif block[1] in _ENDS:
+        elif marker in _ENDS:
             return None
         else:
-            at += 2 if block[1] in _NO_LENGTH else 2 + max(2, int.from_bytes(block[2:4], "big"))
+            at += 2 if marker in _NO_LENGTH else 2 + max(2, block[here + 2] << 8 | block[here + 3])
     return None
 
 

@@ -1,0 +1,131 @@
+"""Lines that one regular expression decides get the report that the rules one by one give them."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from ppocr_ext.charset import Charset
+from ppocr_ext.data import preflight
+from ppocr_ext.data.preflight import check_label_files
+from ppocr_ext.data.preflight_report import PreflightReport
+from ppocr_ext.data.sample_rules import FrameLimit, SampleRules
+from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
+
+SMALL = Charset(tuple("abc019-^]\\[ é中\U00020000\t") + ("more",), use_space=True)
+MAPPED = SMALL.with_unknown_symbol("c")
+NAMES = ["a.png", "b.jpg", "sub/c.bmp", "sub/d.webp", "sub/e.tiff", "photo.jpg"]
+NAMES += ["link.png", "out.png", "../secret.png", "sub/../a.png", "./a.png", "in/c.bmp", "sub//c.bmp", "pipe"]
+NAMES += [
+    "gone.png",
+    "empty.png",
+    "cut.png",
+    "large.png",
+    "sub",
+    "sub/",
+    "",
+    " ",
+    " a.png",
+    "\u3000",
+    "a\0.png",
+]
+NAMES += ['["a.png", "b.jpg"]', '["a.png", "gone.png"]', "[x].png", "[", "sub\\c.bmp", '"a.png"', "n" * 300]
+RULES = {
+    "CTC": SampleRules(SMALL, 6, allow_outside_data_dir=False),
+    "NRTR": SampleRules(SMALL, 8, "nrtr", FrameLimit(7), allow_outside_data_dir=False),
+    "outside, SAR": SampleRules(SMALL, 5, "sar", min_text_length=2),
+    "drop_char": SampleRules(SMALL, 6, frames=FrameLimit(5), unknown_char="drop_char"),
+    "map, misfits count": SampleRules(MAPPED, 6, frames=FrameLimit(4, required=False), unknown_char="map"),
+    "capitals": SampleRules(Charset.default(), 6, "nrtr", allow_outside_data_dir=False),
+    "no charset": SampleRules(None, None, max_pixels=500),
+    "no label fits": SampleRules(SMALL, 2, "nrtr"),
+    "decode": SampleRules(SMALL, 6, image_check="decode"),
+    "none": SampleRules(SMALL, 6, image_check="none"),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images of many kinds, good and bad, and links."""
+    data = tmp_path_factory.mktemp("top") / "data"
+    (data / "sub").mkdir(parents=True)
+    image = np.random.default_rng(0).integers(0, 256, (16, 30, 3), np.uint8)
+    for name in ("a.png", "b.jpg", "sub/c.bmp", "sub/d.webp", "sub/e.tiff", "../secret.png"):
+        assert cv2.imwrite(str(data / name), image)
+    assert cv2.imwrite(str(data / "large.png"), np.tile(image, (20, 20, 1)))  # of several reads
+    jpeg = (data / "b.jpg").read_bytes()
+    (data / "photo.jpg").write_bytes(jpeg[:2] + b"\xff\xe1\x50\x00" + b"\0" * 0x4FFE + jpeg[2:])  # long EXIF
+    (data / "empty.png").touch()
+    (data / "cut.png").write_bytes((data / "a.png").read_bytes()[:-3])
+    (data / "link.png").symlink_to("a.png")
+    (data / "out.png").symlink_to("../secret.png")
+    (data / "in").symlink_to("sub")
+    os.mkfifo(data / "pipe")
+    (data / " a.png").write_bytes(jpeg)
+    (data / "\u3000").write_bytes(jpeg)
+    return data
+
+
+def drawn_lines(data: Path, delimiter: str) -> list[bytes]:
+    """Lines of all kinds, half of them plain."""
+    draw = random.Random(4)
+    lines = []
+    for _ in range(400):
+        plain = draw.random() < 0.5
+        name = draw.choice(NAMES[:5] if plain else [*NAMES, f"{data}/a.png"])
+        label = "".join(
+            draw.choices("abc01" if plain else 'abc019-^]\\[ é中\U00020000xAZ\r"\t', k=draw.randrange(9))
+        )
+        columns = [name, label] + ["4", "8"] * (draw.random() < 0.2)
+        line = delimiter.join(columns).encode() if plain or draw.random() < 0.9 else label.encode()
+        if not plain and draw.random() < 0.1:
+            line += draw.choice([b"\xff", b"\xed\xa0\x80", b"\xc3", b"\0"])
+        lines.append(line + draw.choice([b"\n", b"\n", b"\n", b"\r\n"] if not plain else [b"\n"]))
+    label = delimiter.encode() + b"a" + delimiter.encode()
+    for size in (MAX_LABEL_LINE_BYTES, MAX_LABEL_LINE_BYTES + 1, MAX_LABEL_LINE_BYTES + 2):
+        lines.append(b"a.png" + label + b"." * (size - len(label) - 6) + b"\n")
+    return [*lines, b"a.png" + delimiter.encode() + b"ab"]  # without an end
+
+
+def found(report: PreflightReport) -> dict[str, object]:
+    return {field.name: getattr(report, field.name) for field in fields(report) if field.name != "rules"}
+
+
+@pytest.mark.parametrize("delimiter", ["\t", "^", "::"])
+@pytest.mark.parametrize("kind", RULES)
+def test_the_report_is_that_of_the_rules_one_by_one(
+    kind: str, delimiter: str, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, rules = drawn_lines(data, delimiter), RULES[kind]
+    files = [data / "first.txt", data / "second.txt"]
+    files[0].write_bytes(b"\xef\xbb\xbf" + b"".join(lines[:200]))
+    files[1].write_bytes(b"".join(lines[200:]))
+    parsed: list[int] = []
+    parse = preflight.parse_line
+    monkeypatch.setattr(
+        preflight, "parse_line", lambda *args, **keys: parsed.append(1) or parse(*args, **keys)
+    )
+    quick = check_label_files(files, data, rules, delimiter=delimiter, examples=1000)
+    by_rules = rules.image_check != "header" or kind == "no label fits" or delimiter == "::"
+    assert (
+        by_rules or len(parsed) - quick.looked_at < len(lines) - 25
+    )  # a line that is looked at is parsed again
+    monkeypatch.setattr(SampleRules, "plain_line", lambda *_: re.compile("(?!)").match)
+    one_by_one = check_label_files(files, data, rules, delimiter=delimiter, examples=1000)
+    assert found(quick) == found(one_by_one)
+    assert 0 < one_by_one.usable < one_by_one.total or kind == "no label fits"
+
+
+def test_slow_blocks_are_shared_among_threads_in_order(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = data / "list.txt"
+    file.write_bytes(b"".join(drawn_lines(data, "\t")))
+    at_once = check_label_files(file, data, RULES["CTC"], examples=1000)
+    monkeypatch.setattr("ppocr_ext.data.preflight._SLOW", 0.0)
+    assert found(check_label_files(file, data, RULES["CTC"], examples=1000)) == found(at_once)

@@ -7,7 +7,8 @@ import json
 import logging
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import paddle
 import paddle.distributed as dist
+from paddle import Tensor
 from tqdm import tqdm
 
 from ppocr_ext import __version__
@@ -23,13 +25,17 @@ from ppocr_ext.centers.accumulator import BLANK, CenterAccumulator, Frames, clas
 from ppocr_ext.centers.single_model import label_positions
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.checkpoint.model_state import state_digest
+from ppocr_ext.engine.compiled import NETWORK
 from ppocr_ext.errors import DataError
 from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.modeling.features import FeatureTap, classifier_of, ctc_head_of
+from ppocr_ext.modeling.head_request import HeadRequest
+from ppocr_ext.run.compiled_models import compile_evaluated, evaluates_compiled
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
 
 _LOG = logging.getLogger("ppocr_ext")
+_FEATURES = HeadRequest(frozenset({"ctc"}), as_dict=False)  # with `return_feats`, features and logits
 _SAVE_EVERY = 30.0  # seconds between two saves of the sums
 
 
@@ -138,10 +144,9 @@ def _run_batches(
         loader, total=len(loader.batch_sampler), desc="centers", unit="batch", disable=None, leave=False
     )
     received: list[int] = []  # signals: handled after the batch is counted, or it would be added again
-    with FeatureTap(run.model) as tap, paddle.no_grad(), deferred_signals(received.append):
+    with _reader(run, options) as read, paddle.no_grad(), deferred_signals(received.append):
         for batch in bar:
-            run.model(batch[0])
-            _add(result, tap, batch[label], batch[length], options)
+            _add(result, *read(batch[0]), batch[label], batch[length], options)
             done += 1
             if partial is not None and (received or time.perf_counter() - saved > _SAVE_EVERY):
                 result.save(partial, done, identity)
@@ -154,11 +159,39 @@ def _run_batches(
         signal.raise_signal(received[0])
 
 
+@contextmanager
+def _reader(run: Run, options: CollectOptions) -> Iterator[Callable[[Tensor], tuple[Tensor, Tensor]]]:
+    """Yield what returns features [B, T, D] and logits [B, T, C] of images: compiled, or the network itself."""
+    model, count = run.model, len(run.eval_loader.dataset)
+    if evaluates_compiled(run, min(count, options.limit or count)):
+        ctc_head_of(model).return_feats = True
+        compiled = compile_evaluated(run, _FEATURES)
+        if compiled.engine != NETWORK:
+            yield lambda images: _features_of(compiled(images, None, _FEATURES))
+            return
+    with FeatureTap(model) as tap:
+
+        def read(images: Tensor) -> tuple[Tensor, Tensor]:
+            model(images)
+            return tap.features, tap.logits
+
+        yield read
+
+
+def _features_of(output: Any) -> tuple[Tensor, Tensor]:
+    return output["head_out"] if isinstance(output, dict) else output
+
+
 def _add(
-    result: CenterAccumulator, tap: FeatureTap, labels: Any, lengths: Any, options: CollectOptions
+    result: CenterAccumulator,
+    features: Tensor,
+    logits: Tensor,
+    labels: Any,
+    lengths: Any,
+    options: CollectOptions,
 ) -> None:
-    classes, correct = classes_of_frames(tap.logits, labels, lengths, options.frames, options.all_lines)
-    result.add(tap.features.flatten(stop_axis=-2).astype("float32").numpy(), classes.reshape(-1))
+    classes, correct = classes_of_frames(logits, labels, lengths, options.frames, options.all_lines)
+    result.add(features.flatten(stop_axis=-2).astype("float32").numpy(), classes.reshape(-1))
     result.samples += len(correct)
     result.correct += int(correct.sum())
 

@@ -96,6 +96,7 @@ class TrainState:
         raw_weights: of a checkpoint with averaged weights, those that a resumed run continues with, by name.
         sample_seeds: ``data.sample_seeds.SCHEME``; None in PaddleOCR's checkpoints and in those of 0.1.0.
         accumulate: ``Global.accumulate``; None for 1.
+        engines: what computes each frozen sub-model that is compiled; None if none is.
         files: SHA-256 of the other two files by their endings, from :func:`write_checkpoint`; None in PaddleOCR's.
     """
 
@@ -113,6 +114,7 @@ class TrainState:
     raw_weights: Mapping[str, Any] | None = None
     sample_seeds: int | None = None
     accumulate: int | None = None
+    engines: Mapping[str, str] | None = None
     files: Mapping[str, str] | None = field(default=None, compare=False)
 
     @property

@@ -107,7 +107,8 @@ def _add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--engine",
         choices=("network", "onnx", "paddle"),
-        help="network for a run; onnx or paddle for an export (default: onnx if it is installed)",
+        help="network (default) or paddle, which compiles it, for a run; onnx (default if installed) or paddle for an "
+        "export",
     )
     add("--threads", type=int, metavar="N", help="threads of the engines onnx and paddle")
     add("--model", metavar="NAME", help="sub-model of a distillation (default: Metric.key)")

@@ -46,7 +46,7 @@ def compile_network(
     cache folder, where the next process finds it.
 
     Args:
-        network: with weights, which must not change. It stays in eval mode, as a frozen sub-model does.
+        network: with weights, which must not change, in eval mode.
         request: what is computed.
         name: of the network in messages.
         threads: of the computation; None: as many as the network itself has (``OMP_NUM_THREADS``).
@@ -58,8 +58,8 @@ class CompiledNetwork:
     """A network and its compiled graphs, with the signature of the network; see :func:`compile_network`.
 
     Outputs equal the network's within ``TOLERANCE``, which is checked on a few images when a graph is opened. Where
-    something cannot be compiled, the network itself computes, and one warning has the reason. So it does for any other
-    request, and in train mode.
+    something cannot be compiled, the network itself computes, and one line of the log has the reason. So it does for
+    any other request, and in train mode.
 
     Attributes:
         engine: ``"paddle"``, or ``"network"`` once something could not be compiled.
@@ -78,7 +78,7 @@ class CompiledNetwork:
                     f"this engine computes on a CPU, not on {paddle.get_device()}.", code="not_compiled"
                 )
         except ModelError as error:
-            self._give_up(error)
+            self._give_up(error, logging.INFO)  # nothing has failed
 
     @paddle.no_grad()
     def __call__(
@@ -111,8 +111,8 @@ class CompiledNetwork:
         """Do nothing: the weights do not change. The host's loop calls it after an evaluation."""
 
     def prepare(self, image_shape: Sequence[int]) -> None:
-        """Make or open the graph for images [C, H, W]; the width may change later."""
-        if self.engine == PADDLE:
+        """Make or open the graph for images [C, H, W], whose width may change later; nothing in train mode."""
+        if self.engine == PADDLE and not self._network.training:
             try:
                 self._graph(image_shape)
             except Exception as error:
@@ -160,10 +160,10 @@ class CompiledNetwork:
         assert graph is not None
         return graph
 
-    def _give_up(self, error: Exception) -> None:
+    def _give_up(self, error: Exception, level: int = logging.WARNING) -> None:
         self.engine = NETWORK
         self._graphs.clear()
-        _LOG.warning("%s is not compiled, it runs as it is: %s", self._name, _reason(error))
+        _LOG.log(level, "%s is not compiled, it runs as it is: %s", self._name, _reason(error))
 
 
 class _Graph:

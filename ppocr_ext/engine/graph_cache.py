@@ -16,24 +16,24 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ppocr_ext import __version__
 from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.io.file_names import cache_folder
 from ppocr_ext.modeling.head_request import HeadRequest
 
+FORMAT = 1  # of the graphs
 LIMIT = 2 << 30  # bytes of all compiled networks together
 _PART = ".part-"  # begin of the names of folders that are written or removed
 _STALE = 24 * 3600  # seconds, after which the folder of a killed process is removed
 
 
 def graph_key(network: nn.Layer, request: HeadRequest, image_shape: tuple[int, int]) -> str:
-    """Return the digest of all that a graph depends on: weights, layers and their options, request, versions."""
+    """Return the digest of all that a graph depends on: weights, layers and their options, request, Paddle."""
     layers = [
         (name, f"{type(layer).__module__}.{type(layer).__qualname__}", _options(layer))
         for name, layer in network.named_sublayers(include_self=True)
     ]
     asked = {**vars(request), "branches": sorted(request.branches)}
-    parts = [state_digest(network), layers, asked, image_shape, paddle.__version__, __version__]
+    parts = [state_digest(network), layers, asked, image_shape, paddle.__version__, FORMAT]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

@@ -13,6 +13,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.evaluation.predictions import Prediction
 from ppocr_ext.modeling import DistillationModel
+from ppocr_ext.run.compiled_models import model_to_evaluate
 from ppocr_ext.run.datasets import image_names
 from ppocr_ext.run.recogniser import check_sub_model
 from ppocr_ext.run.run import Run
@@ -98,7 +99,8 @@ def evaluate(run: Run, head: str = "ctc") -> Evaluation:
     recorder = _RecordingMetric(run.metric, name)
     model_type = run.config.at("Architecture.model_type", default=None)
     with _decoder(run, head, name) as decoder:
-        metrics = run.host.evaluate(run.model, run.eval_loader, decoder, recorder, model_type)
+        model = model_to_evaluate(run, len(run.eval_loader.dataset)) if head == "ctc" else run.model
+        metrics = run.host.evaluate(model, run.eval_loader, decoder, recorder, model_type)
     delimiter = run.config.at("Eval.dataset.delimiter", default="\t")
     # a dataset without names gives empty ones
     names = itertools.chain(image_names(run.eval_loader.dataset, delimiter), itertools.repeat(""))

@@ -17,6 +17,7 @@ from ppocr_ext.data.sample_seeds import SCHEME
 from ppocr_ext.errors import DataError, WeightsError
 from ppocr_ext.messages import shortened
 from ppocr_ext.run.amp import full_precision
+from ppocr_ext.run.compiled_models import engine_names
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.train_setup import loss_state
 
@@ -116,6 +117,7 @@ class CheckpointSaver:
             charset_digest=run.charset.digest,
             sample_seeds=SCHEME,
             accumulate=None if self._accumulate == 1 else self._accumulate,
+            engines=engine_names(run.engines),
         )
 
 

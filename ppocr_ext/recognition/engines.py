@@ -43,13 +43,13 @@ class NetworkEngine:
     """Run a network in eval mode: the probabilities of its CTC branch.
 
     Args:
-        network: a recogniser (no :class:`DistillationModel`), with weights. It is left in eval mode.
+        network: a recogniser (no :class:`DistillationModel`), with weights, or what ``compile_network`` made of it. It
+            is left in eval mode.
     """
-
-    name = "network"
 
     def __init__(self, network: Any) -> None:
         network.eval()
+        self.name = getattr(network, "engine", "network")
         self._network = network
         self._lock = threading.Lock()
 

@@ -186,16 +186,16 @@ def _of_run(path: Path, options: OpenOptions) -> RecognizerParts:
 
 def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerParts:
     """Return the parts of a trained network."""
-    if options.engine not in (None, "network"):
+    if options.engine == "onnx":
         raise ConfigError(
             f"engine: {options.engine} reads exported models, but {name} is not one. Fix: export it with `ppocr-ext "
             f"export`, or leave the engine out.",
             code="unsupported_engine",
         )
-    if options.threads is not None:
+    if options.threads is not None and options.engine != "paddle":
         raise ConfigError(
             f"threads are those of the engines onnx and paddle, but {name} is read by its network. Fix: export it with "
-            f"`ppocr-ext export`, or leave them out.",
+            f"`ppocr-ext export`, give --engine paddle, or leave them out.",
             code="unsupported_option",
         )
     from ppocr_ext.run.recogniser import decoded_by_nrtr, load_recogniser  # imports Paddle
@@ -210,8 +210,12 @@ def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerPar
         old_dictionary=options.old_dictionary,
         nrtr=True,
     )
-    kind = NrtrEngine if decoded_by_nrtr(config) else NetworkEngine
-    return RecognizerParts(kind(trained.network), policy, trained.charset)
+    network, by_nrtr = trained.network, decoded_by_nrtr(config)
+    if options.engine == "paddle" and not by_nrtr:
+        from ppocr_ext.engine.compiled import compile_network
+
+        network = compile_network(network, network.eval_request, threads=options.threads)
+    return RecognizerParts((NrtrEngine if by_nrtr else NetworkEngine)(network), policy, trained.charset)
 
 
 def _of_export(exported: Exported, options: OpenOptions) -> RecognizerParts:

@@ -59,8 +59,8 @@ class Recognizer:
         source: the folder of a run (its best checkpoint and its own config), a config file, a folder or an ONNX file
             that ``ppocr-ext export`` wrote, a :class:`ppocr_ext.config.Config`, or the
             :class:`ppocr_ext.recognition.opening.RecognizerParts` themselves.
-        engine: ``"network"`` for a run or config; ``"onnx"`` or ``"paddle"`` for an exported model, by default
-            the faster one that is installed.
+        engine: ``"network"`` (default) or ``"paddle"``, which compiles it, for a run or config; ``"onnx"`` or
+            ``"paddle"`` for an exported model, by default the faster one that is installed.
         threads: of the engines ``"onnx"`` and ``"paddle"``; None: the engine's own default.
         device: of a run or config: ``"cpu"`` or ``"gpu"``; None: as the config says. Exported models run on the CPU.
         options: of a run or config, as after ``-o``: ``["Global.checkpoints=output/run/latest"]``.

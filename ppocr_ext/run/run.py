@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.config.node import COMPUTED, dotted
+from ppocr_ext.engine.compiled import CompiledNetwork
 from ppocr_ext.errors import ModelError, WeightsError
 from ppocr_ext.issues import report_issues
 from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import DistillationModel, build_model
+from ppocr_ext.run.compiled_models import compile_frozen
 from ppocr_ext.run.context import Role, RunContext, RunOptions, open_context, rename_section
 from ppocr_ext.run.dry_step import dry_step, same_as_before
 from ppocr_ext.run.host_config import evaluation_steps, host_config
@@ -34,11 +37,13 @@ class Run(RunContext, RunData, Training):
         host_config: the plain config that the host receives.
         decoder: of the network's outputs, built by the host.
         metric: that a checkpoint is the best by.
+        engines: the compiled frozen sub-models of a training, by their names.
     """
 
     host_config: dict[str, Any]
     decoder: Any
     metric: Any
+    engines: Mapping[str, CompiledNetwork] = field(default_factory=dict)
 
     @property
     def network(self) -> Any:
@@ -90,9 +95,10 @@ class Run(RunContext, RunData, Training):
         if context.trains:
             training = set_up_training(context, model, data)
             steps = evaluation_steps(config, training.start.steps_per_epoch)
+            engines = compile_frozen(context, model)
         else:
             _load_for_evaluation(context, model)
-            training, steps = Training(model=model), None
+            training, steps, engines = Training(model=model), None, {}
         plain = host_config(
             config, distributed=context.team.size > 1, label_files=data.usable_files, eval_steps=steps
         )
@@ -103,6 +109,7 @@ class Run(RunContext, RunData, Training):
             host_config=plain,
             decoder=decoder,
             metric=metric,
+            engines=engines,
         )
 
 

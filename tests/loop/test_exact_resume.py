@@ -66,6 +66,7 @@ def test_a_resumed_run_is_bit_identical_to_the_unbroken_one(
         drawing = {
             "Global.save_model_dir": str(tmp_path / name),
             "Global.print_batch_step": 4,
+            "Global.teacher_engine": "auto",
             "Train.dataset.ext_op_transform_idx": 1,
             "Train.dataset.transforms": [transforms[0], *DRAWING, *transforms[1:]],
             "Loss.loss_config_list": [*losses, *([{"CenterLoss": center}] if kind == "student" else [])],
@@ -82,5 +83,6 @@ def test_a_resumed_run_is_bit_identical_to_the_unbroken_one(
         np.testing.assert_equal(resumed[part], whole[part], err_msg=part)
     assert (before["epoch"], before["step_in_epoch"], before["global_step"]) == (*divmod(stop, 3), stop)
     assert bool(before["loss"]) == (kind == "student")  # the centers
+    assert before.get("engines") == ({"Teacher": "paddle"} if kind == "distill" else None)
     assert "other random numbers" not in (tmp_path / "broken" / "train.log").read_text()
     assert [line["step"] for line in whole["metrics"] if line["kind"] == "train"] == [4, 6]

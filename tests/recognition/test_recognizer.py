@@ -45,6 +45,12 @@ def test_an_exported_folder_reads_the_same(run, exported, images, engine):
     assert content(recognizer.read(images)) == content(Recognizer(run).read(images))
 
 
+def test_a_run_reads_the_same_compiled(run, images):
+    recognizer = Recognizer(run, engine="paddle", threads=1)
+    assert content(recognizer.read(images)) == content(Recognizer(run).read(images))
+    assert recognizer.engine == "paddle"
+
+
 def test_an_onnx_file_reads_the_same_also_without_its_folder(run, exported, images, tmp_path):
     expected = content(Recognizer(run).read(images))
     alone = shutil.copy(exported / "inference.onnx", tmp_path / "my model.onnx")

@@ -24,6 +24,7 @@ from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
 from ppocr_ext.optim.trained_parts import trained_parts
+from ppocr_ext.run.compiled_models import engine_names
 from ppocr_ext.run.run import Run
 
 _LOG = logging.getLogger("ppocr_ext")
@@ -70,6 +71,7 @@ class RunRecord(Hook):
             },
             "label_files": {str(path): file_digest(path) for path in run.label_files},
             "frozen": run.frozen_digests,
+            "engines": engine_names(run.engines),
             "official_weights": run.official_weights,
         }
         _write_json(self._path, self._record)

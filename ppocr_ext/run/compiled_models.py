@@ -1,0 +1,100 @@
+"""Compile the networks of a run whose weights do not change: frozen ones in training, all in an evaluation."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from ppocr_ext.config import Config
+from ppocr_ext.config.global_keys import global_value
+from ppocr_ext.data.preprocessing import read_preprocessing
+from ppocr_ext.engine.compiled import NETWORK, PADDLE, CompiledNetwork, compile_network
+from ppocr_ext.modeling import BaseModel, DistillationModel
+from ppocr_ext.modeling.head_request import HeadRequest
+from ppocr_ext.run.context import RunContext
+
+_LOG = logging.getLogger("ppocr_ext")
+EVAL_SAMPLES = 512  # of fewer, compiling takes longer than it saves
+_WATCHED = ("to_static", "detect_anomaly")  # compile or watch the layers of the networks themselves
+
+
+def compile_frozen(context: RunContext, model: Any) -> dict[str, CompiledNetwork]:
+    """Compile the frozen sub-models that a loss reads (``Global.teacher_engine``), and let ``model`` call these.
+
+    A resumed run whose checkpoint has other engines says so: the last digits of its numbers differ.
+
+    Returns:
+        What was compiled, by the name of the sub-model.
+    """
+    config, compiled = context.config, {}
+    if context.device == "cpu" and global_value(config, "teacher_engine") != NETWORK and _is_free(config):
+        for name in sorted(getattr(model, "frozen", frozenset()) - getattr(model, "unread", frozenset())):
+            network = model.models[name]
+            engine = _compile(network, network.train_request, config, "Train", name)
+            if engine.engine == PADDLE:
+                model.set_caller(name, engine)
+                compiled[name] = engine
+                _LOG.info("%s is frozen and compiled (Global.teacher_engine)", name)
+    if context.checkpoint is not None:
+        before, now = dict(context.checkpoint.train_state().engines or {}), engine_names(compiled) or {}
+        if before != now:
+            _LOG.warning(
+                "%s: engines of the frozen networks were %s and are %s now. The resumed run is not equal in every bit "
+                "to the unbroken one. To compute as before: Global.teacher_engine.",
+                context.checkpoint.prefix,
+                before or NETWORK,
+                now or NETWORK,
+            )
+    return compiled
+
+
+def engine_names(engines: Mapping[str, CompiledNetwork]) -> dict[str, str] | None:
+    """Return the engine of each compiled sub-model; None if there is none."""
+    return {name: engine.engine for name, engine in engines.items()} or None
+
+
+def model_to_evaluate(run: Any, samples: int) -> Any:
+    """Return the model of an evaluation, its networks compiled if that pays (``Global.eval_engine``).
+
+    Args:
+        run: built with role ``"eval"``; the host reads its CTC branch.
+        samples: that will be evaluated.
+    """
+    model = run.model
+    if not evaluates_compiled(run, samples):
+        return model
+    model.eval()
+    if not isinstance(model, DistillationModel):
+        return _compile(model, model.eval_request, run.config, "Eval", "the model")
+    for name in model.eval_models or model.models:
+        network = model.models[name]
+        model.set_caller(name, _compile(network, network.eval_request, run.config, "Eval", name))
+    return model
+
+
+def compile_evaluated(run: Any, request: HeadRequest) -> CompiledNetwork:
+    """Compile the only network of ``run``, built with role ``"eval"``, for ``request``."""
+    run.model.eval()
+    return _compile(run.model, request, run.config, "Eval", "the model")
+
+
+def evaluates_compiled(run: Any, samples: int) -> bool:
+    """Return True if an evaluation of so many samples is to compile its networks."""
+    ours = isinstance(run.model, BaseModel | DistillationModel)
+    wanted = global_value(run.config, "eval_engine") != NETWORK and _is_free(run.config)
+    return ours and wanted and run.device == "cpu" and samples >= EVAL_SAMPLES
+
+
+def _compile(network: Any, request: HeadRequest, config: Config, mode: str, name: str) -> CompiledNetwork:
+    """Compile a network for the heights of images that the config gives; for others when they come."""
+    engine = compile_network(network, request, name=name)
+    prepared = read_preprocessing(config, mode)
+    sizes = () if prepared is None else prepared.sizes
+    for shape in {size[:2]: size for size in sizes}.values():
+        engine.prepare(shape)
+    return engine
+
+
+def _is_free(config: Config) -> bool:
+    return not any(global_value(config, key) for key in _WATCHED)

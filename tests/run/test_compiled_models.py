@@ -1,0 +1,117 @@
+"""Compiled networks in a run: a teacher, an evaluation and centers compute what the networks compute."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+from saved_runs import save_run
+from tiny_runs import captchas, tiny_config  # noqa: F401
+
+from ppocr_ext.centers.collect import CollectOptions, collect
+from ppocr_ext.centers.single_model import config_of_model
+from ppocr_ext.checkpoint.checkpoints import TrainState
+from ppocr_ext.config import Config
+from ppocr_ext.evaluation.evaluate import evaluate, select_model
+from ppocr_ext.run import compiled_models
+from ppocr_ext.run.compiled_models import compile_frozen, engine_names
+from ppocr_ext.run.run import Run
+
+
+@pytest.fixture(scope="module")
+def saved(captchas: Path, tmp_path_factory: pytest.TempPathFactory) -> Config:  # noqa: F811
+    """A distillation whose checkpoint has both sub-models."""
+    folder = tmp_path_factory.mktemp("saved")
+    config = tiny_config(captchas, folder, **{"Global.teacher_engine": "auto", "Global.dry_step": False})
+    save_run(config, folder / "run")
+    return config.with_values({"Global.checkpoints": str(folder / "run" / "best_accuracy")})
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the networks that were compiled; few samples are enough."""
+    names: list[str] = []
+
+    def spy(network: Any, request: Any, *, name: str) -> Any:
+        made = original(network, request, name=name)
+        names.append(f"{name}: {made.engine}")
+        return made
+
+    original = compiled_models.compile_network
+    monkeypatch.setattr(compiled_models, "compile_network", spy)
+    monkeypatch.setattr(compiled_models, "EVAL_SAMPLES", 10)
+    return names
+
+
+@pytest.mark.parametrize("name", ["Student", "Teacher"])
+def test_an_evaluation_reads_the_same_compiled(saved: Config, compiled: list[str], name: str) -> None:
+    config = select_model(saved, name)
+    plain = evaluate(Run.build(config.with_values({"Global.eval_engine": "network"}), "eval"))
+    assert compiled == []
+    found = evaluate(Run.build(config, "eval"))
+    assert compiled == [f"{name}: paddle"]
+    texts = [[(each.image, each.text) for each in one.predictions] for one in (plain, found)]
+    assert texts[0] == texts[1] and any(text for _, text in texts[0])
+    confidences = [[each.confidence for each in one.predictions] for one in (plain, found)]
+    np.testing.assert_allclose(*confidences, atol=1e-4)
+
+
+def test_few_samples_and_the_nrtr_branch_are_not_compiled(
+    saved: Config, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate(Run.build(saved, "eval"), "gtc")
+    monkeypatch.setattr(compiled_models, "EVAL_SAMPLES", 11)
+    evaluate(Run.build(saved, "eval"))
+    assert compiled == []
+
+
+def test_centers_are_the_same_compiled(saved: Config, compiled: list[str]) -> None:
+    single, _ = config_of_model(saved, "Student", "train")
+    options = CollectOptions(all_lines=True)
+    plain = collect(Run.build(single.with_values({"Global.eval_engine": "network"}), "eval"), options)
+    assert compiled == []
+    found = collect(Run.build(single, "eval"), options)
+    assert compiled == ["the model: paddle"]
+    np.testing.assert_array_equal(found.counts, plain.counts)
+    np.testing.assert_allclose(found.sums, plain.sums, atol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def run(saved: Config) -> Run:
+    start = {"Global.pretrained_model": saved.at("Global.checkpoints"), "Global.checkpoints": None}
+    return Run.build(saved.with_values(start), "train")
+
+
+def test_a_compiled_teacher_teaches_the_same(run: Run) -> None:
+    batch = next(iter(run.train_loader))
+    teacher = run.network.models["Teacher"]
+    run.model.train()
+    found = run.model(batch[0], batch[1:])["Teacher"]["head_out"]
+    expected = teacher(batch[0], batch[1:], teacher.train_request)["head_out"]
+    assert engine_names(run.engines) == {"Teacher": "paddle"} and not teacher.training
+    for part in expected:
+        np.testing.assert_allclose(found[part].numpy(), expected[part].numpy(), atol=1e-4)
+    assert paddle.is_grad_enabled() and not run.network.models["Student"].head.parameters()[0].stop_gradient
+
+
+@pytest.mark.parametrize(
+    "values", [{"teacher_engine": "network"}, {"to_static": True}, {"detect_anomaly": True}]
+)
+def test_a_teacher_is_compiled_unless_something_needs_its_layers(
+    run: Run, values: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    config = run.config.with_values({f"Global.{key}": value for key, value in values.items()})
+    state = TrainState(engines={"Teacher": "paddle"})
+    resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)
+    caplog.set_level(logging.WARNING, "ppocr_ext")
+    assert compile_frozen(replace(run, config=config, checkpoint=resumed), run.network) == {}
+    assert "latest" in caplog.text and "teacher_engine" in caplog.text
+    caplog.clear()
+    assert compile_frozen(replace(run, checkpoint=resumed), run.network).keys() == {"Teacher"}
+    assert caplog.text == ""

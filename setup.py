@@ -52,6 +52,9 @@ QUICKSTART = ["captcha", "matplotlib"]
 # Reads and writes `inference.onnx`. Tried: paddle2onnx 2.1.0, which takes onnx 1.17.0, and onnxruntime 1.31.1.
 ONNX = ["onnxruntime>=1.17", "paddle2onnx>=2.1,<3", "onnx"]
 
+# Searches for settings; with Ray also on several machines. Tried: optuna 5.0.0, ray 2.60.0.
+TUNE = ["optuna>=4", "matplotlib"]
+
 # Each of these watches a run; none is needed to train.
 WRITERS = {"tensorboard": ["tensorboardX"], "visualdl": ["visualdl"], "wandb": ["wandb"]}
 ALL_WRITERS = [package for packages in WRITERS.values() for package in packages]
@@ -67,8 +70,10 @@ EXTRAS = {
     "gpu": ["paddlepaddle-gpu>=2.6.2,<4", *PADDLE_RUNTIME],
     "quickstart": QUICKSTART,
     "onnx": ONNX,
+    "tune": TUNE,
+    "tune-ray": [*TUNE, "ray[tune]"],
     **WRITERS,
-    "test": ["pytest>=8", "pytest-xdist", "hypothesis", *QUICKSTART, *ONNX, *ALL_WRITERS],
+    "test": ["pytest>=8", "pytest-xdist", "hypothesis", *QUICKSTART, *ONNX, *TUNE, *ALL_WRITERS],
 }
 
 setup(

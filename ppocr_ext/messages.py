@@ -38,6 +38,8 @@ _PACKAGE_FIXES = {
     "paddle": INSTALL_PADDLE,
     "captcha": _INSTALL_QUICKSTART,
     "matplotlib": _INSTALL_QUICKSTART,
+    "optuna": "pip install 'ppocr-ext[tune]'",
+    "ray": "pip install 'ppocr-ext[tune-ray]'",
 }
 _OTHER_PACKAGE = "run `ppocr-ext doctor`, which shows what is missing and how to install it."
 MEMORY = (

@@ -86,10 +86,12 @@ def test_every_package_that_is_imported_is_required() -> None:
         "matplotlib": "matplotlib",
         "numpy": "numpy",
         "onnx": "onnx",
+        "optuna": "optuna",
         "paddle": "paddlepaddle",
         "paddle2onnx": "paddle2onnx",
         "PIL": "pillow",
         "rapidfuzz": "rapidfuzz",
+        "ray": "ray[tune]",
         "tqdm": "tqdm",
         "yaml": "pyyaml",
     }

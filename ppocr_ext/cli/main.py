@@ -30,6 +30,7 @@ COMMANDS = {
     "quickstart": "train a teacher, a student and a distilled student, and print a table of results",
     "sanity": "learn one batch by heart, head by head, before a long training",
     "train": "train or distil a recogniser",
+    "tune": "search for better settings by many short trainings",
     "eval": "evaluate a trained recogniser",
     "predict": "read images with a trained or an exported recogniser",
     "replay": "repeat a training step with a bad value, and name its operator and layer",

@@ -48,7 +48,12 @@ def _represent_str(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
+class Replacement(list[Any]):
+    """A list that is written behind ``!replace``, to take the place of one in the file below."""
+
+
 _Dumper.add_representer(list, _represent_list)
+_Dumper.add_representer(Replacement, lambda dumper, items: dumper.represent_sequence("!replace", list(items)))
 _Dumper.add_representer(str, _represent_str)
 
 

@@ -28,8 +28,10 @@ LOCK_FILE = ".lock"
 
 
 @contextmanager
-def locked_folder(folder: Path) -> Iterator[None]:
+def locked_folder(folder: Path, option: str = "-o Global.save_model_dir=…") -> Iterator[None]:
     """Keep other trainings out of ``folder``, which is created, and clear it of what killed saves left.
+
+    A message names the ``option`` that gives another folder.
 
     The system frees the lock when the process ends, however it ends. Where there are no locks (some network file
     systems, Windows), a warning says so.
@@ -40,7 +42,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / LOCK_FILE
-    handle = _lock(file)
+    handle = _lock(file, option)
     held = [] if handle is None else [handle]
 
     def close_in_child() -> None:  # a worker that outlives a killed run must not keep the lock
@@ -61,7 +63,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
             os.close(handle)
 
 
-def _lock(file: Path) -> int | None:
+def _lock(file: Path, option: str) -> int | None:
     """Return the handle that has the lock; None where there are no locks."""
     while fcntl is not None:
         handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
@@ -72,7 +74,7 @@ def _lock(file: Path) -> int | None:
             os.close(handle)
             raise ConfigError(
                 f"{file.parent}: another training writes there{_holder(text)}. Fix: wait for its end, stop it, or give "
-                f"another folder: -o Global.save_model_dir=…",
+                f"another folder: {option}",
                 code="folder_in_use",
             ) from None
         except OSError as error:

@@ -66,6 +66,10 @@ def judge(*options: str, checkpoint: str = "trained/latest") -> list[str]:
     return ["eval", "-c", "config.yml", "-o", f"Global.checkpoints={checkpoint}", *options]
 
 
+def space_of(bench: Bench) -> Path:
+    return bench.write("space.yml", "Optimizer.lr.learning_rat: {low: 0.0005, high: 0.005, log: true}\n")
+
+
 def given(*options: str) -> Arrange:
     """Training with ``options`` and nothing else that is bad."""
     return lambda bench: train(*options)
@@ -179,6 +183,14 @@ CONFIGURATION = group(
         given("Architecture.Backbone.name=SVTRv3"),
         "Did you mean 'SVTRv2'?",
         shows=NEAREST,
+    ),
+    case(
+        "unknown-key-of-a-space",
+        "A key in a search space that the config lacks",
+        "搜索空间中有配置里没有的键",
+        lambda b: ["tune", "-c", "config.yml", "--space", str(space_of(b))],
+        "space.yml:1",
+        "Did you mean 'learning_rate'?",
     ),
     case(
         "unknown-decoder",

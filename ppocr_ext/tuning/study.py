@@ -1,0 +1,163 @@
+"""A study with Optuna: proposes settings, decides which trials to prune, and keeps all of them in one SQLite file."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import TrialState
+
+from ppocr_ext.config import Config
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.tuning.space import Parameter, Space
+from ppocr_ext.tuning.trial import Evaluation, TrialResult, objective
+
+STUDY_FILE = "study.db"
+_RANDOM_TRIALS = 6  # before TPE has enough to learn from
+_UNPRUNED_TRIALS = 3  # finished ones, whose median the next must reach
+_FIRST_PRUNING = 2  # evaluation
+_STATES = {"finished": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trial that has ended: its number, its settings by config key, and its result."""
+
+    number: int
+    settings: Mapping[str, Any]
+    result: TrialResult
+
+
+def check_study_file(folder: Path, resume: bool, again: str) -> None:
+    """Refuse to begin a study where one is, and to resume one where none is; ``again`` is the command that resumes.
+
+    Raises:
+        ConfigError: the folder has a study and ``resume`` is False, or it has none and ``resume`` is True.
+    """
+    file = folder / STUDY_FILE
+    if resume and not file.is_file():
+        message = (
+            f"{file}: there is no study to resume. Fix: leave out --resume, or give its folder with --out."
+        )
+        raise ConfigError(message, code="nothing_to_resume")
+    if file.is_file() and not resume:
+        message = f"{file}: there is a study already. Fix: give another folder with --out, or go on with it:\n{again}"
+        raise ConfigError(message, code="study_exists")
+
+
+class TuningStudy:
+    """Trials of one space and config, in ``FOLDER/study.db``; both back ends ask it and tell it.
+
+    Settings follow from the seed, the number of a trial and the results before it. A trial that runs when the study
+    is stopped or killed does not count, and its settings are tried again.
+
+    Args:
+        folder: of the study.
+        space: the parameters.
+        config: its values of the space are the settings of trial 0.
+        seed: of the proposals.
+
+    Attributes:
+        indicator: the metric to maximise, ``Metric.main_indicator``.
+        shipped: the config's own settings.
+
+    Raises:
+        ConfigError: the folder has a study of another config or space.
+    """
+
+    def __init__(self, folder: Path, space: Space, config: Config, seed: int) -> None:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.indicator, self._seed = str(config.at("Metric.main_indicator", None) or "acc"), seed
+        self.shipped = {parameter.key: config.at(parameter.key) for parameter in space}
+        self._distributions = {parameter.key: _distribution(parameter) for parameter in space}
+        file = folder / STUDY_FILE
+        # a function, since a path may hold what has a meaning in a URL
+        storage = optuna.storages.RDBStorage(
+            "sqlite://", engine_kwargs={"creator": lambda: sqlite3.connect(file)}
+        )
+        pruner = optuna.pruners.MedianPruner(_UNPRUNED_TRIALS, _FIRST_PRUNING)
+        self.record = optuna.create_study(
+            storage=storage, study_name="tune", direction="maximize", pruner=pruner, load_if_exists=True
+        )
+        setup = {"space": {each.key: each.values for each in space}, "config": config.thaw(), "seed": seed}
+        setup = json.loads(json.dumps(setup, default=str))
+        before = self.record.user_attrs.get("setup", setup)
+        if changed := [name for name, value in setup.items() if value != before[name]]:
+            raise ConfigError(
+                f"{file}: the study was made with another {' and '.join(changed)}, so new trials cannot be compared "
+                f"with its own. Fix: give the same, or begin another study with --out.",
+                code="other_study",
+            )
+        self.record.set_user_attr("setup", setup)
+        self._running: dict[int, optuna.Trial] = {}
+        if not self.record.trials:
+            self.record.enqueue_trial(self.shipped)
+        self.put_back()
+
+    def put_back(self) -> None:
+        """Fail the running trials, and queue their settings again."""
+        for trial in self.record.get_trials(states=(TrialState.RUNNING,)):
+            self.record.tell(trial.number, state=TrialState.FAIL)
+            self.record.enqueue_trial(trial.params)
+
+    def ask(self) -> tuple[int, dict[str, Any]]:
+        """Begin a trial: return its number and its settings, by config key."""
+        seed = self._seed + len(self.record.get_trials(deepcopy=False))
+        self.record.sampler = optuna.samplers.TPESampler(n_startup_trials=_RANDOM_TRIALS, seed=seed)
+        trial = self.record.ask(fixed_distributions=self._distributions)
+        self._running[trial.number] = trial
+        return trial.number, trial.params
+
+    def report(self, number: int, count: int, evaluation: Evaluation) -> bool:
+        """Keep evaluation ``count`` of a trial; return True to stop it. The config's own settings go on to the end."""
+        trial = self._running[number]
+        trial.report(objective(evaluation, self.indicator), count)
+        return trial.params != self.shipped and trial.should_prune()
+
+    def tell(self, number: int, result: TrialResult) -> Trial:
+        """End a trial, and return it."""
+        trial, state = self._running.pop(number), _STATES[result.state]
+        trial.set_user_attr("result", asdict(result))
+        value = objective(result.best, self.indicator) if state is TrialState.COMPLETE else None
+        self.record.tell(trial, value, state)
+        return Trial(number, trial.params, result)
+
+    def by_best(self) -> optuna.Study:
+        """Return a study in memory of the trials with an evaluation, pruned ones too, for pictures and importance."""
+        study = optuna.create_study(direction="maximize")
+        for trial in self.trials():
+            if trial.result.best:
+                value, chosen = objective(trial.result.best, self.indicator), dict(trial.settings)
+                study.add_trial(
+                    optuna.trial.create_trial(params=chosen, distributions=self._distributions, value=value)
+                )
+        return study
+
+    def trials(self) -> list[Trial]:
+        """Return the trials that have ended by themselves or were pruned, the best first; failed ones last."""
+        ended = [
+            Trial(each.number, each.params, TrialResult(**each.user_attrs["result"]))
+            for each in self.record.trials
+            if "result" in each.user_attrs
+        ]
+        order = list(_STATES)
+        return sorted(
+            ended, key=lambda t: (order.index(t.result.state), -objective(t.result.best, self.indicator))
+        )
+
+
+def _distribution(parameter: Parameter) -> BaseDistribution:
+    if "choices" in parameter.values:
+        return CategoricalDistribution(parameter.ends)
+    (low, high), step, log = parameter.ends, parameter.step, bool(parameter.values.get("log"))
+    if step is not None:
+        high = low + int((high - low) / step + 1e-8) * step
+    if all(isinstance(each, int) for each in (low, high, step)):
+        return IntDistribution(low, high, log, int(step or 1))
+    return FloatDistribution(low, high, log, None if log else step)

@@ -1,0 +1,117 @@
+"""One trial: an ordinary training in a process and a run folder of its own, watched while it runs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ppocr_ext.errors import DataError
+from ppocr_ext.report.formats import finite_number
+from ppocr_ext.report.run_folder import read_metrics
+
+_POLL = 0.5  # seconds
+_PATIENCE = 120.0  # seconds that a trial has for its last step and its checkpoint
+# Less than one image in a million: it decides between equal accuracies only, above all between those that are still 0.
+_TIE = 1e-6
+_HINTS = {"SIGKILL": ", perhaps by the system for lack of memory"}
+
+Evaluation = Mapping[str, Any]
+OnEvaluation = Callable[[int, Evaluation], bool]  # number from 1, line of metrics.jsonl -> stop the trial
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """How a trial ended.
+
+    Attributes:
+        state: ``"finished"``, ``"pruned"`` (stopped, since it was behind the others) or ``"failed"``.
+        reason: why it failed; else empty.
+        best: its best evaluation, a line of its metrics.jsonl; empty without one.
+        minutes: from its start to its end.
+    """
+
+    state: str
+    reason: str
+    best: Evaluation
+    minutes: float
+
+
+def objective(evaluation: Evaluation, indicator: str) -> float:
+    """Return the number that a study maximises: the metric ``indicator``; ``norm_edit_dis`` decides between equals."""
+    value, similarity = (finite_number(evaluation.get(name)) or 0.0 for name in (indicator, "norm_edit_dis"))
+    return value + _TIE * similarity
+
+
+def run_trial(command: list[str], folder: Path, indicator: str, on_evaluation: OnEvaluation) -> TrialResult:
+    """Run ``ppocr-ext COMMAND``, which trains in ``folder``, until it ends; its output goes to ``FOLDER.log``.
+
+    If ``on_evaluation`` returns True, or raises an exception (Ctrl-C), it ends as by SIGTERM: after the step in
+    progress, with its checkpoint.
+    """
+    log, began, pruned, ended = folder.with_name(f"{folder.name}.log"), time.monotonic(), False, False
+    log.parent.mkdir(parents=True, exist_ok=True)
+    lines: list[Evaluation] = []
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("trial_process.py")), *command],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # a Ctrl-C for the study reaches it through the study
+        )
+    try:
+        while not ended:
+            ended = process.poll() is not None or pruned
+            before = len(lines)
+            with suppress(DataError):  # no metrics.jsonl yet
+                lines = list(read_metrics(folder).evals)
+            pruned = pruned or any(on_evaluation(n, lines[n - 1]) for n in range(before + 1, len(lines) + 1))
+            time.sleep(0 if ended else _POLL)
+    finally:
+        _stop(process)
+    best = max(lines, key=lambda line: objective(line, indicator), default={})
+    reason = "" if pruned else _failure(process.returncode, folder, log, bool(lines))
+    state = "pruned" if pruned else "failed" if reason else "finished"
+    return TrialResult(state, reason, best, (time.monotonic() - began) / 60)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask ``process`` to end, wait, and kill it if it does not; a second Ctrl-C kills it at once."""
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _failure(code: int, folder: Path, log: Path, evaluated: bool) -> str:
+    """Return why a training failed that ended with ``code``; empty if it finished."""
+    record: dict[str, Any] = {}
+    with suppress(OSError, ValueError):
+        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    status = record.get("status")
+    if code < 0:
+        name = signal.Signals(-code).name
+        return f"killed by {name}{_HINTS.get(name, '')}"
+    if code == 0 and status == "finished":
+        return (
+            ""
+            if evaluated
+            else "it was never evaluated. Fix: -o Global.eval_batch_step=[0,N], N below its steps"
+        )
+    if status in ("collapsed", "nonfinite"):
+        return f"{status}: {record.get('reason')}"
+    said = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    errors = [line.removeprefix("error: ") for line in said if line.startswith("error: ")]
+    return errors[-1] if errors else f"it ended with exit code {code}; see {log.as_posix()}"

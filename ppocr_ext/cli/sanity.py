@@ -1,4 +1,4 @@
-"""``ppocr-ext sanity``: does the config learn one batch by heart."""
+"""``ppocr-ext sanity``: does the config learn one batch by heart, and if not, why."""
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ own loss, optimizer, gradient clip and highest learning rate (no warm-up, no dec
 apart from the same first weights. A head has learned the batch if it reads 90 % of it, or if its loss is below 10 % of
 the loss at chance and it reads half. No run folder is written, only a page and a picture.
 
+A head that does not learn is tested for the usual faults: positions, shifted targets, causal mask, softmax, number of
+classes, learning rate, … (`--structure`: every head is).
+
 exit code: 0 every head has learned the batch, 1 one has not, 2 the test could not run.
 
 examples:
   ppocr-ext sanity -c my.yml                        before a long training
   ppocr-ext sanity -c my.yml --samples 4            faster, for a large network
+  ppocr-ext sanity -c my.yml --structure            look for faults of heads that learn, too
   ppocr-ext sanity -c my.yml -o Global.pretrained_model=null      from random weights
 """
 _STEPS, _SAMPLES = 300, 16
@@ -39,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--samples", type=int, default=_SAMPLES, metavar="N", help=f"samples of the batch ({_SAMPLES})")
     add("--steps", type=int, default=_STEPS, metavar="N", help=f"most steps of each training ({_STEPS})")
+    add("--structure", action="store_true", help="test the structure of every head, not only of failing ones")
     add("--out", type=Path, default=Path("sanity"), metavar="DIR", help="folder of page and picture (sanity)")
     add("--old-dict", metavar="FILE", help="dictionary of the weights, if it differs")
     add_host_argument(parser)
@@ -51,8 +56,11 @@ def run(args: argparse.Namespace) -> int:
     import_paddle()
     from ppocr_ext.io.atomic import check_writable
     from ppocr_ext.run.logs import set_up_logs
+    from ppocr_ext.sanity.causes import remarks
+    from ppocr_ext.sanity.head_probe import Finding
     from ppocr_ext.sanity.learning import learn
     from ppocr_ext.sanity.page import HEAD, row
+    from ppocr_ext.sanity.structure import test_structure
     from ppocr_ext.sanity.subject import open_subject
 
     for name, least in (("samples", 2), ("steps", 1)):
@@ -67,12 +75,16 @@ def run(args: argparse.Namespace) -> int:
     print("\n".join(about))
     _print_row(HEAD)
     lessons: list[Lesson] = []
+    findings: dict[str, list[Finding]] = {}
     for lesson in learn(subject, args.steps):
         lessons.append(lesson)
         _print_row(row(lesson))
-    remarks = list(_remarks(lessons, args.steps))
-    print("\n".join(remarks))
-    _write(page, lessons, ", ".join(args.config), about, remarks)
+        name = lesson.head.name
+        if name not in findings and (args.structure or not lesson.passed):
+            findings[name] = test_structure(lesson.head)
+    said = list(remarks(lessons, findings, args.steps))
+    print("\n".join(said))
+    _write(page, lessons, ", ".join(args.config), about, said)
     return 0 if all(lesson.passed for lesson in lessons) else 1
 
 
@@ -93,20 +105,8 @@ def _print_row(cells: Sequence[str]) -> None:
     print("".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)).rstrip(), flush=True)
 
 
-def _remarks(lessons: Sequence[Lesson], steps: int) -> Iterator[str]:
-    """Yield notes about single lessons, and what the table means."""
-    for lesson in lessons:
-        if lesson.note:
-            yield f"{lesson.head.name}: {lesson.note}"
-    failed = list(dict.fromkeys(lesson.head.name for lesson in lessons if not lesson.passed))
-    if not failed:
-        yield "every head has learned the batch"
-        return
-    yield f"not learned in {steps} steps: {', '.join(failed)}"
-
-
 def _write(
-    page: Path, lessons: Sequence[Lesson], config: str, about: Sequence[str], remarks: Sequence[str]
+    page: Path, lessons: Sequence[Lesson], config: str, about: Sequence[str], said: Sequence[str]
 ) -> None:
     """Write page and picture, and print where they are."""
     from ppocr_ext.io.atomic import write_text
@@ -115,5 +115,5 @@ def _write(
     title = f"Sanity of {config}"
     drawn = picture(lessons, title)
     write_text(page.with_suffix(".svg"), drawn)
-    write_text(page, sanity_page(lessons, title, "; ".join(about), remarks, drawn))
+    write_text(page, sanity_page(lessons, title, "; ".join(about), said, drawn))
     print(f"page: {page}\npicture: {page.with_suffix('.svg')}")

@@ -71,10 +71,12 @@ def test_a_config_that_learns(sanity: Sanity, capsys: pytest.CaptureFixture[str]
     assert sum(1 for _ in drawn.iter("{http://www.w3.org/2000/svg}image")) == 4
 
 
-@pytest.mark.parametrize("rate", ["1.0e-7", "3000"])
+@pytest.mark.parametrize("rate", ["5.0e-6", "3.0"])
 def test_a_rate_far_outside(sanity: Sanity, capsys: pytest.CaptureFixture[str], rate: str) -> None:
     assert sanity("--steps", "10", "--out", "other", "-o", f"Optimizer.lr.learning_rate={rate}") == 1
-    assert "learned" not in {row[-1] for row in rows(capsys.readouterr().out)}
+    said = capsys.readouterr().out
+    assert "learned" not in {row[-1] for row in rows(said)}
+    assert said.count("(Optimizer.lr.learning_rate)") == 2  # once for each head
     assert Path("other/sanity.html").is_file() and not Path("sanity").exists()
 
 
@@ -90,8 +92,9 @@ def test_a_head_of_a_plugin(
     head = {"name": "SanityHead", "out_channels": 11}
     config = single_head(learner(short_texts))
     config = config.with_values({"Global.plugins": ["sanity_plugin"], "Architecture.Head": head})
-    assert sanity(config=config) == 0
-    assert [row[0] for row in rows(capsys.readouterr().out)] == ["OwnHead"]
+    assert sanity("--structure", config=config) == 0
+    said = capsys.readouterr().out
+    assert [row[0] for row in rows(said)] == ["OwnHead"] and "activation, learning_rate" in said
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.modeling.base_model import BaseModel
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.registry import BACKBONES, HEADS
+from ppocr_ext.sanity.subject import switch_off_dropout
 
 CHARSET = Charset(tuple("0123456789"))
 PLACES = 8
@@ -49,7 +50,7 @@ class SmallColumns(nn.Layer):
 
 @HEADS.register("SmallDecoder")
 class SmallDecoder(nn.Layer):
-    """A Transformer decoder of two blocks, written as a user would. The dropout is the user's, too.
+    """A Transformer decoder of two blocks, written as a user would.
 
     Faults: ``no_positions``, ``no_mask``, ``no_image``, ``wrong_samples``, a name of ``BEFORE_SOFTMAX``.
     Twins: ``tied`` (logits by the embedding's weights), ``zero_positions`` and ``zero_gate`` (they begin at 0),
@@ -210,5 +211,6 @@ def small(
     """One of the heads of this file behind ``SmallColumns``, with labels of ``kind`` and a loss."""
     paddle.seed(3)
     model = BaseModel({"Backbone": {"name": "SmallColumns"}, "Head": {"name": head, **options}})
+    switch_off_dropout(model)
     labels = [paddle.to_tensor(each) for each in batch(kind, count)]
     return Case(head, model, model.head, images(count), labels, loss(labels), head != "SmallFrames", peak)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling.base_model import BaseModel
 from ppocr_ext.sanity import structure
 from ppocr_ext.sanity.head_probe import Finding
+from ppocr_ext.sanity.rate_probe import learning_rate
 from ppocr_ext.sanity.structure import ORDER
 from ppocr_ext.sanity.subject import open_subject
 
@@ -77,7 +79,6 @@ FAULTS = {
     "samples": lambda: decoder(fault="wrong_samples"),
     "too few classes": lambda: decoder(out_channels=13),
     "too many classes": lambda: decoder(out_channels=40),
-    "rate too low": lambda: decoder(peak=2e-5),
     "CTC rate too high": lambda: frames(peak=5.0),
     "CTC relu": lambda: frames(fault="relu"),
     "CTC gelu": lambda: frames(fault="gelu"),
@@ -290,9 +291,17 @@ def test_without_lengths_the_ends_of_the_labels_are_not_judged(no_training: None
     assert found["end"] == found["start"] == "not tested"
 
 
-def test_a_rate_that_is_too_high_is_named_with_one_to_try() -> None:
-    [fault, *_] = structure.test_structure(decoder(peak=0.5))
-    assert fault.code == "learning_rate" and "try a peak of 5.0e-03" in fault.message
+@pytest.mark.parametrize("peak", [5.0, 0.5, 5e-7, 5e-9])
+def test_a_wrong_rate_is_named_with_one_to_try(peak: float) -> None:
+    finding = learning_rate(decoder(peak=peak))
+    assert finding.verdict == "fault"
+    assert f"{peak:.1e} is too {'high' if peak > 0.1 else 'low'}" in finding.message
+    for _ in range(2):  # following the advice leads to a rate that is right
+        if finding.verdict == "fault":
+            [tried] = re.findall(r"try a peak of (\S+) ", finding.message)
+            finding = learning_rate(decoder(peak=float(tried)))
+    assert finding.verdict == "ok"
+    assert 1e-5 < float(tried) < 0.1
 
 
 def test_the_heads_of_a_config_are_right(tiny: Any, no_training: None) -> None:

@@ -51,13 +51,11 @@ class ImageFolder:
 
     def path(self, name: str) -> str:
         """Return the path of the image that a label file calls ``name``."""
-        return name if name.startswith("/") else self._start + name
+        return join(self._data_dir, name)
 
     def is_whole(self, name: str) -> bool:
-        """Tell quickly if an image is allowed and whole; False means only that :meth:`issue` has to decide."""
-        path = self.path(name)
-        if self._check != "header":
-            return False
+        """Tell quickly if an image is allowed and whole by its header; if False, :meth:`issue` has to decide."""
+        path = name if name.startswith("/") else self._start + name
         if self._root is not None and not self._real.get(path.rpartition("/")[0], "").startswith(self._root):
             return False
         try:

@@ -83,7 +83,7 @@ def check_label_files(
         )
     images = ImageFolder(data_dir, rules.image_check, rules.allow_outside_data_dir, rules.max_pixels)
     report = PreflightReport(Path(data_dir), rules, delimiter, ds_width, examples)
-    plain_line = None if ds_width else rules.plain_line(delimiter)
+    plain_line = None if ds_width or rules.image_check != "header" else rules.plain_line(delimiter)
     sources = [
         _Source(
             path,

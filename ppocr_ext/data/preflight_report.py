@@ -142,11 +142,13 @@ class PreflightReport:
         self._measure(line.label)
 
     def add_plain(self, label: str) -> None:
-        """Count the next sample of the last file, which is usable, fits T and has no mapped character."""
+        """Count the next sample of the last file, a usable one, of whose label nothing but its length is counted."""
         self.files[-1].lines.append(True)
-        if len(label) > self.longest_usable:
-            self.longest_usable = len(label)
-        self._measure(label)
+        length = len(label)
+        if length > self.longest_usable:
+            self.longest_usable = length
+        if length > self.longest or 2 * length - 1 > self.most_frames:
+            self._measure(label)
 
     def _measure(self, label: str) -> None:
         """Compare the label of the last sample with the longest and the most demanding one."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure what training, centers and reading cost, as ratios within one run."""
+"""Measure what training, centers, reading and the check of label files cost, as ratios within one run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 HELP = (
-    "measure what a training step, center loss and the export of centers cost, against plain forms of them, and how "
-    "fast an exported recogniser reads"
+    "measure what a training step, center loss and the export of centers cost, against plain forms of them, how fast "
+    "an exported recogniser reads, and how fast label files are checked"
 )
 EPILOG = """\
 examples:
@@ -21,6 +21,7 @@ examples:
   python tools/benchmark.py center
   python tools/benchmark.py export-center --size full --peer /path/to/PaddleOCR
   python tools/benchmark.py infer --size full --peer /path/to/PaddleOCR --chart speed.png
+  python tools/benchmark.py labels --lines 1000 10000 100000 1000000 10000000 --chart labels.png
 """
 _SIZES = ("tiny", "full")
 _BAD = 1  # exit code: done, and the verdict is bad
@@ -43,6 +44,9 @@ def build_parser() -> argparse.ArgumentParser:
         kinds.add_parser("export-center", help="images/s and memory of the pass that makes centers")
     )
     _add_infer(kinds.add_parser("infer", help="images/s and latency of exported recognisers, by engine"))
+    _add_labels(
+        kinds.add_parser("labels", help="lines/s and memory of the check of label files, by their length")
+    )
     return parser
 
 
@@ -110,6 +114,21 @@ def _add_infer(infer: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_labels(labels: argparse.ArgumentParser) -> None:
+    labels.add_argument(
+        "--lines",
+        type=_positive,
+        nargs="+",
+        default=[10**power for power in range(3, 7)],
+        metavar="N",
+        help="of each label file (default: 1000 10000 100000 1000000)",
+    )
+    labels.add_argument("--rounds", type=_positive, default=3, help="the fastest one counts (default: 3)")
+    labels.add_argument(
+        "--chart", type=_picture, metavar="FILE", help="draw both curves: .png, .svg (needs matplotlib)"
+    )
+
+
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=_positive, help="CPU threads (default: OMP_NUM_THREADS, else 1, as Paddle has it)"
@@ -152,6 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "center": _center,
         "export-center": _export_center,
         "infer": _infer,
+        "labels": _labels,
     }
     try:
         return measures[args.what](args)
@@ -206,6 +226,18 @@ def _infer(args: argparse.Namespace) -> int:
     print(costs.to_markdown())
     if args.chart is not None:
         from benchmarks.infer_chart import draw
+
+        draw(costs, Path(args.chart))
+    return 0 if costs.agrees else _BAD
+
+
+def _labels(args: argparse.Namespace) -> int:
+    from benchmarks.labels import measure_labels
+
+    costs = measure_labels(args.lines, args.rounds)
+    print(costs.to_markdown())
+    if args.chart is not None:
+        from benchmarks.labels_chart import draw
 
         draw(costs, Path(args.chart))
     return 0 if costs.agrees else _BAD

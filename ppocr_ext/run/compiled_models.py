@@ -28,8 +28,9 @@ def compile_frozen(context: RunContext, model: Any) -> dict[str, CompiledNetwork
         What was compiled, by the name of the sub-model.
     """
     config, compiled = context.config, {}
-    if context.device == "cpu" and global_value(config, "teacher_engine") != NETWORK and _is_free(config):
-        for name in sorted(getattr(model, "frozen", frozenset()) - getattr(model, "unread", frozenset())):
+    wanted = context.device == "cpu" and global_value(config, "teacher_engine") != NETWORK
+    if wanted and isinstance(model, DistillationModel) and _is_free(config):
+        for name in sorted(model.frozen - model.unread):
             network = model.models[name]
             engine = _compile(network, network.train_request, config, "Train", name)
             if engine.engine == PADDLE:

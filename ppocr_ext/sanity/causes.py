@@ -32,7 +32,11 @@ def remarks(
         yield "every head has learned the batch"
     for name, found in findings.items():
         of_head = {lesson.way: lesson for lesson in lessons if lesson.head.name == name}
-        faults = [each.message for each in found if each.verdict == "fault"]
+        faults = [
+            each.message
+            for each in found
+            if each.verdict == "fault" and (name in failed or each.code != "learning_rate")
+        ]  # 8 steps say less of a rate than a batch that was learned with it
         first = "most likely cause" if name in failed else "it has learned, but its structure has a fault"
         if faults:
             yield f"{name}: {first}: {faults[0]}"

@@ -177,7 +177,7 @@ def _scaled_outputs(probe: HeadProbe) -> list[np.ndarray] | None:
     def watch(layer: nn.Layer) -> Callable[..., None]:
         def seen(_: Any, __: Any, output: Any) -> None:
             if isinstance(output, Tensor) and classes in output.shape and output.size >= classes:
-                calls.append((layer, float(output.astype("float32").std())))
+                calls.append((layer, float(output.astype("float32").numpy().std())))
 
         return seen
 

@@ -263,9 +263,28 @@ def test_a_size_that_the_network_cannot_take_is_refused(options: dict[str, Any])
         {"name": "ViTParseQ", "img_size": [32, 100], "patch_size": [8, 8]},
         {"name": "ViTParseQ", "embed_dim": 100},
         {"name": "ViTParseQ", "patch_size": 16},
+        {"name": "ViTParseQ", "conv_stem": True},
     ],
 )
 def test_values_that_cannot_be_are_refused(config: dict[str, Any]) -> None:
     with pytest.raises(PPOCRExtError) as error:
         build_backbone({**config, "in_channels": 3}, "rec")
     assert error.value.code == "bad_value"
+
+
+@pytest.mark.parametrize("patch", [(8, 8), (8, 4), (2, 4)])
+def test_a_stem_of_convolutions_makes_as_many_tokens_as_patches(patch: tuple[int, int]) -> None:
+    options = {
+        "name": "ViTParseQ",
+        "img_size": [32, 96],
+        "patch_size": list(patch),
+        "embed_dim": 12,
+        "depth": 1,
+    }
+    images = paddle.randn([2, 3, 32, 96])
+    shapes = []
+    for conv_stem in (False, True):
+        network = build_backbone({**options, "conv_stem": conv_stem, "in_channels": 3}, "rec")
+        network.eval()
+        shapes.append(network(images).shape)
+    assert shapes[0] == shapes[1] == [2, 32 // patch[0] * (96 // patch[1]), 12]

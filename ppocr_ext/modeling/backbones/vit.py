@@ -40,6 +40,35 @@ class PatchEmbed(nn.Layer):
         return to_tokens(self.proj(images))
 
 
+class ConvEmbed(nn.Layer):
+    """Three convolutions of 3x3 in place of one of the patch's size (Xiao et al., arXiv 2106.14881).
+
+    Neighbouring pixels meet before the attention, so it learns from far fewer images.
+
+    Args:
+        in_channels: channels of the image.
+        dim: features of a token, a multiple of 4; the convolutions before have a quarter and half of them.
+        patch_size: height and width of a patch, pixels; each 1, 2, 4 or 8.
+    """
+
+    def __init__(self, in_channels: int, dim: int, patch_size: Size) -> None:
+        super().__init__()
+        widths = [in_channels, dim // 4, dim // 2, dim]
+        layers: list[nn.Layer] = []
+        for index in range(3):
+            stride = [2 if edge >= 2 ** (index + 1) else 1 for edge in patch_size]
+            layers += [
+                Conv2D(widths[index], widths[index + 1], 3, stride, 1, bias_attr=False),
+                nn.BatchNorm2D(widths[index + 1]),
+            ]
+            layers += [nn.ReLU()] if index < 2 else []
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map [B, in_channels, H, W] to [B, H' * W', dim], row by row."""
+        return to_tokens(self.layers(images))
+
+
 class ViTBlock(nn.Layer):
     """Self-attention and an MLP, each with a LayerNorm before it and a residual around both.
 
@@ -86,9 +115,10 @@ class ViTParseQ(nn.Layer):
         drop_rate: dropout of tokens.
         attn_drop_rate: dropout of attention weights.
         drop_path_rate: probability of skipping a branch in the last block; it grows linearly.
+        conv_stem: embed patches by three small convolutions; PaddleOCR has no such key.
 
     Raises:
-        ConfigError: the sizes do not divide each other.
+        ConfigError: the sizes do not divide each other, or do not fit ``conv_stem``.
     """
 
     def __init__(
@@ -104,6 +134,7 @@ class ViTParseQ(nn.Layer):
         drop_rate: float = 0.0,
         attn_drop_rate: float = 0.0,
         drop_path_rate: float = 0.0,
+        conv_stem: bool = False,
     ) -> None:
         super().__init__()
         self._size, patch = _size("img_size", img_size), _size("patch_size", patch_size)
@@ -113,8 +144,14 @@ class ViTParseQ(nn.Layer):
                 f"and {patch}, {embed_dim} and {num_heads}).",
                 code="bad_value",
             )
+        if conv_stem and (embed_dim % 4 or not {*patch} <= {1, 2, 4, 8}):
+            raise ConfigError(
+                f"ViTParseQ: conv_stem needs a patch_size of 1, 2, 4 or 8, and an embed_dim that is a multiple of 4 "
+                f"(found {patch} and {embed_dim}).",
+                code="bad_value",
+            )
         tokens = (self._size[0] // patch[0]) * (self._size[1] // patch[1])
-        self.patch_embed = PatchEmbed(in_channels, embed_dim, patch)
+        self.patch_embed = (ConvEmbed if conv_stem else PatchEmbed)(in_channels, embed_dim, patch)
         drawn = ParamAttr(initializer=TruncatedNormal(std=TRUNCATED_STD))
         self.pos_embed = self.create_parameter([1, tokens, embed_dim], drawn)
         # in PaddleOCR's checkpoints, but no output depends on it

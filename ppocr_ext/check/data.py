@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
@@ -20,6 +21,7 @@ from ppocr_ext.registry import DATASETS
 
 _RATIO = ValueRule("number", least=0, most=1)
 _SECTION = ("dataset", "loader", "sampler")
+_TRAIN_ONLY = ("teacher_cache",)
 _NEVER_EMPTY = frozenset({"data_dir", "label_file_list", "transforms"})
 _LOADER_REQUIRED = frozenset({"batch_size_per_card", "drop_last", "shuffle", "num_workers"})
 _LOADER = ComponentKeys(frozenset(DATA_KEYS["loader"]), _LOADER_REQUIRED, open=False)
@@ -36,9 +38,10 @@ def check_data(check: ConfigCheck, mode: str) -> None:
     if not section:
         return
     misplaced = [key for part in DATA_KEYS for key in _check_indentation(check, mode, part)]
+    known = (*_SECTION, *_TRAIN_ONLY) if mode == "Train" else _SECTION
     for key in section:
-        if key not in _SECTION and key not in misplaced:
-            check.unknown_key((mode, str(key)), _SECTION)
+        if key not in known and key not in misplaced:
+            check.unknown_key((mode, str(key)), known)
     dataset = _check_dataset(check, mode)
     _check_transforms(check, mode)
     loader = check.mapping(mode, "loader")
@@ -48,6 +51,29 @@ def check_data(check: ConfigCheck, mode: str) -> None:
         path = (mode, "loader", "collate_fn")
         check.host_component("collate_fn", "collate_fn", loader["collate_fn"], path)
     _check_sampler(check, mode, dataset)
+    if mode == "Train" and section.get("teacher_cache") is not None:
+        _check_teacher_cache(check)
+
+
+def _check_teacher_cache(check: ConfigCheck) -> None:
+    """Check that there is a cache, and a teacher whose outputs it may have."""
+    path = ("Train", "teacher_cache")
+    check.check_value(path, ValueRule("text"))
+    folder, models = check.at(*path), check.mapping("Architecture").get("Models")
+    every = models.values() if isinstance(models, Mapping) else ()
+    if not any(isinstance(model, Mapping) and model.get("freeze_params") is True for model in every):
+        check.error(
+            path,
+            "no_frozen_model",
+            "no sub-model is frozen, and only outputs of a frozen teacher can be stored. Fix: set `freeze_params: "
+            "true` for the teacher, or remove teacher_cache.",
+        )
+    elif isinstance(folder, str) and not Path(folder).is_dir():
+        check.error(
+            path,
+            "missing_folder",
+            f"there is no folder {folder}. Fix: build it with `ppocr-ext cache-teacher`.",
+        )
 
 
 def _check_indentation(check: ConfigCheck, mode: str, part: str) -> list[str]:

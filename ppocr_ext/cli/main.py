@@ -38,6 +38,7 @@ COMMANDS = {
     "verify": "check that an exported model reads the same in every engine and client",
     "checkpoint": "show what a checkpoint holds, or take one of its sub-models out",
     "export-center": "write one feature center for each character, for center loss",
+    "cache-teacher": "store the outputs of a frozen teacher, so that a distillation need not compute them",
     "confusions": "count which characters are confused, before and after a fine-tuning",
     "lookalikes": "find characters that look alike, from their glyphs in fonts",
     "config": "check a configuration, and show where each value comes from",

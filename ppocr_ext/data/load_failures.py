@@ -240,6 +240,13 @@ def report_failures(
     return type(base.__name__, (_Reporting, base), given)
 
 
+def sample_key(dataset: Any, index: Any) -> bytes:
+    """Return what tells the sample at ``index`` from others: its line, its place in an LMDB, or its number."""
+    key = getattr(dataset, "_key", None)
+    position = _position(index)
+    return str(position).encode() if key is None else key(dataset, position)
+
+
 def _position(index: Any) -> int:
     """Return the place of a sample in the data; a multi-scale sampler gives width, height, place and ratio."""
     return int(index[2] if isinstance(index, list | tuple) else index)

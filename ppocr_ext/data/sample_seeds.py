@@ -11,7 +11,7 @@ import logging
 import os
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -34,11 +34,12 @@ class SeededIndex(NamedTuple):
 
     Attributes:
         index: of a dataset; of a multi-scale one (width, height, number, ratio).
-        seed: (seed of the run, epoch, rank, position in the epoch's samples of this process).
+        seed: (seed of the run, epoch, rank, position in the epoch's samples of this process); with views
+            (``data/sample_views.py``) of another length.
     """
 
     index: Any
-    seed: tuple[int, int, int, int]
+    seed: tuple[int, ...]
 
 
 class SeededBatches:
@@ -46,11 +47,16 @@ class SeededBatches:
 
     Args:
         batches: of the whole epoch, each a list of indices.
-        seed: (seed of the run, epoch, rank).
+        seed: (seed of the run, epoch, rank); or a function that returns the whole seed of an index.
         skip: batches to leave out.
     """
 
-    def __init__(self, batches: Sequence[Sequence[Any]], seed: tuple[int, int, int], skip: int = 0) -> None:
+    def __init__(
+        self,
+        batches: Sequence[Sequence[Any]],
+        seed: tuple[int, int, int] | Callable[[Any], tuple[int, ...]],
+        skip: int = 0,
+    ) -> None:
         self._batches, self._seed, self._skip = batches, seed, skip
 
     def __len__(self) -> int:
@@ -60,7 +66,7 @@ class SeededBatches:
         position = sum(map(len, self._batches[: self._skip]))
         for batch in islice(self._batches, self._skip, None):
             yield [
-                SeededIndex(index, (*self._seed, number))
+                SeededIndex(index, self._seed(index) if callable(self._seed) else (*self._seed, number))
                 for number, index in enumerate(batch, start=position)
             ]
             position += len(batch)

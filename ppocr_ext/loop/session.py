@@ -19,6 +19,7 @@ from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook, Outcome, Position
 from ppocr_ext.loop.folder_lock import LOCK_FILE, check_folder, locked_folder
 from ppocr_ext.loop.hooks.average_last import AverageLast
+from ppocr_ext.loop.hooks.cache_use import CacheUse
 from ppocr_ext.loop.hooks.collapse_watch import CollapseWatch
 from ppocr_ext.loop.hooks.early_stop import EarlyStop
 from ppocr_ext.loop.hooks.ema import Ema
@@ -48,8 +49,9 @@ class RemoveReplaced(Hook):
 
 def default_hooks(run: Run) -> list[Hook]:
     """Return the hooks of this process: only the first one of a run writes and shows."""
+    cache = [] if run.teacher_cache is None else [CacheUse(run.teacher_cache)]
     if dist.get_rank() != 0:
-        return [TeacherCheck()]
+        return [TeacherCheck(), *cache]
     every = max(1, int(run.config.at("Global.print_batch_step")))
     early_stop = global_value(run.config, "early_stop")
     hooks: list[Hook] = (
@@ -60,6 +62,7 @@ def default_hooks(run: Run) -> list[Hook]:
         MetricsLog(every, writers_for(run.config)),  # early: a writer that cannot be opened ends the run
         record,
         TeacherCheck(),
+        *cache,
         CollapseWatch(every),
         ProgressBar(every),
     ]

@@ -83,6 +83,13 @@ class Loss(nn.Layer, ABC):
         """Return :meth:`required_outputs`, which had this name in 0.1.0; a plugin may still override it."""
         return self.required_outputs()
 
+    def needs_all_classes(self) -> bool:
+        """Return False if a teacher's probable classes, and the mean of the others, give the loss within 1e-3.
+
+        A teacher cache may then keep those alone (``teacher_cache/``). True is always right.
+        """
+        return True
+
     def prepare(self, charset: Charset, feature_sizes: Mapping[str | None, int]) -> None:
         """Do nothing but call the losses inside; a plugin written for 0.1.0 may override it.
 

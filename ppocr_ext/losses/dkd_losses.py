@@ -66,6 +66,10 @@ class DistillationDKDLoss(PairLoss):
         self.alpha = check_option(alpha, f"{owner}: alpha")
         self.beta = check_option(beta, f"{owner}: beta")
 
+    def needs_all_classes(self) -> bool:
+        """Return True but for TCKD alone: NCKD compares improbable classes among themselves."""
+        return self.beta != 0 or self.temperature > 1
+
     def compare(
         self, student: paddle.Tensor, teacher: paddle.Tensor, batch: Sequence[paddle.Tensor]
     ) -> paddle.Tensor:

@@ -90,6 +90,10 @@ class CTCFrameKDLoss(PairLoss):
         self.blank_weight = check_option(blank_weight, "CTCFrameKDLoss: blank_weight", least=0.0)
         self.skip_padding = skip_padding
 
+    def needs_all_classes(self) -> bool:
+        """Return True for a temperature above 1, which makes improbable classes probable."""
+        return self.temperature > 1
+
     def compare(
         self, student: paddle.Tensor, teacher: paddle.Tensor, batch: Sequence[paddle.Tensor]
     ) -> paddle.Tensor:

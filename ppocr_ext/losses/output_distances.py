@@ -44,6 +44,10 @@ class DistillationKLDivLoss(PairLoss):
     ) -> None:
         super().__init__(model_name_pairs, key, multi_head, dis_head, name, heads=("ctc", "gtc"))
 
+    def needs_all_classes(self) -> bool:
+        """Return True without ``multi_head``, where padding counts and positions add up."""
+        return not self.multi_head
+
     def compare(
         self, student: paddle.Tensor, teacher: paddle.Tensor, batch: Sequence[paddle.Tensor]
     ) -> paddle.Tensor:

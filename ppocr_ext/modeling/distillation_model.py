@@ -108,6 +108,11 @@ class DistillationModel(nn.Layer):
         self._check_names((name,), "set_caller")
         self._callers[name] = caller
 
+    def caller(self, name: str) -> Callable[..., Any]:
+        """Return what is called for the sub-model ``name``: itself, or what :meth:`set_caller` has put in its place."""
+        self._check_names((name,), "caller")
+        return self._callers.get(name, self.models[name])
+
     def train(self) -> None:
         """Switch to train mode, except for the frozen sub-models."""
         super().train()
@@ -128,7 +133,7 @@ class DistillationModel(nn.Layer):
         return {name: self._run(name, x, data) for name in names}
 
     def _run(self, name: str, x: Tensor, data: Sequence[Tensor] | None) -> Any:
-        layer = self._callers.get(name, self.models[name])
+        layer = self.caller(name)
         if self.training and name in self.frozen:
             return layer(x, data, self.models[name].train_request)
         return layer(x, data)

@@ -4,7 +4,8 @@ Paddle reads the dataset in a thread. With ``num_workers: 0`` an exception ends 
 ever; with worker processes the thread prints the exception and the reader gets another one. Here an exception becomes
 a value that passes through Paddle's loader like a batch, and is raised where the batches are read.
 
-Each sample has random numbers of its own (``data/sample_seeds.py``).
+Each sample has random numbers of its own (``data/sample_seeds.py``), with views the same ones again and again
+(``data/sample_views.py``).
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ import pickle
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from paddle.io import get_worker_info
+from paddle.io import BatchSampler, get_worker_info
 from paddle.io.dataloader.collate import default_collate_fn
 
+from ppocr_ext.data.load_failures import sample_key
 from ppocr_ext.data.sample_seeds import SeededBatches, SeededIndex, generators_kept, generators_seeded
+from ppocr_ext.data.sample_views import BatchSize, ViewBatches, Views, groups_of_scales
+from ppocr_ext.errors import ConfigError
 from ppocr_ext.messages import WORKER_ENDED
 
 _PR_SET_PDEATHSIG = 1  # of Linux's prctl
@@ -38,27 +42,42 @@ class BatchLoader:
     Attributes:
         dataset: the dataset as it is without the loader.
         batch_sampler: the sampler of a whole epoch.
+        views: the batches of each view, if there are views.
 
     Args:
         loader: a ``paddle.io.DataLoader``; its ``dataset`` and ``collate_fn`` are replaced.
         check: called with the samples of each batch, in the process that collates them; it may raise.
         seed: of the run.
         rank: number of this process; each has other random numbers.
+        processes: that share the views.
+        views: of the samples; None: each epoch has other random numbers.
+
+    Raises:
+        ConfigError: there are views, and the sampler is not one of those that are known here.
     """
 
     def __init__(
-        self, loader: Any, check: Callable[[Any], None] | None = None, *, seed: int = 0, rank: int = 0
+        self,
+        loader: Any,
+        check: Callable[[Any], None] | None = None,
+        *,
+        seed: int = 0,
+        rank: int = 0,
+        processes: int = 1,
+        views: Views | None = None,
     ) -> None:
-        self._loader, self._seed, self._rank = loader, seed, rank
+        self._loader, self._seed, self._rank, self._processes = loader, seed, rank, processes
         self.dataset = loader.dataset
         self.batch_sampler = loader.batch_sampler
+        self.views: Any = None if views is None else view_batches(loader, views)
+        self._length = 0 if self.views is None else len(self._of_epoch(0))
         loader.dataset = _SafeDataset(loader.dataset)
         loader.collate_fn = _SafeCollate(loader.collate_fn or default_collate_fn, check)
         loader.worker_init_fn = leave_signals_to_the_run
 
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch."""
-        return len(self.batch_sampler)
+        return len(self.batch_sampler) if self.views is None else self._length
 
     def __iter__(self) -> Iterator[Any]:
         """Read one whole epoch, with the same random numbers each time."""
@@ -75,14 +94,59 @@ class BatchLoader:
             Exception: what the dataset, the check or ``collate_fn`` raised.
             RuntimeError: a worker process has ended.
         """
-        _STARTED[:] = [each for each in _STARTED if each._thread and each._thread.is_alive()]
+        if self.views is not None:
+            return self.read_view(self.views.views.of_epoch(epoch), self._of_epoch(epoch), skip)
         with generators_seeded(self._seed, epoch):  # a sampler may draw: the same in all processes
             listed = list(self.batch_sampler)
-        self._loader.batch_sampler = SeededBatches(listed, (self._seed, epoch, self._rank), skip)
+        return self._start(SeededBatches(listed, (self._seed, epoch, self._rank), skip))
+
+    def read_view(self, view: int, batches: Sequence[Sequence[Any]], skip: int = 0) -> Iterator[Any]:
+        """Read ``batches`` as a view shows them, without the first ``skip``; raises what :meth:`read` raises."""
+        seed_of, dataset = self.views.views.sample_seed, self.dataset
+        if hasattr(dataset, "set_epoch"):
+            dataset.set_epoch(view)  # of drawn images
+        return self._start(
+            SeededBatches(batches, lambda index: seed_of(sample_key(dataset, index), view), skip)
+        )
+
+    def _of_epoch(self, epoch: int) -> list[list[Any]]:
+        return self.views.of_epoch(epoch, self._seed, self._rank, self._processes)
+
+    def _start(self, batches_to_read: SeededBatches) -> Iterator[Any]:
+        _STARTED[:] = [each for each in _STARTED if each._thread and each._thread.is_alive()]
+        self._loader.batch_sampler = batches_to_read
         with generators_kept():  # Paddle draws a seed for its worker processes
             batches = iter(self._loader)  # Paddle starts to read here
         _STARTED.append(batches)
         return _raise_failures(batches)
+
+
+def view_batches(loader: Any, views: Views) -> ViewBatches:
+    """Return the batches of the views of a loader, of the sizes that its sampler gives.
+
+    Raises:
+        ConfigError: the sampler is of a kind that is not known here.
+    """
+    dataset, sampler = loader.dataset, loader.batch_sampler
+
+    def key(place: int) -> bytes:
+        return sample_key(dataset, place)
+
+    scales = getattr(sampler, "img_batch_pairs", None)  # of PaddleOCR's MultiScaleSampler
+    if scales is not None:
+        ratios = sampler.wh_ratio[sampler.wh_ratio_sort] if sampler.ds_width else None
+        return ViewBatches(views, groups_of_scales(scales, ratios, len(dataset), sampler.max_w), key)
+    if not isinstance(sampler, BatchSampler):
+        raise ConfigError(
+            f"Train.teacher_cache: batches of {type(sampler).__name__} cannot be made of views. Fix: remove "
+            f"Train.sampler, or use MultiScaleSampler.",
+            code="unsupported_component",
+        )
+    size = BatchSize(lambda place: place, sampler.batch_size)
+    shuffle = bool(getattr(sampler, "shuffle", False))
+    return ViewBatches(
+        views, [([size], np.arange(len(dataset)))], key, shuffle=shuffle, drop_last=sampler.drop_last
+    )
 
 
 def _raise_failures(batches: Any) -> Iterator[Any]:

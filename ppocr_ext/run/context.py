@@ -36,6 +36,7 @@ class RunOptions:
         weights_of: sub-model whose weights a single model takes from a file that has several (not ``"train"``).
         eval_section: the config section that the data of ``Eval`` come from, for messages.
         reads_ctc: the labels of ``Eval`` are compared with what CTC reads, so they have to fit its frames.
+        evaluates: False: a training that never reads ``Eval``, as to store a teacher's outputs.
     """
 
     role: Role
@@ -44,6 +45,7 @@ class RunOptions:
     weights_of: str = "Student"
     eval_section: str = "Eval"
     reads_ctc: bool = True
+    evaluates: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +93,8 @@ class RunContext:
     @property
     def modes(self) -> tuple[str, ...]:
         """The sections whose data this process reads: in training, only process 0 evaluates."""
-        wanted = ["Train"] * self.trains + ["Eval"] * (self.is_first or not self.trains)
+        evaluates = self.options.evaluates and (self.is_first or not self.trains)
+        wanted = ["Train"] * self.trains + ["Eval"] * evaluates
         return tuple(mode for mode in wanted if self.config.at(mode, default=None) is not None)
 
     def name_of(self, mode: str) -> str:

@@ -40,6 +40,12 @@ def folder_of(config: Config) -> Path:
     return Path(global_value(config, "save_model_dir"))
 
 
+def cache_folder(config: Config) -> Path | None:
+    """Return the folder of the teacher cache that ``Train.teacher_cache`` names, if any."""
+    given = config.at("Train.teacher_cache", default=None)
+    return None if given is None else Path(given)
+
+
 def plugin_names(config: Config) -> tuple[str, ...]:
     """Return the modules that ``Global.plugins`` lists; none where it is no list, which the config check reports."""
     listed = config.at("Global.plugins", default=None)

@@ -16,7 +16,8 @@ from ppocr_ext.data.batch_check import BatchLabelCheck, FramesOfSize
 from ppocr_ext.data.batch_layout import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
 from ppocr_ext.data.load_failures import LoadFailures
 from ppocr_ext.data.preflight_report import PreflightReport
-from ppocr_ext.errors import DataError
+from ppocr_ext.data.sample_views import Views
+from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.run.batch_loader import BatchLoader
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.datasets import (
@@ -58,19 +59,25 @@ class RunData:
     usable_files: dict[str, list[Path]]
 
 
-def open_data(context: RunContext, model: Any) -> RunData:
+def open_data(context: RunContext, model: Any, views: Views | None = None) -> RunData:
     """Check the data and build the loaders that the role and this process need.
 
     One process of each machine checks the data, since their files may differ. In training, process 0 alone
     evaluates and writes into the run folder; copies of label files for the others lie in a temporary folder.
 
+    Args:
+        context: of the run.
+        model: its networks.
+        views: of the samples of ``Train``; None: each epoch has other random numbers.
+
     Raises:
+        ConfigError: samples of this kind have no views.
         DataError: the data cannot be used, do not fill a batch, or differ between machines.
     """
     config, team = context.config, context.team
     writes = context.trains and context.is_first
     modes = context.modes
-    if config.at("Eval", default=None) is None:
+    if config.at("Eval", default=None) is None and context.options.evaluates:
         _LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
     no_limit = FrameCounts({})
     frames = {
@@ -96,15 +103,26 @@ def open_data(context: RunContext, model: Any) -> RunData:
         loader = context.host.build_dataloader(
             plain, mode, context.device, context.host.logger, seed, classes.get(mode)
         )
-        return BatchLoader(loader, check if mode == "Train" else None, seed=context.seed, rank=team.rank)
+        trains = mode == "Train"
+        options = {"seed": context.seed, "rank": team.rank, "processes": team.size}
+        return BatchLoader(loader, check if trains else None, views=views if trains else None, **options)
 
-    loaders = {mode: build(mode, context.seed) for mode in modes}
+    # the data's order decides which samples RecConAug joins
+    loaders = {
+        mode: build(mode, context.seed if views is None or mode != "Train" else views.seed) for mode in modes
+    }
     for mode, loader in loaders.items():
         _require_batch(config, mode, loader)
     train = loaders.get("Train")
     if train is not None and check is not None:
         check.set_epoch_size(len(train.dataset))
     needs_reset = train is not None and getattr(train.dataset, "need_reset", False)
+    if needs_reset and views is not None:
+        raise ConfigError(
+            "Train.dataset.ratio_list draws other samples in each epoch, so they have no views. Fix: remove it, "
+            "or Train.teacher_cache; write a label file of a share of the lines for a smaller cache.",
+            code="conflicting_keys",
+        )
     return RunData(
         train_loader=train,
         eval_loader=loaders.get("Eval"),

@@ -19,10 +19,12 @@ from ppocr_ext.modeling import DistillationModel, build_model
 from ppocr_ext.run.compiled_models import compile_frozen
 from ppocr_ext.run.context import Role, RunContext, RunOptions, open_context, rename_section
 from ppocr_ext.run.dry_step import dry_step, same_as_before
-from ppocr_ext.run.host_config import evaluation_steps, host_config
+from ppocr_ext.run.host_config import cache_folder, evaluation_steps, host_config
 from ppocr_ext.run.loader_setup import RunData, open_data
 from ppocr_ext.run.model_setup import decoder_models, load_model_weights
 from ppocr_ext.run.train_setup import Training, frozen_models, set_up_training, unsaved_models
+from ppocr_ext.teacher_cache.lookup import CachedTeacher, cached_teacher
+from ppocr_ext.teacher_cache.store import read_facts
 
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -38,12 +40,14 @@ class Run(RunContext, RunData, Training):
         decoder: of the network's outputs, built by the host.
         metric: that a checkpoint is the best by.
         engines: the compiled frozen sub-models of a training, by their names.
+        teacher_cache: answers for a teacher; None: the live one does.
     """
 
     host_config: dict[str, Any]
     decoder: Any
     metric: Any
     engines: Mapping[str, CompiledNetwork] = field(default_factory=dict)
+    teacher_cache: CachedTeacher | None = None
 
     @property
     def network(self) -> Any:
@@ -86,7 +90,10 @@ class Run(RunContext, RunData, Training):
         _run_dry_step(context, model)
         if isinstance(model, DistillationModel):
             model.eval_models = decoder_models(context.config) or ()
-        data = open_data(context, model)  # after the model, which says how many frames its CTC output has
+        cache, answers = cache_folder(context.config) if context.trains else None, None
+        views = None if cache is None else read_facts(cache).views
+        # after the model, which says how many frames its CTC output has
+        data = open_data(context, model, views)
         config = context.config
         decoder = context.host.build_post_process(
             config.at("PostProcess").thaw(), config.at("Global").thaw(), context.charset
@@ -96,6 +103,9 @@ class Run(RunContext, RunData, Training):
             training = set_up_training(context, model, data)
             steps = evaluation_steps(config, training.start.steps_per_epoch)
             engines = compile_frozen(context, model)
+            if cache is not None:  # it calls what is compiled for a batch that it lacks
+                digests, dictionary = training.frozen_digests, context.charset.digest
+                answers = cached_teacher(cache, training.model, training.loss, config, dictionary, digests)
         else:
             _load_for_evaluation(context, model)
             training, steps, engines = Training(model=model), None, {}
@@ -110,6 +120,7 @@ class Run(RunContext, RunData, Training):
             decoder=decoder,
             metric=metric,
             engines=engines,
+            teacher_cache=answers,
         )
 
 

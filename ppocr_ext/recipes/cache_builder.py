@@ -1,0 +1,252 @@
+"""Compute the entries of a teacher cache: run a frozen teacher over the views of the samples of ``Train``."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ppocr_ext.checkpoint.model_state import state_digest
+from ppocr_ext.config import Config
+from ppocr_ext.data.sample_views import Views
+from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.losses import build_loss
+from ppocr_ext.losses.base_loss import PAD as BLANK
+from ppocr_ext.losses.base_loss import to_tensor
+from ppocr_ext.run.batch_loader import BatchLoader
+from ppocr_ext.run.compiled_models import compile_frozen
+from ppocr_ext.run.context import RunOptions, open_context
+from ppocr_ext.run.host_config import seed_of
+from ppocr_ext.run.loader_setup import open_data
+from ppocr_ext.run.logs import quiet_host
+from ppocr_ext.run.model_setup import load_model_weights
+from ppocr_ext.run.run import build_network
+from ppocr_ext.run.team import scratch_folder
+from ppocr_ext.run.train_setup import frozen_models, loss_context
+from ppocr_ext.teacher_cache.lookup import LENGTH, input_keys
+from ppocr_ext.teacher_cache.serving import branches_to_keep, reasons_against
+from ppocr_ext.teacher_cache.shards import TABLE, BranchForm, Entry, write_shard
+from ppocr_ext.teacher_cache.store import (
+    CacheFacts,
+    data_digest,
+    open_shard,
+    read_facts,
+    shard_file,
+    teacher_digest,
+)
+from ppocr_ext.teacher_cache.top_classes import TopClasses, top_classes
+
+_KEPT = 64  # classes of a row, if no loss needs all
+_MOST_SHARDS, _LEAST_BATCHES = 500, 32  # each shard is a memory map; a process that is killed loses one
+_MOST_CLASSES = 1 << 16  # that a row of chosen classes can name
+Share = Sequence[tuple[int, int]]  # views and numbers of shards
+
+
+@dataclass(frozen=True)
+class CacheOptions:
+    """What is built.
+
+    Attributes:
+        folder: of the cache.
+        model: the frozen sub-model; None: the only one.
+        views: of each sample.
+        seed: of the views; None: ``Global.seed``.
+        top_k: classes of each row; None: as the losses need.
+        processes: that share the work.
+        host_path: a PaddleOCR checkout; None searches for a host.
+    """
+
+    folder: Path
+    model: str | None = None
+    views: int = 4
+    seed: int | None = None
+    top_k: int | None = None
+    processes: int = 1
+    host_path: str | None = None
+
+
+class CacheBuilder:
+    """Compute the entries of a cache; complete when it exists.
+
+    Args:
+        config: of the distillation, as loaded.
+        options: what is built.
+
+    Attributes:
+        facts: of the cache.
+        loss: of the config.
+
+    Raises:
+        ConfigError: no sub-model is frozen, or it is not clear which one is meant.
+        DataError: a loss needs what no such cache has, or the folder holds another one.
+        PPOCRExtError: something cannot be built.
+    """
+
+    def __init__(self, config: Config, options: CacheOptions) -> None:
+        # nothing is left in the run folder
+        values: dict[str, Any] = {"Global.save_model_dir": str(scratch_folder()), "Train.teacher_cache": None}
+        if options.processes > 1:
+            values["Train.loader.num_workers"] = 0
+        context = open_context(
+            config.with_values(values), RunOptions("train", options.host_path, evaluates=False)
+        )
+        quiet_host(context.host.logger)
+        views = Views(seed_of(context.config) if options.seed is None else options.seed, options.views)
+        model = build_network(context.components)
+        name = _frozen_model(model, options.model)
+        self._loader: BatchLoader = open_data(context, model, views).train_loader
+        load_model_weights(model, context, needed=(name,))
+        self.loss = build_loss(context.components.at("Loss").thaw(), loss_context(model, context.charset))
+        _require_servable(self.loss, name)
+        wanted = branches_to_keep(self.loss, name)
+        model.require({name: wanted})
+        compile_frozen(context, model)
+        self._call, self._folder = model.caller(name), options.folder
+        self._request = model.models[name].train_request
+        self._first = self._try_batches()
+        count = len(self._loader.views.of_view(0))
+        batches = max(_LEAST_BATCHES, math.ceil(count * views.count / _MOST_SHARDS))
+        self.facts = CacheFacts(
+            name,
+            teacher_digest(context.config, name, state_digest(model.models[name])),
+            context.charset.digest,
+            data_digest(context.config),
+            views,
+            self._forms(wanted, options.top_k),
+            math.ceil(count / batches),
+            batches,
+        )
+        _require_same_cache(options.folder, self.facts)
+
+    def _try_batches(self) -> dict[str, np.ndarray]:
+        """Compute two batches; return the logits of the last, and keep the seconds that it took for a sample."""
+        logits: dict[str, np.ndarray] = {}
+        began = time.perf_counter()
+        for batch in self._loader.read_view(0, self._loader.views.of_view(0)[:2]):  # the first one is slower
+            logits = self._logits(batch)
+            began, seconds = time.perf_counter(), time.perf_counter() - began
+            self._seconds = seconds / len(batch[0])
+        return logits
+
+    def _forms(self, wanted: dict[str, bool], top_k: int | None) -> dict[str, BranchForm]:
+        forms = {}
+        for name, everything in wanted.items():
+            classes = self._first[name].shape[-1]
+            everything = everything or classes > _MOST_CLASSES
+            kept = min(classes, (classes if everything else _KEPT) if top_k is None else top_k)
+            if everything and kept < classes:
+                raise DataError(
+                    f"--top-k is {top_k}, but all {classes:,} classes of {name} are needed. Fix: leave it out, or use "
+                    f"another loss (docs/teacher_cache.md lists them).",
+                    code="unserved_loss",
+                )
+            forms[name] = BranchForm(classes, kept)
+        return forms
+
+    def _logits(self, batch: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Return the logits of the branches [B, N, C]; of NRTR for all positions that a label may have."""
+        data = list(batch[1:])
+        if "gtc" in self._request.branches:
+            data[LENGTH] = paddle.full_like(data[LENGTH], data[LENGTH - 1].shape[1] - 2)
+        output = self._call(batch[0], data, self._request)
+        head = output["head_out"] if isinstance(output, dict) and "head_out" in output else output
+        return {
+            name: to_tensor(head[name] if isinstance(head, dict) else head, name).numpy()
+            for name in sorted(self._request.branches)
+        }
+
+    def _entries(self, batch: Sequence[Any], dropped: dict[str, tuple[float, int]]) -> dict[bytes, Entry]:
+        """Return the entries of a batch by their keys, and add what they drop to ``dropped``."""
+        logits = self._logits(batch)
+        entries: list[dict[str, TopClasses]] = [{} for _ in range(len(batch[0]))]
+        for name, values in logits.items():
+            form, (mass, rows) = self.facts.branches[name], dropped.get(name, (0.0, 0))
+            for place, of_sample in enumerate(values):
+                kept = top_classes(of_sample, form.kept, BLANK if name == "ctc" else None)
+                # what NRTR says after the end of a label counts nowhere
+                counted = None if name == "ctc" else int(batch[1 + LENGTH][place]) + 1
+                entries[place][name] = kept
+                mass += float(kept.mass(form.classes)[:counted].sum())
+                rows += len(kept.rest[:counted])
+            dropped[name] = (mass, rows)
+        keys = input_keys(batch[0], batch[1:], self.facts.branches)
+        return dict(zip(keys, entries, strict=True))
+
+    def pending(self) -> list[tuple[int, int]]:
+        """Return view and number of the shards that are missing or damaged."""
+        every = [
+            (view, number) for view in range(self.facts.views.count) for number in range(self.facts.shards)
+        ]
+        return [shard for shard in every if open_shard(shard_file(self._folder, *shard), self.facts) is None]
+
+    def estimate(self) -> tuple[int, int, float]:
+        """Return the entries to compute, the bytes of the whole cache, and the seconds for the entries, about."""
+        every = len(self._loader.dataset) * self.facts.views.count
+        entries = round(every * len(self.pending()) / (self.facts.views.count * self.facts.shards))
+        size = sum(form.row_bytes * self._first[name].shape[1] for name, form in self.facts.branches.items())
+        return entries, every * (size + TABLE.itemsize), entries * self._seconds
+
+    def build(self, share: Share, on_samples: Callable[[int], Any]) -> None:
+        """Write the shards of ``share``; ``on_samples`` is told of the samples of each batch."""
+        listed: dict[int, Any] = {}
+        for view, number in share:
+            listed = listed if view in listed else {view: self._loader.views.of_view(view)}
+            entries: dict[bytes, Entry] = {}
+            dropped: dict[str, tuple[float, int]] = {}
+            first = number * self.facts.batches
+            for batch in self._loader.read_view(view, listed[view][first : first + self.facts.batches]):
+                entries |= self._entries(batch, dropped)
+                on_samples(len(batch[0]))
+            write_shard(shard_file(self._folder, view, number), entries, dropped)
+
+
+def _frozen_model(model: Any, name: str | None) -> str:
+    """Return the sub-model whose outputs are stored.
+
+    Raises:
+        ConfigError: there is none, or several and no name.
+    """
+    frozen = sorted(frozen_models(model))
+    chosen = [each for each in frozen if name in (None, each)]
+    if len(chosen) == 1:
+        return chosen[0]
+    problem = "several sub-models are frozen" if chosen else f"no sub-model {name or ''} is frozen"
+    raise ConfigError(
+        f"Architecture.Models: {problem} (frozen: {', '.join(frozen) or 'none'}). Fix: give a config of a distillation "
+        f"with `freeze_params: true` for its teacher; with several, --model NAME.",
+        code="no_frozen_model",
+    )
+
+
+def _require_servable(loss: Any, name: str) -> None:
+    against = reasons_against(loss, name)
+    if not against and branches_to_keep(loss, name):
+        return
+    lines = "\n".join(f"  {line}" for line in against or [f"no loss reads {name}"])
+    raise DataError(
+        f"Loss: a teacher cache cannot serve this config:\n{lines}\nFix: remove these losses, or train with the live "
+        f"teacher.",
+        code="unserved_loss",
+    )
+
+
+def _require_same_cache(folder: Path, facts: CacheFacts) -> None:
+    """Refuse a folder that holds another cache, or other files."""
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    before = read_facts(folder)
+    other = [
+        field.name for field in fields(facts) if getattr(before, field.name) != getattr(facts, field.name)
+    ]
+    if other:
+        raise DataError(
+            f"{folder} holds a teacher cache that differs in {', '.join(other)}. Fix: give another --output, or remove "
+            f"the folder.",
+            code="other_cache",
+        )

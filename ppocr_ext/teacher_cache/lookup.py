@@ -1,0 +1,143 @@
+"""Answer for a teacher from its cache: the caller of the sub-model in training."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ppocr_ext.config import Config
+from ppocr_ext.errors import DataError
+from ppocr_ext.modeling import DistillationModel
+from ppocr_ext.modeling.head_request import is_for_losses
+from ppocr_ext.modeling.heads.multi_head import MultiHead
+from ppocr_ext.teacher_cache.serving import reasons_against
+from ppocr_ext.teacher_cache.shards import input_key
+from ppocr_ext.teacher_cache.store import Store, data_digest, teacher_digest
+
+_LOG = logging.getLogger("ppocr_ext")
+LENGTH = 2  # of the labels of NRTR, in what a MultiHead gets besides the images: CTC's, NRTR's, length, …
+
+
+class CachedTeacher:
+    """Return a sub-model's stored outputs, and call the live one for a batch that is not stored as a whole.
+
+    Args:
+        store: the cache.
+        model: the sub-model, which gives its outputs their form.
+        live: calls it.
+
+    Attributes:
+        is_live: whether the live teacher answered for the last batch.
+        batches: of training so far.
+        live_batches: of them, those that the live teacher answered.
+        lacking: samples that were not found in those.
+    """
+
+    def __init__(self, store: Store, model: Any, live: Callable[..., Any]) -> None:
+        self._store, self._live = store, live
+        self._several_heads, self._all_features = isinstance(model.head, MultiHead), model.return_all_feats
+        self._others: frozenset[str] = getattr(model.head, "branches", frozenset()) - set(
+            store.facts.branches
+        )
+        self.batches = self.live_batches = self.lacking = 0
+        self.is_live = False
+
+    def __call__(self, images: Any, data: Sequence[Any] | None = None, request: Any = None) -> Any:
+        """Return what the sub-model returns; a dense tensor of logits for each branch."""
+        if request is None:
+            return self._live(images, data)
+        if not is_for_losses(request) or not request.for_training or request.branches & self._others:
+            return self._live(images, data, request)
+        self.batches += 1
+        entries = [self._store.find(key) for key in input_keys(images, data, self._store.facts.branches)]
+        lacking = entries.count(None)
+        self.is_live = lacking > 0
+        if self.is_live:
+            if not self.live_batches:
+                _LOG.warning(
+                    "teacher cache: %d of %d samples of this batch are not in it; the live teacher answers for such "
+                    "batches, which are counted. Other images, transforms, versions or processors are the causes.",
+                    lacking, len(entries),
+                )  # fmt: skip
+            self.live_batches += 1
+            self.lacking += lacking
+            return self._live(images, data, request)
+        logits = {
+            name: self._logits(name, entries, data)
+            for name in request.branches & set(self._store.facts.branches)
+        }
+        head = logits if self._several_heads else logits["ctc"]
+        return {"head_out": head} if self._all_features else head
+
+    def _logits(self, branch: str, entries: Sequence[Any], data: Any) -> Any:
+        # NRTR's rows end with the longest label of the batch
+        rows = None if branch == "ctc" else int(data[LENGTH].max()) + 1
+        count = self._store.facts.branches[branch].classes
+        return paddle.to_tensor(np.stack([entry[branch].to_logits(count)[:rows] for entry in entries]))
+
+
+def input_keys(images: Any, data: Sequence[Any] | None, branches: Mapping[str, Any]) -> list[bytes]:
+    """Return the key of each sample of a batch.
+
+    Args:
+        images: float32 [B, C, H, W].
+        data: the labels of the batch; NRTR's are a part of its input.
+        branches: of the cache.
+    """
+    labels = [each.numpy() for each in data[:LENGTH]] if data and "gtc" in branches else []
+    pixels = images.astype("float32").numpy()
+    return [input_key(pixels[row], [label[row] for label in labels]) for row in range(len(pixels))]
+
+
+def cached_teacher(
+    folder: Path, model: Any, loss: Any, config: Config, charset: str, weights: Mapping[str, str]
+) -> CachedTeacher | None:
+    """Open the cache of a run, and let it answer for its sub-model.
+
+    Args:
+        folder: of the cache.
+        model: with its weights.
+        loss: of the run.
+        config: resolved.
+        charset: digest of the dictionary.
+        weights: digest of each frozen sub-model.
+
+    Returns:
+        None if a loss needs what the cache lacks: the live teacher answers then, with a warning.
+
+    Raises:
+        DataError: it is no cache, or one of another teacher or dictionary.
+    """
+    store = Store(folder)
+    facts, name = store.facts, store.facts.model
+    has_it = isinstance(model, DistillationModel) and name in model.frozen and facts.charset == charset
+    if not has_it or facts.teacher != teacher_digest(config, name, weights[name]):
+        raise DataError(
+            f"Train.teacher_cache: {folder} was built with another teacher than this config has: a frozen {name} with "
+            f"the same weights, architecture and dictionary is expected. Fix: build a cache in a new folder (ppocr-ext "
+            f"cache-teacher), or remove Train.teacher_cache.",
+            code="other_teacher",
+        )
+    against = reasons_against(loss, name, store)
+    if against:
+        lines = "\n".join(f"  {line}" for line in against)
+        _LOG.warning(
+            "Train.teacher_cache: the cache cannot serve these losses, so the live %s answers for all batches, and the "
+            "%d views of each sample repeat for nothing. Fix: remove Train.teacher_cache, or build a cache with this "
+            "config.\n%s", name, facts.views.count, lines,
+        )  # fmt: skip
+        return None
+    if facts.data != data_digest(config):
+        _LOG.warning(
+            "Train.teacher_cache: Train.dataset or Train.sampler differ from those of the cache: samples that they "
+            "change are not in it."
+        )
+    _LOG.info("teacher cache %s: %d entries, %d views", folder, store.entries, facts.views.count)
+    answers = CachedTeacher(store, model.models[name], model.caller(name))
+    model.set_caller(name, answers)
+    return answers

@@ -1,0 +1,160 @@
+"""A cache is built, continued and shared; a training with it has the losses of the live teacher."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from error_codes import raises_code
+from tiny_runs import tiny_config
+
+from ppocr_ext.cli.main import main
+from ppocr_ext.config import Config
+from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.loop.session import train
+from ppocr_ext.recipes.cache_builder import CacheBuilder, CacheOptions
+from ppocr_ext.recipes.teacher_cache_job import build_cache
+from ppocr_ext.run.run import Run
+from ppocr_ext.teacher_cache.store import Store, open_shard
+
+pytestmark = pytest.mark.e2e
+PAIR = {"weight": 1.0, "model_name_pairs": [["Student", "Teacher"]], "key": "head_out"}
+CTC = {"weight": 1.0, "model_name_list": ["Student"], "key": "head_out", "multi_head": True}
+LOSSES = [
+    {"DistillationCTCLoss": CTC},
+    {"CTCFrameKDLoss": {**PAIR, "multi_head": True, "temperature": 2.0}},
+    {"DistillationDKDLoss": {**PAIR, "multi_head": True, "dis_head": "gtc"}},  # padding counts here
+]
+Make = Callable[..., Config]
+
+
+@pytest.fixture(scope="module")
+def distill(captchas: Path) -> Make:
+    """``distill(folder, **values)``: a distillation with RecAug; the weights of its teacher follow from the seed."""
+    section = tiny_config(captchas, captchas).thaw()["Train"]
+    section["dataset"]["transforms"].insert(1, {"RecAug": {"tia_prob": 0.8}})
+
+    def config(folder: Path, **values: Any) -> Config:
+        common = {"Train": section, "Loss.loss_config_list": LOSSES, "Global.dry_step": False}
+        return tiny_config(captchas, folder, **(common | values))
+
+    return config
+
+
+@pytest.fixture(scope="module")
+def cache(distill: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two views of 24 samples."""
+    folder = tmp_path_factory.mktemp("built") / "cache"
+    build(distill(folder.parent), folder)
+    return folder
+
+
+def build(config: Config, folder: Path, **options: Any) -> CacheBuilder:
+    chosen = CacheOptions(folder, views=2, **options)
+    builder = CacheBuilder(config, chosen)
+    build_cache(config, builder, chosen)
+    return builder
+
+
+def shards(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.glob("*.shard")}
+
+
+def steps(folder: Path) -> list[dict[str, Any]]:
+    lines = map(json.loads, (folder / "run" / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if "losses" in line]
+
+
+def test_a_training_has_the_losses_of_the_live_teacher(cache, distill, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    shutil.copy(cache / "cache.json", tmp_path / "empty")
+    found = {}
+    for folder in (cache, tmp_path / "empty"):
+        where = tmp_path / f"{folder.name}_run"
+        train(distill(where, **{"Train.teacher_cache": str(folder)}))
+        found[folder.name] = steps(where)
+    assert len(found["cache"]) == len(found["empty"]) == 6
+    for cached, live in zip(found["cache"], found["empty"], strict=True):
+        assert (cached["teacher_cached"], live["teacher_cached"]) == (1.0, 0.0)
+        assert cached["losses"] == pytest.approx(live["losses"], abs=1e-3)
+    assert "6 of 6 batches" in capsys.readouterr().out
+
+
+def test_another_teacher_is_refused(cache, distill, tmp_path):
+    values = {"Train.teacher_cache": str(cache), "Global.seed": 77}  # which draws its weights
+    with raises_code(DataError, "other_teacher", cache):
+        Run.build(distill(tmp_path, **values), "train")
+
+
+def test_a_loss_that_reads_features_is_taught_live(cache, distill, tmp_path, caplog):
+    features = {"DistillationDistanceLoss": {**PAIR, "key": "backbone_out", "mode": "l2"}}
+    values = {"Train.teacher_cache": str(cache), "Loss.loss_config_list": [LOSSES[0], LOSSES[1], features]}
+    run = Run.build(distill(tmp_path, **values), "train")
+    assert run.teacher_cache is None
+    assert "DistillationDistanceLoss" in caplog.text and "backbone" in caplog.text
+    with raises_code(DataError, "unserved_loss", "DistillationDistanceLoss"):
+        CacheBuilder(distill(tmp_path, **values), CacheOptions(tmp_path / "cache"))
+
+
+def test_only_what_is_missing_is_built_again(cache, distill, tmp_path):
+    before, folder = shards(cache), Path(shutil.copytree(cache, tmp_path / "cache"))
+    kept, lost = sorted(folder.glob("*.shard"))
+    lost.write_bytes(lost.read_bytes()[:-1])
+    age = kept.stat().st_mtime_ns
+    options = CacheOptions(folder, views=2)
+    builder = CacheBuilder(distill(tmp_path), options)
+    assert builder.pending() == [(1, 0)] and builder.estimate()[0] == 24
+    build_cache(distill(tmp_path), builder, options)
+    assert shards(folder) == before and kept.stat().st_mtime_ns == age
+    with raises_code(DataError, "other_cache", "views"):
+        CacheBuilder(distill(tmp_path), CacheOptions(folder, views=3))
+
+
+def test_two_processes_write_what_one_writes(cache, distill, tmp_path):
+    build(distill(tmp_path), tmp_path / "cache", processes=2)
+    files = sorted(cache.glob("*.shard"))
+    assert [file.name for file in files] == sorted(shards(tmp_path / "cache"))
+    facts = Store(cache).facts
+    for file in files:
+        one, two = (open_shard(folder / file.name, facts) for folder in (cache, tmp_path / "cache"))
+        assert np.array_equal(one.table["key"], two.table["key"])
+        for row in range(len(one.table)):
+            for name, kept in one.entry(row).items():
+                # with other numbers of threads, sums are added in another order
+                assert np.allclose(kept.values, two.entry(row)[name].values, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("option", "code"),
+    [("--top-k=3", "unserved_loss"), ("--model=Student", "no_frozen_model"), ("--views=0", "bad_value")],
+)
+def test_what_cannot_be_built_is_refused(distill, tmp_path, option, code, capsys):
+    file = tmp_path / "c.yml"
+    file.write_text(yaml.safe_dump(distill(tmp_path).thaw()))
+    assert main(["cache-teacher", "-c", str(file), "--output", str(tmp_path / "cache"), option]) == 2
+    assert f"[{code}]" in capsys.readouterr().err
+    assert not (tmp_path / "cache").exists()
+
+
+def test_the_command_estimates_builds_and_says_how_to_use_it(distill, tmp_path, capsys):
+    file, folder = tmp_path / "c.yml", tmp_path / "cache"
+    file.write_text(yaml.safe_dump(distill(tmp_path).thaw()))
+    command = ["cache-teacher", "-c", str(file), "--output", str(folder), "--views", "1", "--processes", "1"]
+    assert main([*command, "--estimate"]) == 0
+    assert "24 entries" in capsys.readouterr().out and not folder.exists()
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert f"Train.teacher_cache={folder}" in printed
+    assert Store(folder).entries == 24 and not (tmp_path / "run").exists()
+
+
+def test_only_a_frozen_teacher_is_stored(distill, tmp_path):
+    values = {"Architecture.Models.Teacher.freeze_params": False}
+    with raises_code(ConfigError, "no_frozen_model"):
+        CacheBuilder(distill(tmp_path, **values), CacheOptions(tmp_path / "cache"))

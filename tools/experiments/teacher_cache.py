@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""What a teacher cache does to the student's accuracy: the live teacher against 1 and 4 views of each image.
+
+Draws 2,000 CAPTCHAs to train on, trains the teacher of the quickstart, builds the caches, and distils its student
+for each seed: with RecAug, as many steps each, taught live or from a cache. All of them read held-out images.
+
+The folder then holds results.md (the table) and one folder for each run. Ctrl-C stops; the same command continues.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+# The clone in place of this folder, and the folder above it last: these scripts hide nobody's modules.
+sys.path[:] = [
+    str(Path(__file__).resolve().parents[2]),
+    *sys.path[1:],
+    str(Path(__file__).resolve().parents[1]),
+]
+
+from experiments.runs import RunStopped, Training, command, read_lines, side_by_side, train  # noqa: E402
+from ppocr_ext.config import load  # noqa: E402
+from ppocr_ext.errors import PPOCRExtError  # noqa: E402
+from ppocr_ext.evaluation.predictions import read_predictions  # noqa: E402
+from ppocr_ext.io.atomic import write_text  # noqa: E402
+from ppocr_ext.io.resources import config_path  # noqa: E402
+from ppocr_ext.run.logs import set_up_console  # noqa: E402
+
+TRAIN_IMAGES, VALIDATION_IMAGES, TEST_IMAGES = 2000, 200, 1000
+VIEWS = {"live": None, "1 view": 1, "4 views": 4}
+
+
+def draw_data(folder: Path) -> None:
+    """Draw the images to train, validate and test on; what exists is kept."""
+    for name, count, others, seed in (
+        ("data", TRAIN_IMAGES, VALIDATION_IMAGES, 1),
+        ("test", 0, TEST_IMAGES, 2),
+    ):
+        counts = ["--train", str(count), "--val", str(others), "--seed", str(seed)]
+        if not (folder / name / "val_list.txt").is_file():
+            command("make-dataset", ["captcha", "--out", str(folder / name), *counts], folder / f"{name}.log")
+
+
+def training(folder: Path, kind: str, seed: int = 1) -> Training:
+    """Return the run of ``teacher`` or of a key of ``VIEWS``, and a seed; it need not have begun."""
+    data = folder / "data"
+    file = config_path(f"quickstart/{'teacher' if kind == 'teacher' else 'distill'}.yml")
+    values = {
+        "Global.seed": seed,
+        "Global.character_dict_path": str(data / "dict.txt"),
+        "Eval.dataset.data_dir": str(data),
+        "Eval.dataset.label_file_list": [str(data / "val_list.txt")],
+    }
+    if kind == "teacher":  # on images drawn without end, as in the quickstart
+        return Training(folder / kind, (file,), values)
+    transforms = load([file]).thaw()["Train"]["dataset"]["transforms"]
+    transforms.insert(1, {"RecAug": None})
+    values["Train.dataset"] = {
+        "name": "SimpleDataSet",
+        "data_dir": str(data),
+        "label_file_list": [str(data / "train_list.txt")],
+        "transforms": transforms,
+    }
+    values["Train.loader.shuffle"] = True
+    values["Architecture.Models.Teacher.pretrained"] = str(training(folder, "teacher").latest)
+    return Training(folder / f"{kind.replace(' ', '_')}_seed{seed}", (file,), values)
+
+
+def build(folder: Path, kind: str) -> Path:
+    """Build the cache of a key of ``VIEWS``, or go on; return its folder."""
+    output = folder / f"cache_{kind.replace(' ', '_')}"
+    options = ["--output", str(output), "--views", str(VIEWS[kind]), "--seed", "0"]
+    command("cache-teacher", [*training(folder, kind).options(), *options], output.with_suffix(".log"))
+    return output
+
+
+def run_experiment(folder: Path, seeds: Sequence[int], at_once: int) -> str:
+    """Run all that is left to do, and return the table as Markdown.
+
+    Raises:
+        RunFailedError: a run ended with an error.
+        RunStopped: by a signal.
+    """
+    folder = folder.resolve()
+    draw_data(folder)
+    train(training(folder, "teacher"), at_once)
+    runs = {kind: [training(folder, kind, seed) for seed in seeds] for kind in VIEWS}
+    for kind, views in VIEWS.items():
+        cache = None if views is None else str(build(folder, kind))
+        for run in runs[kind]:
+            run.values["Train.teacher_cache"] = cache
+    side_by_side([partial(train, run) for found in runs.values() for run in found], at_once)
+    shares = {kind: [_share_right(run, folder / "test") for run in found] for kind, found in runs.items()}
+    table = to_markdown(shares)
+    write_text(folder / "results.md", table + "\n")
+    return table
+
+
+def _share_right(run: Training, test: Path) -> float:
+    read = read_predictions(read_lines(run, test, run.folder / "test.tsv"))
+    return sum(line.correct for line in read) / len(read)
+
+
+def to_markdown(shares: Mapping[str, Sequence[float]]) -> str:
+    """Return the share of test images read without error as a table: mean, spread and each seed."""
+    lines = ["| teacher | test images right | each seed | against live, by seed |", "|---|---|---|---|"]
+    for kind, found in shares.items():
+        spread = f" ± {100 * statistics.stdev(found):.1f}" if len(found) > 1 else ""
+        against = [f"{100 * (share - live):+.1f}" for share, live in zip(found, shares["live"], strict=True)]
+        each = ", ".join(f"{100 * share:.1f}" for share in found)
+        lines.append(
+            f"| {kind} | {100 * statistics.fmean(found):.1f}{spread} % | {each} "
+            f"| {'' if kind == 'live' else ', '.join(against)} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run the experiment; return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    out = Path("teacher_cache_experiment")
+    parser.add_argument("--out", type=Path, default=out, metavar="DIR", help=f"folder of all files ({out})")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[1, 2, 3], metavar="N", help="of the students (1 2 3)"
+    )
+    parser.add_argument(
+        "--at-once", type=int, default=2, metavar="N", help="runs at a time, one thread each (2)"
+    )
+    args = parser.parse_args()
+    if args.at_once < 1:
+        parser.error("--at-once must be at least 1")
+    set_up_console()
+    try:
+        print(f"\n{run_experiment(args.out, list(dict.fromkeys(args.seeds)), args.at_once)}")
+    except PPOCRExtError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except (KeyboardInterrupt, RunStopped):
+        again = shlex.join([sys.executable, *sys.argv])
+        print(f"\nstopped and saved; continue with: {again}", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

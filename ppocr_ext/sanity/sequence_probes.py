@@ -45,8 +45,10 @@ def shift(probe: HeadProbe) -> Finding:
             f"{asked}.",
             "compare the outputs with label[:, 1:].",
         )
-    if probe.counts is None:
-        return Finding("shift", "not tested", f"{asked}, but the lengths of the labels are not known.")
+    if probe.counts is None or len(_alphabet(probe)) < 2:
+        return Finding(
+            "shift", "not tested", f"{asked}, but its characters are all equal or of unknown number."
+        )
     before, own = _dependence(probe, -probe.shift)
     if own > _UNCHANGED >= before:
         return fault(
@@ -66,8 +68,8 @@ def causal_mask(probe: HeadProbe) -> Finding:
     """Change a character of the label: the outputs of the places before it must stay."""
     if not probe.head.takes_labels or probe.ids is None:
         return Finding("causal_mask", "not tested", f"{_NO_LABEL}.")
-    if probe.counts is None or probe.base.shape[1] < 2:
-        return Finding("causal_mask", "not tested", "The lengths of the labels are not known.")
+    if probe.counts is None or probe.base.shape[1] < 2 or len(_alphabet(probe)) < 2:
+        return Finding("causal_mask", "not tested", "The labels have one character only, or unknown lengths.")
     before, _ = _dependence(probe, 0)
     if before > _UNCHANGED:
         return fault(
@@ -103,9 +105,7 @@ def end(probe: HeadProbe) -> Finding:
     if probe.shift != 1 and probe.begins_with_mark:
         return Finding("end", "not tested", "See the shift of the targets first.")
     offset = int(probe.begins_with_mark)
-    characters = {
-        i for row, n in zip(probe.ids, probe.counts, strict=True) for i in row[offset : offset + n].tolist()
-    }
+    characters = set(_alphabet(probe).tolist())
     marks = [_at(row, n + offset - probe.shift) for row, n in zip(probe.wanted, probe.counts, strict=True)]
     lasts = [int(row[row >= 0][-1]) for row in probe.wanted if (row >= 0).any()]
     good = [mark for mark in marks if mark >= 0 and mark not in characters]
@@ -125,6 +125,14 @@ def end(probe: HeadProbe) -> Finding:
     )
 
 
+def _alphabet(probe: HeadProbe) -> np.ndarray:
+    """Return the ids of all characters in the labels, in order."""
+    assert probe.ids is not None and probe.counts is not None
+    offset = int(probe.begins_with_mark)
+    labels = zip(probe.ids, probe.counts, strict=True)
+    return np.unique(np.concatenate([row[offset : offset + count] for row, count in labels]))
+
+
 def _at(row: np.ndarray, place: int) -> int:
     return int(row[place]) if 0 <= place < len(row) else -1
 
@@ -138,7 +146,7 @@ def _dependence(probe: HeadProbe, offset: int) -> tuple[float, float]:
     assert ids is not None and counts is not None
     first = max(1, int(probe.begins_with_mark))  # place 0 has none before it
     last = int(counts.max()) - 1 + int(probe.begins_with_mark)
-    alphabet = np.unique([i for row, n in zip(ids, counts, strict=True) for i in row[1:n]])
+    alphabet = _alphabet(probe)
     before = own = 0.0
     for place in sorted({min(first, last), (first + last) // 2, last}):
         rows = np.nonzero(counts + int(probe.begins_with_mark) > place)[0]

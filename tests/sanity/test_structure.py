@@ -291,6 +291,18 @@ def test_without_lengths_the_ends_of_the_labels_are_not_judged(no_training: None
     assert found["end"] == found["start"] == "not tested"
 
 
+def test_labels_of_one_character_are_changed_and_equal_ones_cannot_be(no_training: None) -> None:
+    def verdict(*digits: int) -> str:
+        ids = np.zeros((len(digits), PLACES), "int64")
+        ids[:, 0], ids[:, 1], ids[:, 2] = 2, digits, 3
+        labels = [paddle.to_tensor(ids), paddle.ones([len(digits)], "int64")]
+        case = replace(decoder(fault="no_mask", count=len(digits)), labels=labels, loss=cross_entropy(labels))
+        return next(each.verdict for each in structure.test_structure(case) if each.code == "causal_mask")
+
+    assert verdict(4, 5) == "fault"
+    assert verdict(4, 4) == "not tested"
+
+
 @pytest.mark.parametrize("peak", [5.0, 0.5, 5e-7, 5e-9])
 def test_a_wrong_rate_is_named_with_one_to_try(peak: float) -> None:
     finding = learning_rate(decoder(peak=peak))

@@ -15,7 +15,7 @@ EPILOG = """\
 what it does:
   trains the config as it is (trial 0), then again and again with other learning rates, weight decays, …: what the
   space file names. Each trial is an ordinary training in a run folder of its own, DIR/trials/0003. One that is behind
-  the median of the others at an evaluation is stopped (pruned); one that fails is noted, and the search goes on.
+  three quarters of the finished ones is stopped (pruned); one that fails is noted, and the search goes on.
   The best trial is the one with the best evaluation by Metric.main_indicator; norm_edit_dis decides between equals.
 
   Trials should be short: set Global.epoch_num, Global.eval_batch_step (four or more evaluations a trial) and the

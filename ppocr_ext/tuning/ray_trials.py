@@ -51,9 +51,6 @@ class _Driver(Searcher, tune.Stopper):
         """Return True if the study cannot go on."""
         return self.error is not None
 
-    def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
-        """Do nothing: `__call__` gets it too."""
-
     def on_trial_complete(
         self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False
     ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import optuna
 from matplotlib import pyplot
 
 from ppocr_ext.config import Config, plain_copy
-from ppocr_ext.config.node import Node, child, split
+from ppocr_ext.config.node import Node, child, dotted, split
 from ppocr_ext.config.yaml_io import Replacement, dump
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.report.formats import percent, similarity
@@ -64,15 +64,11 @@ def _draw(study: TuningStudy, names: Mapping[str, str], file: Path) -> None:
     pyplot.close(axes.figure)
 
 
-def short_names(keys: Sequence[str] | Mapping[str, Any]) -> dict[str, str]:
-    """Return for each key its last components, as many as tell it from the other keys."""
-    every = [split(key) for key in keys]
-    names = {}
-    for parts in every:
-        ends = [parts[-count:] for count in range(1, len(parts) + 1)]
-        unique = (end for end in ends if sum(other[-len(end) :] == end for other in every) == 1)
-        names[".".join(parts)] = ".".join(next(unique, parts))
-    return names
+def short_names(keys: Iterable[str]) -> dict[str, str]:
+    """Return for each key its last component, or two if others have the same one."""
+    ends = {key: split(key)[-1] for key in keys}
+    several = [name for name in ends.values() if list(ends.values()).count(name) > 1]
+    return {key: dotted(split(key)[-2:]) if name in several else name for key, name in ends.items()}
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:

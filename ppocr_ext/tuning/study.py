@@ -20,7 +20,9 @@ from ppocr_ext.tuning.trial import Evaluation, TrialResult, objective
 
 STUDY_FILE = "study.db"
 _RANDOM_TRIALS = 6  # before TPE has enough to learn from
-_UNPRUNED_TRIALS = 3  # finished ones, whose median the next must reach
+_UNPRUNED_TRIALS = 3  # finished ones, which the next are compared with
+# Of the finished trials. A median would be too strict: what is pruned never finishes, so the bar rises with each trial.
+_PRUNED_BELOW = 75.0  # percent
 _FIRST_PRUNING = 2  # evaluation
 _STATES = {"finished": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
 
@@ -81,7 +83,7 @@ class TuningStudy:
         storage = optuna.storages.RDBStorage(
             "sqlite://", engine_kwargs={"creator": lambda: sqlite3.connect(file)}
         )
-        pruner = optuna.pruners.MedianPruner(_UNPRUNED_TRIALS, _FIRST_PRUNING)
+        pruner = optuna.pruners.PercentilePruner(_PRUNED_BELOW, _UNPRUNED_TRIALS, _FIRST_PRUNING)
         self.record = optuna.create_study(
             storage=storage, study_name="tune", direction="maximize", pruner=pruner, load_if_exists=True
         )
@@ -108,7 +110,7 @@ class TuningStudy:
 
     def ask(self) -> tuple[int, dict[str, Any]]:
         """Begin a trial: return its number and its settings, by config key."""
-        seed = self._seed + len(self.record.get_trials(deepcopy=False))
+        seed = self._seed + len(self.trials()) + len(self._running)  # interrupted trials do not change it
         self.record.sampler = optuna.samplers.TPESampler(n_startup_trials=_RANDOM_TRIALS, seed=seed)
         trial = self.record.ask(fixed_distributions=self._distributions)
         self._running[trial.number] = trial

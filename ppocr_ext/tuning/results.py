@@ -82,11 +82,12 @@ def _plain(value: Any) -> str:
 
 
 def _table(study: TuningStudy, names: Mapping[str, str]) -> str:
-    head = ["trial", *names.values(), study.indicator, "1 - NED", "state", "minutes"]
+    head = ["trial", *names.values(), study.indicator, "1 - NED", "step", "state", "minutes"]
     rows = [head, ["---"] * len(head)]
     for trial in study.trials():
         result, mark = trial.result, ", shipped" if trial.settings == study.shipped else ""
         numbers = [percent(result.best.get(study.indicator)), similarity(result.best.get("norm_edit_dis"))]
+        numbers.append(str(result.best.get("step", "–")))
         state = f"{result.state}: {result.reason}" if result.reason else result.state
         settings = [_plain(trial.settings[key]) for key in names]
         rows.append([f"{trial.number}{mark}", *settings, *numbers, state, f"{result.minutes:.1f}"])

@@ -78,9 +78,9 @@ def run_trial(command: list[str], folder: Path, indicator: str, on_evaluation: O
     finally:
         _stop(process)
     best = max(lines, key=lambda line: objective(line, indicator), default={})
-    reason = "" if pruned else _failure(process.returncode, folder, log, bool(lines))
-    state = "pruned" if pruned else "failed" if reason else "finished"
-    return TrialResult(state, reason, best, (time.monotonic() - began) / 60)
+    reason = _failure(process.returncode, folder, log, bool(lines))
+    state = "pruned" if pruned and reason else "failed" if reason else "finished"  # some have just finished
+    return TrialResult(state, reason if state == "failed" else "", best, (time.monotonic() - began) / 60)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -105,11 +105,7 @@ def _failure(code: int, folder: Path, log: Path, evaluated: bool) -> str:
         name = signal.Signals(-code).name
         return f"killed by {name}{_HINTS.get(name, '')}"
     if code == 0 and status == "finished":
-        return (
-            ""
-            if evaluated
-            else "it was never evaluated. Fix: -o Global.eval_batch_step=[0,N], N below its steps"
-        )
+        return "" if evaluated else "it was never evaluated. Fix: a smaller Global.eval_batch_step"
     if status in ("collapsed", "nonfinite"):
         return f"{status}: {record.get('reason')}"
     said = log.read_text(encoding="utf-8", errors="replace").splitlines()

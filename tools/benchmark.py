@@ -17,6 +17,7 @@ EPILOG = """\
 examples:
   python tools/benchmark.py step --size tiny --batch 64
   python tools/benchmark.py step --size full --batch 16 --peer /path/to/PaddleOCR
+  python tools/benchmark.py step --size full --batch 16 --processes 2
   python tools/benchmark.py guard --size full --batch 8
   python tools/benchmark.py center
   python tools/benchmark.py export-center --size full --peer /path/to/PaddleOCR
@@ -56,6 +57,12 @@ def _add_step(step: argparse.ArgumentParser) -> None:
     step.add_argument("--image", type=int, nargs=2, metavar=("H", "W"), help="default: 32 128, full: 48 320")
     _add_common(step)
     step.add_argument("--peer", metavar="DIR", help="a PaddleOCR checkout to measure in the same run")
+    step.add_argument(
+        "--processes",
+        type=_several,
+        metavar="N",
+        help="compare, on the CPU, one process with N threads and N processes with one thread; --batch is of all",
+    )
 
 
 def _add_guard(guard: argparse.ArgumentParser) -> None:
@@ -145,6 +152,13 @@ def _positive(text: str) -> int:
     return number
 
 
+def _several(text: str) -> int:
+    number = int(text)
+    if number < 2:
+        raise argparse.ArgumentTypeError(f"{text} is less than 2")
+    return number
+
+
 def _picture(text: str) -> str:
     if Path(text).suffix not in (".png", ".svg") or not Path(text).resolve().parent.is_dir():
         raise argparse.ArgumentTypeError(f"{text} does not end in .png or .svg, or its folder does not exist")
@@ -181,6 +195,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _step(args: argparse.Namespace) -> int:
+    if args.processes is not None:
+        from benchmarks.processes import measure_processes
+
+        print(measure_processes(args.size, args.batch, args.image, args.rounds, args.processes).to_markdown())
+        return 0
     from benchmarks.step import measure_step
 
     print(measure_step(args.size, args.batch, args.image, args.rounds, args.peer).to_markdown())

@@ -97,6 +97,7 @@ class TrainState:
         sample_seeds: ``data.sample_seeds.SCHEME``; None in PaddleOCR's checkpoints and in those of 0.1.0.
         accumulate: ``Global.accumulate``; None for 1.
         engines: what computes each frozen sub-model that is compiled; None if none is.
+        processes: of the run; None in checkpoints of others, and of older versions.
         files: SHA-256 of the other two files by their endings, from :func:`write_checkpoint`; None in PaddleOCR's.
     """
 
@@ -115,6 +116,7 @@ class TrainState:
     sample_seeds: int | None = None
     accumulate: int | None = None
     engines: Mapping[str, str] | None = None
+    processes: int | None = None
     files: Mapping[str, str] | None = field(default=None, compare=False)
 
     @property
@@ -265,10 +267,8 @@ class Checkpoint:
 
 def write_checkpoint(prefix: Path, weights: Mapping[str, Any], optimizer: Any, state: TrainState) -> None:
     """Write the checkpoint ``prefix``: weights, optimizer state and training state."""
-    contents = {
-        ".pdparams": tensors_to_bytes(dict(weights)),
-        ".pdopt": tensors_to_bytes(optimizer.state_dict()),
-    }
+    parts = {".pdparams": dict(weights), ".pdopt": optimizer.state_dict()}
+    contents = {ending: tensors_to_bytes(part) for ending, part in parts.items()}
     digests = {ending: hashlib.sha256(content).hexdigest() for ending, content in contents.items()}
     contents[".states"] = pickle.dumps(replace(state, files=digests).to_dict(), protocol=2)
     temporary = write_all_temporary({Path(f"{prefix}{ending}"): each for ending, each in contents.items()})

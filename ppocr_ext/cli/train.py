@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import shlex
 
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument, add_strict_argument, read_config
 from ppocr_ext.commands import run_command
@@ -18,6 +19,7 @@ examples:
   ppocr-ext train -c rec_svtrv2_ch_distillation.yml -o Global.use_gpu=false Global.epoch_num=10
   ppocr-ext train -c my.yml -c overlay.yml                      # the overlay goes over my.yml
   ppocr-ext train -c my.yml -o Global.checkpoints=output/run/latest        # resume after a stop
+  ppocr-ext train -c my.yml --processes 2                       # on two cores, or on two GPUs
   ppocr-ext train -c my.yml -o Global.pretrained_model=old/best_accuracy --old-dict old_dict.txt
 
 The run folder (Global.save_model_dir) holds config.yml, host_config.json, run.json, train.log, metrics.jsonl,
@@ -43,14 +45,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="replace the run that the run folder holds: its checkpoints are removed when this run begins",
     )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=None,
+        metavar="N",
+        help="train with N processes on this machine, through Paddle's launcher: each has its share of the CPU cores, "
+        "or a GPU of its own, and its own batch, so that a step has N times as many samples",
+    )
     parser.add_argument("-p", "--profiler_options", default=None, help="passed to PaddleOCR's profiler")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
+    if args.processes is not None:
+        from ppocr_ext.loop.launch import is_started, start_processes
+
+        if not is_started(args.processes):
+            return start_processes(read_config(args), args.processes, shlex.split(args.again)[1:])
     from ppocr_ext.host.quiet import import_paddle
 
     import_paddle()
+    import paddle.distributed as dist
+
     from ppocr_ext.loop.session import train
     from ppocr_ext.report.run_folder import EXIT_CODES
 
@@ -63,7 +80,10 @@ def run(args: argparse.Namespace) -> int:
         if outcome.signal is None:
             _LOG.warning("%s: %s", outcome.status, outcome.reason)
         if (folder / "latest.pdparams").is_file():
-            _LOG.info("resume with: %s", run_command("train", folder / "latest", args.host))
+            again = "" if args.processes is None else f" --processes {args.processes}"
+            _LOG.info("resume with: %s%s", run_command("train", folder / "latest", args.host), again)
+        if dist.get_rank() != 0:
+            return 0  # Paddle's launcher would end process 0, which may still be writing the report
         code = EXIT_CODES[outcome.status]
         return 128 + outcome.signal if code == 0 and outcome.signal is not None else code
     if outcome.reason:

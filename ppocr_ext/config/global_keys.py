@@ -205,6 +205,7 @@ _PRECISION = {
     "amp_custom_white_list": GlobalKey(kind="texts", meaning="operators that run in 16 bits"),
 }
 
+DEVICES = ("gpu", "xpu", "npu", "mlu", "gcu")  # those that a key `use_…` switches on
 _DEVICES_AND_WRITERS = {
     "use_gpu": _truth("train on a GPU"),
     "use_xpu": _truth("train on a Kunlun XPU"),

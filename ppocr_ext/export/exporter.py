@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ppocr_ext.config import Config
+from ppocr_ext.config.global_keys import DEVICES
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.export.card import CARD_FILE, write_card
 from ppocr_ext.export.description import Description, describe, write_model_json
@@ -27,7 +28,6 @@ from ppocr_ext.recognition.engines import GRAPH, ONNX, WEIGHTS, NetworkEngine
 from ppocr_ext.recognition.exported import CHARSET_FILE, MODEL_FILE
 from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.recognition.resize import WidthPolicy
-from ppocr_ext.run.device import DEVICES
 from ppocr_ext.run.recogniser import TrainedRecogniser, load_recogniser
 
 _LOG = logging.getLogger("ppocr_ext")

@@ -118,6 +118,7 @@ class CheckpointSaver:
             sample_seeds=SCHEME,
             accumulate=None if self._accumulate == 1 else self._accumulate,
             engines=engine_names(run.engines),
+            processes=run.team.size,
         )
 
 

@@ -30,6 +30,7 @@ from ppocr_ext.loop.hooks.progress import ProgressBar
 from ppocr_ext.loop.hooks.report_hook import ReportHook
 from ppocr_ext.loop.hooks.run_record import RunRecord
 from ppocr_ext.loop.hooks.teacher_check import TeacherCheck
+from ppocr_ext.loop.launch import MESSAGES
 from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import OURS, log_file, quiet_host, set_up_console
 from ppocr_ext.run.run import Run
@@ -104,7 +105,7 @@ def train(
     folder = folder_of(config)
     loggers = [logging.getLogger(OURS), host.logger]
     first = dist.get_rank() == 0  # the launcher keeps the output of the others
-    new = [path for path in (folder, *folder.parents) if not path.exists()] if first else []
+    new = [path for path in (folder, *folder.parents) if _is_new(path)] if first else []
     with ExitStack() as stack:
         stack.enter_context(failing_together())
         replaced: list[str] = []
@@ -124,6 +125,11 @@ def train(
             if fault.errno == errno.ENOSPC and fault.filename is None:
                 fault.filename = str(folder)  # a stream that was being written does not say where it goes
             raise
+
+
+def _is_new(folder: Path) -> bool:
+    """Return True if ``folder`` is not there, or holds only what `ppocr-ext train --processes` puts there before."""
+    return not folder.exists() or [file.name for file in folder.iterdir()] == [MESSAGES]
 
 
 def _remove_new(folders: Sequence[Path]) -> None:

@@ -194,4 +194,14 @@ def _checkpoint(
             f"dictionary with --old-dict.",
             code="charset_mismatch",
         )
+    processes = dist.get_world_size()
+    if role == "train" and state.processes not in (None, processes) and dist.get_rank() == 0:
+        _LOG.warning(
+            "%s is of a run with %s processes, and this one has %d: it goes on at the same step, but the samples of a "
+            "step, and those left of the epoch, are others. As before: --processes %s",
+            checkpoint.prefix,
+            state.processes,
+            processes,
+            state.processes,
+        )
     return checkpoint

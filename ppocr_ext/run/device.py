@@ -10,12 +10,12 @@ import paddle
 import paddle.distributed as dist
 
 from ppocr_ext.config import Config
+from ppocr_ext.config.global_keys import DEVICES
 from ppocr_ext.errors import ConfigError
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's mallopt
 _KEEP = 2**31 - 1
 _CUSTOM = ("npu", "mlu", "gcu")
-DEVICES = ("gpu", "xpu", *_CUSTOM)  # those that a key `Global.use_…` switches on
 _INSTALL = {"gpu": " (`pip install 'ppocr-ext[gpu]'` for NVIDIA)"}
 
 

@@ -1,7 +1,9 @@
 """Two processes on a CPU, through Paddle's launcher."""
 
 import json
+import logging
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.serialize import read_state
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.session import train
@@ -200,18 +203,70 @@ def test_a_process_that_fails_ends_the_run_with_its_name(two, tmp_path, how, sen
     assert "log/workerlog.1" in said and any(sentence in said for sentence in sentences), said
 
 
-def test_an_interrupt_of_the_launcher_leaves_a_checkpoint(two, tmp_path):
+def command(folder, *words):
+    """`ppocr-ext train` as a process, in an empty folder."""
+    folder.mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [sys.executable, TRAIN, *map(str, words)],
+        cwd=folder,
+        env={key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_one_command_trains_in_two_processes_and_goes_on_after_an_interrupt(two, tmp_path, caplog):
     config = two("long", **{"Global.epoch_num": 500, "Global.eval_batch_step": [0, 100000]})
     write_text(tmp_path / "long.yml", config.to_yaml())
-    process = launch(tmp_path / "launched", TRAIN, "-c", tmp_path / "long.yml")
-    metrics = tmp_path / "long" / "metrics.jsonl"
-    until = time.monotonic() + 60
-    while not (metrics.is_file() and len(metrics.read_text().splitlines()) > 2):
+    process = command(tmp_path / "here", "-c", tmp_path / "long.yml", "--processes", 2)
+    run = tmp_path / "long"
+    until = time.monotonic() + 90
+    while not (run / "metrics.jsonl").is_file() or len(steps(run, "train")) < 3:
         assert process.poll() is None and time.monotonic() < until, process.stdout.read()
         time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    finish(process, 30)
-    assert process.returncode != 0
-    record = json.loads((tmp_path / "long" / "run.json").read_text())
+    said = finish(process, 60)
+    assert process.returncode == 130, said
+    record = json.loads((run / "run.json").read_text())
     assert (record["processes"], record["status"]) == (2, "stopped")
-    assert (tmp_path / "long" / "latest.pdparams").is_file()
+    assert "2 x 4 = 8 samples" in said and "Train.loader.batch_size_per_card=2" in said
+    assert said.count("\nepoch 1/500  step 1/") == 1  # of process 0 alone
+    assert list((tmp_path / "here").iterdir()) == []
+    assert {file.name for file in (run / "processes").iterdir()} == {
+        "launcher.log",
+        "workerlog.0",
+        "workerlog.1",
+    }
+
+    # the command that it prints
+    done = record["global_step"]
+    [again] = [line for line in said.splitlines() if line.startswith("resume with: ")]
+    words = shlex.split(again)[4:]
+    assert words[-2:] == ["--processes", "2"]
+    epochs = done // 3 + 2
+    process = command(tmp_path / "here", *words, "-o", f"Global.epoch_num={epochs}")
+    said = finish(process, 90)
+    assert process.returncode == 0, said
+    assert steps(run, "train")[-1] == 3 * epochs
+    assert Checkpoint(run / "latest").train_state().processes == 2
+
+    # another number of processes is named
+    resumed = {
+        "Global.checkpoints": str(run / "latest"),
+        "Global.epoch_num": epochs + 1,
+        "Global.dry_step": False,
+    }
+    caplog.set_level("WARNING", "ppocr_ext")
+    logging.getLogger("ppocr_ext").propagate = True
+    Run.build(config.with_values(resumed), "train")
+    assert "--processes 2" in caplog.text
+
+
+def test_processes_that_cannot_start_leave_the_error_and_no_folder(two, tmp_path):
+    write_text(tmp_path / "bad.yml", two("bad", **{"Global.epohc_num": 3}).to_yaml())
+    process = command(tmp_path / "here", "-c", tmp_path / "bad.yml", "--processes", 2)
+    said = finish(process, 90)
+    assert process.returncode == 2
+    assert said.count("epohc_num: unknown key") == 1
+    assert not (tmp_path / "bad").exists()

@@ -58,3 +58,34 @@ def test_numbers_that_measure_nothing_are_refused(options, capsys):
         main([*options])
     assert ended.value.code == 2
     assert options[1] in capsys.readouterr().err
+
+
+@pytest.mark.e2e
+def test_processes_are_compared_with_threads(capfd):
+    assert (
+        main(
+            [
+                "step",
+                "--size",
+                "tiny",
+                "--batch",
+                "2",
+                "--image",
+                "32",
+                "32",
+                "--rounds",
+                "1",
+                "--processes",
+                "2",
+            ]
+        )
+        == 0
+    )
+    shown = capfd.readouterr().out
+    assert re.search(r"^\| 1 process, 2 threads \| (\d+\.\d{3}) \| \1 \| 1\.00 \|$", shown, re.MULTILINE)
+    assert re.search(r"^\| 2 processes, 1 thread \| (\d+\.\d{3}) \| \1 \| \d+\.\d\d \|$", shown, re.MULTILINE)
+
+
+def test_a_batch_that_the_processes_cannot_share_is_refused(capsys):
+    assert main(["step", "--batch", "3", "--processes", "2"]) == 2
+    assert "--batch 3" in capsys.readouterr().err

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+import paddle.distributed as dist
 
 from benchmarks.peer import peer_first
 from benchmarks.sizes import SIZES, charset_of
@@ -30,6 +31,7 @@ from ppocr_ext.modeling import TRAIN, build_model
 from ppocr_ext.optim import build_optimizer
 from ppocr_ext.run.device import tune_cpu
 from ppocr_ext.run.model_setup import restrict_outputs
+from ppocr_ext.run.model_wrappers import data_parallel
 
 Step = Callable[[], None]
 
@@ -70,12 +72,7 @@ def measure_step(
     """
     if paddle.get_device() == "cpu":
         tune_cpu()
-    name, default_image = SIZES[size]
-    height, width = image or default_image
-    charset = charset_of(size)
-    losses = load([config_path("svtrv2/distill.yml")]).at("Loss").thaw()  # those that PaddleOCR has too
-    config = with_class_counts(load([config_path(name)]).with_values({"Loss": losses}), charset)
-    batch = batch_of(config, charset, batch_size, height, width)
+    config, batch, described = setting(size, batch_size, image)
     steps = _our_steps(config, batch)
     if peer is not None:
         steps["PaddleOCR"] = _peer_step(config, batch, Path(peer))
@@ -88,11 +85,28 @@ def measure_step(
                 paddle.device.synchronize()
             if turn:
                 seconds[what].append(time.perf_counter() - began)
-    setting = (
-        f"{size}: batch {batch_size}, {height}x{width}, {charset.ctc_classes} classes, "
-        f"{threads()}, Paddle {paddle.__version__} on {paddle.get_device()}, {machine()}, {rounds} rounds"
+    described += (
+        f", {threads()}, Paddle {paddle.__version__} on {paddle.get_device()}, {machine()}, {rounds} rounds"
     )
-    return StepCosts(setting, seconds)
+    return StepCosts(described, seconds)
+
+
+def setting(
+    size: str, batch_size: int, image: tuple[int, int] | None
+) -> tuple[Config, list[paddle.Tensor], str]:
+    """Return the config of a distillation, a batch, and what both are in words."""
+    name, default_image = SIZES[size]
+    height, width = image or default_image
+    charset = charset_of(size)
+    losses = load([config_path("svtrv2/distill.yml")]).at("Loss").thaw()  # those that PaddleOCR has too
+    config = with_class_counts(load([config_path(name)]).with_values({"Loss": losses}), charset)
+    described = f"{size}: batch {batch_size}, {height}x{width}, {charset.ctc_classes} classes"
+    return config, batch_of(config, charset, batch_size, height, width), described
+
+
+def our_step(config: Config, batch: list[paddle.Tensor]) -> Step:
+    """Return a step as a run does it; with several processes, their gradients are averaged."""
+    return _our_steps(config, batch)["ppocr_ext"]
 
 
 def batch_of(config: Config, charset: Charset, size: int, height: int, width: int) -> list[paddle.Tensor]:
@@ -120,6 +134,8 @@ def _our_steps(config: Config, batch: list[paddle.Tensor]) -> dict[str, Step]:
     loss = build_loss(config.at("Loss").thaw())
     restrict_outputs(model, loss.required_outputs(), config)
     optimizer = optimizer_of(config, model)
+    if dist.get_world_size() > 1:
+        model = data_parallel(model, config)
     window = Window()
     position = Position(0, 0, 0, 1, 1)
     model.train()

@@ -1,0 +1,251 @@
+"""Start the processes of a training on this machine through Paddle's launcher, and follow them; imports no Paddle.
+
+The launcher shows the lines of process 0 up to two seconds late, and after a signal its exit code is the number of that
+signal. So this process shows the lines, and returns the exit code of the command.
+"""
+
+from __future__ import annotations
+
+import codecs
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import ppocr_ext
+from ppocr_ext.check.training_warnings import batch_size_key, samples_per_step
+from ppocr_ext.config import Config
+from ppocr_ext.config.global_keys import DEVICES
+from ppocr_ext.errors import ConfigError, PPOCRExtError, ProcessError
+from ppocr_ext.loop.signals import deferred_signals
+from ppocr_ext.run.host_config import folder_of
+from ppocr_ext.run.logs import set_up_console
+
+_LOG = logging.getLogger("ppocr_ext")
+MESSAGES = "processes"  # folder of the run folder: what each process says, in workerlog.N
+_LAUNCHER_LOG = "launcher.log"
+# The launcher writes all variables of the environment, secrets too, into these.
+_ENVIRONMENT_FILES = ("envlog.*", "backup_env.*.json", "default.*.log")
+_PAUSE = 0.2  # seconds between two looks at what process 0 says
+_LAST = 15  # lines of a process that an error repeats
+_ERROR = re.compile(r"^error: process \d", re.MULTILINE)  # with which a process ends, by cli/main.py
+_VERDICTS = (0, 1)  # exit codes of a training that came to its end
+_OWN_SCRIPT = str(Path(ppocr_ext.__file__).with_name("__main__.py"))
+
+
+def is_started(processes: int) -> bool:
+    """Return True if this process is one of the ``processes`` of a training, False if they are still to be started.
+
+    Raises:
+        ConfigError: ``processes`` is below 1, or the launcher has started another number.
+    """
+    if processes < 1:
+        raise ConfigError(
+            f"--processes: found {processes}, expected 1 or more. Fix: give the cores or GPUs to use.",
+            code="bad_value",
+        )
+    if "PADDLE_LOCAL_RANK" not in os.environ:  # of the launcher
+        return processes == 1
+    started = os.environ.get("PADDLE_TRAINERS_NUM", "1")
+    if started != str(processes):
+        raise ConfigError(
+            f"--processes: Paddle's launcher has started this process as one of {started} (found {processes}). Fix: "
+            f"leave --processes out, or start ppocr-ext without the launcher.",
+            code="inside_launcher",
+        )
+    return True
+
+
+def start_processes(config: Config, processes: int, words: Sequence[str]) -> int:
+    """Run a command in several processes on this machine; show what process 0 says, and pass signals on.
+
+    On a CPU each process gets its share of the cores as threads, unless ``OMP_NUM_THREADS`` is set. On other devices
+    each process gets one of them. The folder ``processes`` of the run folder keeps what each process says.
+
+    Args:
+        config: of the training.
+        processes: how many, at least 2.
+        words: command and options of each process, as in ``["train", "-c", "my.yml"]``.
+
+    Returns:
+        The exit code: that of process 0, or 128 + n after the signal n.
+
+    Raises:
+        PPOCRExtError: the processes cannot be started.
+        ProcessError: a process failed, and process 0 could not say so.
+    """
+    set_up_console()
+    on_cpu = _runs_on_cpu(config, processes)
+    environment = _environment(processes, on_cpu)
+    folder = folder_of(config)
+    is_new = not folder.exists()
+    messages = folder / MESSAGES
+    _describe(config, processes, messages, environment["OMP_NUM_THREADS"] if on_cpu else None)
+    messages.mkdir(parents=True, exist_ok=True)
+    _remove(messages, "workerlog.*")  # of the run before it was resumed; train.log keeps its lines
+    log = messages / "workerlog.0"
+    log.touch()
+    options = ["--nproc_per_node", str(processes), "--host", "127.0.0.1", "--log_dir", str(messages)]
+    options += ["--log_level", "ERROR"]
+    if on_cpu:
+        options += ["--devices", ",".join(["0"] * processes)]  # see _environment
+    with (messages / _LAUNCHER_LOG).open("wb") as output:
+        launcher = subprocess.Popen(
+            [sys.executable, "-m", "paddle.distributed.launch", *options, _OWN_SCRIPT, *words],
+            env=environment,
+            stdout=subprocess.DEVNULL,  # the lines of process 0, up to two seconds late
+            stderr=output,
+            start_new_session=True,  # Ctrl-C reaches it once, from here
+        )
+        try:
+            stopped_by = _follow(launcher, log)
+        finally:
+            _remove(messages, *_ENVIRONMENT_FILES)
+    if stopped_by is not None:
+        return 128 + stopped_by
+    said = log.read_text(encoding="utf-8", errors="replace")
+    if launcher.returncode in _VERDICTS and said:
+        return launcher.returncode
+    if not _ERROR.search(said):
+        raise ProcessError(_failure(launcher.returncode, messages), code="process_failed")
+    if is_new and [file.name for file in folder.iterdir()] == [MESSAGES]:
+        shutil.rmtree(folder)  # as with one process, a start that failed leaves no folder
+    return PPOCRExtError.exit_code
+
+
+def _runs_on_cpu(config: Config, processes: int) -> bool:
+    """Return False if the config asks for GPUs or others, for which alone Paddle is imported here.
+
+    Raises:
+        ConfigError: the device cannot be used, or not by so many processes.
+    """
+    if any(config.at(f"Global.use_{kind}", default=False) is True for kind in DEVICES):
+        import paddle
+
+        from ppocr_ext.run.device import device_kind
+
+        found = paddle.device.cuda.device_count() if device_kind(config) == "gpu" else processes
+        if found < processes:
+            raise ConfigError(
+                f"--processes: each process needs a GPU of its own (found {found} for {processes} processes). Fix: "
+                f"--processes {found}.",
+                code="too_few_gpus",
+            )
+        return False
+    if config.at("Global.use_sync_bn", default=False):
+        raise ConfigError(
+            f"{config.where('Global.use_sync_bn')}: Global.use_sync_bn: on a CPU, Paddle has no BatchNorm over several "
+            f"processes. Fix: -o Global.use_sync_bn=false; each process then normalises by its own batch.",
+            code="unsupported_device",
+        )
+    return True
+
+
+def _environment(processes: int, on_cpu: bool) -> dict[str, str]:
+    """Return the variables of the launcher, which the processes inherit."""
+    # the launcher would prefer PADDLE_… and POD_IP to its options
+    kept = {
+        key: value for key, value in os.environ.items() if not key.startswith("PADDLE_") and key != "POD_IP"
+    }
+    kept.setdefault("GLOG_minloglevel", "1")  # Paddle's lines about each connection
+    if not on_cpu:
+        return kept
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = kept.setdefault("OMP_NUM_THREADS", str(max(1, cores // processes)))
+    if threads.isdigit() and processes * int(threads) > cores:
+        _LOG.warning(
+            "%d processes with %s threads each share %d cores, so they wait for each other.",
+            processes,
+            threads,
+            cores,
+        )
+    # The launcher looks for GPUs by itself, and fails if it finds fewer than processes. It is shown one, which all
+    # processes share and none uses.
+    return kept | {"CUDA_VISIBLE_DEVICES": "0", "PADDLE_DISTRI_BACKEND": "gloo"}
+
+
+def _describe(config: Config, processes: int, messages: Path, threads: str | None) -> None:
+    """Say what is started, and what it does to the batch."""
+    share = "one device each" if threads is None else f"OMP_NUM_THREADS={threads}"
+    _LOG.info("%d processes on this machine, %s; their messages: %s/workerlog.*", processes, share, messages)
+    key, each = batch_size_key(config), samples_per_step(config)
+    if each is None:
+        return
+    _LOG.info(
+        "a step has %d x %d = %d samples, so an epoch has 1/%d of the steps; BatchNorm normalises by the batch of each "
+        "process",
+        processes,
+        each,
+        processes * each,
+        processes,
+    )
+    size = config.at(key, default=None)
+    if isinstance(size, int) and size >= processes:
+        kept = round(size / processes)
+        about = "" if kept * processes == size else f" (nearly: {processes} x {kept})"
+        _LOG.info("for steps of the same size as with one process%s: -o %s=%d", about, key, kept)
+
+
+def _follow(launcher: subprocess.Popen[bytes], log: Path) -> int | None:
+    """Show what ``log`` gets until the launcher has ended; return the signal that ended it, if any.
+
+    The launcher tells its processes to end, and waits 30 seconds for that; a second signal takes 10 of them.
+    """
+    signals: list[int] = []
+
+    def pass_on(number: int) -> None:
+        signals.append(number)
+        # a SIGHUP would end the launcher and leave its processes
+        launcher.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
+
+    with log.open("rb") as stream, deferred_signals(pass_on):
+        show = _printer(stream.read)
+        try:
+            while launcher.poll() is None:
+                show()
+                time.sleep(_PAUSE)
+            show()
+        except BaseException:  # a second signal, or the reader of our output has ended
+            launcher.terminate()
+            launcher.wait()
+            raise
+    return signals[0] if signals else None
+
+
+def _printer(read: Callable[[], bytes]) -> Callable[[], None]:
+    """Return a function that writes what is new to standard output."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def show() -> None:
+        text = decoder.decode(read())
+        if text:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+    return show
+
+
+def _remove(folder: Path, *patterns: str) -> None:
+    for pattern in patterns:
+        for file in folder.glob(pattern):
+            file.unlink(missing_ok=True)
+
+
+def _failure(exit_code: int, messages: Path) -> str:
+    """Return what to say of processes that ended without an error of process 0: the last lines of another one."""
+    logs = sorted(messages.glob("workerlog.*"))
+    texts = {
+        log: log.read_text(encoding="utf-8", errors="replace") for log in [*logs, messages / _LAUNCHER_LOG]
+    }
+    guilty = next((log for log, text in texts.items() if _ERROR.search(text)), messages / _LAUNCHER_LOG)
+    last = "\n".join(texts[guilty].strip().splitlines()[-_LAST:])
+    return (
+        f"--processes: the processes have ended (exit code {exit_code} of Paddle's launcher). Fix: see {messages}. The "
+        f"last lines of {guilty.name} there:\n{last}"
+    )

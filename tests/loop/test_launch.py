@@ -1,0 +1,105 @@
+"""`ppocr-ext train --processes N` before anything starts; what starts is tested in test_processes.py."""
+
+import os
+
+import paddle
+import pytest
+from error_codes import raises_code
+
+from ppocr_ext.cli.main import main
+from ppocr_ext.config import load
+from ppocr_ext.errors import ConfigError, ProcessError
+from ppocr_ext.io.atomic import write_text
+from ppocr_ext.loop import launch
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    for name in ("PADDLE_LOCAL_RANK", "PADDLE_TRAINERS_NUM", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def config_of(tmp_path, text):
+    write_text(tmp_path / "my.yml", text)
+    return load([tmp_path / "my.yml"])
+
+
+def test_the_number_of_processes_decides_who_starts_them(plain, monkeypatch):
+    assert launch.is_started(1)
+    assert not launch.is_started(2)
+    with raises_code(ConfigError, "bad_value", 0):
+        launch.is_started(0)
+    monkeypatch.setenv("PADDLE_LOCAL_RANK", "1")
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+    assert launch.is_started(2)
+    with raises_code(ConfigError, "inside_launcher", 2, 4):
+        launch.is_started(4)
+
+
+def test_what_the_device_cannot_do_is_refused(plain, tmp_path, monkeypatch):
+    shared = config_of(tmp_path, "Global: {use_gpu: false, use_sync_bn: true}")
+    with raises_code(ConfigError, "unsupported_device", "my.yml:1"):
+        launch.start_processes(shared, 2, [])
+    monkeypatch.setattr(paddle, "is_compiled_with_cuda", lambda: True)
+    monkeypatch.setattr(paddle.device.cuda, "device_count", lambda: 1)
+    with raises_code(ConfigError, "too_few_gpus", "found 1 for 2"):
+        launch.start_processes(config_of(tmp_path, "Global: {use_gpu: true}"), 2, [])
+    assert [file.name for file in tmp_path.iterdir()] == ["my.yml"]
+
+
+@pytest.mark.parametrize(
+    ("given", "cores", "threads", "warns"),
+    [
+        (None, 4, "2", False),
+        (None, 5, "2", False),
+        (None, 1, "1", True),
+        ("3", 8, "3", False),
+        ("3", 4, "3", True),
+    ],
+)
+def test_the_processes_share_the_cores(plain, monkeypatch, caplog, given, cores, threads, warns):
+    if given is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    monkeypatch.setenv("PADDLE_LOG_DIR", "elsewhere")  # the launcher would obey it
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)), raising=False)
+    monkeypatch.setattr(launch.logging.getLogger("ppocr_ext"), "propagate", True)
+    environment = launch._environment(2, on_cpu=True)
+    assert environment["OMP_NUM_THREADS"] == threads
+    assert "PADDLE_LOG_DIR" not in environment
+    assert bool(caplog.records) == warns
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Train: {loader: {batch_size_per_card: 64}}", ["2 x 64 = 128", "batch_size_per_card=32"]),
+        (
+            "Train: {loader: {batch_size_per_card: 9}}",
+            ["2 x 9 = 18", "nearly: 2 x 4", "batch_size_per_card=4"],
+        ),
+        (
+            "Train: {sampler: {name: MultiScaleSampler, first_bs: 8}, loader: {batch_size_per_card: 64}}",
+            ["first_bs=4"],
+        ),
+        ("Global: {accumulate: 4}\nTrain: {loader: {batch_size_per_card: 8}}", ["2 x 32 = 64", "_card=4"]),
+    ],
+)
+def test_the_batch_is_explained(plain, tmp_path, monkeypatch, caplog, text, said):
+    monkeypatch.setattr(launch.logging.getLogger("ppocr_ext"), "propagate", True)
+    caplog.set_level("INFO", "ppocr_ext")
+    launch._describe(config_of(tmp_path, text), 2, tmp_path, "1")
+    for each in said:
+        assert each in caplog.text
+
+
+def test_a_launcher_that_fails_is_an_error_with_its_last_lines(plain, tmp_path, monkeypatch):
+    write_text(tmp_path / "paddle" / "__init__.py", "raise RuntimeError('no launcher here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    config = config_of(tmp_path, f"Global: {{save_model_dir: {tmp_path / 'run'}}}")
+    with raises_code(ProcessError, "process_failed", "no launcher here"):
+        launch.start_processes(config, 2, ["train"])
+
+
+def test_the_command_refuses_before_it_reads_anything(plain, capsys):
+    assert main(["train", "-c", "nowhere.yml", "--processes", "-1"]) == 2
+    assert "[bad_value]" in capsys.readouterr().err

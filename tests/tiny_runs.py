@@ -62,7 +62,6 @@ def tiny_config(captchas, folder, kind="distill", **values):
         "Global.character_dict_path": str(captchas / "dict.txt"),
         "Global.epoch_num": 2,
         "Global.report": False,
-        "Global.teacher_engine": "network",  # compiling takes longer than a tiny run
         "Global.print_batch_step": 1,
         "Global.eval_batch_step": [0, 3],
         "Optimizer.lr.warmup_epoch": 0,

@@ -136,11 +136,12 @@ _OURS = {
     ),
     "on_collapse": _choice("warn of a training that has collapsed, or stop it", "warn", "warn", "stop"),
     "teacher_engine": _choice(
-        "on a CPU, compile the frozen networks, or run the `network` itself", "auto", "auto", "network"
+        "on a CPU, compile the frozen networks for 512 samples or more, or run the `network` itself",
+        "auto",
+        "auto",
+        "network",
     ),
-    "eval_engine": _choice(
-        "the same for `eval` and `export-center`, from 512 samples on", "auto", "auto", "network"
-    ),
+    "eval_engine": _choice("the same for `eval` and `export-center`", "auto", "auto", "network"),
     "report": _truth("write `report.html` at the end of a run", True),
 }
 

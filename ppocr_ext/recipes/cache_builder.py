@@ -106,7 +106,7 @@ class CacheBuilder:
         _require_servable(self.loss, name)
         wanted = branches_to_keep(self.loss, name)
         model.require({name: wanted})
-        compile_frozen(context, model)
+        compile_frozen(context, model, len(self._loader.dataset) * views.count)
         self._call, self._folder = model.caller(name), options.folder
         self._request = model.models[name].train_request
         self._first = self._try_batches()

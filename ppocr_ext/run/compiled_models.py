@@ -15,24 +15,33 @@ from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.context import RunContext
 
 _LOG = logging.getLogger("ppocr_ext")
-EVAL_SAMPLES = 512  # of fewer, compiling takes longer than it saves
+LEAST_SAMPLES = 512  # for fewer, compiling takes longer than it saves
 _WATCHED = ("to_static", "detect_anomaly")  # compile or watch the layers of the networks themselves
 
 
-def compile_frozen(context: RunContext, model: Any) -> dict[str, CompiledNetwork]:
+def compile_frozen(
+    context: RunContext, model: Any, samples: int, *, prepare: bool = True
+) -> dict[str, CompiledNetwork]:
     """Compile the frozen sub-models that a loss reads (``Global.teacher_engine``), and let ``model`` call these.
 
     A resumed run whose checkpoint has other engines says so: the last digits of its numbers differ.
+
+    Args:
+        context: of the run.
+        model: with its weights.
+        samples: that this process reads in the whole run; of few, nothing is compiled.
+        prepare: make the graphs now; else when the first images come, which may be never.
 
     Returns:
         What was compiled, by the name of the sub-model.
     """
     config, compiled = context.config, {}
     wanted = context.device == "cpu" and global_value(config, "teacher_engine") != NETWORK
-    if wanted and isinstance(model, DistillationModel) and _is_free(config):
+    wanted = wanted and _is_free(config) and samples >= LEAST_SAMPLES
+    if wanted and isinstance(model, DistillationModel):
         for name in sorted(model.frozen - model.unread):
             network = model.models[name]
-            engine = _compile(network, network.train_request, config, "Train", name)
+            engine = _compile(network, network.train_request, config, "Train" if prepare else None, name)
             if engine.engine == PADDLE:
                 model.set_caller(name, engine)
                 compiled[name] = engine
@@ -84,13 +93,15 @@ def evaluates_compiled(run: Any, samples: int) -> bool:
     """Return True if an evaluation of so many samples is to compile its networks."""
     ours = isinstance(run.model, BaseModel | DistillationModel)
     wanted = global_value(run.config, "eval_engine") != NETWORK and _is_free(run.config)
-    return ours and wanted and run.device == "cpu" and samples >= EVAL_SAMPLES
+    return ours and wanted and run.device == "cpu" and samples >= LEAST_SAMPLES
 
 
-def _compile(network: Any, request: HeadRequest, config: Config, mode: str, name: str) -> CompiledNetwork:
-    """Compile a network for the heights of images that the config gives; for others when they come."""
+def _compile(
+    network: Any, request: HeadRequest, config: Config, mode: str | None, name: str
+) -> CompiledNetwork:
+    """Compile a network for the heights of images that the section ``mode`` gives; for others when they come."""
     engine = compile_network(network, request, name=name)
-    prepared = read_preprocessing(config, mode)
+    prepared = None if mode is None else read_preprocessing(config, mode)
     sizes = () if prepared is None else prepared.sizes
     for shape in {size[:2]: size for size in sizes}.values():
         engine.prepare(shape)

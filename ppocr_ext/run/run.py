@@ -102,7 +102,8 @@ class Run(RunContext, RunData, Training):
         if context.trains:
             training = set_up_training(context, model, data)
             steps = evaluation_steps(config, training.start.steps_per_epoch)
-            engines = compile_frozen(context, model)
+            samples = len(data.train_loader.dataset) * training.start.epochs // context.team.size
+            engines = compile_frozen(context, model, samples, prepare=cache is None)
             if cache is not None:  # it calls what is compiled for a batch that it lacks
                 digests, dictionary = training.frozen_digests, context.charset.digest
                 answers = cached_teacher(cache, training.model, training.loss, config, dictionary, digests)

@@ -18,9 +18,10 @@ from ppocr_ext.centers.collect import CollectOptions, collect
 from ppocr_ext.centers.single_model import config_of_model
 from ppocr_ext.checkpoint.checkpoints import TrainState
 from ppocr_ext.config import Config
+from ppocr_ext.engine.compiled import CompiledNetwork
 from ppocr_ext.evaluation.evaluate import evaluate, select_model
 from ppocr_ext.run import compiled_models
-from ppocr_ext.run.compiled_models import compile_frozen, engine_names
+from ppocr_ext.run.compiled_models import LEAST_SAMPLES, compile_frozen, engine_names
 from ppocr_ext.run.run import Run
 
 
@@ -28,7 +29,7 @@ from ppocr_ext.run.run import Run
 def saved(captchas: Path, tmp_path_factory: pytest.TempPathFactory) -> Config:  # noqa: F811
     """A distillation whose checkpoint has both sub-models."""
     folder = tmp_path_factory.mktemp("saved")
-    config = tiny_config(captchas, folder, **{"Global.teacher_engine": "auto", "Global.dry_step": False})
+    config = tiny_config(captchas, folder, **{"Global.dry_step": False})
     save_run(config, folder / "run")
     return config.with_values({"Global.checkpoints": str(folder / "run" / "best_accuracy")})
 
@@ -45,7 +46,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     original = compiled_models.compile_network
     monkeypatch.setattr(compiled_models, "compile_network", spy)
-    monkeypatch.setattr(compiled_models, "EVAL_SAMPLES", 10)
+    monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 10)
     return names
 
 
@@ -66,7 +67,7 @@ def test_few_samples_and_the_nrtr_branch_are_not_compiled(
     saved: Config, compiled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evaluate(Run.build(saved, "eval"), "gtc")
-    monkeypatch.setattr(compiled_models, "EVAL_SAMPLES", 11)
+    monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 11)
     evaluate(Run.build(saved, "eval"))
     assert compiled == []
 
@@ -85,7 +86,9 @@ def test_centers_are_the_same_compiled(saved: Config, compiled: list[str]) -> No
 @pytest.fixture(scope="module")
 def run(saved: Config) -> Run:
     start = {"Global.pretrained_model": saved.at("Global.checkpoints"), "Global.checkpoints": None}
-    return Run.build(saved.with_values(start), "train")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled_models, "LEAST_SAMPLES", 48)  # 24 samples in two epochs
+        return Run.build(saved.with_values(start), "train")
 
 
 def test_a_compiled_teacher_teaches_the_same(run: Run) -> None:
@@ -110,8 +113,21 @@ def test_a_teacher_is_compiled_unless_something_needs_its_layers(
     state = TrainState(engines={"Teacher": "paddle"})
     resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)
     caplog.set_level(logging.WARNING, "ppocr_ext")
-    assert compile_frozen(replace(run, config=config, checkpoint=resumed), run.network) == {}
+    assert compile_frozen(replace(run, config=config, checkpoint=resumed), run.network, LEAST_SAMPLES) == {}
     assert "latest" in caplog.text and "teacher_engine" in caplog.text
     caplog.clear()
-    assert compile_frozen(replace(run, checkpoint=resumed), run.network).keys() == {"Teacher"}
+    assert compile_frozen(replace(run, checkpoint=resumed), run.network, LEAST_SAMPLES).keys() == {"Teacher"}
     assert caplog.text == ""
+
+
+def test_a_teacher_is_compiled_only_if_it_computes_many_samples(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared: list[Any] = []
+    monkeypatch.setattr(CompiledNetwork, "prepare", lambda self, shape: prepared.append(shape))
+    assert compile_frozen(run, run.network, LEAST_SAMPLES - 1) == {}
+    # with a teacher cache it may compute none
+    assert compile_frozen(run, run.network, LEAST_SAMPLES, prepare=False).keys() == {"Teacher"}
+    assert prepared == []
+    compile_frozen(run, run.network, LEAST_SAMPLES)
+    assert prepared != []

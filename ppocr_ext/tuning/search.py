@@ -62,11 +62,11 @@ class Search:
         """Keep the result of a trial, and write the results so far.
 
         Raises:
-            ModelError: the first trial, with the config's own settings, failed: the others would fail too.
+            ModelError: the trial with the config's own settings failed, and no other has finished: all would fail.
         """
         trial = study.tell(number, result)
         trials, reason = study.trials(), f": {result.reason}" if result.reason else ""
-        if result.state == "failed" and len(trials) == 1:
+        if trial.settings == study.shipped and all(each.result.state == "failed" for each in trials):
             (self.folder / STUDY_FILE).unlink()
             command = command_line("train", "-c", self.folder / "config.yml", host=self.host_path)
             raise ModelError(

@@ -28,6 +28,7 @@ _RULES = {
 _FORMS = "{low: 0.001, high: 0.01, log: true}, {low: 1, high: 5, step: 1} or {choices: [a, b]}"
 _FIXED = ("Eval", "Metric", "Global.save_model_dir", "Global.checkpoints")
 _RATES = ("Optimizer.lr.learning_rate", "Optimizer.lr.max_lr")
+_SCALAR = str | int | float | None
 _FACTOR = 3.0  # of the default space, each way
 
 
@@ -98,7 +99,7 @@ def _value_error(values: Any) -> ConfigError | None:
     low: Any = values.get("low")
     high, choices = values.get("high"), values.get("choices")
     if choices is not None:
-        scalars = isinstance(choices, list) and not any(isinstance(each, list | dict) for each in choices)
+        scalars = isinstance(choices, list) and all(isinstance(each, _SCALAR) for each in choices)
         right = scalars and len(values) == 1 and len(set(choices)) == len(choices) > 1
         what = "two or more different numbers or texts, and nothing beside them"
     else:

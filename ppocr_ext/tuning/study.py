@@ -15,14 +15,16 @@ from optuna.trial import TrialState
 
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.messages import end_text
 from ppocr_ext.tuning.space import Parameter, Space
 from ppocr_ext.tuning.trial import Evaluation, TrialResult, objective
 
 STUDY_FILE = "study.db"
 _RANDOM_TRIALS = 6  # before TPE has enough to learn from
 _UNPRUNED_TRIALS = 3  # finished ones, which the next are compared with
-# Of the finished trials. A median would be too strict: what is pruned never finishes, so the bar rises with each trial.
-_PRUNED_BELOW = 75.0  # percent
+# Percent of the finished trials; one that is worse than these is pruned. A median would be too strict: what is pruned
+# never finishes, so the bar rises with each trial.
+_KEPT = 75.0
 _FIRST_PRUNING = 2  # evaluation
 _STATES = {"finished": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
 
@@ -70,7 +72,7 @@ class TuningStudy:
         shipped: the config's own settings.
 
     Raises:
-        ConfigError: the folder has a study of another config or space.
+        ConfigError: the folder has a study of another config or space, or one that cannot be read.
     """
 
     def __init__(self, folder: Path, space: Space, config: Config, seed: int) -> None:
@@ -79,14 +81,7 @@ class TuningStudy:
         self.shipped = {parameter.key: config.at(parameter.key) for parameter in space}
         self._distributions = {parameter.key: _distribution(parameter) for parameter in space}
         file = folder / STUDY_FILE
-        # a function, since a path may hold what has a meaning in a URL
-        storage = optuna.storages.RDBStorage(
-            "sqlite://", engine_kwargs={"creator": lambda: sqlite3.connect(file)}
-        )
-        pruner = optuna.pruners.PercentilePruner(_PRUNED_BELOW, _UNPRUNED_TRIALS, _FIRST_PRUNING)
-        self.record = optuna.create_study(
-            storage=storage, study_name="tune", direction="maximize", pruner=pruner, load_if_exists=True
-        )
+        self.record = _open_record(file)
         setup = {"space": {each.key: each.values for each in space}, "config": config.thaw(), "seed": seed}
         setup = json.loads(json.dumps(setup, default=str))
         before = self.record.user_attrs.get("setup", setup)
@@ -152,6 +147,28 @@ class TuningStudy:
         return sorted(
             ended, key=lambda t: (order.index(t.result.state), -objective(t.result.best, self.indicator))
         )
+
+
+def _open_record(file: Path) -> optuna.Study:
+    """Return Optuna's record in ``file``, which is made if it does not exist.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    pruner = optuna.pruners.PercentilePruner(_KEPT, _UNPRUNED_TRIALS, _FIRST_PRUNING)
+    try:
+        # a function, since a path may hold what has a meaning in a URL
+        storage = optuna.storages.RDBStorage(
+            "sqlite://", engine_kwargs={"creator": lambda: sqlite3.connect(file)}
+        )
+        return optuna.create_study(
+            storage=storage, study_name="tune", direction="maximize", pruner=pruner, load_if_exists=True
+        )
+    except Exception as error:  # whatever Optuna or SQLite makes of a damaged file, or of another version's
+        raise ConfigError(
+            f"{file}: Optuna cannot read this study ({end_text(error)}). Fix: begin another one with --out.",
+            code="unreadable_file",
+        ) from error
 
 
 def _distribution(parameter: Parameter) -> BaseDistribution:

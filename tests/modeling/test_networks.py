@@ -262,6 +262,7 @@ def test_a_size_that_the_network_cannot_take_is_refused(options: dict[str, Any])
         {"name": "ResNet31", "layers": [1, 2]},
         {"name": "ViTParseQ", "img_size": [32, 100], "patch_size": [8, 8]},
         {"name": "ViTParseQ", "embed_dim": 100},
+        {"name": "ViTParseQ", "num_heads": 0},
         {"name": "ViTParseQ", "patch_size": 16},
         {"name": "ViTParseQ", "conv_stem": True},
     ],

@@ -73,6 +73,7 @@ Optimizer.name: {choices: [AdamW, Adam]}
         (f"{RATE}: {{choices: [0.005]}}", "bad_value", "two or more"),
         (f"{RATE}: {{choices: [0.005, 0.005]}}", "bad_value", "different"),
         (f"{RATE}: {{choices: [0.005, [1]]}}", "bad_value", "numbers or texts"),
+        (f"{RATE}: {{choices: [0.005, 2020-01-01]}}", "bad_value", "numbers or texts"),
         (f"{RATE}: {{choices: [0.005, 0.1], low: 1}}", "bad_value", "beside"),
         (f"{RATE}: [0.005, 0.1]", "bad_value", "choices"),
         (f"{RATE}: {{low: 0.01, high: 0.1}}", "bad_value", "0.005"),

@@ -118,6 +118,12 @@ def test_a_study_is_neither_replaced_nor_mixed(tmp_path: Path) -> None:
         opened(tmp_path, CONFIG.with_values({"Global.epoch_num": 7}))
 
 
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    (tmp_path / "study.db").write_text("no database" * 100)
+    with raises_code(ConfigError, "unreadable_file", "study.db", "--out"):
+        opened(tmp_path)
+
+
 def test_the_results_of_a_study(tmp_path: Path) -> None:
     folder = tmp_path / "50% of #1?"  # what a URL would read otherwise
     study = opened(folder)

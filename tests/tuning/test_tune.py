@@ -172,6 +172,20 @@ def test_a_config_that_cannot_be_trained_ends_the_study(folder: Path) -> None:
     assert not (folder / "study" / "study.db").exists()  # so that the mended config can begin
 
 
+def test_another_trial_that_fails_first_ends_nothing(folder: Path) -> None:
+    """Of several trials at once, any may fail before the one with the config's own settings has ended."""
+    config = load([folder / "my.yml"])
+    search = Search(config, ("my.yml",), folder / "study", 2)
+
+    def run_trials(search: Search, study: TuningStudy) -> None:
+        (first, _), (second, _) = study.ask(), study.ask()
+        search.end(study, second, TrialResult("failed", "no memory", {}, 0.1))
+        search.end(study, first, TrialResult("finished", "", {"acc": 0.5}, 0.1))
+
+    page = search.run(read_space(folder / "space.yml", config), run_trials).read_text(encoding="utf-8")
+    assert "no memory" in page and "trial 0: acc 50" in page
+
+
 def test_ctrl_c_keeps_the_study_and_prints_what_resumes_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

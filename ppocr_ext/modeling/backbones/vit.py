@@ -138,7 +138,8 @@ class ViTParseQ(nn.Layer):
     ) -> None:
         super().__init__()
         self._size, patch = _size("img_size", img_size), _size("patch_size", patch_size)
-        if any(edge % part for edge, part in zip(self._size, patch, strict=True)) or embed_dim % num_heads:
+        uneven = any(edge % part for edge, part in zip(self._size, patch, strict=True))
+        if uneven or num_heads < 1 or embed_dim % num_heads:
             raise ConfigError(
                 f"ViTParseQ: img_size must be a multiple of patch_size, and embed_dim of num_heads (found {self._size} "
                 f"and {patch}, {embed_dim} and {num_heads}).",

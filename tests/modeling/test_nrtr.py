@@ -102,6 +102,8 @@ def test_options_that_cannot_work_are_refused() -> None:
     with raises_code(ModelError, "bad_value", "d_model = 30"):
         decoder(d_model=30, nhead=4)
     head = decoder()
+    with raises_code(ModelError, "shape_mismatch", 24, 32):
+        head(paddle.randn([1, 6, 24]))
     head.train()
     with raises_code(ModelError, "missing_labels"):
         head(paddle.randn([1, 6, 32]))

@@ -74,7 +74,7 @@ class Transformer(nn.Layer):
                 code="bad_value",
             )
         self.out_channels = out_channels + 1
-        self.max_len = max_len
+        self.d_model, self.max_len = d_model, max_len
         self.embedding = Embeddings(d_model, self.out_channels, scale_embedding)
         self.positional_encoding = PositionalEncoding(d_model, residual_dropout_rate)
 
@@ -109,9 +109,15 @@ class Transformer(nn.Layer):
             :meth:`decode`.
 
         Raises:
-            ModelError: the target is needed and missing.
+            ModelError: the target is needed and missing, or the frames have another size.
         """
         request = request or default_request(self.training)
+        if memory.shape[-1] != self.d_model:
+            raise ModelError(
+                f"NRTR head: a frame has {memory.shape[-1]} features (expected d_model, {self.d_model}). Fix: set d_model "
+                f"to the features of the backbone, such as embed_dim of ViTParseQ.",
+                code="shape_mismatch",
+            )
         memory = self._encode(memory)
         if request.decode or "gtc" not in request.branches:
             return self.decode(memory)

@@ -114,8 +114,8 @@ class Transformer(nn.Layer):
         request = request or default_request(self.training)
         if memory.shape[-1] != self.d_model:
             raise ModelError(
-                f"NRTR head: a frame has {memory.shape[-1]} features (expected d_model, {self.d_model}). Fix: set d_model "
-                f"to the features of the backbone, such as embed_dim of ViTParseQ.",
+                f"NRTR head: a frame has {memory.shape[-1]} features (expected d_model, {self.d_model}). Fix: set "
+                f"d_model to the features of the backbone, such as embed_dim of ViTParseQ.",
                 code="shape_mismatch",
             )
         memory = self._encode(memory)

@@ -200,6 +200,12 @@ def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerPar
         )
     from ppocr_ext.run.recogniser import decoded_by_nrtr, load_recogniser  # imports Paddle
 
+    by_nrtr = decoded_by_nrtr(config)
+    if by_nrtr and options.engine == "paddle":
+        raise ConfigError(
+            f"engine: paddle reads with CTC alone, but {name} has an NRTR decoder. Fix: leave the engine out.",
+            code="unsupported_engine",
+        )
     if options.device is not None:
         config = config.with_values({"Global.use_gpu": options.device == "gpu"})
     policy = WidthPolicy.from_config(config)
@@ -210,8 +216,8 @@ def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerPar
         old_dictionary=options.old_dictionary,
         nrtr=True,
     )
-    network, by_nrtr = trained.network, decoded_by_nrtr(config)
-    if options.engine == "paddle" and not by_nrtr:
+    network = trained.network
+    if options.engine == "paddle":
         from ppocr_ext.engine.compiled import compile_network
 
         network = compile_network(network, network.eval_request, threads=options.threads)

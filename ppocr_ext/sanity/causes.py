@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ppocr_ext.sanity.head_probe import Finding
-from ppocr_ext.sanity.learning import APART, TOGETHER, Lesson
+from ppocr_ext.sanity.learning import APART, OF_CHANCE, TOGETHER, Lesson
 
 _FALLING = 0.8  # of the loss of some measurements before, that a loss which still falls is below
 _BEFORE = 5  # measurements
@@ -61,6 +61,13 @@ def _other_cause(lessons: Mapping[str, Lesson], steps: int, rates: Sequence[str]
     if failing.broke:
         return (
             "the loss is not finite any more. Fix: a lower learning rate, or `clip_norm_global` in Optimizer."
+        )
+    last = failing.points[-1]
+    if last.loss < OF_CHANCE * failing.chance and failing.head.takes_labels:
+        return (
+            "the loss is low, but what is read is wrong: the head reads in another way than it was taught. Fix: if "
+            "the picture shows cut texts, set max_len of the head to the longest label and its two marks; else "
+            "compare its forward in evaluation mode with that in training."
         )
     if rates:
         return f"{rates[0]} Fix: take a rate like that of a shipped config (Optimizer.lr.learning_rate)."

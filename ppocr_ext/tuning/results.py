@@ -65,10 +65,14 @@ def _draw(study: TuningStudy, names: Mapping[str, str], file: Path) -> None:
 
 
 def short_names(keys: Iterable[str]) -> dict[str, str]:
-    """Return for each key its last component, or two if others have the same one."""
-    ends = {key: split(key)[-1] for key in keys}
-    several = [name for name in ends.values() if list(ends.values()).count(name) > 1]
-    return {key: dotted(split(key)[-2:]) if name in several else name for key, name in ends.items()}
+    """Return for each key its last components, as many as tell it from the other keys."""
+    every = {key: split(key) for key in keys}
+    names = {}
+    for key, parts in every.items():
+        ends = [parts[-count:] for count in range(1, len(parts) + 1)]
+        alone = [end for end in ends if sum(each[-len(end) :] == end for each in every.values()) == 1]
+        names[key] = dotted(alone[0] if alone else parts)
+    return names
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:

@@ -11,13 +11,14 @@ from ppocr_ext.sanity.causes import remarks
 from ppocr_ext.sanity.head_probe import Finding
 from ppocr_ext.sanity.learning import APART, TOGETHER, Lesson, Point
 
-HEAD: Any = SimpleNamespace(name="ctc")
+HEAD: Any = SimpleNamespace(name="ctc", takes_labels=False)
+DECODER: Any = SimpleNamespace(name="ctc", takes_labels=True)
 
 
-def lesson(way: str, *losses: float, read: int = 0) -> Lesson:
+def lesson(way: str, *losses: float, read: int = 0, head: Any = HEAD) -> Lesson:
     points = [Point(10 * n, loss, 0) for n, loss in enumerate(losses)]
     points[-1] = Point(points[-1].step, losses[-1], read)
-    return Lesson(HEAD, way, 20.0, "", points, [("a", "a")] * 4)
+    return Lesson(head, way, 20.0, "", points, [("a", "a")] * 4)
 
 
 def said(*lessons: Lesson, findings: dict[str, list[Finding]]) -> str:
@@ -37,6 +38,8 @@ def test_the_first_fault_is_the_most_likely_cause() -> None:
         ([lesson(TOGETHER, 20.0, float("nan"))], "clip_norm_global"),
         ([lesson(TOGETHER, 20, 19, 18, 17, 16, 14, 10, 6)], "--steps 900"),
         ([lesson(TOGETHER, 20, 6, 6, 6, 6, 6, 6, 6)], "--samples 4"),
+        ([lesson(TOGETHER, 20, 1, 1, 1, 1, 1, 1, 1)], "--samples 4"),  # CTC that finds only blanks
+        ([lesson(TOGETHER, 20, 1, 1, 1, 1, 1, 1, 1, head=DECODER)], "max_len"),
     ],
 )
 def test_another_cause_if_the_structure_has_no_fault(lessons: list[Lesson], word: str) -> None:

@@ -160,5 +160,5 @@ def test_an_overlay_reaches_lists_by_name_and_by_number(tmp_path: Path) -> None:
 
 
 def test_columns_have_the_shortest_names_that_tell_them_apart() -> None:
-    names = short_names(["A.lr.rate", "B.x.weight", "B.y.weight", "decay"])
-    assert list(names.values()) == ["rate", "x.weight", "y.weight", "decay"]
+    names = short_names(["A.lr.rate", "B.x.weight", "B.0.y.weight", "B.1.y.weight", "weight"])
+    assert list(names.values()) == ["rate", "x.weight", "0.y.weight", "1.y.weight", "weight"]

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 HELP = (
-    "measure what a training step, center loss and the export of centers cost, against plain forms of them, how fast "
-    "an exported recogniser reads, and how fast label files are checked"
+    "measure what a training step, compiled networks, center loss and the export of centers cost, against plain forms "
+    "of them, how fast an exported recogniser reads, and how fast label files are checked"
 )
 EPILOG = """\
 examples:
@@ -19,6 +19,7 @@ examples:
   python tools/benchmark.py step --size full --batch 16 --peer /path/to/PaddleOCR
   python tools/benchmark.py step --size full --batch 16 --processes 2
   python tools/benchmark.py guard --size full --batch 8
+  python tools/benchmark.py engine --size full --batch 16 --threads 2
   python tools/benchmark.py center
   python tools/benchmark.py export-center --size full --peer /path/to/PaddleOCR
   python tools/benchmark.py infer --size full --peer /path/to/PaddleOCR --chart speed.png
@@ -40,6 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
             "guard", help="the check for bad values, its copies and the monitors, as shares of a step"
         )
     )
+    _add_engine(kinds.add_parser("engine", help="seconds and memory of compiled networks"))
     _add_center(kinds.add_parser("center", help="center loss against the dense formula: seconds, memory"))
     _add_export_center(
         kinds.add_parser("export-center", help="images/s and memory of the pass that makes centers")
@@ -71,6 +73,12 @@ def _add_guard(guard: argparse.ArgumentParser) -> None:
         "--batch", type=_positive, default=32, help="images in a batch (default: 32, as the quickstart)"
     )
     _add_common(guard)
+
+
+def _add_engine(engine: argparse.ArgumentParser) -> None:
+    engine.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's models, or full size")
+    engine.add_argument("--batch", type=_positive, default=16, help="images in a batch (default: 16)")
+    _add_common(engine)
 
 
 def _add_center(center: argparse.ArgumentParser) -> None:
@@ -182,6 +190,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     measures: dict[str, Callable[[argparse.Namespace], int]] = {
         "step": _step,
         "guard": _guard,
+        "engine": _engine,
         "center": _center,
         "export-center": _export_center,
         "infer": _infer,
@@ -210,6 +219,14 @@ def _guard(args: argparse.Namespace) -> int:
     from benchmarks.guard import measure_guard
 
     costs = measure_guard(args.size, args.batch, args.rounds)
+    print(costs.to_markdown())
+    return 0 if costs.agrees else _BAD
+
+
+def _engine(args: argparse.Namespace) -> int:
+    from benchmarks.engine import measure_engine
+
+    costs = measure_engine(args.size, args.batch, args.rounds)
     print(costs.to_markdown())
     return 0 if costs.agrees else _BAD
 

@@ -20,6 +20,7 @@ from ppocr_ext.engine.request_graph import (
     IMAGES,
     STEM,
     TARGET,
+    ImageShape,
     labels_of,
     target_position,
     write_request_graph,
@@ -33,6 +34,7 @@ _LOG = logging.getLogger("ppocr_ext")
 PADDLE, NETWORK = "paddle", "network"  # names of the engines
 TOLERANCE = 1e-4  # of the largest absolute value of an output, if that is above 1
 CHUNK_PIXELS = 4 * 48 * 320  # more images at a time are no faster, and need more memory
+MOST_GRAPHS = 4  # of a network that needs one for each width
 _PROBE_LENGTH = 6  # ids of a target
 _REASON_LENGTH = 200
 
@@ -68,8 +70,9 @@ class CompiledNetwork:
     def __init__(self, network: nn.Layer, request: HeadRequest, name: str, threads: int | None) -> None:
         self.engine = PADDLE
         self._network, self._request, self._name = network, request, name
-        self._threads = threads or int(os.environ.get("OMP_NUM_THREADS") or 1)
-        self._graphs: dict[tuple[int, int], _Graph] = {}
+        self._threads = threads or int((os.environ.get("OMP_NUM_THREADS") or "1").partition(",")[0])
+        self._graphs: dict[ImageShape, _Graph] = {}
+        self._one_width = False  # the network takes no other; each width has its graph
         self._position: int | None = None
         try:
             self._position = target_position(network, request)
@@ -80,11 +83,14 @@ class CompiledNetwork:
         except ModelError as error:
             self._give_up(error, logging.INFO)  # nothing has failed
 
-    @paddle.no_grad()
     def __call__(
         self, images: Tensor, data: Sequence[Tensor] | None = None, request: HeadRequest | None = None
     ) -> Any:
         """Return what the network returns, without gradients; see :class:`BaseModel`."""
+        with paddle.no_grad():
+            return self._outputs(images, data, request)
+
+    def _outputs(self, images: Tensor, data: Sequence[Tensor] | None, request: HeadRequest | None) -> Any:
         asked = request or getattr(self._network, "eval_request", self._request)
         target = self._target(data)
         fits = (
@@ -97,7 +103,7 @@ class CompiledNetwork:
                 return self._graph(images.shape[1:]).run(images.numpy(), target)
             except (
                 Exception
-            ) as error:  # whatever Paddle raises: the network says what is wrong with the images
+            ) as error:  # whatever Paddle raises; the network says what is wrong with the images
                 outputs = self._network(images, data, request)
                 self._give_up(error)
                 return outputs
@@ -126,16 +132,33 @@ class CompiledNetwork:
         return np.asarray(data[self._position][:, : longest + 2].numpy())
 
     def _graph(self, image_shape: Sequence[int]) -> _Graph:
-        channels, height, width = (int(size) for size in image_shape)
-        if (channels, height) not in self._graphs:
-            self._graphs[channels, height] = self._open((channels, height), width)
-        return self._graphs[channels, height]
+        """Return the graph for images [C, H, W]: of any width, or, if the network takes no other, of this one.
 
-    def _open(self, image_shape: tuple[int, int], width: int) -> _Graph:
+        Raises:
+            ModelError: there would be too many graphs.
+            Exception: whatever Paddle makes of a network that it cannot compile.
+        """
+        channels, height, width = (int(size) for size in image_shape)
+        of_all, of_one = (channels, height, None), (channels, height, width)
+        for shape in (of_all, of_one):
+            if shape in self._graphs:
+                return self._graphs[shape]
+        if not self._one_width:
+            try:
+                return self._graphs.setdefault(of_all, self._open(of_all, width))
+            except Exception as error:  # such as SVTRNet's, which takes images of one size
+                _LOG.debug("%s at any width: %s", self._name, _reason(error))
+        if len(self._graphs) >= MOST_GRAPHS:
+            raise ModelError("it needs a graph for each width of the images.", code="not_compiled")
+        graph = self._graphs.setdefault(of_one, self._open(of_one, width))
+        self._one_width = True
+        return graph
+
+    def _open(self, image_shape: ImageShape, width: int) -> _Graph:
         """Open a graph of the cache; write it if it is not there, or is not right."""
         key = graph_key(self._network, self._request, image_shape)
         write = partial(write_request_graph, self._network, self._request, self._position, image_shape)
-        narrow = max(8, width // 16 * 8)
+        narrow = max(8, width // 16 * 8) if image_shape[2] is None else width
         try:
             return self._read(key, _refuse, image_shape, (width,))
         except FileNotFoundError:
@@ -145,13 +168,13 @@ class CompiledNetwork:
             discard(key)
         return self._read(key, write, image_shape, (width, narrow))
 
-    def _read(self, key: str, write: Any, image_shape: tuple[int, int], widths: Sequence[int]) -> _Graph:
+    def _read(self, key: str, write: Any, image_shape: ImageShape, widths: Sequence[int]) -> _Graph:
         with cached_folder(key, write) as folder:
             files = (folder / f"{STEM}.json", folder / f"{STEM}.pdiparams")
             predictor = open_predictor(*files, threads=self._threads)
         graph: _Graph | None = None
         for count, width in enumerate(widths, start=1):
-            images, target = _probe((count, *image_shape, width), self._position)
+            images, target = _probe((count, *image_shape[:2], width), self._position)
             labels = labels_of(None if target is None else paddle.to_tensor(target), self._position)
             with paddle.no_grad():
                 expected = self._network(paddle.to_tensor(images), labels, self._request)

@@ -26,7 +26,7 @@ _PART = ".part-"  # begin of the names of folders that are written or removed
 _STALE = 24 * 3600  # seconds, after which the folder of a killed process is removed
 
 
-def graph_key(network: nn.Layer, request: HeadRequest, image_shape: tuple[int, int]) -> str:
+def graph_key(network: nn.Layer, request: HeadRequest, image_shape: tuple[int | None, ...]) -> str:
     """Return the digest of all that a graph depends on: weights, layers and their options, request, Paddle."""
     layers = [
         (name, f"{type(layer).__module__}.{type(layer).__qualname__}", _options(layer))

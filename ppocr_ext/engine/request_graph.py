@@ -19,6 +19,7 @@ from ppocr_ext.modeling.heads.nrtr_head import Transformer
 
 IMAGES, TARGET = "x", "target"  # names of the inputs; the first as in PaddleOCR's graphs
 STEM = "inference"
+ImageShape = tuple[int, int, int | None]  # channels, height, and the width if there is only one
 
 
 def inference_copy(network: nn.Layer, request: HeadRequest) -> nn.Layer:
@@ -88,9 +89,9 @@ class _Traced(nn.Layer):
 
 
 def write_request_graph(
-    network: nn.Layer, request: HeadRequest, position: int | None, image_shape: tuple[int, int], folder: Path
+    network: nn.Layer, request: HeadRequest, position: int | None, image_shape: ImageShape, folder: Path
 ) -> None:
-    """Write ``inference.json`` and ``inference.pdiparams``, for batches and images of any size and width.
+    """Write ``inference.json`` and ``inference.pdiparams``, for batches of any size.
 
     Paddle's generator is as it was afterwards.
 
@@ -98,13 +99,13 @@ def write_request_graph(
         network: a ``BaseModel`` with weights.
         request: what the graph returns; a tensor that the network returns twice is one output.
         position: see :func:`target_position`.
-        image_shape: channels and height.
+        image_shape: of the images; without a width for all widths.
         folder: an existing folder.
 
     Raises:
         ModelError: Paddle cannot compile it.
     """
-    spec = [InputSpec([None, image_shape[0], image_shape[1], None], "float32", name=IMAGES)]
+    spec = [InputSpec([None, *image_shape], "float32", name=IMAGES)]
     if position is not None:
         spec.append(InputSpec([None, None], "int64", name=TARGET))
 

@@ -93,12 +93,21 @@ def test_a_teacher_returns_all_that_losses_read(
     assert "not compiled" not in caplog.text
 
 
-@pytest.mark.parametrize(("name", "height"), [("model_v2_mobile", 32), ("model_v4_v5_mobile_reduced", 48)])
-def test_other_networks_return_the_probabilities_of_an_evaluation(name: str, height: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "height", "widths"),
+    [
+        ("model_v2_mobile", 32, (96, 160)),
+        ("model_v4_v5_mobile_reduced", 48, (96, 160)),
+        ("model_v4_svtr_reduced", 48, (320, 320)),
+    ],
+)
+def test_other_networks_return_the_probabilities_of_an_evaluation(
+    name: str, height: int, widths: tuple[int, int]
+) -> None:
     network = of_case(name)
     found = compile_network(network, EVAL)
     with paddle.no_grad():
-        for count, width in ((1, 96), (5, 160)):
+        for count, width in zip((1, 5), widths, strict=True):
             images, _ = batch(count, width, height)
             assert_equal_outputs(found(images), network(images))
     assert found.engine == PADDLE
@@ -203,7 +212,9 @@ def test_images_that_the_network_refuses_are_its_error(network: BaseModel) -> No
 def test_a_key_follows_weights_options_and_request(
     network: BaseModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def key(of: BaseModel = network, asked: HeadRequest = LOGITS, shape: tuple[int, int] = (3, 32)) -> str:
+    def key(
+        of: BaseModel = network, asked: HeadRequest = LOGITS, shape: tuple[int | None, ...] = (3, 32, None)
+    ) -> str:
         return graph_cache.graph_key(of, asked, shape)
 
     assert key(teacher()) == key()
@@ -211,6 +222,6 @@ def test_a_key_follows_weights_options_and_request(
     wider.head.use_pool = True
     other = teacher()
     other.head.ctc_head.fc.bias.set_value(other.head.ctc_head.fc.bias + 1)
-    keys = [key(), key(wider), key(other), key(asked=TRAIN), key(shape=(3, 48))]
+    keys = [key(), key(wider), key(other), key(asked=TRAIN), key(shape=(3, 48, None)), key(shape=(3, 32, 64))]
     monkeypatch.setattr(paddle, "__version__", "9.9")
     assert len({*keys, key()}) == len(keys) + 1

@@ -1,7 +1,7 @@
 """What a distillation step costs, as ratios measured in one run.
 
-Three steps on the same batch, taken in turns: ours as a run does it, the *bare sum* (teacher
-forward, student forward, backward, optimizer; no losses), and that of a PaddleOCR checkout.
+Steps on the same batch, taken in turns: ours as a run does it, with its teacher compiled and not, the *bare sum*
+(teacher forward, student forward, backward, optimizer; no losses), and that of a PaddleOCR checkout.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from benchmarks.sizes import SIZES, charset_of
 from benchmarks.table import machine, markdown, threads
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
+from ppocr_ext.engine.compiled import compile_network
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.loop.events import Position, StepDone
 from ppocr_ext.loop.hooks.metrics_log import Window
@@ -34,6 +35,7 @@ from ppocr_ext.run.model_setup import restrict_outputs
 from ppocr_ext.run.model_wrappers import data_parallel
 
 Step = Callable[[], None]
+NETWORK, COMPILED = "ppocr_ext, teacher not compiled", "ppocr_ext"
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,16 @@ def _our_steps(config: Config, batch: list[paddle.Tensor]) -> dict[str, Step]:
         optimizer.step()
         optimizer.clear_grad()
 
-    return {"bare sum": bare, "ppocr_ext": ours}
+    def with_network() -> None:
+        model.set_caller("Teacher", model.Teacher)
+        ours()
+
+    def with_engine() -> None:
+        model.set_caller("Teacher", engine)
+        ours()
+
+    engine = compile_network(model.Teacher, model.Teacher.train_request, name="Teacher")
+    return {"bare sum": bare, NETWORK: with_network, COMPILED: with_engine}
 
 
 def _peer_step(config: Config, batch: list[paddle.Tensor], root: Path) -> Step:

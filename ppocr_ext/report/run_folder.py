@@ -18,7 +18,7 @@ from ppocr_ext.report.page_samples import SampleSet, read_prediction_samples, re
 # how a run can end (`status` in run.json), and the exit code of `train`; after a signal it is 128 + its number
 EXIT_CODES = {"finished": 0, "stopped": 0, "collapsed": 1, "nonfinite": 1, "failed": 2}
 METRICS_FILE = "metrics.jsonl"
-_RECORD_FILE = "run.json"
+RECORD_FILE = "run.json"
 _INDICATOR_NAMES = {"acc": "accuracy", "norm_edit_dis": "1 − edit distance"}
 
 Series = list[tuple[int, float]]  # (step, value), NaN for a step without a value
@@ -171,10 +171,10 @@ def read_runs(paths: Sequence[str | Path]) -> list[RunFolder]:
         runs = [path] if _is_run(path) else []
         if not runs and path.is_dir():
             runs = sorted(folder for folder in path.iterdir() if _is_run(folder))
-            runs.sort(key=lambda folder: str(_json(folder / _RECORD_FILE).get("started", "")))
+            runs.sort(key=lambda folder: str(_json(folder / RECORD_FILE).get("started", "")))
         if not runs:
             raise DataError(
-                f"{path}: no run folder, and no folder of runs (found neither {METRICS_FILE} nor {_RECORD_FILE}). "
+                f"{path}: no run folder, and no folder of runs (found neither {METRICS_FILE} nor {RECORD_FILE}). "
                 f"Fix: give the folder that a run writes to (Global.save_model_dir)",
                 code="no_run",
             )
@@ -190,7 +190,7 @@ def read_runs(paths: Sequence[str | Path]) -> list[RunFolder]:
 
 
 def _is_run(path: Path) -> bool:
-    return (path / METRICS_FILE).is_file() or (path / _RECORD_FILE).is_file()
+    return (path / METRICS_FILE).is_file() or (path / RECORD_FILE).is_file()
 
 
 def _read(folder: Path, name: str) -> RunFolder:
@@ -200,7 +200,7 @@ def _read(folder: Path, name: str) -> RunFolder:
         files["metrics"] = read_metrics(folder)
     except DataError as error:
         notes.append(str(error))
-    for file, attribute in ((_RECORD_FILE, "record"), ("preflight.json", "preflight")):
+    for file, attribute in ((RECORD_FILE, "record"), ("preflight.json", "preflight")):
         files[attribute] = _json(folder / file)
         if not files[attribute]:
             notes.append(f"{file} is missing or cannot be read.")

@@ -18,6 +18,7 @@ from ppocr_ext.host import open_host
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.folder_lock import locked_folder
 from ppocr_ext.report.formats import percent
+from ppocr_ext.report.run_folder import METRICS_FILE, RECORD_FILE
 from ppocr_ext.run.host_config import import_plugins, seed_of
 from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.tuning.results import BEST_FILE, RESULTS_FILE, settings_text, write_results
@@ -51,6 +52,8 @@ class Search:
     ) -> TrialResult:
         """Train trial ``number`` as ``ppocr-ext train`` does, in a run folder of its own."""
         folder = self.folder / "trials" / f"{number:04}"
+        for name in (METRICS_FILE, RECORD_FILE):  # of an earlier study, which would be read as this one's
+            (folder / name).unlink(missing_ok=True)
         values = {**settings, "Global.save_model_dir": folder.as_posix()}
         options = [f"{key}={json.dumps(value)}" for key, value in values.items()]  # JSON is YAML
         host = [] if self.host_path is None else ["--host", self.host_path]

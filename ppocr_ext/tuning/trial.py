@@ -15,7 +15,7 @@ from typing import Any
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.report.formats import finite_number
-from ppocr_ext.report.run_folder import read_metrics
+from ppocr_ext.report.run_folder import RECORD_FILE, read_metrics
 
 _POLL = 0.5  # seconds
 _PATIENCE = 120.0  # seconds that a trial has for its last step and its checkpoint
@@ -99,7 +99,7 @@ def _failure(code: int, folder: Path, log: Path, evaluated: bool) -> str:
     """Return why a training failed that ended with ``code``; empty if it finished."""
     record: dict[str, Any] = {}
     with suppress(OSError, ValueError):
-        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        record = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
     status = record.get("status")
     if code < 0:
         name = signal.Signals(-code).name

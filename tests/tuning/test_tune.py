@@ -172,6 +172,20 @@ def test_a_config_that_cannot_be_trained_ends_the_study(folder: Path) -> None:
     assert not (folder / "study" / "study.db").exists()  # so that the mended config can begin
 
 
+def test_records_of_an_earlier_study_are_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A study that trial 0 has ended begins again in the same folder."""
+    old = folder / "study" / "trials" / "0000"
+    old.mkdir(parents=True)
+    (old / "run.json").write_text(json.dumps({"status": "nonfinite", "reason": "the loss was NaN"}))
+    (old / "metrics.jsonl").write_text(json.dumps({"kind": "eval", "step": 5, "acc": 0.9}) + "\n")
+    monkeypatch.setattr("ppocr_ext.tuning.trial.time.sleep", lambda seconds: None)
+    seen = []
+    search = Search(load([folder / "my.yml"]), ("my.yml",), folder / "study", 1)
+    result = search.train(0, {}, "acc", lambda count, line: bool(seen.append(line)))  # there is no config.yml
+    assert result.state == "failed" and "config.yml" in result.reason
+    assert not seen and not result.best
+
+
 def test_another_trial_that_fails_first_ends_nothing(folder: Path) -> None:
     """Of several trials at once, any may fail before the one with the config's own settings has ended."""
     config = load([folder / "my.yml"])

@@ -95,6 +95,7 @@ class TrainState:
         hooks: what hooks keep, by their names; None if none keeps anything.
         raw_weights: of a checkpoint with averaged weights, those that a resumed run continues with, by name.
         sample_seeds: ``data.sample_seeds.SCHEME``; None in PaddleOCR's checkpoints and in those of 0.1.0.
+        views: seed and count of the views of a teacher cache; None without one.
         accumulate: ``Global.accumulate``; None for 1.
         engines: what computes each frozen sub-model that is compiled; None if none is.
         processes: of the run; None in checkpoints of others, and of older versions.
@@ -114,6 +115,7 @@ class TrainState:
     hooks: Mapping[str, Any] | None = None
     raw_weights: Mapping[str, Any] | None = None
     sample_seeds: int | None = None
+    views: Mapping[str, int] | None = None
     accumulate: int | None = None
     engines: Mapping[str, str] | None = None
     processes: int | None = None
@@ -126,12 +128,11 @@ class TrainState:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the dict to write: PaddleOCR's keys (``epoch``, ``global_step``, ``best_model_dict``) and ours."""
-        position = self.position
         ours = {item.name: getattr(self, item.name) for item in fields(self)[2:]}
         return {
-            "epoch": position.epoch,
-            "global_step": position.global_step,
-            "step_in_epoch": position.step_in_epoch,
+            "epoch": self.position.epoch,
+            "global_step": self.position.global_step,
+            "step_in_epoch": self.position.step_in_epoch,
             "best_model_dict": dict(self.best),
             **{key: value for key, value in ours.items() if value is not None},
         }
@@ -279,8 +280,7 @@ def write_checkpoint(prefix: Path, weights: Mapping[str, Any], optimizer: Any, s
 def why_missing(path: str | Path) -> str:
     """Return the message for ``path`` where no weights are: it names the checkpoints in that folder."""
     folder = Path(path)
-    refusal = other_format(path)
-    if refusal is not None:
+    if (refusal := other_format(path)) is not None:
         return refusal
     if folder.is_dir():
         remedy = _checkpoints_in(folder) or " It holds none. Fix: give the path of a checkpoint."

@@ -8,13 +8,16 @@ one size are batched together, in other batches in each epoch.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+_LOG = logging.getLogger("ppocr_ext")
 Batch = list[Any]
 
 
@@ -162,3 +165,16 @@ def groups_of_scales(
         )
         for ratio in np.unique(rounded).tolist()
     ]
+
+
+def warn_of_other_views(before: Mapping[str, int] | None, views: Views | None, prefix: Path) -> None:
+    """Warn if the run of a checkpoint, which stores ``before``, drew its samples in other views or in none."""
+    now = None if views is None else asdict(views)
+    if before != now:
+        _LOG.warning(
+            "%s: the teacher cache of that run had %s, and that of this one has %s: from here on, samples are drawn "
+            "and batched otherwise. To go on as before: the same Train.teacher_cache.",
+            prefix,
+            f"views {dict(before)}" if before else "no views",
+            f"views {now}" if now else "no views",
+        )

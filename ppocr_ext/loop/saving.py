@@ -116,6 +116,7 @@ class CheckpointSaver:
             loss=loss_state(run.loss),
             charset_digest=run.charset.digest,
             sample_seeds=SCHEME,
+            views=run.train_loader.views_drawn,
             accumulate=None if self._accumulate == 1 else self._accumulate,
             engines=engine_names(run.engines),
             processes=run.team.size,

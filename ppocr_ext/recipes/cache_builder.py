@@ -33,6 +33,7 @@ from ppocr_ext.teacher_cache.lookup import LENGTH, input_keys
 from ppocr_ext.teacher_cache.serving import branches_to_keep, reasons_against
 from ppocr_ext.teacher_cache.shards import TABLE, BranchForm, Entry, write_shard
 from ppocr_ext.teacher_cache.store import (
+    FACTS,
     CacheFacts,
     data_digest,
     open_shard,
@@ -240,6 +241,11 @@ def _require_same_cache(folder: Path, facts: CacheFacts) -> None:
     """Refuse a folder that holds another cache, or other files."""
     if not folder.exists() or not any(folder.iterdir()):
         return
+    if not (folder / FACTS).exists():
+        raise DataError(
+            f"{folder} holds other files and no {FACTS}. Fix: give another --output, or empty the folder.",
+            code="other_cache",
+        )
     before = read_facts(folder)
     other = [
         field.name for field in fields(facts) if getattr(before, field.name) != getattr(facts, field.name)

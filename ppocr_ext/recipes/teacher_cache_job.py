@@ -19,6 +19,7 @@ from ppocr_ext.io.atomic import check_writable, remove_temporary_files
 from ppocr_ext.recipes.cache_builder import CacheBuilder, CacheOptions, Share
 from ppocr_ext.run.batch_loader import leave_signals_to_the_run
 from ppocr_ext.run.logs import set_up_console
+from ppocr_ext.teacher_cache.store import FACTS
 
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -31,7 +32,7 @@ def build_cache(config: Config, builder: CacheBuilder, options: CacheOptions) ->
         DataError: the folder cannot be written.
     """
     folder, pending = options.folder, builder.pending()
-    check_writable(folder / "cache.json")
+    check_writable(folder / FACTS)
     remove_temporary_files(folder)
     builder.facts.write(folder)
     with tqdm(

@@ -17,7 +17,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,11 @@ class BatchLoader:
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch."""
         return len(self.batch_sampler) if self.views is None else self._length
+
+    @property
+    def views_drawn(self) -> dict[str, int] | None:
+        """Return seed and number of the views, as a checkpoint stores them; None without views."""
+        return None if self.views is None else asdict(self.views.views)
 
     def __iter__(self) -> Iterator[Any]:
         """Read one whole epoch, with the same random numbers each time."""

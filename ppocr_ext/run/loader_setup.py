@@ -16,7 +16,7 @@ from ppocr_ext.data.batch_check import BatchLabelCheck, FramesOfSize
 from ppocr_ext.data.batch_layout import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
 from ppocr_ext.data.load_failures import LoadFailures
 from ppocr_ext.data.preflight_report import PreflightReport
-from ppocr_ext.data.sample_views import Views
+from ppocr_ext.data.sample_views import Views, warn_of_other_views
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.run.batch_loader import BatchLoader
 from ppocr_ext.run.context import RunContext
@@ -77,6 +77,8 @@ def open_data(context: RunContext, model: Any, views: Views | None = None) -> Ru
     config, team = context.config, context.team
     writes = context.trains and context.is_first
     modes = context.modes
+    if writes and context.options.evaluates and context.checkpoint is not None:
+        warn_of_other_views(context.checkpoint.train_state().views, views, context.checkpoint.prefix)
     if config.at("Eval", default=None) is None and context.options.evaluates:
         _LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
     no_limit = FrameCounts({})

@@ -20,7 +20,7 @@ from ppocr_ext.teacher_cache.shards import TABLE, BranchForm, Shard
 from ppocr_ext.teacher_cache.top_classes import TopClasses
 
 _LOG = logging.getLogger("ppocr_ext")
-_FACTS = "cache.json"
+FACTS = "cache.json"
 _FORMAT = 1
 _NOT_OF_OUTPUTS = ("pretrained", "pretrained_dict", "freeze_params")
 _DRAWN_BY = ("dataset", "sampler")  # parts of Train that decide what a view shows
@@ -52,7 +52,7 @@ class CacheFacts:
 
     def write(self, folder: Path) -> None:
         """Write them into the folder of the cache."""
-        write_text(folder / _FACTS, json.dumps({"format": _FORMAT, **asdict(self)}, indent=2) + "\n")
+        write_text(folder / FACTS, json.dumps({"format": _FORMAT, **asdict(self)}, indent=2) + "\n")
 
 
 def read_facts(folder: Path) -> CacheFacts:
@@ -61,13 +61,15 @@ def read_facts(folder: Path) -> CacheFacts:
     Raises:
         DataError: the folder holds no cache, or one of another version.
     """
-    file = folder / _FACTS
+    file = folder / FACTS
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         if content.pop("format") != _FORMAT:
             raise ValueError("another version")
         views, branches = Views(**content.pop("views")), content.pop("branches")
         forms = {name: BranchForm(**form) for name, form in branches.items()}
+        if views.count < 1:
+            raise ValueError("no views")
         return CacheFacts(views=views, branches=forms, **content)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(

@@ -84,6 +84,12 @@ def test_a_training_has_the_losses_of_the_live_teacher(cache, distill, tmp_path,
         assert (cached["teacher_cached"], live["teacher_cached"]) == (1.0, 0.0)
         assert cached["losses"] == pytest.approx(live["losses"], abs=1e-3)
     assert "6 of 6 batches" in capsys.readouterr().out
+    # resumed without it
+    latest = {"Global.checkpoints": str(tmp_path / "cache_run" / "run" / "latest"), "Global.epoch_num": 3}
+    for values, warned in ({"Train.teacher_cache": str(cache)}, False), ({}, True):
+        capsys.readouterr()
+        Run.build(distill(tmp_path, **latest, **values), "train")
+        assert ("no views" in capsys.readouterr().out) == warned
 
 
 def test_another_teacher_is_refused(cache, distill, tmp_path):
@@ -112,8 +118,14 @@ def test_only_what_is_missing_is_built_again(cache, distill, tmp_path):
     assert builder.pending() == [(1, 0)] and builder.estimate()[0] == 24
     build_cache(distill(tmp_path), builder, options)
     assert shards(folder) == before and kept.stat().st_mtime_ns == age
+    kept.parent.joinpath("cache.json").unlink()
+    with raises_code(DataError, "other_cache", "cache.json"):
+        CacheBuilder(distill(tmp_path), options)
+
+
+def test_another_number_of_views_is_another_cache(cache, distill, tmp_path):
     with raises_code(DataError, "other_cache", "views"):
-        CacheBuilder(distill(tmp_path), CacheOptions(folder, views=3))
+        CacheBuilder(distill(tmp_path), CacheOptions(cache, views=3))
 
 
 def test_two_processes_write_what_one_writes(cache, distill, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from error_codes import raises_code
@@ -102,3 +104,9 @@ def test_a_folder_without_a_cache_is_refused(tmp_path, content):
         (tmp_path / "cache.json").write_text(content)
     with raises_code(DataError, "no_teacher_cache", tmp_path):
         Store(tmp_path)
+
+
+def test_a_cache_without_views_is_refused(cache):
+    replace(FACTS, views=Views(1, 0)).write(cache)
+    with raises_code(DataError, "no_teacher_cache", cache):
+        Store(cache)

@@ -112,7 +112,7 @@ class DrySection:
                     break
                 trace.text = None
                 sample = loader.dataset[index]
-                if not (self._distinct and trace.text in texts):
+                if not (self._distinct and trace.text is not None and trace.text in texts):
                     samples.append(sample)
                     texts.append(trace.text)
         except Exception as error:

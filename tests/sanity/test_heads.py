@@ -16,6 +16,7 @@ from tiny_runs import single_head
 from ppocr_ext.config import Config
 from ppocr_ext.errors import DataError, ModelError
 from ppocr_ext.issues import InvalidConfigError
+from ppocr_ext.registry import DATASETS
 from ppocr_ext.sanity.subject import Subject, open_subject, peak_rate
 
 FRAMES = 16  # of 128 columns
@@ -121,6 +122,25 @@ def test_the_samples_have_different_texts(tiny: Any, captchas: Path, tmp_path: P
     subject = open_subject(tiny("student", **{"Train.dataset.label_file_list": [str(file)]}), 8)
     [ctc, _] = subject.heads()
     assert sorted(label for _, label in ctc.readings()) == sorted(lines[n].split("\t")[1] for n in (0, 2))
+
+
+class LabelledDataset:
+    """A dataset of a user's own, whose texts nobody sees: it gives ids of classes."""
+
+    def __init__(self, config: Any, mode: str, logger: Any, seed: Any = None) -> None: ...
+
+    def __len__(self) -> int:
+        return 9
+
+    def __getitem__(self, index: int) -> list[Any]:
+        ctc, nrtr = np.zeros(8, np.int64), np.zeros(8, np.int64)
+        ctc[:2], nrtr[:4] = index + 1, [2, index + 4, index + 4, 3]
+        return [np.full((3, 32, 128), index / 9, np.float32), ctc, nrtr, np.array(2), np.float64(1)]
+
+
+def test_samples_of_unknown_text_are_all_taken(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DATASETS._own, "LabelledDataset", LabelledDataset)
+    assert open_subject(tiny("student", **{"Train.dataset.name": "LabelledDataset"}), 5).batch.samples == 5
 
 
 def test_the_batch_size_of_the_config_is_a_limit(tiny: Any) -> None:

@@ -1,6 +1,6 @@
 """Every shipped config learns a batch by heart, at reduced size: narrow networks, small images, short texts.
 
-Names, depths, losses, heads and optimizers are those of the config.
+Kinds of layers, heads, losses and optimizers are those of the config; widths, depths and the learning rate are not.
 """
 
 from __future__ import annotations

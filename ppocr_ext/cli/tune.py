@@ -66,6 +66,9 @@ def run(args: argparse.Namespace) -> int:
     for option, value in (("--trials", args.trials), ("--at-once", args.at_once)):
         if value < 1:
             raise ConfigError(f"{option} {value} must be at least 1", code="bad_value")
+    with_ray = args.ray or args.ray_address
+    if args.at_once > 1 and not with_ray:
+        raise ConfigError(f"--at-once {args.at_once} needs Ray. Fix: add --ray.", code="bad_value")
     if os.environ.get("PADDLE_TRAINERS_NUM", "1") != "1":
         raise ConfigError(
             "tune trains each trial in one process. Fix: start it without a launcher.", code="bad_value"
@@ -86,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.tuning.study import check_study_file
 
     run_trials: RunTrials = run_here
-    if args.ray or args.ray_address:
+    if with_ray:
         from ppocr_ext.tuning.ray_trials import ray_trials
 
         run_trials = ray_trials(args.ray_address, args.at_once)

@@ -218,7 +218,12 @@ def test_ctrl_c_keeps_the_study_and_prints_what_resumes_it(
 
 @pytest.mark.parametrize(
     ("options", "fact"),
-    [(["--trials", "0"], "--trials"), (["--ray", "--at-once", "0"], "--at-once"), (["--resume"], "--resume")],
+    [
+        (["--trials", "0"], "--trials"),
+        (["--ray", "--at-once", "0"], "--at-once"),
+        (["--at-once", "2"], "--ray"),
+        (["--resume"], "--resume"),
+    ],
 )
 def test_bad_options_are_refused(
     folder: Path, options: list[str], fact: str, capsys: pytest.CaptureFixture[str]

@@ -101,10 +101,8 @@ class CompiledNetwork:
         if self.engine == PADDLE and fits:
             try:
                 return self._graph(images.shape[1:]).run(images.numpy(), target)
-            except (
-                Exception
-            ) as error:  # whatever Paddle raises; the network says what is wrong with the images
-                outputs = self._network(images, data, request)
+            except Exception as error:  # whatever Paddle raises
+                outputs = self._network(images, data, request)  # it says what is wrong with the images
                 self._give_up(error)
                 return outputs
         return self._network(images, data, request)

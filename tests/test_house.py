@@ -47,7 +47,7 @@ def test_one_thing_is_learnt_from_three_files() -> None:
     """The table "Where to look" of docs/architecture.md: at most three files a topic, together at most 900 lines."""
     page = (house.ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([^|]+) \| (\[`[^|]+) \| (\d+) \|$", page, re.MULTILINE)
-    assert len(rows) == 7
+    assert len(rows) >= 9
     for topic, listed, stated in rows:
         files = [house.PACKAGE / name for name in re.findall(r"\.\./ppocr_ext/([\w/]+\.py)", listed)]
         lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from functools import partial
+from pathlib import Path
 
 import paddle
 import paddle.distributed as dist
@@ -13,6 +15,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import DEVICES
 from ppocr_ext.errors import ConfigError
 
+_CPU_INFO = Path("/proc/cpuinfo")
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's mallopt
 _KEEP = 2**31 - 1
 _CUSTOM = ("npu", "mlu", "gcu")
@@ -61,17 +64,25 @@ def device_kind(config: Config) -> str:
 
 
 def tune_cpu() -> None:
-    """Set contiguous kernels, and keep freed memory for the next step.
+    """Set contiguous kernels and AMD's vector instructions, and keep freed memory for the next step.
 
     Since Paddle 3.0 slices, transposes and reshapes are strided views; on a CPU the gradients of such
-    views cost more than the copies they save. glibc returns large freed blocks to the system and faults
-    every page in again a step later.
+    views cost more than the copies they save. The MKL in Paddle's wheel uses AVX2 on a processor of AMD only if
+    ``MKL_DEBUG_CPU_TYPE`` is 5 before its first product; a value that the user has set stays. glibc returns large
+    freed blocks to the system and faults every page in again a step later.
     """
     if "FLAGS_use_stride_kernel" in paddle.base.core.globals():  # Paddle 2.6 has no strided views
         paddle.set_flags({"FLAGS_use_stride_kernel": False})
     if sys.platform != "linux":
         return
+    if is_amd_with_avx2(_CPU_INFO.read_text(encoding="utf-8", errors="replace")):
+        os.environ.setdefault("MKL_DEBUG_CPU_TYPE", "5")
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):  # not in musl
         library.mallopt(_M_MMAP_MAX, 0)
         library.mallopt(_M_TRIM_THRESHOLD, _KEEP)
+
+
+def is_amd_with_avx2(cpu_info: str) -> bool:
+    """Return whether the text of ``/proc/cpuinfo`` describes a processor of AMD that has AVX2."""
+    return "AuthenticAMD" in cpu_info and "avx2" in cpu_info.split()

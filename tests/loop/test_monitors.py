@@ -75,13 +75,16 @@ def test_a_healthy_run_raises_nothing(name):
 
 
 def test_every_recipe_is_recorded():
-    """A recipe is a shipped config with a run folder of its own, and no overlay."""
+    """A recipe is a shipped config with a run folder of its own, and no overlay.
+
+    The monitors measure CTC, and NRTR beside it: of a decoder alone there is nothing to record.
+    """
     own = {
         str(file.relative_to(config_root()))
         for file in config_root().rglob("*.yml")
         if file.parent.name != "overlays" and "save_model_dir:" in file.read_text(encoding="utf-8")
     }
-    assert own and own <= set(RECORDED)
+    assert own and own - {"captcha/vit_nrtr.yml"} <= set(RECORDED)
 
 
 HEALTHY = {

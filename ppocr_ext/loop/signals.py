@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType
 
 _REPEATED = 2.0  # seconds; Paddle's launcher sends SIGTERM three times, a fifth of a second apart
+_LAST_REPEATED = 1.0  # seconds after the first; until then the handlers stay
 
 
 def termination_signals() -> list[signal.Signals]:
@@ -50,3 +51,6 @@ def deferred_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
                 if hasattr(signal, "siginterrupt"):  # not on Windows
                     signal.siginterrupt(number, False)
         yield
+        # what follows must not be ended by the same signal, sent again
+        if first is not None and first[0] != signal.SIGINT:
+            time.sleep(max(0.0, first[1] + _LAST_REPEATED - time.monotonic()))

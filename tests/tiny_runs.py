@@ -65,17 +65,7 @@ def tiny_config(captchas, folder, kind="distill", **values):
         "Global.print_batch_step": 1,
         "Global.eval_batch_step": [0, 3],
         "Optimizer.lr.warmup_epoch": 0,
-        "Train.dataset": {
-            "name": "SimpleDataSet",
-            "data_dir": str(captchas),
-            "label_file_list": [str(captchas / "train_list.txt")],
-            "transforms": config.thaw()["Train"]["dataset"]["transforms"],
-        },
-        "Train.loader.batch_size_per_card": 8,
-        "Train.loader.num_workers": 0,
-        "Train.loader.shuffle": True,
-        "Eval.dataset.data_dir": str(captchas),
-        "Eval.dataset.label_file_list": [str(captchas / "val_list.txt")],
+        **_read_from(captchas, config),
     }
     if kind == "distill":
         changes["Architecture.Models.Teacher.pretrained"] = None
@@ -124,6 +114,14 @@ def tiny_vit(captchas, folder, **values):
         "Architecture.Backbone.depth": 1,
         "Architecture.Head.d_model": 32,
         "Architecture.Head.dim_feedforward": 64,
+        **_read_from(captchas, config),
+    }
+    return config.with_values(changes).with_values(values)
+
+
+def _read_from(captchas, config):
+    """Return the values with which a config reads drawn images of a folder, eight at a time."""
+    return {
         "Train.dataset": {
             "name": "SimpleDataSet",
             "data_dir": str(captchas),
@@ -136,4 +134,3 @@ def tiny_vit(captchas, folder, **values):
         "Eval.dataset.data_dir": str(captchas),
         "Eval.dataset.label_file_list": [str(captchas / "val_list.txt")],
     }
-    return config.with_values(changes).with_values(values)

@@ -97,18 +97,10 @@ def open_data(context: RunContext, model: Any, views: Views | None = None) -> Ru
         if not _is_lmdb(config, mode):
             write = partial(report.write_usable, folder / f"usable_{mode.lower()}")
             usable_files[mode] = team.once_per_machine(f"copies {mode}", write)
-    plain = host_config(config, distributed=team.size > 1, label_files=usable_files)
     trained = frames.get("Train", no_limit)
     check = label_check(config, context.charset, trained, trained.fixed_by) if context.trains else None
-
-    def build(mode: str, seed: int) -> BatchLoader:
-        loader = context.host.build_dataloader(
-            plain, mode, context.device, context.host.logger, seed, classes.get(mode)
-        )
-        trains = mode == "Train"
-        options = {"seed": context.seed, "rank": team.rank, "processes": team.size}
-        return BatchLoader(loader, check if trains else None, views=views if trains else None, **options)
-
+    plain = host_config(config, distributed=team.size > 1, label_files=usable_files)
+    build = partial(_loader, context, plain, classes, check, views)
     # the data's order decides which samples RecConAug joins
     loaders = {
         mode: build(mode, context.seed if views is None or mode != "Train" else views.seed) for mode in modes
@@ -118,13 +110,7 @@ def open_data(context: RunContext, model: Any, views: Views | None = None) -> Ru
     train = loaders.get("Train")
     if train is not None and check is not None:
         check.set_epoch_size(len(train.dataset))
-    needs_reset = train is not None and getattr(train.dataset, "need_reset", False)
-    if needs_reset and views is not None:
-        raise ConfigError(
-            "Train.dataset.ratio_list draws other samples in each epoch, so they have no views. Fix: remove it, "
-            "or Train.teacher_cache; write a label file of a share of the lines for a smaller cache.",
-            code="conflicting_keys",
-        )
+    needs_reset = _needs_reset(train, views)
     return RunData(
         train_loader=train,
         eval_loader=loaders.get("Eval"),
@@ -134,6 +120,40 @@ def open_data(context: RunContext, model: Any, views: Views | None = None) -> Ru
         label_files=tuple(path for mode in modes for path in label_files_of(config, mode)),
         usable_files=usable_files,
     )
+
+
+def _needs_reset(train: BatchLoader | None, views: Views | None) -> bool:
+    """Return whether the loader of ``Train`` is built anew in each epoch, as for ``ratio_list``.
+
+    Raises:
+        ConfigError: its samples have no views, but should.
+    """
+    needed = train is not None and bool(getattr(train.dataset, "need_reset", False))
+    if needed and views is not None:
+        raise ConfigError(
+            "Train.dataset.ratio_list draws other samples in each epoch, so they have no views. Fix: remove it, "
+            "or Train.teacher_cache; write a label file of a share of the lines for a smaller cache.",
+            code="conflicting_keys",
+        )
+    return needed
+
+
+def _loader(
+    context: RunContext,
+    plain: dict[str, Any],
+    classes: Mapping[str, Any],
+    check: Any,
+    views: Views | None,
+    mode: str,
+    seed: int,
+) -> BatchLoader:
+    """Build the loader of a section; ``check`` of labels and ``views`` are for ``Train`` alone."""
+    loader = context.host.build_dataloader(
+        plain, mode, context.device, context.host.logger, seed, classes.get(mode)
+    )
+    trains = mode == "Train"
+    options = {"seed": context.seed, "rank": context.team.rank, "processes": context.team.size}
+    return BatchLoader(loader, check if trains else None, views=views if trains else None, **options)
 
 
 def _preflight(

@@ -141,6 +141,12 @@ _OURS = {
         "auto",
         "network",
     ),
+    "teacher_dtype": _choice(
+        "type of the products in a compiled frozen network; `bfloat16` is faster where the processor has it",
+        "float32",
+        "float32",
+        "bfloat16",
+    ),
     "eval_engine": _choice("the same for `eval` and `export-center`", "auto", "auto", "network"),
     "report": _truth("write `report.html` at the end of a run", True),
 }

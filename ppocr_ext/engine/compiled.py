@@ -15,7 +15,7 @@ import paddle
 from paddle import Tensor, nn
 
 from ppocr_ext.engine.graph_cache import cached_folder, discard, graph_key
-from ppocr_ext.engine.predictor import open_predictor, run_predictor
+from ppocr_ext.engine.predictor import BFLOAT16, FLOAT32, has_bfloat16, open_predictor, run_predictor
 from ppocr_ext.engine.request_graph import (
     IMAGES,
     STEM,
@@ -33,6 +33,7 @@ from ppocr_ext.modeling.heads.nrtr_head import START_ID
 _LOG = logging.getLogger("ppocr_ext")
 PADDLE, NETWORK = "paddle", "network"  # names of the engines
 TOLERANCE = 1e-4  # of the largest absolute value of an output, if that is above 1
+BFLOAT16_TOLERANCE = 0.05  # of the root mean square of an output, for that of the differences
 CHUNK_PIXELS = 4 * 48 * 320  # more images at a time are no faster, and need more memory
 MOST_GRAPHS = 4  # of a network that needs one for each width
 _PROBE_LENGTH = 6  # ids of a target
@@ -40,9 +41,14 @@ _REASON_LENGTH = 200
 
 
 def compile_network(
-    network: nn.Layer, request: HeadRequest, *, name: str = "the network", threads: int | None = None
+    network: nn.Layer,
+    request: HeadRequest,
+    *,
+    name: str = "the network",
+    threads: int | None = None,
+    dtype: str = FLOAT32,
 ) -> CompiledNetwork:
-    """Return what computes ``request`` in place of ``network``: Paddle Inference with oneDNN, float32, on the CPU.
+    """Return what computes ``request`` in place of ``network``: Paddle Inference with oneDNN, on the CPU.
 
     The graph is made when the first images of a height come, or by :meth:`CompiledNetwork.prepare`. It is kept in the
     cache folder, where the next process finds it.
@@ -52,23 +58,28 @@ def compile_network(
         request: what is computed.
         name: of the network in messages.
         threads: of the computation; None: as many as the network itself has (``OMP_NUM_THREADS``).
+        dtype: ``"float32"`` or ``"bfloat16"`` of products and convolutions. Without instructions for bfloat16, or if
+            its outputs differ too much, float32 computes, and the log says so.
     """
-    return CompiledNetwork(network, request, name, threads)
+    return CompiledNetwork(network, request, name, threads, dtype)
 
 
 class CompiledNetwork:
     """A network and its compiled graphs, with the signature of the network; see :func:`compile_network`.
 
-    Outputs equal the network's within ``TOLERANCE``, which is checked on a few images when a graph is opened. Where
-    something cannot be compiled, the network itself computes, and one line of the log has the reason. So it does for
-    any other request, and in train mode.
+    Outputs equal the network's within ``TOLERANCE`` (``BFLOAT16_TOLERANCE``), which is checked on a few images when a
+    graph is opened. Where something cannot be compiled, the network itself computes, and one line of the log has the
+    reason. So it does for any other request, and in train mode.
 
     Attributes:
         engine: ``"paddle"``, or ``"network"`` once something could not be compiled.
+        dtype: that it computes in.
     """
 
-    def __init__(self, network: nn.Layer, request: HeadRequest, name: str, threads: int | None) -> None:
-        self.engine = PADDLE
+    def __init__(
+        self, network: nn.Layer, request: HeadRequest, name: str, threads: int | None, dtype: str
+    ) -> None:
+        self.engine, self.dtype = PADDLE, dtype
         self._network, self._request, self._name = network, request, name
         self._threads = threads or int((os.environ.get("OMP_NUM_THREADS") or "1").partition(",")[0])
         self._graphs: dict[ImageShape, _Graph] = {}
@@ -82,6 +93,13 @@ class CompiledNetwork:
                 )
         except ModelError as error:
             self._give_up(error, logging.INFO)  # nothing has failed
+        if self.dtype == BFLOAT16 and not has_bfloat16():
+            self._use_float32("this processor has no instructions for bfloat16.")
+
+    @property
+    def label(self) -> str:
+        """Engine and dtype in a run's records: ``"paddle"`` (float32), ``"paddle bfloat16"``, ``"network"``."""
+        return self.engine if self.dtype == FLOAT32 else f"{self.engine} {self.dtype}"
 
     def __call__(
         self, images: Tensor, data: Sequence[Tensor] | None = None, request: HeadRequest | None = None
@@ -103,7 +121,7 @@ class CompiledNetwork:
                 return self._graph(images.shape[1:]).run(images.numpy(), target)
             except Exception as error:  # whatever Paddle raises
                 outputs = self._network(images, data, request)  # it says what is wrong with the images
-                self._give_up(error)
+                self._step_down(error)
                 return outputs
         return self._network(images, data, request)
 
@@ -120,7 +138,8 @@ class CompiledNetwork:
             try:
                 self._graph(image_shape)
             except Exception as error:
-                self._give_up(error)
+                self._step_down(error)
+                self.prepare(image_shape)
 
     def _target(self, data: Sequence[Tensor] | None) -> np.ndarray | None:
         """Return the ids up to the end of the longest line of a batch."""
@@ -169,7 +188,7 @@ class CompiledNetwork:
     def _read(self, key: str, write: Any, image_shape: ImageShape, widths: Sequence[int]) -> _Graph:
         with cached_folder(key, write) as folder:
             files = (folder / f"{STEM}.json", folder / f"{STEM}.pdiparams")
-            predictor = open_predictor(*files, threads=self._threads)
+            predictor = open_predictor(*files, threads=self._threads, dtype=self.dtype)
         graph: _Graph | None = None
         for count, width in enumerate(widths, start=1):
             images, target = _probe((count, *image_shape[:2], width), self._position)
@@ -177,12 +196,24 @@ class CompiledNetwork:
             with paddle.no_grad():
                 expected = self._network(paddle.to_tensor(images), labels, self._request)
             graph = graph or _Graph(predictor, expected)
-            graph.compare(images, target, expected)
+            graph.compare(images, target, expected, self.dtype)
         assert graph is not None
         return graph
 
+    def _step_down(self, error: Exception) -> None:
+        """Go on in float32; if that has failed, with the network itself."""
+        if self.dtype == FLOAT32:
+            self._give_up(error)
+        else:
+            self._use_float32(_reason(error))
+
+    def _use_float32(self, reason: str) -> None:
+        self.dtype, self._one_width = FLOAT32, False
+        self._graphs.clear()
+        _LOG.warning("%s computes in float32: %s", self._name, reason)
+
     def _give_up(self, error: Exception, level: int = logging.WARNING) -> None:
-        self.engine = NETWORK
+        self.engine, self.dtype = NETWORK, FLOAT32
         self._graphs.clear()
         _LOG.log(level, "%s is not compiled, it runs as it is: %s", self._name, _reason(error))
 
@@ -215,7 +246,7 @@ class _Graph:
         tensors = [paddle.to_tensor(np.concatenate(pieces)) for pieces in zip(*parts, strict=True)]
         return paddle.utils.pack_sequence_as(self._structure, [tensors[place] for place in self._places])
 
-    def compare(self, images: np.ndarray, target: np.ndarray | None, expected: Any) -> None:
+    def compare(self, images: np.ndarray, target: np.ndarray | None, expected: Any, dtype: str) -> None:
         """Compare the graph with the network.
 
         Raises:
@@ -223,11 +254,21 @@ class _Graph:
         """
         flat = paddle.utils.flatten(self.run(images, target)), paddle.utils.flatten(expected)
         for found, right in zip(*flat, strict=True):
-            largest = max(1.0, float(right.abs().max()))
-            if found.shape != right.shape or not float((found - right).abs().max()) <= TOLERANCE * largest:
+            if found.shape != right.shape or not _is_near(found, right, dtype):
                 raise ModelError(
                     f"its graph computes other numbers for images {list(images.shape)}.", code="not_compiled"
                 )
+
+
+def _is_near(found: Tensor, right: Tensor, dtype: str) -> bool:
+    """Compare outputs of the same shape; NaN is not near."""
+    if dtype == BFLOAT16:
+        return _mean_square(found - right) <= BFLOAT16_TOLERANCE**2 * _mean_square(right)
+    return float((found - right).abs().max()) <= TOLERANCE * max(1.0, float(right.abs().max()))
+
+
+def _mean_square(values: Tensor) -> float:
+    return float(values.square().mean())
 
 
 def _reason(error: Exception) -> str:

@@ -8,11 +8,23 @@ from typing import Any
 
 import numpy as np
 
+from ppocr_ext.engine.captured import captured
 from ppocr_ext.errors import MissingPackageError
 from ppocr_ext.messages import INSTALL_PADDLE
 
+FLOAT32, BFLOAT16 = "float32", "bfloat16"
 
-def open_predictor(graph: Path, weights: Path, *, onednn: bool = True, threads: int | None = None) -> Any:
+
+def has_bfloat16() -> bool:
+    """Return True if the processor has instructions for bfloat16; Paddle would compute without them, but slower."""
+    import paddle
+
+    return bool(paddle.base.core.supports_bfloat16_fast_performance())
+
+
+def open_predictor(
+    graph: Path, weights: Path, *, onednn: bool = True, threads: int | None = None, dtype: str = FLOAT32
+) -> Any:
     """Return Paddle's predictor; it keeps its tensors, so one thread at a time may use it.
 
     Paddle may not notice that the file of weights is truncated.
@@ -22,6 +34,7 @@ def open_predictor(graph: Path, weights: Path, *, onednn: bool = True, threads: 
         weights: the ``.pdiparams`` file.
         onednn: compute with oneDNN.
         threads: of the computation; None: Paddle's default, which is 1.
+        dtype: of products and convolutions inside oneDNN; inputs and outputs stay float32.
 
     Raises:
         MissingPackageError: Paddle is older than 3.0.
@@ -43,6 +56,8 @@ def open_predictor(graph: Path, weights: Path, *, onednn: bool = True, threads: 
         config.enable_mkldnn()
     else:
         config.disable_mkldnn()
+    if dtype == BFLOAT16:  # Paddle prints a line
+        captured(config.enable_mkldnn_bfloat16, "Paddle computes no bfloat16", "not_compiled")
     if threads is not None:
         config.set_cpu_math_library_num_threads(threads)
     return inference.create_predictor(config)

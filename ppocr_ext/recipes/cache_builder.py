@@ -15,6 +15,7 @@ import paddle
 from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.config import Config
 from ppocr_ext.data.sample_views import Views
+from ppocr_ext.engine.predictor import FLOAT32
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.losses import build_loss
 from ppocr_ext.losses.base_loss import PAD as BLANK
@@ -107,7 +108,7 @@ class CacheBuilder:
         _require_servable(self.loss, name)
         wanted = branches_to_keep(self.loss, name)
         model.require({name: wanted})
-        compile_frozen(context, model, len(self._loader.dataset) * views.count)
+        engines = compile_frozen(context, model, len(self._loader.dataset) * views.count)
         self._call, self._folder = model.caller(name), options.folder
         self._request = model.models[name].train_request
         self._first = self._try_batches()
@@ -122,6 +123,7 @@ class CacheBuilder:
             self._forms(wanted, options.top_k),
             math.ceil(count / batches),
             batches,
+            engines[name].dtype if name in engines else FLOAT32,
         )
         _require_same_cache(options.folder, self.facts)
 

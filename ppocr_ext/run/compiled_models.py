@@ -10,6 +10,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.preprocessing import read_preprocessing
 from ppocr_ext.engine.compiled import NETWORK, PADDLE, CompiledNetwork, compile_network
+from ppocr_ext.engine.predictor import FLOAT32
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.context import RunContext
@@ -24,7 +25,8 @@ def compile_frozen(
 ) -> dict[str, CompiledNetwork]:
     """Compile the frozen sub-models that a loss reads (``Global.teacher_engine``), and let ``model`` call these.
 
-    A resumed run whose checkpoint has other engines says so: the last digits of its numbers differ.
+    They compute in ``Global.teacher_dtype`` if they are compiled and the processor has it. A resumed run whose
+    checkpoint has other engines or types says so: its numbers differ.
 
     Args:
         context: of the run.
@@ -36,22 +38,29 @@ def compile_frozen(
         What was compiled, by the name of the sub-model.
     """
     config, compiled = context.config, {}
+    dtype = global_value(config, "teacher_dtype")
     wanted = context.device == "cpu" and global_value(config, "teacher_engine") != NETWORK
     wanted = wanted and _is_free(config) and samples >= LEAST_SAMPLES
     if wanted and isinstance(model, DistillationModel):
         for name in sorted(model.frozen - model.unread):
             network = model.models[name]
-            engine = _compile(network, network.train_request, config, "Train" if prepare else None, name)
+            engine = _compile(
+                network, network.train_request, config, "Train" if prepare else None, name, dtype
+            )
             if engine.engine == PADDLE:
                 model.set_caller(name, engine)
                 compiled[name] = engine
-                _LOG.info("%s is frozen and compiled (Global.teacher_engine)", name)
+                _LOG.info("%s is frozen and compiled: %s (Global.teacher_engine)", name, engine.label)
+    if dtype != FLOAT32 and not compiled:
+        _LOG.warning(
+            "Global.teacher_dtype: no frozen network is compiled, float32 computes them (not %s).", dtype
+        )
     if context.checkpoint is not None:
         before, now = dict(context.checkpoint.train_state().engines or {}), engine_names(compiled) or {}
         if before != now:
             _LOG.warning(
                 "%s: engines of the frozen networks were %s and are %s now. The resumed run is not equal in every bit "
-                "to the unbroken one. To compute as before: Global.teacher_engine.",
+                "to the unbroken one. To compute as before: Global.teacher_engine and Global.teacher_dtype.",
                 context.checkpoint.prefix,
                 before or NETWORK,
                 now or NETWORK,
@@ -60,8 +69,8 @@ def compile_frozen(
 
 
 def engine_names(engines: Mapping[str, CompiledNetwork]) -> dict[str, str] | None:
-    """Return the engine of each compiled sub-model; None if there is none."""
-    return {name: engine.engine for name, engine in engines.items()} or None
+    """Return the engine, and its type unless that is float32, of each compiled sub-model; None if there is none."""
+    return {name: engine.label for name, engine in engines.items()} or None
 
 
 def model_to_evaluate(run: Any, samples: int) -> Any:
@@ -97,10 +106,15 @@ def evaluates_compiled(run: Any, samples: int) -> bool:
 
 
 def _compile(
-    network: Any, request: HeadRequest, config: Config, mode: str | None, name: str
+    network: Any,
+    request: HeadRequest,
+    config: Config,
+    mode: str | None,
+    name: str,
+    dtype: str = FLOAT32,
 ) -> CompiledNetwork:
     """Compile a network for the heights of images that the section ``mode`` gives; for others when they come."""
-    engine = compile_network(network, request, name=name)
+    engine = compile_network(network, request, name=name, dtype=dtype)
     prepared = None if mode is None else read_preprocessing(config, mode)
     sizes = () if prepared is None else prepared.sizes
     for shape in {size[:2]: size for size in sizes}.values():

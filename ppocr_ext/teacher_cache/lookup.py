@@ -137,7 +137,10 @@ def cached_teacher(
             "Train.teacher_cache: Train.dataset or Train.sampler differ from those of the cache: samples that they "
             "change are not in it."
         )
-    _LOG.info("teacher cache %s: %d entries, %d views", folder, store.entries, facts.views.count)
+    _LOG.info(
+        "teacher cache %s: %d entries, %d views, computed in %s",
+        folder, store.entries, facts.views.count, facts.dtype,
+    )  # fmt: skip
     answers = CachedTeacher(store, model.models[name], model.caller(name))
     model.set_caller(name, answers)
     return answers

@@ -39,6 +39,7 @@ class CacheFacts:
         branches: how rows are kept, by ``"ctc"`` and ``"gtc"``.
         shards: files of each view.
         batches: in a file.
+        dtype: that the sub-model computed in.
     """
 
     model: str
@@ -49,6 +50,7 @@ class CacheFacts:
     branches: Mapping[str, BranchForm]
     shards: int
     batches: int
+    dtype: str = "float32"  # caches of older versions do not say it
 
     def write(self, folder: Path) -> None:
         """Write them into the folder of the cache."""

@@ -15,6 +15,7 @@ from tiny_runs import TINY
 from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.engine import compiled, graph_cache
 from ppocr_ext.engine.compiled import NETWORK, PADDLE, CompiledNetwork, compile_network
+from ppocr_ext.engine.predictor import BFLOAT16, FLOAT32, has_bfloat16
 from ppocr_ext.io.file_names import CACHE_VARIABLE
 from ppocr_ext.modeling import EVAL, TRAIN, BaseModel
 from ppocr_ext.modeling.head_request import HeadRequest
@@ -111,6 +112,39 @@ def test_other_networks_return_the_probabilities_of_an_evaluation(
             images, _ = batch(count, width, height)
             assert_equal_outputs(found(images), network(images))
     assert found.engine == PADDLE
+
+
+@pytest.mark.parametrize(
+    ("instructions", "tolerance", "dtype"),
+    [(True, 0.05, BFLOAT16), (False, 0.05, FLOAT32), (True, 1e-6, FLOAT32)],
+    ids=["near", "no instructions", "too far"],
+)
+def test_bfloat16_is_near_the_network_or_float32_computes_and_says_so(
+    instructions: bool,
+    tolerance: float,
+    dtype: str,
+    network: BaseModel,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    if instructions and not has_bfloat16():
+        pytest.skip("this processor has no instructions for bfloat16")
+    monkeypatch.setattr(compiled, "has_bfloat16", lambda: instructions)
+    monkeypatch.setattr(compiled, "BFLOAT16_TOLERANCE", tolerance)
+    found = compile_network(network, TRAIN, name="Teacher", dtype=BFLOAT16)
+    found.prepare((3, HEIGHT, 64))
+    images, labels = batch(5, 96)
+    with paddle.no_grad():
+        outputs = [paddle.utils.flatten(each(images, labels, TRAIN)) for each in (found, network)]
+    errors = [
+        float((one - other).square().mean().sqrt() / other.square().mean().sqrt())
+        for one, other in zip(*outputs, strict=True)
+    ]
+    assert (found.engine, found.dtype) == (PADDLE, dtype)
+    assert ("float32" in caplog.text) == (dtype == FLOAT32)
+    assert capfd.readouterr().err.count("BFLOAT16") == 0  # Paddle's own line
+    assert 1e-3 < max(errors) < 0.05 if dtype == BFLOAT16 else max(errors) < 1e-4
 
 
 @pytest.fixture(scope="module")

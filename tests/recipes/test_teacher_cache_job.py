@@ -16,10 +16,12 @@ from tiny_runs import tiny_config
 
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
+from ppocr_ext.engine.predictor import has_bfloat16
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.loop.session import train
 from ppocr_ext.recipes.cache_builder import CacheBuilder, CacheOptions
 from ppocr_ext.recipes.teacher_cache_job import build_cache
+from ppocr_ext.run import compiled_models
 from ppocr_ext.run.run import Run
 from ppocr_ext.teacher_cache.store import Store, open_shard
 
@@ -106,6 +108,14 @@ def test_a_loss_that_reads_features_is_taught_live(cache, distill, tmp_path, cap
     assert "DistillationDistanceLoss" in caplog.text and "backbone" in caplog.text
     with raises_code(DataError, "unserved_loss", "DistillationDistanceLoss"):
         CacheBuilder(distill(tmp_path, **values), CacheOptions(tmp_path / "cache"))
+
+
+@pytest.mark.skipif(not has_bfloat16(), reason="this processor has no instructions for bfloat16")
+def test_a_cache_is_continued_in_its_type_only(cache, distill, tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 1)
+    half = distill(tmp_path, **{"Global.teacher_dtype": "bfloat16"})
+    with raises_code(DataError, "other_cache", "dtype"):
+        CacheBuilder(half, CacheOptions(cache, views=2))
 
 
 def test_only_what_is_missing_is_built_again(cache, distill, tmp_path):

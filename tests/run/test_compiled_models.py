@@ -19,6 +19,7 @@ from ppocr_ext.centers.single_model import config_of_model
 from ppocr_ext.checkpoint.checkpoints import TrainState
 from ppocr_ext.config import Config
 from ppocr_ext.engine.compiled import CompiledNetwork
+from ppocr_ext.engine.predictor import has_bfloat16
 from ppocr_ext.evaluation.evaluate import evaluate, select_model
 from ppocr_ext.run import compiled_models
 from ppocr_ext.run.compiled_models import LEAST_SAMPLES, compile_frozen, engine_names
@@ -39,8 +40,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the networks that were compiled; few samples are enough."""
     names: list[str] = []
 
-    def spy(network: Any, request: Any, *, name: str) -> Any:
-        made = original(network, request, name=name)
+    def spy(network: Any, request: Any, *, name: str, dtype: str) -> Any:
+        made = original(network, request, name=name, dtype=dtype)
         names.append(f"{name}: {made.engine}")
         return made
 
@@ -131,6 +132,24 @@ def test_a_teacher_is_compiled_unless_something_needs_its_layers(
     caplog.set_level(logging.WARNING, "ppocr_ext")
     assert compile_frozen(replace(run, config=config, checkpoint=resumed), run.network, LEAST_SAMPLES) == {}
     assert "latest" in caplog.text and "teacher_engine" in caplog.text
+
+
+def test_a_run_keeps_the_type_of_its_teacher_and_says_if_nothing_has_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = run.config.with_values({"Global.teacher_dtype": "bfloat16"})
+    state = TrainState(engines={"Teacher": "paddle"})
+    resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)
+    context = replace(run, config=config, checkpoint=resumed)
+    monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 24)
+    with monkeypatch.context() as patch:
+        patch.setattr(run.network, "set_caller", lambda name, caller: None)
+        found = engine_names(compile_frozen(context, run.network, 24))
+    expected = {"Teacher": "paddle bfloat16" if has_bfloat16() else "paddle"}
+    assert found == expected and ("teacher_dtype" in caplog.text) == has_bfloat16()
+    caplog.clear()
+    assert compile_frozen(replace(context, checkpoint=None), run.network, 23) == {}
+    assert "teacher_dtype" in caplog.text
     caplog.clear()
     assert compile_frozen(replace(run, checkpoint=resumed), run.network, LEAST_SAMPLES).keys() == {"Teacher"}
     assert caplog.text == ""

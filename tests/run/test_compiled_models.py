@@ -132,6 +132,9 @@ def test_a_teacher_is_compiled_unless_something_needs_its_layers(
     caplog.set_level(logging.WARNING, "ppocr_ext")
     assert compile_frozen(replace(run, config=config, checkpoint=resumed), run.network, LEAST_SAMPLES) == {}
     assert "latest" in caplog.text and "teacher_engine" in caplog.text
+    caplog.clear()
+    assert compile_frozen(replace(run, checkpoint=resumed), run.network, LEAST_SAMPLES).keys() == {"Teacher"}
+    assert caplog.text == ""
 
 
 def test_a_run_keeps_the_type_of_its_teacher_and_says_if_nothing_has_it(
@@ -150,9 +153,6 @@ def test_a_run_keeps_the_type_of_its_teacher_and_says_if_nothing_has_it(
     caplog.clear()
     assert compile_frozen(replace(context, checkpoint=None), run.network, 23) == {}
     assert "teacher_dtype" in caplog.text
-    caplog.clear()
-    assert compile_frozen(replace(run, checkpoint=resumed), run.network, LEAST_SAMPLES).keys() == {"Teacher"}
-    assert caplog.text == ""
 
 
 def test_a_teacher_is_compiled_only_if_it_computes_many_samples(

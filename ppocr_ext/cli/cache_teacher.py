@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_config
 from ppocr_ext.commands import command_line, setting
 from ppocr_ext.errors import DataError
+from ppocr_ext.io.cores import usable_cores
 from ppocr_ext.run.logs import set_up_logs
 
 if TYPE_CHECKING:
@@ -43,8 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model", metavar="NAME", help="the teacher, if several sub-models are frozen")
     add("--seed", type=int, metavar="N", help="of the views (Global.seed)")
     add("--top-k", type=int, metavar="N", help="classes to keep (all where a loss needs them, else 64)")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    add("--processes", type=int, default=cores, metavar="N", help="that share the work (one for each core)")
+    add(
+        "--processes",
+        type=int,
+        default=usable_cores(),
+        metavar="N",
+        help="that share the work (one for each core)",
+    )
     add("--estimate", action="store_true", help="print size and time, and build nothing")
 
 

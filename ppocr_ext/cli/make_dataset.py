@@ -14,9 +14,10 @@ from pathlib import Path
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
+from ppocr_ext.io.cores import usable_cores
 from ppocr_ext.messages import for_people
 from ppocr_ext.synth.captcha import LIBRARY_FONT_SIZES, CaptchaOptions, CaptchaSource
-from ppocr_ext.synth.dataset_folder import DatasetFolder, default_processes, make_folder
+from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 from ppocr_ext.synth.lines.corpus import CorpusTexts
 from ppocr_ext.synth.lines.fonts import FontFile, find_fonts, split_fonts
 from ppocr_ext.synth.lines.line_source import LineOptions, LineSource, LineSplit, visible
@@ -94,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add("--seed", type=int, default=1, metavar="N", help="another seed, other images (1)")
         add("--format", choices=("png", "jpg"), default="png", help="image files (png)")
         processes = "processes that draw (one for each processor core)"
-        add("--processes", type=int, default=default_processes(), metavar="N", help=processes)
+        add("--processes", type=int, default=usable_cores(), metavar="N", help=processes)
         add_options(kind)
         kind.set_defaults(make_source=make_source)
 

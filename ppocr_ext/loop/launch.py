@@ -23,6 +23,7 @@ from ppocr_ext.check.training_warnings import batch_size_key, samples_per_step
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import DEVICES
 from ppocr_ext.errors import ConfigError, PPOCRExtError, ProcessError
+from ppocr_ext.io.cores import usable_cores
 from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import set_up_console
@@ -156,7 +157,7 @@ def _environment(processes: int, on_cpu: bool) -> dict[str, str]:
     kept.setdefault("GLOG_minloglevel", "1")  # Paddle's lines about each connection
     if not on_cpu:
         return kept
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     threads = kept.setdefault("OMP_NUM_THREADS", str(max(1, cores // processes)))
     if threads.isdigit() and processes * int(threads) > cores:
         _LOG.warning(

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,11 @@ from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.evaluation.predictions import write_predictions
 from ppocr_ext.host import open_host
 from ppocr_ext.io.atomic import write_text
+from ppocr_ext.io.cores import usable_cores
 from ppocr_ext.io.resources import config_path, config_root
+from ppocr_ext.loop.child import last_error, start_child, stop_child
 from ppocr_ext.loop.session import train
+from ppocr_ext.recipes.quickstart_table import TEST_IMAGES, StageResult, to_markdown
 from ppocr_ext.report.run_page import REPORT_FILE, write_curves, write_report
 from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.run.run import Run
@@ -30,7 +35,7 @@ from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 
 _LOG = logging.getLogger("ppocr_ext")
-VALIDATION_IMAGES, TEST_IMAGES = 200, 1_000
+VALIDATION_IMAGES = 200
 CURVES_FILE = "curves.svg"
 STAGES = {"teacher": "teacher", "student": "student alone", "distilled": "student, distilled"}
 
@@ -53,27 +58,6 @@ class QuickstartOptions:
         """Return these options as words of a command line."""
         given = {name: value for name, value in asdict(self).items() if value is not None}
         return [word for name, value in given.items() for word in (f"--{name}", str(value))]
-
-
-@dataclass(frozen=True)
-class StageResult:
-    """One row of the table.
-
-    Attributes:
-        name: of the stage.
-        parameters: of the whole network, both heads.
-        steps: optimizer steps.
-        minutes: training time, with evaluations.
-        accuracy: share of held-out images without an error.
-        similarity: 1 - normalised edit distance, mean over the images.
-    """
-
-    name: str
-    parameters: int
-    steps: int
-    minutes: float
-    accuracy: float
-    similarity: float
 
 
 class StopSignal(Exception):  # noqa: N818 - a decision of the user, not an error
@@ -103,8 +87,11 @@ def run_quickstart(
     quiet_host(open_host(host_path).logger)
     _check_options(folder, options, host_path)
     _make_data(folder, options, processes)
-    for stage in stages:
-        _train_stage(stage, folder, options, host_path)
+    with _student_beside(stages, folder, options, host_path) as wait_for_student:
+        for stage in stages:
+            if stage == "student":
+                wait_for_student()
+            _train_stage(stage, folder, options, host_path)
     finished = [stage for stage in STAGES if _is_finished(folder / stage)]
     results = [_evaluate_stage(stage, folder, options, host_path) for stage in finished]
     title = f"{options.preset}, seed {options.seed}"
@@ -209,6 +196,49 @@ def _train_stage(stage: str, folder: Path, options: QuickstartOptions, host_path
         )
 
 
+@contextmanager
+def _student_beside(
+    stages: Sequence[str], folder: Path, options: QuickstartOptions, host_path: str | None
+) -> Iterator[Callable[[], None]]:
+    """Train the student alone in a process of its own, beside the teacher, if there are two cores and both are to do.
+
+    Yields:
+        A function that waits for it, and raises :class:`ModelError` if it has failed. It does nothing where nothing was
+        started. The process stops with this context, and another call of the quickstart continues it.
+    """
+    both = {"teacher", "student"} <= set(stages)
+    if (
+        not both
+        or usable_cores() < 2
+        or any(_is_finished(folder / stage) for stage in ("teacher", "student"))
+    ):
+        yield lambda: None
+        return
+    log = folder / "student.log"
+    words = ["quickstart", "--out", str(folder), *options.words(), "--stages", "student"]
+    process = start_child([*words, *([] if host_path is None else ["--host", host_path])], log)
+    _LOG.info("%s trains at the same time, in a process of its own: %s", STAGES["student"], log)
+
+    def wait() -> None:
+        if process.poll() is None:
+            _LOG.info("waiting for %s", STAGES["student"])
+        try:
+            failed = process.wait()
+        except KeyboardInterrupt:  # the student is stopped by what follows
+            raise StopSignal(signal.SIGINT) from None
+        if failed:
+            reason = last_error(log) or f"exit code {process.returncode}"
+            raise ModelError(
+                f"{STAGES['student']}: its process has failed: {reason} Fix: see {log}; the same command continues.",
+                code="training_failed",
+            )
+
+    try:
+        yield wait
+    finally:
+        stop_child(process)
+
+
 def _weights(folder: Path, stage: str) -> Path:
     return Checkpoint(folder / stage / "latest").file(".pdparams")
 
@@ -243,17 +273,3 @@ def _evaluate_stage(
         accuracy=sum(p.correct for p in result.predictions) / len(result.predictions),
         similarity=float(result.metrics["norm_edit_dis"]),
     )
-
-
-def to_markdown(results: list[StageResult]) -> str:
-    """Return the table as Markdown."""
-    lines = [
-        f"| model | parameters | steps | minutes | accuracy on {TEST_IMAGES:,} held-out images | 1 - NED |",
-        "|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {r.name} | {r.parameters / 1e6:.2f} M | {r.steps} | {r.minutes:.1f} "
-        f"| {r.accuracy:.1%} | {r.similarity:.4f} |"
-        for r in results
-    ]
-    return "\n".join(lines)

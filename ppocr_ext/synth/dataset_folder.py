@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
-import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -239,8 +238,3 @@ def _start_worker(worker: Callable[[Any], Any]) -> None:
 def _run_task(task: Any) -> Any:
     assert _worker is not None
     return _worker(task)
-
-
-def default_processes() -> int:
-    """Return the number of processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.errors import DataError
+from ppocr_ext.loop.child import last_error, start_child, stop_child
 from ppocr_ext.report.formats import finite_number
 from ppocr_ext.report.run_folder import RECORD_FILE, read_metrics
 
 _POLL = 0.5  # seconds
-_PATIENCE = 120.0  # seconds that a trial has for its last step and its checkpoint
 # Less than one image in a million: it decides between equal accuracies only, above all between those that are still 0.
 _TIE = 1e-6
 _HINTS = {"SIGKILL": ", perhaps by the system for lack of memory"}
@@ -57,16 +55,8 @@ def run_trial(command: list[str], folder: Path, indicator: str, on_evaluation: O
     progress, with its checkpoint.
     """
     log, began, pruned, ended = folder.with_name(f"{folder.name}.log"), time.monotonic(), False, False
-    log.parent.mkdir(parents=True, exist_ok=True)
     lines: list[Evaluation] = []
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("trial_process.py")), *command],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # a Ctrl-C for the study reaches it through the study
-        )
+    process = start_child(command, log)
     try:
         while not ended:
             ended = process.poll() is not None or pruned
@@ -76,23 +66,11 @@ def run_trial(command: list[str], folder: Path, indicator: str, on_evaluation: O
             pruned = pruned or any(on_evaluation(n, lines[n - 1]) for n in range(before + 1, len(lines) + 1))
             time.sleep(0 if ended else _POLL)
     finally:
-        _stop(process)
+        stop_child(process)
     best = max(lines, key=lambda line: objective(line, indicator), default={})
     reason = _failure(process.returncode, folder, log, bool(lines))
     state = "pruned" if pruned and reason else "failed" if reason else "finished"  # some have just finished
     return TrialResult(state, reason if state == "failed" else "", best, (time.monotonic() - began) / 60)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask ``process`` to end, wait, and kill it if it does not; a second Ctrl-C kills it at once."""
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_PATIENCE)
-    finally:
-        process.kill()
-        process.wait()
 
 
 def _failure(code: int, folder: Path, log: Path, evaluated: bool) -> str:
@@ -108,6 +86,4 @@ def _failure(code: int, folder: Path, log: Path, evaluated: bool) -> str:
         return "" if evaluated else "it was never evaluated. Fix: a smaller Global.eval_batch_step"
     if status in ("collapsed", "nonfinite"):
         return f"{status}: {record.get('reason')}"
-    said = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    errors = [line.removeprefix("error: ") for line in said if line.startswith("error: ")]
-    return errors[-1] if errors else f"it ended with exit code {code}; see {log.as_posix()}"
+    return last_error(log) or f"it ended with exit code {code}; see {log.as_posix()}"

@@ -10,7 +10,7 @@ from experiments.teacher_cache import run_experiment, to_markdown
 from ppocr_ext.config import load
 from ppocr_ext.evaluation.predictions import Prediction, write_predictions
 
-RIGHT = {"live": 8, "1": 5, "4": 7}  # of ten test images
+RIGHT = {"live": 8, "bfloat16": 9, "1": 5, "4": 7}  # of ten test images
 
 
 def test_runs_differ_in_seed_and_cache_alone(monkeypatch, tmp_path):
@@ -36,11 +36,12 @@ def test_runs_differ_in_seed_and_cache_alone(monkeypatch, tmp_path):
     table = run_experiment(tmp_path, [1, 2], 1)
     assert calls[:5] == ["make-dataset", "make-dataset", "teacher", "cache-teacher", "cache-teacher"]
     assert sorted(calls[5:]) == sorted(
-        f"{kind}_seed{seed}" for kind in ("live", "1_view", "4_views") for seed in (1, 2)
+        f"{kind}_seed{seed}" for kind in ("live", "bfloat16", "1_view", "4_views") for seed in (1, 2)
     )
     live, cached = (used[f"{kind}_seed2"].thaw() for kind in ("live", "4_views"))
     assert cached["Train"].pop("teacher_cache") == str(tmp_path / "cache_4_views")
     assert live["Train"].pop("teacher_cache") is None
+    assert used["bfloat16_seed2"].at("Global.teacher_dtype") == "bfloat16"
     for config in (live, cached):
         config["Global"].pop("save_model_dir")
     assert live == cached and live["Global"]["seed"] == 2

@@ -1,7 +1,7 @@
 """Run a command of ppocr-ext that stops as by SIGTERM when its standard input ends.
 
-A trial runs in such a process. The study stops it by closing its end of the pipe, and the system closes that end when
-the study is killed, so no trial outlives its study.
+See child.py, which stops such a process by closing its end of the pipe. The system closes that end when the process of
+child.py is killed.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 from posixpath import (
     abspath,
@@ -16,12 +17,13 @@ from ppocr_ext.data.sample_rules import ImageCheck, SampleIssue
 from ppocr_ext.io.image_pixels import JPEG, PNG, PixelLimitError, check_size, decode_image
 from ppocr_ext.limits import MAX_IMAGE_PIXELS, open_descriptor
 
+_PNG_START = PNG + b"\0\0\0\rIHDR"  # width and height follow
 _PNG_END = b"IEND\xaeB`\x82"
 _JPEG_END = b"\xff\xd9"
 _HEAD, _TAIL = 1024, 8  # bytes; most JPEGs state their size within the first
 _FIRST = 1 << 14  # bytes that are read at once: often the whole image, and what the system reads anyway
 _FOLDERS = 10_000  # whose real paths are kept
-# paths are strings here: a Path for each line costs more than the check
+_png_size = struct.Struct(">II").unpack_from
 
 
 class ImageFolder:
@@ -61,14 +63,16 @@ class ImageFolder:
         try:
             handle = os.open(path, self._how)
             try:
-                size = os.lseek(handle, 0, os.SEEK_END)  # 0 or an error for devices and pipes
-                head = os.pread(handle, _FIRST, 0) if size else b""
-                tail = head[-_TAIL:] if size == len(head) else os.pread(handle, _TAIL, max(0, size - _TAIL))
+                head = os.pread(handle, _FIRST, 0)  # an error for pipes
+                size, tail = len(head), head[-_TAIL:]
+                if size == _FIRST:
+                    size = os.lseek(handle, 0, os.SEEK_END)  # 0 or an error for devices
+                    tail = os.pread(handle, _TAIL, max(0, size - _TAIL))
             finally:
                 os.close(handle)
             if not looks_whole(head, tail, size):
                 return False
-            check_size(lambda at, count: head[at : at + count], size, self._max_pixels)
+            check_size(_no_more, size, self._max_pixels, head)
         except (OSError, ValueError):
             return False
         return True
@@ -116,6 +120,10 @@ class ImageFolder:
         if turned == name or not inside or not Path(self.path(turned)).is_file():
             return ""
         return f", but there is {self.path(turned)}: write `/` instead of `\\`"
+
+
+def _no_more(at: int, count: int) -> bytes:
+    return b""
 
 
 def image_issue(path: str, check: ImageCheck, max_pixels: int = MAX_IMAGE_PIXELS) -> SampleIssue | None:
@@ -191,9 +199,8 @@ def looks_whole(head: bytes, tail: bytes, size: int) -> bool:
         tail: its last 8 bytes.
         size: its length in bytes.
     """
-    if head.startswith(PNG):
-        width, height = head[16:20], head[20:24]
-        return head[12:16] == b"IHDR" and any(width) and any(height) and tail == _PNG_END
+    if head.startswith(_PNG_START):
+        return tail == _PNG_END and 0 not in _png_size(head, 16)
     if head.startswith(JPEG):
         return tail.endswith(_JPEG_END)
     if head.startswith(b"BM"):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.data.label_file import LabelLine, read_label_file
-from ppocr_ext.data.sample_rules import SampleIssue, SampleRules, frames_needed
+from ppocr_ext.data.sample_rules import SampleIssue, SampleRules, frames_needed, frames_needed_each
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.issues import Issue
@@ -133,32 +133,33 @@ class PreflightReport:
                 self.misfits += 1
                 if self.misfits <= self.examples:
                     self.misfit_examples.append(UnusableSample(file.path, line.number, *misfit))
-            self.add_plain(line.label)
-            return
-        self.counts[issue.reason] += 1
-        if self.counts[issue.reason] <= self.examples:
-            self.unusable_samples.append(UnusableSample(file.path, line.number, *issue))
-        file.lines.append(False)
-        self._measure(line.label)
+            self.longest_usable = max(self.longest_usable, len(line.label))
+        else:
+            self.counts[issue.reason] += 1
+            if self.counts[issue.reason] <= self.examples:
+                self.unusable_samples.append(UnusableSample(file.path, line.number, *issue))
+        file.lines.append(issue is None)
+        self._measure(line.label, file.total)
 
-    def add_plain(self, label: str) -> None:
-        """Count the next sample of the last file, a usable one, of whose label nothing but its length is counted."""
-        self.files[-1].lines.append(True)
-        length = len(label)
-        if length > self.longest_usable:
-            self.longest_usable = length
-        if length > self.longest or 2 * length - 1 > self.most_frames:
-            self._measure(label)
+    def add_plain(self, labels: Sequence[str]) -> None:
+        """Count the next samples of the last file, usable ones whose labels are encoded as they stand but for case."""
+        first, longest = self.files[-1].total + 1, max(map(len, labels))
+        self.files[-1].lines.extend(b"\1" * len(labels))
+        self.longest_usable = max(self.longest_usable, longest)
+        needed = frames_needed_each(labels, self.rules.encoded("".join(labels)))
+        if longest > self.longest or needed.max() > self.most_frames:
+            for number, label in enumerate(labels, first):
+                self._measure(label, number)
 
-    def _measure(self, label: str) -> None:
-        """Compare the label of the last sample with the longest and the most demanding one."""
+    def _measure(self, label: str, number: int) -> None:
+        """Compare a label of the last file with the longest and the most demanding one."""
         length = len(label)
         if length > self.longest:
-            self.longest, self.longest_at = length, (self.files[-1].path, self.files[-1].total)
+            self.longest, self.longest_at = length, (self.files[-1].path, number)
         if 2 * length - 1 > self.most_frames:  # as if all its characters were the same
             needed = frames_needed(self.rules.encoded(label))
             if needed > self.most_frames:
-                self.most_frames, self.most_frames_at = needed, (self.files[-1].path, self.files[-1].total)
+                self.most_frames, self.most_frames_at = needed, (self.files[-1].path, number)
 
     def add_seen(self, file: Path, line: LabelLine, issue: SampleIssue | None) -> None:
         """Count an image that was looked at; ``issue`` is None if something can be read in it."""

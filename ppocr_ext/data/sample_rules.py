@@ -47,6 +47,24 @@ def frames_needed(label: Sequence[Any]) -> int:
     return len(label) + _repeats(label)
 
 
+def frames_needed_each(labels: Sequence[str], encoded: str) -> Any:
+    """Return :func:`frames_needed` for labels of at least one character, all at once: int [labels].
+
+    Args:
+        labels: as they stand.
+        encoded: the labels without anything between them, encoded with as many characters.
+    """
+    import numpy as np
+
+    ends = np.cumsum(np.fromiter(map(len, labels), np.int64, len(labels)))
+    codes = np.frombuffer(encoded.encode("utf-32-le", "surrogatepass"), np.uint32)
+    frames = np.ones(len(codes), np.int64)
+    frames[1:] += codes[1:] == codes[:-1]
+    starts = np.append(0, ends[:-1])
+    frames[starts] = 1  # whatever the label before ends with
+    return np.add.reduceat(frames, starts)
+
+
 def describe_frames(label: Sequence[Any], frames: int) -> str:
     """Return length, repeats and frames of a misfit (a label that needs more than ``frames``), for a message."""
     needed = f"{len(label)} characters with {_repeats(label)} repeats need {frames_needed(label)} frames"
@@ -148,10 +166,12 @@ class SampleRules:
             return False
         return not self._known.issuperset(label)
 
-    def plain_line(self, delimiter: str) -> Callable[[str], re.Match[str] | None]:
-        """Return the function that quickly matches most lines with one path and a usable label, its two groups.
+    def plain_lines(self, delimiter: str) -> Callable[[str], list[tuple[str, str]]]:
+        """Return the function that quickly finds path and label of most lines with one path and a usable label.
 
-        Such a label fits T, and is encoded as it stands but for its case. Other lines have to be parsed.
+        It takes lines with their ends, decoded with ``surrogateescape``, and returns a pair for each; both are empty
+        for other lines, which have to be parsed. A label that is found fits T, and is encoded as it stands but for its
+        case.
         """
         most = [MAX_LABEL_LINE_BYTES]
         if self.max_text_length is not None:
@@ -165,11 +185,12 @@ class SampleRules:
                 c for c in known | set(map(str.upper, known)) if c.isascii() and c.lower() in known
             )
         characters = "".join(re.escape(c) for c in known if len(c) == 1)
-        any_of = characters if self.charset is not None else rf"^{end}\r\n"
+        other = r"\r\n\udc80-\udcff"  # ends of lines, and bytes that are not UTF-8
+        any_of = characters if self.charset is not None else f"^{end}{other}"
         if not any_of or len(delimiter) != 1 or delimiter in "\r\n" or min(most) < least:
-            return re.compile("(?!)").match  # nothing matches
-        path, label = rf"[^{end}\[\s][^{end}\r\n]*", f"[{any_of}]{{{least},{min(most)}}}"
-        return re.compile(rf"({path}){end}({label})(?:{end}[^\r\n]*)?\n").fullmatch
+            return re.compile(r"()()(?:[^\n]*\n|[^\n]+)").findall  # no line
+        path, label = rf"[^{end}\[\s\udc80-\udcff][^{end}{other}]*", f"[{any_of}]{{{least},{min(most)}}}"
+        return re.compile(rf"({path}){end}({label})(?:{end}[^{other}]*)?\n|[^\n]*\n|[^\n]+").findall
 
     def label_issue(self, line: LabelLine) -> SampleIssue | None:
         """Return the first issue of a line's format or label; None if its label is usable."""

@@ -5,7 +5,7 @@ Such images are usable for PaddleOCR, and teach a network to answer nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from ppocr_ext.data.sample_rules import SampleIssue
@@ -42,14 +42,16 @@ class SpreadSample(Generic[T]):
         self._every = 1
         self._seen = 0
 
-    def add(self, item: T) -> None:
-        """Take the next item of the sequence."""
-        if self._seen % self._every == 0:
-            self.items.append(item)
-            if len(self.items) > self._most:
+    def add(self, items: Sequence[T]) -> None:
+        """Take the next items of the sequence."""
+        at = -self._seen % self._every
+        while at < len(items):
+            self.items.append(items[at])
+            if len(self.items) > self._most:  # an odd number, so that the last one stays
                 self.items = self.items[::2]
                 self._every *= 2
-        self._seen += 1
+            at += self._every
+        self._seen += len(items)
 
 
 def visibility_issue(content: bytes, label: str, max_pixels: int = MAX_IMAGE_PIXELS) -> SampleIssue | None:

@@ -18,7 +18,10 @@ _SEGMENTS = 10_000  # of a JPEG before its size
 _BLOCK = 1024  # bytes that are looked at together
 _NO_LENGTH = {0x01, *range(0xD0, 0xD9)}  # JPEG markers that stand alone
 _SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG markers that start a frame, with its size
-_ENDS = (0xD9, 0xDA)  # end of the image, and start of its pixels
+_ENDS = {0xD9, 0xDA}  # end of the image, and start of its pixels
+_SKIPPED = {*range(0xFF)} - _NO_LENGTH - _SIZES - _ENDS  # JPEG markers with a length
+_segment = struct.Struct(">BBH").unpack_from  # 0xFF, marker, length
+_two_numbers = struct.Struct(">II").unpack_from
 Read = Callable[[int, int], bytes]  # (offset, bytes) to content, shorter at its end
 
 
@@ -26,13 +29,14 @@ class PixelLimitError(ValueError):
     """An image has more pixels, or bytes, than the limit; the message begins with a verb."""
 
 
-def check_size(read: Read, length: int, most: int = MAX_IMAGE_PIXELS) -> None:
+def check_size(read: Read, length: int, most: int = MAX_IMAGE_PIXELS, head: bytes | None = None) -> None:
     """Refuse an encoded image that must not be decoded.
 
     Args:
         read: returns a part of its content.
         length: its bytes.
         most: the limit of pixels.
+        head: its first bytes, if they are known.
 
     Raises:
         PixelLimitError: it has more.
@@ -40,7 +44,7 @@ def check_size(read: Read, length: int, most: int = MAX_IMAGE_PIXELS) -> None:
     """
     if length > 8 * most + (1 << 20):  # four channels of 16 bit without compression
         raise PixelLimitError(f"has {length:,} bytes, too many for {most:,} pixels, the limit")
-    found = _claimed_size(read, length)
+    found = _claimed_size(read, length, read(0, _BLOCK) if head is None else head)
     if found is None:
         raise ValueError("is truncated, or not an image that OpenCV reads")
     width, height = found
@@ -70,13 +74,11 @@ def decode_image(content: bytes, most: int = MAX_IMAGE_PIXELS) -> Any:
     return pixels
 
 
-def _claimed_size(read: Read, length: int) -> tuple[int, int] | None:
+def _claimed_size(read: Read, length: int, head: bytes) -> tuple[int, int] | None:
     """Return width and height as an encoded image states them; None if they cannot be read."""
-    head = read(0, _BLOCK)
     try:
         if head.startswith(PNG):
-            width, height = struct.unpack(">II", head[16:24])
-            return width, height
+            return _two_numbers(head, 16)
         if head.startswith(JPEG):
             return _jpeg_size(read, head)
         if head.startswith(b"BM"):
@@ -103,25 +105,27 @@ def _webp_size(head: bytes) -> tuple[int, int] | None:
 
 def _jpeg_size(read: Read, block: bytes) -> tuple[int, int] | None:
     """Return the size in the first frame of a JPEG that starts with ``block``, where its decoder looks for it too."""
-    at, start = 2, 0
+    at, start, last = 2, 0, len(block) - 9
     for _ in range(_SEGMENTS):
-        if at + 9 > start + len(block):
+        if at > last:
             start, block = at, read(at, _BLOCK)
+            last = start + len(block) - 9
             if len(block) < 9:
                 return None
-        here = at - start
-        first, marker = block[here], block[here + 1]
-        if first != 0xFF or marker == 0xFF:  # decoders skip what is between segments
+        first, marker, length = _segment(block, at - start)
+        if first == 0xFF and marker in _SKIPPED:
+            at += 2 + (length if length > 2 else 2)
+        elif first != 0xFF or marker == 0xFF:  # decoders skip what is between segments
             chunk = read(at, 1 << 16)
             skipped = chunk.find(b"\xff", 1) if first != 0xFF else len(chunk) - len(chunk.lstrip(b"\xff")) - 1
             at += len(chunk) if skipped < 0 else skipped
         elif marker in _SIZES:
-            height, width = struct.unpack_from(">HH", block, here + 5)
+            height, width = struct.unpack_from(">HH", block, at - start + 5)
             return width, height
         elif marker in _ENDS:
             return None
         else:
-            at += 2 if marker in _NO_LENGTH else 2 + max(2, block[here + 2] << 8 | block[here + 3])
+            at += 2
     return None
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import count, islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,8 +24,8 @@ from ppocr_ext.data.image_check import ImageFolder
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.data.lmdb.reader import open_sets
 from ppocr_ext.data.load_failures import report_failures
-from ppocr_ext.data.preflight import lmdb_image_check, lmdb_lines
 from ppocr_ext.data.sample_rules import FrameLimit
+from ppocr_ext.data.sample_sources import LmdbSamples
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host import Host
 from ppocr_ext.messages import end_text
@@ -175,9 +175,9 @@ class DrySection:
         """Yield number of the LMDB and of the sample for usable samples; the label check names one that is broken."""
         try:
             for number, each in enumerate(open_sets(self._dataset["data_dir"])):
-                image_issue = lmdb_image_check(each, "decode", self._rules.max_pixels)
-                for line in islice(lmdb_lines(each), _TRIED):
-                    issue = self._rules.label_issue(line) or image_issue(line)
+                samples = LmdbSamples(each, replace(self._rules, image_check="decode"))
+                for line in map(samples.line, count(1), islice(samples.items(), _TRIED)):
+                    issue = self._rules.label_issue(line) or samples.image_issue(line)
                     if issue is None and self._is_new(line.label):
                         yield number, line.number
         except PPOCRExtError:

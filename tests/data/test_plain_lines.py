@@ -9,12 +9,13 @@ from dataclasses import fields
 from pathlib import Path
 
 import cv2
+import lmdb
 import numpy as np
 import pytest
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data import preflight
-from ppocr_ext.data.preflight import check_label_files
+from ppocr_ext.data import sample_sources
+from ppocr_ext.data.preflight import check_label_files, check_lmdbs
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_rules import FrameLimit, SampleRules
 from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
@@ -108,16 +109,16 @@ def test_the_report_is_that_of_the_rules_one_by_one(
     files[0].write_bytes(b"\xef\xbb\xbf" + b"".join(lines[:200]))
     files[1].write_bytes(b"".join(lines[200:]))
     parsed: list[int] = []
-    parse = preflight.parse_line
+    parse = sample_sources.parse_line
     monkeypatch.setattr(
-        preflight, "parse_line", lambda *args, **keys: parsed.append(1) or parse(*args, **keys)
+        sample_sources, "parse_line", lambda *args, **keys: parsed.append(1) or parse(*args, **keys)
     )
     quick = check_label_files(files, data, rules, delimiter=delimiter, examples=1000)
     by_rules = rules.image_check != "header" or kind == "no label fits" or delimiter == "::"
     assert (
         by_rules or len(parsed) - quick.looked_at < len(lines) - 25
     )  # a line that is looked at is parsed again
-    monkeypatch.setattr(SampleRules, "plain_line", lambda *_: re.compile("(?!)").match)
+    monkeypatch.setattr(SampleRules, "plain_lines", lambda *_: re.compile("()()(?:[^\n]*\n|[^\n]+)").findall)
     one_by_one = check_label_files(files, data, rules, delimiter=delimiter, examples=1000)
     assert found(quick) == found(one_by_one)
     assert 0 < one_by_one.usable < one_by_one.total or kind == "no label fits"
@@ -129,3 +130,28 @@ def test_slow_blocks_are_shared_among_threads_in_order(data: Path, monkeypatch: 
     at_once = check_label_files(file, data, RULES["CTC"], examples=1000)
     monkeypatch.setattr("ppocr_ext.data.preflight._SLOW", 0.0)
     assert found(check_label_files(file, data, RULES["CTC"], examples=1000)) == found(at_once)
+
+
+@pytest.mark.parametrize("kind", ["CTC", "capitals", "no charset", "decode"])
+def test_the_report_on_an_lmdb_is_that_of_the_rules_one_by_one(
+    kind: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw, rules = random.Random(5), RULES[kind]
+    images = [(data / name).read_bytes() for name in (*NAMES[:4], "cut.png", "empty.png")] + [None]
+    # the first labels leave whole blocks plain
+    labels: list[bytes | None] = [
+        "".join(draw.choices("aAbB01", k=draw.randrange(7))).encode() for _ in range(200)
+    ]
+    odd = [b"a\tb", b"a\nb", b"a\0b", b"a\rb", b"\0", b"\xff", b"\n", "\u2028".encode(), b" ", None]
+    labels += [draw.choice(odd) if draw.random() < 0.1 else draw.choice(labels[:200]) for _ in range(100)]
+    with lmdb.open(str(tmp_path), map_size=1 << 24) as environment, environment.begin(write=True) as put:
+        for number, label in enumerate([*labels, b"b"], start=1):
+            image = images[0] if draw.random() < 0.7 else draw.choice(images)
+            for key, value in ((b"label", label), (b"image", image)):
+                if value is not None:
+                    put.put(b"%b-%09d" % (key, number), value)
+        put.put(b"num-samples", b"301")
+    quick = check_lmdbs(tmp_path, rules, examples=1000)
+    monkeypatch.setattr(SampleRules, "plain_lines", lambda *_: re.compile("()()(?:[^\n]*\n|[^\n]+)").findall)
+    assert found(quick) == found(check_lmdbs(tmp_path, rules, examples=1000))
+    assert 50 < quick.usable < quick.total == 301

@@ -79,7 +79,7 @@ def test_no_image_at_all_is_left_to_the_check_of_images() -> None:
 def test_a_sample_is_spread_evenly(count: int) -> None:
     sample: SpreadSample[int] = SpreadSample(10)
     for number in range(count):
-        sample.add(number)
+        sample.add([number])
     steps = set(np.diff(sample.items))
     assert sample.items[0] == 0 and len(steps) <= 1
     assert min(count, 5) <= len(sample.items) <= 10

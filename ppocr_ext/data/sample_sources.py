@@ -1,0 +1,147 @@
+"""Where the label check finds samples: label files and LMDBs, read in blocks; imports no Paddle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple, Protocol
+
+from ppocr_ext.data.image_check import ImageFolder, content_issue
+from ppocr_ext.data.label_file import LabelLine, parse_line, read_raw_lines, utf8_issue
+from ppocr_ext.data.lmdb.reader import LmdbSet
+from ppocr_ext.data.sample_rules import SampleIssue, SampleRules
+from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
+
+_BETWEEN = "\0"  # number and label of a sample of an LMDB, in the text of a block
+
+
+class Block(NamedTuple):
+    """Consecutive samples as they are stored, and the number of the first."""
+
+    first: int
+    items: Sequence[Any]
+
+
+class SampleSource(Protocol):
+    """The samples of a label file or an LMDB."""
+
+    path: Path
+
+    def items(self) -> Iterator[Any]:
+        """Yield the samples as they are stored."""
+
+    def plain_labels(self, block: Block) -> list[str | None]:
+        """Return the labels of samples that surely are usable; None for others, which the rules have to decide."""
+
+    def line(self, number: int, item: Any) -> LabelLine:
+        """Return a sample as the rules take it."""
+
+    def image_issue(self, line: LabelLine) -> SampleIssue | None:
+        """Return why the image of a sample is unusable, or None."""
+
+    def image(self, line: LabelLine) -> bytes | None:
+        """Return the encoded image of a sample; OSError: it cannot be read."""
+
+
+class LabelFile:
+    """A label file.
+
+    Args:
+        path: of the file.
+        images: its images.
+        rules: what makes a sample usable.
+        delimiter: separates the columns.
+        ds_width: lines must have the image's width and height.
+    """
+
+    def __init__(
+        self, path: Path, images: ImageFolder, rules: SampleRules, delimiter: str, ds_width: bool
+    ) -> None:
+        self.path, self._images, self._delimiter, self._ds_width = path, images, delimiter, ds_width
+        has_plain = rules.image_check == "header" and not ds_width
+        self._plain_lines = rules.plain_lines(delimiter) if has_plain else None
+
+    def items(self) -> Iterator[bytes]:
+        """Yield the lines as they are."""
+        return read_raw_lines(self.path)
+
+    def plain_labels(self, block: Block) -> list[str | None]:
+        """Decide most lines by one regular expression over the block, and a look at each image."""
+        lines = block.items
+        if self._plain_lines is None:
+            return [None] * len(lines)
+        if max(map(len, lines)) > MAX_LABEL_LINE_BYTES:
+            lines = [line if len(line) <= MAX_LABEL_LINE_BYTES else b"\n" for line in lines]
+        found = self._plain_lines(b"".join(lines).decode(errors="surrogateescape"))
+        is_whole = self._images.is_whole
+        return [label if label and is_whole(path) else None for path, label in found]
+
+    def line(self, number: int, item: bytes) -> LabelLine:
+        """Read a line."""
+        return parse_line(number, item, self._delimiter, self._ds_width)
+
+    def image_issue(self, line: LabelLine) -> SampleIssue | None:
+        """Return the first issue of the images of a line."""
+        return self._images.issue(line.images)
+
+    def image(self, line: LabelLine) -> bytes | None:
+        """Read the first image of a line."""
+        return Path(self._images.path(line.images[0])).read_bytes()
+
+
+class LmdbSamples:
+    """An LMDB; its samples are labels as they are stored, or None for one that is missing.
+
+    Args:
+        lmdb_set: the LMDB.
+        rules: what makes a sample usable.
+    """
+
+    def __init__(self, lmdb_set: LmdbSet, rules: SampleRules) -> None:
+        self.path, self._set, self._rules = lmdb_set.path, lmdb_set, rules
+        self._one_thread = Lock()  # a transaction serves one thread at a time
+        self._plain_lines = rules.plain_lines(_BETWEEN) if rules.image_check == "header" else None
+
+    def items(self) -> Iterator[bytes | None]:
+        """Yield the labels as they are."""
+        return (self._set.label(index) for index in range(1, self._set.count + 1))
+
+    def plain_labels(self, block: Block) -> list[str | None]:
+        """Decide most labels by one regular expression over the block, and a look at each image."""
+        between, labels = _BETWEEN.encode(), block.items
+        text = b"".join(b"0%b%b\n" % (between, label or b"") for label in labels).decode(
+            errors="surrogateescape"
+        )
+        # a label may have such characters
+        if self._plain_lines is None or text.count(_BETWEEN) + text.count("\n") > 2 * len(labels):
+            return [None] * len(labels)
+        found = self._plain_lines(text)
+        return [
+            label if label and self._image_issue(number) is None else None
+            for number, (_, label) in enumerate(found, block.first)
+        ]
+
+    def line(self, number: int, item: bytes | None) -> LabelLine:
+        """Return a label as a line; its content is empty."""
+        if item is None:
+            return LabelLine(number, b"", issue=f"there is no label-{number:09d}")
+        try:
+            return LabelLine(number, b"", (f"image-{number:09d}",), item.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            return LabelLine(number, b"", issue=f"the label is {utf8_issue(item, error)}")
+
+    def image_issue(self, line: LabelLine) -> SampleIssue | None:
+        """Return the issue of the image of a sample."""
+        return self._image_issue(line.number)
+
+    def _image_issue(self, number: int) -> SampleIssue | None:
+        with self._one_thread:
+            image = self._set.image(number)
+        if image is None:
+            return SampleIssue("missing_image", f"there is no image-{number:09d}")
+        return content_issue(image, f"image-{number:09d}", self._rules.image_check, self._rules.max_pixels)
+
+    def image(self, line: LabelLine) -> bytes | None:
+        """Return the image of a sample."""
+        return self._set.image(line.number)

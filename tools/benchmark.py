@@ -9,12 +9,17 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from benchmarks import whole_command
+from benchmarks.options import classes, picture, positive, several
+
 HELP = (
-    "measure what a training step, compiled networks, center loss and the export of centers cost, against plain forms "
-    "of them, how fast an exported recogniser reads, and how fast label files are checked"
+    "measure what a training step, evaluation, compiled networks, center loss and the export of centers cost, against "
+    "plain forms of them, how fast an exported recogniser reads, and how fast label files are checked"
 )
 EPILOG = """\
 examples:
+  python tools/benchmark.py all --peer /path/to/PaddleOCR --out measured
+  python tools/benchmark.py all --size tiny --batch 4 --rounds 1 --lines 100 --only step memory
   python tools/benchmark.py step --size tiny --batch 64
   python tools/benchmark.py step --size full --batch 16 --peer /path/to/PaddleOCR
   python tools/benchmark.py step --size full --batch 16 --processes 2
@@ -35,6 +40,11 @@ def build_parser() -> argparse.ArgumentParser:
         description=HELP, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     kinds = parser.add_subparsers(dest="what", required=True)
+    whole_command.add_arguments(
+        kinds.add_parser(
+            "all", help="step, evaluation, centers, memory, cost against data: one table, one chart"
+        )
+    )
     _add_step(kinds.add_parser("step", help="seconds a distillation step"))
     _add_guard(
         kinds.add_parser(
@@ -55,13 +65,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _add_step(step: argparse.ArgumentParser) -> None:
     step.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's models, or full size")
-    step.add_argument("--batch", type=_positive, default=16, help="images in a batch (default: 16)")
+    step.add_argument("--batch", type=positive, default=16, help="images in a batch (default: 16)")
     step.add_argument("--image", type=int, nargs=2, metavar=("H", "W"), help="default: 32 128, full: 48 320")
     _add_common(step)
     step.add_argument("--peer", metavar="DIR", help="a PaddleOCR checkout to measure in the same run")
     step.add_argument(
         "--processes",
-        type=_several,
+        type=several,
         metavar="N",
         help="compare, on the CPU, one process with N threads and N processes with one thread; --batch is of all",
     )
@@ -70,24 +80,24 @@ def _add_step(step: argparse.ArgumentParser) -> None:
 def _add_guard(guard: argparse.ArgumentParser) -> None:
     guard.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's models, or full size")
     guard.add_argument(
-        "--batch", type=_positive, default=32, help="images in a batch (default: 32, as the quickstart)"
+        "--batch", type=positive, default=32, help="images in a batch (default: 32, as the quickstart)"
     )
     _add_common(guard)
 
 
 def _add_engine(engine: argparse.ArgumentParser) -> None:
     engine.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's models, or full size")
-    engine.add_argument("--batch", type=_positive, default=16, help="images in a batch (default: 16)")
+    engine.add_argument("--batch", type=positive, default=16, help="images in a batch (default: 16)")
     _add_common(engine)
 
 
 def _add_center(center: argparse.ArgumentParser) -> None:
     center.add_argument(
-        "--batch", type=_positive, nargs="+", default=[64, 192], metavar="B", help="lines (default: 64 192)"
+        "--batch", type=positive, nargs="+", default=[64, 192], metavar="B", help="lines (default: 64 192)"
     )
-    center.add_argument("--frames", type=_positive, default=40, metavar="T", help="of a line (default: 40)")
-    center.add_argument("--classes", type=_classes, default=6625, metavar="C", help="(default: 6625)")
-    center.add_argument("--features", type=_positive, default=256, metavar="D", help="(default: 256)")
+    center.add_argument("--frames", type=positive, default=40, metavar="T", help="of a line (default: 40)")
+    center.add_argument("--classes", type=classes, default=6625, metavar="C", help="(default: 6625)")
+    center.add_argument("--features", type=positive, default=256, metavar="D", help="(default: 256)")
     center.add_argument("--labels", choices=("argmax", "aligned"), help="measure CenterLoss with it too")
     center.add_argument("--margin", type=float, help="measure CenterLoss with it too")
     center.add_argument("--update", choices=("frozen", "ema"), help="measure CenterLoss with it too")
@@ -96,8 +106,8 @@ def _add_center(center: argparse.ArgumentParser) -> None:
 
 def _add_export_center(export: argparse.ArgumentParser) -> None:
     export.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's models, or full size")
-    export.add_argument("--batch", type=_positive, default=16, help="lines in a batch (default: 16)")
-    export.add_argument("--lines", type=_positive, default=128, help="lines of a pass (default: 128)")
+    export.add_argument("--batch", type=positive, default=16, help="lines in a batch (default: 16)")
+    export.add_argument("--lines", type=positive, default=128, help="lines of a pass (default: 128)")
     export.add_argument("--frames", choices=("argmax", "aligned"), default="argmax", help="(default: argmax)")
     _add_common(export)
     export.add_argument("--peer", metavar="DIR", help="a PaddleOCR checkout to measure too")
@@ -106,78 +116,51 @@ def _add_export_center(export: argparse.ArgumentParser) -> None:
 def _add_infer(infer: argparse.ArgumentParser) -> None:
     infer.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's models, or full size")
     infer.add_argument(
-        "--batch", type=_positive, nargs="+", default=[1, 16], metavar="B", help="images (default: 1 16)"
+        "--batch", type=positive, nargs="+", default=[1, 16], metavar="B", help="images (default: 1 16)"
     )
     infer.add_argument(
         "--threads",
         dest="engine_threads",
-        type=_positive,
+        type=positive,
         nargs="+",
         default=[1, 2],
         metavar="N",
         help="CPU threads of an engine (default: 1 2)",
     )
     infer.add_argument(
-        "--images", type=_positive, default=48, help="that Recognizer.read reads in a call (default: 48)"
+        "--images", type=positive, default=48, help="that Recognizer.read reads in a call (default: 48)"
     )
-    infer.add_argument("--rounds", type=_positive, default=5, help="measured rounds (default: 5)")
+    infer.add_argument("--rounds", type=positive, default=5, help="measured rounds (default: 5)")
     infer.add_argument(
         "--peer", metavar="DIR", help="a PaddleOCR checkout, to measure what it would export too"
     )
     infer.add_argument(
-        "--chart", type=_picture, metavar="FILE", help="draw images/s: .png, .svg (needs matplotlib)"
+        "--chart", type=picture, metavar="FILE", help="draw images/s: .png, .svg (needs matplotlib)"
     )
 
 
 def _add_labels(labels: argparse.ArgumentParser) -> None:
     labels.add_argument(
         "--lines",
-        type=_positive,
+        type=positive,
         nargs="+",
         default=[10**power for power in range(3, 7)],
         metavar="N",
         help="of each label file (default: 1000 10000 100000 1000000)",
     )
-    labels.add_argument("--rounds", type=_positive, default=3, help="the fastest one counts (default: 3)")
+    labels.add_argument("--rounds", type=positive, default=3, help="the fastest one counts (default: 3)")
     labels.add_argument(
-        "--chart", type=_picture, metavar="FILE", help="draw both curves: .png, .svg (needs matplotlib)"
+        "--chart", type=picture, metavar="FILE", help="draw both curves: .png, .svg (needs matplotlib)"
     )
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--threads", type=_positive, help="CPU threads (default: OMP_NUM_THREADS, else 1, as Paddle has it)"
+        "--threads", type=positive, help="CPU threads (default: OMP_NUM_THREADS, else 1, as Paddle has it)"
     )
     parser.add_argument(
-        "--rounds", type=_positive, default=5, help="measured rounds; the median counts (default: 5)"
+        "--rounds", type=positive, default=5, help="measured rounds; the median counts (default: 5)"
     )
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return number
-
-
-def _several(text: str) -> int:
-    number = int(text)
-    if number < 2:
-        raise argparse.ArgumentTypeError(f"{text} is less than 2")
-    return number
-
-
-def _picture(text: str) -> str:
-    if Path(text).suffix not in (".png", ".svg") or not Path(text).resolve().parent.is_dir():
-        raise argparse.ArgumentTypeError(f"{text} does not end in .png or .svg, or its folder does not exist")
-    return text
-
-
-def _classes(text: str) -> int:
-    number = int(text)
-    if not 2 <= number <= 50_000:
-        raise argparse.ArgumentTypeError(f"{text} is not from 2 to 50000")
-    return number
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -188,6 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if getattr(args, "threads", None) is not None:
         os.environ["OMP_NUM_THREADS"] = str(args.threads)  # read once, when Paddle is imported
     measures: dict[str, Callable[[argparse.Namespace], int]] = {
+        "all": whole_command.run,
         "step": _step,
         "guard": _guard,
         "engine": _engine,
@@ -207,11 +191,13 @@ def _step(args: argparse.Namespace) -> int:
     if args.processes is not None:
         from benchmarks.processes import measure_processes
 
-        print(measure_processes(args.size, args.batch, args.image, args.rounds, args.processes).to_markdown())
+        turns = measure_processes(args.size, args.batch, args.image, args.rounds, args.processes)
+        print(turns.to_markdown("step of", next(iter(turns.seconds))))
         return 0
-    from benchmarks.step import measure_step
+    from benchmarks.step import BARE_SUM, measure_step
 
-    print(measure_step(args.size, args.batch, args.image, args.rounds, args.peer).to_markdown())
+    turns = measure_step(args.size, args.batch, args.image, args.rounds, args.peer)
+    print(turns.to_markdown("step", BARE_SUM))
     return 0
 
 

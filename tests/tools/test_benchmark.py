@@ -5,7 +5,8 @@ import re
 import pytest
 from benchmark import main
 from benchmarks.guard import BARE, GuardCosts
-from benchmarks.step import StepCosts, measure_step
+from benchmarks.step import measure_step
+from benchmarks.table import Turns
 from error_codes import raises_code
 
 from ppocr_ext.errors import HostError
@@ -15,13 +16,15 @@ def test_a_table_with_ratios_to_the_bare_sum(capsys):
     assert main(["step", "--size", "tiny", "--batch", "2", "--rounds", "1"]) == 0
     shown = capsys.readouterr().out
     assert re.search(r"tiny: batch 2, 32x128, 11 classes, \d+ threads", shown)
-    assert re.search(r"^\| bare sum \| \d+\.\d{3} \| \d+\.\d{3} \| 1\.00 \|$", shown, re.MULTILINE)
-    assert re.search(r"^\| ppocr_ext \| \d+\.\d{3} \| \d+\.\d{3} \| \d+\.\d\d \|$", shown, re.MULTILINE)
+    assert re.search(
+        r"^\| bare sum \| \d+\.\d{3} \| \d+\.\d{3} \| 1\.00 \(1\.00–1\.00\) \|$", shown, re.MULTILINE
+    )
+    assert re.search(r"^\| ppocr_ext \| \d+\.\d{3} \| \d+\.\d{3} \| \d+\.\d\d \(", shown, re.MULTILINE)
 
 
-def test_ratios_are_of_medians():
-    costs = StepCosts("", {"bare sum": [1.0, 2.0, 9.0], "ppocr_ext": [2.0, 3.0, 3.0]})
-    assert "| ppocr_ext | 3.000 | 2.000 | 1.50 |" in costs.to_markdown()
+def test_ratios_are_of_the_same_round_and_have_a_spread():
+    turns = Turns("", {"bare": [1.0, 2.0, 12.0], "ours": [2.0, 3.0, 3.0]})
+    assert "| ours | 3.000 | 2.000 | 1.50 (0.25–2.00) |" in turns.to_markdown("step", "bare")
 
 
 def test_the_check_of_values_is_a_share_of_the_step(capsys):
@@ -82,8 +85,8 @@ def test_processes_are_compared_with_threads(capfd):
         == 0
     )
     shown = capfd.readouterr().out
-    assert re.search(r"^\| 1 process, 2 threads \| (\d+\.\d{3}) \| \1 \| 1\.00 \|$", shown, re.MULTILINE)
-    assert re.search(r"^\| 2 processes, 1 thread \| (\d+\.\d{3}) \| \1 \| \d+\.\d\d \|$", shown, re.MULTILINE)
+    assert re.search(r"^\| 1 process, 2 threads \| (\d+\.\d{3}) \| \1 \| 1\.00 \(", shown, re.MULTILINE)
+    assert re.search(r"^\| 2 processes, 1 thread \| (\d+\.\d{3}) \| \1 \| \d+\.\d\d \(", shown, re.MULTILINE)
 
 
 def test_a_batch_that_the_processes_cannot_share_is_refused(capsys):

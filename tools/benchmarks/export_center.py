@@ -1,6 +1,6 @@
-"""What the pass that makes centers costs: images/s against the bare forward pass, and peak memory.
+"""What the pass that makes centers costs: images/s against the bare forward passes, and peak memory.
 
-Throughput is measured in one process, the two passes taken in turns over the same loader. Memory is the peak of a fresh
+Throughput is measured in one process, the passes taken in turns over the same loader. Memory is the peak of a fresh
 process that does one pass of one kind, with all that it has loaded. A PaddleOCR checkout is measured with the config as
 it is (teacher and student run) and with the student alone; its centers must be ours.
 """
@@ -22,7 +22,7 @@ from benchmarks.table import machine, markdown, megabytes, threads
 from ppocr_ext.errors import PPOCRExtError
 
 TOLERANCE = 1e-5
-BARE, OURS = "bare eval forward", "ppocr_ext, centers"
+BARE, ENGINE, OURS = "bare eval forward", "bare forward of the engine", "ppocr_ext, centers"
 WHOLE, ALONE = "PaddleOCR, distillation config", "PaddleOCR, student alone"
 _MODULE = "benchmarks.export_center"
 
@@ -54,14 +54,14 @@ class ExportCosts:
         return statistics.median(self.images_per_second[name])
 
     def to_markdown(self) -> str:
-        """A table with ratios to the bare forward pass, and what follows from the checkout's rows."""
-        bare, ours = self.median(BARE), self.median(OURS)
+        """A table with ratios to the engine's bare forward pass, and what follows from the checkout's rows."""
+        bare, ours = self.median(ENGINE), self.median(OURS)
         rows = [
             [name, f"{self.median(name):.1f}", f"{max(speeds):.1f}", f"{self.median(name) / bare:.2f}"]
             + [f"{ours / self.median(name):.2f}", megabytes(self.peak[name])]
             for name, speeds in self.images_per_second.items()
         ]
-        head = ["pass", "images/s (median)", "images/s (best)", "of the bare forward"]
+        head = ["pass", "images/s (median)", "images/s (best)", "of the engine's bare forward"]
         head += ["centers are faster by", "peak memory, MB"]
         said = "" if self.error is None else f"\n\n{self._agreement(self.error)}"
         return f"{self.setting}\n\n{markdown(head, rows)}{said}"
@@ -124,22 +124,23 @@ def measure_export_center(
     return ExportCosts(setting, found.speeds, found.peak, error)
 
 
-def _measure_ours(found: _Measured, folder: str, frames: str, rounds: int) -> int:
-    """Lines that were read correctly."""
-    kinds = {BARE: "bare", OURS: "centers"}
+def _measure_ours(found: _Measured, folder: str, frames: str, rounds: int) -> str:
+    """How many lines were read correctly, in words."""
+    kinds = {BARE: "bare", ENGINE: "engine", OURS: "centers"}
     passes = list(kinds.values())
-    for turn in range(rounds):  # bare, centers | centers, bare | …: neither always comes first
+    for turn in range(rounds):  # bare, engine, centers | centers, engine, bare | …: none always comes first
         passes += list(kinds.values())[:: -1 if turn % 2 else 1]
     work: dict[str, Any] = {"folder": folder, "frames": frames}
     speeds = in_fresh_process(f"{_MODULE}_worker", {**work, "passes": passes})["images_per_second"]
     measured = list(zip(passes, speeds, strict=True))[len(kinds) :]
-    correct = 0
+    read = ""
     for name, kind in kinds.items():
         found.speeds[name] = [speed for one, speed in measured if one == kind]
         once = in_fresh_process(f"{_MODULE}_worker", {**work, "passes": [kind]})
         found.peak[name] = once["peak"]
-        correct = once["correct"] if once["correct"] is not None else correct
-    return correct
+        if once["correct"] is not None:
+            read = "all" if once["correct"] == once["lines"] else f"{once['correct']} of {once['lines']}"
+    return read
 
 
 def _measure_peer(found: _Measured, folder: str, root: Path, rounds: int) -> float:

@@ -6,6 +6,7 @@ of random images spread over the classes and most are blanks; lines whose readin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,20 @@ import numpy as np
 import paddle
 
 from benchmarks.fresh import answer
+from benchmarks.labels import write_repeated
 from benchmarks.sizes import SIZES, charset_of
 from ppocr_ext.centers.single_model import config_of_model
 from ppocr_ext.charset import Charset
-from ppocr_ext.config import load, with_class_counts
+from ppocr_ext.config import Config, load, with_class_counts
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.modeling import build_model
 from ppocr_ext.modeling.features import FeatureTap, classifier_of, ctc_head_of
+from ppocr_ext.run import compiled_models
 from ppocr_ext.run.device import tune_cpu
 
+_REPEATED = "repeated.txt"
 _CHUNK = 32  # images read at a time
 _TRIES = 40  # times as many images as lines are looked through at most
 _BLANKS = 0.6  # share of frames
@@ -35,7 +39,7 @@ _PATCH = 8  # pixels of one patch of grey
 
 
 def prepare(folder: str, size: str, lines: int, batch: int) -> dict[str, Any]:
-    """Write ``config.yml`` (of a distillation), ``dict.txt``, ``student.pdparams``, images and ``lines.txt``.
+    """Write ``config.yml`` (of a distillation), ``dict.txt``, ``student.pdparams``, images and their lines.
 
     Args:
         folder: an empty one.
@@ -75,11 +79,21 @@ def prepare(folder: str, size: str, lines: int, batch: int) -> dict[str, Any]:
             cv2.imwrite(str(place / f"{len(found)}.png"), image)
             found.append(f"{len(found)}.png\t{text}\n")
     write_text(place / "lines.txt", "".join(found))
+    least = max(lines, compiled_models.LEAST_SAMPLES)  # for fewer, networks are not compiled
+    write_repeated(place / _REPEATED, [line.encode() for line in found], math.ceil(least / lines) * lines)
     paddle.save(model.state_dict(), str(place / "student.pdparams"))
     return {
         "setting": f"{height}x{width}, {charset.ctc_classes} classes, Paddle {paddle.__version__} on "
         f"{paddle.get_device()}"
     }
+
+
+def config_to_read(folder: Path) -> Config:
+    """Return the config that :func:`prepare` has written, with the label file that names the lines again and again."""
+    lines = [str(folder / _REPEATED)]
+    return load([folder / "config.yml"]).with_values(
+        {f"{mode}.dataset.label_file_list": lines for mode in ("Train", "Eval")}
+    )
 
 
 def _places(folder: Path, charset: Charset, batch: int) -> dict[str, Any]:

@@ -1,5 +1,6 @@
-"""PaddleOCR's own loop over centers, in a process of its own, changed as people change it by hand.
+"""PaddleOCR's own loops over centers and an evaluation, in a process of their own.
 
+That over centers is changed as people change it by hand.
 Its loader, networks, decoder and ``tools.program.get_center`` are a checkout's. Added is what its export lacks for
 such a config: the class counts, features in evaluation (taken by a hook), of a distillation the student's own output,
 and evaluation mode without gradients.
@@ -28,18 +29,19 @@ from ppocr_ext.modeling.features import FeatureTap
 from ppocr_ext.run.device import tune_cpu
 
 
-def measure(folder: str, root: str, distillation: bool, rounds: int) -> dict[str, Any]:
+def measure(folder: str, root: str, distillation: bool, rounds: int, what: str = "centers") -> dict[str, Any]:
     """Passes over the lines of ``folder``.
 
     Args:
-        folder: as :func:`benchmarks.export_center_data.prepare` leaves it. The last pass writes
+        folder: as :func:`benchmarks.export_center_data.prepare` leaves it. The last pass over centers writes
             ``peer.npz`` to it: class ids and centers.
         root: the checkout.
         distillation: the config as it is, whose teacher runs too; else its student alone.
         rounds: passes after one batch to warm up.
+        what: ``"centers"``, or ``"evaluation"`` of the config of the distillation.
 
     Returns:
-        ``images_per_second`` of each pass, and ``peak`` memory of the process in bytes.
+        ``images_per_second`` of each pass, ``peak`` memory of the process in bytes, and of an evaluation ``acc``.
 
     Raises:
         HostError: it is no checkout that can be imported, or its student has other parameters.
@@ -47,30 +49,17 @@ def measure(folder: str, root: str, distillation: bool, rounds: int) -> dict[str
     tune_cpu()
     place = Path(folder)
     single, whole = _configs(place)
-    stand_in_for_unused()
-    with peer_first(Path(root)):
-        try:
-            program, data, architectures, post = (
-                importlib.import_module(name)
-                for name in (
-                    "tools.program",
-                    "ppocr.data",
-                    "ppocr.modeling.architectures",
-                    "ppocr.postprocess",
-                )
-            )
-        except ImportError as lacking:
-            raise HostError(
-                f"--peer {root} cannot be imported here: {lacking}.", code="missing_package"
-            ) from lacking
-        plain = single.thaw()
-        loader = data.build_dataloader(plain, "Eval", paddle.get_device(), logging.getLogger("peer"))
-        decoder = post.build_post_process(plain["PostProcess"], plain["Global"])
-        model = architectures.build_model((whole if distillation else single).thaw()["Architecture"])
+    parts = _import_from(
+        Path(root), "tools.program", "data", "modeling.architectures", "postprocess", "metrics"
+    )
+    program, data, architectures, post, metrics = parts
+    plain = (whole if what == "evaluation" else single).thaw()
+    loader = data.build_dataloader(plain, "Eval", paddle.get_device(), logging.getLogger("peer"))
+    decoder = post.build_post_process(plain["PostProcess"], plain["Global"])
+    model = architectures.build_model((whole if distillation else single).thaw()["Architecture"])
     student = model.Student if distillation else model
     _load(student, place / "student.pdparams")
     model.eval()
-    speeds = []
     with FeatureTap(student) as tap, paddle.no_grad():
 
         def features_and_probabilities(images: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
@@ -78,14 +67,43 @@ def measure(folder: str, root: str, distillation: bool, rounds: int) -> dict[str
             output = output["Student"] if distillation else output
             return tap.features, output["head_out"] if isinstance(output, dict) else output
 
+        def evaluate() -> dict[str, float]:
+            metric = metrics.build_metric(dict(plain["Metric"]))
+            found: dict[str, float] = program.eval(model, loader, decoder, metric, "rec")
+            return found
+
+        def centers() -> Any:
+            return program.get_center(features_and_probabilities, loader, decoder)
+
         features_and_probabilities(next(iter(loader))[0])
+        speeds, found = [], dict[Any, Any]()
         for _ in range(rounds):
             began = time.perf_counter()
-            centers = program.get_center(features_and_probabilities, loader, decoder)
+            found = evaluate() if what == "evaluation" else centers()
             speeds.append(len(loader.dataset) / (time.perf_counter() - began))
-    ids = sorted(int(c) for c in centers)
-    np.savez(place / "peer.npz", class_ids=np.array(ids), centers=np.stack([centers[c] for c in ids]))
-    return {"images_per_second": speeds, "peak": peak_memory()}
+    if what == "centers":
+        ids = sorted(int(c) for c in found)
+        np.savez(place / "peer.npz", class_ids=np.array(ids), centers=np.stack([found[c] for c in ids]))
+    return {"images_per_second": speeds, "peak": peak_memory(), "acc": found.get("acc")}
+
+
+def _import_from(root: Path, *names: str) -> list[Any]:
+    """Import modules of a checkout; names without ``tools`` are below ``ppocr``.
+
+    Raises:
+        HostError: they cannot be imported.
+    """
+    stand_in_for_unused()
+    with peer_first(root):
+        try:
+            return [
+                importlib.import_module(name if name.startswith("tools") else f"ppocr.{name}")
+                for name in names
+            ]
+        except ImportError as lacking:
+            raise HostError(
+                f"--peer {root} cannot be imported here: {lacking}.", code="missing_package"
+            ) from lacking
 
 
 def _configs(folder: Path) -> tuple[Config, Config]:

@@ -9,15 +9,20 @@ from typing import Any
 import numpy as np
 import paddle
 
+from benchmarks.export_center_data import config_to_read
 from benchmarks.fresh import answer
 from benchmarks.memory import peak_memory
 from ppocr_ext.centers.accumulator import CenterAccumulator
 from ppocr_ext.centers.collect import CollectOptions, collect
 from ppocr_ext.centers.single_model import config_of_model
-from ppocr_ext.config import load
 from ppocr_ext.host import open_host
+from ppocr_ext.modeling.features import ctc_head_of
+from ppocr_ext.modeling.head_request import HeadRequest
+from ppocr_ext.run.compiled_models import compile_evaluated
 from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.run.run import Run
+
+_FEATURES = HeadRequest(frozenset({"ctc"}), as_dict=False)  # what `export-center` asks for
 
 
 def measure(folder: str, passes: list[str], frames: str) -> dict[str, Any]:
@@ -26,7 +31,8 @@ def measure(folder: str, passes: list[str], frames: str) -> dict[str, Any]:
     Args:
         folder: as :func:`benchmarks.export_center_data.prepare` leaves it. A pass of centers writes
             ``ours.npz`` to it: class ids, centers and counts.
-        passes: ``"bare"`` (the network's forward pass in evaluation mode, over the same loader) or ``"centers"``.
+        passes: ``"bare"`` (the network's forward pass in evaluation mode, over the same loader), ``"engine"`` (the same
+            with the compiled network, which is opened in each pass, as for centers) or ``"centers"``.
         frames: of ``export-center``.
 
     Returns:
@@ -35,7 +41,7 @@ def measure(folder: str, passes: list[str], frames: str) -> dict[str, Any]:
     """
     quiet_host(open_host().logger)
     place = Path(folder)
-    config, _ = config_of_model(load([place / "config.yml"]), None, "train")
+    config, _ = config_of_model(config_to_read(place), None, "train")
     run = Run.build(config, "eval", weights_of="Student")
     options = CollectOptions(frames=frames, partial=place / "partial.npz")  # type: ignore[arg-type]
     lines = len(run.eval_loader.dataset)
@@ -46,7 +52,7 @@ def measure(folder: str, passes: list[str], frames: str) -> dict[str, Any]:
             made = collect(run, options)
             seconds = time.perf_counter() - began
         else:
-            seconds = _bare(run)
+            seconds = _forward(run, compiled=name == "engine")
         speeds.append(lines / seconds)
     if made is not None:
         _save(made, place / "ours.npz")
@@ -58,12 +64,14 @@ def measure(folder: str, passes: list[str], frames: str) -> dict[str, Any]:
     }
 
 
-def _bare(run: Run) -> float:
+def _forward(run: Run, compiled: bool) -> float:
     began = time.perf_counter()
     run.model.eval()
+    ctc_head_of(run.model).return_feats = compiled
+    network = compile_evaluated(run, _FEATURES) if compiled else run.model
     with paddle.no_grad():
         for batch in run.eval_loader:
-            run.model(batch[0])
+            network(batch[0], None, _FEATURES if compiled else None)
     if paddle.is_compiled_with_cuda():
         paddle.device.synchronize()
     return time.perf_counter() - began

@@ -8,19 +8,16 @@ from __future__ import annotations
 import multiprocessing
 import os
 import socket
-import statistics
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 import paddle
 import paddle.distributed as dist
 
-from benchmarks.step import our_step, setting
-from benchmarks.table import markdown, processor
+from benchmarks.step import COMPILED, Step, our_steps, setting
+from benchmarks.table import Turns, processor, take_turns
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.run.device import tune_cpu
 
@@ -28,27 +25,9 @@ Group = list[tuple[Any, Connection]]  # the processes that do a step together
 _LAST_STEP = 60.0  # seconds that a process may need to its end
 
 
-@dataclass(frozen=True)
-class ProcessCosts:
-    """Seconds a step by processes and threads, and the setting."""
-
-    setting: str
-    seconds: dict[str, list[float]]
-
-    def to_markdown(self) -> str:
-        """A table with ratios of the best rounds to those of the first row."""
-        first = min(next(iter(self.seconds.values())))
-        rows = [
-            [name, f"{statistics.median(times):.3f}", f"{min(times):.3f}", f"{min(times) / first:.2f}"]
-            for name, times in self.seconds.items()
-        ]
-        head = ["step of", "seconds (median)", "seconds (best)", "best, as a share of the first row"]
-        return f"{self.setting}\n\n{markdown(head, rows)}"
-
-
 def measure_processes(
     size: str, batch_size: int, image: tuple[int, int] | None = None, rounds: int = 5, processes: int = 2
-) -> ProcessCosts:
+) -> Turns:
     """Measure a step of one process with ``processes`` threads, and of as many processes with one thread each.
 
     Args:
@@ -59,44 +38,68 @@ def measure_processes(
     Raises:
         PPOCRExtError: the batch cannot be shared, or a process has failed.
     """
+    require_shares(batch_size, processes)
+    share = (size, batch_size // processes, image)
+    with (
+        stepping_processes(1, processes, _random_step, size, batch_size, image) as together,
+        stepping_processes(processes, 1, _random_step, *share) as apart,
+    ):
+        kinds = {f"1 process, {processes} threads": together, f"{processes} processes, 1 thread": apart}
+        seconds = take_turns(kinds, rounds)
+    described = setting(size, batch_size, image)[2]
+    described += f" in all, Paddle {paddle.__version__} on cpu, {processor()}, {rounds} rounds"
+    return Turns(described, seconds)
+
+
+def require_shares(batch_size: int, processes: int) -> None:
+    """Refuse a batch that the processes cannot share.
+
+    Raises:
+        PPOCRExtError: it is no multiple of their number.
+    """
     if batch_size % processes:
         raise PPOCRExtError(
             f"--batch {batch_size} cannot be shared by {processes} processes. Fix: a multiple of {processes}.",
             code="bad_value",
         )
-    kinds = {
-        f"1 process, {processes} threads": (1, processes),
-        f"{processes} processes, 1 thread": (processes, 1),
-    }
-    seconds: dict[str, list[float]] = {name: [] for name in kinds}
-    groups = {
-        name: _start(count, threads, (size, batch_size // count, image))
-        for name, (count, threads) in kinds.items()
-    }
+
+
+def _random_step(size: str, batch_size: int, image: tuple[int, int] | None) -> Step:
+    return our_steps(*setting(size, batch_size, image)[:2])[COMPILED]
+
+
+@contextmanager
+def stepping_processes(
+    count: int, threads: int, build: Callable[..., Step], *options: object
+) -> Iterator[Step]:
+    """Start processes that train together; inside this context, what is yielded makes all of them do a step.
+
+    Args:
+        count: of processes.
+        threads: of each.
+        build: makes the step in each of them; a function of a module, with ``options``.
+
+    Raises:
+        PPOCRExtError: a process has failed.
+    """
+    group = _start(count, threads, build, options)
+
+    def step() -> None:
+        for _, connection in group:
+            connection.send(True)
+        _wait(group)
+
     try:
-        for group in groups.values():
-            _wait(group)
-        for turn in range(rounds + 1):
-            for name, group in groups.items():
-                began = time.perf_counter()
-                for _, connection in group:
-                    connection.send(True)
-                _wait(group)
-                if turn:
-                    seconds[name].append(time.perf_counter() - began)
+        _wait(group)
+        yield step
     finally:
-        members = [member for group in groups.values() for member in group]
-        for _, connection in members:
+        for _, connection in group:
             connection.close()  # which ends the process
-        for process, _ in members:
+        for process, _ in group:
             process.join(_LAST_STEP)
-    described = setting(size, batch_size, image)[2]
-    described += f" in all, Paddle {paddle.__version__} on cpu, {processor()}, {rounds} rounds"
-    return ProcessCosts(described, seconds)
 
 
-def _start(count: int, threads: int, work: tuple[object, ...]) -> Group:
-    """Start ``count`` processes that train together; return the connections to them."""
+def _start(count: int, threads: int, build: Callable[..., Step], options: tuple[object, ...]) -> Group:
     context = multiprocessing.get_context("spawn")
     with socket.create_server(("127.0.0.1", 0)) as free:
         master = f"127.0.0.1:{free.getsockname()[1]}"
@@ -114,7 +117,7 @@ def _start(count: int, threads: int, work: tuple[object, ...]) -> Group:
                 "PADDLE_DISTRI_BACKEND": "gloo",
             }
         with _environment(variables):
-            process = context.Process(target=_step_when_told, args=(theirs, *work), daemon=True)
+            process = context.Process(target=_step_when_told, args=(theirs, build, options), daemon=True)
             process.start()
         theirs.close()
         group.append((process, ours))
@@ -143,15 +146,13 @@ def _wait(group: Group) -> None:
         ) from error
 
 
-def _step_when_told(
-    connection: Connection, size: str, batch_size: int, image: tuple[int, int] | None
-) -> None:
+def _step_when_told(connection: Connection, build: Callable[..., Step], options: tuple[object, ...]) -> None:
     """Do a step, and another one each time that it is asked for, until the connection is closed."""
     paddle.set_device("cpu")
     tune_cpu()
     if dist.get_world_size() > 1:
         dist.init_parallel_env()
-    step = our_step(*setting(size, batch_size, image)[:2])
+    step = build(*options)
     step()
     connection.send(True)
     try:

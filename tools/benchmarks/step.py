@@ -1,16 +1,15 @@
 """What a distillation step costs, as ratios measured in one run.
 
-Steps on the same batch, taken in turns: ours as a run does it, with its teacher compiled and not, the *bare sum*
-(teacher forward, student forward, backward, optimizer; no losses), and that of a PaddleOCR checkout.
+Steps on the same batch, taken in turns: ours as a run does it, with its teacher compiled, not compiled, and from a
+teacher cache; that of the *bare student* (its forward and backward pass and optimizer; no losses); the *bare sum* (that
+and the teacher's forward pass); and that of a PaddleOCR checkout.
 """
 
 from __future__ import annotations
 
 import importlib
-import statistics
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,12 @@ import paddle.distributed as dist
 
 from benchmarks.peer import peer_first
 from benchmarks.sizes import SIZES, charset_of
-from benchmarks.table import machine, markdown, threads
+from benchmarks.table import Turns, machine, take_turns, threads
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
+from ppocr_ext.engine import predictor
 from ppocr_ext.engine.compiled import compile_network
+from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.loop.events import Position, StepDone
 from ppocr_ext.loop.hooks.metrics_log import Window
@@ -33,36 +34,19 @@ from ppocr_ext.optim import build_optimizer
 from ppocr_ext.run.device import tune_cpu
 from ppocr_ext.run.model_setup import restrict_outputs
 from ppocr_ext.run.model_wrappers import data_parallel
+from ppocr_ext.teacher_cache.lookup import CachedTeacher
+from ppocr_ext.teacher_cache.store import Store
 
 Step = Callable[[], None]
+BARE_STUDENT, BARE_SUM = "bare student", "bare sum"
 NETWORK, COMPILED = "ppocr_ext, teacher not compiled", "ppocr_ext"
-
-
-@dataclass(frozen=True)
-class StepCosts:
-    """Seconds a step by what was measured, and the setting."""
-
-    setting: str
-    seconds: dict[str, list[float]]
-
-    def median(self, name: str) -> float:
-        """Median over the rounds, in seconds."""
-        return statistics.median(self.seconds[name])
-
-    def to_markdown(self) -> str:
-        """A table with ratios to the bare sum."""
-        bare = self.median("bare sum")
-        rows = [
-            [name, f"{self.median(name):.3f}", f"{min(times):.3f}", f"{self.median(name) / bare:.2f}"]
-            for name, times in self.seconds.items()
-        ]
-        head = ["step", "seconds (median)", "seconds (best)", "ratio to the bare sum"]
-        return f"{self.setting}\n\n{markdown(head, rows)}"
+BFLOAT16 = "ppocr_ext, teacher in bfloat16"
+CACHED, PEER = "ppocr_ext, teacher cache", "PaddleOCR"
 
 
 def measure_step(
     size: str, batch_size: int, image: tuple[int, int] | None = None, rounds: int = 5, peer: str | None = None
-) -> StepCosts:
+) -> Turns:
     """Measure a distillation step.
 
     Args:
@@ -75,22 +59,14 @@ def measure_step(
     if paddle.get_device() == "cpu":
         tune_cpu()
     config, batch, described = setting(size, batch_size, image)
-    steps = _our_steps(config, batch)
+    steps = our_steps(config, batch)
     if peer is not None:
-        steps["PaddleOCR"] = _peer_step(config, batch, Path(peer))
-    seconds: dict[str, list[float]] = {what: [] for what in steps}
-    for turn in range(rounds + 1):
-        for what, step in steps.items():
-            began = time.perf_counter()
-            step()
-            if paddle.is_compiled_with_cuda():
-                paddle.device.synchronize()
-            if turn:
-                seconds[what].append(time.perf_counter() - began)
+        steps[PEER] = peer_step(config, batch, Path(peer))
+    seconds = take_turns(steps, rounds)
     described += (
         f", {threads()}, Paddle {paddle.__version__} on {paddle.get_device()}, {machine()}, {rounds} rounds"
     )
-    return StepCosts(described, seconds)
+    return Turns(described, seconds)
 
 
 def setting(
@@ -100,15 +76,17 @@ def setting(
     name, default_image = SIZES[size]
     height, width = image or default_image
     charset = charset_of(size)
-    losses = load([config_path("svtrv2/distill.yml")]).at("Loss").thaw()  # those that PaddleOCR has too
-    config = with_class_counts(load([config_path(name)]).with_values({"Loss": losses}), charset)
+    config = with_class_counts(
+        load([config_path(name)]).with_values({"Loss": losses_of_paddleocr()}), charset
+    )
     described = f"{size}: batch {batch_size}, {height}x{width}, {charset.ctc_classes} classes"
     return config, batch_of(config, charset, batch_size, height, width), described
 
 
-def our_step(config: Config, batch: list[paddle.Tensor]) -> Step:
-    """Return a step as a run does it; with several processes, their gradients are averaged."""
-    return _our_steps(config, batch)["ppocr_ext"]
+def losses_of_paddleocr() -> dict[str, Any]:
+    """Return a section ``Loss`` of losses that PaddleOCR has too."""
+    losses: dict[str, Any] = load([config_path("svtrv2/distill.yml")]).at("Loss").thaw()
+    return losses
 
 
 def batch_of(config: Config, charset: Charset, size: int, height: int, width: int) -> list[paddle.Tensor]:
@@ -130,7 +108,14 @@ def optimizer_of(config: Config, model: Any, build: Any = build_optimizer) -> An
     return build(config.at("Optimizer").thaw(), epochs=10, step_each_epoch=1000, model=model)[0]
 
 
-def _our_steps(config: Config, batch: list[paddle.Tensor]) -> dict[str, Step]:
+def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = None) -> dict[str, Step]:
+    """Return our kinds of steps, on one model; with several processes, their gradients are averaged.
+
+    Args:
+        config: of a distillation.
+        batch: images and labels.
+        cache: folder of a teacher cache that has the samples of ``batch``; None: there is no step with a cache.
+    """
     paddle.seed(0)
     model = build_model(config.at("Architecture").thaw())
     loss = build_loss(config.at("Loss").thaw())
@@ -142,35 +127,44 @@ def _our_steps(config: Config, batch: list[paddle.Tensor]) -> dict[str, Step]:
     position = Position(0, 0, 0, 1, 1)
     model.train()
 
-    def ours() -> None:
-        model.train()
-        losses = loss(model(batch[0], data=batch[1:]), batch)
-        losses["loss"].backward()
-        optimizer.step()
-        optimizer.clear_grad()
-        window.add(StepDone(position, losses, float(optimizer.get_lr()), len(batch[0])))
+    def step_with(teacher: Any) -> Step:
+        def step() -> None:
+            model.set_caller("Teacher", teacher)
+            model.train()
+            losses = loss(model(batch[0], data=batch[1:]), batch)
+            losses["loss"].backward()
+            optimizer.step()
+            optimizer.clear_grad()
+            window.add(StepDone(position, losses, float(optimizer.get_lr()), len(batch[0])))
 
-    def bare() -> None:
-        with paddle.no_grad():
-            model.Teacher(batch[0], data=batch[1:], request=TRAIN)
+        return step
+
+    def bare_student() -> None:
         outputs = model.Student(batch[0], data=batch[1:], request=TRAIN)["head_out"]
         (outputs["ctc"].mean() + outputs["gtc"].mean()).backward()
         optimizer.step()
         optimizer.clear_grad()
 
-    def with_network() -> None:
-        model.set_caller("Teacher", model.Teacher)
-        ours()
+    def bare_sum() -> None:
+        with paddle.no_grad():
+            model.Teacher(batch[0], data=batch[1:], request=TRAIN)
+        bare_student()
 
-    def with_engine() -> None:
-        model.set_caller("Teacher", engine)
-        ours()
+    compile_teacher = partial(compile_network, model.Teacher, model.Teacher.train_request, name="Teacher")
+    steps = {BARE_STUDENT: bare_student, BARE_SUM: bare_sum}
+    steps |= {NETWORK: step_with(model.Teacher), COMPILED: step_with(compile_teacher())}
+    if predictor.has_bfloat16():
+        steps[BFLOAT16] = step_with(compile_teacher(dtype=predictor.BFLOAT16))
+    if cache is not None:
+        steps[CACHED] = step_with(CachedTeacher(Store(cache), model.Teacher, _refuse))
+    return steps
 
-    engine = compile_network(model.Teacher, model.Teacher.train_request, name="Teacher")
-    return {"bare sum": bare, NETWORK: with_network, COMPILED: with_engine}
+
+def _refuse(*_: Any) -> Any:
+    raise PPOCRExtError("A sample of the batch is not in the teacher cache.", code="not_cached")
 
 
-def _peer_step(config: Config, batch: list[paddle.Tensor], root: Path) -> Step:
+def peer_step(config: Config, batch: list[paddle.Tensor], root: Path) -> Step:
     with peer_first(root):
         architectures = importlib.import_module("ppocr.modeling.architectures")
         losses = importlib.import_module("ppocr.losses")

@@ -4,8 +4,68 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+import paddle
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, least and largest of some figures."""
+
+    median: float
+    least: float
+    most: float
+
+    @classmethod
+    def of_ratios(cls, over: Sequence[float], under: Sequence[float]) -> Spread:
+        """The ratios of two figures of each round: what else the machine did in a round is in both."""
+        ratios = [one / other for one, other in zip(over, under, strict=True)]
+        return cls(statistics.median(ratios), min(ratios), max(ratios))
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({self.least:.2f}–{self.most:.2f})"
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Seconds of kinds of work that were done in turns.
+
+    Attributes:
+        setting: in words.
+        seconds: of each round, by the name of the kind.
+    """
+
+    setting: str
+    seconds: Mapping[str, Sequence[float]]
+
+    def to_markdown(self, what: str, base: str) -> str:
+        """A table of ``what``, with ratios to the kind ``base``."""
+        rows = [
+            [name, f"{statistics.median(times):.3f}", f"{min(times):.3f}"]
+            + [str(Spread.of_ratios(times, self.seconds[base]))]
+            for name, times in self.seconds.items()
+        ]
+        head = [what, "seconds (median)", "seconds (best)", f"ratio to {base} (of rounds)"]
+        return f"{self.setting}\n\n{markdown(head, rows)}"
+
+
+def take_turns(kinds: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Call each kind of work in each round, after a round to warm up; return the seconds by kind."""
+    seconds: dict[str, list[float]] = {name: [] for name in kinds}
+    for turn in range(rounds + 1):
+        for name, work in kinds.items():
+            began = time.perf_counter()
+            work()
+            if paddle.is_compiled_with_cuda():
+                paddle.device.synchronize()
+            if turn:
+                seconds[name].append(time.perf_counter() - began)
+    return seconds
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

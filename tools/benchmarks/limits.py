@@ -1,0 +1,79 @@
+"""The arithmetic limit of a network: its multiply-adds, and how fast this machine does them.
+
+A multiply-add is a product and a sum, two floating-point operations. Only convolutions, linear layers and the products
+of attention are counted: all else is at most a few per cent of the arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import paddle
+from paddle import Tensor, nn
+
+OPERATIONS = 2  # of a multiply-add
+BACKWARD = 2  # times the products of a forward pass: gradients of the inputs, and of the weights
+_SIZE = (
+    1024  # of the square matrices whose product is timed: some milliseconds, so that a round is undisturbed
+)
+_CONVOLUTIONS, _TRANSPOSED = (nn.Conv1D, nn.Conv2D), (nn.Conv1DTranspose, nn.Conv2DTranspose)
+
+
+def multiply_adds(networks: Iterable[nn.Layer], run: Callable[[], Any]) -> int:
+    """Count the multiply-adds of ``networks`` while ``run`` calls them; Paddle's ``matmul`` counts whoever calls it."""
+    counts = [0]
+
+    def of_layer(layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        per_element = math.prod(
+            layer.weight.shape[1:]
+        )  # [outputs, inputs / groups, …]; transposed: [inputs, …]
+        if isinstance(layer, nn.Linear):
+            per_element = layer.weight.shape[0]
+        counts[0] += per_element * (inputs[0] if isinstance(layer, _TRANSPOSED) else output).size
+
+    counted = (*_CONVOLUTIONS, *_TRANSPOSED, nn.Linear)
+    layers = {id(each): each for network in networks for each in network.sublayers(include_self=True)}
+    hooks = [
+        layer.register_forward_post_hook(of_layer) for layer in layers.values() if isinstance(layer, counted)
+    ]
+    try:
+        with paddle.no_grad(), _counted_products(counts):
+            run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return counts[0]
+
+
+@contextmanager
+def _counted_products(counts: list[int]) -> Iterator[None]:
+    """Add the multiply-adds of ``paddle.matmul`` to ``counts[0]``; attention calls it, and layers do not."""
+    matmul = paddle.matmul
+
+    def product(x: Tensor, y: Tensor, transpose_x: bool = False, transpose_y: bool = False) -> Tensor:
+        found = matmul(x, y, transpose_x, transpose_y)
+        counts[0] += found.size * x.shape[-2 if transpose_x else -1]
+        return found
+
+    paddle.matmul = product
+    try:
+        yield
+    finally:
+        paddle.matmul = matmul
+
+
+def product_speed(size: int = _SIZE, rounds: int = 60) -> float:
+    """Return the floating-point operations a second of float32 products of square matrices, in the best round."""
+    one, other = (paddle.uniform([size, size]) for _ in range(2))
+    best = math.inf
+    for _ in range(rounds):
+        began = time.perf_counter()
+        paddle.matmul(one, other)
+        if paddle.is_compiled_with_cuda():
+            paddle.device.synchronize()
+        best = min(best, time.perf_counter() - began)
+    return OPERATIONS * size**3 / best

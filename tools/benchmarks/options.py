@@ -1,0 +1,37 @@
+"""Types of options of the benchmark's command."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def positive(text: str) -> int:
+    """Return a number that is at least 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
+
+
+def several(text: str) -> int:
+    """Return a number that is at least 2."""
+    number = int(text)
+    if number < 2:
+        raise argparse.ArgumentTypeError(f"{text} is less than 2")
+    return number
+
+
+def picture(text: str) -> str:
+    """Return the name of a picture whose folder exists."""
+    if Path(text).suffix not in (".png", ".svg") or not Path(text).resolve().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} does not end in .png or .svg, or its folder does not exist")
+    return text
+
+
+def classes(text: str) -> int:
+    """Return a number of classes."""
+    number = int(text)
+    if not 2 <= number <= 50_000:
+        raise argparse.ArgumentTypeError(f"{text} is not from 2 to 50000")
+    return number

@@ -1,0 +1,111 @@
+"""A batch of a distillation and a teacher cache that has it, written in a process of its own by the code of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.distributed as dist
+from paddle import nn
+
+from benchmarks.fresh import answer
+from benchmarks.step import Step, losses_of_paddleocr, our_steps
+from ppocr_ext.charset import Charset
+from ppocr_ext.config import Config, load, with_class_counts
+from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.io.atomic import write_text
+from ppocr_ext.modeling import build_model
+from ppocr_ext.modeling.features import classifier_of, ctc_head_of
+from ppocr_ext.recipes.cache_builder import CacheBuilder, CacheOptions
+from ppocr_ext.recipes.teacher_cache_job import build_cache
+from ppocr_ext.run.run import Run
+
+CACHE = "cache"
+_CONFIG, _BATCH, _TEACHER = "step.yml", "batch.npz", "teacher.pdparams"
+# Factor of the CTC classifier of a teacher with random weights, to whom all classes are nearly equally probable. A
+# cache keeps the probable classes of a trained teacher; with another one it would refuse to serve the losses.
+_SHARPNESS = 1000.0
+
+
+def prepare(folder: str, batch: int) -> dict[str, Any]:
+    """Write a config, the weights of its teacher, the cache of one view, and the first batch of a training with it.
+
+    Args:
+        folder: as :func:`benchmarks.export_center_data.prepare` leaves it.
+        batch: images.
+
+    Returns:
+        ``setting``: a few words on batch and classes.
+
+    Raises:
+        PPOCRExtError: the cache cannot serve the losses.
+    """
+    place = Path(folder)
+    config = training_config(place, batch)
+    write_text(place / _CONFIG, config.to_yaml())
+    paddle.seed(0)
+    teacher = build_model(config_of(place).at("Architecture").thaw()).Teacher
+    sharpen(teacher)
+    paddle.save(teacher.state_dict(), str(place / _TEACHER))
+    options = CacheOptions(place / CACHE, views=1)
+    build_cache(config, CacheBuilder(config, options), options)
+    run = Run.build(config.with_values({"Train.teacher_cache": str(place / CACHE)}), "train")
+    if run.teacher_cache is None:
+        raise PPOCRExtError(
+            "The teacher cache cannot serve the losses of the benchmark.", code="unserved_loss"
+        )
+    arrays = [each.numpy() for each in next(iter(run.train_loader))]
+    np.savez(place / _BATCH, *arrays)
+    height, width = arrays[0].shape[2:]
+    return {"setting": f"batch {len(arrays[0])}, {height}x{width}, {run.charset.ctc_classes} classes"}
+
+
+def training_config(folder: Path, batch: int) -> Config:
+    """Return the config of a distillation on the lines of ``folder``, with the losses that PaddleOCR has too."""
+    config = load([folder / "config.yml"])
+    evaluation = config.at("Eval").thaw()
+    train = {
+        "dataset": config.at("Train.dataset").thaw() | {"transforms": evaluation["dataset"]["transforms"]},
+        "loader": {"shuffle": True, "batch_size_per_card": batch, "drop_last": True, "num_workers": 0},
+    }
+    return config.with_values(
+        {
+            "Train": train,
+            "Loss": losses_of_paddleocr(),
+            "Global.pretrained_model": None,
+            "Global.max_unusable": 1.0,
+            "Architecture.Models.Teacher.pretrained": str(folder / Path(_TEACHER).stem),
+        }
+    )
+
+
+def config_of(folder: Path) -> Config:
+    """Return the config of a step, with its class counts."""
+    config = load([folder / _CONFIG])
+    charset = Charset.from_file(folder / "dict.txt", bool(config.at("Global.use_space_char")))
+    return with_class_counts(config, charset)
+
+
+def batch_of_run(folder: Path) -> list[paddle.Tensor]:
+    """Return images and labels of the batch."""
+    with np.load(folder / _BATCH) as arrays:
+        return [paddle.to_tensor(arrays[name]) for name in arrays.files]
+
+
+def step_on_a_share(folder: str, kind: str) -> Step:
+    """Return a step on the samples of the batch that fall to this process."""
+    rank, count = dist.get_rank(), dist.get_world_size()
+    share = [each[rank::count] for each in batch_of_run(Path(folder))]
+    return our_steps(config_of(Path(folder)), share, Path(folder) / CACHE)[kind]
+
+
+def sharpen(network: nn.Layer) -> None:
+    """Let one class of each frame be probable."""
+    weight = classifier_of(ctc_head_of(network)).weight
+    weight.set_value(weight * _SHARPNESS)
+
+
+if __name__ == "__main__":
+    answer(prepare)

@@ -1,0 +1,202 @@
+"""The table of what :mod:`benchmarks.whole` has measured: figures, arithmetic limits, ratios, and aims."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.export_center import ENGINE
+from benchmarks.limits import BACKWARD, OPERATIONS
+from benchmarks.step import BARE_STUDENT, BFLOAT16, CACHED, COMPILED, NETWORK, PEER
+from benchmarks.step_worker import APART
+from benchmarks.table import Spread, markdown, megabytes
+from benchmarks.whole import CACHE, CENTERS, LABELS
+
+MORE_TIME, MORE_MEMORY = 12.0, 1.25  # at most, for ten times the lines
+_NAMES = {
+    COMPILED: "live teacher",
+    NETWORK: "live teacher, not compiled",
+    BFLOAT16: "live teacher in bfloat16",
+    CACHED: "teacher cache",
+}
+# kind of step, what it is compared with, and the aim: at least so many times as fast, or at most so many times as long
+_STEPS: tuple[tuple[str, str, float | None], ...] = (
+    (COMPILED, PEER, 2.9),
+    (COMPILED, BARE_STUDENT, 1.4),
+    (CACHED, PEER, 4.2),
+    (CACHED, BARE_STUDENT, 1.05),
+    (NETWORK, PEER, None),
+    (BFLOAT16, PEER, None),
+    (COMPILED + APART, PEER, None),
+    (CACHED + APART, PEER, None),
+)
+_HEAD = ("work", "figure", "arithmetic limit", "against", "ratio (of rounds)", "aim", "met")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison.
+
+    Attributes:
+        work: what was measured.
+        figure: of it.
+        limit: what the machine's arithmetic allows; empty where that says nothing.
+        against: what it is compared with, and the figure of that.
+        ratio: of both.
+        aim: of the ratio; empty without one.
+        met: whether the ratio meets it; None without one.
+    """
+
+    work: str
+    figure: str
+    limit: str
+    against: str
+    ratio: str
+    aim: str = ""
+    met: bool | None = None
+
+    def cells(self) -> list[str]:
+        """What the table shows."""
+        verdict = {True: "yes", False: "no", None: ""}[self.met]
+        return [self.work, self.figure, self.limit, self.against, self.ratio, self.aim, verdict]
+
+
+def to_markdown(found: dict[str, Any]) -> str:
+    """A table of all that was measured, and whether results agree where both have some."""
+    said = "" if agrees(found) else "\n\nRESULTS DISAGREE: see the JSON file."
+    speed = _speed(found)
+    limit = f"; products of matrices reach {speed / 1e9:,.0f} GFLOP/s" if speed else ""
+    return f"{found['setting']}{limit}\n\n{markdown(_HEAD, [row.cells() for row in rows(found)])}{said}"
+
+
+def agrees(found: dict[str, Any]) -> bool:
+    """Whether accuracy and centers are PaddleOCR's, and no usable line was refused."""
+    return all(found[name]["agrees"] for name in ("eval", "center", "data") if name in found)
+
+
+def _speed(found: dict[str, Any]) -> float | None:
+    for part in (found, found.get("data", {})):
+        if "arithmetic" in part:
+            return float(part["arithmetic"]["speed"])
+    return None
+
+
+def rows(found: dict[str, Any]) -> Iterator[Row]:
+    """Yield a row for each comparison that was measured."""
+    if "step" in found:
+        yield from _of_steps(found)
+    if "eval" in found:
+        yield from _of_images(found, "eval", "evaluation", ((PEER, 25.0),))
+    if "center" in found:
+        yield from _of_images(found, "center", "center export", ((PEER, 25.0), (ENGINE, 0.9)))
+    if "memory" in found:
+        yield from _of_memory(found)
+    if "data" in found:
+        yield from _of_data(found["data"])
+
+
+def step_limit(found: dict[str, Any], kind: str) -> float | None:
+    """Seconds that the arithmetic of a step takes at least; None for bfloat16, which the products are not timed in."""
+    if kind in (BFLOAT16, PEER):
+        return None
+    per_image = (1 + BACKWARD) * found["arithmetic"]["student"]
+    if kind.removesuffix(APART) not in (BARE_STUDENT, CACHED):
+        per_image += found["arithmetic"]["teacher"]
+    return float(OPERATIONS * per_image * found["batch"] / found["arithmetic"]["speed"])
+
+
+def image_limit(found: dict[str, Any], network: str = "reading") -> float:
+    """Images a second that a forward pass reaches at most."""
+    arithmetic = found["arithmetic"]
+    return float(arithmetic["speed"] / (OPERATIONS * arithmetic[network]))
+
+
+def name_of_step(kind: str) -> str:
+    """A kind of step in words."""
+    if kind.endswith(APART):
+        return _NAMES[kind.removesuffix(APART)] + APART
+    return _NAMES.get(kind, kind)
+
+
+def _of_steps(found: dict[str, Any]) -> Iterator[Row]:
+    seconds, batch = found["step"], found["batch"]
+
+    def figure(kind: str) -> str:
+        median = statistics.median(seconds[kind])
+        return f"{median:.3f} s ({batch / median:.1f} images/s)"
+
+    for kind, other, aim in _STEPS:
+        if kind not in seconds or other not in seconds:
+            continue
+        limit = step_limit(found, kind)
+        faster = other == PEER
+        ratio = Spread.of_ratios(
+            *((seconds[other], seconds[kind]) if faster else (seconds[kind], seconds[other]))
+        )
+        yield Row(
+            f"distillation step, {name_of_step(kind)}",
+            figure(kind),
+            "" if limit is None else f"{limit:.3f} s",
+            f"{other}: {figure(other)}",
+            f"{ratio} × {'as fast' if faster else 'as long'}",
+            *_aim(ratio.median, aim, at_least=faster),
+        )
+
+
+def _of_images(
+    found: dict[str, Any], section: str, work: str, others: Sequence[tuple[str, float]]
+) -> Iterator[Row]:
+    speeds = found[section]
+    for other, aim in others:
+        if other in speeds:
+            ratio = Spread.of_ratios(speeds[COMPILED], speeds[other])
+            yield Row(
+                work,
+                f"{statistics.median(speeds[COMPILED]):.1f} images/s",
+                f"{image_limit(found):.0f} images/s",
+                f"{other}: {statistics.median(speeds[other]):.1f} images/s",
+                f"{ratio} × as fast",
+                *_aim(ratio.median, aim, at_least=True),
+            )
+
+
+def _of_memory(found: dict[str, Any]) -> Iterator[Row]:
+    peaks = found["memory"]
+    for kind, aim in ((COMPILED, 0.6), (CACHED, None)):
+        if PEER in peaks:
+            ratio = peaks[kind] / peaks[PEER]
+            yield Row(
+                f"peak memory of a step, {name_of_step(kind)}",
+                f"{megabytes(peaks[kind])} MB",
+                f"{megabytes(found['arithmetic']['weights'])} MB",
+                f"{PEER}: {megabytes(peaks[PEER])} MB",
+                f"{ratio:.2f}",
+                *_aim(ratio, aim, at_least=False),
+            )
+
+
+def _of_data(data: dict[str, Any]) -> Iterator[Row]:
+    limits = {CACHE: image_limit(data, "teacher"), CENTERS: image_limit(data), LABELS: data[LABELS]["limit"]}
+    for name, limit in limits.items():
+        lines, seconds, peak = (data[name][key] for key in ("lines", "seconds", "peak"))
+        for few, many in zip(range(len(lines)), range(1, len(lines)), strict=False):
+            factor = lines[many] / lines[few]
+            time, memory = seconds[many] / seconds[few], peak[many] / peak[few]
+            most = MORE_TIME / 10 * factor
+            yield Row(
+                f"{name}, {lines[many]:,} lines",
+                f"{lines[many] / seconds[many]:,.0f} lines/s, {megabytes(peak[many])} MB",
+                f"{limit:,.0f} lines/s",
+                f"{lines[few]:,} lines: {megabytes(peak[few])} MB",
+                f"{time:.2f} × the time, {memory:.2f} × the memory",
+                f"≤ {most:g}, ≤ {MORE_MEMORY}",
+                time <= most and memory <= MORE_MEMORY,
+            )
+
+
+def _aim(ratio: float, aim: float | None, *, at_least: bool) -> tuple[str, bool | None]:
+    if aim is None:
+        return "", None
+    return (f"≥ {aim:g}", ratio >= aim) if at_least else (f"≤ {aim:g}", ratio <= aim)

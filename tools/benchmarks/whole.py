@@ -56,12 +56,15 @@ class Plan:
     peer: Path | None = None
 
 
-def measure_all(plan: Plan, say: Callable[[str], None]) -> dict[str, Any]:
+def measure_all(
+    plan: Plan, say: Callable[[str], None], keep: Callable[[dict[str, Any]], None] = lambda _: None
+) -> dict[str, Any]:
     """Measure the sections of a plan.
 
     Args:
         plan: what is measured.
         say: told what begins.
+        keep: gets what is measured so far after each section, in case a later one fails.
 
     Returns:
         ``setting`` in words, ``batch``, ``arithmetic`` of one image (:mod:`benchmarks.arithmetic_worker`), and a key
@@ -82,13 +85,18 @@ def measure_all(plan: Plan, say: Callable[[str], None]) -> dict[str, Any]:
         for name in plan.only:
             say(name)
             found[name] = _SECTIONS[name](plan, folder)
-    about = f", batch {plan.batch}, {threads()}" if plan.only != ["data"] else f", {threads()}"
-    found["setting"] = (
-        f"{plan.size}{about}, {plan.rounds} rounds, Paddle {paddle.__version__} on cpu, {processor()}, "
+            found["setting"] = _setting(plan, before)
+            keep(found)
+    return found
+
+
+def _setting(plan: Plan, before: float) -> str:
+    batch = "" if plan.only == ["data"] else f" batch {plan.batch},"
+    return (
+        f"{plan.size}:{batch} {threads()}, {plan.rounds} rounds, Paddle {paddle.__version__} on cpu, {processor()}, "
         f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, load of the machine {before:.1f} before and "
         f"{os.getloadavg()[0]:.1f} after"
     )
-    return found
 
 
 def _prepare(folder: str, size: str, lines: int, batch: int) -> dict[str, Any]:

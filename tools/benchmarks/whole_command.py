@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from benchmarks.options import positive
 
@@ -70,11 +71,14 @@ def run(args: argparse.Namespace) -> int:
         def say(what: str) -> None:
             print(f"{time.monotonic() - began:5.0f} s: {what}", file=sys.stderr, flush=True)
 
-        found = whole.measure_all(plan, say)
+        def keep(found: dict[str, Any]) -> None:
+            if file is not None:
+                file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+        found = whole.measure_all(plan, say, keep)
         say("done")
     print(whole_rows.to_markdown(found))
     if file is not None:
-        file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         file.with_suffix(".md").write_text(whole_rows.to_markdown(found) + "\n", encoding="utf-8")
         draw(found, file.with_suffix(".png"))
     return 0 if whole_rows.agrees(found) else 1

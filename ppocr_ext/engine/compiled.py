@@ -14,7 +14,7 @@ import numpy as np
 import paddle
 from paddle import Tensor, nn
 
-from ppocr_ext.engine.graph_cache import cached_folder, discard, graph_key
+from ppocr_ext.engine.graph_cache import cached_folder, discard, graph_key, is_refused, keep_refusal
 from ppocr_ext.engine.predictor import BFLOAT16, FLOAT32, has_bfloat16, open_predictor, run_predictor
 from ppocr_ext.engine.request_graph import (
     IMAGES,
@@ -94,7 +94,8 @@ class CompiledNetwork:
         except ModelError as error:
             self._give_up(error, logging.INFO)  # nothing has failed
         if self.dtype == BFLOAT16 and not has_bfloat16():
-            self._use_float32("this processor has no instructions for bfloat16.")
+            lacking = "this processor has no instructions for bfloat16."
+            self._step_down(ModelError(lacking, code="not_compiled"))
 
     @property
     def label(self) -> str:
@@ -172,8 +173,16 @@ class CompiledNetwork:
         return graph
 
     def _open(self, image_shape: ImageShape, width: int) -> _Graph:
-        """Open a graph of the cache; write it if it is not there, or is not right."""
+        """Open a graph of the cache; write it if it is not there, or is not right.
+
+        Raises:
+            ModelError: it is unlike the network, now or when it was written.
+        """
         key = graph_key(self._network, self._request, image_shape)
+        if is_refused(key, self.dtype):
+            raise ModelError(
+                f"its graph computed other numbers in {self.dtype} when it was made.", code="not_compiled"
+            )
         write = partial(write_request_graph, self._network, self._request, self._position, image_shape)
         narrow = max(8, width // 16 * 8) if image_shape[2] is None else width
         try:
@@ -183,7 +192,11 @@ class CompiledNetwork:
         except Exception as error:
             _LOG.info("compiling %s again: %s", self._name, _reason(error))
             discard(key)
-        return self._read(key, write, image_shape, (width, narrow))
+        try:
+            return self._read(key, write, image_shape, (width, narrow))
+        except _UnlikeError:
+            keep_refusal(key, self.dtype)
+            raise
 
     def _read(self, key: str, write: Any, image_shape: ImageShape, widths: Sequence[int]) -> _Graph:
         with cached_folder(key, write) as folder:
@@ -204,18 +217,19 @@ class CompiledNetwork:
         """Go on in float32; if that has failed, with the network itself."""
         if self.dtype == FLOAT32:
             self._give_up(error)
-        else:
-            self._use_float32(_reason(error))
-
-    def _use_float32(self, reason: str) -> None:
+            return
         self.dtype, self._one_width = FLOAT32, False
         self._graphs.clear()
-        _LOG.warning("%s computes in float32: %s", self._name, reason)
+        _LOG.warning("%s computes in float32: %s", self._name, _reason(error))
 
     def _give_up(self, error: Exception, level: int = logging.WARNING) -> None:
         self.engine, self.dtype = NETWORK, FLOAT32
         self._graphs.clear()
         _LOG.log(level, "%s is not compiled, it runs as it is: %s", self._name, _reason(error))
+
+
+class _UnlikeError(ModelError):
+    """A graph is not near its network."""
 
 
 class _Graph:
@@ -250,12 +264,12 @@ class _Graph:
         """Compare the graph with the network.
 
         Raises:
-            ModelError: an output differs.
+            _UnlikeError: an output differs.
         """
         flat = paddle.utils.flatten(self.run(images, target)), paddle.utils.flatten(expected)
         for found, right in zip(*flat, strict=True):
             if found.shape != right.shape or not _is_near(found, right, dtype):
-                raise ModelError(
+                raise _UnlikeError(
                     f"its graph computes other numbers for images {list(images.shape)}.", code="not_compiled"
                 )
 
@@ -263,12 +277,8 @@ class _Graph:
 def _is_near(found: Tensor, right: Tensor, dtype: str) -> bool:
     """Compare outputs of the same shape; NaN is not near."""
     if dtype == BFLOAT16:
-        return _mean_square(found - right) <= BFLOAT16_TOLERANCE**2 * _mean_square(right)
+        return float((found - right).norm()) <= BFLOAT16_TOLERANCE * float(right.norm())
     return float((found - right).abs().max()) <= TOLERANCE * max(1.0, float(right.abs().max()))
-
-
-def _mean_square(values: Tensor) -> float:
-    return float(values.square().mean())
 
 
 def _reason(error: Exception) -> str:

@@ -87,6 +87,21 @@ def discard(key: str) -> None:
     _remove(cache_folder("engines") / key)
 
 
+def keep_refusal(key: str, dtype: str) -> None:
+    """Keep that the graph ``key``, if it is there, is unlike its network in ``dtype``."""
+    with suppress(OSError):
+        _refusal(key, dtype).touch()
+
+
+def is_refused(key: str, dtype: str) -> bool:
+    """Return True if :func:`keep_refusal` was called for this graph; without it, it would be made at each start."""
+    return _refusal(key, dtype).exists()
+
+
+def _refusal(key: str, dtype: str) -> Path:
+    return cache_folder("engines") / key / f"refused-{dtype}"
+
+
 def _remove_oldest(root: Path, kept: Path) -> None:
     """Remove the folders that were not used for longest, until the rest has at most ``LIMIT`` bytes."""
     found, total = [], 0

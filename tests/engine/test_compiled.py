@@ -186,6 +186,21 @@ def test_a_graph_is_kept_mended_and_never_taken_for_another(
     assert [each.name for each in own_cache.iterdir()] == [folder.name]
 
 
+def test_a_graph_that_was_unlike_its_network_is_not_made_again_nor_trusted(
+    network: BaseModel, own_cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(compiled, "TOLERANCE", -1.0)
+        compile_network(network, LOGITS).prepare((3, HEIGHT, 64))
+    monkeypatch.setattr(compiled, "write_request_graph", never)
+    caplog.clear()
+    again = compile_network(network, LOGITS)  # it would be near now
+    again.prepare((3, HEIGHT, 64))
+    assert again.engine == NETWORK and "not compiled" in caplog.text
+    images, labels = batch(2, 64)
+    assert_equal_outputs(again(images, labels, LOGITS), network(images, labels, LOGITS))
+
+
 def test_what_it_was_not_compiled_for_is_computed_by_the_network(
     network: BaseModel, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from benchmarks.fresh import in_fresh_process
 from benchmarks.sizes import SIZES
 from benchmarks.table import machine, markdown, megabytes, threads
+from ppocr_ext.engine.compiled import BFLOAT16_TOLERANCE, TOLERANCE
+from ppocr_ext.engine.predictor import has_bfloat16
 
 TEACHER, STUDENT = "teacher, all outputs", "student, evaluation"
-NETWORK, COMPILED = "network", "compiled"
-TOLERANCE = 1e-4
+NETWORK, COMPILED, BFLOAT16 = "network", "compiled", "compiled, bfloat16"
 _WORKER = "benchmarks.engine_worker"
 
 
@@ -21,7 +22,8 @@ class EngineCosts:
 
     Attributes:
         setting: in words.
-        difference: largest of an output, as a share of the largest value.
+        difference: largest of an output in float32, as a share of the largest value.
+        bfloat16_difference: root mean square of those of an output in bfloat16, as a share of the output's.
         seconds: of a batch.
         peak: bytes of a process with one kind alone.
         first: seconds of the first pass of what is compiled, without a stored graph if there was none.
@@ -29,14 +31,15 @@ class EngineCosts:
 
     setting: str
     difference: float = 0.0
+    bfloat16_difference: float = 0.0
     seconds: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     peak: dict[tuple[str, str], int] = field(default_factory=dict)
     first: dict[str, float] = field(default_factory=dict)
 
     @property
     def agrees(self) -> bool:
-        """True if outputs are equal; NaN is no agreement."""
-        return self.difference <= TOLERANCE
+        """True if outputs are near enough; NaN is no agreement."""
+        return self.difference <= TOLERANCE and self.bfloat16_difference <= BFLOAT16_TOLERANCE
 
     def to_markdown(self) -> str:
         """A table with ratios to the network itself."""
@@ -44,7 +47,7 @@ class EngineCosts:
         for (what, how), times in self.seconds.items():
             ratios = [one / other for one, other in zip(self.seconds[what, NETWORK], times, strict=True)]
             spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
-            first = f"{self.first[what]:.1f}" if how == COMPILED else ""
+            first = f"{self.first[what]:.1f}" if how == COMPILED else ""  # the other has its graph
             rows.append(
                 [what, how, f"{statistics.median(times):.3f}", f"{min(times):.3f}", spread]
                 + [megabytes(self.peak[what, how]), first]
@@ -54,7 +57,8 @@ class EngineCosts:
         verdict = "agree" if self.agrees else "DISAGREE"
         return (
             f"{self.setting}\n\n{markdown(head, rows)}\n\nOutputs {verdict}: they differ by {self.difference:.1e} of "
-            f"the largest value at most (limit {TOLERANCE:.0e})"
+            f"the largest value at most (limit {TOLERANCE:.0e}); in bfloat16 by {self.bfloat16_difference:.2%} in the "
+            f"root mean square (limit {BFLOAT16_TOLERANCE:.0%})"
         )
 
 
@@ -74,9 +78,11 @@ def measure_engine(size: str, batch: int = 16, rounds: int = 5) -> EngineCosts:
         f"{size}: batch {batch}, {height}x{width}, {threads()}, {machine()}, {rounds} rounds",
     )
     kinds = [(what, how) for what in (TEACHER, STUDENT) for how in (NETWORK, COMPILED)]
+    if has_bfloat16():
+        kinds.insert(2, (TEACHER, BFLOAT16))
     passes = kinds * (rounds + 1)
     found = in_fresh_process(_WORKER, {"size": size, "batch": batch, "passes": passes})
-    costs.difference = found["difference"]
+    costs.difference, costs.bfloat16_difference = found["difference"], found["bfloat16_difference"]
     costs.first = {what: found["seconds"][kinds.index((what, COMPILED))] for what in (TEACHER, STUDENT)}
     for index, kind in enumerate(kinds):
         costs.seconds[kind] = found["seconds"][index + len(kinds) :: len(kinds)]

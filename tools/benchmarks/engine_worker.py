@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from benchmarks.engine import COMPILED, NETWORK, STUDENT, TEACHER
+from benchmarks.engine import BFLOAT16, COMPILED, NETWORK, STUDENT, TEACHER
 from benchmarks.fresh import answer
 from benchmarks.memory import peak_memory
 from benchmarks.sizes import SIZES, charset_of
@@ -32,8 +32,9 @@ def measure(size: str, batch: int, passes: list[list[str]]) -> dict[str, Any]:
             what is compiled of it. The first pass of each kind compiles and warms up.
 
     Returns:
-        ``seconds`` of each pass, ``peak`` memory of the process in bytes, and the largest ``difference`` between two
-        outputs of the same network, as a share of the largest value (at least 1).
+        ``seconds`` of each pass, ``peak`` memory of the process in bytes, the largest ``difference`` of an output from
+        the network's, as a share of the largest value (at least 1), and ``bfloat16_difference``: the largest root mean
+        square of the differences in bfloat16, as a share of the output's.
     """
     tune_cpu()
     name, (height, width) = SIZES[size]
@@ -45,25 +46,37 @@ def measure(size: str, batch: int, passes: list[list[str]]) -> dict[str, Any]:
     calls: dict[tuple[str, str], Callable[[], Any]] = {}
     for what, network, request in ((TEACHER, models["Teacher"], TRAIN), (STUDENT, models["Student"], EVAL)):
         network.eval()
-        compiled = compile_network(network, request, name=what)
         calls[what, NETWORK] = partial(network, images, labels, request)
-        calls[what, COMPILED] = partial(compiled, images, labels, request)
+        for how, dtype in ((COMPILED, "float32"), (BFLOAT16, "bfloat16")):
+            if [what, how] in passes:
+                compiled = compile_network(network, request, name=what, dtype=dtype)
+                calls[what, how] = partial(compiled, images, labels, request)
     seconds, outputs = [], {}
     with paddle.no_grad():
         for what, how in passes:
             began = time.perf_counter()
             outputs[what, how] = calls[what, how]()
             seconds.append(time.perf_counter() - began)
-    pairs = [[outputs.get((what, how)) for how in (NETWORK, COMPILED)] for what in (TEACHER, STUDENT)]
-    differences = [_difference(*pair) for pair in pairs if None not in pair]
-    return {"seconds": seconds, "peak": peak_memory(), "difference": max(differences, default=0.0)}
+    return {
+        "seconds": seconds,
+        "peak": peak_memory(),
+        "difference": _difference(outputs, COMPILED, lambda values: float(np.abs(values).max()), 1.0),
+        "bfloat16_difference": _difference(
+            outputs, BFLOAT16, lambda values: float((values**2).mean() ** 0.5)
+        ),
+    }
 
 
-def _difference(one: Any, other: Any) -> float:
+def _difference(
+    outputs: dict[tuple[str, str], Any], how: str, size: Callable[[np.ndarray], float], least: float = 0.0
+) -> float:
+    """Return the largest size of a difference from a network's output, as a share of that output's size."""
     found = [0.0]
-    for left, right in zip(paddle.utils.flatten(one), paddle.utils.flatten(other), strict=True):
-        largest = max(1.0, float(np.abs(left.numpy()).max()))
-        found.append(float(np.abs(left.numpy() - right.numpy()).max()) / largest)
+    for what in (TEACHER, STUDENT):
+        if (what, NETWORK) in outputs and (what, how) in outputs:
+            pair = (paddle.utils.flatten(outputs[what, each]) for each in (NETWORK, how))
+            for left, right in zip(*pair, strict=True):
+                found.append(size(left.numpy() - right.numpy()) / max(least, size(left.numpy())))
     return max(found)
 
 

@@ -16,6 +16,7 @@ from ppocr_ext.check.signatures import DATA_KEYS, ComponentKeys
 from ppocr_ext.config import Config
 from ppocr_ext.config.values import ValueRule
 from ppocr_ext.data.preprocessing import read_preprocessing
+from ppocr_ext.data.sample_views import CACHE_FACTS
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.registry import DATASETS
 
@@ -73,6 +74,13 @@ def _check_teacher_cache(check: ConfigCheck) -> None:
             path,
             "missing_folder",
             f"there is no folder {folder}. Fix: build it with `ppocr-ext cache-teacher`.",
+        )
+    elif isinstance(folder, str) and not Path(folder, CACHE_FACTS).is_file():
+        check.error(
+            path,
+            "no_teacher_cache",
+            f"{folder} holds no teacher cache: it has no {CACHE_FACTS}. Fix: give the --output of `ppocr-ext "
+            f"cache-teacher`.",
         )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 _LOG = logging.getLogger("ppocr_ext")
 Batch = list[Any]
+CACHE_FACTS = "cache.json"  # in the folder of a teacher cache; it says which views are stored
 
 
 @dataclass(frozen=True)

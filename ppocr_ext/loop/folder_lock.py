@@ -108,7 +108,9 @@ def _holder(text: bytes) -> str:
         return ""
 
 
-def check_folder(folder: Path, config: Config, host_path: str | None, overwrite: bool) -> list[str]:
+def check_folder(
+    folder: Path, config: Config, host_path: str | None, overwrite: bool, processes: int = 1
+) -> list[str]:
     """Return the checkpoints of an earlier run in ``folder`` that the new run replaces.
 
     Args:
@@ -116,6 +118,7 @@ def check_folder(folder: Path, config: Config, host_path: str | None, overwrite:
         config: of the new run.
         host_path: as given, for a command in the message.
         overwrite: the user has asked for that.
+        processes: of the new run, for the same command.
 
     Raises:
         ConfigError: the folder holds a run that the new one does not go on with, and ``overwrite`` is False, or the
@@ -134,10 +137,11 @@ def check_folder(folder: Path, config: Config, host_path: str | None, overwrite:
     if resumed:
         again = Checkpoint(resumed).prefix
         problem = f"another run than {again} ({status}: {shortened(names, 3)})"
+    command = run_command("train", again, host_path) + f" --processes {processes}" * (processes > 1)
     more = " (with a greater Global.epoch_num)" if status == "finished" and not resumed else ""
     raise ConfigError(
         f"{folder} holds the checkpoints of {problem}.\nFix: give another Global.save_model_dir; or replace them: "
-        f"--overwrite; or go on{more}:\n{run_command('train', again, host_path)}",
+        f"--overwrite; or go on{more}:\n{command}",
         code="folder_holds_run",
     )
 

@@ -24,6 +24,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import DEVICES
 from ppocr_ext.errors import ConfigError, PPOCRExtError, ProcessError
 from ppocr_ext.io.cores import usable_cores
+from ppocr_ext.loop.folder_lock import locked_folder
 from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import set_up_console
@@ -78,7 +79,7 @@ def start_processes(config: Config, processes: int, words: Sequence[str]) -> int
         The exit code: that of process 0, or 128 + n after the signal n.
 
     Raises:
-        PPOCRExtError: the processes cannot be started.
+        PPOCRExtError: the processes cannot be started, or another training has the run folder.
         ProcessError: a process failed, and process 0 could not say so.
     """
     set_up_console()
@@ -88,8 +89,9 @@ def start_processes(config: Config, processes: int, words: Sequence[str]) -> int
     is_new = not folder.exists()
     messages = folder / MESSAGES
     _describe(config, processes, messages, environment["OMP_NUM_THREADS"] if on_cpu else None)
-    messages.mkdir(parents=True, exist_ok=True)
-    _remove(messages, "workerlog.*")  # of the run before it was resumed; train.log keeps its lines
+    with locked_folder(folder):  # not while another training writes them
+        messages.mkdir(exist_ok=True)
+        _remove(messages, "workerlog.*")  # of the run before it was resumed; train.log keeps its lines
     log = messages / "workerlog.0"
     log.touch()
     options = ["--nproc_per_node", str(processes), "--host", "127.0.0.1", "--log_dir", str(messages)]

@@ -111,7 +111,7 @@ def train(
         replaced: list[str] = []
         if first:
             stack.enter_context(locked_folder(folder))
-            replaced = check_folder(folder, config, host_path, overwrite)
+            replaced = check_folder(folder, config, host_path, overwrite, dist.get_world_size())
             stack.enter_context(log_file(folder / "train.log", *loggers))
         try:
             run = Run.build(config, "train", host_path=host_path, old_dictionary=old_dictionary)

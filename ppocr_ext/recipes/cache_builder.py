@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import paddle
 
 from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.config import Config
+from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_views import Views
 from ppocr_ext.engine.predictor import FLOAT32
 from ppocr_ext.errors import ConfigError, DataError
@@ -79,10 +80,12 @@ class CacheBuilder:
     Args:
         config: of the distillation, as loaded.
         options: what is built.
+        preflight: the check of the data, if another process has done it.
 
     Attributes:
         facts: of the cache.
         loss: of the config.
+        preflight: the check of the data.
 
     Raises:
         ConfigError: no sub-model is frozen, or it is not clear which one is meant.
@@ -90,7 +93,9 @@ class CacheBuilder:
         PPOCRExtError: something cannot be built.
     """
 
-    def __init__(self, config: Config, options: CacheOptions) -> None:
+    def __init__(
+        self, config: Config, options: CacheOptions, preflight: Mapping[str, PreflightReport] | None = None
+    ) -> None:
         # nothing is left in the run folder
         values: dict[str, Any] = {"Global.save_model_dir": str(scratch_folder()), "Train.teacher_cache": None}
         if options.processes > 1:
@@ -102,7 +107,9 @@ class CacheBuilder:
         views = Views(seed_of(context.config) if options.seed is None else options.seed, options.views)
         model = build_network(context.components)
         name = _frozen_model(model, options.model)
-        self._loader: BatchLoader = open_data(context, model, views).train_loader
+        data = open_data(context, model, views, preflight)
+        self._loader: BatchLoader = data.train_loader
+        self.preflight = data.preflight
         load_model_weights(model, context, needed=(name,))
         self.loss = build_loss(context.components.at("Loss").thaw(), loss_context(model, context.charset))
         _require_servable(self.loss, name)
@@ -192,8 +199,15 @@ class CacheBuilder:
         """Return the entries to compute, the bytes of the whole cache, and the seconds for the entries, about."""
         every = len(self._loader.dataset) * self.facts.views.count
         entries = round(every * len(self.pending()) / (self.facts.views.count * self.facts.shards))
-        size = sum(form.row_bytes * self._first[name].shape[1] for name, form in self.facts.branches.items())
-        return entries, every * (size + TABLE.itemsize), entries * self._seconds
+        return entries, every * self._entry_bytes(), entries * self._seconds
+
+    def missing_bytes(self) -> int:
+        """Return the bytes of the shards that are to be written, about."""
+        return self.estimate()[0] * self._entry_bytes()
+
+    def _entry_bytes(self) -> int:
+        forms = self.facts.branches.items()
+        return TABLE.itemsize + sum(form.row_bytes * self._first[name].shape[1] for name, form in forms)
 
     def build(self, share: Share, on_samples: Callable[[int], Any]) -> None:
         """Write the shards of ``share``; ``on_samples`` is told of the samples of each batch."""

@@ -59,7 +59,12 @@ class RunData:
     usable_files: dict[str, list[Path]]
 
 
-def open_data(context: RunContext, model: Any, views: Views | None = None) -> RunData:
+def open_data(
+    context: RunContext,
+    model: Any,
+    views: Views | None = None,
+    checked: Mapping[str, PreflightReport] | None = None,
+) -> RunData:
     """Check the data and build the loaders that the role and this process need.
 
     One process of each machine checks the data, since their files may differ. In training, process 0 alone
@@ -69,6 +74,7 @@ def open_data(context: RunContext, model: Any, views: Views | None = None) -> Ru
         context: of the run.
         model: its networks.
         views: of the samples of ``Train``; None: each epoch has other random numbers.
+        checked: the check of the data, if it is done.
 
     Raises:
         ConfigError: samples of this kind have no views.
@@ -86,7 +92,8 @@ def open_data(context: RunContext, model: Any, views: Views | None = None) -> Ru
         mode: count_frames(model, config, mode) if mode == "Train" or context.options.reads_ctc else no_limit
         for mode in modes
     }
-    preflight = _preflight(context, frames, context.folder / "preflight.json" if writes else None)
+    record = context.folder / "preflight.json" if writes else None
+    preflight = _preflight(context, frames, record) if checked is None else dict(checked)
     folder = context.folder if writes else scratch_folder()
     usable_files, failures, classes = {}, {}, {}
     for mode, report in preflight.items():

@@ -138,7 +138,7 @@ def cached_teacher(
             "change are not in it."
         )
     _LOG.info(
-        "teacher cache %s: %d entries, %d views, computed in %s",
+        "teacher cache %s: %d entries, views of each sample: %d, computed in %s",
         folder, store.entries, facts.views.count, facts.dtype,
     )  # fmt: skip
     answers = CachedTeacher(store, model.models[name], model.caller(name))

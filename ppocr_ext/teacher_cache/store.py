@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from ppocr_ext.config import Config
-from ppocr_ext.data.sample_views import Views
+from ppocr_ext.data.sample_views import CACHE_FACTS, Views
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.teacher_cache.shards import TABLE, BranchForm, Shard
+from ppocr_ext.teacher_cache.shards import BRANCHES, TABLE, BranchForm, Shard
 from ppocr_ext.teacher_cache.top_classes import TopClasses
 
 _LOG = logging.getLogger("ppocr_ext")
-FACTS = "cache.json"
+FACTS = CACHE_FACTS
 _FORMAT = 1
 _NOT_OF_OUTPUTS = ("pretrained", "pretrained_dict", "freeze_params")
 _DRAWN_BY = ("dataset", "sampler")  # parts of Train that decide what a view shows
@@ -70,9 +70,14 @@ def read_facts(folder: Path) -> CacheFacts:
             raise ValueError("another version")
         views, branches = Views(**content.pop("views")), content.pop("branches")
         forms = {name: BranchForm(**form) for name, form in branches.items()}
-        if views.count < 1:
-            raise ValueError("no views")
-        return CacheFacts(views=views, branches=forms, **content)
+        facts = CacheFacts(views=views, branches=forms, **content)
+        numbers = [views.count, facts.shards, facts.batches]
+        numbers += [number for form in forms.values() for number in (form.kept, form.classes)]
+        if not forms or not all(type(number) is int and number > 0 for number in [*numbers, views.seed + 1]):
+            raise ValueError("a number is wrong")
+        if not set(forms) <= set(BRANCHES) or any(form.kept > form.classes for form in forms.values()):
+            raise ValueError(f"branches {sorted(forms)}")
+        return facts
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"Train.teacher_cache: {folder} holds no teacher cache of this version ({type(error).__name__}: {error}). "

@@ -188,6 +188,8 @@ DATA = (
             f"{EVAL}.label_file_list", "not trained on"),
     error("a cache without a teacher", "no_frozen_model", {"Train.teacher_cache": "cache"},
           {"Train.teacher_cache": None}),
+    error("a folder that is no cache", "no_teacher_cache", {"Train.teacher_cache": "."},
+          {"Train.teacher_cache": None}, "cache.json", kind="distill"),
     error("a cache that is not there", "missing_folder", {"Train.teacher_cache": "no/cache"},
           {"Train.teacher_cache": None}, "no/cache", kind="distill"),
     error("no folder of images", "missing_folder", {f"{TRAIN}.data_dir": "no/folder"}, {}, "no/folder"),

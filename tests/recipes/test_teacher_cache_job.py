@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,15 @@ def test_a_cache_is_continued_in_its_type_only(cache, distill, tmp_path, monkeyp
     half = distill(tmp_path, **{"Global.teacher_dtype": "bfloat16"})
     with raises_code(DataError, "other_cache", "dtype"):
         CacheBuilder(half, CacheOptions(cache, views=2))
+
+
+def test_a_disk_without_the_space_is_refused(distill, tmp_path, monkeypatch):
+    builder = CacheBuilder(distill(tmp_path), CacheOptions(tmp_path / "cache"))
+    free = builder.missing_bytes() - 1
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+    with raises_code(DataError, "too_little_space", tmp_path / "cache"):
+        build_cache(distill(tmp_path), builder, CacheOptions(tmp_path / "cache"))
+    assert not list((tmp_path / "cache").glob("*.shard"))
 
 
 def test_only_what_is_missing_is_built_again(cache, distill, tmp_path):

@@ -70,13 +70,21 @@ def batch_of_logits(request):
 
 
 def value(loss, students, teachers, batch) -> float:
-    outputs = {
-        model: {
-            "head_out": {name: paddle.to_tensor(logits.astype(np.float32)) for name, logits in heads.items()}
-        }
-        for model, heads in (("Student", students), ("Teacher", teachers))
+    return value_and_gradient(loss, students, teachers, batch)[0]
+
+
+def value_and_gradient(loss, students, teachers, batch) -> tuple[float, np.ndarray]:
+    """Return the loss and its gradient for all logits of the student, in a row."""
+    heads = {
+        model: {name: paddle.to_tensor(each.astype(np.float32)) for name, each in logits.items()}
+        for model, logits in (("Student", students), ("Teacher", teachers))
     }
-    return float(loss(outputs, batch)["loss"])
+    for logits in heads["Student"].values():
+        logits.stop_gradient = False
+    total = loss({model: {"head_out": logits} for model, logits in heads.items()}, batch)["loss"]
+    total.backward()
+    found = [each.grad.numpy().ravel() for each in heads["Student"].values() if each.grad is not None]
+    return float(total), np.concatenate(found)
 
 
 def restored(teachers: dict[str, np.ndarray], k: int) -> tuple[dict[str, np.ndarray], float]:
@@ -89,15 +97,17 @@ def restored(teachers: dict[str, np.ndarray], k: int) -> tuple[dict[str, np.ndar
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_loss_differs_by_at_most_a_thousandth(name, batch_of_logits):
+def test_a_loss_differs_by_at_most_a_thousandth_and_its_gradient_by_three(name, batch_of_logits):
     teachers, students, batch = batch_of_logits
     loss, everything = LOSSES[name]
     assert loss.needs_all_classes() is everything
     stored, dropped = restored(teachers, CLASSES if everything else 64)
     assert dropped < MOST_DROPPED
     assert everything or dropped > MOST_DROPPED / 10  # else any loss could be served
-    live = value(loss, students, teachers, batch)
-    assert abs(value(loss, students, stored, batch) - live) < 1e-3 * max(1.0, live)
+    live, gradient = value_and_gradient(loss, students, teachers, batch)
+    cached, cached_gradient = value_and_gradient(loss, students, stored, batch)
+    assert abs(cached - live) < 1e-3 * max(1.0, live)
+    assert np.linalg.norm(cached_gradient - gradient) < 3e-3 * np.linalg.norm(gradient)
 
 
 @pytest.mark.parametrize("batch_of_logits", ["trained"], indirect=True)

@@ -106,7 +106,20 @@ def test_a_folder_without_a_cache_is_refused(tmp_path, content):
         Store(tmp_path)
 
 
-def test_a_cache_without_views_is_refused(cache):
-    replace(FACTS, views=Views(1, 0)).write(cache)
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"views": Views(1, 0)},
+        {"shards": 0},
+        {"batches": "32"},
+        {"branches": {}},
+        {"branches": {"ctc": BranchForm(40, 41)}},
+        {"branches": {"ctc": BranchForm(-1, -1)}},
+        {"branches": {"ctc": BranchForm(40, 6.0)}},
+        {"branches": {"sar": BranchForm(40, 6)}},
+    ],
+)
+def test_a_cache_with_wrong_numbers_is_refused(cache, values):
+    replace(FACTS, **values).write(cache)
     with raises_code(DataError, "no_teacher_cache", cache):
         Store(cache)

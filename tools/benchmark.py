@@ -25,6 +25,7 @@ examples:
   python tools/benchmark.py step --size full --batch 16 --processes 2
   python tools/benchmark.py guard --size full --batch 8
   python tools/benchmark.py engine --size full --batch 16 --threads 2
+  python tools/benchmark.py kernels --size full --batch 8 --threads 1
   python tools/benchmark.py center
   python tools/benchmark.py export-center --size full --peer /path/to/PaddleOCR
   python tools/benchmark.py infer --size full --peer /path/to/PaddleOCR --chart speed.png
@@ -52,6 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
         )
     )
     _add_engine(kinds.add_parser("engine", help="seconds and memory of compiled networks"))
+    _add_kernels(kinds.add_parser("kernels", help="other forms of operators in the student's own step"))
     _add_center(kinds.add_parser("center", help="center loss against the dense formula: seconds, memory"))
     _add_export_center(
         kinds.add_parser("export-center", help="images/s and memory of the pass that makes centers")
@@ -89,6 +91,12 @@ def _add_engine(engine: argparse.ArgumentParser) -> None:
     engine.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's models, or full size")
     engine.add_argument("--batch", type=positive, default=16, help="images in a batch (default: 16)")
     _add_common(engine)
+
+
+def _add_kernels(kernels: argparse.ArgumentParser) -> None:
+    kernels.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's student, or full size")
+    kernels.add_argument("--batch", type=positive, default=8, help="images in a batch (default: 8)")
+    _add_common(kernels)
 
 
 def _add_center(center: argparse.ArgumentParser) -> None:
@@ -175,6 +183,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "step": _step,
         "guard": _guard,
         "engine": _engine,
+        "kernels": _kernels,
         "center": _center,
         "export-center": _export_center,
         "infer": _infer,
@@ -213,6 +222,14 @@ def _engine(args: argparse.Namespace) -> int:
     from benchmarks.engine import measure_engine
 
     costs = measure_engine(args.size, args.batch, args.rounds)
+    print(costs.to_markdown())
+    return 0 if costs.agrees else _BAD
+
+
+def _kernels(args: argparse.Namespace) -> int:
+    from benchmarks.kernels import measure_kernels
+
+    costs = measure_kernels(args.size, args.batch, args.rounds)
     print(costs.to_markdown())
     return 0 if costs.agrees else _BAD
 

@@ -16,8 +16,8 @@ from typing import Any
 import paddle
 import paddle.distributed as dist
 
-from benchmarks.step import COMPILED, Step, our_steps, setting
-from benchmarks.table import Turns, processor, take_turns
+from benchmarks.step import COMPILED, Step, our_steps, setting, take_turns
+from benchmarks.table import Turns, processor
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.run.device import tune_cpu
 

@@ -8,7 +8,8 @@ and the teacher's forward pass); and that of a PaddleOCR checkout.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import paddle.distributed as dist
 
 from benchmarks.peer import peer_first
 from benchmarks.sizes import SIZES, charset_of
-from benchmarks.table import Turns, machine, take_turns, threads
+from benchmarks.table import Turns, machine, threads
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
 from ppocr_ext.engine import predictor
@@ -67,6 +68,20 @@ def measure_step(
         f", {threads()}, Paddle {paddle.__version__} on {paddle.get_device()}, {machine()}, {rounds} rounds"
     )
     return Turns(described, seconds)
+
+
+def take_turns(kinds: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Call each kind of work in each round, after a round to warm up; return the seconds by kind."""
+    seconds: dict[str, list[float]] = {name: [] for name in kinds}
+    for turn in range(rounds + 1):
+        for name, work in kinds.items():
+            began = time.perf_counter()
+            work()
+            if paddle.is_compiled_with_cuda():
+                paddle.device.synchronize()
+            if turn:
+                seconds[name].append(time.perf_counter() - began)
+    return seconds
 
 
 def setting(

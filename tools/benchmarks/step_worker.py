@@ -10,9 +10,8 @@ from typing import Any
 from benchmarks.fresh import answer
 from benchmarks.memory import peak_memory
 from benchmarks.processes import stepping_processes
-from benchmarks.step import PEER, Step, our_steps, peer_step
+from benchmarks.step import PEER, Step, our_steps, peer_step, take_turns
 from benchmarks.step_data import CACHE, batch_of_run, config_of, step_on_a_share
-from benchmarks.table import take_turns
 from ppocr_ext.run.device import tune_cpu
 
 APART = ", a process for each thread"  # added to the name of a kind of step

@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import paddle
 
 
 @dataclass(frozen=True)
@@ -52,20 +49,6 @@ class Turns:
         ]
         head = [what, "seconds (median)", "seconds (best)", f"ratio to {base} (of rounds)"]
         return f"{self.setting}\n\n{markdown(head, rows)}"
-
-
-def take_turns(kinds: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Call each kind of work in each round, after a round to warm up; return the seconds by kind."""
-    seconds: dict[str, list[float]] = {name: [] for name in kinds}
-    for turn in range(rounds + 1):
-        for name, work in kinds.items():
-            began = time.perf_counter()
-            work()
-            if paddle.is_compiled_with_cuda():
-                paddle.device.synchronize()
-            if turn:
-                seconds[name].append(time.perf_counter() - began)
-    return seconds
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

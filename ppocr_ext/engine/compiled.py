@@ -6,6 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 import paddle
 from paddle import Tensor, nn
 
-from ppocr_ext.engine.graph_cache import cached_folder, discard, graph_key, is_refused, keep_refusal
+from ppocr_ext.engine.graph_cache import cached_folder, discard, graph_key, refusal_file
 from ppocr_ext.engine.predictor import BFLOAT16, FLOAT32, has_bfloat16, open_predictor, run_predictor
 from ppocr_ext.engine.request_graph import (
     IMAGES,
@@ -25,7 +26,7 @@ from ppocr_ext.engine.request_graph import (
     target_position,
     write_request_graph,
 )
-from ppocr_ext.errors import ModelError, PPOCRExtError
+from ppocr_ext.errors import ModelError
 from ppocr_ext.messages import error_text
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.modeling.heads.nrtr_head import START_ID
@@ -37,7 +38,7 @@ BFLOAT16_TOLERANCE = 0.05  # of the root mean square of an output, for that of t
 CHUNK_PIXELS = 4 * 48 * 320  # more images at a time are no faster, and need more memory
 MOST_GRAPHS = 4  # of a network that needs one for each width
 _PROBE_LENGTH = 6  # ids of a target
-_REASON_LENGTH = 200
+_REASON_LENGTH = 400  # a fix with a path fits
 
 
 def compile_network(
@@ -165,6 +166,8 @@ class CompiledNetwork:
             try:
                 return self._graphs.setdefault(of_all, self._open(of_all, width))
             except Exception as error:  # such as SVTRNet's, which takes images of one size
+                if self.dtype == BFLOAT16 and isinstance(error, _UnlikeError):
+                    raise
                 _LOG.debug("%s at any width: %s", self._name, _reason(error))
         if len(self._graphs) >= MOST_GRAPHS:
             raise ModelError("it needs a graph for each width of the images.", code="not_compiled")
@@ -176,13 +179,12 @@ class CompiledNetwork:
         """Open a graph of the cache; write it if it is not there, or is not right.
 
         Raises:
-            ModelError: it is unlike the network, now or when it was written.
+            _UnlikeError: it is unlike the network, now or at an earlier start.
         """
         key = graph_key(self._network, self._request, image_shape)
-        if is_refused(key, self.dtype):
-            raise ModelError(
-                f"its graph computed other numbers in {self.dtype} when it was made.", code="not_compiled"
-            )
+        if (file := self._refusal(key)).exists():
+            found = f"its graph computed other numbers in {self.dtype} at an earlier start. Fix: remove {file.parent}"
+            raise _UnlikeError(found, code="not_compiled")
         write = partial(write_request_graph, self._network, self._request, self._position, image_shape)
         narrow = max(8, width // 16 * 8) if image_shape[2] is None else width
         try:
@@ -190,13 +192,11 @@ class CompiledNetwork:
         except FileNotFoundError:
             _LOG.info("compiling %s for images of height %d", self._name, image_shape[1])
         except Exception as error:
+            if self.dtype == BFLOAT16 and isinstance(error, _UnlikeError):
+                raise  # float32, which reads the same graph, tells whether that is right
             _LOG.info("compiling %s again: %s", self._name, _reason(error))
             discard(key)
-        try:
-            return self._read(key, write, image_shape, (width, narrow))
-        except _UnlikeError:
-            keep_refusal(key, self.dtype)
-            raise
+        return self._read(key, write, image_shape, (width, narrow))
 
     def _read(self, key: str, write: Any, image_shape: ImageShape, widths: Sequence[int]) -> _Graph:
         with cached_folder(key, write) as folder:
@@ -209,9 +209,16 @@ class CompiledNetwork:
             with paddle.no_grad():
                 expected = self._network(paddle.to_tensor(images), labels, self._request)
             graph = graph or _Graph(predictor, expected)
-            graph.compare(images, target, expected, self.dtype)
+            if not graph.is_like(images, target, expected, self.dtype):
+                with suppress(OSError):  # there may be no such folder
+                    self._refusal(key).touch()
+                found = f"its graph computes other numbers for images {list(images.shape)}."
+                raise _UnlikeError(found, code="not_compiled")
         assert graph is not None
         return graph
+
+    def _refusal(self, key: str) -> Path:
+        return refusal_file(key, self.dtype, BFLOAT16_TOLERANCE if self.dtype == BFLOAT16 else TOLERANCE)
 
     def _step_down(self, error: Exception) -> None:
         """Go on in float32; if that has failed, with the network itself."""
@@ -253,25 +260,18 @@ class _Graph:
         parts = []
         for start in range(0, len(images), size):
             chunk = slice(start, start + size)
-            inputs = (
-                {IMAGES: images[chunk]} if target is None else {IMAGES: images[chunk], TARGET: target[chunk]}
-            )
+            inputs = {IMAGES: images[chunk]} | ({} if target is None else {TARGET: target[chunk]})
             parts.append(run_predictor(self._predictor, inputs))
         tensors = [paddle.to_tensor(np.concatenate(pieces)) for pieces in zip(*parts, strict=True)]
         return paddle.utils.pack_sequence_as(self._structure, [tensors[place] for place in self._places])
 
-    def compare(self, images: np.ndarray, target: np.ndarray | None, expected: Any, dtype: str) -> None:
-        """Compare the graph with the network.
-
-        Raises:
-            _UnlikeError: an output differs.
-        """
+    def is_like(self, images: np.ndarray, target: np.ndarray | None, expected: Any, dtype: str) -> bool:
+        """Return True if the outputs are near those of the network."""
         flat = paddle.utils.flatten(self.run(images, target)), paddle.utils.flatten(expected)
-        for found, right in zip(*flat, strict=True):
-            if found.shape != right.shape or not _is_near(found, right, dtype):
-                raise _UnlikeError(
-                    f"its graph computes other numbers for images {list(images.shape)}.", code="not_compiled"
-                )
+        return all(
+            found.shape == right.shape and _is_near(found, right, dtype)
+            for found, right in zip(*flat, strict=True)
+        )
 
 
 def _is_near(found: Tensor, right: Tensor, dtype: str) -> bool:
@@ -283,7 +283,7 @@ def _is_near(found: Tensor, right: Tensor, dtype: str) -> bool:
 
 def _reason(error: Exception) -> str:
     """Return a line: of Paddle's compiler, the line that names the error."""
-    text = str(error) if isinstance(error, PPOCRExtError) else error_text(error)
+    text = error_text(error)
     named = re.search(r"^\s*(\w+Error: .*)$", text, re.MULTILINE)
     return (named[1] if named else text.partition("\n")[0])[:_REASON_LENGTH]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
+import re
 import shutil
 import tempfile
 import time
@@ -24,6 +26,7 @@ FORMAT = 1  # of the graphs
 LIMIT = 2 << 30  # bytes of all compiled networks together
 _PART = ".part-"  # begin of the names of folders that are written or removed
 _STALE = 24 * 3600  # seconds, after which the folder of a killed process is removed
+_CPU_INFO = Path("/proc/cpuinfo")  # of Linux
 
 
 def graph_key(network: nn.Layer, request: HeadRequest, image_shape: tuple[int | None, ...]) -> str:
@@ -87,19 +90,22 @@ def discard(key: str) -> None:
     _remove(cache_folder("engines") / key)
 
 
-def keep_refusal(key: str, dtype: str) -> None:
-    """Keep that the graph ``key``, if it is there, is unlike its network in ``dtype``."""
+def refusal_file(key: str, dtype: str, tolerance: float) -> Path:
+    """Return the file that says, if it exists, that the graph ``key`` is unlike its network on this processor.
+
+    Without it, the graph would be made again at each start. Machines with other processors may share the folder.
+    """
+    found = hashlib.sha256(f"{_processor()} {tolerance}".encode()).hexdigest()[:8]
+    return cache_folder("engines") / key / f"refused-{dtype}-{found}"
+
+
+def _processor() -> str:
+    """Return the instructions of the processor, which decide how oneDNN computes; of an unknown one its kind."""
     with suppress(OSError):
-        _refusal(key, dtype).touch()
-
-
-def is_refused(key: str, dtype: str) -> bool:
-    """Return True if :func:`keep_refusal` was called for this graph; without it, it would be made at each start."""
-    return _refusal(key, dtype).exists()
-
-
-def _refusal(key: str, dtype: str) -> Path:
-    return cache_folder("engines") / key / f"refused-{dtype}"
+        text = _CPU_INFO.read_text(encoding="utf-8", errors="replace")
+        if flags := re.search(r"^(flags|Features)\s*:.*$", text, re.MULTILINE):
+            return flags[0]
+    return platform.machine()
 
 
 def _remove_oldest(root: Path, kept: Path) -> None:

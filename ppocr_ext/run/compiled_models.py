@@ -69,8 +69,11 @@ def compile_frozen(
 
 
 def engine_names(engines: Mapping[str, CompiledNetwork]) -> dict[str, str] | None:
-    """Return the engine, and its type unless that is float32, of each compiled sub-model; None if there is none."""
-    return {name: engine.label for name, engine in engines.items()} or None
+    """Return the engine, and its type unless that is float32, of each compiled sub-model; None if there is none.
+
+    One whose own network computes, since something failed in the run, is as if it had not been compiled.
+    """
+    return {name: engine.label for name, engine in engines.items() if engine.engine != NETWORK} or None
 
 
 def model_to_evaluate(run: Any, samples: int) -> Any:

@@ -163,6 +163,18 @@ def never(*args: Any) -> None:
     raise AssertionError("compiled")
 
 
+def count_written(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list that gets an entry for each graph that is made."""
+    written, original = [], compiled.write_request_graph
+
+    def write(*args: Any) -> None:
+        written.append(args)
+        original(*args)
+
+    monkeypatch.setattr(compiled, "write_request_graph", write)
+    return written
+
+
 def logits(compiled_network: CompiledNetwork) -> np.ndarray:
     images, labels = batch(2, 64)
     return np.asarray(compiled_network(images, labels, LOGITS)[1].numpy())
@@ -189,16 +201,39 @@ def test_a_graph_is_kept_mended_and_never_taken_for_another(
 def test_a_graph_that_was_unlike_its_network_is_not_made_again_nor_trusted(
     network: BaseModel, own_cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    written = count_written(monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(compiled, "TOLERANCE", -1.0)
         compile_network(network, LOGITS).prepare((3, HEIGHT, 64))
-    monkeypatch.setattr(compiled, "write_request_graph", never)
-    caplog.clear()
-    again = compile_network(network, LOGITS)  # it would be near now
-    again.prepare((3, HEIGHT, 64))
-    assert again.engine == NETWORK and "not compiled" in caplog.text
-    images, labels = batch(2, 64)
-    assert_equal_outputs(again(images, labels, LOGITS), network(images, labels, LOGITS))
+        assert len(written) == 2  # of any width, and of this one
+        caplog.clear()
+        again = compile_network(network, LOGITS)
+        again.prepare((3, HEIGHT, 64))
+        assert again.engine == NETWORK and len(written) == 2
+        assert any(f"Fix: remove {folder}" in caplog.text for folder in own_cache.iterdir())
+        images, labels = batch(2, 64)
+        assert_equal_outputs(again(images, labels, LOGITS), network(images, labels, LOGITS))
+        (own_cache.parent / "cpuinfo").write_text("flags\t\t: another\n")
+        patch.setattr(graph_cache, "_CPU_INFO", own_cache.parent / "cpuinfo")
+        compile_network(network, LOGITS).prepare((3, HEIGHT, 64))
+        assert len(written) == 4  # another processor tries for itself
+    near = compile_network(network, LOGITS)  # by another tolerance
+    near.prepare((3, HEIGHT, 64))
+    assert near.engine == PADDLE and len(written) == 4
+
+
+def test_a_graph_that_is_unlike_in_bfloat16_is_kept_for_float32(
+    network: BaseModel, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "has_bfloat16", lambda: True)
+    monkeypatch.setattr(compiled, "BFLOAT16_TOLERANCE", -1.0)
+    written = count_written(monkeypatch)
+    first = logits(compile_network(network, LOGITS))
+    for _ in range(2):  # at the second start, by what was kept
+        again = compile_network(network, LOGITS, dtype=BFLOAT16)
+        again.prepare((3, HEIGHT, 64))
+        assert np.array_equal(logits(again), first) and (again.engine, again.dtype) == (PADDLE, FLOAT32)
+    assert len(written) == 1
 
 
 def test_what_it_was_not_compiled_for_is_computed_by_the_network(

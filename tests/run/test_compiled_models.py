@@ -115,6 +115,7 @@ def test_a_compiled_teacher_teaches_the_same(run: Run) -> None:
     found = run.model(batch[0], batch[1:])["Teacher"]["head_out"]
     expected = teacher(batch[0], batch[1:], teacher.train_request)["head_out"]
     assert engine_names(run.engines) == {"Teacher": "paddle"} and not teacher.training
+    assert engine_names({"Teacher": SimpleNamespace(engine="network", label="network")}) is None
     for part in expected:
         np.testing.assert_allclose(found[part].numpy(), expected[part].numpy(), atol=1e-4)
     assert paddle.is_grad_enabled() and not run.network.models["Student"].head.parameters()[0].stop_gradient

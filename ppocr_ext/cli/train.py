@@ -74,7 +74,13 @@ def run(args: argparse.Namespace) -> int:
     config = read_config(args, args.strict)
     if args.profiler_options is not None:
         config = config.with_values({"profiler_options": args.profiler_options})
-    outcome = train(config, host_path=args.host, old_dictionary=args.old_dict, overwrite=args.overwrite)
+    outcome = train(
+        config,
+        host_path=args.host,
+        old_dictionary=args.old_dict,
+        overwrite=args.overwrite,
+        processes=args.processes or 1,
+    )
     folder = folder_of(config)
     if outcome.status != "finished":
         if outcome.signal is None:

@@ -28,13 +28,15 @@ LOCK_FILE = ".lock"
 
 
 @contextmanager
-def locked_folder(folder: Path, option: str = "-o Global.save_model_dir=…") -> Iterator[None]:
+def locked_folder(
+    folder: Path, option: str = "-o Global.save_model_dir=…", warning_level: int = logging.WARNING
+) -> Iterator[None]:
     """Keep other trainings out of ``folder``, which is created, and clear it of what killed saves left.
 
     A message names the ``option`` that gives another folder.
 
     The system frees the lock when the process ends, however it ends. Where there are no locks (some network file
-    systems, Windows), a warning says so.
+    systems, Windows), a line of the log says so, at ``warning_level``.
 
     Raises:
         ConfigError: another training has the folder.
@@ -42,7 +44,7 @@ def locked_folder(folder: Path, option: str = "-o Global.save_model_dir=…") ->
     """
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / LOCK_FILE
-    handle = _lock(file, option)
+    handle = _lock(file, option, warning_level)
     held = [] if handle is None else [handle]
 
     def close_in_child() -> None:  # a worker that outlives a killed run must not keep the lock
@@ -63,7 +65,7 @@ def locked_folder(folder: Path, option: str = "-o Global.save_model_dir=…") ->
             os.close(handle)
 
 
-def _lock(file: Path, option: str) -> int | None:
+def _lock(file: Path, option: str, level: int) -> int | None:
     """Return the handle that has the lock; None where there are no locks."""
     while fcntl is not None:
         handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
@@ -80,7 +82,7 @@ def _lock(file: Path, option: str) -> int | None:
         except OSError as error:
             os.close(handle)
             file.unlink(missing_ok=True)
-            _LOG.warning("%s: %s, so that a second training there is not noticed.", file, error.strerror)
+            _LOG.log(level, "%s: %s, so that a second training there is not noticed.", file, error.strerror)
             return None
         if _is_at(file, handle):  # not removed by the training before, between the two calls
             now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
@@ -89,7 +91,9 @@ def _lock(file: Path, option: str) -> int | None:
             os.write(handle, json.dumps(holder).encode())
             return handle
         os.close(handle)
-    _LOG.warning("%s: this system has no file locks, so that a second training there is not noticed.", file)
+    _LOG.log(
+        level, "%s: this system has no file locks, so that a second training there is not noticed.", file
+    )
     return None
 
 
@@ -118,7 +122,7 @@ def check_folder(
         config: of the new run.
         host_path: as given, for a command in the message.
         overwrite: the user has asked for that.
-        processes: of the new run, for the same command.
+        processes: given for the new run, for the same command.
 
     Raises:
         ConfigError: the folder holds a run that the new one does not go on with, and ``overwrite`` is False, or the

@@ -89,7 +89,9 @@ def start_processes(config: Config, processes: int, words: Sequence[str]) -> int
     is_new = not folder.exists()
     messages = folder / MESSAGES
     _describe(config, processes, messages, environment["OMP_NUM_THREADS"] if on_cpu else None)
-    with locked_folder(folder):  # not while another training writes them
+    # Not while another training writes them; one whose process 0 is still starting has no lock yet. Process 0 locks the
+    # folder for the run, and warns if there are no locks.
+    with locked_folder(folder, warning_level=logging.DEBUG):
         messages.mkdir(exist_ok=True)
         _remove(messages, "workerlog.*")  # of the run before it was resumed; train.log keeps its lines
     log = messages / "workerlog.0"

@@ -85,6 +85,7 @@ def train(
     old_dictionary: str | None = None,
     hooks: Sequence[Hook] = (),
     overwrite: bool = False,
+    processes: int = 1,
 ) -> Outcome:
     """Train as ``config`` says.
 
@@ -94,6 +95,7 @@ def train(
         old_dictionary: dictionary of the weights, if it differs from the config's.
         hooks: called after the default ones.
         overwrite: replace a run that the run folder holds.
+        processes: that ``ppocr-ext train --processes`` was given, for a command in a message.
 
     Raises:
         PPOCRExtError: the run cannot be built, the run folder holds another run, or a hook ended it.
@@ -111,7 +113,7 @@ def train(
         replaced: list[str] = []
         if first:
             stack.enter_context(locked_folder(folder))
-            replaced = check_folder(folder, config, host_path, overwrite, dist.get_world_size())
+            replaced = check_folder(folder, config, host_path, overwrite, processes)
             stack.enter_context(log_file(folder / "train.log", *loggers))
         try:
             run = Run.build(config, "train", host_path=host_path, old_dictionary=old_dictionary)

@@ -76,6 +76,8 @@ def test_without_locks_the_training_goes_on(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(fcntl, "flock", no_locks)
     monkeypatch.setattr(logging.getLogger("ppocr_ext"), "propagate", True)
     (tmp_path / ".latest.pdparams.abcd_123.tmp").touch()  # perhaps of a training on another machine
+    with locked_folder(tmp_path, warning_level=logging.DEBUG):
+        assert caplog.text == ""  # the command that starts processes; process 0 warns
     with locked_folder(tmp_path), locked_folder(tmp_path):
         pass
     assert [file.name for file in tmp_path.iterdir()] == [".latest.pdparams.abcd_123.tmp"]
@@ -104,6 +106,8 @@ def test_a_run_is_not_replaced_unless_told(folders):
     facts = ("finished", f"Global.checkpoints={first}/latest", "--overwrite", "Global.save_model_dir")
     with raises_code(ConfigError, "folder_holds_run", first, *facts):
         check_folder(first, config(), None, False)
+    with raises_code(ConfigError, "folder_holds_run", f"Global.checkpoints={first}/latest --processes 2"):
+        check_folder(first, config(), None, False, processes=2)
     assert check_folder(first, config(), None, True) == ["latest", "best_accuracy"]
     assert check_folder(folders / "failed", config(), None, False) == []
     assert (

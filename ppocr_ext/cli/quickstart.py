@@ -12,7 +12,7 @@ from ppocr_ext.io.cores import usable_cores
 NAME = "quickstart"
 HELP = "train a teacher, a student and a distilled student on drawn CAPTCHAs, and print a table of results"
 EPILOG = """\
-what it does (on two CPU cores, about 15 minutes):
+what it does (on two CPU cores, about 8 minutes):
   draws CAPTCHAs of 4 to 6 digits, trains a small SVTRv2 teacher and, at the same time on another core, a
   student of less than half its size alone; then distils the same student for the same steps, and evaluates
   all three on 1,000 held-out images. What the student alone prints is in student.log
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--minutes",
         type=float,
-        help="approximate time of all stages on two cores (default: the time of the preset, 15 for quickstart)",
+        help="approximate time of all stages on two cores (default: the time of the preset, 8 for quickstart)",
     )
     parser.add_argument(
         "--preset",

@@ -82,11 +82,13 @@ def run_quickstart(
 
     Raises:
         ConfigError: the preset is unknown, ``folder`` has other options, or the teacher is missing.
+        ModelError: a training ended itself.
         StopSignal: a signal stopped a training run; call again to continue.
     """
     quiet_host(open_host(host_path).logger)
     _check_options(folder, options, host_path)
     _make_data(folder, options, processes)
+    stages = [stage for stage in STAGES if stage in stages]
     with _student_beside(stages, folder, options, host_path) as wait_for_student:
         for stage in stages:
             if stage == "student":
@@ -168,14 +170,20 @@ def stage_config(stage: str, folder: Path, options: QuickstartOptions) -> Config
     return config.with_values(values)
 
 
+def _config_to_go_on(stage: str, folder: Path, options: QuickstartOptions) -> tuple[Config, bool]:
+    """Return the config with which a stage begins or goes on, and whether it has begun."""
+    config = stage_config(stage, folder, options)
+    begun = _weights(folder, stage).is_file()
+    return config.with_values(
+        {"Global.checkpoints": str(folder / stage / "latest")}
+    ) if begun else config, begun
+
+
 def _train_stage(stage: str, folder: Path, options: QuickstartOptions, host_path: str | None) -> None:
     if _is_finished(folder / stage):
         _LOG.info("%s: already finished", STAGES[stage])
         return
-    config = stage_config(stage, folder, options)
-    begun = _weights(folder, stage).is_file()
-    if begun:
-        config = config.with_values({"Global.checkpoints": str(folder / stage / "latest")})
+    config, begun = _config_to_go_on(stage, folder, options)
     _LOG.info("\n== %s ==", STAGES[stage])
     if stage == "distilled" and not _weights(folder, "teacher").is_file():
         both = ["--out", str(folder), *options.words(), "--stages", "teacher", "distilled"]
@@ -203,20 +211,18 @@ def _student_beside(
     """Train the student alone in a process of its own, beside the teacher, if there are two cores and both are to do.
 
     Yields:
-        A function that waits for it, and raises :class:`ModelError` if it has failed. It does nothing where nothing was
-        started. The process stops with this context, and another call of the quickstart continues it.
+        A function that waits for the process, which stops with this context. If it has failed, or nothing was started,
+        the stage is still to be trained.
     """
-    both = {"teacher", "student"} <= set(stages)
-    if (
-        not both
-        or usable_cores() < 2
-        or any(_is_finished(folder / stage) for stage in ("teacher", "student"))
-    ):
+    to_do = {"teacher", "student"} & {stage for stage in stages if not _is_finished(folder / stage)}
+    if len(to_do) < 2 or usable_cores() < 2:
         yield lambda: None
         return
-    log = folder / "student.log"
-    words = ["quickstart", "--out", str(folder), *options.words(), "--stages", "student"]
-    process = start_child([*words, *([] if host_path is None else ["--host", host_path])], log)
+    config, begun = _config_to_go_on("student", folder, options)
+    file, log = folder / "student.yml", folder / "student.log"
+    write_text(file, config.to_yaml())
+    host = [] if host_path is None else ["--host", host_path]
+    process = start_child(["train", "-c", str(file), *([] if begun else ["--overwrite"]), *host], log)
     _LOG.info("%s trains at the same time, in a process of its own: %s", STAGES["student"], log)
 
     def wait() -> None:
@@ -224,13 +230,12 @@ def _student_beside(
             _LOG.info("waiting for %s", STAGES["student"])
         try:
             failed = process.wait()
-        except KeyboardInterrupt:  # the student is stopped by what follows
-            raise StopSignal(signal.SIGINT) from None
+        except KeyboardInterrupt as stop:  # Ctrl-C, or a signal, its argument
+            raise StopSignal(stop.args[0] if stop.args else signal.SIGINT) from None
         if failed:
-            reason = last_error(log) or f"exit code {process.returncode}"
-            raise ModelError(
-                f"{STAGES['student']}: its process has failed: {reason} Fix: see {log}; the same command continues.",
-                code="training_failed",
+            reason = last_error(log) or f"exit code {failed}"
+            _LOG.warning(
+                "%s: its process has failed (%s), see %s. It trains here.", STAGES["student"], reason, log
             )
 
     try:

@@ -39,7 +39,7 @@ def measured():
         },
         "eval": {COMPILED: [50.0, 60.0], PEER: [1.0, 3.0], "agrees": True},
         "center": {COMPILED: [40.0, 44.0], ENGINE: [50.0, 50.0], PEER: [2.0, 2.0], "agrees": True},
-        "memory": {COMPILED: 2 * 10**9, CACHED: 10**9, PEER: 4 * 10**9},
+        "memory": {BARE_STUDENT: 10**9, COMPILED: 2 * 10**9, CACHED: 10**9, PEER: 4 * 10**9},
         "data": {
             "agrees": True,
             "arithmetic": ARITHMETIC,
@@ -62,10 +62,11 @@ def test_figures_limits_ratios_and_aims():
     assert (cached.limit, cached.ratio[:16], cached.met) == ("0.600 s", "1.00 (1.00–1.25)", True)
     assert found["distillation step, teacher cache, a process for each thread", PEER].met is None
     evaluation, centers = found["evaluation", PEER], found["center export", ENGINE]
-    assert (evaluation.limit, evaluation.ratio[:5], evaluation.met) == ("20 images/s", "35.00", True)
+    assert (evaluation.limit, evaluation.ratio[:5], evaluation.met) == ("20 images/s", "27.50", True)
     assert (centers.figure, centers.ratio[:4], centers.met) == ("42.0 images/s", "0.84", False)
     memory = found["peak memory of a step, live teacher", PEER]
     assert (memory.limit, memory.ratio, memory.met) == ("100.0 MB", "0.50", True)
+    assert found["peak memory of a step, live teacher", BARE_STUDENT].ratio == "2.00"
     growing = [
         found[f"{name}, 1,000 lines", "100 lines"].met for name in (whole.LABELS, whole.CACHE, whole.CENTERS)
     ]
@@ -152,12 +153,8 @@ def test_each_section_is_measured_and_the_first_passes_warm_up(answered, tmp_pat
     found = json.loads((tmp_path / "performance.json").read_text())
     assert set(found["step"]) >= {BARE_STUDENT, CACHED, COMPILED, NETWORK, PEER, CACHED + APART}
     assert found["center"][COMPILED] == [4, 6] and found["center"][ENGINE] == [3, 5]
-    assert found["memory"] == {CACHED: 5, COMPILED: 5, PEER: 5}
-    assert [len(work["kinds"]) for work in answered["step_worker"][1:]] == [
-        1,
-        1,
-        1,
-    ]  # each in a process of its own
+    assert found["memory"] == {BARE_STUDENT: 5, CACHED: 5, COMPILED: 5, PEER: 5}
+    assert [len(work["kinds"]) for work in answered["step_worker"][1:]] == 5 * [1]  # processes of their own
     assert found["data"][whole.LABELS]["lines"] == [10, 100, 1000]
     assert found["data"][whole.CACHE] == {"lines": [10, 100], "seconds": [1.0, 1.0], "peak": [7, 7]}
     assert [options["size"] for options in answered["export_center_data"]] == ["full", "tiny"]

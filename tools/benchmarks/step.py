@@ -24,7 +24,7 @@ from benchmarks.table import Turns, machine, threads
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
 from ppocr_ext.engine import predictor
-from ppocr_ext.engine.compiled import compile_network
+from ppocr_ext.engine.compiled import PADDLE, compile_network
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.loop.events import Position, StepDone
@@ -77,7 +77,7 @@ def take_turns(kinds: Mapping[str, Callable[[], object]], rounds: int) -> dict[s
         for name, work in kinds.items():
             began = time.perf_counter()
             work()
-            if paddle.is_compiled_with_cuda():
+            if paddle.get_device() != "cpu":
                 paddle.device.synchronize()
             if turn:
                 seconds[name].append(time.perf_counter() - began)
@@ -142,7 +142,7 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
     position = Position(0, 0, 0, 1, 1)
     model.train()
 
-    def step_with(teacher: Any) -> Step:
+    def step_with(teacher: Any, engine: str | None = None) -> Step:
         def step() -> None:
             model.set_caller("Teacher", teacher)
             model.train()
@@ -151,6 +151,12 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
             optimizer.step()
             optimizer.clear_grad()
             window.add(StepDone(position, losses, float(optimizer.get_lr()), len(batch[0])))
+            if (
+                engine is not None and teacher.label != engine
+            ):  # it has gone on without, and said so in the log
+                raise PPOCRExtError(
+                    f"The teacher is computed by {teacher.label}, not by {engine}.", code="not_compiled"
+                )
 
         return step
 
@@ -167,9 +173,11 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
 
     compile_teacher = partial(compile_network, model.Teacher, model.Teacher.train_request, name="Teacher")
     steps = {BARE_STUDENT: bare_student, BARE_SUM: bare_sum}
-    steps |= {NETWORK: step_with(model.Teacher), COMPILED: step_with(compile_teacher())}
+    steps |= {NETWORK: step_with(model.Teacher), COMPILED: step_with(compile_teacher(), PADDLE)}
     if predictor.has_bfloat16():
-        steps[BFLOAT16] = step_with(compile_teacher(dtype=predictor.BFLOAT16))
+        steps[BFLOAT16] = step_with(
+            compile_teacher(dtype=predictor.BFLOAT16), f"{PADDLE} {predictor.BFLOAT16}"
+        )
     if cache is not None:
         steps[CACHED] = step_with(CachedTeacher(Store(cache), model.Teacher, _refuse))
     return steps

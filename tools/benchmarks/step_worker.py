@@ -1,4 +1,4 @@
-"""Distillation steps on a batch of a run, in a process of their own; see :mod:`benchmarks.step`."""
+"""Distillation steps on a batch of a run, on the CPU, in a process of their own; see :mod:`benchmarks.step`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+import paddle
 
 from benchmarks.fresh import answer
 from benchmarks.memory import peak_memory
@@ -32,6 +34,7 @@ def measure(
     Returns:
         ``seconds`` of each round by kind, and ``peak`` memory of this process in bytes.
     """
+    paddle.set_device("cpu")
     tune_cpu()
     place, steps = Path(folder), dict[str, Step]()
     config, batch = config_of(place), batch_of_run(place)

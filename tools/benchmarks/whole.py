@@ -119,8 +119,13 @@ def _step(plan: Plan, folder: str) -> dict[str, Any]:
 
 
 def _memory(plan: Plan, folder: str) -> dict[str, int]:
+    """Peak bytes of processes that do two steps of a kind."""
     found = {}
-    for kind in [CACHED, COMPILED] + [PEER] * (plan.peer is not None):
+    in_fresh_process(  # makes the graph, if it is new
+        "benchmarks.step_worker",
+        {"folder": folder, "kinds": [COMPILED], "rounds": 0, "threads": plan.threads},
+    )
+    for kind in [BARE_STUDENT, CACHED, COMPILED] + [PEER] * (plan.peer is not None):
         work = {"folder": folder, "kinds": [kind], "rounds": _ROUNDS_OF_MEMORY, "threads": plan.threads}
         found[kind] = in_fresh_process("benchmarks.step_worker", {**work, "root": _peer(plan)})["peak"]
     return found

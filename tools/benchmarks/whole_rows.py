@@ -43,7 +43,7 @@ class Row:
         work: what was measured.
         figure: of it.
         limit: what the machine's arithmetic allows; empty where that says nothing.
-        against: what it is compared with, and the figure of that.
+        against: what it is compared with, and the figure of that; empty without a checkout of PaddleOCR.
         ratio: of both.
         aim: of the ratio; empty without one.
         met: whether the ratio meets it; None without one.
@@ -52,8 +52,8 @@ class Row:
     work: str
     figure: str
     limit: str
-    against: str
-    ratio: str
+    against: str = ""
+    ratio: str = ""
     aim: str = ""
     met: bool | None = None
 
@@ -127,10 +127,15 @@ def _of_steps(found: dict[str, Any]) -> Iterator[Row]:
         median = statistics.median(seconds[kind])
         return f"{median:.3f} s ({batch / median:.1f} images/s)"
 
-    for kind, other, aim in _STEPS:
-        if kind not in seconds or other not in seconds:
-            continue
+    def limit_of(kind: str) -> str:
         limit = step_limit(found, kind)
+        return "" if limit is None else f"{limit:.3f} s"
+
+    compared = [each for each in _STEPS if each[0] in seconds and each[1] in seconds]
+    for kind in dict.fromkeys(each[0] for each in _STEPS if each[0] in seconds):
+        if kind not in {each[0] for each in compared}:
+            yield Row(f"distillation step, {name_of_step(kind)}", figure(kind), limit_of(kind))
+    for kind, other, aim in compared:
         faster = other == PEER
         ratio = Spread.of_ratios(
             *((seconds[other], seconds[kind]) if faster else (seconds[kind], seconds[other]))
@@ -138,7 +143,7 @@ def _of_steps(found: dict[str, Any]) -> Iterator[Row]:
         yield Row(
             f"distillation step, {name_of_step(kind)}",
             figure(kind),
-            "" if limit is None else f"{limit:.3f} s",
+            limit_of(kind),
             f"{other}: {figure(other)}",
             f"{ratio} × {'as fast' if faster else 'as long'}",
             *_aim(ratio.median, aim, at_least=faster),
@@ -149,29 +154,42 @@ def _of_images(
     found: dict[str, Any], section: str, work: str, others: Sequence[tuple[str, float]]
 ) -> Iterator[Row]:
     speeds = found[section]
+    medians = {kind: statistics.median(speeds[kind]) for kind in speeds if kind != "agrees"}
+    ours = f"{medians[COMPILED]:.1f} images/s", f"{image_limit(found):.0f} images/s"
+    if not any(other in medians for other, _ in others):
+        yield Row(work, *ours)
     for other, aim in others:
-        if other in speeds:
-            ratio = Spread.of_ratios(speeds[COMPILED], speeds[other])
+        if other in medians:
+            ratio = medians[COMPILED] / medians[other]
+            said = f"{ratio:.2f}"  # PaddleOCR's passes are of another process, and of no round
+            if other != PEER:
+                spread = Spread.of_ratios(speeds[COMPILED], speeds[other])
+                ratio, said = spread.median, str(spread)
             yield Row(
                 work,
-                f"{statistics.median(speeds[COMPILED]):.1f} images/s",
-                f"{image_limit(found):.0f} images/s",
-                f"{other}: {statistics.median(speeds[other]):.1f} images/s",
-                f"{ratio} × as fast",
-                *_aim(ratio.median, aim, at_least=True),
+                *ours,
+                f"{other}: {medians[other]:.1f} images/s",
+                f"{said} × as fast",
+                *_aim(ratio, aim, at_least=True),
             )
 
 
 def _of_memory(found: dict[str, Any]) -> Iterator[Row]:
-    peaks = found["memory"]
-    for kind, aim in ((COMPILED, 0.6), (CACHED, None)):
-        if PEER in peaks:
-            ratio = peaks[kind] / peaks[PEER]
+    peaks = {kind: f"{megabytes(peak)} MB" for kind, peak in found["memory"].items()}
+    limit = f"{megabytes(found['arithmetic']['weights'])} MB"
+    for kind, other, aim in (
+        (COMPILED, PEER, 0.6),
+        (CACHED, PEER, None),
+        (COMPILED, BARE_STUDENT, None),
+        (CACHED, BARE_STUDENT, None),
+    ):
+        if kind in peaks and other in peaks:
+            ratio = found["memory"][kind] / found["memory"][other]
             yield Row(
                 f"peak memory of a step, {name_of_step(kind)}",
-                f"{megabytes(peaks[kind])} MB",
-                f"{megabytes(found['arithmetic']['weights'])} MB",
-                f"{PEER}: {megabytes(peaks[PEER])} MB",
+                peaks[kind],
+                limit,
+                f"{other}: {peaks[other]}",
                 f"{ratio:.2f}",
                 *_aim(ratio, aim, at_least=False),
             )

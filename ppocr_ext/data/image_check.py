@@ -72,7 +72,7 @@ class ImageFolder:
                 os.close(handle)
             if not looks_whole(head, tail, size):
                 return False
-            check_size(_no_more, size, self._max_pixels, head)
+            check_size(lambda at, count: head[at : at + count], size, self._max_pixels, head)
         except (OSError, ValueError):
             return False
         return True
@@ -120,10 +120,6 @@ class ImageFolder:
         if turned == name or not inside or not Path(self.path(turned)).is_file():
             return ""
         return f", but there is {self.path(turned)}: write `/` instead of `\\`"
-
-
-def _no_more(at: int, count: int) -> bytes:
-    return b""
 
 
 def image_issue(path: str, check: ImageCheck, max_pixels: int = MAX_IMAGE_PIXELS) -> SampleIssue | None:

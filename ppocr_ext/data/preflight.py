@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import fields
 from functools import partial
-from itertools import count, islice, repeat
+from itertools import count, groupby, islice, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -163,20 +163,19 @@ def _add_block(
 ) -> None:
     """Add what was found for a block to ``report``, and its usable samples to ``sample``."""
     seen: list[_Seen] = list(zip(repeat(source), count(block.first), block.items))  # noqa: B905
-    if not found.others:
-        report.add_plain(list(filter(None, found.labels)))
-        sample.add(seen)
-        return
-    others = iter(found.others)
-    for label, each in zip(found.labels, seen, strict=True):
-        if label is None:
-            line, issue = next(others)
+    others, at = iter(found.others), 0
+    for _, group in groupby(found.labels, bool):
+        labels = list(group)
+        run = seen[at : at + len(labels)]
+        at += len(labels)
+        if plain := list(filter(None, labels)):  # all of them, or none
+            report.add_plain(plain)
+            sample.add(run)
+            continue
+        for each, (line, issue) in zip(run, others):  # noqa: B905
             report.add(line, issue)
-        else:
-            issue = None
-            report.add_plain([label])
-        if issue is None:
-            sample.add([each])
+            if issue is None:
+                sample.add([each])
 
 
 def _check_blocks(

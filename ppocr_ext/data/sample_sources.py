@@ -110,11 +110,13 @@ class LmdbSamples:
     def plain_labels(self, block: Block) -> list[str | None]:
         """Decide most labels by one regular expression over the block, and a look at each image."""
         between, labels = _BETWEEN.encode(), block.items
+        if self._plain_lines is None:
+            return [None] * len(labels)
         text = b"".join(b"0%b%b\n" % (between, label or b"") for label in labels).decode(
             errors="surrogateescape"
         )
         # a label may have such characters
-        if self._plain_lines is None or text.count(_BETWEEN) + text.count("\n") > 2 * len(labels):
+        if text.count(_BETWEEN) + text.count("\n") > 2 * len(labels):
             return [None] * len(labels)
         found = self._plain_lines(text)
         return [

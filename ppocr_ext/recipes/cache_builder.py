@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import paddle
 from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.config import Config
 from ppocr_ext.data.preflight_report import PreflightReport
-from ppocr_ext.data.sample_views import Views
+from ppocr_ext.data.sample_views import CACHE_FACTS, Views
 from ppocr_ext.engine.predictor import FLOAT32
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.losses import build_loss
@@ -35,7 +36,6 @@ from ppocr_ext.teacher_cache.lookup import LENGTH, input_keys
 from ppocr_ext.teacher_cache.serving import branches_to_keep, reasons_against
 from ppocr_ext.teacher_cache.shards import TABLE, BranchForm, Entry, write_shard
 from ppocr_ext.teacher_cache.store import (
-    FACTS,
     CacheFacts,
     data_digest,
     open_shard,
@@ -48,6 +48,8 @@ from ppocr_ext.teacher_cache.top_classes import TopClasses, top_classes
 _KEPT = 64  # classes of a row, if no loss needs all
 _MOST_SHARDS, _LEAST_BATCHES = 500, 32  # each shard is a memory map; a process that is killed loses one
 _MOST_CLASSES = 1 << 16  # that a row of chosen classes can name
+# what sets a fact, for messages
+_SET_BY = {"views": "views (--views, --seed)", "dtype": "dtype (Global.teacher_dtype)"}
 Share = Sequence[tuple[int, int]]  # views and numbers of shards
 
 
@@ -116,7 +118,7 @@ class CacheBuilder:
         wanted = branches_to_keep(self.loss, name)
         model.require({name: wanted})
         engines = compile_frozen(context, model, len(self._loader.dataset) * views.count)
-        self._call, self._folder = model.caller(name), options.folder
+        self._call, self._folder, self._engine = model.caller(name), options.folder, engines.get(name)
         self._request = model.models[name].train_request
         self._first = self._try_batches()
         count = len(self._loader.views.of_view(0))
@@ -130,7 +132,7 @@ class CacheBuilder:
             self._forms(wanted, options.top_k),
             math.ceil(count / batches),
             batches,
-            engines[name].dtype if name in engines else FLOAT32,
+            self._dtype,
         )
         _require_same_cache(options.folder, self.facts)
 
@@ -188,8 +190,13 @@ class CacheBuilder:
         keys = input_keys(batch[0], batch[1:], self.facts.branches)
         return dict(zip(keys, entries, strict=True))
 
+    @property
+    def _dtype(self) -> str:
+        return FLOAT32 if self._engine is None else self._engine.dtype
+
+    @cached_property
     def pending(self) -> list[tuple[int, int]]:
-        """Return view and number of the shards that are missing or damaged."""
+        """View and number of the shards that were missing or damaged when this was first asked."""
         every = [
             (view, number) for view in range(self.facts.views.count) for number in range(self.facts.shards)
         ]
@@ -198,7 +205,7 @@ class CacheBuilder:
     def estimate(self) -> tuple[int, int, float]:
         """Return the entries to compute, the bytes of the whole cache, and the seconds for the entries, about."""
         every = len(self._loader.dataset) * self.facts.views.count
-        entries = round(every * len(self.pending()) / (self.facts.views.count * self.facts.shards))
+        entries = round(every * len(self.pending) / (self.facts.views.count * self.facts.shards))
         return entries, every * self._entry_bytes(), entries * self._seconds
 
     def missing_bytes(self) -> int:
@@ -220,6 +227,13 @@ class CacheBuilder:
             for batch in self._loader.read_view(view, listed[view][first : first + self.facts.batches]):
                 entries |= self._entries(batch, dropped)
                 on_samples(len(batch[0]))
+            if self._dtype != self.facts.dtype:
+                raise DataError(
+                    f"Global.teacher_dtype: the teacher has changed its type, as the log says (found {self._dtype}, "
+                    f"expected {self.facts.dtype} for {self._folder}). Whole shards are kept. Fix: the same command "
+                    f"again; if it ends here again, Global.teacher_dtype: {self._dtype} and another --output.",
+                    code="other_dtype",
+                )
             write_shard(shard_file(self._folder, view, number), entries, dropped)
 
 
@@ -257,18 +271,21 @@ def _require_same_cache(folder: Path, facts: CacheFacts) -> None:
     """Refuse a folder that holds another cache, or other files."""
     if not folder.exists() or not any(folder.iterdir()):
         return
-    if not (folder / FACTS).exists():
+    if not (folder / CACHE_FACTS).exists():
         raise DataError(
-            f"{folder} holds other files and no {FACTS}. Fix: give another --output, or empty the folder.",
+            f"{folder} holds other files and no {CACHE_FACTS}. Fix: give another --output, or empty the folder.",
             code="other_cache",
         )
     before = read_facts(folder)
+    pairs = {each.name: (getattr(before, each.name), getattr(facts, each.name)) for each in fields(facts)}
     other = [
-        field.name for field in fields(facts) if getattr(before, field.name) != getattr(facts, field.name)
+        f"  {_SET_BY.get(name, name)}: found {found}, expected {expected}"
+        for name, (found, expected) in pairs.items()
+        if found != expected
     ]
     if other:
+        lines = "\n".join(other)
         raise DataError(
-            f"{folder} holds a teacher cache that differs in {', '.join(other)}. Fix: give another --output, or remove "
-            f"the folder.",
+            f"{folder} holds another teacher cache:\n{lines}\nFix: give another --output, or remove the folder.",
             code="other_cache",
         )

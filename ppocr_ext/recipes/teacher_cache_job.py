@@ -17,12 +17,12 @@ from tqdm import tqdm
 
 from ppocr_ext.config import Config
 from ppocr_ext.data.preflight_report import PreflightReport
+from ppocr_ext.data.sample_views import CACHE_FACTS
 from ppocr_ext.errors import DataError, ProcessError
 from ppocr_ext.io.atomic import check_writable, remove_temporary_files
 from ppocr_ext.recipes.cache_builder import CacheBuilder, CacheOptions, Share
 from ppocr_ext.run.batch_loader import leave_signals_to_the_run
 from ppocr_ext.run.logs import set_up_console
-from ppocr_ext.teacher_cache.store import FACTS
 
 _LOG = logging.getLogger("ppocr_ext")
 
@@ -34,8 +34,8 @@ def build_cache(config: Config, builder: CacheBuilder, options: CacheOptions) ->
         ProcessError: a process has failed; it has printed why.
         DataError: the folder cannot be written, or its disk has too little space.
     """
-    folder, pending = options.folder, builder.pending()
-    check_writable(folder / FACTS)
+    folder, pending = options.folder, builder.pending
+    check_writable(folder / CACHE_FACTS)
     remove_temporary_files(folder)
     needed, free = builder.missing_bytes(), shutil.disk_usage(folder).free
     if needed > free:

@@ -14,13 +14,13 @@ import numpy as np
 
 from ppocr_ext.config import Config
 from ppocr_ext.data.sample_views import CACHE_FACTS, Views
+from ppocr_ext.engine.predictor import BFLOAT16, FLOAT32
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.teacher_cache.shards import BRANCHES, TABLE, BranchForm, Shard
 from ppocr_ext.teacher_cache.top_classes import TopClasses
 
 _LOG = logging.getLogger("ppocr_ext")
-FACTS = CACHE_FACTS
 _FORMAT = 1
 _NOT_OF_OUTPUTS = ("pretrained", "pretrained_dict", "freeze_params")
 _DRAWN_BY = ("dataset", "sampler")  # parts of Train that decide what a view shows
@@ -50,11 +50,11 @@ class CacheFacts:
     branches: Mapping[str, BranchForm]
     shards: int
     batches: int
-    dtype: str = "float32"  # caches of older versions do not say it
+    dtype: str = FLOAT32  # caches of older versions do not say it
 
     def write(self, folder: Path) -> None:
         """Write them into the folder of the cache."""
-        write_text(folder / FACTS, json.dumps({"format": _FORMAT, **asdict(self)}, indent=2) + "\n")
+        write_text(folder / CACHE_FACTS, json.dumps({"format": _FORMAT, **asdict(self)}, indent=2) + "\n")
 
 
 def read_facts(folder: Path) -> CacheFacts:
@@ -63,7 +63,7 @@ def read_facts(folder: Path) -> CacheFacts:
     Raises:
         DataError: the folder holds no cache, or one of another version.
     """
-    file = folder / FACTS
+    file = folder / CACHE_FACTS
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         if content.pop("format") != _FORMAT:
@@ -71,12 +71,19 @@ def read_facts(folder: Path) -> CacheFacts:
         views, branches = Views(**content.pop("views")), content.pop("branches")
         forms = {name: BranchForm(**form) for name, form in branches.items()}
         facts = CacheFacts(views=views, branches=forms, **content)
-        numbers = [views.count, facts.shards, facts.batches]
-        numbers += [number for form in forms.values() for number in (form.kept, form.classes)]
-        if not forms or not all(type(number) is int and number > 0 for number in [*numbers, views.seed + 1]):
-            raise ValueError("a number is wrong")
-        if not set(forms) <= set(BRANCHES) or any(form.kept > form.classes for form in forms.values()):
-            raise ValueError(f"branches {sorted(forms)}")
+        numbers = {"shards": facts.shards, "batches": facts.batches}
+        for name, part in {"views": views, **forms}.items():
+            numbers |= {f"{name}.{key}": number for key, number in vars(part).items()}
+        for key, number in numbers.items():
+            if type(number) is not int or number < (0 if key == "views.seed" else 1):
+                raise ValueError(f"{key} is {number!r}")
+        right = (
+            forms
+            and set(forms) <= set(BRANCHES)
+            and all(form.kept <= form.classes for form in forms.values())
+        )
+        if not right or facts.dtype not in (FLOAT32, BFLOAT16):
+            raise ValueError(f"dtype is {facts.dtype!r}, branches are {branches}")
         return facts
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(

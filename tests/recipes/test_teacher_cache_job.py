@@ -17,6 +17,7 @@ from tiny_runs import tiny_config
 
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
+from ppocr_ext.engine.compiled import CompiledNetwork
 from ppocr_ext.engine.predictor import has_bfloat16
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.loop.session import train
@@ -115,8 +116,15 @@ def test_a_loss_that_reads_features_is_taught_live(cache, distill, tmp_path, cap
 def test_a_cache_is_continued_in_its_type_only(cache, distill, tmp_path, monkeypatch):
     monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 1)
     half = distill(tmp_path, **{"Global.teacher_dtype": "bfloat16"})
-    with raises_code(DataError, "other_cache", "dtype"):
+    with raises_code(DataError, "other_cache", "Global.teacher_dtype", "found float32, expected bfloat16"):
         CacheBuilder(half, CacheOptions(cache, views=2))
+    options = CacheOptions(tmp_path / "cache", views=1)
+    builder = CacheBuilder(half, options)
+    assert builder.facts.dtype == "bfloat16"
+    monkeypatch.setattr(CompiledNetwork, "_graph", lambda *_: 1 / 0)  # bfloat16 fails in the middle
+    with raises_code(DataError, "other_dtype", "found float32, expected bfloat16"):
+        build_cache(half, builder, options)
+    assert not shards(options.folder)
 
 
 def test_a_disk_without_the_space_is_refused(distill, tmp_path, monkeypatch):
@@ -128,15 +136,16 @@ def test_a_disk_without_the_space_is_refused(distill, tmp_path, monkeypatch):
     assert not list((tmp_path / "cache").glob("*.shard"))
 
 
-def test_only_what_is_missing_is_built_again(cache, distill, tmp_path):
+def test_only_what_is_missing_is_built_again(cache, distill, tmp_path, caplog):
     before, folder = shards(cache), Path(shutil.copytree(cache, tmp_path / "cache"))
     kept, lost = sorted(folder.glob("*.shard"))
     lost.write_bytes(lost.read_bytes()[:-1])
     age = kept.stat().st_mtime_ns
     options = CacheOptions(folder, views=2)
     builder = CacheBuilder(distill(tmp_path), options)
-    assert builder.pending() == [(1, 0)] and builder.estimate()[0] == 24
+    assert builder.pending == [(1, 0)] and builder.estimate()[0] == 24
     build_cache(distill(tmp_path), builder, options)
+    assert sum(lost.name in record.getMessage() for record in caplog.records) == 1
     assert shards(folder) == before and kept.stat().st_mtime_ns == age
     kept.parent.joinpath("cache.json").unlink()
     with raises_code(DataError, "other_cache", "cache.json"):

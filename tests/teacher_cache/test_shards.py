@@ -107,19 +107,22 @@ def test_a_folder_without_a_cache_is_refused(tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    "values",
+    ("values", "named"),
     [
-        {"views": Views(1, 0)},
-        {"shards": 0},
-        {"batches": "32"},
-        {"branches": {}},
-        {"branches": {"ctc": BranchForm(40, 41)}},
-        {"branches": {"ctc": BranchForm(-1, -1)}},
-        {"branches": {"ctc": BranchForm(40, 6.0)}},
-        {"branches": {"sar": BranchForm(40, 6)}},
+        ({"views": Views(1, 0)}, "views.count is 0"),
+        ({"views": Views(True, 2)}, "views.seed is True"),
+        ({"views": Views(-1, 2)}, "views.seed is -1"),
+        ({"shards": 0}, "shards is 0"),
+        ({"batches": "32"}, "batches is '32'"),
+        ({"branches": {}}, "branches"),
+        ({"branches": {"ctc": BranchForm(40, 41)}}, "41"),
+        ({"branches": {"ctc": BranchForm(-1, -1)}}, "ctc.classes is -1"),
+        ({"branches": {"ctc": BranchForm(40, 6.0)}}, "ctc.kept is 6.0"),
+        ({"branches": {"sar": BranchForm(40, 6)}}, "sar"),
+        ({"dtype": "float16"}, "float16"),
     ],
 )
-def test_a_cache_with_wrong_numbers_is_refused(cache, values):
+def test_a_cache_with_wrong_numbers_is_refused(cache, values, named):
     replace(FACTS, **values).write(cache)
-    with raises_code(DataError, "no_teacher_cache", cache):
+    with raises_code(DataError, "no_teacher_cache", cache, named):
         Store(cache)

@@ -30,6 +30,7 @@ examples:
   python tools/benchmark.py export-center --size full --peer /path/to/PaddleOCR
   python tools/benchmark.py infer --size full --peer /path/to/PaddleOCR --chart speed.png
   python tools/benchmark.py labels --lines 1000 10000 100000 1000000 10000000 --chart labels.png
+  python tools/benchmark.py loader
 """
 _SIZES = ("tiny", "full")
 _BAD = 1  # exit code: done, and the verdict is bad
@@ -62,6 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_labels(
         kinds.add_parser("labels", help="lines/s and memory of the check of label files, by their length")
     )
+    _add_loader(kinds.add_parser("loader", help="images/s that a worker of a loader prepares"))
     return parser
 
 
@@ -162,6 +164,11 @@ def _add_labels(labels: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_loader(loader: argparse.ArgumentParser) -> None:
+    loader.add_argument("--images", type=positive, default=500, help="of each kind (default: 500)")
+    loader.add_argument("--rounds", type=positive, default=3, help="the fastest one counts (default: 3)")
+
+
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=positive, help="CPU threads (default: OMP_NUM_THREADS, else 1, as Paddle has it)"
@@ -188,6 +195,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "export-center": _export_center,
         "infer": _infer,
         "labels": _labels,
+        "loader": _loader,
     }
     try:
         return measures[args.what](args)
@@ -280,6 +288,13 @@ def _labels(args: argparse.Namespace) -> int:
 
         draw(costs, Path(args.chart))
     return 0 if costs.agrees else _BAD
+
+
+def _loader(args: argparse.Namespace) -> int:
+    from benchmarks.loader import measure_loader
+
+    print(measure_loader(args.images, args.rounds))
+    return 0
 
 
 if __name__ == "__main__":

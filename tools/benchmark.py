@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks import whole_command
 from benchmarks.options import classes, picture, positive, several
@@ -48,13 +49,10 @@ def build_parser() -> argparse.ArgumentParser:
         )
     )
     _add_step(kinds.add_parser("step", help="seconds a distillation step"))
-    _add_guard(
-        kinds.add_parser(
-            "guard", help="the check for bad values, its copies and the monitors, as shares of a step"
-        )
-    )
-    _add_engine(kinds.add_parser("engine", help="seconds and memory of compiled networks"))
-    _add_kernels(kinds.add_parser("kernels", help="other forms of operators in the student's own step"))
+    guard = "the check for bad values, its copies and the monitors, as shares of a step"
+    _add_networks(kinds.add_parser("guard", help=guard), 32)
+    _add_networks(kinds.add_parser("engine", help="seconds and memory of compiled networks"), 16)
+    _add_networks(kinds.add_parser("kernels", help="other forms of operators in the student's own step"), 8)
     _add_center(kinds.add_parser("center", help="center loss against the dense formula: seconds, memory"))
     _add_export_center(
         kinds.add_parser("export-center", help="images/s and memory of the pass that makes centers")
@@ -81,24 +79,12 @@ def _add_step(step: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_guard(guard: argparse.ArgumentParser) -> None:
-    guard.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's models, or full size")
-    guard.add_argument(
-        "--batch", type=positive, default=32, help="images in a batch (default: 32, as the quickstart)"
+def _add_networks(parser: argparse.ArgumentParser, batch: int) -> None:
+    parser.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's networks, or full size")
+    parser.add_argument(
+        "--batch", type=positive, default=batch, help="images in a batch (default: %(default)s)"
     )
-    _add_common(guard)
-
-
-def _add_engine(engine: argparse.ArgumentParser) -> None:
-    engine.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's models, or full size")
-    engine.add_argument("--batch", type=positive, default=16, help="images in a batch (default: 16)")
-    _add_common(engine)
-
-
-def _add_kernels(kernels: argparse.ArgumentParser) -> None:
-    kernels.add_argument("--size", choices=_SIZES, default="tiny", help="quickstart's student, or full size")
-    kernels.add_argument("--batch", type=positive, default=8, help="images in a batch (default: 8)")
-    _add_common(kernels)
+    _add_common(parser)
 
 
 def _add_center(center: argparse.ArgumentParser) -> None:
@@ -204,6 +190,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
 
 
+def _verdict(costs: Any) -> int:
+    """Print the table; the exit code."""
+    print(costs.to_markdown())
+    return 0 if costs.agrees else _BAD
+
+
 def _step(args: argparse.Namespace) -> int:
     if args.processes is not None:
         from benchmarks.processes import measure_processes
@@ -221,25 +213,19 @@ def _step(args: argparse.Namespace) -> int:
 def _guard(args: argparse.Namespace) -> int:
     from benchmarks.guard import measure_guard
 
-    costs = measure_guard(args.size, args.batch, args.rounds)
-    print(costs.to_markdown())
-    return 0 if costs.agrees else _BAD
+    return _verdict(measure_guard(args.size, args.batch, args.rounds))
 
 
 def _engine(args: argparse.Namespace) -> int:
     from benchmarks.engine import measure_engine
 
-    costs = measure_engine(args.size, args.batch, args.rounds)
-    print(costs.to_markdown())
-    return 0 if costs.agrees else _BAD
+    return _verdict(measure_engine(args.size, args.batch, args.rounds))
 
 
 def _kernels(args: argparse.Namespace) -> int:
     from benchmarks.kernels import measure_kernels
 
-    costs = measure_kernels(args.size, args.batch, args.rounds)
-    print(costs.to_markdown())
-    return 0 if costs.agrees else _BAD
+    return _verdict(measure_kernels(args.size, args.batch, args.rounds))
 
 
 def _center(args: argparse.Namespace) -> int:
@@ -254,16 +240,14 @@ def _center(args: argparse.Namespace) -> int:
         args.features,
         {key: value for key, value in options.items() if value is not None},
     )
-    print(costs.to_markdown())
-    return 0 if costs.agrees else _BAD
+    return _verdict(costs)
 
 
 def _export_center(args: argparse.Namespace) -> int:
     from benchmarks.export_center import measure_export_center
 
     costs = measure_export_center(args.size, args.batch, args.lines, args.frames, args.rounds, args.peer)
-    print(costs.to_markdown())
-    return 0 if costs.agrees else _BAD
+    return _verdict(costs)
 
 
 def _infer(args: argparse.Namespace) -> int:

@@ -83,10 +83,7 @@ def open_data(
     config, team = context.config, context.team
     writes = context.trains and context.is_first
     modes = context.modes
-    if writes and context.options.evaluates and context.checkpoint is not None:
-        warn_of_other_views(context.checkpoint.train_state().views, views, context.checkpoint.prefix)
-    if config.at("Eval", default=None) is None and context.options.evaluates:
-        _LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
+    _warn(context, views)
     no_limit = FrameCounts({})
     frames = {
         mode: count_frames(model, config, mode) if mode == "Train" or context.options.reads_ctc else no_limit
@@ -127,6 +124,15 @@ def open_data(
         label_files=tuple(path for mode in modes for path in label_files_of(config, mode)),
         usable_files=usable_files,
     )
+
+
+def _warn(context: RunContext, views: Views | None) -> None:
+    """Say that a resumed run has other views, and that a run has no evaluation."""
+    evaluates, writes = context.options.evaluates, context.trains and context.is_first
+    if writes and evaluates and context.checkpoint is not None:
+        warn_of_other_views(context.checkpoint.train_state().views, views, context.checkpoint.prefix)
+    if evaluates and context.config.at("Eval", default=None) is None:
+        _LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
 
 
 def _needs_reset(train: BatchLoader | None, views: Views | None) -> bool:

@@ -16,11 +16,10 @@ import paddle
 from paddle import Tensor, nn
 
 from ppocr_ext.engine.graph_cache import cached_folder, discard, graph_key, refusal_file
+from ppocr_ext.engine.network_graph import NetworkGraph, probe, tolerance
 from ppocr_ext.engine.predictor import BFLOAT16, FLOAT32, has_bfloat16, open_predictor, run_predictor
 from ppocr_ext.engine.request_graph import (
-    IMAGES,
     STEM,
-    TARGET,
     ImageShape,
     labels_of,
     target_position,
@@ -29,15 +28,10 @@ from ppocr_ext.engine.request_graph import (
 from ppocr_ext.errors import ModelError
 from ppocr_ext.messages import error_text
 from ppocr_ext.modeling.head_request import HeadRequest
-from ppocr_ext.modeling.heads.nrtr_head import START_ID
 
 _LOG = logging.getLogger("ppocr_ext")
 PADDLE, NETWORK = "paddle", "network"  # names of the engines
-TOLERANCE = 1e-4  # of the largest absolute value of an output, if that is above 1
-BFLOAT16_TOLERANCE = 0.05  # of the root mean square of an output, for that of the differences
-CHUNK_PIXELS = 4 * 48 * 320  # more images at a time are no faster, and need more memory
 MOST_GRAPHS = 4  # of a network that needs one for each width
-_PROBE_LENGTH = 6  # ids of a target
 _REASON_LENGTH = 400  # a fix with a path fits
 
 
@@ -68,9 +62,9 @@ def compile_network(
 class CompiledNetwork:
     """A network and its compiled graphs, with the signature of the network; see :func:`compile_network`.
 
-    Outputs equal the network's within ``TOLERANCE`` (``BFLOAT16_TOLERANCE``), which is checked on a few images when a
-    graph is opened. Where something cannot be compiled, the network itself computes, and one line of the log has the
-    reason. So it does for any other request, and in train mode.
+    Outputs equal the network's within :func:`tolerance`, which is checked on a few images when a graph is opened. Where
+    something cannot be compiled, the network itself computes, and one line of the log has the reason. So it does for
+    any other request, and in train mode.
 
     Attributes:
         engine: ``"paddle"``, or ``"network"`` once something could not be compiled.
@@ -83,7 +77,7 @@ class CompiledNetwork:
         self.engine, self.dtype = PADDLE, dtype
         self._network, self._request, self._name = network, request, name
         self._threads = threads or int((os.environ.get("OMP_NUM_THREADS") or "1").partition(",")[0])
-        self._graphs: dict[ImageShape, _Graph] = {}
+        self._graphs: dict[ImageShape, NetworkGraph] = {}
         self._one_width = False  # the network takes no other; each width has its graph
         self._position: int | None = None
         try:
@@ -150,7 +144,7 @@ class CompiledNetwork:
         longest = int(data[self._position + 1].max())
         return np.asarray(data[self._position][:, : longest + 2].numpy())
 
-    def _graph(self, image_shape: Sequence[int]) -> _Graph:
+    def _graph(self, image_shape: Sequence[int]) -> NetworkGraph:
         """Return the graph for images [C, H, W]: of any width, or, if the network takes no other, of this one.
 
         Raises:
@@ -175,7 +169,7 @@ class CompiledNetwork:
         self._one_width = True
         return graph
 
-    def _open(self, image_shape: ImageShape, width: int) -> _Graph:
+    def _open(self, image_shape: ImageShape, width: int) -> NetworkGraph:
         """Open a graph of the cache; write it if it is not there, or is not right.
 
         Raises:
@@ -198,17 +192,17 @@ class CompiledNetwork:
             discard(key)
         return self._read(key, write, image_shape, (width, narrow))
 
-    def _read(self, key: str, write: Any, image_shape: ImageShape, widths: Sequence[int]) -> _Graph:
+    def _read(self, key: str, write: Any, image_shape: ImageShape, widths: Sequence[int]) -> NetworkGraph:
         with cached_folder(key, write) as folder:
             files = (folder / f"{STEM}.json", folder / f"{STEM}.pdiparams")
             predictor = open_predictor(*files, threads=self._threads, dtype=self.dtype)
-        graph: _Graph | None = None
+        graph: NetworkGraph | None = None
         for count, width in enumerate(widths, start=1):
-            images, target = _probe((count, *image_shape[:2], width), self._position)
+            images, target = probe((count, *image_shape[:2], width), self._position)
             labels = labels_of(None if target is None else paddle.to_tensor(target), self._position)
             with paddle.no_grad():
                 expected = self._network(paddle.to_tensor(images), labels, self._request)
-            graph = graph or _Graph(predictor, expected)
+            graph = graph or NetworkGraph(partial(run_predictor, predictor), expected)
             if not graph.is_like(images, target, expected, self.dtype):
                 with suppress(OSError):  # there may be no such folder
                     self._refusal(key).touch()
@@ -218,7 +212,7 @@ class CompiledNetwork:
         return graph
 
     def _refusal(self, key: str) -> Path:
-        return refusal_file(key, self.dtype, BFLOAT16_TOLERANCE if self.dtype == BFLOAT16 else TOLERANCE)
+        return refusal_file(key, self.dtype, tolerance(self.dtype))
 
     def _step_down(self, error: Exception) -> None:
         """Go on in float32; if that has failed, with the network itself."""
@@ -239,48 +233,6 @@ class _UnlikeError(ModelError):
     """A graph is not near its network."""
 
 
-class _Graph:
-    """A graph and the structure of what it returns.
-
-    Args:
-        predictor: of the graph.
-        outputs: of the network, of the same structure.
-    """
-
-    def __init__(self, predictor: Any, outputs: Any) -> None:
-        self._predictor = predictor
-        flat = paddle.utils.flatten(outputs)
-        first: dict[int, int] = {}  # a tensor that is returned twice is one output of the graph
-        self._places = [first.setdefault(id(tensor), len(first)) for tensor in flat]
-        self._structure = paddle.utils.map_structure(lambda tensor: 0, outputs)
-
-    def run(self, images: np.ndarray, target: np.ndarray | None) -> Any:
-        """Return the outputs for images [B, C, H, W], a few of them at a time."""
-        size = max(1, CHUNK_PIXELS // (images.shape[2] * images.shape[3]))
-        parts = []
-        for start in range(0, len(images), size):
-            chunk = slice(start, start + size)
-            inputs = {IMAGES: images[chunk]} | ({} if target is None else {TARGET: target[chunk]})
-            parts.append(run_predictor(self._predictor, inputs))
-        tensors = [paddle.to_tensor(np.concatenate(pieces)) for pieces in zip(*parts, strict=True)]
-        return paddle.utils.pack_sequence_as(self._structure, [tensors[place] for place in self._places])
-
-    def is_like(self, images: np.ndarray, target: np.ndarray | None, expected: Any, dtype: str) -> bool:
-        """Return True if the outputs are near those of the network."""
-        flat = paddle.utils.flatten(self.run(images, target)), paddle.utils.flatten(expected)
-        return all(
-            found.shape == right.shape and _is_near(found, right, dtype)
-            for found, right in zip(*flat, strict=True)
-        )
-
-
-def _is_near(found: Tensor, right: Tensor, dtype: str) -> bool:
-    """Compare outputs of the same shape; NaN is not near."""
-    if dtype == BFLOAT16:
-        return float((found - right).norm()) <= BFLOAT16_TOLERANCE * float(right.norm())
-    return float((found - right).abs().max()) <= TOLERANCE * max(1.0, float(right.abs().max()))
-
-
 def _reason(error: Exception) -> str:
     """Return a line: of Paddle's compiler, the line that names the error."""
     text = error_text(error)
@@ -290,10 +242,3 @@ def _reason(error: Exception) -> str:
 
 def _refuse(folder: Path) -> None:
     raise FileNotFoundError(folder)
-
-
-def _probe(shape: tuple[int, ...], position: int | None) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return noise and, if they are needed, ids to compare a graph with its network."""
-    images = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
-    ids = np.arange(START_ID, START_ID + _PROBE_LENGTH, dtype=np.int64)
-    return images, None if position is None else np.tile(ids, (shape[0], 1))

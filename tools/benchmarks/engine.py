@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from benchmarks.fresh import in_fresh_process
 from benchmarks.sizes import SIZES
 from benchmarks.table import machine, markdown, megabytes, threads
-from ppocr_ext.engine.compiled import BFLOAT16_TOLERANCE, TOLERANCE
+from ppocr_ext.engine.network_graph import BFLOAT16_TOLERANCE, TOLERANCE
 from ppocr_ext.engine.predictor import has_bfloat16
 
 TEACHER, STUDENT = "teacher, all outputs", "student, evaluation"

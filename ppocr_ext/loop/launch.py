@@ -15,13 +15,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import ppocr_ext
-from ppocr_ext.check.training_warnings import batch_size_key, samples_per_step
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import DEVICES
+from ppocr_ext.data.batch_size import batch_size_key, samples_per_step
 from ppocr_ext.errors import ConfigError, PPOCRExtError, ProcessError
 from ppocr_ext.io.cores import usable_cores
 from ppocr_ext.loop.folder_lock import locked_folder
@@ -31,7 +31,7 @@ from ppocr_ext.run.logs import set_up_console
 
 _LOG = logging.getLogger("ppocr_ext")
 MESSAGES = "processes"  # folder of the run folder: what each process says, in workerlog.N
-_LAUNCHER_LOG = "launcher.log"
+_FIRST_LOG, _LAUNCHER_LOG = "workerlog.0", "launcher.log"
 # The launcher writes all variables of the environment, secrets too, into these.
 _ENVIRONMENT_FILES = ("envlog.*", "backup_env.*.json", "default.*.log")
 _PAUSE = 0.2  # seconds between two looks at what process 0 says
@@ -89,12 +89,29 @@ def start_processes(config: Config, processes: int, words: Sequence[str]) -> int
     is_new = not folder.exists()
     messages = folder / MESSAGES
     _describe(config, processes, messages, environment["OMP_NUM_THREADS"] if on_cpu else None)
-    # Not while another training writes them; one whose process 0 is still starting has no lock yet. Process 0 locks the
-    # folder for the run, and warns if there are no locks.
-    with locked_folder(folder, warning_level=logging.DEBUG):
-        messages.mkdir(exist_ok=True)
-        _remove(messages, "workerlog.*")  # of the run before it was resumed; train.log keeps its lines
-    log = messages / "workerlog.0"
+    # Process 0 takes the run folder's lock only after some seconds, so the folder of the logs has a lock of its own for
+    # as long as they are written. Process 0 warns if there are no locks.
+    with locked_folder(messages, warning_level=logging.DEBUG):
+        with locked_folder(folder, warning_level=logging.DEBUG):
+            _remove(messages, "workerlog.*")  # of the run before it was resumed; train.log keeps its lines
+        code, stopped_by = _launch(processes, words, messages, environment, on_cpu)
+        if stopped_by is not None:
+            return 128 + stopped_by
+        said = (messages / _FIRST_LOG).read_text(encoding="utf-8", errors="replace")
+        if code in _VERDICTS and said:
+            return code
+        if not _ERROR.search(said):
+            raise ProcessError(_failure(code, messages), code="process_failed")
+        if is_new and [file.name for file in folder.iterdir()] == [MESSAGES]:
+            shutil.rmtree(folder)  # as with one process, a start that failed leaves no folder
+    return PPOCRExtError.exit_code
+
+
+def _launch(
+    processes: int, words: Sequence[str], messages: Path, environment: Mapping[str, str], on_cpu: bool
+) -> tuple[int, int | None]:
+    """Run Paddle's launcher to its end; return its exit code, and the signal that ended it, if any."""
+    log = messages / _FIRST_LOG
     log.touch()
     options = ["--nproc_per_node", str(processes), "--host", "127.0.0.1", "--log_dir", str(messages)]
     options += ["--log_level", "ERROR"]
@@ -112,16 +129,7 @@ def start_processes(config: Config, processes: int, words: Sequence[str]) -> int
             stopped_by = _follow(launcher, log)
         finally:
             _remove(messages, *_ENVIRONMENT_FILES)
-    if stopped_by is not None:
-        return 128 + stopped_by
-    said = log.read_text(encoding="utf-8", errors="replace")
-    if launcher.returncode in _VERDICTS and said:
-        return launcher.returncode
-    if not _ERROR.search(said):
-        raise ProcessError(_failure(launcher.returncode, messages), code="process_failed")
-    if is_new and [file.name for file in folder.iterdir()] == [MESSAGES]:
-        shutil.rmtree(folder)  # as with one process, a start that failed leaves no folder
-    return PPOCRExtError.exit_code
+    return launcher.returncode, stopped_by
 
 
 def _runs_on_cpu(config: Config, processes: int) -> bool:

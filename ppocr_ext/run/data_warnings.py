@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import paddle.distributed as dist
 
-from ppocr_ext.check.training_warnings import long_warm_up, samples_per_step
+from ppocr_ext.check.training_warnings import long_warm_up
 from ppocr_ext.config import Config
+from ppocr_ext.data.batch_size import samples_per_step
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.visible_text import UNSEEN_FIXES
 from ppocr_ext.issues import Issue

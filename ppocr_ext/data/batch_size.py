@@ -1,0 +1,30 @@
+"""Read from a config how many samples a training step has; imports no Paddle."""
+
+from __future__ import annotations
+
+from ppocr_ext.config import Config
+from ppocr_ext.data.preprocessing import is_positive_number
+
+_BATCH_OF_LOADER = "Train.loader.batch_size_per_card"
+_BATCH_OF_SAMPLER = 128  # PaddleOCR's default of first_bs
+_MOST_SAMPLES = 10**9  # a batch size that is no mistake
+
+
+def batch_size_key(config: Config) -> str:
+    """Return the key of the batch size of a process."""
+    scales = config.at("Train.sampler.name", None) == "MultiScaleSampler"
+    return "Train.sampler.first_bs" if scales else _BATCH_OF_LOADER
+
+
+def samples_per_step(config: Config, processes: int = 1) -> int | None:
+    """Return the samples of an optimizer step over all processes; None if the config does not give them.
+
+    A MultiScaleSampler's ``first_bs`` counts, which holds for its first scale; the loader's batch size is not used
+    with it.
+    """
+    size = config.at(batch_size_key(config), None)
+    if size is None and batch_size_key(config) != _BATCH_OF_LOADER:
+        size = _BATCH_OF_SAMPLER
+    batches = config.at("Global.accumulate", None)
+    processes *= batches if isinstance(batches, int) and batches > 1 else 1
+    return int(size) * processes if is_positive_number(size) and 1 <= size < _MOST_SAMPLES else None

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.serialize import read_state
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.session import train
+from ppocr_ext.recipes.cache_builder import CacheBuilder, CacheOptions
+from ppocr_ext.recipes.teacher_cache_job import build_cache
 from ppocr_ext.run.run import Run
 
 HERE = Path(__file__).parent
@@ -215,7 +218,10 @@ def command(folder, *words):
 
 
 def test_one_command_trains_in_two_processes_and_goes_on_after_an_interrupt(two, tmp_path, caplog):
-    config = two("long", **{"Global.epoch_num": 500, "Global.eval_batch_step": [0, 100000]})
+    config = two("long", "distill", **{"Global.epoch_num": 500, "Global.eval_batch_step": [0, 100000]})
+    options = CacheOptions(tmp_path / "cache", views=2)
+    build_cache(config, CacheBuilder(config, options), options)
+    config = config.with_values({"Train.teacher_cache": str(options.folder)})
     write_text(tmp_path / "long.yml", config.to_yaml())
     process = command(tmp_path / "here", "-c", tmp_path / "long.yml", "--processes", 2)
     run = tmp_path / "long"
@@ -236,6 +242,9 @@ def test_one_command_trains_in_two_processes_and_goes_on_after_an_interrupt(two,
         "workerlog.0",
         "workerlog.1",
     }
+    for log in (run / "processes").glob("workerlog.*"):  # the cache has answered in both
+        [live, batches] = re.findall(r"teacher cache: (\d+) of (\d+) batches", log.read_text())[-1]
+        assert live == "0" and int(batches) >= 3
 
     # the command that it prints
     done = record["global_step"]

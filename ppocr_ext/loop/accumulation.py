@@ -30,6 +30,7 @@ class Group:
     def __init__(self, size: int, parameters: Sequence[Any]) -> None:
         self._size, self._parameters = size, parameters
         self._batches = self._samples = self._first = 0
+        self._reached: set[int] = set()  # places of parameters that have had a gradient
         self.is_open = self.is_bad = False
 
     def begin_batch(self, ends_epoch: bool) -> None:
@@ -59,6 +60,19 @@ class Group:
         for parameter in self._parameters:
             if parameter.grad is not None:
                 parameter.grad.scale_(factor)
+
+    @paddle.no_grad()
+    def fill(self) -> None:
+        """Give a gradient of zeros to a parameter that has none now, but had one in an earlier step.
+
+        PaddleOCR sets gradients to zero after a step, so such a parameter decays and its moments go on. Here they are
+        released, and without a gradient the optimizer would skip it.
+        """
+        for place, parameter in enumerate(self._parameters):
+            if parameter.grad is not None:
+                self._reached.add(place)
+            elif place in self._reached:
+                parameter.grad = paddle.zeros_like(parameter)
 
 
 class ScheduleProxy(Proxy):

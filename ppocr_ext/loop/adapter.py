@@ -27,7 +27,8 @@ from ppocr_ext.loop.proxies import (
 )
 from ppocr_ext.loop.saving import CheckpointSaver
 from ppocr_ext.loop.signals import deferred_signals
-from ppocr_ext.loop.step import LossProxy, OptimizerProxy, OptimizerStep, ScalerProxy
+from ppocr_ext.loop.step import OptimizerStep
+from ppocr_ext.loop.step_proxies import LossProxy, OptimizerProxy, ScalerProxy
 from ppocr_ext.messages import end_text, error_text
 from ppocr_ext.run.host_config import run_is_profiled
 from ppocr_ext.run.logs import console_may_close

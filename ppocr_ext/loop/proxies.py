@@ -1,7 +1,8 @@
 """Proxies that the host's loop receives in place of our objects, so that its calls become events.
 
 The host calls ``iter(loader)`` and ``log_writer.log_metrics``; these names are PaddleOCR's interface. Each proxy passes
-the call on and reports it to :mod:`ppocr_ext.loop.adapter`. Those of a step are in :mod:`ppocr_ext.loop.step`.
+the call on and reports it to :mod:`ppocr_ext.loop.adapter`. Those of a step are in
+:mod:`ppocr_ext.loop.step_proxies`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The host's step: what its loss, gradient and batch hold, and whether the optimizer may use them.
 
-The host calls ``loss(preds, batch)``, ``optimizer.step()`` or ``scaler.scale/minimize``, and
-``optimizer.clear_grad()``. The proxies here pass these calls on, and ask :class:`OptimizerStep` before anything changes
-the weights.
+The proxies of :mod:`ppocr_ext.loop.step_proxies` ask :class:`OptimizerStep` before anything changes the weights.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ from ppocr_ext.loop.anomaly import AnomalyWatch
 from ppocr_ext.loop.events import StopRun
 from ppocr_ext.loop.incidents import Incident, IncidentFolder, find_incident, layout_of
 from ppocr_ext.loop.last_good import BeforeForward, LastGood
-from ppocr_ext.loop.proxies import Proxy
 from ppocr_ext.loop.step_values import Limits, StepMeter, StepReading
 from ppocr_ext.optim.trained_parts import scale_rates
 from ppocr_ext.run.run import Run
@@ -29,7 +26,6 @@ from ppocr_ext.run.team import team
 
 _LOG = logging.getLogger("ppocr_ext")
 _ROLLBACK_FACTOR = 0.5  # of the learning rate
-_MANY = 20  # steps in a row without effect: no longer the search for a scale
 
 
 def limits_of(config: Config) -> Limits:
@@ -79,6 +75,10 @@ class OptimizerStep:
         self._steps_done = self._good_step = run.start.global_step
         self._skipped_in_a_row = 0
         self._seen: tuple[Any, Sequence[Any]] = (None, ())
+        self._held: tuple[
+            Any, ...
+        ] = ()  # what variables of the host hold: outputs and loss of the last forward pass
+        self._outputs_are_read = bool(global_value(run.config, "cal_metric_during_train"))  # after the step
         self.reading = StepReading()
         self.losses: Mapping[str, Any] = {}
         self.images = 0
@@ -88,6 +88,7 @@ class OptimizerStep:
     def begin(self, steps_done: int, ends_epoch: bool) -> None:
         """Prepare the step after ``steps_done`` steps, before its batch is seen."""
         self._steps_done = steps_done
+        self._let_go()
         self._meter.begin()
         if self._before is not None:
             self._before.keep()
@@ -98,14 +99,16 @@ class OptimizerStep:
 
     def guard(self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any]) -> Mapping[str, Any]:
         """Measure the forward pass; return ``losses`` with a total that is NaN if a value is bad."""
-        self.losses, self.images = losses, len(batch[0])
+        self.losses = {name: value.detach() for name, value in losses.items()}
+        self.images = len(batch[0])
         self._seen = (predictions, batch)
         self._watch.off()
         factor = self._meter.forward(predictions, batch, losses, self._steps_done + 1)
-        guarded = {**losses, "loss": losses["loss"] * factor * self.group.weight(self.images)}
+        total = losses["loss"] * factor * self.group.weight(self.images)
+        self._held = predictions, total
         if self._watch.active and math.isfinite(float(factor)):
             self._watch.on("the backward pass")
-        return guarded
+        return {**self.losses, "loss": total}
 
     def allows(self) -> bool:
         """Return True if the optimizer may apply the gradient; the same in all processes.
@@ -124,7 +127,9 @@ class OptimizerStep:
             if not self.applied:
                 self._handle_bad(elsewhere=forward_is_bad and not self.reading.bad)
                 self.group.is_bad = True
-        self._seen = (None, ())  # a step's outputs must not outlive it
+        self._seen = (None, ())
+        if not self._outputs_are_read:
+            self._let_go()
         if self.applied:
             self._good_step = self._steps_done + 1
         self.applied = not self.group.is_bad
@@ -132,7 +137,16 @@ class OptimizerStep:
             return False
         self._skipped_in_a_row = 0
         self.group.average()
+        self.group.fill()
         return True
+
+    def _let_go(self) -> None:
+        """Release the outputs and the graph of a step, which the host's loop holds until the next forward pass ends."""
+        if self._held:
+            predictions, total = self._held
+            _empty(predictions)
+            total.detach_()
+        self._held = ()
 
     def keeps_gradient(self) -> bool:
         """Return True if the gradient of this batch is added to those of the next."""
@@ -194,83 +208,9 @@ class OptimizerStep:
         return incident
 
 
-class LossProxy(Proxy):
-    """The loss as the host calls it; ``guard`` sees predictions, batch and losses, and returns what the host gets."""
-
-    def __init__(
-        self, loss: Any, guard: Callable[[Any, Sequence[Any], Mapping[str, Any]], Mapping[str, Any]]
-    ) -> None:
-        super().__init__(loss)
-        self._guard = guard
-
-    def __call__(self, predictions: Any, batch: Any) -> Mapping[str, Any]:
-        """Return the loss dict of this batch."""
-        return self._guard(predictions, batch, self.real(predictions, batch))
-
-
-class OptimizerProxy(Proxy):
-    """The optimizer as the host calls it; ``clear_grad`` is the end of a step, with and without AMP.
-
-    Args:
-        optimizer: the real one.
-        on_step: called with the learning rate at the end of a step.
-        allows: asked before the gradient is applied.
-        keeps: asked at the end of a step; if it returns True, the gradient is not cleared.
-    """
-
-    def __init__(
-        self,
-        optimizer: Any,
-        on_step: Callable[[float], None],
-        allows: Callable[[], bool] = lambda: True,
-        keeps: Callable[[], bool] = lambda: False,
-    ) -> None:
-        super().__init__(optimizer)
-        self._keeps = keeps
-        self._on_step = on_step
-        self.allows = allows
-
-    def step(self) -> None:
-        """Apply the gradient, if that is allowed."""
-        if self.allows():
-            self.real.step()
-
-    def clear_grad(self, *args: Any, **kwargs: Any) -> None:
-        """Clear the gradients, which ends the step; inside a group they add up."""
-        if not self._keeps():
-            self.real.clear_grad(*args, **kwargs)
-        self._on_step(float(self.real.get_lr()))
-
-
-class ScalerProxy(Proxy):
-    """The AMP scaler as the host calls it: it passes the real optimizer to Paddle's, and counts overflows.
-
-    Attributes:
-        skipped: steps that changed no weights, because their gradients overflowed.
-        skipped_in_a_row: those of them since the last step that did.
-    """
-
-    skipped = skipped_in_a_row = 0
-
-    def minimize(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call the real ``minimize`` with the real optimizer, if that is allowed; count overflows, warn of them."""
-        if isinstance(optimizer, OptimizerProxy) and not optimizer.allows():
-            return None
-        result = self.real.minimize(getattr(optimizer, "real", optimizer), *args, **kwargs)
-        if not getattr(self.real, "_found_inf", False):
-            self.skipped_in_a_row = 0
-            return result
-        self.skipped += 1
-        self.skipped_in_a_row += 1
-        if self.skipped == 1:
-            _LOG.info(
-                "mixed precision: the gradients of this step overflowed, so it changed no weights. With a loss "
-                "scale that adapts (Global.use_dynamic_loss_scaling) this happens now and then."
-            )
-        if self.skipped_in_a_row % _MANY == 0:
-            _LOG.warning(
-                "mixed precision: the gradients of %d steps in a row overflowed; nothing is learned. Lower "
-                "Global.scale_loss, set Global.use_dynamic_loss_scaling: true, or use Global.amp_dtype: bfloat16.",
-                self.skipped_in_a_row,
-            )
-        return result
+def _empty(outputs: Any) -> None:
+    """Take all tensors out of nested dicts and lists."""
+    if type(outputs) in (dict, list):
+        for each in outputs.values() if isinstance(outputs, dict) else outputs:
+            _empty(each)
+        outputs.clear()

@@ -5,27 +5,35 @@ import signal
 from pathlib import Path
 
 import numpy as np
+import paddle
 import pytest
 from error_codes import raises_code
 from faults import Plant, nan_loss
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.errors import WeightsError
+from ppocr_ext.loop.accumulation import Group
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
+from ppocr_ext.loop.step_proxies import OptimizerProxy
 
 SCHEDULE = {"name": "Cosine", "learning_rate": 0.05, "warmup_epoch": 1}
 MOMENTUM = {"name": "Momentum", "momentum": 0.9, "lr": SCHEDULE}
 
 
 class Steps(Hook):
-    """Keep weights, rate and ``is_whole`` of each step; raise a signal in one of them."""
+    """Keep outputs, weights, rate and ``is_whole`` of each step; raise a signal in one of them."""
 
     def __init__(self, stop_after=None):
         self.stop_after, self.weights, self.rates, self.whole = stop_after, {}, {}, {}
+        self.outputs = []
 
     def on_start(self, run, position):
         self.network = run.network
+
+    def measure_outputs(self, predictions, batch, losses):
+        self.outputs.append(predictions)
+        return {}
 
     def on_step(self, step):
         number = step.position.global_step
@@ -70,6 +78,29 @@ def assert_close(ones, others, tolerance):
     assert len(ones) == len(others) > 0
     for one, other in zip(ones, others, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance)
+
+
+def test_a_parameter_that_sometimes_gets_no_gradient_is_treated_as_by_paddleocr():
+    """Its gradient is 0 from its first one on, so it decays and its moments go on; before, it stays as it is."""
+
+    def weights_after(wrap):
+        paddle.seed(0)
+        always, sometimes = paddle.nn.Linear(2, 1), paddle.nn.Linear(2, 1)
+        parameters = [*always.parameters(), *sometimes.parameters()]
+        optimizer = wrap(paddle.optimizer.AdamW(0.1, parameters=parameters, weight_decay=0.1), parameters)
+        for used in ([], [sometimes], [], [sometimes], []):
+            sum(layer(paddle.ones([1, 2])) for layer in [always, *used]).sum().backward()
+            optimizer.step()
+            optimizer.clear_grad()
+        return [parameter.numpy() for parameter in parameters], parameters
+
+    def of_a_run(optimizer, parameters):
+        group = Group(1, parameters)
+        return OptimizerProxy(optimizer, lambda lr: None, lambda: group.fill() is None)
+
+    ours, parameters = weights_after(of_a_run)
+    assert_close(ours, weights_after(lambda optimizer, parameters: optimizer)[0], 0)
+    assert all(parameter.grad is None for parameter in parameters)
 
 
 @pytest.mark.e2e
@@ -132,6 +163,7 @@ def test_a_bad_value_skips_its_group_and_no_other(tiny, bad):
         assert all(np.isfinite(value).all() for value in ours)
     moved = [np.abs(a - b).max() for a, b in zip(steps.weights[3], steps.weights[2], strict=True)]
     assert max(moved) > 0
+    assert [bool(outputs) for outputs in steps.outputs] == [False] * 6  # let go of after each step
 
 
 @pytest.mark.e2e

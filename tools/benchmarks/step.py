@@ -149,7 +149,7 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
             losses = loss(model(batch[0], data=batch[1:]), batch)
             losses["loss"].backward()
             optimizer.step()
-            optimizer.clear_grad()
+            optimizer.clear_grad(set_to_zero=False)  # as the optimizer of a run
             window.add(StepDone(position, losses, float(optimizer.get_lr()), len(batch[0])))
             if (
                 engine is not None and teacher.label != engine

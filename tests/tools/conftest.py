@@ -1,8 +1,7 @@
 """The work of a benchmark's processes, done in this one: quicker, and nothing here is measured."""
 
-import importlib
-
 import pytest
+from benchmarks.fresh import called
 
 
 @pytest.fixture
@@ -10,12 +9,9 @@ def in_this_process(monkeypatch):
     """``in_this_process(module, **instead)``: ``module`` runs its workers here; ``instead`` replaces some by name."""
 
     def use(module, **instead):
-        def run(name, options):
-            worker = name.rpartition(".")[2]
-            if worker in instead:
-                return instead[worker](**options)
-            loaded = importlib.import_module(name)
-            return (loaded.prepare if worker.endswith("_data") else loaded.measure)(**options)
+        def run(work, options):
+            worker = work.partition(":")[0].rpartition(".")[2]
+            return instead[worker](**options) if worker in instead else called(work, options)
 
         monkeypatch.setattr(module, "in_fresh_process", run)
 

@@ -1,18 +1,25 @@
 """The benchmark as a command: ratios of one run, in a table."""
 
+import os
 import re
+import signal
+import time
 
+import paddle.distributed as dist
 import pytest
 from benchmark import main
+from benchmarks import fresh
 from benchmarks.guard import BARE, GuardCosts
+from benchmarks.processes import stepping_processes
 from benchmarks.step import measure_step
 from benchmarks.table import Turns
 from error_codes import raises_code
 
-from ppocr_ext.errors import HostError
+from ppocr_ext.errors import HostError, PPOCRExtError
 
 
 def test_a_table_with_ratios_to_the_bare_sum(capsys):
+    """In processes of its own, as a user has it."""
     assert main(["step", "--size", "tiny", "--batch", "2", "--rounds", "1"]) == 0
     shown = capsys.readouterr().out
     assert re.search(r"tiny: batch 2, 32x128, 11 classes, \d+ threads", shown)
@@ -23,11 +30,12 @@ def test_a_table_with_ratios_to_the_bare_sum(capsys):
 
 
 def test_ratios_are_of_the_same_round_and_have_a_spread():
-    turns = Turns("", {"bare": [1.0, 2.0, 12.0], "ours": [2.0, 3.0, 3.0]})
-    assert "| ours | 3.000 | 2.000 | 1.50 (0.25–2.00) |" in turns.to_markdown("step", "bare")
+    turns = Turns("", {"bare": [1.0, 2.0, 12.0], "ours": [2.0, 3.0, 3.0]}, "step", "bare")
+    assert "| ours | 3.000 | 2.000 | 1.50 (0.25–2.00) |" in turns.to_markdown()
 
 
-def test_the_check_of_values_is_a_share_of_the_step(capsys):
+def test_the_check_of_values_is_a_share_of_the_step(in_this_process, capsys):
+    in_this_process(fresh)
     assert main(["guard", "--size", "tiny", "--batch", "1", "--rounds", "1"]) in (0, 1)
     shown = capsys.readouterr().out
     assert re.search(r"^\| monitors: a tenth of it \| \d+\.\d{3} \| \d+\.\d\d % \|$", shown, re.MULTILINE)
@@ -54,6 +62,7 @@ def test_a_peer_that_is_no_checkout_is_named(tmp_path):
         ["step", "--batch", "-1"],
         ["center", "--classes", "1"],
         ["export-center", "--lines", "0"],
+        ["step", "--image", "0", "32"],
     ],
 )
 def test_numbers_that_measure_nothing_are_refused(options, capsys):
@@ -92,3 +101,22 @@ def test_processes_are_compared_with_threads(capfd):
 def test_a_batch_that_the_processes_cannot_share_is_refused(capsys):
     assert main(["step", "--batch", "3", "--processes", "2"]) == 2
     assert "--batch 3" in capsys.readouterr().err
+
+
+def broken_steps(how):
+    """What a process of the benchmark builds: only the second one fails, and the first one waits for it."""
+    if dist.get_rank() == 0:
+        return {"step": lambda: time.sleep(60)}
+    return {"step": (lambda: os.kill(os.getpid(), signal.SIGSEGV)) if how == "dies" else (lambda: 1 / 0)}
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(("how", "reason"), [("dies", "SIGSEGV"), ("fails", "ZeroDivisionError: division")])
+def test_the_reason_why_a_process_failed_is_said_at_once(how, reason):
+    with (
+        raises_code(PPOCRExtError, "process_failed", reason),
+        stepping_processes(2, 1, broken_steps, how) as step,
+    ):
+        began = time.monotonic()
+        step("step")
+    assert time.monotonic() - began < 30

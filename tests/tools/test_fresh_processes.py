@@ -4,6 +4,7 @@ import sys
 import textwrap
 
 import pytest
+from benchmark import main
 from benchmarks.fresh import in_fresh_process
 from error_codes import raises_code
 
@@ -15,7 +16,6 @@ def worker(tmp_path, monkeypatch):
     def write(body):
         text = f"""
             import os
-            from benchmarks.fresh import answer
             from ppocr_ext.errors import PPOCRExtError
             def growth_of_64_megabytes():
                 import numpy as np
@@ -27,10 +27,9 @@ def worker(tmp_path, monkeypatch):
                 passing = np.ones(8_000_000)
                 del passing
                 return dict(exact=growth.exact, before=before, after=growth.bytes, peak=peak_memory())
-            def work(number):
+            def measure(number):
                 print("noise")
                 {body}
-            answer(work)
         """
         (tmp_path / "one_worker.py").write_text(textwrap.dedent(text))
         monkeypatch.syspath_prepend(tmp_path)
@@ -56,9 +55,19 @@ def test_of_a_failure_the_last_lines_are_said(worker):
         in_fresh_process(worker("return {'share': number / 0}"), {"number": 21})
 
 
-def test_a_process_that_the_system_killed_is_named_as_that(worker):
-    with raises_code(PPOCRExtError, "process_killed"):
-        in_fresh_process(worker("os.kill(os.getpid(), 9)"), {"number": 1})
+@pytest.mark.parametrize(
+    ("number", "code", "name"), [(9, "process_killed", "killed"), (11, "process_failed", "SIGSEGV")]
+)
+def test_a_process_that_a_signal_ended_is_named_as_that(worker, number, code, name):
+    with raises_code(PPOCRExtError, code, name):
+        in_fresh_process(worker("os.kill(os.getpid(), number)"), {"number": number})
+
+
+def test_a_command_whose_process_dies_says_so(monkeypatch, capsys):
+    """All arithmetic of a command is in processes of its own: if one dies, the command is there to say it."""
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert main(["kernels", "--rounds", "1"]) == 2
+    assert "exit code 1" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak cannot be set back")

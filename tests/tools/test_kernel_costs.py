@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 from benchmark import main
-from benchmarks import kernel_forms, kernels
+from benchmarks import fresh, kernel_forms, kernels
 from benchmarks.kernel_forms import FORMS, RANDOM, numba_forms
 from paddle import nn
 
@@ -73,18 +73,20 @@ def test_numpys_masks_drop_the_given_share():
 
 
 @pytest.mark.parametrize(("difference", "code"), [(2e-6, 0), (2e-2, 1), (float("nan"), 1)])
-def test_ratios_are_of_steps_in_the_same_round(monkeypatch, capsys, difference, code):
+def test_ratios_are_of_steps_in_the_same_round(in_this_process, monkeypatch, capsys, difference, code):
+    in_this_process(fresh)
     costs = kernels.KernelCosts("tiny", {"products": 30.0, "GELU": 10.0}, 20.0, difference=difference)
     costs.wall = {kernels.PADDLE: [4.0, 2.0, 4.0], "other": [2.0, 1.5, 2.4]}
     costs.cpu = {kernels.PADDLE: [4.0, 2.0, 4.0], "other": [1.0, 1.5, 2.0]}
-    monkeypatch.setattr(kernels, "measure_kernels", lambda *_: costs)
+    monkeypatch.setattr(kernels, "measure_kernels", lambda **_: costs)
     assert main(["kernels", "--rounds", "3"]) == code
     shown = capsys.readouterr().out
     assert "| GELU | 10 | 25.0% |" in shown
     assert "| other | 1.500 | 0.600 (0.500–0.750) | 0.500 |" in shown
 
 
-def test_the_tiny_student_is_measured_with_each_form(monkeypatch, capsys):
+def test_the_tiny_student_is_measured_with_each_form(in_this_process, monkeypatch, capsys):
+    in_this_process(fresh)
     monkeypatch.setattr(kernels, "WARM_UP", 0)
     monkeypatch.setattr(kernels, "product_speed", lambda: 1e11)
     assert main(["kernels", "--size", "tiny", "--batch", "2", "--rounds", "1"]) == 0

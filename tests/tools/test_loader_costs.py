@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmark import main
+from benchmarks import fresh
 from benchmarks.loader import AUGMENT, DECODE, LoaderCost
 
 
@@ -13,7 +14,8 @@ def test_images_a_second_and_the_share_of_decoding():
     assert cost.cells() == ["drawn", "1,000", "3,000", "6,000", "250", "100", "25%", "10%"]
 
 
-def test_each_kind_of_images_is_measured(capsys):
+def test_each_kind_of_images_is_measured(in_this_process, capsys):
+    in_this_process(fresh)
     assert main(["loader", "--images", "3", "--rounds", "1"]) == 0
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if " × " in line]
     assert [row[0].split()[1] for row in rows] == ["PNG", "JPG", "PNG", "JPG"]

@@ -7,12 +7,12 @@ import cv2
 import numpy as np
 import pytest
 from benchmark import main
-from benchmarks import evaluation_worker, export_center_data, step_data, step_worker, whole
+from benchmarks import charts, evaluation_worker, export_center_data, step_data, step_worker, whole
 from benchmarks.export_center import ENGINE
 from benchmarks.labels import LabelCost, LabelCosts
-from benchmarks.step import BARE_STUDENT, CACHED, COMPILED, NETWORK, PEER
+from benchmarks.step import BARE_STUDENT, CACHED, COMPILED, NETWORK, OPENVINO, PEER
 from benchmarks.step_worker import APART
-from benchmarks.whole_rows import agrees, rows, to_markdown
+from benchmarks.whole_rows import CACHE, CENTERS, LABELS, agrees, rows, to_markdown
 from error_codes import raises_code
 
 from ppocr_ext.errors import HostError, PPOCRExtError
@@ -43,15 +43,15 @@ def measured():
         "data": {
             "agrees": True,
             "arithmetic": ARITHMETIC,
-            whole.LABELS: GROWTH | {"limit": 300.0},
-            whole.CACHE: GROWTH | {"seconds": [1.0, 13.0]},
-            whole.CENTERS: GROWTH | {"peak": [10**8, 13 * 10**7]},
+            LABELS: GROWTH | {"limit": 300.0},
+            CACHE: GROWTH | {"seconds": [1.0, 13.0]},
+            CENTERS: GROWTH | {"peak": [10**8, 13 * 10**7]},
         },
     }
 
 
 def test_figures_limits_ratios_and_aims():
-    found = {(row.work, row.against.partition(":")[0]): row for row in rows(measured())}
+    found = {(row.work, row.against.partition(":")[0]): row for row in rows([measured()])}
     live = found["distillation step, live teacher", PEER]
     # 2 operations x (50 + 3 x 10) GFLOP x 2 images at 200 GFLOP/s: the backward pass takes twice the products
     assert (live.figure, live.limit) == ("2.000 s (1.0 images/s)", "1.600 s")
@@ -60,16 +60,15 @@ def test_figures_limits_ratios_and_aims():
     assert bare.ratio.startswith("1.50 (1.00–2.00) ×") and (bare.aim, bare.met) == ("≤ 1.4", False)
     cached = found["distillation step, teacher cache", BARE_STUDENT]
     assert (cached.limit, cached.ratio[:16], cached.met) == ("0.600 s", "1.00 (1.00–1.25)", True)
-    assert found["distillation step, teacher cache, a process for each thread", PEER].met is None
+    assert found["distillation step, teacher cache, a process for each thread", PEER].met is True
+    assert not any(OPENVINO in row.work for row in found.values())  # what was not measured has no row
     evaluation, centers = found["evaluation", PEER], found["center export", ENGINE]
     assert (evaluation.limit, evaluation.ratio[:5], evaluation.met) == ("20 images/s", "27.50", True)
     assert (centers.figure, centers.ratio[:4], centers.met) == ("42.0 images/s", "0.84", False)
     memory = found["peak memory of a step, live teacher", PEER]
     assert (memory.limit, memory.ratio, memory.met) == ("100.0 MB", "0.50", True)
     assert found["peak memory of a step, live teacher", BARE_STUDENT].ratio == "2.00"
-    growing = [
-        found[f"{name}, 1,000 lines", "100 lines"].met for name in (whole.LABELS, whole.CACHE, whole.CENTERS)
-    ]
+    growing = [found[f"{name}, 1,000 lines", "100 lines"].met for name in (LABELS, CACHE, CENTERS)]
     assert growing == [
         True,
         False,
@@ -81,25 +80,37 @@ def test_without_a_checkout_rows_against_it_are_left_out():
     found = measured()
     for section in ("step", "eval", "center", "memory"):
         del found[section][PEER]
-    assert all(row.against.partition(":")[0] != PEER for row in rows(found))
-    assert "bare student" in to_markdown(found)
+    assert all(row.against.partition(":")[0] != PEER for row in rows([found]))
+    assert "bare student" in to_markdown([found])
 
 
 @pytest.mark.parametrize("section", ["eval", "center", "data"])
 def test_results_that_differ_are_no_agreement(section):
     found = measured()
-    assert agrees(found)
+    assert agrees([found])
     found[section]["agrees"] = False
-    assert not agrees(found) and "DISAGREE" in to_markdown(found)
+    assert not agrees([found]) and "DISAGREE" in to_markdown([found])
 
 
 def test_table_and_chart_are_made_again_of_what_was_measured(tmp_path, capsys):
-    (tmp_path / "performance.json").write_text(json.dumps(measured()))
+    (tmp_path / "performance.json").write_text(json.dumps({"runs": [measured()]}))
     assert main(["all", "--redraw", "--out", str(tmp_path)]) == 0
     assert (
-        capsys.readouterr().out == (tmp_path / "performance.md").read_text() == to_markdown(measured()) + "\n"
+        capsys.readouterr().out
+        == (tmp_path / "performance.md").read_text()
+        == to_markdown([measured()]) + "\n"
     )
     assert cv2.imread(str(tmp_path / "performance.png")).std() > 10  # not blank
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"runs": [{"step": {}}]}'])
+@pytest.mark.parametrize("options", [["--redraw"], ["--only", "memory"]])
+def test_a_json_file_that_cannot_be_read_is_refused_before_anything_is_measured(
+    text, options, tmp_path, answered, capsys
+):
+    (tmp_path / "performance.json").write_text(text)
+    assert main(["all", *options, "--out", str(tmp_path)]) == 2
+    assert "performance.json" in capsys.readouterr().err and answered == {}
 
 
 @pytest.fixture
@@ -150,41 +161,71 @@ def test_each_section_is_measured_and_the_first_passes_warm_up(answered, tmp_pat
         )
         == 0
     )
-    found = json.loads((tmp_path / "performance.json").read_text())
-    assert set(found["step"]) >= {BARE_STUDENT, CACHED, COMPILED, NETWORK, PEER, CACHED + APART}
+    (found,) = json.loads((tmp_path / "performance.json").read_text())["runs"]
+    assert set(found["step"]) >= {OPENVINO, BARE_STUDENT, CACHED, COMPILED, NETWORK, PEER, CACHED + APART}
     assert found["center"][COMPILED] == [4, 6] and found["center"][ENGINE] == [3, 5]
     assert found["memory"] == {BARE_STUDENT: 5, CACHED: 5, COMPILED: 5, PEER: 5}
     assert [len(work["kinds"]) for work in answered["step_worker"][1:]] == 5 * [1]  # processes of their own
-    assert found["data"][whole.LABELS]["lines"] == [10, 100, 1000]
-    assert found["data"][whole.CACHE] == {"lines": [10, 100], "seconds": [1.0, 1.0], "peak": [7, 7]}
+    assert found["data"][LABELS]["lines"] == [10, 100, 1000]
+    assert found["data"][CACHE] == {"lines": [10, 100], "seconds": [1.0, 1.0], "peak": [7, 7]}
     assert [options["size"] for options in answered["export_center_data"]] == ["full", "tiny"]
     shown = capsys.readouterr()
     assert shown.out.count("| PaddleOCR: ") >= 8 and "s: center" in shown.err
 
 
 def test_only_what_is_asked_for_is_measured(answered):
-    found = whole.measure_all(whole.Plan(only=["memory"]), lambda _: None)
+    (found,) = whole.measure_whole(only=["memory"]).runs
     assert set(answered) == {"export_center_data", "step_data", "arithmetic_worker", "step_worker"}
     assert set(found) == {"setting", "batch", "arithmetic", "memory"}
 
 
+def test_what_was_measured_before_stays_and_the_table_tells_the_runs_apart(answered, tmp_path, monkeypatch):
+    first = measured() | {"setting": "yesterday"}
+    (tmp_path / "performance.json").write_text(json.dumps({"runs": [first]}))
+    monkeypatch.setattr(charts, "has_matplotlib", lambda: False)
+    assert main(["all", "--only", "memory", "eval", "--out", str(tmp_path)]) == 0
+    kept, new = json.loads((tmp_path / "performance.json").read_text())["runs"]
+    assert kept == {name: value for name, value in first.items() if name not in ("eval", "memory")}
+    assert new["memory"][BARE_STUDENT] == 5 and new["batch"] == 16
+    shown = (tmp_path / "performance.md").read_text()
+    assert "- step, center, data: yesterday" in shown and "- eval, memory: full: batch 16" in shown
+    assert "2.000 s (1.0 images/s)" in shown  # with the batch and the limits of its own run
+    assert not (tmp_path / "performance.png").exists()
+    assert main(["all", "--out", str(tmp_path)]) == 0  # all of it again: nothing is left of the others
+    assert len(json.loads((tmp_path / "performance.json").read_text())["runs"]) == 1
+
+
+def test_without_matplotlib_the_chart_alone_is_missing_and_that_is_said_first(
+    answered, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(charts, "has_matplotlib", lambda: False)
+    assert main(["all", "--only", "memory", "--out", str(tmp_path)]) == 0
+    assert sorted(file.name for file in tmp_path.iterdir() if file.is_file()) == [
+        "performance.json",
+        "performance.md",
+    ]
+    said = capsys.readouterr().err
+    assert said.index("pip install matplotlib") < said.index("s: memory")
+    assert main(["labels", "--chart", str(tmp_path / "x.png")]) == 2
+
+
 def test_another_accuracy_than_paddleocr_s_is_no_agreement(answered, in_this_process, tmp_path):
-    plan = whole.Plan(only=["eval"], peer=tmp_path)
-    assert whole.measure_all(plan, lambda _: None)["eval"]["agrees"] is True
+    plan = {"only": ["eval"], "peer": str(tmp_path)}
+    assert whole.measure_whole(**plan).agrees is True
     measure = whole.in_fresh_process
 
     def wrong(name, options):
         return measure(name, options) | ({"acc": 0.6} if name.endswith("evaluation_worker") else {})
 
     whole.in_fresh_process = wrong  # in_this_process puts the real one back
-    assert whole.measure_all(plan, lambda _: None)["eval"]["agrees"] is False
+    assert whole.measure_whole(**plan).agrees is False
 
 
 def test_what_cannot_be_measured_is_refused_first(answered, tmp_path):
     with raises_code(PPOCRExtError, "bad_value", "--batch 3"):
-        whole.measure_all(whole.Plan(batch=3), lambda _: None)
+        whole.measure_whole(batch=3)
     with raises_code(HostError, "not_a_checkout"):
-        whole.measure_all(whole.Plan(peer=tmp_path / "ppocr"), lambda _: None)
+        whole.measure_whole(peer=str(tmp_path / "ppocr"))
     assert answered == {}
     assert main(["all", "--redraw", "--out", str(tmp_path)]) == 2
 

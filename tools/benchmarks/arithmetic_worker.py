@@ -8,7 +8,6 @@ from typing import Any
 
 import paddle
 
-from benchmarks.fresh import answer
 from benchmarks.limits import multiply_adds, product_speed
 from benchmarks.step_data import batch_of_run, config_of
 from ppocr_ext.engine.request_graph import inference_copy
@@ -51,7 +50,3 @@ def measure(folder: str) -> dict[str, Any]:
     weights = sum(each.size for each in model.state_dict().values())
     found["weights"] = _FLOAT32 * (weights + (1 + _MOMENTS) * trained)
     return {**found, "speed": product_speed()}
-
-
-if __name__ == "__main__":
-    answer(measure)

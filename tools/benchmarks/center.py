@@ -94,29 +94,30 @@ class CenterCosts:
 
 
 def measure_center(
-    lines: Sequence[int] = (64, 192),
+    batch: Sequence[int] = (64, 192),
     rounds: int = 5,
     frames: int = 40,
     classes: int = 6625,
     features: int = 256,
-    options: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> CenterCosts:
     """Measure center loss against the dense formula.
 
     Args:
-        lines: B of each batch; N is B·T.
+        batch: B of each batch; N is B·T.
         rounds: timed passes; the median counts.
         frames: T.
         classes: C.
         features: D.
-        options: keys of ``CenterLoss``; if given, it is measured with them too, beside its defaults.
+        options: keys of ``CenterLoss``, or None; if given, it is measured with them too, beside its defaults.
 
     Raises:
         PPOCRExtError: a process failed, or an option cannot be used.
     """
     sizes = {"frames": frames, "classes": classes, "features": features, "rounds": rounds}
     runs: list[dict[str, Any]] = []
-    cases = [_case(count, sizes, options or {}, runs) for count in lines]
+    given = {key: value for key, value in options.items() if value is not None}
+    cases = [_case(count, sizes, given, runs) for count in batch]
     method = "" if all(found["exact"] for found in runs) else ", growth of ru_maxrss"
     setting = (
         f"C = {classes}, D = {features}, {threads()}, Paddle {_paddle_version()} on cpu, {machine()}, "

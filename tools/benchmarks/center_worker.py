@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import paddle
 
-from benchmarks.fresh import answer
 from benchmarks.memory import PeakGrowth
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
@@ -122,7 +121,3 @@ def _dense(centers: np.ndarray) -> Formula:
         return (distances * mask).clip(_FLOOR, _CEILING).sum() / rows.shape[0]
 
     return loss
-
-
-if __name__ == "__main__":
-    answer(measure)

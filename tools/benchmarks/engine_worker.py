@@ -11,7 +11,6 @@ import numpy as np
 import paddle
 
 from benchmarks.engine import BFLOAT16, COMPILED, NETWORK, STUDENT, TEACHER
-from benchmarks.fresh import answer
 from benchmarks.memory import peak_memory
 from benchmarks.sizes import SIZES, charset_of
 from benchmarks.step import batch_of
@@ -78,7 +77,3 @@ def _difference(
             for left, right in zip(*pair, strict=True):
                 found.append(size(left.numpy() - right.numpy()) / max(least, size(left.numpy())))
     return max(found)
-
-
-if __name__ == "__main__":
-    answer(measure)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.export_center_data import config_to_read
-from benchmarks.fresh import answer
 from ppocr_ext.host import open_host
 from ppocr_ext.run.compiled_models import model_to_evaluate
 from ppocr_ext.run.logs import quiet_host
@@ -39,7 +38,3 @@ def measure(folder: str, rounds: int) -> dict[str, Any]:
         found = run.host.evaluate(model, run.eval_loader, run.decoder, run.metric, "rec")
         speeds.append(samples / (time.perf_counter() - began))
     return {"images_per_second": speeds[1:], "acc": found["acc"]}
-
-
-if __name__ == "__main__":
-    answer(measure)

@@ -112,7 +112,7 @@ def measure_export_center(
     found = _Measured()
     with tempfile.TemporaryDirectory(prefix="ppocr_ext_") as folder:
         given = {"folder": folder, "size": size, "lines": lines, "batch": batch}
-        prepared = in_fresh_process(f"{_MODULE}_data", given)
+        prepared = in_fresh_process(f"{_MODULE}_data:prepare", given)
         read = _measure_ours(found, folder, frames, rounds)
         error = None
         if peer is not None:

@@ -15,7 +15,6 @@ import cv2
 import numpy as np
 import paddle
 
-from benchmarks.fresh import answer
 from benchmarks.labels import write_repeated
 from benchmarks.sizes import SIZES, charset_of
 from ppocr_ext.centers.single_model import config_of_model
@@ -158,7 +157,3 @@ def _read(logits: np.ndarray, charset: Charset) -> str:
     ids = logits.argmax(axis=-1)
     kept = ids[(ids != charset.blank_id) & np.append(True, ids[1:] != ids[:-1])]
     return "".join(charset.ctc_symbols[i] for i in kept)
-
-
-if __name__ == "__main__":
-    answer(prepare)

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import paddle
 
-from benchmarks.fresh import answer
 from benchmarks.memory import peak_memory
 from benchmarks.peer import peer_first, stand_in_for_unused
 from ppocr_ext.centers.single_model import config_of_model
@@ -127,7 +126,3 @@ def _load(student: Any, path: Path) -> None:
             code="weights_mismatch",
         )
     student.set_state_dict({name: paddle.to_tensor(value) for name, value in state.items()})
-
-
-if __name__ == "__main__":
-    answer(measure)

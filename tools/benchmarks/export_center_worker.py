@@ -10,7 +10,6 @@ import numpy as np
 import paddle
 
 from benchmarks.export_center_data import config_to_read
-from benchmarks.fresh import answer
 from benchmarks.memory import peak_memory
 from ppocr_ext.centers.accumulator import CenterAccumulator
 from ppocr_ext.centers.collect import CollectOptions, collect
@@ -79,7 +78,3 @@ def _forward(run: Run, compiled: bool) -> float:
 
 def _save(sums: CenterAccumulator, path: Path) -> None:
     np.savez(path, class_ids=sums.present, centers=sums.centers(), counts=sums.counts[sums.present])
-
-
-if __name__ == "__main__":
-    answer(measure)

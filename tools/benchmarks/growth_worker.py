@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fresh import answer
 from benchmarks.memory import peak_memory
 from benchmarks.step_data import training_config
 from ppocr_ext.centers.collect import CollectOptions, collect
@@ -47,7 +46,3 @@ def measure(what: str, folder: str, lines: str) -> dict[str, Any]:
         )
         collect(Run.build(config, "eval", weights_of="Student"), CollectOptions())
     return {"seconds": time.perf_counter() - began, "peak": peak_memory()}
-
-
-if __name__ == "__main__":
-    answer(measure)

@@ -18,11 +18,8 @@ from typing import Any, cast
 
 import paddle
 
-from benchmarks.sizes import SIZES, charset_of
-from benchmarks.step import batch_of, optimizer_of
+from benchmarks.step import optimizer_of, setting
 from benchmarks.table import machine, markdown, threads
-from ppocr_ext.config import load, with_class_counts
-from ppocr_ext.io.resources import config_path
 from ppocr_ext.loop.events import Position, StepDone
 from ppocr_ext.loop.hooks.collapse_watch import LEAST_EVERY
 from ppocr_ext.loop.hooks.ema import Ema
@@ -31,7 +28,6 @@ from ppocr_ext.loop.monitors.measurements import measure_model
 from ppocr_ext.loop.step_values import Limits, StepMeter, head_outputs
 from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling import build_model
-from ppocr_ext.optim import build_optimizer
 from ppocr_ext.run.device import tune_cpu
 from ppocr_ext.run.model_setup import restrict_outputs
 from ppocr_ext.run.run import Run
@@ -84,26 +80,22 @@ class GuardCosts:
         return f"{self.setting}\n\n{first}\n\n{second}"
 
 
-def measure_guard(size: str, batch_size: int, rounds: int = 20) -> GuardCosts:
+def measure_guard(size: str, batch: int, rounds: int = 20) -> GuardCosts:
     """Measure it.
 
     Args:
         size: ``"tiny"`` (the quickstart's models) or ``"full"`` (SVTRv2 teacher, RepSVTR student).
-        batch_size: images in the batch.
+        batch: images of it.
         rounds: measured rounds after two to warm up.
     """
     if paddle.get_device() == "cpu":
         tune_cpu()
-    name, (height, width) = SIZES[size]
-    charset = charset_of(size)
-    losses = load([config_path("svtrv2/distill.yml")]).at("Loss").thaw()
-    config = with_class_counts(load([config_path(name)]).with_values({"Loss": losses}), charset)
+    config, given, described = setting(size, batch, None)
     paddle.seed(0)
     model = build_model(config.at("Architecture").thaw())
     loss = build_loss(config.at("Loss").thaw())
     restrict_outputs(model, loss.required_outputs(), config)
-    batch = batch_of(config, charset, batch_size, height, width)
-    step = _Step(model, loss, optimizer_of(config, model, build_optimizer), batch)
+    step = _Step(model, loss, optimizer_of(config, model), given)
     kinds: dict[str, Callable[[], None]] = {
         BARE: lambda: step.take(False, False),
         CHECK: lambda: step.take(True, False),
@@ -120,11 +112,10 @@ def measure_guard(size: str, batch_size: int, rounds: int = 20) -> GuardCosts:
         step.copy_all()
         step.average()
         step.monitor()
-    setting = (
-        f"{size}: batch {batch_size}, {height}x{width}, {charset.ctc_classes} classes, {threads()}, Paddle "
-        f"{paddle.__version__} on {paddle.get_device()}, {machine()}, {rounds} rounds"
+    described += (
+        f", {threads()}, Paddle {paddle.__version__} on {paddle.get_device()}, {machine()}, {rounds} rounds"
     )
-    return GuardCosts(setting, seconds, step.inside)
+    return GuardCosts(described, seconds, step.inside)
 
 
 def clock() -> float:

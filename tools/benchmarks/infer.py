@@ -6,7 +6,7 @@ same images, already prepared.
 
 from __future__ import annotations
 
-import datetime
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.fresh import in_fresh_process
 from benchmarks.peer import require_peer
-from benchmarks.table import markdown, processor
+from benchmarks.table import circumstances, markdown
 
 TOLERANCE = 1e-3  # of a probability, between the engines
 # networks
@@ -98,6 +98,11 @@ class InferCosts:
         """Return the values of an attribute of :class:`Speed`, each once, in their order."""
         return list(dict.fromkeys(getattr(each, name) for each in self.speeds))
 
+    @property
+    def networks(self) -> list[str]:
+        """Names."""
+        return [name for name in self.values("what") if name not in (BARE, READ)]
+
     def to_markdown(self) -> str:
         """A table of the networks for each number of threads, one of the reading, and whether all agree."""
         parts = [self.setting]
@@ -147,7 +152,7 @@ class InferCosts:
 
 def measure_infer(
     size: str,
-    batches: Sequence[int] = (1, 16),
+    batch: Sequence[int] = (1, 16),
     threads: Sequence[int] = (1, 2),
     rounds: int = 5,
     images: int = 48,
@@ -157,7 +162,7 @@ def measure_infer(
 
     Args:
         size: ``"tiny"`` (the quickstart's models) or ``"full"`` (SVTRv2 teacher, RepSVTR student).
-        batches: images of a batch.
+        batch: images of each batch.
         threads: of an engine.
         rounds: measured turns after one to warm up; the fastest call counts.
         images: that ``Recognizer.read`` reads in a call.
@@ -169,21 +174,18 @@ def measure_infer(
     """
     if peer is not None:
         require_peer(Path(peer))
+    before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="ppocr_ext_") as folder:
         root = None if peer is None else str(Path(peer).resolve())
-        prepared = in_fresh_process(f"{_MODULE}_data", {"folder": folder, "size": size, "root": root})
+        prepared = in_fresh_process(f"{_MODULE}_data:prepare", {"folder": folder, "size": size, "root": root})
         given: dict[str, Any] = {
             "size": size,
-            "batches": list(batches),
+            "batches": list(batch),
             "threads": list(threads),
             "rounds": rounds,
         }
         given |= {"folders": prepared["folders"], "images": images}
         found = in_fresh_process(f"{_MODULE}_worker", given)
     speeds = [Speed(**call) for call in found["calls"]]
-    before, after = found["load"]
-    setting = (
-        f"{prepared['setting']}, {rounds} rounds, {found['versions']}, {processor()}, "
-        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, load of the machine {before:.1f} before and {after:.1f} after"
-    )
+    setting = f"{prepared['setting']}, {rounds} rounds, {found['versions']}, {circumstances(before)}"
     return InferCosts(setting, speeds, found["difference"])

@@ -11,7 +11,6 @@ import paddle
 from paddle import nn
 from paddle.static import InputSpec
 
-from benchmarks.fresh import answer
 from benchmarks.infer import PEER, STUDENT, TEACHER, UNFOLDED
 from benchmarks.peer import peer_first
 from benchmarks.sizes import SIZES, charset_of
@@ -103,7 +102,3 @@ def _write_as_it_is(network: nn.Layer, folder: Path, height: int) -> None:
     paddle.jit.save(
         paddle.jit.to_static(network, input_spec=[spec], full_graph=True), str(folder / "inference")
     )
-
-
-if __name__ == "__main__":
-    answer(prepare)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -14,7 +13,6 @@ import numpy as np
 import onnxruntime
 import paddle
 
-from benchmarks.fresh import answer
 from benchmarks.infer import BARE, ONEDNN, PLAIN, READ, RUNTIME, STUDENT, TEACHER
 from benchmarks.sizes import SIZES, charset_of
 from ppocr_ext.recognition.engines import ONNX, Engine, OnnxEngine, PaddleEngine
@@ -70,9 +68,8 @@ def measure(
     Returns:
         ``calls``: of each, the attributes of :class:`Call` but the last, and the lists ``seconds`` and
         ``cpu_seconds``; ``difference``: the largest of a probability between forms and engines of one network;
-        ``load`` of the machine before and after; ``versions``.
+        ``versions``.
     """
-    load = os.getloadavg()[0]
     _, (height, width) = SIZES[size]
     noise = np.random.default_rng(0).uniform(-1, 1, (max(batches), 3, height, width)).astype(np.float32)
     calls, difference = [], 0.0
@@ -102,7 +99,6 @@ def measure(
             for each, measured in zip(described, times, strict=True)
         ],
         "difference": difference,
-        "load": [load, os.getloadavg()[0]],
         "versions": f"Paddle {paddle.__version__}, ONNX Runtime {onnxruntime.__version__}",
     }
 
@@ -151,7 +147,3 @@ def _repeat(work: Callable[[], Any], least: float) -> Iterator[tuple[float, floa
         work()
         ended = time.perf_counter()
         yield ended - began, time.process_time() - cpu
-
-
-if __name__ == "__main__":
-    answer(measure)

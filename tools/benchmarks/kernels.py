@@ -91,31 +91,31 @@ class KernelCosts:
         )
 
 
-def measure_kernels(size: str, batch_size: int = 8, rounds: int = 5) -> KernelCosts:
+def measure_kernels(size: str, batch: int = 8, rounds: int = 5) -> KernelCosts:
     """Measure a step of the student with each form.
 
     Args:
         size: ``"tiny"`` (the quickstart's student) or ``"full"`` (RepSVTR).
-        batch_size: images in the batch.
+        batch: images of it.
         rounds: measured rounds after those to warm up; all forms are taken in turns.
     """
     if paddle.get_device() == "cpu":
         tune_cpu()
-    config, batch, described = setting(size, batch_size, SIZES[size][1])
+    config, given, described = setting(size, batch, SIZES[size][1])
     paddle.seed(0)
     student = build_model(config.at("Architecture").thaw()).Student
     student.train()
-    step = _step(student, batch, optimizer_of(config, student))
+    step = _step(student, given, optimizer_of(config, student))
     forms = {PADDLE: [], **FORMS, **numba_forms()}
     costs = KernelCosts(
         f"{described}, {threads()}, Paddle {paddle.__version__}, {processor()}, {rounds} rounds", {}, 0.0
     )
-    expected = _gradients(student, batch)
+    expected = _gradients(student, given)
     differences = [0.0]
     for name, replace in forms.items():
         if replace and name not in RANDOM:
             with replaced(student, replace):
-                differences.append(_difference(_gradients(student, batch), expected))
+                differences.append(_difference(_gradients(student, given), expected))
     costs.difference = float(np.max(differences))
     for turn in range(rounds + WARM_UP):
         for name, replace in forms.items():
@@ -126,7 +126,7 @@ def measure_kernels(size: str, batch_size: int = 8, rounds: int = 5) -> KernelCo
                 costs.wall.setdefault(name, []).append(time.perf_counter() - wall)
                 costs.cpu.setdefault(name, []).append(time.process_time() - cpu)
     costs.operators = min((_profile(step) for _ in range(3)), key=lambda each: sum(each.values()))
-    forward = multiply_adds([student], partial(_forward, student, batch))
+    forward = multiply_adds([student], partial(_forward, student, given))
     costs.limit = 1000.0 * OPERATIONS * (1 + BACKWARD) * forward / product_speed()
     return costs
 

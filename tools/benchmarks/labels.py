@@ -5,7 +5,6 @@ The bare system calls on the same images (open, seek, read, close) show how much
 
 from __future__ import annotations
 
-import datetime
 import os
 import random
 import tempfile
@@ -17,7 +16,7 @@ import cv2
 import numpy as np
 
 from benchmarks.fresh import in_fresh_process
-from benchmarks.table import markdown, megabytes, processor
+from benchmarks.table import circumstances, markdown, megabytes
 
 IMAGES = 10_000  # different files; the lines of a longer label file name them again
 _PICTURES = 16  # different contents of them: PNG and JPEG in turns
@@ -93,11 +92,7 @@ def measure_labels(lines: Sequence[int], rounds: int = 3) -> LabelCosts:
             write_repeated(Path(folder) / "list.txt", drawn, count)
             found = in_fresh_process("benchmarks.labels_worker", {"folder": folder, "rounds": rounds})
             costs.append(LabelCost(count, **found))
-    setting = (
-        f"{min(IMAGES, max(lines)):,} images, {rounds} rounds, {processor()}, "
-        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, load of the machine {before:.1f} before and "
-        f"{os.getloadavg()[0]:.1f} after"
-    )
+    setting = f"{min(IMAGES, max(lines)):,} images, {rounds} rounds, {circumstances(before)}"
     return LabelCosts(setting, costs)
 
 

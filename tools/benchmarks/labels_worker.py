@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fresh import answer
 from benchmarks.labels import CHARACTERS, FIRST, IMAGES
 from benchmarks.memory import PeakGrowth, peak_memory
 from ppocr_ext.charset import Charset
@@ -52,7 +51,3 @@ def _touch(paths: list[str]) -> None:
         os.lseek(handle, 0, os.SEEK_END)
         os.pread(handle, 1 << 14, 0)
         os.close(handle)
-
-
-if __name__ == "__main__":
-    answer(measure)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import tempfile
 import time
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.table import markdown, processor
+from benchmarks.table import circumstances, markdown
 from ppocr_ext.host import open_host
 from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
@@ -52,25 +51,40 @@ class LoaderCost:
         ]
 
 
-def measure_loader(images: int = 500, rounds: int = 3) -> str:
-    """Measure the transforms of a training on drawn images, which are in the memory of the system; return a table.
+@dataclass(frozen=True)
+class LoaderCosts:
+    """What was measured, and the setting in words."""
+
+    setting: str
+    costs: Sequence[LoaderCost]
+    agrees: bool = True  # there is nothing to compare
+
+    def to_markdown(self) -> str:
+        """A row for each kind of images."""
+        head = [
+            "images",
+            "decode, µs",
+            "label, size, …, µs",
+            "RecAug, µs",
+            "images/s",
+            "images/s with RecAug",
+        ]
+        head += ["decoding, of the time", "with RecAug"]
+        return f"{self.setting}\n\n{markdown(head, [each.cells() for each in self.costs])}"
+
+
+def measure_loader(images: int = 500, rounds: int = 3) -> LoaderCosts:
+    """Measure the transforms of a training on drawn images, which are in the memory of the system.
 
     Args:
         images: of each kind.
         rounds: the one that takes least counts, for each transform.
     """
     before = os.getloadavg()[0]
-    rows = [
-        measure_kind(file, network, kind, images, rounds).cells()
-        for file, network in _SIZES
-        for kind in _FORMATS
+    costs = [
+        measure_kind(file, network, kind, images, rounds) for file, network in _SIZES for kind in _FORMATS
     ]
-    head = ["images", "decode, µs", "label, size, …, µs", "RecAug, µs", "images/s", "images/s with RecAug"]
-    head += ["decoding, of the time", "with RecAug"]
-    return (
-        f"{images} images, {rounds} rounds, one worker, {processor()}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}, "
-        f"load of the machine {before:.1f} before and {os.getloadavg()[0]:.1f} after\n\n{markdown(head, rows)}"
-    )
+    return LoaderCosts(f"{images} images, {rounds} rounds, one worker, {circumstances(before)}", costs)
 
 
 def measure_kind(

@@ -5,21 +5,20 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+SECTIONS = ("step", "eval", "center", "memory", "data")  # of `benchmark.py all`
 
-def positive(text: str) -> int:
+
+def positive(text: str, least: int = 1) -> int:
     """Return a number that is at least 1."""
     number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    if number < least:
+        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
     return number
 
 
 def several(text: str) -> int:
     """Return a number that is at least 2."""
-    number = int(text)
-    if number < 2:
-        raise argparse.ArgumentTypeError(f"{text} is less than 2")
-    return number
+    return positive(text, 2)
 
 
 def picture(text: str) -> str:

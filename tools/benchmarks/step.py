@@ -39,47 +39,47 @@ from ppocr_ext.teacher_cache.lookup import CachedTeacher
 from ppocr_ext.teacher_cache.store import Store
 
 Step = Callable[[], None]
+WARM_UP = 2  # rounds: the first ones take memory from the system, for activations and then for the optimizer's moments
 BARE_STUDENT, BARE_SUM = "bare student", "bare sum"
 NETWORK, COMPILED = "ppocr_ext, teacher not compiled", "ppocr_ext"
 BFLOAT16 = "ppocr_ext, teacher in bfloat16"
+# with the extra package
+OPENVINO, OPENVINO_BFLOAT16 = "ppocr_ext, teacher by OpenVINO", "ppocr_ext, teacher by OpenVINO in bfloat16"
 CACHED, PEER = "ppocr_ext, teacher cache", "PaddleOCR"
 
 
 def measure_step(
-    size: str, batch_size: int, image: tuple[int, int] | None = None, rounds: int = 5, peer: str | None = None
+    size: str, batch: int, image: tuple[int, int] | None = None, rounds: int = 5, peer: str | None = None
 ) -> Turns:
     """Measure a distillation step.
 
     Args:
         size: ``"tiny"`` (the quickstart's models) or ``"full"`` (SVTRv2 teacher, RepSVTR student).
-        batch_size: images in the batch.
+        batch: images of it.
         image: height and width in pixels.
-        rounds: measured rounds after one to warm up.
+        rounds: measured ones.
         peer: folder of a PaddleOCR checkout to measure as well.
     """
     if paddle.get_device() == "cpu":
         tune_cpu()
-    config, batch, described = setting(size, batch_size, image)
-    steps = our_steps(config, batch)
+    config, given, described = setting(size, batch, image)
+    steps = our_steps(config, given)
     if peer is not None:
-        steps[PEER] = peer_step(config, batch, Path(peer))
-    seconds = take_turns(steps, rounds)
-    described += (
-        f", {threads()}, Paddle {paddle.__version__} on {paddle.get_device()}, {machine()}, {rounds} rounds"
-    )
-    return Turns(described, seconds)
+        steps[PEER] = peer_step(config, given, Path(peer))
+    described += f", {threads()}, Paddle {paddle.__version__} on {paddle.get_device()}, {machine()}"
+    return Turns(f"{described}, {rounds} rounds", take_turns(steps, rounds), "step", BARE_SUM)
 
 
 def take_turns(kinds: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Call each kind of work in each round, after a round to warm up; return the seconds by kind."""
+    """Call each kind of work in each round, after :data:`WARM_UP` rounds; return the seconds by kind."""
     seconds: dict[str, list[float]] = {name: [] for name in kinds}
-    for turn in range(rounds + 1):
+    for turn in range(rounds + WARM_UP):
         for name, work in kinds.items():
             began = time.perf_counter()
             work()
             if paddle.get_device() != "cpu":
                 paddle.device.synchronize()
-            if turn:
+            if turn >= WARM_UP:
                 seconds[name].append(time.perf_counter() - began)
     return seconds
 

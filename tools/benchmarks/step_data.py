@@ -10,7 +10,6 @@ import paddle
 import paddle.distributed as dist
 from paddle import nn
 
-from benchmarks.fresh import answer
 from benchmarks.step import Step, losses_of_paddleocr, our_steps
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
@@ -94,18 +93,14 @@ def batch_of_run(folder: Path) -> list[paddle.Tensor]:
         return [paddle.to_tensor(arrays[name]) for name in arrays.files]
 
 
-def step_on_a_share(folder: str, kind: str) -> Step:
-    """Return a step on the samples of the batch that fall to this process."""
+def steps_on_a_share(folder: str) -> dict[str, Step]:
+    """Return the steps on the samples of the batch that fall to this process, by kind."""
     rank, count = dist.get_rank(), dist.get_world_size()
     share = [each[rank::count] for each in batch_of_run(Path(folder))]
-    return our_steps(config_of(Path(folder)), share, Path(folder) / CACHE)[kind]
+    return our_steps(config_of(Path(folder)), share, Path(folder) / CACHE)
 
 
 def sharpen(network: nn.Layer) -> None:
     """Let one class of each frame be probable."""
     weight = classifier_of(ctc_head_of(network)).weight
     weight.set_value(weight * _SHARPNESS)
-
-
-if __name__ == "__main__":
-    answer(prepare)

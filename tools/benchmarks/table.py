@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import platform
 import statistics
@@ -35,19 +36,24 @@ class Turns:
     Attributes:
         setting: in words.
         seconds: of each round, by the name of the kind.
+        what: each of them is, in words.
+        base: the kind that others are compared with.
     """
 
     setting: str
     seconds: Mapping[str, Sequence[float]]
+    what: str
+    base: str
+    agrees: bool = True  # there is nothing to compare
 
-    def to_markdown(self, what: str, base: str) -> str:
-        """A table of ``what``, with ratios to the kind ``base``."""
+    def to_markdown(self) -> str:
+        """A table with ratios to the kind ``base``."""
         rows = [
             [name, f"{statistics.median(times):.3f}", f"{min(times):.3f}"]
-            + [str(Spread.of_ratios(times, self.seconds[base]))]
+            + [str(Spread.of_ratios(times, self.seconds[self.base]))]
             for name, times in self.seconds.items()
         ]
-        head = [what, "seconds (median)", "seconds (best)", f"ratio to {base} (of rounds)"]
+        head = [self.what, "seconds (median)", "seconds (best)", f"ratio to {self.base} (of rounds)"]
         return f"{self.setting}\n\n{markdown(head, rows)}"
 
 
@@ -73,6 +79,14 @@ def processor() -> str:
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{names[0] if names else platform.processor() or machine()}, {os.cpu_count()} cores"
+
+
+def circumstances(before: float) -> str:
+    """The processor, the date, and the load of the machine: ``before`` (``os.getloadavg()[0]``) and now."""
+    return (
+        f"{processor()}, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}, load of the machine {before:.1f} before "
+        f"and {os.getloadavg()[0]:.1f} after"
+    )
 
 
 def machine() -> str:

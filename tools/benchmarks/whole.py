@@ -1,14 +1,16 @@
-"""All that a run's speed rests on, measured at once: each kind of work in processes of its own, at full size.
+"""``benchmark.py all``: all that a run's speed rests on, each kind of work in processes of its own.
 
 What is measured is plain numbers that can be written as JSON; :mod:`benchmarks.whole_rows` makes the table of them, and
-:mod:`benchmarks.whole_chart` the chart.
+:func:`benchmarks.charts.draw_whole` the chart.
 """
 
 from __future__ import annotations
 
-import datetime
+import json
 import os
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,21 +18,23 @@ from typing import Any
 
 import paddle
 
-from benchmarks import export_center
+from benchmarks import charts, export_center, whole_rows
 from benchmarks.fresh import in_fresh_process
 from benchmarks.labels import measure_labels, write_repeated
+from benchmarks.options import SECTIONS
 from benchmarks.peer import require_peer
 from benchmarks.processes import require_shares
-from benchmarks.step import BARE_STUDENT, BFLOAT16, CACHED, COMPILED, NETWORK, PEER
+from benchmarks.step import BARE_STUDENT, CACHED, COMPILED, PEER
 from benchmarks.step_worker import APART
-from benchmarks.table import processor, threads
-from benchmarks.whole_command import SECTIONS
-from ppocr_ext.engine.predictor import has_bfloat16
+from benchmarks.table import circumstances, threads
+from benchmarks.whole_rows import CACHE, CENTERS, LABELS, Run
+from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.io.atomic import check_writable, write_text
 
-CACHE, CENTERS, LABELS = "teacher cache", "centers", "label check"
 _LINES = 64  # read correctly, of an evaluation and of centers
 _SMALL = 32  # lines that the label files of `data` name again and again
-_ROUNDS_OF_MEMORY = 1  # after one to warm up
+_ROUNDS_OF_MEMORY = 1  # after those to warm up
+_ROUNDS = 3  # at most, of all but steps
 
 
 @dataclass(frozen=True)
@@ -40,10 +44,10 @@ class Plan:
     Attributes:
         size: ``"tiny"`` or ``"full"``.
         batch: images of a step.
-        rounds: measured ones.
+        rounds: measured ones of steps; of other work, three at most.
         threads: of each kind of work; as many processes share a step.
         lines: of the label files for a teacher cache and for centers; the check of labels gets ten times as many too.
-        only: of :data:`SECTIONS`.
+        only: of the sections.
         peer: a PaddleOCR checkout.
     """
 
@@ -53,67 +57,141 @@ class Plan:
     threads: int = 2
     lines: Sequence[int] = (1000, 10_000)
     only: Sequence[str] = SECTIONS
-    peer: Path | None = None
+    peer: str | None = None
+
+    @property
+    def fewer(self) -> int:
+        """Rounds of all but steps."""
+        return min(self.rounds, _ROUNDS)
 
 
-def measure_all(
-    plan: Plan, say: Callable[[str], None], keep: Callable[[dict[str, Any]], None] = lambda _: None
-) -> dict[str, Any]:
-    """Measure the sections of a plan.
+@dataclass(frozen=True)
+class WholeCosts:
+    """What was measured, by runs: each has sections that no other one has."""
+
+    runs: Sequence[Run]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all results are what they must be."""
+        return whole_rows.agrees(self.runs)
+
+    def to_markdown(self) -> str:
+        """The table."""
+        return whole_rows.to_markdown(self.runs)
+
+
+def measure_whole(*, out: str | None = None, redraw: bool = False, **options: Any) -> WholeCosts:
+    """Measure, tell progress on stderr, and write table, chart and JSON.
 
     Args:
-        plan: what is measured.
-        say: told what begins.
-        keep: gets what is measured so far after each section, in case a later one fails.
-
-    Returns:
-        ``setting`` in words, ``batch``, ``arithmetic`` of one image (:mod:`benchmarks.arithmetic_worker`), and a key
-        for each section.
+        out: folder for the files. What its JSON has of sections that are not measured now stays.
+        redraw: measure nothing; make table and chart of that JSON again.
+        options: of :class:`Plan`.
 
     Raises:
-        PPOCRExtError: a process failed, or the batch cannot be shared.
-        HostError: the peer is no checkout.
+        PPOCRExtError: nothing can be measured, or ``out`` cannot be used; nothing has been measured then.
     """
+    if out is None:
+        if redraw:
+            raise PPOCRExtError(
+                "--redraw: --out is missing. Fix: --out DIR of an earlier run.", code="missing_option"
+            )
+        return WholeCosts([_measure(Plan(**options))])
+    file = Path(out) / "performance.json"
+    earlier = _read(file) if redraw or file.is_file() else []
+    if not charts.has_matplotlib():
+        print(
+            f"{file.parent}: there will be no chart, since matplotlib is missing. Fix: pip install matplotlib, then "
+            "--redraw",
+            file=sys.stderr,
+        )
+    if not redraw:
+        check_writable(file)
+
+    def keep(run: Run) -> Sequence[Run]:
+        runs = _merged(earlier, run)
+        write_text(file, json.dumps({"runs": runs}, indent=1) + "\n")
+        return runs
+
+    costs = WholeCosts(earlier if redraw else keep(_measure(Plan(**options), keep)))
+    write_text(file.with_suffix(".md"), costs.to_markdown() + "\n")
+    if charts.has_matplotlib():
+        charts.draw_whole(costs.runs, file.with_suffix(".png"))
+    return costs
+
+
+def _read(file: Path) -> list[Run]:
+    """Return the runs of a JSON file.
+
+    Raises:
+        PPOCRExtError: there is none, or no table can be made of it.
+    """
+    try:
+        runs: list[Run] = json.loads(file.read_text(encoding="utf-8"))["runs"]
+        whole_rows.to_markdown(runs)
+    except FileNotFoundError as missing:
+        raise PPOCRExtError(
+            f"There is no {file}. Fix: --out DIR of an earlier run.", code="missing_file"
+        ) from missing
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise PPOCRExtError(
+            f"{file}: this is not what the command has written ({type(error).__name__}: {error}). Fix: remove it, and "
+            f"measure again.",
+            code="broken_file",
+        ) from error
+    return runs
+
+
+def _merged(earlier: Sequence[Run], run: Run) -> list[Run]:
+    """Return all runs, the earlier ones without what is measured again; one without any section goes."""
+    measured = set(SECTIONS) & set(run)
+    kept = [{name: value for name, value in each.items() if name not in measured} for each in earlier]
+    return [*(each for each in kept if set(SECTIONS) & set(each)), run]
+
+
+def _measure(plan: Plan, keep: Callable[[Run], object] = lambda _: None) -> Run:
+    """Measure the sections of a plan; ``keep`` gets what is measured so far, in case a later one fails."""
     require_shares(plan.batch, plan.threads)
     if plan.peer is not None:
-        require_peer(plan.peer)
-    before, found = os.getloadavg()[0], dict[str, Any](batch=plan.batch)
+        require_peer(Path(plan.peer))
+    before, began, run = os.getloadavg()[0], time.monotonic(), Run(batch=plan.batch)
+
+    def say(what: str) -> None:
+        print(f"{time.monotonic() - began:5.0f} s: {what}", file=sys.stderr, flush=True)
+
     with tempfile.TemporaryDirectory(prefix="ppocr_ext_") as folder:
         if set(plan.only) != {"data"}:
             say("lines that can be read, a teacher cache, a batch")
-            found |= _prepare(folder, plan.size, max(_LINES, 2 * plan.batch), plan.batch)
-        for name in plan.only:
+            run |= _prepare(folder, plan.size, max(_LINES, 2 * plan.batch), plan.batch)
+        for name in dict.fromkeys(plan.only):
             say(name)
-            found[name] = _SECTIONS[name](plan, folder)
-            found["setting"] = _setting(plan, before)
-            keep(found)
-    return found
+            run[name] = _SECTIONS[name](plan, folder)
+            run["setting"] = _setting(plan, before)
+            keep(run)
+    say("done")
+    return run
 
 
 def _setting(plan: Plan, before: float) -> str:
-    batch = "" if plan.only == ["data"] else f" batch {plan.batch},"
-    return (
-        f"{plan.size}:{batch} {threads()}, {plan.rounds} rounds, Paddle {paddle.__version__} on cpu, {processor()}, "
-        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, load of the machine {before:.1f} before and "
-        f"{os.getloadavg()[0]:.1f} after"
-    )
+    size = "" if set(plan.only) == {"data"} else f"{plan.size}: batch {plan.batch}, "
+    rounds = f"{plan.rounds} rounds" + f" of steps, {plan.fewer} of other work" * (plan.rounds > plan.fewer)
+    return f"{size}{threads()}, {rounds}, Paddle {paddle.__version__} on cpu, {circumstances(before)}"
 
 
 def _prepare(folder: str, size: str, lines: int, batch: int) -> dict[str, Any]:
     work = {"folder": folder, "size": size, "lines": lines, "batch": batch}
-    in_fresh_process("benchmarks.export_center_data", work)
-    in_fresh_process("benchmarks.step_data", {"folder": folder, "batch": batch})
+    in_fresh_process("benchmarks.export_center_data:prepare", work)
+    in_fresh_process("benchmarks.step_data:prepare", {"folder": folder, "batch": batch})
     return {"arithmetic": in_fresh_process("benchmarks.arithmetic_worker", {"folder": folder})}
 
 
 def _peer(plan: Plan) -> str | None:
-    return None if plan.peer is None else str(plan.peer.resolve())
+    return None if plan.peer is None else str(Path(plan.peer).resolve())
 
 
 def _step(plan: Plan, folder: str) -> dict[str, Any]:
-    kinds = [BARE_STUDENT, CACHED, COMPILED, NETWORK] + [BFLOAT16] * has_bfloat16()
-    kinds += [kind + APART for kind in (CACHED, COMPILED)] * (plan.threads > 1)
-    kinds += [PEER] * (plan.peer is not None)
+    kinds = [kind for kind in whole_rows.KINDS if plan.threads > 1 or not kind.endswith(APART)]
     work = {"folder": folder, "kinds": kinds, "rounds": plan.rounds, "threads": plan.threads}
     return dict(in_fresh_process("benchmarks.step_worker", {**work, "root": _peer(plan)})["seconds"])
 
@@ -133,7 +211,7 @@ def _memory(plan: Plan, folder: str) -> dict[str, int]:
 
 def _eval(plan: Plan, folder: str) -> dict[str, Any]:
     """Images a second, and whether both find the same accuracy."""
-    ours = in_fresh_process("benchmarks.evaluation_worker", {"folder": folder, "rounds": plan.rounds})
+    ours = in_fresh_process("benchmarks.evaluation_worker", {"folder": folder, "rounds": plan.fewer})
     found = {COMPILED: ours["images_per_second"], "agrees": True}
     if plan.peer is not None:
         peers = _peer_passes(plan, folder, "evaluation")
@@ -145,7 +223,7 @@ def _eval(plan: Plan, folder: str) -> dict[str, Any]:
 def _center(plan: Plan, folder: str) -> dict[str, Any]:
     """Images a second, and whether both find the same centers."""
     kinds = {export_center.ENGINE: "engine", COMPILED: "centers"}
-    passes = [*kinds.values()] * (plan.rounds + 1)
+    passes = [*kinds.values()] * (plan.fewer + 1)
     work = {"folder": folder, "passes": passes, "frames": "argmax"}
     speeds = in_fresh_process("benchmarks.export_center_worker", work)["images_per_second"]
     found: dict[str, Any] = {
@@ -160,13 +238,13 @@ def _center(plan: Plan, folder: str) -> dict[str, Any]:
 
 
 def _peer_passes(plan: Plan, folder: str, what: str) -> dict[str, Any]:
-    work = {"folder": folder, "root": _peer(plan), "distillation": True, "rounds": plan.rounds, "what": what}
+    work = {"folder": folder, "root": _peer(plan), "distillation": True, "rounds": plan.fewer, "what": what}
     return in_fresh_process("benchmarks.export_center_peer", work)
 
 
 def _data(plan: Plan, _: str) -> dict[str, Any]:
     """Seconds and peak memory by lines; at the quickstart's size, whatever the plan's is."""
-    labels = measure_labels([*plan.lines, 10 * max(plan.lines)], plan.rounds)
+    labels = measure_labels([*plan.lines, 10 * max(plan.lines)], plan.fewer)
     found: dict[str, Any] = {"agrees": labels.agrees}
     found[LABELS] = {
         "lines": [each.lines for each in labels.costs],

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from benchmarks.export_center import ENGINE
 from benchmarks.limits import BACKWARD, OPERATIONS
-from benchmarks.step import BARE_STUDENT, BFLOAT16, CACHED, COMPILED, NETWORK, PEER
+from benchmarks.options import SECTIONS
+from benchmarks.step import (
+    BARE_STUDENT,
+    BFLOAT16,
+    CACHED,
+    COMPILED,
+    NETWORK,
+    OPENVINO,
+    OPENVINO_BFLOAT16,
+    PEER,
+)
 from benchmarks.step_worker import APART
 from benchmarks.table import Spread, markdown, megabytes
-from benchmarks.whole import CACHE, CENTERS, LABELS
 
+Run = dict[str, Any]  # what one call has measured: `setting`, `batch`, `arithmetic`, and its sections
+CACHE, CENTERS, LABELS = "teacher cache", "centers", "label check"
 MORE_TIME, MORE_MEMORY = 12.0, 1.25  # at most, for ten times the lines
 _NAMES = {
     COMPILED: "live teacher",
     NETWORK: "live teacher, not compiled",
     BFLOAT16: "live teacher in bfloat16",
+    OPENVINO: "live teacher by OpenVINO",
+    OPENVINO_BFLOAT16: "live teacher by OpenVINO in bfloat16",
     CACHED: "teacher cache",
 }
 # kind of step, what it is compared with, and the aim: at least so many times as fast, or at most so many times as long
@@ -29,9 +43,15 @@ _STEPS: tuple[tuple[str, str, float | None], ...] = (
     (CACHED, BARE_STUDENT, 1.05),
     (NETWORK, PEER, None),
     (BFLOAT16, PEER, None),
-    (COMPILED + APART, PEER, None),
-    (CACHED + APART, PEER, None),
+    (OPENVINO, PEER, 3.7),
+    (OPENVINO_BFLOAT16, PEER, None),
+    (COMPILED + APART, PEER, 2.9),
+    (BFLOAT16 + APART, PEER, None),
+    (OPENVINO + APART, PEER, 3.7),
+    (OPENVINO_BFLOAT16 + APART, PEER, None),
+    (CACHED + APART, PEER, 6.0),
 )
+KINDS = dict.fromkeys([BARE_STUDENT, *(kind for kind, _, _ in _STEPS), PEER])  # of steps, that rows need
 _HEAD = ("work", "figure", "arithmetic limit", "against", "ratio (of rounds)", "aim", "met")
 
 
@@ -63,43 +83,42 @@ class Row:
         return [self.work, self.figure, self.limit, self.against, self.ratio, self.aim, verdict]
 
 
-def to_markdown(found: dict[str, Any]) -> str:
-    """A table of all that was measured, and whether results agree where both have some."""
-    said = "" if agrees(found) else "\n\nRESULTS DISAGREE: see the JSON file."
-    speed = _speed(found)
-    limit = f"; products of matrices reach {speed / 1e9:,.0f} GFLOP/s" if speed else ""
-    return f"{found['setting']}{limit}\n\n{markdown(_HEAD, [row.cells() for row in rows(found)])}{said}"
+def to_markdown(runs: Sequence[Run]) -> str:
+    """A table of all that was measured, in which runs, and whether results agree where both have some."""
+    said = [f"{run['setting']}{_speed(run)}" for run in runs]
+    if len(runs) > 1:
+        said = [
+            f"- {', '.join(name for name in SECTIONS if name in run)}: {run['setting']}{_speed(run)}"
+            for run in runs
+        ]
+    disagree = "" if agrees(runs) else "\n\nRESULTS DISAGREE: see the JSON file."
+    table = markdown(_HEAD, [row.cells() for row in rows(runs)])
+    return "\n".join(said) + f"\n\n{table}{disagree}"
 
 
-def agrees(found: dict[str, Any]) -> bool:
+def agrees(runs: Sequence[Run]) -> bool:
     """Whether accuracy and centers are PaddleOCR's, and no usable line was refused."""
-    return all(found[name]["agrees"] for name in ("eval", "center", "data") if name in found)
+    return all(run[name]["agrees"] for run in runs for name in ("eval", "center", "data") if name in run)
 
 
-def _speed(found: dict[str, Any]) -> float | None:
-    for part in (found, found.get("data", {})):
+def _speed(run: Run) -> str:
+    for part in (run, run.get("data", {})):
         if "arithmetic" in part:
-            return float(part["arithmetic"]["speed"])
-    return None
+            return f"; products of matrices reach {part['arithmetic']['speed'] / 1e9:,.0f} GFLOP/s"
+    return ""
 
 
-def rows(found: dict[str, Any]) -> Iterator[Row]:
+def rows(runs: Sequence[Run]) -> Iterator[Row]:
     """Yield a row for each comparison that was measured."""
-    if "step" in found:
-        yield from _of_steps(found)
-    if "eval" in found:
-        yield from _of_images(found, "eval", "evaluation", ((PEER, 25.0),))
-    if "center" in found:
-        yield from _of_images(found, "center", "center export", ((PEER, 25.0), (ENGINE, 0.9)))
-    if "memory" in found:
-        yield from _of_memory(found)
-    if "data" in found:
-        yield from _of_data(found["data"])
+    for name in SECTIONS:
+        for run in runs:
+            if name in run:
+                yield from _ROWS[name](run)
 
 
 def step_limit(found: dict[str, Any], kind: str) -> float | None:
     """Seconds that the arithmetic of a step takes at least; None for bfloat16, which the products are not timed in."""
-    if kind in (BFLOAT16, PEER):
+    if kind == PEER or kind.removesuffix(APART) in (BFLOAT16, OPENVINO_BFLOAT16):
         return None
     per_image = (1 + BACKWARD) * found["arithmetic"]["student"]
     if kind.removesuffix(APART) not in (BARE_STUDENT, CACHED):
@@ -153,8 +172,8 @@ def _of_steps(found: dict[str, Any]) -> Iterator[Row]:
 def _of_images(
     found: dict[str, Any], section: str, work: str, others: Sequence[tuple[str, float]]
 ) -> Iterator[Row]:
-    speeds = found[section]
-    medians = {kind: statistics.median(speeds[kind]) for kind in speeds if kind != "agrees"}
+    speeds = {kind: each for kind, each in found[section].items() if kind != "agrees"}
+    medians = {kind: statistics.median(each) for kind, each in speeds.items()}
     ours = f"{medians[COMPILED]:.1f} images/s", f"{image_limit(found):.0f} images/s"
     if not any(other in medians for other, _ in others):
         yield Row(work, *ours)
@@ -165,13 +184,8 @@ def _of_images(
             if other != PEER:
                 spread = Spread.of_ratios(speeds[COMPILED], speeds[other])
                 ratio, said = spread.median, str(spread)
-            yield Row(
-                work,
-                *ours,
-                f"{other}: {medians[other]:.1f} images/s",
-                f"{said} × as fast",
-                *_aim(ratio, aim, at_least=True),
-            )
+            against, verdict = f"{other}: {medians[other]:.1f} images/s", _aim(ratio, aim, at_least=True)
+            yield Row(work, *ours, against, f"{said} × as fast", *verdict)
 
 
 def _of_memory(found: dict[str, Any]) -> Iterator[Row]:
@@ -195,7 +209,8 @@ def _of_memory(found: dict[str, Any]) -> Iterator[Row]:
             )
 
 
-def _of_data(data: dict[str, Any]) -> Iterator[Row]:
+def _of_data(found: dict[str, Any]) -> Iterator[Row]:
+    data = found["data"]
     limits = {CACHE: image_limit(data, "teacher"), CENTERS: image_limit(data), LABELS: data[LABELS]["limit"]}
     for name, limit in limits.items():
         lines, seconds, peak = (data[name][key] for key in ("lines", "seconds", "peak"))
@@ -218,3 +233,14 @@ def _aim(ratio: float, aim: float | None, *, at_least: bool) -> tuple[str, bool 
     if aim is None:
         return "", None
     return (f"≥ {aim:g}", ratio >= aim) if at_least else (f"≤ {aim:g}", ratio <= aim)
+
+
+_ROWS: dict[str, Callable[[Run], Iterator[Row]]] = {
+    "step": _of_steps,
+    "eval": partial(_of_images, section="eval", work="evaluation", others=((PEER, 25.0),)),
+    "center": partial(
+        _of_images, section="center", work="center export", others=((PEER, 25.0), (ENGINE, 0.9))
+    ),
+    "memory": _of_memory,
+    "data": _of_data,
+}

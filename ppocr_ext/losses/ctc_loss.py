@@ -84,7 +84,8 @@ class CTCLoss(Loss):
         label, length = label.astype("int32"), length.astype("int64").reshape([-1])
         fits = frames_needed(label, length) <= frames
         # a misfit goes through the kernel with its first character alone, which always fits
-        losses = self._kernel(logits, label, paddle.where(fits, length, paddle.ones_like(length)))
+        few, places, others = _without_other_classes(logits, label)
+        losses = self._kernel(few, places, paddle.where(fits, length, paddle.ones_like(length))) + others
         losses = losses * fits.astype(losses.dtype)  # a product, since NaN times 0 is NaN
         if not self.zero_infinity:
             losses = losses + paddle.where(fits, 0.0, float("inf")).astype(losses.dtype)
@@ -108,6 +109,36 @@ def frames_needed(label: paddle.Tensor, length: paddle.Tensor) -> paddle.Tensor:
     inside = paddle.arange(1, label.shape[1], dtype="int64").unsqueeze(0) < length.unsqueeze(1)
     repeats = paddle.logical_and(label[:, 1:] == label[:, :-1], inside)
     return length + repeats.astype("int64").sum(axis=1)
+
+
+def _without_other_classes(
+    logits: paddle.Tensor, label: paddle.Tensor
+) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
+    """Split the loss into that of a few logits, and the share of all other classes.
+
+    The loss is ``Σ_t log Σ_c exp(z_tc)``, less the logarithm of a sum over paths, which have only the blank and the
+    classes of the label. So Paddle's kernel, whose time grows with the classes, gets these alone.
+
+    Args:
+        logits: [B, T, C].
+        label: int [B, L], padded.
+
+    Returns:
+        logits [B, T, 1 + L] of the blank and the label, the label in these classes, int32 [B, L], and what to add to
+        the loss of each line, [B].
+    """
+    lines, frames, classes = logits.shape
+    places = paddle.arange(1, label.shape[1] + 1, dtype="int64")
+    same = label.unsqueeze(2) == label.unsqueeze(1)
+    first = paddle.where(same, places, paddle.full_like(places, classes)).min(axis=-1)  # of equal characters
+    ids = F.pad(label.astype("int64").clip(0, classes - 1), [1, 0], value=0)
+    ids = ids.unsqueeze(1).expand([lines, frames, ids.shape[1]])
+    few = paddle.take_along_axis(logits, ids, axis=2, broadcast=False)
+    # the normalisers less the same logit: the highest is finite if one is
+    best = few.detach().argmax(axis=-1, keepdim=True)
+    whole = F.cross_entropy(logits, paddle.take_along_axis(ids, best, axis=2), reduction="none")
+    others = whole - F.cross_entropy(few, best, reduction="none")
+    return few, first.astype("int32"), others.sum(axis=[1, 2])
 
 
 class _Kernel:

@@ -1,8 +1,10 @@
 """Compute the formulas of the losses as pure functions on tensors; none changes its arguments.
 
 Rows ``[N]`` are positions (frames or characters) of all lines of a batch, ``C`` is the number of classes.
-With thousands of classes every pass over ``[N, C]`` counts, and on CPU ``paddle.nn.functional.log_softmax``
-is far slower than ``softmax``: no formula here uses it, or makes a one-hot matrix.
+With thousands of classes every pass over ``[N, C]`` counts. On a CPU ``log_softmax``, ``logsumexp``, a logarithm of
+all entries and arithmetic on broadcast shapes are far slower than ``softmax`` and ``cross_entropy``: the formulas use
+these two, and make no one-hot matrix. Paddle's ``cross_entropy`` allows one backward pass: a second one through the
+same graph (``retain_graph``) gets wrong gradients.
 """
 
 from __future__ import annotations
@@ -26,10 +28,29 @@ def weighted_mean(values: paddle.Tensor, weights: paddle.Tensor) -> paddle.Tenso
     return (values * weights).sum() / paddle.where(total > 0, total, paddle.ones_like(total))
 
 
+def sum_classes(values: paddle.Tensor) -> paddle.Tensor:
+    """Return the sum over the last axis, ``[..., C] → [...]``.
+
+    On a CPU a product with ones takes a quarter of the time; on a GPU float32 products may be rounded (TF32).
+    """
+    if values.place.is_cpu_place():
+        return paddle.matmul(values, paddle.ones([values.shape[-1]], values.dtype))
+    return values.sum(axis=-1)
+
+
+def mean_frames(values: paddle.Tensor) -> paddle.Tensor:
+    """Return the mean over time, ``[B, T, C] → [B, C]``; as :func:`sum_classes` does."""
+    if values.place.is_cpu_place():
+        lines, frames, _ = values.shape
+        return paddle.bmm(paddle.full([lines, 1, frames], 1.0 / frames, values.dtype), values).squeeze(1)
+    return values.mean(axis=1)
+
+
 def log_sum_exp(logits: paddle.Tensor) -> paddle.Tensor:
-    """Return ``log Σ_c exp(logits)``, ``[..., C] → [...]`` (``paddle.logsumexp`` takes twice the time on CPU)."""
-    peak = logits.detach().max(axis=-1, keepdim=True)
-    return (logits - peak).exp().sum(axis=-1).log() + peak.squeeze(-1)
+    """Return ``log Σ_c exp(logits)``, ``[..., C] → [...]``, as the cross entropy of the highest class and its logit."""
+    rows, best = logits.flatten(0, -2), best_classes(logits).flatten()
+    sums = F.cross_entropy(rows, best, reduction="none") + pick(rows, best)
+    return sums.reshape(logits.shape[:-1])
 
 
 def best_classes(logits: paddle.Tensor) -> paddle.Tensor:
@@ -64,15 +85,20 @@ def pick(rows: paddle.Tensor, classes: paddle.Tensor) -> paddle.Tensor:
     return rows[paddle.arange(rows.shape[0]), classes]
 
 
-def negative_entropy(probabilities: paddle.Tensor) -> paddle.Tensor:
-    """Return ``Σ_c q log(q + 1e-10)``, ``[..., C] → [...]``: PaddleOCR's form, C·1e-10 too high at most."""
-    return (probabilities * (probabilities + TARGET_EPSILON).log()).sum(axis=-1)
+def softmax_and_normaliser(logits: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """Return the softmax ``[..., C]`` and, from its highest entries, ``log Σ_c exp(logits)``, ``[...]``."""
+    probabilities, best = F.softmax(logits, axis=-1), best_classes(logits).flatten()
+    peak, share = (pick(values.flatten(0, -2), best) for values in (logits, probabilities))
+    return probabilities, (peak - share.log()).reshape(logits.shape[:-1])
 
 
 def kl_rows(student: paddle.Tensor, teacher: paddle.Tensor) -> paddle.Tensor:
-    """Return KL(teacher ‖ student) of logits, ``[..., C] → [...]``; both get gradients."""
-    probabilities = F.softmax(teacher, axis=-1)
-    return negative_entropy(probabilities) + cross_entropy_rows(student, probabilities)
+    """Return KL(teacher ‖ student) of logits, ``[..., C] → [...]``; both get gradients.
+
+    PaddleOCR adds 1e-10 to the teacher's probabilities inside the logarithm, so its values are C·1e-10 higher at most.
+    """
+    probabilities, normaliser = softmax_and_normaliser(teacher)
+    return sum_classes(probabilities * (teacher - student)) + log_sum_exp(student) - normaliser
 
 
 def cross_entropy_rows(logits: paddle.Tensor, probabilities: paddle.Tensor) -> paddle.Tensor:
@@ -81,7 +107,7 @@ def cross_entropy_rows(logits: paddle.Tensor, probabilities: paddle.Tensor) -> p
     Unlike ``paddle.nn.functional.cross_entropy`` it has a gradient for ``probabilities`` too, which mutual
     learning needs.
     """
-    return log_sum_exp(logits) - (probabilities * logits).sum(axis=-1)
+    return log_sum_exp(logits) - sum_classes(probabilities * logits)
 
 
 def smoothed_cross_entropy_rows(
@@ -91,7 +117,7 @@ def smoothed_cross_entropy_rows(
     others = logits.shape[-1] - 1
     hard = F.cross_entropy(logits, classes, reduction="none")
     normaliser = hard + pick(logits, classes)
-    all_classes = (others + 1) * normaliser - logits.sum(axis=-1)
+    all_classes = (others + 1) * normaliser - sum_classes(logits)
     share = smoothing / others
     return (1.0 - smoothing - share) * hard + share * all_classes
 
@@ -112,10 +138,14 @@ def dkd_rows(
     PaddleOCR's numbers, but from the log-odds of the target class, so that a probability which float32 rounds
     to 0 or 1 gives a finite loss where PaddleOCR's logarithm gives infinity.
     """
-    student_odds, student_others = _without_target(student, classes)
-    teacher_odds, teacher_others = _without_target(teacher, classes)
-    others = F.softmax(teacher_others, axis=-1)
-    nckd = negative_entropy(others) + cross_entropy_rows(student_others, others)
+    student_others, teacher_others = (_without_target(logits, classes) for logits in (student, teacher))
+    student_normaliser = log_sum_exp(student_others)
+    probabilities, teacher_normaliser = softmax_and_normaliser(teacher_others)
+    nckd = sum_classes(probabilities * (teacher_others - student_others))
+    nckd = nckd + student_normaliser - teacher_normaliser
+    # log-odds of the target against all others
+    student_odds = pick(student, classes) - student_normaliser
+    teacher_odds = pick(teacher, classes) - teacher_normaliser
     hit, miss = F.sigmoid(teacher_odds), F.sigmoid(-teacher_odds)
     tckd = (
         hit * ((hit + TARGET_EPSILON).log() + F.softplus(-student_odds))
@@ -124,11 +154,10 @@ def dkd_rows(
     return tckd, nckd
 
 
-def _without_target(logits: paddle.Tensor, classes: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Return the log-odds of the target class against all others, and the logits without it (offset by -1000)."""
+def _without_target(logits: paddle.Tensor, classes: paddle.Tensor) -> paddle.Tensor:
+    """Return logits [N, C] whose softmax gives the target class 0 (offset by -1000)."""
     rows = paddle.stack([paddle.arange(logits.shape[0]), classes], axis=1)
-    others = paddle.scatter_nd_add(logits, rows, paddle.full([logits.shape[0]], -TARGET_OFFSET, logits.dtype))
-    return pick(logits, classes) - log_sum_exp(others), others
+    return paddle.scatter_nd_add(logits, rows, paddle.full([logits.shape[0]], -TARGET_OFFSET, logits.dtype))
 
 
 def align_frames(frames: paddle.Tensor, count: int) -> paddle.Tensor:

@@ -61,14 +61,14 @@ def test_a_misfit_adds_nothing_and_the_others_are_as_they_were() -> None:
     ]
     assert loss == pytest.approx(sum(expected) / 4, rel=1e-5)
     assert not gradient[1].any()
-    # the rest is Paddle's to the bit
+    # the rest is Paddle's, whose kernel gets all classes here
     logits = tensor(values, trained=True)
     frames = paddle.full([4], 3, dtype="int64")
     labels = tensor(LABELS.astype("int32"))
     losses = F.ctc_loss(logits.transpose([1, 0, 2]), labels, frames, tensor(LENGTHS), reduction="none")
     losses.mean().backward()
     rest = [0, 2, 3]
-    assert np.array_equal(gradient[rest], logits.grad.numpy()[rest])
+    np.testing.assert_allclose(gradient[rest], logits.grad.numpy()[rest], rtol=0, atol=1e-6)
 
 
 def test_without_zero_infinity_a_misfit_is_infinite() -> None:

@@ -143,12 +143,12 @@ class Shard:
         for name, form in self._forms:
             rows = int(where["rows"][BRANCHES.index(name)])
             end = begin + rows * form.row_bytes
-            found[name] = _from_bytes(bytes(self._data[begin:end]), form, rows)
+            found[name] = _from_bytes(self._data[begin:end], form, rows)
             begin = end
         return found if zlib.crc32(self._data[first:begin]) == where["sum"] else None
 
 
-def _from_bytes(content: bytes, form: BranchForm, rows: int) -> TopClasses:
+def _from_bytes(content: memoryview, form: BranchForm, rows: int) -> TopClasses:
     def array(kind: str, begin: int, *shape: int) -> np.ndarray:
         return np.frombuffer(content, kind, int(np.prod(shape)), begin * rows).reshape(shape)
 

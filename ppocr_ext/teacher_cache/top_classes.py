@@ -1,4 +1,4 @@
-"""Keep the most probable classes of logits, and make logits of them again.
+"""Keep the most probable classes of logits.
 
 A row is a frame of CTC or a position of NRTR. It keeps the normaliser, ``log Σ exp`` of its logits, so that the logits
 themselves come back and not only their differences, and the mean probability of the classes that it drops.
@@ -28,16 +28,6 @@ class TopClasses:
     rest: np.ndarray
     values: np.ndarray
     classes: np.ndarray | None
-
-    def to_logits(self, count: int) -> np.ndarray:
-        """Return logits of all ``count`` classes, float32 [N, count]; classes that are not kept share one value."""
-        kept = self.values.astype(np.float32) + self.normaliser[:, None]
-        if self.classes is None:
-            return kept
-        rest = self.rest.astype(np.float32) + self.normaliser
-        logits = np.repeat(rest[:, None], count, axis=1)
-        np.put_along_axis(logits, self.classes.astype(np.int64), kept, axis=1)
-        return logits
 
     def mass(self, count: int) -> np.ndarray:
         """Return the probability of all classes that are not kept, float32 [N]."""

@@ -17,6 +17,7 @@ from ppocr_ext.losses import (
     DistillCTCLogits,
     MaskedDKDLoss,
 )
+from ppocr_ext.teacher_cache.lookup import dense_logits
 from ppocr_ext.teacher_cache.serving import MOST_DROPPED, branches_to_keep, reasons_against
 from ppocr_ext.teacher_cache.top_classes import top_classes
 
@@ -91,7 +92,7 @@ def restored(teachers: dict[str, np.ndarray], k: int) -> tuple[dict[str, np.ndar
     found, dropped = {}, 0.0
     for name, logits in teachers.items():
         kept = top_classes(logits.reshape(-1, CLASSES), k, 0 if name == "ctc" else None)
-        found[name] = kept.to_logits(CLASSES).reshape(logits.shape)
+        found[name] = dense_logits([kept], CLASSES).numpy().reshape(logits.shape)
         dropped = max(dropped, float(kept.mass(CLASSES).mean()))
     return found, dropped
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,9 +11,8 @@ from typing import ClassVar
 
 from ppocr_ext.errors import CharsetError
 from ppocr_ext.limits import MAX_DICTIONARY_BYTES, MAX_DICTIONARY_LINES, read_at_most
-from ppocr_ext.messages import shortened
+from ppocr_ext.messages import LOG, shortened
 
-_LOG = logging.getLogger("ppocr_ext")
 _BOM = b"\xef\xbb\xbf"
 # the replacement character, then others that hardly any dictionary has; the last is none at all
 _NEVER_READ = ("\ufffd", "\u2047", "\u2bd1", "\uffff")
@@ -77,10 +75,10 @@ class Charset:
                 code="bad_dictionary",
             )
         if problems:
-            _LOG.warning("%s: kept as PaddleOCR reads it:\n%s", path, _listing(problems))
+            LOG.warning("%s: kept as PaddleOCR reads it:\n%s", path, _listing(problems))
         longer = [f"line {number}: {line!r}" for number, line in enumerate(lines, start=1) if len(line) > 1]
         if longer and not lenient:
-            _LOG.warning(
+            LOG.warning(
                 "%s: lines of more than one character are never encoded, since labels are encoded character by "
                 "character: %s",
                 path,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 from ppocr_ext.errors import ConfigError, with_code
-
-_LOG = logging.getLogger("ppocr_ext")
+from ppocr_ext.messages import LOG
 
 
 @dataclass(frozen=True)
@@ -74,6 +72,6 @@ def report_issues(issues: Iterable[Issue], strict: bool = False) -> None:
     errors = [issue for issue in unique if strict or issue.level == "error"]
     for issue in unique:
         if issue not in errors:
-            _LOG.warning("%s", issue)
+            LOG.warning("%s", issue)
     if errors:
         raise InvalidConfigError(errors)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import errno
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ppocr_ext.errors import PPOCRExtError
 
+LOG = logging.getLogger("ppocr_ext")
 INSTALL_PADDLE = "pip install 'ppocr-ext[cpu]'"
 DEBUG = "(run again with --debug to see where)"
 _WORKER = re.compile(r"DataLoader worker\(\d+\) caught \w+ with message:\n")

@@ -7,16 +7,14 @@ so that configs can name a checkout's own backbones and losses.
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from ppocr_ext.errors import ConfigError, UnknownComponentError
-from ppocr_ext.messages import did_you_mean, is_misspelling, near_match
+from ppocr_ext.messages import LOG, did_you_mean, is_misspelling, near_match
 from ppocr_ext.paddleocr_names import FORMER_NAMES, PADDLEOCR_NAMES
 
 T = TypeVar("T")
-_LOG = logging.getLogger("ppocr_ext")
 
 
 class Registry:
@@ -161,7 +159,7 @@ def known_options(component: Callable[..., Any], options: Mapping[str, Any], whe
         near = near_match(str(key), taken)
         if near:
             raise ConfigError(f"{where}: unknown key {key!r}.{did_you_mean(near)}", code="unknown_key")
-        _LOG.warning("%s: the key %r is not used.", where, key)
+        LOG.warning("%s: the key %r is not used.", where, key)
     return chosen
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,13 +27,13 @@ from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.engine.compiled import NETWORK
 from ppocr_ext.errors import DataError
 from ppocr_ext.loop.signals import deferred_signals
+from ppocr_ext.messages import LOG
 from ppocr_ext.modeling.features import FeatureTap, classifier_of, ctc_head_of
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.compiled_models import compile_evaluated, evaluates_compiled
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
 
-_LOG = logging.getLogger("ppocr_ext")
 _FEATURES = HeadRequest(frozenset({"ctc"}), as_dict=False)  # with `return_feats`, features and logits
 _SAVE_EVERY = 30.0  # seconds between two saves of the sums
 
@@ -111,7 +110,7 @@ def collect(run: Run, options: CollectOptions) -> CenterAccumulator:
     done = 0
     if options.resume and partial is not None:
         done = result.load(partial, identity) if partial.is_file() else 0
-        _LOG.info(
+        LOG.info(
             "--resume: %s",
             f"after {done} batches of {partial}" if done else f"no {partial}, from the first sample",
         )
@@ -155,7 +154,7 @@ def _run_batches(
                 break
     if received:
         if partial is not None:
-            _LOG.info("saved the sums so far: %s", partial)
+            LOG.info("saved the sums so far: %s", partial)
         signal.raise_signal(received[0])
 
 

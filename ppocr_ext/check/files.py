@@ -19,10 +19,10 @@ from ppocr_ext.config.class_counts import class_counts, wrong_counts
 from ppocr_ext.config.node import dotted
 from ppocr_ext.config.values import is_number, shown
 from ppocr_ext.errors import CharsetError, ConfigError, DataError, WeightsError
+from ppocr_ext.messages import LOG
 from ppocr_ext.registry import DATASETS
 
 KeyPath = tuple[str, ...]
-_LOG = logging.getLogger("ppocr_ext")
 _FIX_PATH = "Fix: a path from there, or an absolute one."
 _DICTIONARY = ("Global", "character_dict_path")
 
@@ -196,8 +196,8 @@ def no_log() -> Iterator[None]:
     def silent(record: logging.LogRecord) -> bool:
         return False
 
-    _LOG.addFilter(silent)
+    LOG.addFilter(silent)
     try:
         yield
     finally:
-        _LOG.removeFilter(silent)
+        LOG.removeFilter(silent)

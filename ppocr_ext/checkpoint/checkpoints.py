@@ -7,7 +7,6 @@ a journal lists the renames, and then they are renamed; opening a checkpoint fin
 from __future__ import annotations
 
 import hashlib
-import logging
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -31,7 +30,6 @@ from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.messages import did_you_mean, shortened
 
-_LOG = logging.getLogger("ppocr_ext")
 SHOWN = 8  # names in a message before "and N more"
 WRAPPERS = ("module.", "_layers.")  # prefixes that data-parallel wrappers add to every name
 

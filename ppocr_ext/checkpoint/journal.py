@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import re
 import stat
@@ -19,8 +18,7 @@ from typing import Any
 
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.atomic import write_text
-
-_LOG = logging.getLogger("ppocr_ext")
+from ppocr_ext.messages import LOG
 
 ENDINGS = (".pdparams", ".pdopt", ".states")
 _MAX_BYTES = 8192  # six names in JSON
@@ -36,7 +34,7 @@ def write_journal(prefix: Path, renames: Mapping[str, str]) -> None:
     journal = _journal_of(prefix)
     if journal.is_dir() and not journal.is_symlink():  # a file cannot replace a folder
         other = journal.rename(tempfile.mkdtemp(prefix=f"{journal.name}.", dir=journal.parent))
-        _LOG.warning("%s is a folder; it is now called %s.", journal, other.name)
+        LOG.warning("%s is a folder; it is now called %s.", journal, other.name)
     write_text(journal, json.dumps(renames))
 
 

@@ -8,7 +8,6 @@ Paddle refuses, in the first step, a state with names of the other kind; these a
 
 from __future__ import annotations
 
-import logging
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,9 +19,8 @@ import paddle
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.errors import WeightsError
-from ppocr_ext.messages import shortened
+from ppocr_ext.messages import LOG, shortened
 
-_LOG = logging.getLogger("ppocr_ext")
 MASTERS = "master_weights"
 HALF = (paddle.float16, paddle.bfloat16)
 _SUFFIX = "_fp32_master"
@@ -47,7 +45,7 @@ def restore_optimizer(
     """
     state, file = checkpoint.optimizer_state(), checkpoint.file(".pdopt")
     if state is None:
-        _LOG.warning("%s is missing: the optimizer starts with an empty state.", file)
+        LOG.warning("%s is missing: the optimizer starts with an empty state.", file)
         return False
     before = saved or checkpoint.generated_names() or names
     new = [name for name in names if saved and name not in saved]

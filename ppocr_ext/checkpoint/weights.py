@@ -6,7 +6,6 @@ missing or wrong-shape entry is an error, unless the user asks for a partial loa
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +23,7 @@ from ppocr_ext.checkpoint.official_weights import about, table
 from ppocr_ext.checkpoint.weight_match import WeightMatch, match_weights
 from ppocr_ext.checkpoint.weight_values import require_usable_values
 from ppocr_ext.errors import WeightsError
-from ppocr_ext.messages import shortened
-
-_LOG = logging.getLogger("ppocr_ext")
+from ppocr_ext.messages import LOG, shortened
 
 
 def load_weights(
@@ -64,7 +61,7 @@ def load_weights(
     try:
         read_journal(checkpoint.prefix)
     except WeightsError as error:  # left by `Checkpoint`, since it is not one of ours
-        _LOG.warning("%s It is ignored.", error)
+        LOG.warning("%s It is ignored.", error)
     state = model.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
     loaded = {name: _float32(value) for name, value in checkpoint.weights().items()}
@@ -84,11 +81,11 @@ def load_weights(
     _require_match(match, shapes, about(checkpoint.prefix), partial)
     require_usable_values(file, match.matched)
     put_back(match.matched, state)
-    _LOG.info("weights %s", match.summary())
+    LOG.info("weights %s", match.summary())
     if match.mismatches():
-        _LOG.warning("weights loaded in part (Global.pretrained_partial):\n  %s", match.mismatches())
+        LOG.warning("weights loaded in part (Global.pretrained_partial):\n  %s", match.mismatches())
     if match.unexpected:
-        _LOG.info("not used from the file: %s", shortened(match.unexpected, SHOWN))
+        LOG.info("not used from the file: %s", shortened(match.unexpected, SHOWN))
     return match
 
 
@@ -140,7 +137,7 @@ def _old_charset(
     try:
         trained_with = checkpoint.train_state().charset_digest
     except WeightsError as error:  # only the weights are needed
-        _LOG.warning("%s", error)
+        LOG.warning("%s", error)
         trained_with = None
     if trained_with == charset.digest:
         return None
@@ -188,7 +185,7 @@ def _is_of(
     if (match.missing or match.wrong_shape.keys() - counts) and (assumed or not partial):
         return False
     if assumed and set(counts.values()) == {charset.ctc_classes}:
-        _LOG.info(
+        LOG.info(
             "%s: its %d CTC classes are those of %s, so it is loaded with this dictionary (not that of the official "
             "config, %s: %d classes)",
             match.source,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import tarfile
 import urllib.error
@@ -19,13 +18,13 @@ from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.file_names import CACHE_VARIABLE, file_digest
 from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
+from ppocr_ext.messages import LOG
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-_LOG = logging.getLogger("ppocr_ext")
 TIMEOUT = 30  # seconds without a byte
 CHUNK = 1 << 20
 MEMBER_LIMIT = 2 << 30  # bytes of a file that is read from a tar
@@ -42,7 +41,7 @@ def official_file(value: str) -> Path | None:
     if not is_official(value):
         return None
     if Path(value).is_dir():
-        _LOG.info(
+        LOG.info(
             "the folder %s has no .pdparams and is not used: %s means the official weights", value, value
         )
     return fetch(table()[value])
@@ -96,7 +95,7 @@ def _wait_for(lock: IO[str], weights: OfficialWeights) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        _LOG.info("waiting for another process, which downloads %s", weights.name)
+        LOG.info("waiting for another process, which downloads %s", weights.name)
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 
@@ -122,7 +121,7 @@ def _download(weights: OfficialWeights, part: Path) -> None:
                 raise OSError("the server sent another range than was asked for")
             length = answer.headers.get("Content-Length")
             total = None if length is None else done + int(length)
-            _LOG.info("downloading %s to %s", weights.address, part.parent)
+            LOG.info("downloading %s to %s", weights.address, part.parent)
             _copy(answer, part, done, total, weights.name)
     except urllib.error.HTTPError as error:
         if error.code == 416 and done:  # the part is whole already, or longer than the file

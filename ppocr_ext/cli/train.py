@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import shlex
 
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument, add_strict_argument, read_config
 from ppocr_ext.commands import run_command
+from ppocr_ext.messages import LOG
 from ppocr_ext.run.host_config import folder_of
 
 NAME = "train"
@@ -26,7 +26,6 @@ The run folder (Global.save_model_dir) holds config.yml, host_config.json, run.j
 preflight.json, samples.json, report.html and the checkpoints latest.*, best_accuracy.*,
 iter_epoch_N.*, averaged.*. Ctrl-C stops after the step in progress and leaves `latest` to resume from.
 """
-_LOG = logging.getLogger("ppocr_ext")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,19 +83,19 @@ def run(args: argparse.Namespace) -> int:
     folder = folder_of(config)
     if outcome.status != "finished":
         if outcome.signal is None:
-            _LOG.warning("%s: %s", outcome.status, outcome.reason)
+            LOG.warning("%s: %s", outcome.status, outcome.reason)
         if (folder / "latest.pdparams").is_file():
             again = "" if args.processes is None else f" --processes {args.processes}"
-            _LOG.info("resume with: %s%s", run_command("train", folder / "latest", args.host), again)
+            LOG.info("resume with: %s%s", run_command("train", folder / "latest", args.host), again)
         if dist.get_rank() != 0:
             return 0  # Paddle's launcher would end process 0, which may still be writing the report
         code = EXIT_CODES[outcome.status]
         return 128 + outcome.signal if code == 0 and outcome.signal is not None else code
     if outcome.reason:
-        _LOG.info("finished: %s", outcome.reason)
+        LOG.info("finished: %s", outcome.reason)
     if outcome.best:
-        _LOG.info("best: %s", json.dumps({k: round(v, 4) for k, v in outcome.best.items()}))
+        LOG.info("best: %s", json.dumps({k: round(v, 4) for k, v in outcome.best.items()}))
     if config.get("Eval"):
         name = "best_accuracy" if (folder / "best_accuracy.pdparams").is_file() else "latest"
-        _LOG.info("evaluate it: %s", run_command("eval", folder / name, args.host))
+        LOG.info("evaluate it: %s", run_command("eval", folder / name, args.host))
     return 0

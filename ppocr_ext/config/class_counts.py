@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import CharsetError, ConfigError
 from ppocr_ext.io.resources import is_shipped_dictionary, shipped_dictionaries
-from ppocr_ext.messages import did_you_mean, near_match
+from ppocr_ext.messages import LOG, did_you_mean, near_match
 
-_LOG = logging.getLogger("ppocr_ext")
 _Path = tuple[str, ...]
 
 # Key of the class count of each branch in out_channels_list of a MultiHead.
@@ -149,7 +147,7 @@ def _single_count(head: str, decoder: str, charset: Charset) -> int | None:
     )
     specials = _SPECIALS.get(own)
     if specials is None:
-        _LOG.info("out_channels of %s is not computed: the symbols of decoder %r are unknown.", head, decoder)
+        LOG.info("out_channels of %s is not computed: the symbols of decoder %r are unknown.", head, decoder)
         return None
     return len(charset.characters) + specials
 
@@ -179,7 +177,7 @@ def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> 
     name: Any = config.at("Global.character_dict_path", None)
     use_space = global_value(config, "use_space_char")
     if not name:
-        _LOG.warning(
+        LOG.warning(
             "Global.character_dict_path is not set: the default characters 0-9 and a-z are used, without the space."
         )
         return Charset.default()

@@ -6,7 +6,6 @@ Imports no Paddle.
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,8 +17,8 @@ from ppocr_ext.data.load_failures import passes_power_of_ten
 from ppocr_ext.data.sample_rules import describe_frames, frames_needed
 from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import DataError
+from ppocr_ext.messages import LOG
 
-_LOG = logging.getLogger("ppocr_ext")
 _WHERE = "Train.dataset.transforms"
 _NONE_FITS = 8  # samples without one that fits, after which the run ends
 _AT_LEAST = 100  # samples seen before their share is compared with the limit
@@ -172,7 +171,7 @@ class BatchLabelCheck:
                 code="too_long_for_frames",
             )
         if passes_power_of_ten(before, count):
-            _LOG.warning("%s: %s.", text, example)
+            LOG.warning("%s: %s.", text, example)
 
 
 def _column(samples: Sequence[Any], position: int | None) -> np.ndarray | None:

@@ -7,7 +7,6 @@ evaluation ends, since its result would be wrong.
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import zlib
 from collections.abc import Callable
@@ -16,8 +15,8 @@ from typing import Any
 
 from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import DataError
+from ppocr_ext.messages import LOG
 
-_LOG = logging.getLogger("ppocr_ext")
 _NAMED = 20  # samples that are named; later ones are only counted, at each power of ten
 _IN_A_ROW = 100  # failures after which not the samples are wrong
 _FIRST = 8  # samples that a transform fails for, one after another, before it is wrong and not the samples
@@ -91,9 +90,9 @@ class LoadFailures:
                 code="too_many_unusable",
             )
         if count <= _NAMED:
-            _LOG.warning("%s: %s: %s; the next sample is used instead.", self.mode, place(), reason)
+            LOG.warning("%s: %s: %s; the next sample is used instead.", self.mode, place(), reason)
         elif passes_power_of_ten(count - 1, count):
-            _LOG.warning("%s: %d samples have failed when they were loaded.", self.mode, count)
+            LOG.warning("%s: %d samples have failed when they were loaded.", self.mode, count)
 
     def summary(self) -> str:
         """Return one sentence on the samples of ``Train`` that have failed so far; empty if none has."""

@@ -7,7 +7,6 @@ would depend on all samples before, on the number of workers, and on who else dr
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import random
 import threading
@@ -19,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_LOG = logging.getLogger("ppocr_ext")
+from ppocr_ext.messages import LOG
+
 SCHEME = 1  # of the seeds; a checkpoint stores it
 
 # The generators belong to the process, so their lock does too. A thread may load a sample while another one forks
@@ -98,7 +98,7 @@ def generators_seeded(*seed: int) -> Iterator[None]:
 def warn_of_other_seeds(scheme: int | None, prefix: Path) -> None:
     """Warn if the run of a checkpoint, which stores ``scheme``, gave its samples other random numbers."""
     if scheme != SCHEME:
-        _LOG.warning(
+        LOG.warning(
             "%s was written by an older version or by PaddleOCR: from here on, samples are augmented with other random "
             "numbers than that run would have drawn.",
             prefix,

@@ -8,7 +8,6 @@ one size are batched together, in other batches in each epoch.
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
@@ -17,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-_LOG = logging.getLogger("ppocr_ext")
+from ppocr_ext.messages import LOG
+
 Batch = list[Any]
 CACHE_FACTS = "cache.json"  # in the folder of a teacher cache; it says which views are stored
 
@@ -172,7 +172,7 @@ def warn_of_other_views(before: Mapping[str, int] | None, views: Views | None, p
     """Warn if the run of a checkpoint, which stores ``before``, drew its samples in other views or in none."""
     now = None if views is None else asdict(views)
     if before != now:
-        _LOG.warning(
+        LOG.warning(
             "%s: the teacher cache of that run had %s, and that of this one has %s: from here on, samples are drawn "
             "and batched otherwise. To go on as before: the same Train.teacher_cache.",
             prefix,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,13 +23,13 @@ from ppocr_ext.export.vectors import VECTORS_FILE, write_vectors
 from ppocr_ext.export.verify import Comparison, Picture, compare, require_equal
 from ppocr_ext.export.verify_readers import dictionary_faults, open_readers
 from ppocr_ext.io.atomic import atomic_folder
+from ppocr_ext.messages import LOG
 from ppocr_ext.recognition.engines import GRAPH, ONNX, WEIGHTS, NetworkEngine
 from ppocr_ext.recognition.exported import CHARSET_FILE, MODEL_FILE
 from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.recognition.resize import WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser, load_recogniser
 
-_LOG = logging.getLogger("ppocr_ext")
 Format = Literal["paddle", "onnx", "both"]
 # all that an export may write; model.json is the last, and has the digests of the others
 FILES = (GRAPH, WEIGHTS, INFERENCE_YML, ONNX, CHARSET_FILE, VECTORS_FILE, CARD_FILE, MODEL_FILE)
@@ -165,7 +164,7 @@ def policy_of_width(policy: WidthPolicy, width: int | None) -> WidthPolicy:
                 code="bad_width",
             )
         return policy
-    _LOG.warning(
+    LOG.warning(
         "--width %d: the graph fails on every other width, and longer images are squeezed. The client of PaddleOCR 3.x "
         "widens its input, so it cannot use this model for them.",
         width,

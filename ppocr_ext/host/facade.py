@@ -23,9 +23,9 @@ from ppocr_ext.host.locate import Location, locate_host
 from ppocr_ext.host.quiet import quiet_signals
 from ppocr_ext.host.unknown_symbol import JudgedDecoder
 from ppocr_ext.io.resources import find_dictionary
+from ppocr_ext.messages import LOG
 from ppocr_ext.registry import BY_KIND, DATASETS
 
-_LOG = logging.getLogger("ppocr_ext")
 _OPEN: list[Host] = []  # at most one: `ppocr` and `tools` are global names of the process
 
 
@@ -238,7 +238,7 @@ def replaced_globals(module: ModuleType, replacements: Mapping[str, Any]) -> Ite
         )
     absent = [name for name in replacements if name not in names]
     if absent:
-        _LOG.debug("%s has no %s; nothing to replace.", module.__name__, ", ".join(absent))
+        LOG.debug("%s has no %s; nothing to replace.", module.__name__, ", ".join(absent))
     saved = {name: names[name] for name in replacements if name in names}
     try:
         for name in saved:
@@ -256,5 +256,5 @@ def _accepted(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[s
         return dict(kwargs)
     unknown = [name for name in kwargs if name not in parameters]
     if unknown:
-        _LOG.debug("%s of this host does not take %s.", function.__name__, ", ".join(unknown))
+        LOG.debug("%s of this host does not take %s.", function.__name__, ", ".join(unknown))
     return {name: value for name, value in kwargs.items() if name in parameters}

@@ -7,7 +7,6 @@ loss, and the optimizer through proxies; each calls :class:`HostLoop`, which kee
 
 from __future__ import annotations
 
-import logging
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -29,13 +28,11 @@ from ppocr_ext.loop.saving import CheckpointSaver
 from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.loop.step import OptimizerStep
 from ppocr_ext.loop.step_proxies import LossProxy, OptimizerProxy, ScalerProxy
-from ppocr_ext.messages import end_text, error_text
+from ppocr_ext.messages import LOG, end_text, error_text
 from ppocr_ext.run.host_config import run_is_profiled
 from ppocr_ext.run.logs import console_may_close
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
-
-_LOG = logging.getLogger("ppocr_ext")
 
 
 class HostLoop:
@@ -91,7 +88,7 @@ class HostLoop:
                 try:
                     self._tell_end("failed", end_text(fault))
                 except Exception as second:  # of a hook; the run failed by the first
-                    _LOG.warning("at the end of the run: %s", error_text(second))
+                    LOG.warning("at the end of the run: %s", error_text(second))
                 raise
             if stop is not None:
                 return self._tell_end(stop.status, stop.reason, stop.signal)
@@ -111,7 +108,7 @@ class HostLoop:
             reason = f"step {self.position.global_step + 1}: {found}"
             if team().size > 1:  # the others would wait for this process
                 raise ModelError(reason, code="nonfinite_value") from error
-            _LOG.error("%s", reason)
+            LOG.error("%s", reason)
             return StopRun(reason, None, "nonfinite", save_latest=False)
         except SystemExit as leave:
             if leave.code or not run_is_profiled(self.run.config):
@@ -261,7 +258,7 @@ class HostLoop:
     def _warn_once(self, message: str) -> None:
         if message not in self._warnings:
             self._warnings.add(message)
-            _LOG.warning(message)
+            LOG.warning(message)
 
     def save(self, name: str) -> Path:
         """Write the checkpoint ``name`` into the run folder (rank 0 only); weights that are not finite stop the run.
@@ -277,7 +274,7 @@ class HostLoop:
             states = self._hook_states()
             self._saver.save(name, position, self.best, self._step.rate_factor, states, replaced)
         except WeightsError as error:
-            _LOG.error("%s", error)
+            LOG.error("%s", error)
             self.request_stop(str(error), status="nonfinite", save_latest=False)
             return prefix
         self._tell("on_save", prefix, position)

@@ -16,14 +16,13 @@ from ppocr_ext.checkpoint.run_checkpoints import finish_saves, names_in
 from ppocr_ext.commands import run_command
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.messages import shortened
+from ppocr_ext.messages import LOG, shortened
 
 try:
     import fcntl
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-_LOG = logging.getLogger("ppocr_ext")
 LOCK_FILE = ".lock"
 
 
@@ -82,7 +81,7 @@ def _lock(file: Path, option: str, level: int) -> int | None:
         except OSError as error:
             os.close(handle)
             file.unlink(missing_ok=True)
-            _LOG.log(level, "%s: %s, so that a second training there is not noticed.", file, error.strerror)
+            LOG.log(level, "%s: %s, so that a second training there is not noticed.", file, error.strerror)
             return None
         if _is_at(file, handle):  # not removed by the training before, between the two calls
             now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
@@ -91,9 +90,7 @@ def _lock(file: Path, option: str, level: int) -> int | None:
             os.write(handle, json.dumps(holder).encode())
             return handle
         os.close(handle)
-    _LOG.log(
-        level, "%s: this system has no file locks, so that a second training there is not noticed.", file
-    )
+    LOG.log(level, "%s: this system has no file locks, so that a second training there is not noticed.", file)
     return None
 
 

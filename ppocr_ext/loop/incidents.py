@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -28,7 +27,6 @@ from ppocr_ext.run.amp import full_precision
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.train_setup import loss_state
 
-_LOG = logging.getLogger("ppocr_ext")
 INCIDENTS = "incidents"  # in the run folder
 RECORD, BATCH, WEIGHTS, LOSS, CONFIG = (
     "incident.json",

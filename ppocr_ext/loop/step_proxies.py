@@ -6,13 +6,12 @@ The host calls ``loss(preds, batch)``, ``optimizer.step()`` or ``scaler.scale/mi
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ppocr_ext.loop.proxies import Proxy
+from ppocr_ext.messages import LOG
 
-_LOG = logging.getLogger("ppocr_ext")
 _MANY = 20  # steps in a row without effect: no longer the search for a scale
 
 
@@ -97,12 +96,12 @@ class ScalerProxy(Proxy):
         self.skipped += 1
         self.skipped_in_a_row += 1
         if self.skipped == 1:
-            _LOG.info(
+            LOG.info(
                 "mixed precision: the gradients of this step overflowed, so it changed no weights. With a loss "
                 "scale that adapts (Global.use_dynamic_loss_scaling) this happens now and then."
             )
         if self.skipped_in_a_row % _MANY == 0:
-            _LOG.warning(
+            LOG.warning(
                 "mixed precision: the gradients of %d steps in a row overflowed; nothing is learned. Lower "
                 "Global.scale_loss, set Global.use_dynamic_loss_scaling: true, or use Global.amp_dtype: bfloat16.",
                 self.skipped_in_a_row,

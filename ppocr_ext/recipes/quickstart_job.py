@@ -6,7 +6,6 @@ A stage that is finished is kept: another call continues where the last one stop
 from __future__ import annotations
 
 import json
-import logging
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from ppocr_ext.io.cores import usable_cores
 from ppocr_ext.io.resources import config_path, config_root
 from ppocr_ext.loop.child import last_error, start_child, stop_child
 from ppocr_ext.loop.session import train
+from ppocr_ext.messages import LOG
 from ppocr_ext.recipes.quickstart_table import TEST_IMAGES, StageResult, to_markdown
 from ppocr_ext.report.run_page import REPORT_FILE, write_curves, write_report
 from ppocr_ext.run.logs import quiet_host
@@ -34,7 +34,6 @@ from ppocr_ext.run.run import Run
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 
-_LOG = logging.getLogger("ppocr_ext")
 VALIDATION_IMAGES = 200
 CURVES_FILE = "curves.svg"
 STAGES = {"teacher": "teacher", "student": "student alone", "distilled": "student, distilled"}
@@ -140,7 +139,7 @@ def _make_data(folder: Path, options: QuickstartOptions, processes: int) -> None
     source = CaptchaSource(drawing, options.seed)
     drawn = make_folder(data, DatasetFolder(source, train=0, val=VALIDATION_IMAGES + TEST_IMAGES), processes)
     if drawn:
-        _LOG.info("drew %d CAPTCHAs for validation and test", drawn)
+        LOG.info("drew %d CAPTCHAs for validation and test", drawn)
     lines = (data / "val_list.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     write_text(data / "validation.txt", "".join(lines[:VALIDATION_IMAGES]))
     write_text(data / "test.txt", "".join(lines[VALIDATION_IMAGES:]))
@@ -181,10 +180,10 @@ def _config_to_go_on(stage: str, folder: Path, options: QuickstartOptions) -> tu
 
 def _train_stage(stage: str, folder: Path, options: QuickstartOptions, host_path: str | None) -> None:
     if _is_finished(folder / stage):
-        _LOG.info("%s: already finished", STAGES[stage])
+        LOG.info("%s: already finished", STAGES[stage])
         return
     config, begun = _config_to_go_on(stage, folder, options)
-    _LOG.info("\n== %s ==", STAGES[stage])
+    LOG.info("\n== %s ==", STAGES[stage])
     if stage == "distilled" and not _weights(folder, "teacher").is_file():
         both = ["--out", str(folder), *options.words(), "--stages", "teacher", "distilled"]
         raise ConfigError(
@@ -223,18 +222,18 @@ def _student_beside(
     write_text(file, config.to_yaml())
     host = [] if host_path is None else ["--host", host_path]
     process = start_child(["train", "-c", str(file), *([] if begun else ["--overwrite"]), *host], log)
-    _LOG.info("%s trains at the same time, in a process of its own: %s", STAGES["student"], log)
+    LOG.info("%s trains at the same time, in a process of its own: %s", STAGES["student"], log)
 
     def wait() -> None:
         if process.poll() is None:
-            _LOG.info("waiting for %s", STAGES["student"])
+            LOG.info("waiting for %s", STAGES["student"])
         try:
             failed = process.wait()
         except KeyboardInterrupt as stop:  # Ctrl-C, or a signal, its argument
             raise StopSignal(stop.args[0] if stop.args else signal.SIGINT) from None
         if failed:
             reason = last_error(log) or f"exit code {failed}"
-            _LOG.warning(
+            LOG.warning(
                 "%s: its process has failed (%s), see %s. It trains here.", STAGES["student"], reason, log
             )
 
@@ -263,7 +262,7 @@ def _evaluate_stage(
             "Eval.dataset.label_file_list": [str(folder / "data" / "test.txt")],
         }
     )
-    _LOG.info("evaluating on %d held-out images: %s", TEST_IMAGES, STAGES[stage])
+    LOG.info("evaluating on %d held-out images: %s", TEST_IMAGES, STAGES[stage])
     run = Run.build(config, "eval", host_path=host_path)
     result = evaluate(run)
     write_predictions(run_folder / "predictions.tsv", result.predictions)

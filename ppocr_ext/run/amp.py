@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,8 +11,8 @@ import paddle
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.messages import LOG
 
-_LOG = logging.getLogger("ppocr_ext")
 _HALF = (paddle.float16, paddle.bfloat16)
 _CUDA_FLAGS = {  # PaddleOCR's
     "FLAGS_cudnn_batchnorm_spatial_persistent": 1,
@@ -75,9 +74,7 @@ def build_amp(config: Config) -> Amp:
     if not config.at("Global.use_amp", default=False):
         return amp
     if not works_here():
-        _LOG.warning(
-            "Global.use_amp: Paddle's mixed precision does nothing on a CPU; training is in float32."
-        )
+        LOG.warning("Global.use_amp: Paddle's mixed precision does nothing on a CPU; training is in float32.")
         return amp
     if paddle.is_compiled_with_cuda():
         paddle.set_flags(_CUDA_FLAGS)

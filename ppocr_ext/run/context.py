@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -17,11 +16,11 @@ from ppocr_ext.config import Config, read_old_charset, resolve_charset, with_cla
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.host import Host, open_host
 from ppocr_ext.issues import Issue, report_issues
+from ppocr_ext.messages import LOG
 from ppocr_ext.run.device import choose_device
 from ppocr_ext.run.host_config import complete, folder_of, import_plugins, seed_of
 from ppocr_ext.run.team import Team, team
 
-_LOG = logging.getLogger("ppocr_ext")
 Role = Literal["train", "eval", "predict"]
 
 
@@ -168,12 +167,12 @@ def _checkpoint(
     if not path:
         return None
     if config.at("Global.pretrained_model", default=None):
-        _LOG.info("Global.checkpoints takes precedence over Global.pretrained_model")
+        LOG.info("Global.checkpoints takes precedence over Global.pretrained_model")
     checkpoint = Checkpoint(path)
     state = checkpoint.train_state()
     digest = state.charset_digest
     if role != "train" and (note := weights_note(state)):
-        _LOG.info("%s: %s. Take those: ppocr-ext checkpoint other %s -o FILE", path, note, path)
+        LOG.info("%s: %s. Take those: ppocr-ext checkpoint other %s -o FILE", path, note, path)
     other = digest not in (None, charset.digest)
     if role != "train" and other and old_charset is None:
         raise WeightsError(
@@ -196,7 +195,7 @@ def _checkpoint(
         )
     processes = dist.get_world_size()
     if role == "train" and state.processes not in (None, processes) and dist.get_rank() == 0:
-        _LOG.warning(
+        LOG.warning(
             "%s is of a run with %s processes, and this one has %d: it goes on at the same step, but the samples of a "
             "step, and those left of the epoch, are others. As before: --processes %s",
             checkpoint.prefix,

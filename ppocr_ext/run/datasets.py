@@ -6,7 +6,6 @@ The host's datasets then skip unusable samples, and name a sample that fails whe
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,11 +27,10 @@ from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.issues import Issue, report_issues
-from ppocr_ext.messages import printable
+from ppocr_ext.messages import LOG, printable
 from ppocr_ext.run.data_warnings import data_warnings
 from ppocr_ext.run.frame_counts import FrameCounts
 
-_LOG = logging.getLogger("ppocr_ext")
 OF_LABEL_FILES = ("SimpleDataSet", "MultiScaleDataSet", "TextRecDataset", "MSTextRecDataset")
 OF_LMDB = ("LMDBDataSet",)
 
@@ -71,7 +69,7 @@ def run_preflight(
     record: Path | None = None,
     eval_section: str = "Eval",
     seconds: float | None = None,
-    report: Callable[[str], None] = _LOG.info,
+    report: Callable[[str], None] = LOG.info,
     config_warnings: Sequence[Issue] = (),
     warn: Callable[[list[Issue]], None] | None = None,
 ) -> dict[str, PreflightReport]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Any
 
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.losses.base_loss import OutputRef
+from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.optim.trained_parts import freeze_parameters, layers_held_in_eval
 
-_LOG = logging.getLogger("ppocr_ext")
 _BEHIND_GUIDE = {"ctc", "neck", "features"}  # outputs whose gradient `use_guide` keeps from the backbone
 
 
@@ -32,7 +31,7 @@ def freeze_parts(model: Any, config: Config) -> None:
     names = freeze_parameters(model, patterns)
     for network in networks:
         network.held_in_eval = tuple(layers_held_in_eval(network))
-    _LOG.info("Global.freeze: %d parameters are frozen", len(names))
+    LOG.info("Global.freeze: %d parameters are frozen", len(names))
 
 
 def freeze_guided(model: Any, reads: Iterable[OutputRef] | None) -> None:
@@ -52,7 +51,7 @@ def freeze_guided(model: Any, reads: Iterable[OutputRef] | None) -> None:
         who = f"{name}: " if name else ""
         read = None if reads is None else {output for of, output in reads if of == name}
         if all(parameter.stop_gradient for parameter in backbone.parameters()):
-            _LOG.info(
+            LOG.info(
                 "%sthe backbone is frozen, so only the heads are trained. With use_guide the CTC loss does not train "
                 "the backbone, frozen or not.",
                 who,
@@ -60,7 +59,7 @@ def freeze_guided(model: Any, reads: Iterable[OutputRef] | None) -> None:
         elif read and read <= _BEHIND_GUIDE:
             for parameter in backbone.parameters():  # a data-parallel reducer would wait for their gradients
                 parameter.stop_gradient = True
-            _LOG.warning(
+            LOG.warning(
                 "%sno loss trains the backbone: use_guide keeps the gradient of the CTC branch from it. Fix: train the "
                 "second head too (MultiLoss, or a loss with dis_head: gtc), or set use_guide: false.",
                 who,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +14,8 @@ from ppocr_ext.config import Config, derive_values
 from ppocr_ext.config.global_keys import FILLED_DEFAULTS, global_value
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.host.unknown_symbol import MAPPING, insert_mapping
+from ppocr_ext.messages import LOG
 
-_LOG = logging.getLogger("ppocr_ext")
 _PROFILER_KEYS = (
     "batch_range",
     "state",
@@ -52,7 +51,7 @@ def plugin_names(config: Config) -> tuple[str, ...]:
     return tuple(map(str, listed)) if isinstance(listed, tuple) else ()
 
 
-def import_plugins(config: Config, say: Callable[[str], None] = _LOG.info) -> None:
+def import_plugins(config: Config, say: Callable[[str], None] = LOG.info) -> None:
     """Import ``Global.plugins``, modules that register their own components.
 
     Args:
@@ -155,7 +154,7 @@ def evaluation_steps(config: Config, steps_per_epoch: int) -> tuple[int, int]:
     start, every = steps if isinstance(steps, list | tuple) else (0, steps)
     if start + every <= total:
         return start, every
-    _LOG.warning(
+    LOG.warning(
         "Global.%s: the first evaluation is due at step %d, but the run has %d steps; it is set to step %d.",
         key,
         start + every,
@@ -193,7 +192,7 @@ def check_profiler(config: Config, total_steps: int) -> None:
             )
         end = end if limits is None else int(limits[2])
     if end >= total_steps:
-        _LOG.warning(
+        LOG.warning(
             "profiler_options: batch_range ends at batch %d, but the run has %d: there will be no summary.",
             end,
             total_steps,

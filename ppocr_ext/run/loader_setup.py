@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +17,7 @@ from ppocr_ext.data.load_failures import LoadFailures
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_views import Views, warn_of_other_views
 from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.messages import LOG
 from ppocr_ext.run.batch_loader import BatchLoader
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.datasets import (
@@ -32,8 +32,6 @@ from ppocr_ext.run.datasets import (
 from ppocr_ext.run.frame_counts import FrameCounts, count_frames, is_ctc_loss, loss_parts
 from ppocr_ext.run.host_config import host_config
 from ppocr_ext.run.team import is_leader, scratch_folder
-
-_LOG = logging.getLogger("ppocr_ext")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +130,7 @@ def _warn(context: RunContext, views: Views | None) -> None:
     if writes and evaluates and context.checkpoint is not None:
         warn_of_other_views(context.checkpoint.train_state().views, views, context.checkpoint.prefix)
     if evaluates and context.config.at("Eval", default=None) is None:
-        _LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
+        LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
 
 
 def _needs_reset(train: BatchLoader | None, views: Views | None) -> bool:
@@ -200,7 +198,7 @@ def _dataset_class(context: RunContext, mode: str, report: PreflightReport, fail
     if not _is_lmdb(config, mode):
         return label_file_dataset_class(base, failures, label_files_of(config, mode), report.delimiter)
     if config.at(f"{mode}.dataset.ratio_list", default=None) is not None:
-        _LOG.warning("%s.dataset.ratio_list has no effect: LMDBDataSet reads all samples.", mode)
+        LOG.warning("%s.dataset.ratio_list has no effect: LMDBDataSet reads all samples.", mode)
     return lmdb_dataset_class(base, failures, report.files)
 
 

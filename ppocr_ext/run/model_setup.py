@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Container, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +14,11 @@ from ppocr_ext.checkpoint.weight_match import WeightMatch, match_weights
 from ppocr_ext.checkpoint.weights import load_weights
 from ppocr_ext.config import Config, read_old_charset
 from ppocr_ext.errors import WeightsError
-from ppocr_ext.messages import did_you_mean, is_misspelling, near_match
+from ppocr_ext.messages import LOG, did_you_mean, is_misspelling, near_match
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.head_request import BRANCH_LAYERS
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.weights_record import require_recorded
-
-_LOG = logging.getLogger("ppocr_ext")
 
 Reads = set[tuple[str | None, str]]
 _BRANCH_OF = {"ctc": "ctc", "neck": "ctc", "gtc": "gtc", "sar": "sar"}
@@ -62,7 +59,7 @@ def restrict_outputs(model: Any, reads: Reads | None, config: Config) -> None:
         if name in branches:
             _freeze_unread(sub_model, branches[name])
         elif name not in model.frozen:  # its parameters would never get a gradient
-            _LOG.warning("Loss: no loss reads the sub-model %s, so it is not trained.", name)
+            LOG.warning("Loss: no loss reads the sub-model %s, so it is not trained.", name)
             _freeze(sub_model)
 
 
@@ -229,7 +226,7 @@ def _load_sub_model(model: DistillationModel, name: str, context: RunContext) ->
         except WeightsError as fault:
             raise WeightsError(f"{part}.pretrained: {fault}", code=fault.code) from fault
     elif name in model.frozen:
-        _LOG.warning(
+        LOG.warning(
             "%s is frozen but has no weights: it would teach noise. Fix: give a file or an official name, "
             "-o Architecture.Models.%s.pretrained=PATH.",
             name,

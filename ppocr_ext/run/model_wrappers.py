@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,11 +11,10 @@ from paddle import Tensor, nn
 
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ModelError, PPOCRExtError
+from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.head_request import understands_requests
 from ppocr_ext.run.frame_counts import left_as_it_was
-
-_LOG = logging.getLogger("ppocr_ext")
 
 
 def data_parallel(model: Any, config: Config) -> Any:
@@ -72,7 +70,7 @@ def freeze_untouched(model: Any, loss: Callable[..., Mapping[str, Any]], batch: 
             parameter.stop_gradient = True
             untouched.append(name)
     if untouched:
-        _LOG.warning(
+        LOG.warning(
             "the loss gives no gradient to %d of %d parameters (%s%s): they are not trained",
             len(untouched),
             len(named),
@@ -92,10 +90,10 @@ def share_batch_norm(model: Any, config: Config) -> Any:
         return model
     device = paddle.get_device().partition(":")[0]
     if dist.get_world_size() == 1:
-        _LOG.info("Global.use_sync_bn: one process has nothing to share; BatchNorm is as without it.")
+        LOG.info("Global.use_sync_bn: one process has nothing to share; BatchNorm is as without it.")
         return model
     if device not in ("gpu", "xpu"):
-        _LOG.warning(
+        LOG.warning(
             "Global.use_sync_bn: Paddle has no BatchNorm over several processes on this device (%s): each process "
             "normalises by its own batch.",
             device,
@@ -149,7 +147,7 @@ class _CompiledForward:
         shape = tuple(x.shape)
         if shape in self._shapes:
             return self._static(x, data, request)
-        _LOG.info("compiling %s for images %s", self._name, list(shape))
+        LOG.info("compiling %s for images %s", self._name, list(shape))
         try:
             output = self._static(x, data, request)
         except PPOCRExtError as fault:  # ours, behind lines of Paddle's about transformed code
@@ -196,7 +194,7 @@ def compile_model(model: Any, config: Config) -> Any:
             code="unsupported_model",
         )
     if config.at("Train.dataset.ds_width", default=False):
-        _LOG.warning(
+        LOG.warning(
             "Global.to_static: with Train.dataset.ds_width images have many widths, and each shape of a batch is "
             "compiled; that may take longer than it saves."
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from ppocr_ext.config.node import COMPUTED, dotted
 from ppocr_ext.engine.compiled import CompiledNetwork
 from ppocr_ext.errors import ModelError, WeightsError
 from ppocr_ext.issues import report_issues
+from ppocr_ext.messages import LOG
 from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import DistillationModel, build_model
 from ppocr_ext.run.compiled_models import compile_frozen
@@ -25,8 +25,6 @@ from ppocr_ext.run.model_setup import decoder_models, load_model_weights
 from ppocr_ext.run.train_setup import Training, frozen_models, set_up_training, unsaved_models
 from ppocr_ext.teacher_cache.lookup import CachedTeacher, cached_teacher
 from ppocr_ext.teacher_cache.store import read_facts
-
-_LOG = logging.getLogger("ppocr_ext")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +142,7 @@ def _run_dry_step(context: RunContext, model: Any) -> None:
         context.modes,
         context.device,
         context.seed,
-        _LOG.info,
+        LOG.info,
     )
     report_issues(rename_section(issue, context.options.eval_section) for issue in issues)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,6 +23,7 @@ from ppocr_ext.data.sample_seeds import warn_of_other_seeds
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.losses import CenterLoss, DistillationCenterLoss, LossContext, build_loss, required_outputs
 from ppocr_ext.losses.base_loss import FEATURES, OutputRef
+from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.features import ctc_head_of, feature_sizes
 from ppocr_ext.optim import build_optimizer
@@ -42,8 +42,6 @@ from ppocr_ext.run.model_wrappers import (
     share_batch_norm,
 )
 from ppocr_ext.run.weights_record import Records, official_records
-
-_LOG = logging.getLogger("ppocr_ext")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +136,7 @@ def _add_optimizer(context: RunContext, training: Training, steps_per_epoch: int
     options = context.components.at("Optimizer").thaw()
     groups = math.ceil(steps_per_epoch / int(global_value(config, "accumulate")))
     optimizer, schedule = build_optimizer(options, epochs=epochs, step_each_epoch=groups, model=model)
-    _LOG.info("%s", parts_table(trained_parts(model)))
+    LOG.info("%s", parts_table(trained_parts(model)))
     casts = amp.scaler is not None and amp.level == "O2"
     copies = untrained(trained_state(model, unsaved_models(model, config))) if casts else {}
     model, optimizer = decorate(amp, model, optimizer)
@@ -162,7 +160,7 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
     """
     prefix, optimizer = checkpoint.prefix, training.optimizer
     if not checkpoint.file(".states").is_file():
-        _LOG.warning("%s.states is missing: the run is counted from its beginning.", prefix)
+        LOG.warning("%s.states is missing: the run is counted from its beginning.", prefix)
     state = checkpoint.train_state()
     length = training.start
     start = replace(state.position, epochs=length.epochs, steps_per_epoch=length.steps_per_epoch).completed()
@@ -186,7 +184,7 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
     if state.total_steps not in (None, length.total_steps):
         rate = optimizer.get_lr()
         _recompute_rate(training.schedule)
-        _LOG.info(
+        LOG.info(
             "steps of the whole run: %d before, %d now; the learning rate changes from %.3g to %.3g",
             state.total_steps,
             length.total_steps,
@@ -197,7 +195,7 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
         put_back(state.raw_weights, network.state_dict())
     training.amp.load(state.scaler)
     restore_loss(training.loss, state.loss, prefix)
-    _LOG.info("resuming from %s: epoch %d, step %d", prefix, start.epoch + 1, start.global_step)
+    LOG.info("resuming from %s: epoch %d, step %d", prefix, start.epoch + 1, start.global_step)
     if start.global_step:
         warn_of_other_seeds(state.sample_seeds, prefix)
     factor = 1.0 if state.rate_factor is None else float(state.rate_factor)
@@ -252,7 +250,7 @@ def compare_center_weights(loss: Any, model: Any) -> None:
             continue  # of another sub-model, which has its own warning
         made_of = meta.get("model_digest")
         if made_of is not None and made_of != state_digest(model if name is None else getattr(model, name)):
-            _LOG.warning(
+            LOG.warning(
                 "%s was exported from other weights than %s starts from, so that its features may lie elsewhere. "
                 "Export the centers from the weights that are given as Global.pretrained_model.",
                 center.center_file_path,
@@ -295,6 +293,6 @@ def restore_loss(loss: Any, state: Mapping[str, np.ndarray], prefix: Path) -> No
         )
     lacking = sorted(now.keys() - state.keys())
     if lacking:
-        _LOG.info("%s has no state of the loss for %s, which begins anew", prefix, ", ".join(lacking))
+        LOG.info("%s has no state of the loss for %s, which begins anew", prefix, ", ".join(lacking))
     if now.keys() & state.keys():
         loss.set_state_dict({name: state[name] for name in now if name in state})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ from paddle.optimizer.lr import LRScheduler
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.issues import report_issues
+from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.optim import build_lr_scheduler, build_optimizer
 from ppocr_ext.run.context import RunContext, RunOptions, open_context
@@ -23,7 +23,6 @@ from ppocr_ext.run.train_setup import frozen_models, set_up_training
 from ppocr_ext.sanity.heads import TrainedHead, trained_heads
 from ppocr_ext.sanity.one_batch import OneBatch, one_batch
 
-_LOG = logging.getLogger("ppocr_ext")
 _NO_DATA: Any = {
     "eval_loader": None,
     "rebuild_train_loader": None,
@@ -116,7 +115,7 @@ def open_subject(
                 ("Train",),
                 context.device,
                 context.seed,
-                _LOG.info,
+                LOG.info,
             )
         )
     batch = one_batch(context, network, samples)

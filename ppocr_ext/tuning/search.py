@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from ppocr_ext.errors import ModelError
 from ppocr_ext.host import open_host
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.folder_lock import locked_folder
+from ppocr_ext.messages import LOG
 from ppocr_ext.report.formats import percent
 from ppocr_ext.report.run_folder import METRICS_FILE, RECORD_FILE
 from ppocr_ext.run.host_config import import_plugins, seed_of
@@ -25,8 +25,6 @@ from ppocr_ext.tuning.results import BEST_FILE, RESULTS_FILE, settings_text, wri
 from ppocr_ext.tuning.space import Space, check_space, space_text
 from ppocr_ext.tuning.study import STUDY_FILE, TuningStudy
 from ppocr_ext.tuning.trial import OnEvaluation, TrialResult, run_trial
-
-_LOG = logging.getLogger("ppocr_ext")
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ class Search:
             f"trial {number}: {settings_text(trial.settings)}: {name} {values[0]}, {result.state}{reason}, "
             f"{result.minutes:.1f} minutes (best: {values[1]}, trial {best.number})"
         )
-        _LOG.info("%s", said)
+        LOG.info("%s", said)
         files = [word for file in (*self.files, self.folder / BEST_FILE) for word in ("-c", str(file))]
         write_results(study, self.config, self.folder, command_line("train", *files, host=self.host_path))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,12 +13,12 @@ from ppocr_ext.checkpoint.run_checkpoints import epoch_names, remove_checkpoints
 from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.loop.events import Hook, Outcome, Position
+from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.run.model_setup import decoder_models
 from ppocr_ext.run.run import Run, build_network
 
 NAME = "averaged"
-_LOG = logging.getLogger("ppocr_ext")
 
 
 class AverageLast(Hook):
@@ -42,7 +41,7 @@ class AverageLast(Hook):
         run = self._run
         names = epoch_names(run.folder, outcome.position.completed().epoch)[-self._count :]
         if len(names) < 2:
-            _LOG.warning(
+            LOG.warning(
                 "Global.average_last: the run has %d iter_epoch_N, so nothing is averaged", len(names)
             )
             return
@@ -54,7 +53,7 @@ class AverageLast(Hook):
         self._record(NAME, {"checkpoint": NAME, "of": names, "metrics": metrics})
         indicator = run.metric.main_indicator
         found = f": {indicator} {metrics[indicator]:.4f}" if metrics else ""
-        _LOG.info("%s, the mean of %s%s", run.folder / NAME, ", ".join(names), found)
+        LOG.info("%s, the mean of %s%s", run.folder / NAME, ", ".join(names), found)
 
     def _evaluate(self, weights: dict[str, Any]) -> dict[str, float]:
         """Evaluate in a network of its own: that of the training may be in 16 bits, and is not to change."""

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ppocr_ext.loop.events import Hook, Outcome
+from ppocr_ext.messages import LOG
 from ppocr_ext.teacher_cache.lookup import CachedTeacher
-
-_LOG = logging.getLogger("ppocr_ext")
 
 
 class CacheUse(Hook):
@@ -25,7 +24,7 @@ class CacheUse(Hook):
 
     def on_end(self, outcome: Outcome) -> None:
         cache = self._cache
-        _LOG.log(
+        LOG.log(
             logging.WARNING if cache.live_batches else logging.INFO,
             "teacher cache: %d of %d batches were answered by the live teacher (%d samples were not in the cache)",
             cache.live_batches, cache.batches, cache.lacking,

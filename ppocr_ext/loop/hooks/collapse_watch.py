@@ -16,9 +16,9 @@ from ppocr_ext.loop.monitors.nrtr_reading import NrtrReader
 from ppocr_ext.loop.monitors.rules import LEARNT, Finding, StepRules, healthy_ranges, judge_evaluation
 from ppocr_ext.loop.proxies import Proxy
 from ppocr_ext.loop.step_values import head_outputs, trained_ctc_models
+from ppocr_ext.messages import LOG
 from ppocr_ext.run.run import Run
 
-_LOG = logging.getLogger("ppocr_ext")
 LEAST_EVERY = 10  # steps between two measurements, at least
 _FIXED = 16  # images that NRTR reads at each evaluation
 
@@ -112,7 +112,7 @@ class CollapseWatch(Hook):
             of = f" of {model}" if model else ""
             reason = f"step {step}: the training{of} has collapsed ({finding.code}): {finding.text}"
             causes = "".join(f"\n  {number}. {cause}" for number, cause in enumerate(finding.causes, start=1))
-            _LOG.log(
+            LOG.log(
                 logging.ERROR if self._stops else logging.WARNING,
                 "%s. Probable causes, in order:%s",
                 reason,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +12,9 @@ from ppocr_ext.checkpoint.averages import EMA
 from ppocr_ext.checkpoint.model_state import STATISTICS
 from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.loop.events import Hook, Position, StepDone
+from ppocr_ext.messages import LOG
 from ppocr_ext.run.recogniser import BEST
 from ppocr_ext.run.run import Run
-
-_LOG = logging.getLogger("ppocr_ext")
 
 
 def averaged_tensors(network: Any, frozen: frozenset[str]) -> dict[str, Any]:
@@ -56,7 +54,7 @@ class Ema(Hook):
         self._optimizer = run.optimizer
         self._raw: dict[str, Any] | None = None  # during an evaluation
         if position.global_step and EMA not in run.hook_states:
-            _LOG.info("Global.ema: the checkpoint has no average; it begins with the weights of this step")
+            LOG.info("Global.ema: the checkpoint has no average; it begins with the weights of this step")
         self.on_rollback(run.hook_states)
 
     @paddle.no_grad()

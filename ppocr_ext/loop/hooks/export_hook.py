@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import paddle
@@ -11,12 +10,10 @@ from ppocr_ext.commands import command_line, setting
 from ppocr_ext.export.exporter import ExportOptions, export_trained
 from ppocr_ext.export.onnx_file import missing_packages
 from ppocr_ext.loop.events import Hook, Outcome, Position
-from ppocr_ext.messages import end_text
+from ppocr_ext.messages import LOG, end_text
 from ppocr_ext.recognition.engines import INSTALL_ONNX
 from ppocr_ext.run.recogniser import BEST, recogniser_config
 from ppocr_ext.run.run import Run
-
-_LOG = logging.getLogger("ppocr_ext")
 
 
 class ExportHook(Hook):
@@ -41,7 +38,7 @@ class ExportHook(Hook):
         except Exception as error:
             words = (folder, "-o", weights, "--output", output, "--force")
             again = command_line("export", *words, host=self._run.options.host_path)
-            _LOG.warning("no inference model: %s Again: %s", end_text(error), again)
+            LOG.warning("no inference model: %s Again: %s", end_text(error), again)
         finally:
             paddle.set_device(device)  # the network was loaded on the CPU
 
@@ -51,4 +48,4 @@ class ExportHook(Hook):
         config = recogniser_config(self._run.folder, weights)
         exported = export_trained(config, options, host_path=self._run.options.host_path)
         left_out = f"; without ONNX, which needs {', '.join(missing)}: {INSTALL_ONNX}" if missing else ""
-        _LOG.info("inference model: %s%s", exported.folder, left_out)
+        LOG.info("inference model: %s%s", exported.folder, left_out)

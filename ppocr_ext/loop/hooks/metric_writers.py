@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,10 +14,9 @@ from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, MissingPackageError, PPOCRExtError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import Outcome
-from ppocr_ext.messages import did_you_mean, near_match
+from ppocr_ext.messages import LOG, did_you_mean, near_match
 from ppocr_ext.report.run_folder import short_loss_name
 
-_LOG = logging.getLogger("ppocr_ext")
 _NOT_SCALARS = ("kind", "step", "losses", "time")
 _FLUSH_SECONDS = 10
 _ID_FILE = Path("wandb", "run_id.txt")
@@ -175,7 +173,7 @@ class WandbWriter(Writer):
                 f"wandb: wandb.init cannot use these values: {error}", code="bad_value"
             ) from error
         write_text(id_file, f"{self._run.id}\n")
-        _LOG.info("wandb: %s", f"offline, in {self._run.dir}" if self._run.offline else self._run.url)
+        LOG.info("wandb: %s", f"offline, in {self._run.dir}" if self._run.offline else self._run.url)
         self._sent_before = int(self._run.step)
 
     def write(self, scalars: Mapping[str, float], step: int, when: float) -> None:

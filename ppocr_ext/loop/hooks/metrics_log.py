@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -17,10 +16,9 @@ import paddle
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
 from ppocr_ext.loop.hooks.metric_writers import LineScalars, Writer
+from ppocr_ext.messages import LOG
 from ppocr_ext.report.run_folder import METRICS_FILE
 from ppocr_ext.run.run import Run
-
-_LOG = logging.getLogger("ppocr_ext")
 
 
 class WindowMeans(NamedTuple):
@@ -209,6 +207,6 @@ def _lines_until(path: Path, step: int, unwritten: int) -> list[dict[str, Any]]:
         try:
             lines.append(json.loads(text))
         except json.JSONDecodeError:  # cut off when the process was killed
-            _LOG.warning("%s: skipped a line that was cut off", path)
+            LOG.warning("%s: skipped a line that was cut off", path)
     last = {"train": step - unwritten}
     return [line for line in lines if line["step"] <= last.get(line["kind"], step)]

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import datetime
-import logging
 from collections.abc import Mapping
 
 from tqdm import tqdm
 
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
 from ppocr_ext.loop.hooks.metrics_log import Window
+from ppocr_ext.messages import LOG
 from ppocr_ext.metrics import space_note
 from ppocr_ext.report.run_folder import short_loss_name
 from ppocr_ext.run.run import Run
-
-_LOG = logging.getLogger("ppocr_ext")
 
 
 class ProgressBar(Hook):
@@ -35,7 +33,7 @@ class ProgressBar(Hook):
         self._window = Window()
         total, done = position.total_steps, position.global_step
         if done:
-            _LOG.info("resuming after step %d of %d", done, total)
+            LOG.info("resuming after step %d of %d", done, total)
         # disable=None: no bar unless standard error is a terminal
         self._bar = tqdm(total=total, initial=done, unit="step", dynamic_ncols=True, disable=None)
 
@@ -54,7 +52,7 @@ class ProgressBar(Hook):
         left = datetime.timedelta(seconds=round((total - done) * self._seconds))
         line = f"{epoch}  step {done}/{total}  {text}  eta {left}"
         # with a bar on the terminal the line goes to the log file alone
-        _LOG.info(line, extra={"file_only": not self._bar.disable})
+        LOG.info(line, extra={"file_only": not self._bar.disable})
 
     def on_eval(self, result: EvalDone) -> None:
         shown = ", ".join(
@@ -68,7 +66,7 @@ class ProgressBar(Hook):
         # better than all before; the host replaces `best_accuracy` also by an equal one
         mark = "  (best so far)" if value > self._best else ""
         self._best = max(self._best, value)
-        _LOG.info("eval at step %d: %s%s", result.position.global_step, shown, mark)
+        LOG.info("eval at step %d: %s%s", result.position.global_step, shown, mark)
         self._window.leave_out_pause()
 
     def on_end(self, outcome: Outcome) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
@@ -15,11 +14,10 @@ from ppocr_ext.commands import command_line
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
 from ppocr_ext.loop.monitors.nrtr_reading import NrtrReader
+from ppocr_ext.messages import LOG
 from ppocr_ext.report.page_samples import SAMPLES_FILE, SampleSelection, normalised_png
 from ppocr_ext.report.run_page import REPORT_FILE, write_report
 from ppocr_ext.run.run import Run
-
-_LOG = logging.getLogger("ppocr_ext")
 
 
 class _Read(NamedTuple):
@@ -119,6 +117,6 @@ class ReportHook(Hook):
             write_report([self._folder], path)
         except Exception as error:  # the weights are saved: a page must not make the run fail
             again = command_line("report", self._folder, "--debug")
-            _LOG.warning("no report: %s: %s (details: `%s`)", type(error).__name__, error, again)
+            LOG.warning("no report: %s: %s (details: `%s`)", type(error).__name__, error, again)
         else:
-            _LOG.info("report: %s", path)
+            LOG.info("report: %s", path)

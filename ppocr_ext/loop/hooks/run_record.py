@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-import logging
 import platform
 import sys
 from pathlib import Path
@@ -23,11 +22,10 @@ from ppocr_ext.data.preflight_report import preflight_json
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
+from ppocr_ext.messages import LOG
 from ppocr_ext.optim.trained_parts import trained_parts
 from ppocr_ext.run.compiled_models import engine_names
 from ppocr_ext.run.run import Run
-
-_LOG = logging.getLogger("ppocr_ext")
 
 
 def _now() -> str:
@@ -99,7 +97,7 @@ class RunRecord(Hook):
         _write_json(self._path, self._record)
         for found in failures.values():
             if summary := found.summary():
-                _LOG.warning("%s", summary)
+                LOG.warning("%s", summary)
 
 
 def _write_configs(run: Run) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
 from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.errors import ModelError
 from ppocr_ext.loop.events import Hook, Outcome, Position
+from ppocr_ext.messages import LOG
 from ppocr_ext.run.run import Run
-
-_LOG = logging.getLogger("ppocr_ext")
 
 
 class TeacherCheck(Hook):
@@ -33,7 +30,7 @@ class TeacherCheck(Hook):
     def on_end(self, outcome: Outcome) -> None:
         if outcome.status != "failed" and self.digests:
             self._check()
-            _LOG.info("frozen and unchanged: %s", ", ".join(self.digests))
+            LOG.info("frozen and unchanged: %s", ", ".join(self.digests))
 
     def _check(self) -> None:
         for name, before in self.digests.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ppocr_ext.errors import ConfigError, with_code
 from ppocr_ext.messages import LOG
@@ -56,6 +56,10 @@ class InvalidConfigError(ConfigError):
         else:
             listed = "\n".join(f"  {issue}" for issue in issues)
             super().__init__(f"the config has {len(issues)} issues:\n{listed}", code="config_issues")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make it again in another process; that is not from its message, as Python would."""
+        return type(self), (self.issues,)
 
 
 def report_issues(issues: Iterable[Issue], strict: bool = False) -> None:

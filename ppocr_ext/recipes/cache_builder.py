@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -50,7 +50,7 @@ _MOST_SHARDS, _LEAST_BATCHES = 500, 32  # each shard is a memory map; a process 
 _MOST_CLASSES = 1 << 16  # that a row of chosen classes can name
 # what sets a fact, for messages
 _SET_BY = {"views": "views (--views, --seed)", "dtype": "dtype (Global.teacher_dtype)"}
-Share = Sequence[tuple[int, int]]  # views and numbers of shards
+Shard = tuple[int, int]  # its view and its number
 
 
 @dataclass(frozen=True)
@@ -76,18 +76,35 @@ class CacheOptions:
     host_path: str | None = None
 
 
+@dataclass(frozen=True)
+class BuildPlan:
+    """What the first process of a build finds out for all.
+
+    Attributes:
+        preflight: the check of the data.
+        branches: what is kept of each branch.
+        entry_bytes: of an entry.
+        seconds: of an entry, about.
+    """
+
+    preflight: Mapping[str, PreflightReport]
+    branches: Mapping[str, BranchForm]
+    entry_bytes: int
+    seconds: float
+
+
 class CacheBuilder:
     """Compute the entries of a cache; complete when it exists.
 
     Args:
         config: of the distillation, as loaded.
         options: what is built.
-        preflight: the check of the data, if another process has done it.
+        plan: of the first process; None in this one.
 
     Attributes:
         facts: of the cache.
         loss: of the config.
-        preflight: the check of the data.
+        plan: what the other processes need.
 
     Raises:
         ConfigError: no sub-model is frozen, or it is not clear which one is meant.
@@ -95,9 +112,7 @@ class CacheBuilder:
         PPOCRExtError: something cannot be built.
     """
 
-    def __init__(
-        self, config: Config, options: CacheOptions, preflight: Mapping[str, PreflightReport] | None = None
-    ) -> None:
+    def __init__(self, config: Config, options: CacheOptions, plan: BuildPlan | None = None) -> None:
         # nothing is left in the run folder
         values: dict[str, Any] = {"Global.save_model_dir": str(scratch_folder()), "Train.teacher_cache": None}
         if options.processes > 1:
@@ -109,9 +124,8 @@ class CacheBuilder:
         views = Views(seed_of(context.config) if options.seed is None else options.seed, options.views)
         model = build_network(context.components)
         name = _frozen_model(model, options.model)
-        data = open_data(context, model, views, preflight)
+        data = open_data(context, model, views, None if plan is None else plan.preflight)
         self._loader: BatchLoader = data.train_loader
-        self.preflight = data.preflight
         load_model_weights(model, context, needed=(name,))
         self.loss = build_loss(context.components.at("Loss").thaw(), loss_context(model, context.charset))
         _require_servable(self.loss, name)
@@ -120,7 +134,7 @@ class CacheBuilder:
         engines = compile_frozen(context, model, len(self._loader.dataset) * views.count)
         self._call, self._folder, self._engine = model.caller(name), options.folder, engines.get(name)
         self._request = model.models[name].train_request
-        self._first = self._try_batches()
+        self.plan = plan or self._plan(data.preflight, wanted, options.top_k)
         count = len(self._loader.views.of_view(0))
         batches = max(_LEAST_BATCHES, math.ceil(count * views.count / _MOST_SHARDS))
         self.facts = CacheFacts(
@@ -129,27 +143,24 @@ class CacheBuilder:
             context.charset.digest,
             data_digest(context.config),
             views,
-            self._forms(wanted, options.top_k),
+            self.plan.branches,
             math.ceil(count / batches),
             batches,
             self._dtype,
         )
         _require_same_cache(options.folder, self.facts)
 
-    def _try_batches(self) -> dict[str, np.ndarray]:
-        """Compute two batches; return the logits of the last, and keep the seconds that it took for a sample."""
-        logits: dict[str, np.ndarray] = {}
+    def _plan(
+        self, preflight: Mapping[str, PreflightReport], wanted: Mapping[str, bool], top_k: int | None
+    ) -> BuildPlan:
+        """Compute two batches, and decide what is kept."""
         began = time.perf_counter()
         for batch in self._loader.read_view(0, self._loader.views.of_view(0)[:2]):  # the first one is slower
             logits = self._logits(batch)
             began, seconds = time.perf_counter(), time.perf_counter() - began
-            self._seconds = seconds / len(batch[0])
-        return logits
-
-    def _forms(self, wanted: dict[str, bool], top_k: int | None) -> dict[str, BranchForm]:
-        forms = {}
+        forms, size = {}, TABLE.itemsize
         for name, everything in wanted.items():
-            classes = self._first[name].shape[-1]
+            rows, classes = logits[name].shape[1:]
             everything = everything or classes > _MOST_CLASSES
             kept = min(classes, (classes if everything else _KEPT) if top_k is None else top_k)
             if everything and kept < classes:
@@ -159,7 +170,8 @@ class CacheBuilder:
                     code="unserved_loss",
                 )
             forms[name] = BranchForm(classes, kept)
-        return forms
+            size += forms[name].row_bytes * rows
+        return BuildPlan(preflight, forms, size, seconds / len(batch[0]))
 
     def _logits(self, batch: Sequence[Any]) -> dict[str, np.ndarray]:
         """Return the logits of the branches [B, N, C]; of NRTR for all positions that a label may have."""
@@ -195,7 +207,7 @@ class CacheBuilder:
         return FLOAT32 if self._engine is None else self._engine.dtype
 
     @cached_property
-    def pending(self) -> list[tuple[int, int]]:
+    def pending(self) -> list[Shard]:
         """View and number of the shards that were missing or damaged when this was first asked."""
         every = [
             (view, number) for view in range(self.facts.views.count) for number in range(self.facts.shards)
@@ -206,20 +218,16 @@ class CacheBuilder:
         """Return the entries to compute, the bytes of the whole cache, and the seconds for the entries, about."""
         every = len(self._loader.dataset) * self.facts.views.count
         entries = round(every * len(self.pending) / (self.facts.views.count * self.facts.shards))
-        return entries, every * self._entry_bytes(), entries * self._seconds
+        return entries, every * self.plan.entry_bytes, entries * self.plan.seconds
 
     def missing_bytes(self) -> int:
         """Return the bytes of the shards that are to be written, about."""
-        return self.estimate()[0] * self._entry_bytes()
+        return self.estimate()[0] * self.plan.entry_bytes
 
-    def _entry_bytes(self) -> int:
-        forms = self.facts.branches.items()
-        return TABLE.itemsize + sum(form.row_bytes * self._first[name].shape[1] for name, form in forms)
-
-    def build(self, share: Share, on_samples: Callable[[int], Any]) -> None:
-        """Write the shards of ``share``; ``on_samples`` is told of the samples of each batch."""
+    def build(self, shards: Iterable[Shard], on_samples: Callable[[int], Any]) -> None:
+        """Write ``shards``; ``on_samples`` is told of the samples of each batch."""
         listed: dict[int, Any] = {}
-        for view, number in share:
+        for view, number in shards:
             listed = listed if view in listed else {view: self._loader.views.of_view(view)}
             entries: dict[bytes, Entry] = {}
             dropped: dict[str, tuple[float, int]] = {}

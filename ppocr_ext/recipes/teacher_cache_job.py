@@ -1,4 +1,4 @@
-"""Build a teacher cache in several processes, each of which writes shards of its own.
+"""Build a teacher cache in several processes, of which this one is the first; each writes shards of its own.
 
 A shard that is whole is kept: another call continues where the last one stopped.
 """
@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import os
 import shutil
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
 from ppocr_ext.config import Config
-from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_views import CACHE_FACTS
-from ppocr_ext.errors import DataError, ProcessError
+from ppocr_ext.errors import DataError, PPOCRExtError, ProcessError
 from ppocr_ext.io.atomic import check_writable, remove_temporary_files
-from ppocr_ext.recipes.cache_builder import CacheBuilder, CacheOptions, Share
+from ppocr_ext.recipes.cache_builder import BuildPlan, CacheBuilder, CacheOptions, Shard
 from ppocr_ext.run.batch_loader import leave_signals_to_the_run
 from ppocr_ext.run.logs import set_up_console
 
@@ -31,10 +29,11 @@ def build_cache(config: Config, builder: CacheBuilder, options: CacheOptions) ->
     """Build what is missing in the folder of ``options``, with a progress bar.
 
     Raises:
-        ProcessError: a process has failed; it has printed why.
+        ProcessError: a process has ended without an error of its own; it has printed why.
         DataError: the folder cannot be written, or its disk has too little space.
+        PPOCRExtError: what a process has raised.
     """
-    folder, pending = options.folder, builder.pending
+    folder = options.folder
     check_writable(folder / CACHE_FACTS)
     remove_temporary_files(folder)
     needed, free = builder.missing_bytes(), shutil.disk_usage(folder).free
@@ -49,60 +48,90 @@ def build_cache(config: Config, builder: CacheBuilder, options: CacheOptions) ->
         total=builder.estimate()[0], desc="teacher cache", unit="sample", disable=None, leave=False
     ) as bar:
         if options.processes == 1:
-            builder.build(pending, bar.update)
+            builder.build(builder.pending, bar.update)
         else:
-            _build_together(config, options, builder, pending, bar)
+            _build_together(config, options, builder, bar)
 
 
-def _build_together(
-    config: Config, options: CacheOptions, builder: CacheBuilder, pending: Share, bar: Any
-) -> None:
+def _build_together(config: Config, options: CacheOptions, builder: CacheBuilder, bar: Any) -> None:
+    """Build in this process and in others."""
     spawn = multiprocessing.get_context("spawn")  # a forked process could not use Paddle's threads
-    counter = spawn.Value("q", 0)
-    given = config, options, builder.preflight, pending
+    pending, count = builder.pending, min(options.processes, len(builder.pending))
+    progress = _Progress(spawn.Value("q", 0), spawn.Value("q", count), spawn.SimpleQueue())
     workers = [
-        spawn.Process(target=_build_share, args=(*given, part, counter), daemon=True)
-        for part in range(min(options.processes, len(pending)))
+        spawn.Process(
+            target=_work, args=(config, options, builder.plan, pending, part, progress), daemon=True
+        )
+        for part in range(1, count)
     ]
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of them: one process on each core is faster than threads
+
+    def follow(samples: int) -> None:
+        progress.add(samples)
+        bar.update(progress.samples.value - bar.n)
+        if not progress.errors.empty():
+            raise progress.errors.get()
+        if failed := [worker.exitcode for worker in workers if worker.exitcode]:
+            raise ProcessError(
+                f"A process that builds the teacher cache ended with code {failed[0]}; what it printed says why. Whole "
+                f"shards are kept. Fix: the same command with --processes 1 needs the least memory.",
+                code="process_failed",
+            )
+
     try:
         for worker in workers:
             worker.start()
+        builder.build(progress.share(pending, 0), follow)
         while any(worker.is_alive() for worker in workers):
             time.sleep(0.2)
-            bar.update(counter.value - bar.n)
-            if any(worker.exitcode for worker in workers):
-                break
+            follow(0)
+        follow(0)
     finally:
         for worker in workers:
             if worker.pid is not None:
                 worker.terminate()
                 worker.join()
-    failed = [worker.exitcode for worker in workers if worker.exitcode]
-    if failed:
-        raise ProcessError(
-            f"A process that builds the teacher cache ended with code {max(failed)}; what it printed says why. Whole "
-            f"shards are kept. Fix: the same command with --processes 1 needs the least memory.",
-            code="process_failed",
-        )
 
 
-def _build_share(
+class _Progress(NamedTuple):
+    """What the processes tell each other.
+
+    Attributes:
+        samples: that are computed.
+        begun: shards that a process has.
+        errors: that end the build.
+    """
+
+    samples: Any
+    begun: Any
+    errors: Any
+
+    def add(self, samples: int) -> None:
+        """Count samples."""
+        with self.samples.get_lock():
+            self.samples.value += samples
+
+    def share(self, pending: Sequence[Shard], part: int) -> Iterator[Shard]:
+        """Yield the shard ``part``, then those that no process has begun: a process that starts later gets fewer."""
+        while part < len(pending):
+            yield pending[part]
+            with self.begun.get_lock():
+                part = self.begun.value
+                self.begun.value += 1
+
+
+def _work(
     config: Config,
     options: CacheOptions,
-    preflight: Mapping[str, PreflightReport],
-    pending: Share,
+    plan: BuildPlan,
+    pending: Sequence[Shard],
     part: int,
-    counter: Any,
+    progress: _Progress,
 ) -> None:
-    """Build every n-th shard in a process of its own; it ends with its parent."""
+    """Build shards in a process of its own; it ends with its parent."""
     leave_signals_to_the_run(part)
     set_up_console(to_stderr=True)
     _LOG.setLevel(logging.WARNING)
-
-    def count(samples: int) -> None:
-        with counter.get_lock():
-            counter.value += samples
-
-    builder = CacheBuilder(config, options, preflight)
-    builder.build(pending[part :: options.processes], count)
+    try:
+        CacheBuilder(config, options, plan).build(progress.share(pending, part), progress.add)
+    except PPOCRExtError as error:
+        progress.errors.put(error)

@@ -171,6 +171,15 @@ def test_two_processes_write_what_one_writes(cache, distill, tmp_path):
                 assert np.allclose(kept.values, two.entry(row)[name].values, atol=1e-2)
 
 
+def test_another_process_ends_the_build_with_its_own_error(distill, tmp_path):
+    options = CacheOptions(tmp_path / "cache", views=2, processes=2)
+    builder = CacheBuilder(distill(tmp_path), options)
+    gone = distill(tmp_path, **{"Global.character_dict_path": str(tmp_path / "gone.txt")})
+    with raises_code(ConfigError, "missing_file", "gone.txt"):
+        build_cache(gone, builder, options)
+    assert len(shards(options.folder)) == 1
+
+
 @pytest.mark.parametrize(
     ("option", "code"),
     [("--top-k=3", "unserved_loss"), ("--model=Student", "no_frozen_model"), ("--views=0", "bad_value")],

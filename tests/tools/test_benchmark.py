@@ -9,7 +9,7 @@ import paddle.distributed as dist
 import pytest
 from benchmark import main
 from benchmarks import fresh
-from benchmarks.guard import BARE, GuardCosts
+from benchmarks.guard import GuardCosts
 from benchmarks.processes import stepping_processes
 from benchmarks.step import measure_step
 from benchmarks.table import Turns
@@ -44,9 +44,7 @@ def test_the_check_of_values_is_a_share_of_the_step(in_this_process, capsys):
 
 @pytest.mark.parametrize(("seconds", "agrees"), [(0.01, True), (0.011, False)])
 def test_more_than_one_per_cent_is_too_much(seconds, agrees):
-    costs = GuardCosts(
-        "", {BARE: [0.9, 1.0, 3.0]}, {"the check": [seconds], "monitors: a tenth of it": [0.02]}
-    )
+    costs = GuardCosts("", [0.9, 1.0, 3.0], {"the check": [seconds], "monitors: a tenth of it": [0.02]})
     assert costs.agrees is agrees
 
 

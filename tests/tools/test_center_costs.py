@@ -5,7 +5,7 @@ import re
 
 import pytest
 from benchmark import main
-from benchmarks import center, center_worker
+from benchmarks import center
 
 SMALL = ["--batch", "2", "3", "--frames", "10", "--classes", "30", "--features", "8", "--rounds", "2"]
 
@@ -36,8 +36,8 @@ def test_the_limit_is_16_bytes_a_feature(in_this_process):
 @pytest.mark.parametrize("factor", [1.001, float("nan")])
 def test_a_loss_of_another_value_is_a_bad_verdict(factor, in_this_process, monkeypatch, capsys):
     in_this_process(center)
-    ours = center_worker._ours
-    monkeypatch.setattr(center_worker, "_ours", lambda *given: lambda *inputs: ours(*given)(*inputs) * factor)
+    ours = center._ours
+    monkeypatch.setattr(center, "_ours", lambda *given: lambda *inputs: ours(*given)(*inputs) * factor)
     assert main(["center", *SMALL]) == 1
     assert "DISAGREE" in capsys.readouterr().out
 

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 from benchmark import main
-from benchmarks import charts, evaluation_worker, export_center_data, step_data, step_worker, whole
+from benchmarks import charts, export_center_data, export_center_worker, step_data, step_worker, whole
 from benchmarks.export_center import ENGINE
 from benchmarks.labels import LabelCost, LabelCosts
 from benchmarks.step import BARE_STUDENT, CACHED, COMPILED, NETWORK, OPENVINO, PEER
@@ -121,12 +121,13 @@ def answered(in_this_process, monkeypatch, tmp_path):
     def worker(name, **answer):
         def work(**options):
             asked.setdefault(name, []).append(options)
-            if name == "export_center_worker":
-                answer["images_per_second"] = list(range(1, 1 + len(options["passes"])))
             if name == "step_worker":
                 answer["seconds"] = {kind: [1.0] * options["rounds"] for kind in options["kinds"]}
-            if name in ("evaluation_worker", "export_center_peer"):
-                answer["images_per_second"] = [2.0] * options["rounds"]
+            if name in ("export_center_worker", "export_center_peer"):
+                speeds = (
+                    range(1, 1 + len(options["passes"])) if "passes" in options else [2.0] * options["rounds"]
+                )
+                answer["images_per_second"] = list(speeds)
             if name == "export_center_data":
                 Path(options["folder"], "lines.txt").write_text("a.png\t1\nb.png\t2\n")
             for file in ("ours.npz", "peer.npz"):
@@ -141,11 +142,10 @@ def answered(in_this_process, monkeypatch, tmp_path):
     answers = {
         "export_center_data": {},
         "step_data": {},
-        "arithmetic_worker": ARITHMETIC,
+        "limits": ARITHMETIC,
         "step_worker": {"peak": 5},
-        "evaluation_worker": {"acc": 0.5},
         "export_center_peer": {"acc": 0.5},
-        "export_center_worker": {},
+        "export_center_worker": {"acc": 0.5},
         "growth_worker": {"seconds": 1.0, "peak": 7},
     }
     in_this_process(whole, **{name: worker(name, **answer) for name, answer in answers.items()})
@@ -175,7 +175,7 @@ def test_each_section_is_measured_and_the_first_passes_warm_up(answered, tmp_pat
 
 def test_only_what_is_asked_for_is_measured(answered):
     (found,) = whole.measure_whole(only=["memory"]).runs
-    assert set(answered) == {"export_center_data", "step_data", "arithmetic_worker", "step_worker"}
+    assert set(answered) == {"export_center_data", "step_data", "limits", "step_worker"}
     assert set(found) == {"setting", "batch", "arithmetic", "memory"}
 
 
@@ -215,7 +215,7 @@ def test_another_accuracy_than_paddleocr_s_is_no_agreement(answered, in_this_pro
     measure = whole.in_fresh_process
 
     def wrong(name, options):
-        return measure(name, options) | ({"acc": 0.6} if name.endswith("evaluation_worker") else {})
+        return measure(name, options) | ({"acc": 0.6} if name.endswith(":evaluate") else {})
 
     whole.in_fresh_process = wrong  # in_this_process puts the real one back
     assert whole.measure_whole(**plan).agrees is False
@@ -238,4 +238,4 @@ def test_a_cache_of_a_run_answers_for_a_batch_and_an_evaluation_reads_it(tmp_pat
     kinds = [CACHED, COMPILED]  # the step with a cache fails if it lacks a sample
     found = step_worker.measure(str(tmp_path), kinds, rounds=1, threads=1)
     assert [len(found["seconds"][kind]) for kind in kinds] == [1, 1]
-    assert evaluation_worker.measure(str(tmp_path), rounds=1)["acc"] == pytest.approx(1.0, abs=1e-4)
+    assert export_center_worker.evaluate(str(tmp_path), rounds=1)["acc"] == pytest.approx(1.0, abs=1e-4)

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.fresh import in_fresh_process
 from benchmarks.peer import require_peer
-from benchmarks.table import machine, markdown, megabytes, threads
+from benchmarks.table import machine, megabytes, report, threads, verdict
 from ppocr_ext.errors import PPOCRExtError
 
 TOLERANCE = 1e-5
@@ -63,15 +63,11 @@ class ExportCosts:
         ]
         head = ["pass", "images/s (median)", "images/s (best)", "of the engine's bare forward"]
         head += ["centers are faster by", "peak memory, MB"]
-        said = "" if self.error is None else f"\n\n{self._agreement(self.error)}"
-        return f"{self.setting}\n\n{markdown(head, rows)}{said}"
-
-    def _agreement(self, error: float) -> str:
-        verdict = "agree" if self.agrees else "DISAGREE"
-        return (
-            f"The centers and PaddleOCR's {verdict}: they differ by {error:.1e} of the largest entry (at most "
-            f"{TOLERANCE:.0e})"
+        said = "" if self.error is None else f"they differ by {self.error:.1e} of the largest entry"
+        said = (
+            said and f"The centers and PaddleOCR's {verdict(self.agrees)}: {said} (at most {TOLERANCE:.0e})"
         )
+        return report(self.setting, (head, rows), said)
 
 
 @dataclass

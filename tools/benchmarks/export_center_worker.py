@@ -1,4 +1,4 @@
-"""The pass that makes centers, and the bare forward pass, in a process of their own."""
+"""The pass that makes centers, the bare forward pass, and an evaluation, in a process of their own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ppocr_ext.centers.single_model import config_of_model
 from ppocr_ext.host import open_host
 from ppocr_ext.modeling.features import ctc_head_of
 from ppocr_ext.modeling.head_request import HeadRequest
-from ppocr_ext.run.compiled_models import compile_evaluated
+from ppocr_ext.run.compiled_models import compile_evaluated, model_to_evaluate
 from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.run.run import Run
 
@@ -78,3 +78,30 @@ def _forward(run: Run, compiled: bool) -> float:
 
 def _save(sums: CenterAccumulator, path: Path) -> None:
     np.savez(path, class_ids=sums.present, centers=sums.centers(), counts=sums.counts[sums.present])
+
+
+def evaluate(folder: str, rounds: int) -> dict[str, Any]:
+    """Evaluate the student, by the config of its distillation.
+
+    Args:
+        folder: as :func:`benchmarks.export_center_data.prepare` leaves it.
+        rounds: passes after one to warm up.
+
+    Returns:
+        ``images_per_second`` of each pass, and ``acc`` of the last.
+    """
+    quiet_host(open_host().logger)
+    config = config_to_read(Path(folder)).with_values(
+        {
+            "Global.pretrained_model": None,
+            "Architecture.Models.Student.pretrained": str(Path(folder, "student")),
+        }
+    )
+    run = Run.build(config, "eval")
+    samples, speeds, found = len(run.eval_loader.dataset), [], dict[str, float]()
+    model = model_to_evaluate(run, samples)
+    for _ in range(rounds + 1):
+        began = time.perf_counter()
+        found = run.host.evaluate(model, run.eval_loader, run.decoder, run.metric, "rec")
+        speeds.append(samples / (time.perf_counter() - began))
+    return {"images_per_second": speeds[1:], "acc": found["acc"]}

@@ -1,9 +1,8 @@
 """What the check for bad values, the copies for skip and rollback, an average and the monitors add to a training step.
 
-The same distillation step is taken in turns without the check, with it, and with it and the copy for `skip`. A
-difference of two such steps is smaller than the noise of most machines, so the seconds inside the check and the copies
-are measured as well: on a CPU, where an operation has ended when its call returns, they are what is added. Seconds on a
-CPU are those that the process computed, which other programs change little.
+What they add is less than the noise of a whole step on most machines, so the seconds inside them are measured: on a
+CPU, where an operation has ended when its call returns, they are what is added. Seconds on a CPU are those that the
+process computed, which other programs change little.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from typing import Any, cast
 
 import paddle
 
-from benchmarks.step import optimizer_of, setting
-from benchmarks.table import machine, markdown, threads
+from benchmarks.step import WARM_UP, optimizer_of, setting
+from benchmarks.table import machine, report, threads
 from ppocr_ext.loop.events import Position, StepDone
 from ppocr_ext.loop.hooks.collapse_watch import LEAST_EVERY
 from ppocr_ext.loop.hooks.ema import Ema
@@ -32,8 +31,13 @@ from ppocr_ext.run.device import tune_cpu
 from ppocr_ext.run.model_setup import restrict_outputs
 from ppocr_ext.run.run import Run
 
-MOST = {"the check": 0.01, "monitors: a tenth of it": 0.02}  # of a step
-BARE, CHECK, SKIP = "step", "step with the check", "step with the check and skip's copy"
+_CHECK, _SKIP, _ROLLBACK = (
+    "the check",
+    "skip: copy before each step",
+    "rollback: copy in memory, a hundredth of it",
+)
+_AVERAGE, _MONITORS = "Global.ema: the average", "monitors: a tenth of it"
+MOST = {_CHECK: 0.01, _MONITORS: 0.02}  # of a step
 
 
 @dataclass(frozen=True)
@@ -42,17 +46,17 @@ class GuardCosts:
 
     Attributes:
         setting: what was run, and where.
-        steps: of a whole step, by kind.
+        steps: of a whole step without any of them.
         inside: of the check, of skip's copy, of rollback's copy and of the monitors alone.
     """
 
     setting: str
-    steps: dict[str, list[float]]
+    steps: list[float]
     inside: dict[str, list[float]]
 
     def share(self, name: str) -> float:
         """Median seconds inside over the median step."""
-        return statistics.median(self.inside[name]) / statistics.median(self.steps[BARE])
+        return statistics.median(self.inside[name]) / statistics.median(self.steps)
 
     @property
     def agrees(self) -> bool:
@@ -60,24 +64,13 @@ class GuardCosts:
         return all(self.share(name) <= most for name, most in MOST.items())
 
     def to_markdown(self) -> str:
-        """Two tables: whole steps, and what is inside."""
-        bare = statistics.median(self.steps[BARE])
-        whole = [
-            [
-                name,
-                f"{statistics.median(times):.4f}",
-                f"{min(times):.4f}",
-                f"{statistics.median(times) / bare:.3f}",
-            ]
-            for name, times in self.steps.items()
-        ]
+        """What is inside, as shares of a step."""
         parts = [
             [name, f"{1e3 * statistics.median(times):.3f}", f"{100 * self.share(name):.2f} %"]
             for name, times in self.inside.items()
         ]
-        first = markdown(["in turns", "seconds (median)", "seconds (best)", "ratio"], whole)
-        second = markdown(["inside", "milliseconds (median)", "share of a step"], parts)
-        return f"{self.setting}\n\n{first}\n\n{second}"
+        step = f"A step without them takes {statistics.median(self.steps):.4f} s (median)."
+        return report(self.setting, step, (["inside", "milliseconds (median)", "share of a step"], parts))
 
 
 def measure_guard(size: str, batch: int, rounds: int = 20) -> GuardCosts:
@@ -86,7 +79,7 @@ def measure_guard(size: str, batch: int, rounds: int = 20) -> GuardCosts:
     Args:
         size: ``"tiny"`` (the quickstart's models) or ``"full"`` (SVTRv2 teacher, RepSVTR student).
         batch: images of it.
-        rounds: measured rounds after two to warm up.
+        rounds: measured ones, after those to warm up.
     """
     if paddle.get_device() == "cpu":
         tune_cpu()
@@ -96,26 +89,19 @@ def measure_guard(size: str, batch: int, rounds: int = 20) -> GuardCosts:
     loss = build_loss(config.at("Loss").thaw())
     restrict_outputs(model, loss.required_outputs(), config)
     step = _Step(model, loss, optimizer_of(config, model), given)
-    kinds: dict[str, Callable[[], None]] = {
-        BARE: lambda: step.take(False, False),
-        CHECK: lambda: step.take(True, False),
-        SKIP: lambda: step.take(True, True),
-    }
-    seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
-    for turn in range(rounds + 2):
-        if turn == 2:
-            step.inside = {part: [] for part in step.inside}
-        for kind, take in kinds.items():
-            passed, _ = seconds_of(take)
-            if turn > 1:
-                seconds[kind].append(passed)
+    bare: list[float] = []
+    for turn in range(rounds + WARM_UP):
+        if turn == WARM_UP:
+            step.inside, bare = {part: [] for part in step.inside}, []
+        bare.append(seconds_of(lambda: step.take(guarded=False))[0])
+        step.take(guarded=True)
         step.copy_all()
         step.average()
         step.monitor()
     described += (
         f", {threads()}, Paddle {paddle.__version__} on {paddle.get_device()}, {machine()}, {rounds} rounds"
     )
-    return GuardCosts(described, seconds, step.inside)
+    return GuardCosts(described, bare, step.inside)
 
 
 def clock() -> float:
@@ -140,38 +126,32 @@ class _Step:
         self._model, self._loss, self._optimizer, self._batch = model, loss, optimizer, batch
         self._meter = StepMeter(model, loss, Limits(100.0, 10000.0))
         self._before = BeforeForward(model, loss)
-        self.inside: dict[str, list[float]] = {
-            "the check": [],
-            "skip: copy before each step": [],
-            "rollback: copy in memory, a hundredth of it": [],
-            "Global.ema: the average": [],
-            "monitors: a tenth of it": [],
-        }
+        parts = (_CHECK, _SKIP, _ROLLBACK, _AVERAGE, _MONITORS)
+        self.inside: dict[str, list[float]] = {part: [] for part in parts}
         self._average = Ema(0.9998)
         run = SimpleNamespace(network=model, frozen=model.frozen, optimizer=optimizer, hook_states={})
         self._average.on_start(cast(Run, run), Position())
         self._outputs: dict[str, Any] = {}
 
-    def take(self, checks: bool, copies: bool) -> None:
+    def take(self, guarded: bool) -> None:
+        """Do a step, with the check and the copy for skip or without."""
         model, batch = self._model, self._batch
         model.train()
         spent = 0.0
-        if copies:
-            self._timed("skip: copy before each step", self._before.keep)
-        if checks:
+        if guarded:
+            self.inside[_SKIP].append(seconds_of(self._before.keep)[0])
             spent += seconds_of(self._meter.begin)[0]
         predictions = model(batch[0], data=batch[1:])
         self._outputs = {name: value.detach() for name, value in head_outputs(predictions, model)}
         losses = self._loss(predictions, batch)
         total = losses["loss"]
-        if checks:
+        if guarded:
             passed, factor = seconds_of(lambda: self._meter.forward(predictions, batch, losses, 100))
             spent += passed
             total = total * factor
         total.backward()
-        if checks:
-            spent += seconds_of(self._meter.read)[0]
-            self.inside["the check"].append(spent)
+        if guarded:
+            self.inside[_CHECK].append(spent + seconds_of(self._meter.read)[0])
         self._optimizer.step()
         self._optimizer.clear_grad()
         for value in losses.values():  # as the host does
@@ -179,21 +159,15 @@ class _Step:
 
     def copy_all(self) -> None:
         """Copy what a rollback may need: once in 100 steps."""
-        name = "rollback: copy in memory, a hundredth of it"
-        passed, _ = seconds_of(
-            lambda: [value.clone() for value in tensors_of(self._model, self._optimizer).values()]
-        )
-        self.inside[name].append(passed / 100)
+        tensors = tensors_of(self._model, self._optimizer).values()
+        self.inside[_ROLLBACK].append(seconds_of(lambda: [value.clone() for value in tensors])[0] / 100)
 
     def average(self) -> None:
         """Average the weights, as after each step."""
         done = StepDone(Position(), {}, 0.0, 1)
-        self._timed("Global.ema: the average", lambda: self._average.on_step(done))
+        self.inside[_AVERAGE].append(seconds_of(lambda: self._average.on_step(done))[0])
 
     def monitor(self) -> None:
         """Measure the outputs of the last step as the monitors do: once in 10 steps at most."""
         measure = partial(measure_model, self._outputs, "Student", self._batch[1])
-        self.inside["monitors: a tenth of it"].append(seconds_of(measure)[0] / LEAST_EVERY)
-
-    def _timed(self, name: str, work: Callable[[], Any]) -> None:
-        self.inside[name].append(seconds_of(work)[0])
+        self.inside[_MONITORS].append(seconds_of(measure)[0] / LEAST_EVERY)

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.fresh import in_fresh_process
 from benchmarks.peer import require_peer
-from benchmarks.table import circumstances, markdown
+from benchmarks.table import Table, circumstances, report, verdict
 
 TOLERANCE = 1e-3  # of a probability, between the engines
 # networks
@@ -105,21 +105,18 @@ class InferCosts:
 
     def to_markdown(self) -> str:
         """A table of the networks for each number of threads, one of the reading, and whether all agree."""
-        parts = [self.setting]
+        parts: list[str | Table] = [self.setting]
         for threads in self.values("threads"):
             parts += [f"Threads: {threads}", self._networks(threads)]
-        verdict = "agree" if self.agrees else "DISAGREE"
-        return "\n\n".join(
-            [
-                *parts,
-                f"`Recognizer.read` of the {STUDENT}, PNG images to texts:",
-                self._reading(),
-                f"Forms of the student and engines {verdict}: probabilities differ by {self.difference:.1e} at most "
-                f"(limit {TOLERANCE:.0e})",
-            ]
+        return report(
+            *parts,
+            f"`Recognizer.read` of the {STUDENT}, PNG images to texts:",
+            self._reading(),
+            f"Forms of the student and engines {verdict(self.agrees)}: probabilities differ by {self.difference:.1e} "
+            f"at most (limit {TOLERANCE:.0e})",
         )
 
-    def _networks(self, threads: int) -> str:
+    def _networks(self, threads: int) -> Table:
         batches = self.values("batch")
         head = ["network", "engine"]
         for batch in batches:
@@ -136,9 +133,9 @@ class InferCosts:
                         f"{each.cpu:.2f}",
                         f"{student.best / each.best:.2f}, {each.cpu / student.cpu:.2f}",
                     ]
-        return markdown(head, list(rows.values()))
+        return head, list(rows.values())
 
-    def _reading(self) -> str:
+    def _reading(self) -> Table:
         rows = []
         for read in (each for each in self.speeds if each.what == READ):
             bare = self.find(read.threads, read.batch, BARE, read.engine)
@@ -147,7 +144,7 @@ class InferCosts:
                 + [f"{read.best / bare.best:.2f}", f"{read.cpu / bare.cpu:.2f}"]
             )
         head = ["threads", "batch", "engine", "bare engine, images/s (best)", "`Recognizer.read`"]
-        return markdown([*head, "of the bare engine", "CPU of the bare engine's"], rows)
+        return [*head, "of the bare engine", "CPU of the bare engine's"], rows
 
 
 def measure_infer(

@@ -28,16 +28,7 @@ _PATCH = 8  # pixels of one patch of a drawn image
 
 
 class Call(NamedTuple):
-    """What is measured.
-
-    Attributes:
-        threads: of the engine.
-        batch: images of a batch.
-        what: a network, ``BARE`` or ``READ``.
-        engine: one of ``ENGINES``.
-        images: of one call.
-        work: the call.
-    """
+    """What is measured: ``work``, and what :class:`benchmarks.infer.Speed` says of it."""
 
     threads: int
     batch: int
@@ -66,9 +57,8 @@ def measure(
         images: that ``Recognizer.read`` reads in a call.
 
     Returns:
-        ``calls``: of each, the attributes of :class:`Call` but the last, and the lists ``seconds`` and
-        ``cpu_seconds``; ``difference``: the largest of a probability between forms and engines of one network;
-        ``versions``.
+        ``calls``: of each, the attributes of :class:`benchmarks.infer.Speed`; ``difference``: the largest of a
+        probability between forms and engines of one network; ``versions``.
     """
     _, (height, width) = SIZES[size]
     noise = np.random.default_rng(0).uniform(-1, 1, (max(batches), 3, height, width)).astype(np.float32)
@@ -87,17 +77,16 @@ def measure(
             for kind in READERS:
                 pair = _pair(engines[STUDENT, kind], size, batch, images)
                 calls += [Call(count, batch, what, kind, images, work) for what, work in pair.items()]
-    times: list[list[tuple[float, float]]] = [[] for _ in calls]
+    found = [call._asdict() | {"seconds": [], "cpu_seconds": []} for call in calls]
     for turn in range(rounds + 1):
-        for call, measured in zip(calls, times, strict=True):
-            found = list(_repeat(call.work, _TURN if turn else 0))
-            measured += found if turn else []
-    described = [dict(zip(Call._fields[:-1], call[:-1], strict=True)) for call in calls]
+        for each in found:
+            for wall, cpu in _repeat(each["work"], _TURN if turn else 0):
+                each["seconds"] += [wall] * bool(turn)
+                each["cpu_seconds"] += [cpu] * bool(turn)
+    for each in found:
+        del each["work"]
     return {
-        "calls": [
-            {**each, "seconds": [wall for wall, _ in measured], "cpu_seconds": [cpu for _, cpu in measured]}
-            for each, measured in zip(described, times, strict=True)
-        ],
+        "calls": found,
         "difference": difference,
         "versions": f"Paddle {paddle.__version__}, ONNX Runtime {onnxruntime.__version__}",
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +15,6 @@ import paddle.nn.functional as F
 from numpy import ndarray
 from paddle import Tensor, nn
 from paddle.autograd import PyLayer
-
-from ppocr_ext.modeling.layers import Mlp
 
 Replacement = tuple[nn.Layer, str, Any]
 Form = Callable[[nn.Layer], Replacement | None]
@@ -32,7 +29,7 @@ def replacements(network: nn.Layer, forms: list[Form]) -> Iterator[Replacement]:
                 yield found
 
 
-def is_depthwise(layer: nn.Layer) -> bool:
+def _is_depthwise(layer: nn.Layer) -> bool:
     """True for a depthwise convolution with zeros around it that are given as numbers."""
     return (
         isinstance(layer, nn.Conv2D)
@@ -58,9 +55,9 @@ class _Gradient(PyLayer):
         return ctx.gradient(above)
 
 
-def mirrored(layer: nn.Layer) -> Replacement | None:
+def _mirrored(layer: nn.Layer) -> Replacement | None:
     """Depthwise convolution whose input has a convolution with mirrored kernels as its gradient."""
-    if not is_depthwise(layer) or list(layer._stride) != [1, 1]:
+    if not _is_depthwise(layer) or list(layer._stride) != [1, 1]:
         return None
     options = {"padding": layer._padding, "groups": layer._groups}
 
@@ -76,93 +73,18 @@ def mirrored(layer: nn.Layer) -> Replacement | None:
     return layer, "forward", forward
 
 
-def _kept_cdf(x: Tensor) -> Tensor:
-    source = x.detach()
-    cdf = paddle.erf(source * math.sqrt(0.5)).scale_(0.5, 0.5)
-
-    def gradient(above: Tensor) -> Tensor:
-        density = (source * source).scale_(-0.5).exp_().scale_(1.0 / math.sqrt(2.0 * math.pi))
-        return density.multiply_(source).add_(cdf).multiply_(above)
-
-    return _Gradient.apply(x, lambda: source * cdf, gradient)
-
-
-def gelu_by(function: Callable[[Tensor], Tensor], layer: nn.Layer) -> Replacement | None:
-    """GELU of a layer by another function."""
-    if isinstance(layer, nn.GELU):
-        return layer, "forward", function
-    return (layer, "act", function) if getattr(layer, "act", None) is F.gelu else None
-
-
-def layer_norm(layer: nn.Layer) -> Replacement | None:
-    """LayerNorm whose sums over tokens and features are products with a column of ones."""
-    if not isinstance(layer, nn.LayerNorm):
-        return None
-
-    def forward(tokens: Tensor) -> Tensor:
-        shape, width = tokens.shape, tokens.shape[-1]
-        scale, shift = layer.weight.detach(), layer.bias.detach()
-        average = paddle.full([width, 1], 1.0 / width)
-        rows = tokens.detach().reshape([-1, width])
-        normal = rows - paddle.matmul(rows, average)
-        inverse = (paddle.matmul(normal * normal, average) + layer._epsilon).rsqrt_()
-        normal.multiply_(inverse)
-
-        def to_tokens(above: Tensor) -> Tensor:
-            scaled = above.reshape([-1, width]) * scale
-            along = paddle.matmul(scaled * normal, average)
-            scaled = scaled - paddle.matmul(scaled, average)
-            return scaled.subtract_(normal * along).multiply_(inverse).reshape(shape)
-
-        def to_parameters(above: Tensor) -> Tensor:
-            above = above.reshape([-1, width])
-            ones = paddle.ones([1, above.shape[0]])
-            return paddle.concat([paddle.matmul(ones, above * normal), paddle.matmul(ones, above)])
-
-        parameters = paddle.stack([layer.weight, layer.bias])
-        value = _Gradient.apply(tokens, lambda: (normal * scale).add_(shift).reshape(shape), to_tokens)
-        return value + _Gradient.apply(parameters, lambda: paddle.zeros(shape), to_parameters)
-
-    return layer, "forward", forward
-
-
-def dropout(layer: nn.Layer) -> Replacement | None:
-    """Dropout with a mask that NumPy draws, from a seed that Paddle draws."""
-    if isinstance(layer, nn.Dropout):
-        return layer, "forward", partial(_masked, layer.p)
-    return (
-        (layer, "_dropped", partial(_masked, layer.drop)) if isinstance(layer, Mlp) and layer.drop else None
-    )
-
-
-def _masked(probability: float, x: Tensor) -> Tensor:
-    seed = int(paddle.randint(0, 2**31 - 1, [1]).item())
-    drawn = np.random.Generator(np.random.SFC64(seed)).random(x.shape, dtype=np.float32)
-    return x * paddle.to_tensor((drawn >= probability) * np.float32(1.0 / (1.0 - probability)))
-
-
-FORMS: dict[str, list[Form]] = {
-    "depthwise convolution: mirrored kernels for the gradient": [mirrored],
-    "GELU: the normal CDF kept for the gradient": [partial(gelu_by, _kept_cdf)],
-    "LayerNorm: sums as products": [layer_norm],
-    "dropout: NumPy's masks": [dropout],
-}
-RANDOM = {"dropout: NumPy's masks"}  # other random numbers, so other outputs
-
-
-def numba_forms() -> dict[str, list[Form]]:
-    """Kernels that Numba compiles; none where it is not installed."""
-    if importlib.util.find_spec("numba") is None:
-        return {}
-    fused: list[Form] = [_numba_norm_gelu, partial(gelu_by, _NumbaGelu.apply)]
-    return {
-        "Numba: depthwise convolution": [_numba_depthwise],
-        "Numba: depthwise convolution, GELU alone and after BatchNorm": [_numba_depthwise, *fused],
-    }
+def forms() -> dict[str, list[Form]]:
+    """All forms by name; those that Numba compiles where it is installed."""
+    found: dict[str, list[Form]] = {"depthwise convolution: mirrored kernels for the gradient": [_mirrored]}
+    if importlib.util.find_spec("numba") is not None:
+        fused: list[Form] = [_numba_depthwise, _numba_norm_gelu, _numba_gelu]
+        found["Numba: depthwise convolution"] = [_numba_depthwise]
+        found["Numba: depthwise convolution, GELU alone and after BatchNorm"] = fused
+    return found
 
 
 def _numba_depthwise(layer: nn.Layer) -> Replacement | None:
-    if not is_depthwise(layer):
+    if not _is_depthwise(layer):
         return None
     geometry = tuple(layer._stride), (layer._padding, layer._padding)
     return layer, "forward", lambda images: _NumbaDepthwise.apply(images, layer.weight, *geometry)
@@ -175,6 +97,12 @@ def _numba_norm_gelu(layer: nn.Layer) -> Replacement | None:
         return None
     first, _, last = layer
     return layer, "forward", lambda images: last(_NumbaNormGelu.of(first.bn, first.c(images)))
+
+
+def _numba_gelu(layer: nn.Layer) -> Replacement | None:
+    if isinstance(layer, nn.GELU):
+        return layer, "forward", _NumbaGelu.apply
+    return (layer, "act", _NumbaGelu.apply) if getattr(layer, "act", None) is F.gelu else None
 
 
 class _NumbaGelu(PyLayer):

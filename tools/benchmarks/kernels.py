@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -22,17 +21,16 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from benchmarks.kernel_forms import FORMS, RANDOM, numba_forms, replacements
+from benchmarks.kernel_forms import forms, replacements
 from benchmarks.limits import BACKWARD, OPERATIONS, multiply_adds, product_speed
 from benchmarks.sizes import SIZES
-from benchmarks.step import Step, optimizer_of, setting
-from benchmarks.table import markdown, processor, threads
+from benchmarks.step import WARM_UP, Step, optimizer_of, setting
+from benchmarks.table import Spread, processor, report, threads, verdict
 from ppocr_ext.modeling import TRAIN, build_model
 from ppocr_ext.run.device import tune_cpu
 
 PADDLE = "Paddle's operators"
 TOLERANCE = 1e-3
-WARM_UP = 3  # steps until memory is no longer taken from the system
 _KINDS = {  # of the profiler's names of operators, forward and backward; the first that fits
     "products and dense convolutions": r"(?i)^(conv2d|matmul)|_(conv2d|matmul)grad",
     "depthwise convolutions": r"(?i)depthwise",
@@ -77,17 +75,17 @@ class KernelCosts:
         shares = [[name, f"{time:.0f}", f"{time / whole:.1%}"] for name, time in self.operators.items()]
         rows = []
         for name, times in self.wall.items():
-            ratios = [one / other for one, other in zip(times, self.wall[PADDLE], strict=True)]
-            spread = f"{statistics.median(ratios):.3f} ({min(ratios):.3f}–{max(ratios):.3f})"
+            spread = Spread.of_ratios(times, self.wall[PADDLE])
             cpu = min(self.cpu[name]) / min(self.cpu[PADDLE])
-            rows.append([name, f"{min(times):.3f}", spread, f"{cpu:.3f}"])
+            rows.append([name, f"{min(times):.3f}", f"{spread:.3f}", f"{cpu:.3f}"])
         head = ["form", "seconds of a step (best)", "of Paddle's (of rounds)", "CPU time of Paddle's (best)"]
-        verdict = "agree" if self.agrees else "DISAGREE"
-        return (
-            f"{self.setting}\n\n{markdown(['operators', 'ms', 'share'], shares)}\n\n"
-            f"At the speed of one large product, the products would take {self.limit:.0f} ms.\n\n"
-            f"{markdown(head, rows)}\n\nOutputs and gradients {verdict}: they differ by {self.difference:.1e} of the "
-            f"largest value at most (limit {TOLERANCE:.0e})"
+        return report(
+            self.setting,
+            (["operators", "ms", "share"], shares),
+            f"At the speed of one large product, the products would take {self.limit:.0f} ms.",
+            (head, rows),
+            f"Outputs and gradients {verdict(self.agrees)}: they differ by {self.difference:.1e} of the largest value "
+            f"at most (limit {TOLERANCE:.0e})",
         )
 
 
@@ -106,19 +104,18 @@ def measure_kernels(size: str, batch: int = 8, rounds: int = 5) -> KernelCosts:
     student = build_model(config.at("Architecture").thaw()).Student
     student.train()
     step = _step(student, given, optimizer_of(config, student))
-    forms = {PADDLE: [], **FORMS, **numba_forms()}
+    kinds = {PADDLE: [], **forms()}
     costs = KernelCosts(
         f"{described}, {threads()}, Paddle {paddle.__version__}, {processor()}, {rounds} rounds", {}, 0.0
     )
     expected = _gradients(student, given)
-    differences = [0.0]
-    for name, replace in forms.items():
-        if replace and name not in RANDOM:
-            with replaced(student, replace):
-                differences.append(_difference(_gradients(student, given), expected))
+    differences = []
+    for replace in kinds.values():
+        with replaced(student, replace):
+            differences.append(_difference(_gradients(student, given), expected))
     costs.difference = float(np.max(differences))
     for turn in range(rounds + WARM_UP):
-        for name, replace in forms.items():
+        for name, replace in kinds.items():
             with replaced(student, replace):
                 wall, cpu = time.perf_counter(), time.process_time()
                 step()

@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 
 from benchmarks.fresh import in_fresh_process
-from benchmarks.table import circumstances, markdown, megabytes
+from benchmarks.table import circumstances, megabytes, report
 
 IMAGES = 10_000  # different files; the lines of a longer label file name them again
 _PICTURES = 16  # different contents of them: PNG and JPEG in turns
@@ -63,15 +63,15 @@ class LabelCosts:
     def to_markdown(self) -> str:
         """A row for each label file."""
         head = ["lines", "lines/s", "lines/s of CPU time", "the bare calls", "CPU of the bare calls'"]
+        head += ["memory of the check, MB", "of the whole process, MB"]
         rows = [
             [f"{each.lines:,}", f"{each.lines / each.seconds:,.0f}", f"{each.lines / each.cpu_seconds:,.0f}"]
             + [f"{each.lines / each.bare_seconds:,.0f}", f"{each.cpu_seconds / each.bare_seconds:.2f}"]
             + [megabytes(each.growth), megabytes(each.peak)]
             for each in self.costs
         ]
-        verdict = "all lines were found usable" if self.agrees else "USABLE LINES WERE REFUSED"
-        table = markdown([*head, "memory of the check, MB", "of the whole process, MB"], rows)
-        return f"{self.setting}\n\n{table}\n\n{verdict}"
+        said = "all lines were found usable" if self.agrees else "USABLE LINES WERE REFUSED"
+        return report(self.setting, (head, rows), said)
 
 
 def measure_labels(lines: Sequence[int], rounds: int = 3) -> LabelCosts:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.table import circumstances, markdown
+from benchmarks.table import circumstances, report
 from ppocr_ext.host import open_host
 from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
@@ -70,7 +70,7 @@ class LoaderCosts:
             "images/s with RecAug",
         ]
         head += ["decoding, of the time", "with RecAug"]
-        return f"{self.setting}\n\n{markdown(head, [each.cells() for each in self.costs])}"
+        return report(self.setting, (head, [each.cells() for each in self.costs]))
 
 
 def measure_loader(images: int = 500, rounds: int = 3) -> LoaderCosts:

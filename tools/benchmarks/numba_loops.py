@@ -158,29 +158,22 @@ def _correlate(flat: ndarray, kernel: ndarray, flip: bool, width: int, out: ndar
 
 
 @_inline
-def _spread(source: ndarray, target: ndarray, top: int, left: int, row_step: int, column_step: int) -> None:
-    """Copy a plane into a larger one, with steps between its rows and columns."""
-    for i in range(source.shape[0]):
-        line, out = source[i], target[top + i * row_step][left:]
-        if column_step == 1:
+def _copy(small: ndarray, large: ndarray, top: int, left: int, step: tuple[int, int], back: bool) -> None:
+    """Copy a plane into a larger one, from (top, left) on with steps between rows and columns; or from it, ``back``."""
+    for i in range(small.shape[0]):
+        line, other = small[i], large[top + i * step[0]][left:]
+        if back and step[1] == 1:
             for j in range(line.size):
-                out[j] = line[j]
+                line[j] = other[j]
+        elif back:
+            for j in range(line.size):
+                line[j] = other[j * step[1]]
+        elif step[1] == 1:
+            for j in range(line.size):
+                other[j] = line[j]
         else:
             for j in range(line.size):
-                out[j * column_step] = line[j]
-
-
-@_inline
-def _gather(source: ndarray, target: ndarray, top: int, left: int, row_step: int, column_step: int) -> None:
-    """Copy every ``row_step``-th row and ``column_step``-th column of a plane into a smaller one."""
-    for i in range(target.shape[0]):
-        line, out = source[top + i * row_step][left:], target[i]
-        if column_step == 1:
-            for j in range(out.size):
-                out[j] = line[j]
-        else:
-            for j in range(out.size):
-                out[j] = line[j * column_step]
+                other[j * step[1]] = line[j]
 
 
 @_part
@@ -202,9 +195,9 @@ def depthwise(
     plane = dense.reshape((rows, width))
     for b in range(x.shape[0]):
         for c in range(begin, end):
-            _spread(x[b, c], padded, pad[0], pad[1], 1, 1)
+            _copy(x[b, c], padded, pad[0], pad[1], (1, 1), False)
             _correlate(flat, kernels[c], False, width, dense)
-            _gather(plane, y[b, c], 0, 0, step[0], step[1])
+            _copy(y[b, c], plane, 0, 0, step, True)
 
 
 @_part
@@ -232,8 +225,8 @@ def depthwise_gradient(
     dkernels[begin:end] = f32(0.0)
     for b in range(x.shape[0]):
         for c in range(begin, end):
-            _spread(x[b, c], padded, pad[0], pad[1], 1, 1)
-            _spread(dy[b, c], spread.reshape((height, width)), 0, 0, step[0], step[1])
+            _copy(x[b, c], padded, pad[0], pad[1], (1, 1), False)
+            _copy(dy[b, c], spread.reshape((height, width)), 0, 0, step, False)
             for p in range(size_h):
                 for q in range(size_w):
                     line = flat[p * width + q :]
@@ -242,4 +235,4 @@ def depthwise_gradient(
                         total += spread[i] * line[i]
                     dkernels[c, p, q] += total
             _correlate(above, kernels[c], True, width, dense)
-            _gather(dense.reshape((height, width)), dx[b, c], pad[0], pad[1], 1, 1)
+            _copy(dx[b, c], dense.reshape((height, width)), pad[0], pad[1], (1, 1), True)

@@ -25,8 +25,9 @@ class Spread:
         ratios = [one / other for one, other in zip(over, under, strict=True)]
         return cls(statistics.median(ratios), min(ratios), max(ratios))
 
-    def __str__(self) -> str:
-        return f"{self.median:.2f} ({self.least:.2f}–{self.most:.2f})"
+    def __format__(self, form: str) -> str:
+        form = form or ".2f"
+        return f"{self.median:{form}} ({self.least:{form}}–{self.most:{form}})"
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,30 @@ class Turns:
         """A table with ratios to the kind ``base``."""
         rows = [
             [name, f"{statistics.median(times):.3f}", f"{min(times):.3f}"]
-            + [str(Spread.of_ratios(times, self.seconds[self.base]))]
+            + [f"{Spread.of_ratios(times, self.seconds[self.base])}"]
             for name, times in self.seconds.items()
         ]
         head = [self.what, "seconds (median)", "seconds (best)", f"ratio to {self.base} (of rounds)"]
-        return f"{self.setting}\n\n{markdown(head, rows)}"
+        return report(self.setting, (head, rows))
+
+
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # head and rows, of cells that are written already
+
+
+def report(*parts: str | Table) -> str:
+    """Paragraphs and tables as Markdown, with an empty line between them; an empty paragraph is left out."""
+    return "\n\n".join(part if isinstance(part, str) else markdown(*part) for part in parts if part)
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table of cells that are written already."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def verdict(agrees: bool) -> str:
+    """What a table says of results that are compared."""
+    return "agree" if agrees else "DISAGREE"
 
 
 def megabytes(count: float) -> str:

@@ -183,7 +183,7 @@ def _prepare(folder: str, size: str, lines: int, batch: int) -> dict[str, Any]:
     work = {"folder": folder, "size": size, "lines": lines, "batch": batch}
     in_fresh_process("benchmarks.export_center_data:prepare", work)
     in_fresh_process("benchmarks.step_data:prepare", {"folder": folder, "batch": batch})
-    return {"arithmetic": in_fresh_process("benchmarks.arithmetic_worker", {"folder": folder})}
+    return {"arithmetic": in_fresh_process("benchmarks.limits", {"folder": folder})}
 
 
 def _peer(plan: Plan) -> str | None:
@@ -211,7 +211,9 @@ def _memory(plan: Plan, folder: str) -> dict[str, int]:
 
 def _eval(plan: Plan, folder: str) -> dict[str, Any]:
     """Images a second, and whether both find the same accuracy."""
-    ours = in_fresh_process("benchmarks.evaluation_worker", {"folder": folder, "rounds": plan.fewer})
+    ours = in_fresh_process(
+        "benchmarks.export_center_worker:evaluate", {"folder": folder, "rounds": plan.fewer}
+    )
     found = {COMPILED: ours["images_per_second"], "agrees": True}
     if plan.peer is not None:
         peers = _peer_passes(plan, folder, "evaluation")

@@ -22,7 +22,7 @@ from benchmarks.step import (
     PEER,
 )
 from benchmarks.step_worker import APART
-from benchmarks.table import Spread, markdown, megabytes
+from benchmarks.table import Spread, megabytes, report
 
 Run = dict[str, Any]  # what one call has measured: `setting`, `batch`, `arithmetic`, and its sections
 CACHE, CENTERS, LABELS = "teacher cache", "centers", "label check"
@@ -91,9 +91,8 @@ def to_markdown(runs: Sequence[Run]) -> str:
             f"- {', '.join(name for name in SECTIONS if name in run)}: {run['setting']}{_speed(run)}"
             for run in runs
         ]
-    disagree = "" if agrees(runs) else "\n\nRESULTS DISAGREE: see the JSON file."
-    table = markdown(_HEAD, [row.cells() for row in rows(runs)])
-    return "\n".join(said) + f"\n\n{table}{disagree}"
+    disagree = "" if agrees(runs) else "RESULTS DISAGREE: see the JSON file."
+    return report("\n".join(said), (_HEAD, [row.cells() for row in rows(runs)]), disagree)
 
 
 def agrees(runs: Sequence[Run]) -> bool:
@@ -183,7 +182,7 @@ def _of_images(
             said = f"{ratio:.2f}"  # PaddleOCR's passes are of another process, and of no round
             if other != PEER:
                 spread = Spread.of_ratios(speeds[COMPILED], speeds[other])
-                ratio, said = spread.median, str(spread)
+                ratio, said = spread.median, f"{spread}"
             against, verdict = f"{other}: {medians[other]:.1f} images/s", _aim(ratio, aim, at_least=True)
             yield Row(work, *ours, against, f"{said} × as fast", *verdict)
 

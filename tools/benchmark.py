@@ -25,6 +25,7 @@ examples:
   python tools/benchmark.py step --size full --batch 16 --processes 2
   python tools/benchmark.py guard --size full --batch 8
   python tools/benchmark.py engine --size full --batch 16 --threads 2
+  python tools/benchmark.py new-weights --size full --batch 16 --threads 2
   python tools/benchmark.py kernels --size full --batch 8 --threads 1
   python tools/benchmark.py center
   python tools/benchmark.py export-center --size full --peer /path/to/PaddleOCR
@@ -37,6 +38,7 @@ _ALONE = (
     "step",
     "guard",
     "kernels",
+    "new-weights",
     "loader",
 )  # computed in one process of its own; others start their own ones
 # options: what argparse is given
@@ -109,6 +111,10 @@ _COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
         _NETWORKS | {"--batch": _one(32, "images in a batch")},
     ),
     "engine": ("seconds and memory of compiled networks", _NETWORKS),
+    "new-weights": (
+        "seconds until a student is compiled for new weights, and from how many images on that pays",
+        _NETWORKS,
+    ),
     "kernels": (
         "the student's own step by operator, and other forms of these",
         _NETWORKS | {"--batch": _one(8, "images in a batch")},

@@ -147,7 +147,14 @@ _OURS = {
         "float32",
         "bfloat16",
     ),
-    "eval_engine": _choice("the same for `eval` and `export-center`", "auto", "auto", "network"),
+    "eval_engine": _choice(
+        "on a CPU, compile the networks of `eval`, `export-center` and the evaluations of a training: where it pays, "
+        "always (`paddle`), or never (`network`)",
+        "auto",
+        "auto",
+        "paddle",
+        "network",
+    ),
     "report": _truth("write `report.html` at the end of a run", True),
 }
 

@@ -9,8 +9,10 @@ import numpy as np
 import paddle
 from paddle import Tensor
 
-from ppocr_ext.engine.predictor import BFLOAT16
-from ppocr_ext.engine.request_graph import IMAGES, TARGET
+from ppocr_ext.engine.predictor import BFLOAT16, FLOAT32
+from ppocr_ext.engine.request_graph import IMAGES, TARGET, labels_of
+from ppocr_ext.errors import ModelError
+from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.modeling.heads.nrtr_head import START_ID
 
 Runner = Callable[[Mapping[str, np.ndarray]], Sequence[np.ndarray]]  # inputs by name to the outputs in order
@@ -53,6 +55,40 @@ class NetworkGraph:
             found.shape == right.shape and _is_near(found, right, dtype)
             for found, right in zip(*flat, strict=True)
         )
+
+
+def open_graph(
+    runner: Runner,
+    network: Any,
+    request: HeadRequest,
+    position: int | None,
+    shapes: Sequence[tuple[int, ...]],
+) -> NetworkGraph:
+    """Return a graph in float32 that equals its network.
+
+    Args:
+        runner: of the graph.
+        network: in eval mode.
+        request: what both return.
+        position: see :func:`ppocr_ext.engine.request_graph.target_position`.
+        shapes: of the images [B, C, H, W] that both are compared on.
+
+    Raises:
+        ModelError: the graph computes other numbers.
+    """
+    graph: NetworkGraph | None = None
+    for shape in shapes:
+        images, target = probe(shape, position)
+        labels = labels_of(None if target is None else paddle.to_tensor(target), position)
+        with paddle.no_grad():
+            expected = network(paddle.to_tensor(images), labels, request)
+        graph = graph or NetworkGraph(runner, expected)
+        if not graph.is_like(images, target, expected, FLOAT32):
+            raise ModelError(
+                f"its graph computes other numbers for images {list(shape)}.", code="not_compiled"
+            )
+    assert graph is not None
+    return graph
 
 
 def tolerance(dtype: str) -> float:

@@ -1,7 +1,7 @@
 """Run the host's ``program.train`` with our objects, and turn its calls into events.
 
-Data flow: the host pulls a batch from :class:`LoaderProxy`, calls the model (a plain Layer), the
-loss, and the optimizer through proxies; each calls :class:`HostLoop`, which keeps the position
+Data flow: the host pulls a batch from :class:`LoaderProxy`, calls the model, the loss, and the
+optimizer through proxies; each calls :class:`HostLoop`, which keeps the position
 (epoch, step), the best evaluation and the checkpoints, and calls the hooks.
 """
 
@@ -19,16 +19,13 @@ import paddle.distributed as dist
 from ppocr_ext.errors import ModelError, WeightsError
 from ppocr_ext.loop.accumulation import ScheduleProxy
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, StepDone, StopRun
-from ppocr_ext.loop.proxies import (
-    EvalListener,
-    EvalLoader,
-    LoaderProxy,
-)
+from ppocr_ext.loop.proxies import EvalListener, EvalLoader, LoaderProxy, ModelProxy
 from ppocr_ext.loop.saving import CheckpointSaver
 from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.loop.step import OptimizerStep
 from ppocr_ext.loop.step_proxies import LossProxy, OptimizerProxy, ScalerProxy
 from ppocr_ext.messages import LOG, end_text, error_text
+from ppocr_ext.run.compiled_models import compile_trained
 from ppocr_ext.run.host_config import run_is_profiled
 from ppocr_ext.run.logs import console_may_close
 from ppocr_ext.run.run import Run
@@ -145,7 +142,7 @@ class HostLoop:
             loader,
             self._eval_loader(),
             run.device,
-            run.model,
+            ModelProxy(run.model, run.network, compile_trained(run)),
             LossProxy(run.loss, self._forward_done),
             OptimizerProxy(run.optimizer, self._step_done, self._step.allows, self._step.keeps_gradient),
             run.schedule

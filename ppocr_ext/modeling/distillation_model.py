@@ -77,6 +77,11 @@ class DistillationModel(nn.Layer):
         self._check_names(chosen or (), "eval_models")
         self._eval_models = chosen
 
+    @property
+    def evaluated(self) -> tuple[str, ...]:
+        """Return the names of the sub-models that run in eval mode."""
+        return tuple(self.models) if self._eval_models is None else self._eval_models
+
     def require(self, branches: Mapping[str, Iterable[str]]) -> None:
         """Compute only these branches in train mode.
 
@@ -129,7 +134,7 @@ class DistillationModel(nn.Layer):
         if self.training:
             names: Iterable[str] = [name for name in self.models if name not in self.unread]
         else:
-            names = self.models if self._eval_models is None else self._eval_models
+            names = self.evaluated
         return {name: self._run(name, x, data) for name in names}
 
     def _run(self, name: str, x: Tensor, data: Sequence[Tensor] | None) -> Any:

@@ -1,4 +1,4 @@
-"""Compile the networks of a run whose weights do not change: frozen ones in training, all in an evaluation."""
+"""Compile networks of a run: frozen ones in training, and those of an evaluation, also of one during a training."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.preprocessing import read_preprocessing
+from ppocr_ext.engine.changing_network import ChangingNetwork
 from ppocr_ext.engine.compiled import NETWORK, PADDLE, CompiledNetwork, compile_network
 from ppocr_ext.engine.predictor import FLOAT32
 from ppocr_ext.modeling import BaseModel, DistillationModel
@@ -17,6 +18,8 @@ from ppocr_ext.run.context import RunContext
 
 _LOG = logging.getLogger("ppocr_ext")
 LEAST_SAMPLES = 512  # for fewer, compiling takes longer than it saves
+LEAST_TRAINED = 128  # samples of an evaluation in training: the graph is made once for all of them
+LEAST_SIZE = 1_000_000  # weights of a network that is compiled in training; smaller ones gain nothing
 _WATCHED = ("to_static", "detect_anomaly")  # compile or watch the layers of the networks themselves
 
 
@@ -89,7 +92,7 @@ def model_to_evaluate(run: Any, samples: int) -> Any:
     model.eval()
     if not isinstance(model, DistillationModel):
         return _compile(model, model.eval_request, run.config, "Eval", "the model")
-    for name in model.eval_models or model.models:
+    for name in model.evaluated:
         network = model.models[name]
         model.set_caller(name, _compile(network, network.eval_request, run.config, "Eval", name))
     return model
@@ -101,11 +104,43 @@ def compile_evaluated(run: Any, request: HeadRequest) -> CompiledNetwork:
     return _compile(run.model, request, run.config, "Eval", "the model")
 
 
-def evaluates_compiled(run: Any, samples: int) -> bool:
-    """Return True if an evaluation of so many samples is to compile its networks."""
-    ours = isinstance(run.model, BaseModel | DistillationModel)
-    wanted = global_value(run.config, "eval_engine") != NETWORK and _is_free(run.config)
-    return ours and wanted and run.device == "cpu" and samples >= LEAST_SAMPLES
+def compile_trained(run: Any) -> dict[str, ChangingNetwork]:
+    """Compile the networks that a training evaluates, for each evaluation anew if that pays (``Global.eval_engine``).
+
+    Args:
+        run: built with role ``"train"``.
+
+    Returns:
+        What is called in an evaluation in place of a network, by the name of the sub-model; ``""`` if there is only one
+        network. A graph is made when the first images come.
+    """
+    samples = 0 if run.eval_loader is None else len(run.eval_loader.dataset)
+    if not evaluates_compiled(run, samples, LEAST_TRAINED):
+        return {}
+    network, always = run.network, global_value(run.config, "eval_engine") == PADDLE
+    networks = {"": network}
+    if isinstance(network, DistillationModel):
+        networks = {name: network.models[name] for name in network.evaluated}
+    engines = {
+        name: ChangingNetwork(each, each.eval_request, name or "the model")
+        for name, each in networks.items()
+        if always or sum(int(parameter.size) for parameter in each.parameters()) >= LEAST_SIZE
+    }
+    return {name: engine for name, engine in engines.items() if engine.engine == PADDLE}
+
+
+def evaluates_compiled(run: Any, samples: int, least: int | None = None) -> bool:
+    """Return True if an evaluation of so many samples is to compile its networks.
+
+    Args:
+        run: its networks.
+        samples: of the evaluation.
+        least: for which compiling pays; None: ``LEAST_SAMPLES``.
+    """
+    engine = global_value(run.config, "eval_engine")
+    ours = isinstance(run.network, BaseModel | DistillationModel)
+    wanted = engine != NETWORK and _is_free(run.config) and run.device == "cpu"
+    return ours and wanted and (engine == PADDLE or samples >= (least or LEAST_SAMPLES))
 
 
 def _compile(

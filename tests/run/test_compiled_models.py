@@ -22,7 +22,7 @@ from ppocr_ext.engine.compiled import CompiledNetwork
 from ppocr_ext.engine.predictor import has_bfloat16
 from ppocr_ext.evaluation.evaluate import evaluate, select_model
 from ppocr_ext.run import compiled_models
-from ppocr_ext.run.compiled_models import LEAST_SAMPLES, compile_frozen, engine_names
+from ppocr_ext.run.compiled_models import LEAST_SAMPLES, compile_frozen, compile_trained, engine_names
 from ppocr_ext.run.run import Run
 
 
@@ -136,6 +136,31 @@ def test_a_teacher_is_compiled_unless_something_needs_its_layers(
     caplog.clear()
     assert compile_frozen(replace(run, checkpoint=resumed), run.network, LEAST_SAMPLES).keys() == {"Teacher"}
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("values", "least", "expected"),
+    [
+        ({}, (10, 1000), ["Student"]),
+        ({}, (11, 1000), []),
+        ({}, (10, 1_000_000), []),
+        ({"eval_engine": "paddle"}, (11, 1_000_000), ["Student"]),
+        ({"eval_engine": "paddle", "to_static": True}, (10, 1000), []),
+        ({"eval_engine": "network"}, (10, 1000), []),
+    ],
+    ids=["auto", "few samples", "small", "always", "compiled for training", "never"],
+)
+def test_a_training_compiles_what_it_evaluates_where_that_pays(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    values: dict[str, Any],
+    least: tuple[int, int],
+    expected: list[str],
+) -> None:
+    monkeypatch.setattr(compiled_models, "LEAST_TRAINED", least[0])
+    monkeypatch.setattr(compiled_models, "LEAST_SIZE", least[1])
+    config = run.config.with_values({f"Global.{key}": value for key, value in values.items()})
+    assert list(compile_trained(replace(run, config=config))) == expected
 
 
 def test_a_run_keeps_the_type_of_its_teacher_and_says_if_nothing_has_it(

@@ -1,0 +1,57 @@
+"""Compile a network that is trained: for each evaluation, with its weights of that moment."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from paddle import nn
+
+from ppocr_ext.engine.compiled import NETWORK, CompiledNetwork
+from ppocr_ext.engine.network_graph import NetworkGraph, open_graph
+from ppocr_ext.engine.predictor import FLOAT32, open_predictor, run_predictor
+from ppocr_ext.engine.request_graph import STEM, GraphWriter, ImageShape
+from ppocr_ext.messages import LOG
+from ppocr_ext.modeling.head_request import HeadRequest
+
+
+class ChangingNetwork(CompiledNetwork):
+    """A network whose weights change while it is in train mode, with its signature; it is compiled in eval mode.
+
+    A graph is traced when the first images come. After :meth:`train`, the next images have it written again with the
+    weights of then, without a trace. It is compared with the network each time. Its files are removed as soon as it
+    is open, and are never in the cache folder.
+
+    Args:
+        network: a ``BaseModel`` with weights.
+        request: what is computed.
+        name: of the network in messages.
+    """
+
+    def __init__(self, network: nn.Layer, request: HeadRequest, name: str) -> None:
+        super().__init__(network, request, name, None, FLOAT32)
+        self._writers: dict[ImageShape, GraphWriter] = {}
+
+    def train(self) -> None:
+        """Forget the weights, and free what has been opened for them. The mode of the network does not change."""
+        self._graphs.clear()
+        if self.engine == NETWORK:
+            self._writers.clear()
+
+    def _open(self, image_shape: ImageShape, width: int) -> NetworkGraph:
+        shapes: list[tuple[int, ...]] = [(1, *image_shape[:2], width)]
+        writer = self._writers.get(image_shape)
+        if writer is None:
+            LOG.info("compiling %s for images of height %d", self._name, image_shape[1])
+            writer = GraphWriter(self._network, self._request, self._position, image_shape)
+            if image_shape[2] is None:
+                shapes.append((2, *image_shape[:2], max(8, width // 16 * 8)))
+        with TemporaryDirectory(prefix="ppocr_ext-") as name:
+            folder = Path(name)
+            writer.write(folder)
+            files = (folder / f"{STEM}.json", folder / f"{STEM}.pdiparams")
+            runner = partial(run_predictor, open_predictor(*files, threads=self._threads))
+        graph = open_graph(runner, self._network, self._request, self._position, shapes)
+        self._writers[image_shape] = writer
+        return graph

@@ -54,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.host.quiet import import_paddle
 
     import_paddle()
+    import paddle.distributed as dist
+
     from ppocr_ext.io.atomic import check_writable
     from ppocr_ext.run.logs import set_up_logs
     from ppocr_ext.sanity.causes import remarks
@@ -84,7 +86,8 @@ def run(args: argparse.Namespace) -> int:
             findings[name] = test_structure(lesson.head)
     said = list(remarks(lessons, findings, args.steps))
     print("\n".join(said))
-    _write(page, lessons, ", ".join(args.config), about, said)
+    if dist.get_rank() == 0:  # the processes of a launcher all do the same
+        _write(page, lessons, ", ".join(args.config), about, said)
     return 0 if all(lesson.passed for lesson in lessons) else 1
 
 

@@ -186,6 +186,15 @@ def _of_run(path: Path, options: OpenOptions) -> RecognizerParts:
 
 def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerParts:
     """Return the parts of a trained network."""
+    from ppocr_ext.run.recogniser import decoded_by_nrtr, load_recogniser  # imports Paddle
+
+    by_nrtr = decoded_by_nrtr(config)
+    if by_nrtr and options.engine in ("onnx", "paddle"):
+        raise ConfigError(
+            f"engine: {options.engine} reads with CTC alone, but {name} has an NRTR decoder. Fix: leave the engine "
+            f"out.",
+            code="unsupported_engine",
+        )
     if options.engine == "onnx":
         raise ConfigError(
             f"engine: {options.engine} reads exported models, but {name} is not one. Fix: export it with `ppocr-ext "
@@ -193,18 +202,11 @@ def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerPar
             code="unsupported_engine",
         )
     if options.threads is not None and options.engine != "paddle":
+        fix = "" if by_nrtr else "export it with `ppocr-ext export`, give --engine paddle, or "
         raise ConfigError(
-            f"threads are those of the engines onnx and paddle, but {name} is read by its network. Fix: export it with "
-            f"`ppocr-ext export`, give --engine paddle, or leave them out.",
+            f"threads are those of the engines onnx and paddle, but {name} is read by its network. Fix: {fix}leave "
+            f"them out.",
             code="unsupported_option",
-        )
-    from ppocr_ext.run.recogniser import decoded_by_nrtr, load_recogniser  # imports Paddle
-
-    by_nrtr = decoded_by_nrtr(config)
-    if by_nrtr and options.engine == "paddle":
-        raise ConfigError(
-            f"engine: paddle reads with CTC alone, but {name} has an NRTR decoder. Fix: leave the engine out.",
-            code="unsupported_engine",
         )
     if options.device is not None:
         config = config.with_values({"Global.use_gpu": options.device == "gpu"})

@@ -85,8 +85,12 @@ def test_it_cannot_be_exported_and_its_head_must_decode(vit, tmp_path, capsys):
     assert main(["export", str(vit), "--output", str(tmp_path / "exported")]) == 2
     assert "unsupported_component" in capsys.readouterr().err
     assert not (tmp_path / "exported").exists()
-    with raises_code(ConfigError, "unsupported_engine", "NRTR"):  # only CTC is compiled
-        Recognizer(vit, engine="paddle")
+    for engine in ("onnx", "paddle"):  # only CTC is compiled
+        with raises_code(ConfigError, "unsupported_engine", "NRTR"):
+            Recognizer(vit, engine=engine)
+    with pytest.raises(ConfigError) as caught:
+        Recognizer(vit, threads=2)
+    assert caught.value.code == "unsupported_option" and "ppocr-ext export" not in str(caught.value)
     engine = NrtrEngine(paddle.nn.Conv2D(3, 4, 1))
     with raises_code(ModelError, "unsupported_output"):
         engine.decode(np.zeros((1, 3, 8, 8), np.float32))

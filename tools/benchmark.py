@@ -27,6 +27,7 @@ examples:
   python tools/benchmark.py engine --size full --batch 16 --threads 2
   python tools/benchmark.py new-weights --size full --batch 16 --threads 2
   python tools/benchmark.py kernels --size full --batch 8 --threads 1
+  python tools/benchmark.py losses --size full --threads 2 --peer /path/to/PaddleOCR
   python tools/benchmark.py center
   python tools/benchmark.py export-center --size full --peer /path/to/PaddleOCR
   python tools/benchmark.py infer --size full --peer /path/to/PaddleOCR --chart speed.png
@@ -40,6 +41,7 @@ _ALONE = (
     "kernels",
     "new-weights",
     "loader",
+    "losses",
 )  # computed in one process of its own; others start their own ones
 # options: what argparse is given
 _SIZE = {
@@ -118,6 +120,10 @@ _COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "kernels": (
         "the student's own step by operator, and other forms of these",
         _NETWORKS | {"--batch": _one(8, "images in a batch")},
+    ),
+    "losses": (
+        "milliseconds of each loss of a distillation, forward and backward",
+        _NETWORKS | {"--rounds": _one(10, "measured rounds"), "--peer": _PEER},
     ),
     "center": (
         "center loss against the dense formula: seconds, memory",

@@ -166,7 +166,7 @@ class _MeanProbabilities(PyLayer):
         """Return the means; ``logits`` stay as they are."""
         scaled = logits / TEMPERATURE
         scaled[:, :, BLANK] *= -1.0
-        probabilities = F.softmax(scaled, axis=-1)
+        probabilities = F.softmax_(scaled, axis=-1)  # in place: a tensor of this size less
         ctx.save_for_backward(probabilities)
         return mean_frames(probabilities)
 

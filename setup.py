@@ -52,6 +52,9 @@ QUICKSTART = ["captcha", "matplotlib"]
 # Reads and writes `inference.onnx`. Tried: paddle2onnx 2.1.0, which takes onnx 1.17.0, and onnxruntime 1.31.1.
 ONNX = ["onnxruntime>=1.17", "paddle2onnx>=2.1,<3", "onnx"]
 
+# Computes frozen networks where it is faster than Paddle. Tried: openvino 2026.4.0; a major version may rename options.
+OPENVINO = ["openvino>=2026,<2027", "paddle2onnx>=2.1,<3"]
+
 # Searches for settings; with Ray also on several machines. Tried: optuna 5.0.0, ray 2.60.0.
 TUNE = ["optuna>=4", "matplotlib"]
 
@@ -70,6 +73,7 @@ EXTRAS = {
     "gpu": ["paddlepaddle-gpu>=2.6.2,<4", *PADDLE_RUNTIME],
     "quickstart": QUICKSTART,
     "onnx": ONNX,
+    "openvino": OPENVINO,
     "tune": TUNE,
     "tune-ray": [*TUNE, "ray[tune]"],
     **WRITERS,

@@ -13,6 +13,7 @@ from ppocr_ext.errors import PPOCRExtError
 
 LOG = logging.getLogger("ppocr_ext")
 INSTALL_PADDLE = "pip install 'ppocr-ext[cpu]'"
+INSTALL_ONNX = "pip install 'ppocr-ext[onnx]'"
 DEBUG = "(run again with --debug to see where)"
 _WORKER = re.compile(r"DataLoader worker\(\d+\) caught \w+ with message:\n")
 # last line of a traceback: the exception's dotted name, then its message

@@ -86,6 +86,8 @@ def test_every_package_that_is_imported_is_required() -> None:
         "matplotlib": "matplotlib",
         "numpy": "numpy",
         "onnx": "onnx",
+        "onnxruntime": "onnxruntime",
+        "openvino": "openvino",
         "optuna": "optuna",
         "paddle": "paddlepaddle",
         "paddle2onnx": "paddle2onnx",

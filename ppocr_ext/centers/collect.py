@@ -24,7 +24,7 @@ from ppocr_ext.centers.accumulator import BLANK, CenterAccumulator, Frames, clas
 from ppocr_ext.centers.single_model import label_positions
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.checkpoint.model_state import state_digest
-from ppocr_ext.engine.compiled import NETWORK
+from ppocr_ext.engine.runners import NETWORK
 from ppocr_ext.errors import DataError
 from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.messages import LOG

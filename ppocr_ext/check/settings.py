@@ -6,6 +6,7 @@ from ppocr_ext.check.config_check import PLUGIN, ConfigCheck
 from ppocr_ext.config import ctc_heads
 from ppocr_ext.config.global_keys import GLOBAL_KEYS
 from ppocr_ext.config.values import ValueRule
+from ppocr_ext.engine.runners import INSTALL, missing_packages_of
 
 _SECTIONS = ("Global", "Architecture", "Loss", "Optimizer", "PostProcess", "Metric", "Train", "Eval")
 _ALSO_READ = ("Quickstart", "wandb", "profiler_options", "_BASE_", "computed")
@@ -51,11 +52,23 @@ def check_global(check: ConfigCheck) -> None:
         names = ", ".join(check.unloaded_plugins)
         message = f"not imported: {names}. Fix: `--import-plugins` runs their code."
         check.warning(("Global", "plugins"), PLUGIN, message)
+    _check_engines(check)
     if check.role == "train":
         _check_hooks(check)
     if check.at("Global", "return_feats") is True and not list(ctc_heads(check.config)):
         message = "there is no CTCHead in Architecture that can return features."
         check.error(("Global", "return_feats"), "missing_branch", message)
+
+
+def _check_engines(check: ConfigCheck) -> None:
+    """Report engines whose packages are not installed."""
+    for name in ("teacher_engine", "eval_engine"):
+        engine = str(check.at("Global", name))
+        if missing := missing_packages_of(engine):
+            message = (
+                f"is {engine}, which needs {' and '.join(missing)}. Fix: {INSTALL[engine]}, or give auto."
+            )
+            check.error(("Global", name), "missing_package", message)
 
 
 def _check_hooks(check: ConfigCheck) -> None:

@@ -136,9 +136,13 @@ _OURS = {
     ),
     "on_collapse": _choice("warn of a training that has collapsed, or stop it", "warn", "warn", "stop"),
     "teacher_engine": _choice(
-        "on a CPU, compile the frozen networks for 512 samples or more, or run the `network` itself",
+        "what computes the frozen networks on a CPU: for 512 samples or more `paddle`, in a long run what is installed "
+        "and faster; always the named engine; or the `network` itself",
         "auto",
         "auto",
+        "paddle",
+        "onnxruntime",
+        "openvino",
         "network",
     ),
     "teacher_dtype": _choice(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from paddle import nn
 
-from ppocr_ext.engine.compiled import NETWORK, CompiledNetwork
+from ppocr_ext.engine.compiled import CompiledNetwork
 from ppocr_ext.engine.network_graph import NetworkGraph, open_graph
-from ppocr_ext.engine.predictor import FLOAT32, open_predictor, run_predictor
-from ppocr_ext.engine.request_graph import STEM, GraphWriter, ImageShape
+from ppocr_ext.engine.predictor import FLOAT32
+from ppocr_ext.engine.request_graph import GraphWriter, ImageShape
+from ppocr_ext.engine.runners import NETWORK, PADDLE, open_runner
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling.head_request import HeadRequest
 
@@ -50,8 +50,7 @@ class ChangingNetwork(CompiledNetwork):
         with TemporaryDirectory(prefix="ppocr_ext-") as name:
             folder = Path(name)
             writer.write(folder)
-            files = (folder / f"{STEM}.json", folder / f"{STEM}.pdiparams")
-            runner = partial(run_predictor, open_predictor(*files, threads=self._threads))
+            runner = open_runner(PADDLE, folder, threads=self._threads)
         graph = open_graph(runner, self._network, self._request, self._position, shapes)
         self._writers[image_shape] = writer
         return graph

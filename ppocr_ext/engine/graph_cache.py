@@ -90,13 +90,14 @@ def discard(key: str) -> None:
     _remove(cache_folder("engines") / key)
 
 
-def refusal_file(key: str, dtype: str, tolerance: float) -> Path:
-    """Return the file that says, if it exists, that the graph ``key`` is unlike its network on this processor.
+def note_file(key: str, kind: str, *facts: object) -> Path:
+    """Return the file beside the graph ``key`` that keeps what was found on this processor and with these ``facts``.
 
-    Without it, the graph would be made again at each start. Machines with other processors may share the folder.
+    Such as that a graph is unlike its network, which would else be made again at each start, or which engine is the
+    fastest. Machines with other processors may share the folder.
     """
-    found = hashlib.sha256(f"{_processor()} {tolerance}".encode()).hexdigest()[:8]
-    return cache_folder("engines") / key / f"refused-{dtype}-{found}"
+    digest = hashlib.sha256(f"{_processor()} {facts}".encode()).hexdigest()[:8]
+    return cache_folder("engines") / key / f"{kind}-{digest}"
 
 
 def _processor() -> str:

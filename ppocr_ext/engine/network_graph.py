@@ -22,6 +22,11 @@ CHUNK_PIXELS = 4 * 48 * 320  # more images at a time are no faster, and need mor
 _PROBE_LENGTH = 6  # ids of a target
 
 
+def chunk_size(height: int, width: int) -> int:
+    """Return how many images of this size are computed at a time."""
+    return max(1, CHUNK_PIXELS // (height * width))
+
+
 class NetworkGraph:
     """A graph and the structure of what it returns.
 
@@ -39,7 +44,7 @@ class NetworkGraph:
 
     def run(self, images: np.ndarray, target: np.ndarray | None) -> Any:
         """Return the outputs for images [B, C, H, W], a few of them at a time."""
-        size = max(1, CHUNK_PIXELS // (images.shape[2] * images.shape[3]))
+        size = chunk_size(*images.shape[2:])
         parts = []
         for start in range(0, len(images), size):
             chunk = slice(start, start + size)
@@ -57,14 +62,19 @@ class NetworkGraph:
         )
 
 
+class UnlikeError(ModelError):
+    """A graph is not near its network."""
+
+
 def open_graph(
     runner: Runner,
     network: Any,
     request: HeadRequest,
     position: int | None,
     shapes: Sequence[tuple[int, ...]],
+    dtype: str = FLOAT32,
 ) -> NetworkGraph:
-    """Return a graph in float32 that equals its network.
+    """Return a graph that is near its network.
 
     Args:
         runner: of the graph.
@@ -72,9 +82,10 @@ def open_graph(
         request: what both return.
         position: see :func:`ppocr_ext.engine.request_graph.target_position`.
         shapes: of the images [B, C, H, W] that both are compared on.
+        dtype: that the graph computes in.
 
     Raises:
-        ModelError: the graph computes other numbers.
+        UnlikeError: the graph computes other numbers.
     """
     graph: NetworkGraph | None = None
     for shape in shapes:
@@ -83,9 +94,9 @@ def open_graph(
         with paddle.no_grad():
             expected = network(paddle.to_tensor(images), labels, request)
         graph = graph or NetworkGraph(runner, expected)
-        if not graph.is_like(images, target, expected, FLOAT32):
-            raise ModelError(
-                f"its graph computes other numbers for images {list(shape)}.", code="not_compiled"
+        if not graph.is_like(images, target, expected, dtype):
+            raise UnlikeError(
+                f"its graph computes other numbers in {dtype} for images {list(shape)}.", code="not_compiled"
             )
     assert graph is not None
     return graph

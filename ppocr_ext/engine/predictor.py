@@ -1,4 +1,4 @@
-"""Open a graph that ``paddle.jit.save`` wrote in Paddle Inference, on the CPU, and run it."""
+"""Open a graph that ``paddle.jit.save`` wrote in Paddle Inference, or an ONNX file in ONNX Runtime, on the CPU."""
 
 from __future__ import annotations
 
@@ -74,3 +74,22 @@ def run_predictor(predictor: Any, inputs: Mapping[str, np.ndarray]) -> list[np.n
         predictor.get_input_handle(name).copy_from_cpu(np.ascontiguousarray(inputs[name]))
     predictor.run()
     return [predictor.get_output_handle(name).copy_to_cpu() for name in predictor.get_output_names()]
+
+
+def open_session(file: Path, threads: int | None) -> Any:
+    """Return ONNX Runtime's session of a file, on the CPU.
+
+    Args:
+        file: an ONNX file.
+        threads: of the computation; None: one for each core.
+
+    Raises:
+        Exception: whatever ONNX Runtime makes of a damaged file; its exceptions have no common base but this.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # its warnings are of the graph's form, and harmless
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])

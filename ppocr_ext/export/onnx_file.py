@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ppocr_ext.engine.captured import captured
+from ppocr_ext.engine.onnx_conversion import convert_graph
 from ppocr_ext.errors import MissingPackageError
-from ppocr_ext.recognition.engines import GRAPH, INSTALL_ONNX, ONNX, WEIGHTS
+from ppocr_ext.messages import INSTALL_ONNX
+from ppocr_ext.recognition.engines import ONNX
 
 PACKAGES = ("paddle2onnx", "onnx", "onnxruntime")  # the last one compares the file with the network
-OPSET = 17  # the converter's own default is 9
 
 
 def require_converter() -> None:
@@ -31,14 +31,8 @@ def require_converter() -> None:
 
 
 def missing_packages() -> list[str]:
-    """Return the packages of the extra ``onnx`` that cannot be imported."""
-    missing = []
-    for name in PACKAGES:
-        try:
-            import_module(name)
-        except (ImportError, ValueError):  # ValueError: paddle2onnx refuses an old Paddle
-            missing.append(name)
-    return missing
+    """Return the packages of the extra ``onnx`` that are not installed; they are not imported."""
+    return [name for name in PACKAGES if find_spec(name) is None]
 
 
 def write_onnx(folder: Path, metadata: Mapping[str, str]) -> None:
@@ -54,16 +48,9 @@ def write_onnx(folder: Path, metadata: Mapping[str, str]) -> None:
     """
     require_converter()
     import onnx
-    import paddle2onnx
 
-    files = str(folder / GRAPH), str(folder / WEIGHTS)
-    content = captured(
-        # `optimize_tool`: by default it installs packages with pip, and changes variables of the process
-        lambda: paddle2onnx.export(*files, opset_version=OPSET, optimize_tool=None),
-        f"paddle2onnx {paddle2onnx.__version__} cannot convert the network",
-        "not_converted",
-    )
-    model = onnx.load_model_from_string(content)
+    convert_graph(folder, folder / ONNX)
+    model = onnx.load_model(folder / ONNX)
     _drop_unused(model.graph)
     for key, text in metadata.items():
         entry = model.metadata_props.add()

@@ -13,12 +13,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ppocr_ext.engine.predictor import open_predictor, run_predictor
+from ppocr_ext.engine.predictor import open_predictor, open_session, run_predictor
 from ppocr_ext.errors import MissingPackageError, ModelError, WeightsError
-from ppocr_ext.messages import INSTALL_PADDLE
+from ppocr_ext.messages import INSTALL_ONNX, INSTALL_PADDLE
 
 GRAPH, WEIGHTS, ONNX = "inference.json", "inference.pdiparams", "inference.onnx"
-INSTALL_ONNX = "pip install 'ppocr-ext[onnx]'"
 
 
 class Engine(Protocol):
@@ -150,14 +149,10 @@ class OnnxEngine:
     name = "onnx"
 
     def __init__(self, file: str | Path, *, threads: int | None = None) -> None:
-        runtime = _import("onnxruntime", INSTALL_ONNX)
+        _import("onnxruntime", INSTALL_ONNX)
         _require_file(Path(file))
-        options = runtime.SessionOptions()
-        options.log_severity_level = 3  # its warnings are of the graph's form, and harmless
-        if threads is not None:
-            options.intra_op_num_threads = threads
         try:
-            self._session = runtime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+            self._session = open_session(Path(file), threads)
         except Exception as error:  # its exceptions have no common base but this
             raise _damaged(Path(file), error) from error
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()

@@ -10,8 +10,9 @@ from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.preprocessing import read_preprocessing
 from ppocr_ext.engine.changing_network import ChangingNetwork
-from ppocr_ext.engine.compiled import NETWORK, PADDLE, CompiledNetwork, compile_network
+from ppocr_ext.engine.compiled import CompiledNetwork, compile_network
 from ppocr_ext.engine.predictor import FLOAT32
+from ppocr_ext.engine.runners import AUTO, NETWORK, PADDLE, other_engines
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.context import RunContext
@@ -29,7 +30,8 @@ def compile_frozen(
     """Compile the frozen sub-models that a loss reads (``Global.teacher_engine``), and let ``model`` call these.
 
     They compute in ``Global.teacher_dtype`` if they are compiled and the processor has it. A resumed run whose
-    checkpoint has other engines or types says so: its numbers differ.
+    checkpoint has other engines or types says so: its numbers differ. With ``auto`` it takes the engines of its
+    checkpoint.
 
     Args:
         context: of the run.
@@ -41,16 +43,26 @@ def compile_frozen(
         What was compiled, by the name of the sub-model.
     """
     config, compiled = context.config, {}
-    dtype = global_value(config, "teacher_dtype")
-    wanted = context.device == "cpu" and global_value(config, "teacher_engine") != NETWORK
-    wanted = wanted and _is_free(config) and samples >= LEAST_SAMPLES
+    dtype, asked = global_value(config, "teacher_dtype"), global_value(config, "teacher_engine")
+    wanted = context.device == "cpu" and asked != NETWORK and _is_free(config)
+    wanted = wanted and (asked != AUTO or samples >= LEAST_SAMPLES)
+    state = None if context.checkpoint is None else context.checkpoint.train_state()
+    before = dict((state and state.engines) or {})
     if wanted and isinstance(model, DistillationModel):
         for name in sorted(model.frozen - model.unread):
             network = model.models[name]
+            kept = before.get(name, AUTO).partition(" ")[0]
             engine = _compile(
-                network, network.train_request, config, "Train" if prepare else None, name, dtype
+                network,
+                network.train_request,
+                config,
+                "Train" if prepare else None,
+                name,
+                dtype=dtype,
+                engine=kept if asked == AUTO and kept in (PADDLE, *other_engines(dtype)) else asked,
+                images=samples,
             )
-            if engine.engine == PADDLE:
+            if engine.engine != NETWORK:
                 model.set_caller(name, engine)
                 compiled[name] = engine
                 _LOG.info("%s is frozen and compiled: %s (Global.teacher_engine)", name, engine.label)
@@ -59,7 +71,7 @@ def compile_frozen(
             "Global.teacher_dtype: no frozen network is compiled, float32 computes them (not %s).", dtype
         )
     if context.checkpoint is not None:
-        before, now = dict(context.checkpoint.train_state().engines or {}), engine_names(compiled) or {}
+        now = engine_names(compiled) or {}
         if before != now:
             _LOG.warning(
                 "%s: engines of the frozen networks were %s and are %s now. The resumed run is not equal in every bit "
@@ -149,10 +161,13 @@ def _compile(
     config: Config,
     mode: str | None,
     name: str,
-    dtype: str = FLOAT32,
+    **options: Any,
 ) -> CompiledNetwork:
-    """Compile a network for the heights of images that the section ``mode`` gives; for others when they come."""
-    engine = compile_network(network, request, name=name, dtype=dtype)
+    """Compile a network for the heights of images that the section ``mode`` gives; for others when they come.
+
+    The other options are those of :func:`compile_network`.
+    """
+    engine = compile_network(network, request, name=name, **options)
     prepared = None if mode is None else read_preprocessing(config, mode)
     sizes = () if prepared is None else prepared.sizes
     for shape in {size[:2]: size for size in sizes}.values():

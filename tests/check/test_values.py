@@ -11,6 +11,7 @@ from official_facts import Check, facts
 from ppocr_ext.config import Config
 from ppocr_ext.config.edit import override
 from ppocr_ext.config.global_keys import GLOBAL_KEYS
+from ppocr_ext.engine import runners
 
 WRONG = [
     ("Global.epoch_num", 2.5, "bad_value", "at least 1"),
@@ -60,6 +61,18 @@ def test_a_wrong_value_is_named(
 ) -> None:
     (issue,) = check(one.with_values({path: value}))
     assert facts([issue]) == [("error", code, path)] and fact in issue.message
+
+
+def test_an_engine_that_is_not_installed_is_named(
+    one: Config, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = one.with_values({"Global.teacher_engine": "openvino"})
+    monkeypatch.setattr(runners, "find_spec", lambda name: name)
+    assert check(config) == []
+    monkeypatch.setattr(runners, "find_spec", lambda name: None)
+    (issue,) = check(config)
+    assert facts([issue]) == [("error", "missing_package", "Global.teacher_engine")]
+    assert "ppocr-ext[openvino]" in issue.message
 
 
 def test_only_a_value_that_fits_without_quotes_is_called_quoted(one: Config, check: Check) -> None:

@@ -14,7 +14,7 @@ from test_compiled import LOGITS, batch, of_case
 
 from ppocr_ext.engine import request_graph
 from ppocr_ext.engine.changing_network import ChangingNetwork
-from ppocr_ext.engine.compiled import NETWORK, PADDLE
+from ppocr_ext.engine.runners import NETWORK, PADDLE
 from ppocr_ext.io.file_names import CACHE_VARIABLE
 from ppocr_ext.modeling import EVAL
 from ppocr_ext.modeling.base_model import BaseModel

@@ -13,9 +13,10 @@ from networks import read_case
 from tiny_runs import TINY
 
 from ppocr_ext.checkpoint.model_state import state_digest
-from ppocr_ext.engine import compiled, graph_cache, network_graph
-from ppocr_ext.engine.compiled import NETWORK, PADDLE, CompiledNetwork, compile_network
+from ppocr_ext.engine import compiled, graph_cache, graph_maker, network_graph
+from ppocr_ext.engine.compiled import CompiledNetwork, compile_network
 from ppocr_ext.engine.predictor import BFLOAT16, FLOAT32, has_bfloat16
+from ppocr_ext.engine.runners import NETWORK, PADDLE
 from ppocr_ext.io.file_names import CACHE_VARIABLE
 from ppocr_ext.modeling import EVAL, TRAIN, BaseModel
 from ppocr_ext.modeling.head_request import HeadRequest
@@ -165,13 +166,13 @@ def never(*args: Any) -> None:
 
 def count_written(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return a list that gets an entry for each graph that is made."""
-    written, original = [], compiled.write_request_graph
+    written, original = [], graph_maker.write_request_graph
 
     def write(*args: Any) -> None:
         written.append(args)
         original(*args)
 
-    monkeypatch.setattr(compiled, "write_request_graph", write)
+    monkeypatch.setattr(graph_maker, "write_request_graph", write)
     return written
 
 
@@ -186,7 +187,7 @@ def test_a_graph_is_kept_mended_and_never_taken_for_another(
     first = logits(compile_network(network, LOGITS))
     (folder,) = own_cache.iterdir()
     with monkeypatch.context() as patch:
-        patch.setattr(compiled, "write_request_graph", never)
+        patch.setattr(graph_maker, "write_request_graph", never)
         again = compile_network(network, LOGITS)
         assert np.array_equal(logits(again), first) and again.engine == PADDLE
     weights = folder / "inference.pdiparams"
@@ -240,7 +241,7 @@ def test_what_it_was_not_compiled_for_is_computed_by_the_network(
     network: BaseModel, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = compile_network(network, LOGITS)
-    monkeypatch.setattr(compiled, "write_request_graph", never)
+    monkeypatch.setattr(graph_maker, "write_request_graph", never)
     images, labels = batch(2, 64)
     assert_equal_outputs(found(images, labels, TRAIN), network(images, labels, TRAIN))
     assert_equal_outputs(found(images), network(images))

@@ -227,17 +227,29 @@ def test_a_missing_converter_names_the_extra(monkeypatch: pytest.MonkeyPatch, tm
         write_onnx(tmp_path, {})
 
 
+WATCH = """
+import os, pathlib, subprocess
+pathlib.Path(__file__).with_name("watched").touch()
+start = subprocess.Popen.__init__
+def watched(self, args, *others, **options):
+    if "pip" in str(args):
+        os._exit(9)
+    start(self, args, *others, **options)
+subprocess.Popen.__init__ = watched
+"""
+
+
 def test_paddles_converter_gets_no_chance_to_install_packages(
     exported: ExportedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("POLYGRAPHY_AUTOINSTALL_DEPS", raising=False)
-    monkeypatch.setenv("PATH", "")  # no pip
-    monkeypatch.setattr("subprocess.Popen", None)
-    monkeypatch.setattr("socket.socket", None)
+    (tmp_path / "sitecustomize.py").write_text(WATCH)  # Python imports it when the converter's process starts
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     for name in ("inference.json", "inference.pdiparams"):
         shutil.copy(exported.folder / name, tmp_path / name)
     write_onnx(tmp_path, {})
     assert (tmp_path / "inference.onnx").is_file()
+    assert (tmp_path / "watched").is_file()
     assert "POLYGRAPHY_AUTOINSTALL_DEPS" not in os.environ
 
 

@@ -40,8 +40,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the networks that were compiled; few samples are enough."""
     names: list[str] = []
 
-    def spy(network: Any, request: Any, *, name: str, dtype: str) -> Any:
-        made = original(network, request, name=name, dtype=dtype)
+    def spy(network: Any, request: Any, *, name: str, **options: Any) -> Any:
+        made = original(network, request, name=name, **options)
         names.append(f"{name}: {made.engine}")
         return made
 
@@ -161,6 +161,28 @@ def test_a_training_compiles_what_it_evaluates_where_that_pays(
     monkeypatch.setattr(compiled_models, "LEAST_SIZE", least[1])
     config = run.config.with_values({f"Global.{key}": value for key, value in values.items()})
     assert list(compile_trained(replace(run, config=config))) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "kept", "expected"),
+    [
+        ("auto", "onnxruntime", "onnxruntime"),
+        ("auto", "not installed", "paddle"),
+        ("paddle", "onnxruntime", "paddle"),
+    ],
+)
+def test_a_resumed_run_takes_the_engine_of_its_checkpoint_unless_another_is_named(
+    run: Run, asked: str, kept: str, expected: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("onnxruntime")
+    config = run.config.with_values({"Global.teacher_engine": asked})
+    state = TrainState(engines={"Teacher": kept})
+    resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run.network, "set_caller", lambda name, caller: None)
+        found = compile_frozen(replace(run, config=config, checkpoint=resumed), run.network, LEAST_SAMPLES)
+    assert engine_names(found) == {"Teacher": expected}
+    assert ("latest" in caplog.text) == (kept != expected)
 
 
 def test_a_run_keeps_the_type_of_its_teacher_and_says_if_nothing_has_it(

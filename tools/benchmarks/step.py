@@ -24,7 +24,8 @@ from benchmarks.table import Turns, machine, threads
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
 from ppocr_ext.engine import predictor
-from ppocr_ext.engine.compiled import PADDLE, compile_network
+from ppocr_ext.engine.compiled import compile_network
+from ppocr_ext.engine.runners import PADDLE
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.loop.events import Position, StepDone

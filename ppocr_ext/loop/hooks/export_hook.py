@@ -10,8 +10,7 @@ from ppocr_ext.commands import command_line, setting
 from ppocr_ext.export.exporter import ExportOptions, export_trained
 from ppocr_ext.export.onnx_file import missing_packages
 from ppocr_ext.loop.events import Hook, Outcome, Position
-from ppocr_ext.messages import LOG, end_text
-from ppocr_ext.recognition.engines import INSTALL_ONNX
+from ppocr_ext.messages import INSTALL_ONNX, LOG, end_text
 from ppocr_ext.run.recogniser import BEST, recogniser_config
 from ppocr_ext.run.run import Run
 

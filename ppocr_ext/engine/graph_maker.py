@@ -1,0 +1,144 @@
+"""Make or open the graphs of one network and request, and compare each with the network when it is opened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+from paddle import nn
+
+from ppocr_ext.engine.graph_cache import cached_folder, discard, graph_key, note_file
+from ppocr_ext.engine.network_graph import NetworkGraph, UnlikeError, open_graph, probe, tolerance
+from ppocr_ext.engine.onnx_conversion import convert_graph
+from ppocr_ext.engine.predictor import BFLOAT16
+from ppocr_ext.engine.request_graph import ImageShape, write_request_graph
+from ppocr_ext.engine.runners import ONNX, PADDLE, open_runner, other_engines
+from ppocr_ext.errors import ModelError
+from ppocr_ext.messages import LOG, error_text
+from ppocr_ext.modeling.head_request import HeadRequest
+
+_REASON_LENGTH = 400  # a fix with a path fits
+
+
+class RefusedError(ModelError):
+    """An engine cannot compute a graph in a type; another engine, or float32, may."""
+
+
+class GraphMaker:
+    """Make and open graphs of a network.
+
+    Args:
+        network: with weights, which must not change, in eval mode.
+        request: what is computed.
+        position: see :func:`ppocr_ext.engine.request_graph.target_position`.
+        name: of the network in messages.
+        threads: of the computation.
+    """
+
+    def __init__(
+        self, network: nn.Layer, request: HeadRequest, position: int | None, name: str, threads: int
+    ) -> None:
+        self._keys: dict[ImageShape, str] = {}
+        self.name, self.threads = name, threads
+        self._network, self._request, self._position = network, request, position
+
+    def key(self, image_shape: ImageShape) -> str:
+        """Return the digest of the graph for images of a shape; see :func:`graph_key`."""
+        if image_shape not in self._keys:
+            self._keys[image_shape] = graph_key(self._network, self._request, image_shape)
+        return self._keys[image_shape]
+
+    def probe(self, count: int, image_shape: ImageShape, width: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return images [count, C, H, width] of noise and, if they are needed, ids."""
+        return probe((count, *image_shape[:2], width), self._position)
+
+    def open(self, image_shape: ImageShape, width: int, engine: str, dtype: str) -> NetworkGraph:
+        """Open a graph of the cache; write it if it is not there, or is not right.
+
+        Args:
+            image_shape: without a width, of a graph for all widths.
+            width: of the images that it is compared on.
+            engine: what runs it.
+            dtype: that it computes in.
+
+        Raises:
+            RefusedError: this engine cannot compute it in this type, as was found now or at an earlier start.
+            Exception: whatever Paddle makes of a network that it cannot compile.
+        """
+        key = self.key(image_shape)
+        if (file := self._refusal(key, engine, dtype)).exists():
+            found = file.read_text(encoding="utf-8")
+            raise RefusedError(
+                f"{found} (at an earlier start). Fix: remove {file.parent}", code="not_compiled"
+            )
+        write = partial(write_request_graph, self._network, self._request, self._position, image_shape)
+        narrow = max(8, width // 16 * 8) if image_shape[2] is None else width
+        try:
+            return self._read(key, _leave, image_shape, (width, narrow), engine, dtype)
+        except FileNotFoundError:
+            LOG.info("compiling %s for images of height %d", self.name, image_shape[1])
+        except RefusedError:  # in bfloat16, float32, which reads the same graph, tells whether that is right
+            raise
+        except Exception as error:
+            LOG.info("compiling %s again: %s", self.name, first_line(error))
+            discard(key)
+        return self._read(key, write, image_shape, (width, narrow), engine, dtype)
+
+    def _read(
+        self,
+        key: str,
+        write: Callable[[Path], None],
+        image_shape: ImageShape,
+        widths: Sequence[int],
+        engine: str,
+        dtype: str,
+    ) -> NetworkGraph:
+        """Open a graph and compare it with the network; one that is kept, on images of one width only."""
+        refuse = partial(self._refuse, key, engine, dtype)
+        with cached_folder(key, write) as folder:
+            kept = write is _leave and (engine == PADDLE or (folder / ONNX).exists())
+            if engine != PADDLE and not (folder / ONNX).exists():
+                try:
+                    LOG.debug("converting %s for %s", self.name, engine)
+                    convert_graph(folder, folder / ONNX)
+                except (ModelError, OSError) as error:
+                    refuse(first_line(error), True)
+            try:
+                runner = open_runner(engine, folder, threads=self.threads, dtype=dtype)
+            except Exception as error:  # whatever the library makes of the file
+                if engine == PADDLE or kept:
+                    raise
+                refuse(first_line(error), True)
+        shapes = [(count, *image_shape[:2], width) for count, width in enumerate(widths, start=1)]
+        try:
+            return open_graph(
+                runner, self._network, self._request, self._position, shapes[:1] if kept else shapes, dtype
+            )
+        except UnlikeError as error:
+            refuse(str(error), dtype == BFLOAT16 or (engine != PADDLE and not kept))
+
+    def _refuse(self, key: str, engine: str, dtype: str, found: str, final: bool) -> NoReturn:
+        """Keep that a graph is not right, and raise that; unless it is final, the graph is made again."""
+        with suppress(OSError):  # there may be no such folder
+            self._refusal(key, engine, dtype).write_text(found, encoding="utf-8")
+        raise (RefusedError if final else ModelError)(found, code="not_compiled")
+
+    def _refusal(self, key: str, engine: str, dtype: str) -> Path:
+        version = other_engines(dtype).get(engine)
+        return note_file(key, f"refused-{engine}-{dtype}", tolerance(dtype), version)
+
+
+def first_line(error: Exception) -> str:
+    """Return a line: of Paddle's compiler, the line that names the error."""
+    text = error_text(error)
+    named = re.search(r"^\s*(\w+Error: .*)$", text, re.MULTILINE)
+    return (named[1] if named else text.partition("\n")[0])[:_REASON_LENGTH]
+
+
+def _leave(folder: Path) -> None:
+    raise FileNotFoundError(folder)

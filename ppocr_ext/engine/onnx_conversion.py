@@ -1,0 +1,58 @@
+"""Convert a graph of Paddle to ONNX in a process of its own, which the converter may end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from ppocr_ext.engine.request_graph import STEM
+from ppocr_ext.errors import ModelError
+
+OPSET = 17  # the converter's own default is 9
+# `optimize_tool`: by default it installs packages with pip
+_CODE = (
+    "import sys, paddle2onnx\n"
+    "paddle2onnx.export(*sys.argv[1:4], opset_version=int(sys.argv[4]), optimize_tool=None)"
+)
+_SHOWN = 3  # lines of what was printed
+_ERROR = "[ERROR]"  # begin of the lines in which paddle2onnx names a reason
+
+
+def convert_graph(folder: Path, target: Path) -> None:
+    """Write an ONNX file from ``inference.json`` and ``inference.pdiparams``. What it computes is not checked here.
+
+    paddle2onnx ends its process (SIGABRT) where it cannot convert a layer, such as adaptive pooling of images of any
+    width, and it changes variables of the process.
+
+    Args:
+        folder: has the graph.
+        target: the file; it is complete or not there.
+
+    Raises:
+        ModelError: the converter fails, or is not installed; the message has the reason that it printed.
+    """
+    with tempfile.TemporaryDirectory(dir=target.parent.parent, prefix=".part-") as place:
+        part = Path(place) / target.name
+        files = [str(each) for each in (folder / f"{STEM}.json", folder / f"{STEM}.pdiparams", part)]
+        done = subprocess.run(
+            [sys.executable, "-c", _CODE, *files, str(OPSET)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if done.returncode != 0 or not part.is_file():
+            raise ModelError(
+                f"paddle2onnx cannot convert the network: {_reason(done.stdout)}", code="not_converted"
+            )
+        part.replace(target)
+
+
+def _reason(printed: str) -> str:
+    lines = [line.strip() for line in printed.split("\n") if line.strip()]
+    named = [line.rpartition("] ")[2] for line in lines if line.startswith(_ERROR)]
+    return " ".join(named or lines[-_SHOWN:]) or "it printed nothing"

@@ -1,0 +1,127 @@
+"""ONNX Runtime and OpenVINO compute what the network computes, or Paddle does and the log says why."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import paddle
+import pytest
+from error_codes import raises_code
+from test_compiled import HEIGHT, LOGITS, assert_equal_outputs, batch, of_case, teacher
+
+from ppocr_ext.engine import graph_maker, runners
+from ppocr_ext.engine.compiled import compile_network
+from ppocr_ext.engine.predictor import BFLOAT16, has_bfloat16
+from ppocr_ext.engine.runners import ONNXRUNTIME, OPENVINO, PADDLE
+from ppocr_ext.errors import MissingPackageError
+from ppocr_ext.io.file_names import CACHE_VARIABLE
+from ppocr_ext.modeling import EVAL, TRAIN, BaseModel
+from ppocr_ext.modeling.head_request import HeadRequest
+
+
+@pytest.fixture(params=[ONNXRUNTIME, OPENVINO])
+def engine(request: pytest.FixtureRequest) -> str:
+    pytest.importorskip(request.param)
+    pytest.importorskip("paddle2onnx")
+    return str(request.param)
+
+
+@pytest.mark.parametrize(
+    ("make", "asked", "height", "widths"),
+    [
+        (teacher, TRAIN, HEIGHT, (64, 200, 41)),
+        (lambda: of_case("model_v4_v5_mobile_reduced"), EVAL, 48, (96, 160)),
+        (lambda: of_case("model_v4_svtr_reduced"), EVAL, 48, (320, 320)),
+    ],
+    ids=["two heads", "v5", "one width"],
+)
+def test_an_engine_returns_what_the_network_returns(
+    engine: str,
+    make: Callable[[], BaseModel],
+    asked: HeadRequest,
+    height: int,
+    widths: tuple[int, ...],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    network = make()
+    found = compile_network(network, asked, engine=engine)
+    with paddle.no_grad():
+        for count, width in zip((1, 7, 2), widths, strict=False):
+            images, labels = batch(count, width, height)
+            assert_equal_outputs(found(images, labels, asked), network(images, labels, asked))
+    assert found.label == engine
+    assert caplog.text == ""
+
+
+def test_openvino_computes_in_bfloat16() -> None:
+    pytest.importorskip("openvino")
+    if not has_bfloat16():
+        pytest.skip("this processor has no instructions for bfloat16")
+    network = teacher()
+    found = compile_network(network, TRAIN, engine=OPENVINO, dtype=BFLOAT16)
+    images, labels = batch(5, 96)
+    with paddle.no_grad():
+        pairs = zip(
+            *(paddle.utils.flatten(each(images, labels, TRAIN)) for each in (found, network)), strict=True
+        )
+        errors = [float((one - other).norm() / other.norm()) for one, other in pairs]
+    assert found.label == "openvino bfloat16"
+    assert 1e-3 < max(errors) < 0.05
+
+
+def test_a_graph_that_onnx_runtime_refuses_in_bfloat16_is_computed_in_float32(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pytest.importorskip(ONNXRUNTIME)
+    found = compile_network(teacher(), LOGITS, engine=ONNXRUNTIME, dtype=BFLOAT16)
+    assert found.label == ONNXRUNTIME and "bfloat16" in caplog.text
+
+
+class Pooled(paddle.nn.Layer):
+    """A backbone with a layer that paddle2onnx ends its process for."""
+
+    def __init__(self, backbone: paddle.nn.Layer) -> None:
+        super().__init__()
+        self.inner = backbone
+
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        return paddle.nn.functional.adaptive_avg_pool2d(self.inner(images), [1, 6])
+
+
+def test_what_cannot_be_converted_is_computed_by_paddle_which_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip(ONNXRUNTIME)
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    network = teacher()
+    network.backbone = Pooled(network.backbone)
+    caplog.set_level(logging.INFO, "ppocr_ext")
+    images, labels = batch(2, 96)
+    for _ in range(2):
+        caplog.clear()
+        found = compile_network(network, LOGITS, name="Teacher", engine=ONNXRUNTIME)
+        with paddle.no_grad():
+            assert_equal_outputs(found(images, labels, LOGITS), network(images, labels, LOGITS))
+        assert found.label == PADDLE
+        (said,) = (each for each in caplog.messages if ONNXRUNTIME in each)
+        assert "Teacher" in said and "Adaptive" in said
+        monkeypatch.setattr(graph_maker, "convert_graph", _never)  # at the second start
+    assert str(tmp_path) in said
+
+
+def _never(*args: Any) -> None:
+    raise AssertionError("converted")
+
+
+def test_an_engine_that_is_not_installed_is_named_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runners, "find_spec", lambda name: None)
+    assert runners.other_engines("float32") == {}
+    for engine, extra in ((OPENVINO, "ppocr-ext[openvino]"), (ONNXRUNTIME, "ppocr-ext[onnx]")):
+        with raises_code(MissingPackageError, "missing_package", engine, "paddle2onnx", extra):
+            compile_network(teacher(), LOGITS, engine=engine)
+    assert compile_network(teacher(), LOGITS, engine="auto").engine == PADDLE

@@ -129,7 +129,9 @@ def error_text(error: BaseException) -> str:
         said = "Paddle is not installed" if package == "paddle" else str(error)
         return f"{said}. Fix: {_PACKAGE_FIXES.get(package, _OTHER_PACKAGE)}"
     if isinstance(error, OSError) and error.errno is not None:
-        return _system_error(error)
+        name = error.filename2 or error.filename  # of a rename the final name, not the temporary one
+        fix = _FIXES.get(error.errno)
+        return f"{f'{name}: ' if name else ''}{error.strerror or error}.{f' Fix: {fix}.' if fix else ''}"
     if isinstance(error, MemoryError):
         detail = _paddle_message(str(error))
         text = f"{MEMORY}{f' ({detail})' if detail else ''}."
@@ -166,10 +168,3 @@ def _without_traceback(text: str) -> tuple[str, str]:
         return "", text
     last = _LAST_LINE.search(text.rpartition('\n  File "')[2])
     return (last["type"], last["message"].strip()) if last else ("", text.splitlines()[0])
-
-
-def _system_error(error: OSError) -> str:
-    name = error.filename2 or error.filename  # of a rename the final name, not the temporary one
-    fix = _FIXES.get(error.errno or 0)
-    where = f"{name}: " if name else ""
-    return f"{where}{error.strerror or error}.{f' Fix: {fix}.' if fix else ''}"

@@ -195,12 +195,7 @@ class Checkpoint:
 
     def models(self) -> set[str]:
         """Return the first parts of the weights' names: the sub-models, if it is a checkpoint of several."""
-        names = set()
-        for name in self.weights():
-            for wrapper in WRAPPERS:
-                name = name.removeprefix(wrapper)
-            names.add(name.split(".", 1)[0])
-        return names
+        return {unwrapped(name).split(".", 1)[0] for name in self.weights()}
 
     def optimizer_state(self) -> dict[str, Any] | None:
         """Return the state of the optimizer by Paddle's generated names; None without ``NAME.pdopt``.
@@ -262,6 +257,13 @@ class Checkpoint:
                 f"there, or start a new run from the weights alone: -o Global.pretrained_model={self.prefix}.",
                 code="mixed_checkpoint",
             )
+
+
+def unwrapped(name: str) -> str:
+    """Return the name of an entry without the prefix of a data-parallel wrapper."""
+    for wrapper in WRAPPERS:
+        name = name.removeprefix(wrapper)
+    return name
 
 
 def write_checkpoint(prefix: Path, weights: Mapping[str, Any], optimizer: Any, state: TrainState) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ppocr_ext.checkpoint.checkpoints import WRAPPERS, Checkpoint, TrainState
+from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState, unwrapped
 from ppocr_ext.checkpoint.class_rows import class_axis
 from ppocr_ext.checkpoint.serialize import read_state
 from ppocr_ext.errors import DataError, WeightsError
@@ -54,13 +54,6 @@ def _part(name: str) -> str:
     # a MultiHead has a layer for each branch; a single head has its weights at once
     branches = words[place] == "head" and len(words) > place + 3
     return ".".join(words[: place + 1 + branches])
-
-
-def unwrapped(name: str) -> str:
-    """Return the name of an entry without the prefix of a data-parallel wrapper."""
-    for wrapper in WRAPPERS:
-        name = name.removeprefix(wrapper)
-    return name
 
 
 def branch_classes(weights: Mapping[str, np.ndarray]) -> dict[str, int]:
@@ -137,14 +130,11 @@ def write_weights(target: Path, weights: Mapping[str, np.ndarray], state: TrainS
     for file, content in zip(files, (dict(weights), kept.to_dict()), strict=True):
         with atomic_writer(file) as stream:
             pickle.dump(content, stream, protocol=4)  # as paddle.save does
-    if not _same(read_state(files[0]), weights):
+    found = read_state(files[0])
+    if found.keys() != weights.keys() or any(
+        value.dtype != found[name].dtype or value.tobytes() != found[name].tobytes()
+        for name, value in weights.items()
+    ):
         raise WeightsError(
             f"{files[0]} does not hold what was written. Fix: check the disk.", code="damaged_file"
         )
-
-
-def _same(one: Mapping[str, np.ndarray], two: Mapping[str, np.ndarray]) -> bool:
-    return one.keys() == two.keys() and all(
-        value.dtype == two[name].dtype and value.tobytes() == two[name].tobytes()
-        for name, value in one.items()
-    )

@@ -164,13 +164,9 @@ def fill_text_lengths(config: Config) -> Config:
         for name, entry in _heads(config, path)
         if isinstance(config.at(entry), Mapping | None)
         and config.at((*entry, _LENGTH), None) is None
-        and _takes_length(name)
+        and (name == "NRTRHead" or name == "SARHead" and _takes(HEADS, name, _LENGTH))
     }
     return config.with_computed(lacking, f"Global.{_LENGTH}")
-
-
-def _takes_length(head: str) -> bool:
-    return head == "NRTRHead" or (head == "SARHead" and _takes(HEADS, head, _LENGTH))
 
 
 def _takes(registry: Registry, name: str, key: str) -> bool:

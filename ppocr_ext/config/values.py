@@ -93,12 +93,8 @@ class ValueRule:
             return len(pair) == 2 and whole and pair[0] >= 0 and pair[1] >= 1
         if self.kind == "options":
             return isinstance(value, Mapping) and self._option_problem(value) is None
-        return self.kind == "any" or self._is_number(value)
-
-    def _is_number(self, value: Any) -> bool:
-        """Return True if the value is a finite number of this kind, within the limits."""
         types = int if self.kind == "whole" else (int, float)
-        return (
+        return self.kind == "any" or (
             isinstance(value, types)
             and not isinstance(value, bool)
             and math.isfinite(value)

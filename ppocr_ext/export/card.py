@@ -33,12 +33,18 @@ def write_card(folder: Path, name: str, description: Description, sizes: Mapping
         description: of the model.
         sizes: bytes of each file.
     """
+    policy, width = description.policy, description.width
+    fixed = (
+        ""
+        if width is None
+        else f" The graph takes inputs of width {width} alone, and fails on every other one."
+    )
     parts = [
         f"# {description.model_name}: a text recogniser",
         f"Written by `ppocr-ext export` {__version__}.",
         _table(_facts(description)),
         "## Width of the input",
-        clients.width_warning(description.policy) + _fixed(description),
+        clients.width_warning(policy) + fixed,
         *_accuracy(description),
         "## Read an image",
         "Run these lines in the folder that holds this one, with the path of your image in place of `IMAGE`.",
@@ -76,12 +82,6 @@ def _facts(description: Description) -> dict[str, str]:
         "evaluation data": description.data.get("Eval", ""),
         "recipe": description.recipe,
     }
-
-
-def _fixed(description: Description) -> str:
-    if description.width is None:
-        return ""
-    return f" The graph takes inputs of width {description.width} alone, and fails on every other one."
 
 
 def _accuracy(description: Description) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import paddle
@@ -114,7 +114,9 @@ def _check_output(reader: CtcReader, image_shape: tuple[int, int, int], width: i
                 "checkpoint of the run.",
                 code="not_finite",
             )
-        if not _are_equal(found, F.softmax(tap.logits, axis=-1)):
+        expected = F.softmax(tap.logits, axis=-1)
+        same_shape = isinstance(found, Tensor) and found.shape == expected.shape
+        if not same_shape or not bool(paddle.allclose(found, expected, atol=1e-5)):
             shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise ModelError(
                 f"The network does not return the probabilities of CTC, [batch, frames, classes], in evaluation "
@@ -123,11 +125,3 @@ def _check_output(reader: CtcReader, image_shape: tuple[int, int, int], width: i
             )
         classes = int(found.shape[-1])
     return classes
-
-
-def _are_equal(found: Any, expected: Tensor) -> bool:
-    return (
-        isinstance(found, Tensor)
-        and found.shape == expected.shape
-        and bool(paddle.allclose(found, expected, atol=1e-5))
-    )

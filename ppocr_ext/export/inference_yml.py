@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -33,20 +32,7 @@ def write_inference_yml(
     Raises:
         CharsetError: YAML cannot hold a character.
     """
-    expected = _content(model_name, image_shape, color, characters)
-    write_text(path, _text(expected))
-    if yaml.safe_load(path.read_bytes()) != expected:
-        raise CharsetError(
-            f"{path.name}: the client would read other characters than the dictionary has. Fix: take control "
-            f"characters out of the dictionary.",
-            code="bad_dictionary",
-        )
-
-
-def _content(
-    model_name: str, image_shape: Sequence[int], color: str, characters: Sequence[str]
-) -> dict[str, Any]:
-    return {
+    expected = {
         "Global": {"model_name": model_name},
         "PreProcess": {
             "transform_ops": [
@@ -57,28 +43,33 @@ def _content(
         },
         "PostProcess": {"name": "CTCLabelDecode", "character_dict": list(characters)},
     }
+    write_text(path, _text(model_name, image_shape, color, characters))
+    if yaml.safe_load(path.read_bytes()) != expected:
+        raise CharsetError(
+            f"{path.name}: the client would read other characters than the dictionary has. Fix: take control "
+            f"characters out of the dictionary.",
+            code="bad_dictionary",
+        )
 
 
-def _text(content: dict[str, Any]) -> str:
+def _text(model_name: str, image_shape: Sequence[int], color: str, characters: Sequence[str]) -> str:
     """Return the YAML: every character in double quotes, what cannot be printed as an escape."""
-    operators = content["PreProcess"]["transform_ops"]
-    decode, shape = operators[0]["DecodeImage"], operators[1]["RecResizeImg"]["image_shape"]
     lines = [
         "Global:",
-        f"  model_name: {content['Global']['model_name']}",
+        f"  model_name: {model_name}",
         "PreProcess:",
         "  transform_ops:",
         "  - DecodeImage:",
         "      channel_first: false",
-        f"      img_mode: {decode['img_mode']}",
+        f"      img_mode: {color}",
         "  - RecResizeImg:",
-        f"      image_shape: [{', '.join(map(str, shape))}]",
+        f"      image_shape: [{', '.join(map(str, image_shape))}]",
         "  - KeepKeys:",
         "      keep_keys: [image]",
         "PostProcess:",
         "  name: CTCLabelDecode",
         "  character_dict:",
-        *(f"  - {quoted(character)}" for character in content["PostProcess"]["character_dict"]),
+        *(f"  - {quoted(character)}" for character in characters),
     ]
     return "\n".join(lines) + "\n"
 

@@ -7,7 +7,6 @@ TensorRT settings and the font of its pictures, and for two names (``arabic_…`
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
@@ -111,13 +110,10 @@ def _check(name: str, source: str, charset: Charset) -> None:
             f"Fix: leave it out, or give one of the names in docs/deploy.md.",
             code="unknown_model_name",
         )
-    if name.startswith("arabic_") and not _has_arabic(charset.characters):
+    letters = "".join(charset.characters)
+    if name.startswith("arabic_") and not any(unicodedata.bidirectional(each) == "AL" for each in letters):
         raise ConfigError(
             f"{source}: under the name {name} the client reorders texts as Arabic, but the dictionary has no Arabic "
             f"letter. Fix: give another name, or none.",
             code="arabic_name",
         )
-
-
-def _has_arabic(characters: Iterable[str]) -> bool:
-    return any(unicodedata.bidirectional(letter) == "AL" for character in characters for letter in character)

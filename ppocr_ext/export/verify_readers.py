@@ -35,7 +35,10 @@ def open_readers(
     failed: dict[str, PPOCRExtError] = {}
     for name, onednn in _ONEDNN.items() if (folder / GRAPH).is_file() or (folder / WEIGHTS).is_file() else ():
         try:
-            parts = _paddle(folder, policy, reorder, onednn)
+            shape, color, characters = _settings(folder / INFERENCE_YML)
+            engine = PaddleEngine(folder, onednn=onednn)
+            own = replace(policy, image_shape=shape, color=color)
+            parts = RecognizerParts(engine, own, Charset(characters), reorder)
             readers.append(EngineReader(name, parts))
         except PPOCRExtError as error:
             failed[name] = error
@@ -45,12 +48,6 @@ def open_readers(
         except PPOCRExtError as error:
             failed[ONNX] = error
     return readers, failed
-
-
-def _paddle(folder: Path, policy: WidthPolicy, reorder: bool | None, onednn: bool) -> RecognizerParts:
-    shape, color, characters = _settings(folder / INFERENCE_YML)
-    policy = replace(policy, image_shape=shape, color=color)
-    return RecognizerParts(PaddleEngine(folder, onednn=onednn), policy, Charset(characters), reorder)
 
 
 def _settings(file: Path) -> tuple[Any, Any, tuple[str, ...]]:

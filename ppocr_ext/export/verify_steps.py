@@ -94,7 +94,7 @@ def _ways(policy: WidthPolicy, pixels: np.ndarray) -> Iterator[tuple[list[Fault]
     """Yield the image prepared in each known way, with the steps in which that differs from ``policy``."""
     images = {
         "": pixels,
-        "grey": _grey(pixels),
+        "grey": cv2.cvtColor(cv2.cvtColor(pixels, cv2.COLOR_BGR2GRAY), cv2.COLOR_GRAY2BGR),
         "turned": np.rot90(pixels, 1),
         "turned back": np.rot90(pixels, 3),
     }
@@ -116,10 +116,6 @@ def _ways(policy: WidthPolicy, pixels: np.ndarray) -> Iterator[tuple[list[Fault]
             "normalisation": values,
         }
         yield [Fault(step, detail) for step, detail in differing.items() if detail], prepared
-
-
-def _grey(pixels: np.ndarray) -> np.ndarray:
-    return cv2.cvtColor(cv2.cvtColor(pixels, cv2.COLOR_BGR2GRAY), cv2.COLOR_GRAY2BGR)
 
 
 def output_faults(right: RecognizerParts, seen: Seen, tolerance: float) -> list[Fault]:

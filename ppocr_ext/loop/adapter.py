@@ -47,7 +47,7 @@ class HostLoop:
         self.best = dict(run.best)
         self._indicator = run.metric.main_indicator
         self._stop: StopRun | None = None
-        self._warnings: set[str] = set()  # given before
+        self._warned = False  # of a best evaluation that is 0
         self._saved_early = False
         self._saver = CheckpointSaver(run)
         self._step = OptimizerStep(
@@ -136,11 +136,14 @@ class HostLoop:
         metric = run.metric
         for hook in self.hooks:
             metric = hook.wrap_metric(metric)
+        eval_loader: Any = ()
+        if run.eval_loader is not None:
+            eval_loader = EvalLoader(run.eval_loader, lambda: self._tell("on_eval_start"), self._evaluating)
         position, amp = self.position, run.amp
         run.host.train(
             run.host_config,
             loader,
-            self._eval_loader(),
+            eval_loader,
             run.device,
             ModelProxy(run.model, run.network, compile_trained(run)),
             LossProxy(run.loss, self._forward_done),
@@ -160,14 +163,6 @@ class HostLoop:
             amp.white_list,
             amp.dtype,
             replacements={"save_model": self._host_saves, "export": self._host_exports},
-        )
-
-    def _eval_loader(self) -> Any:
-        loader = self.run.eval_loader
-        return (
-            ()
-            if loader is None
-            else EvalLoader(loader, lambda: self._tell("on_eval_start"), self._evaluating)
         )
 
     def _forward_done(
@@ -242,20 +237,14 @@ class HostLoop:
         if self._stop is not None and not self._stop.save_latest:
             return  # asked in the last step of an epoch
         prefix = kwargs.get("prefix", "latest")
-        if prefix == "best_accuracy" and not self.best.get(self._indicator):
-            self._warn_once(
-                f"the best {self._indicator} so far is 0: see the predictions with `ppocr-ext eval`"
-            )
+        if prefix == "best_accuracy" and not self.best.get(self._indicator) and not self._warned:
+            self._warned = True
+            LOG.warning("the best %s so far is 0: see the predictions with `ppocr-ext eval`", self._indicator)
         self.save(prefix)
 
     @staticmethod
     def _host_exports(*args: Any, **kwargs: Any) -> None:
         """Do nothing in place of the host's ``export``, which fails on our models; ``ExportHook`` does it later."""
-
-    def _warn_once(self, message: str) -> None:
-        if message not in self._warnings:
-            self._warnings.add(message)
-            LOG.warning(message)
 
     def save(self, name: str) -> Path:
         """Write the checkpoint ``name`` into the run folder (rank 0 only); weights that are not finite stop the run.

@@ -36,11 +36,9 @@ class AnomalyWatch:
             ]
         for path, layer in layers:
             layer.register_forward_pre_hook(lambda layer, inputs, path=path: self._entered.append(path))
-            layer.register_forward_post_hook(lambda layer, inputs, outputs: self._leave())
-
-    def _leave(self) -> None:
-        if self._entered:
-            self._entered.pop()
+            layer.register_forward_post_hook(
+                lambda layer, inputs, outputs: self._entered.pop() if self._entered else None
+            )
 
     def on(self, phase: str) -> None:
         """Check every operator from now on; ``phase`` is what runs outside of all layers."""

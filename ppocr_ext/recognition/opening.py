@@ -240,7 +240,12 @@ def _of_export(exported: Exported, options: OpenOptions) -> RecognizerParts:
             continue
         exported.check(*files)
         try:
-            engine = _exported_engine(name, exported.folder, options.threads)
+            folder, threads = exported.folder, options.threads
+            engine = (
+                OnnxEngine(folder / ONNX, threads=threads)
+                if name == "onnx"
+                else PaddleEngine(folder, threads=threads)
+            )
         except MissingPackageError as error:
             missing = missing or error
         else:
@@ -251,12 +256,6 @@ def _of_export(exported: Exported, options: OpenOptions) -> RecognizerParts:
         f"{exported.folder}: {MODEL_FILE} lists neither {ONNX} nor {GRAPH}. Fix: export the model again.",
         code="missing_file",
     )
-
-
-def _exported_engine(name: EngineName, folder: Path, threads: int | None) -> Engine:
-    if name == "onnx":
-        return OnnxEngine(folder / ONNX, threads=threads)
-    return PaddleEngine(folder, threads=threads)
 
 
 def _of_onnx(file: Path, options: OpenOptions) -> RecognizerParts:

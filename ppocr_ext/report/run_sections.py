@@ -144,17 +144,17 @@ def warnings(runs: Sequence[RunFolder]) -> str:
     for index, run in enumerate(runs):
         found = _dicts(run.preflight.get("warnings"))
         rows = [
-            [esc(part[:_LONGEST_LINE]) for part in (str(issue.get("code", "–")), _warning_text(issue))]
+            [
+                esc(str(issue.get("code", "–"))[:_LONGEST_LINE]),
+                esc(": ".join(filter(None, map(str, parts)))[:_LONGEST_LINE]),
+            ]
             for issue in found[:_MOST_SAMPLES]
+            for parts in [[issue.get(key) or "" for key in ("where", "path", "message")]]
         ]
         if rows:
             listed = table(["warning", "about"], rows, "left wrap")
             cards.append(f'<div class="card scroll">{_heading(runs, index)}{listed}</div>')
     return f"<h2>Warnings before the run</h2>{''.join(cards)}" if cards else ""
-
-
-def _warning_text(issue: dict[str, Any]) -> str:
-    return ": ".join(str(issue[key]) for key in ("where", "path", "message") if issue.get(key))
 
 
 def data(runs: Sequence[RunFolder]) -> str:

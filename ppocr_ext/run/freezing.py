@@ -46,7 +46,9 @@ def freeze_guided(model: Any, reads: Iterable[OutputRef] | None) -> None:
     several = isinstance(model, DistillationModel)
     for name, network in model.models.items() if several else ((None, model),):
         backbone = getattr(network, "backbone", None)
-        if backbone is None or getattr(network, "frozen", False) or not _is_guided(network):
+        if backbone is None or getattr(network, "frozen", False):
+            continue
+        if not any(getattr(layer, "use_guide", False) for layer in network.sublayers()):
             continue
         who = f"{name}: " if name else ""
         read = None if reads is None else {output for of, output in reads if of == name}
@@ -64,7 +66,3 @@ def freeze_guided(model: Any, reads: Iterable[OutputRef] | None) -> None:
                 "second head too (MultiLoss, or a loss with dis_head: gtc), or set use_guide: false.",
                 who,
             )
-
-
-def _is_guided(network: Any) -> bool:
-    return any(getattr(layer, "use_guide", False) for layer in network.sublayers())

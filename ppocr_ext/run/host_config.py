@@ -122,19 +122,15 @@ def host_config(
         ):  # it draws no share of the data, but shuffles anew for this key
             dataset.pop("ratio_list", None)
         if plain["Global"].get("unknown_char") == "map":
-            _map_unknown_characters(dataset.get("transforms") or [])
+            transforms = dataset.get("transforms") or []
+            names = [next(iter(entry)) if isinstance(entry, Mapping) else str(entry) for entry in transforms]
+            insert_mapping(names, transforms, lambda encoder: {MAPPING: None})
         if label_files and mode in label_files:
             dataset["label_file_list"] = [str(path) for path in label_files[mode]]
     if eval_steps is not None:
         plain["Global"].pop("eval_batch_epoch", None)  # not every host knows it
         plain["Global"]["eval_batch_step"] = list(eval_steps)
     return plain
-
-
-def _map_unknown_characters(transforms: list[Any]) -> None:
-    """Add the transform that maps unknown characters, before the label encoder."""
-    names = [next(iter(entry)) if isinstance(entry, Mapping) else str(entry) for entry in transforms]
-    insert_mapping(names, transforms, lambda encoder: {MAPPING: None})
 
 
 def evaluation_steps(config: Config, steps_per_epoch: int) -> tuple[int, int]:

@@ -10,7 +10,6 @@ from typing import Any
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.config import Config, load
-from ppocr_ext.config.node import PlaceKind
 from ppocr_ext.errors import ConfigError, DataError, WeightsError
 from ppocr_ext.io.resources import find_config
 from ppocr_ext.run.context import RunOptions, open_context
@@ -113,7 +112,9 @@ def recogniser_config(source: str | Path, options: Sequence[str] = ()) -> Config
         )
     config, best = load([file], options), file.parent / BEST
     is_run = given.is_dir() or (file.name == CONFIG_FILE and Path(f"{best}.pdparams").is_file())
-    if not is_run or any(_is_option(config, key) for key in _WEIGHT_KEYS):
+    if not is_run or any(
+        config.at(key, default=None) and config.place(key).is_option for key in _WEIGHT_KEYS
+    ):
         return config
     if not Path(f"{best}.pdparams").is_file():
         latest = best.with_name("latest")
@@ -127,12 +128,6 @@ def recogniser_config(source: str | Path, options: Sequence[str] = ()) -> Config
             code="missing_file",
         )
     return config.with_values({"Global.checkpoints": str(best)})
-
-
-def _is_option(config: Config, key: str) -> bool:
-    """Return True if ``-o`` set the value of ``key``."""
-    kinds = (PlaceKind.OPTION, PlaceKind.FORCED_OPTION)
-    return bool(config.at(key, default=None)) and config.place(key).kind in kinds
 
 
 def check_sub_model(config: Config, name: str) -> None:

@@ -53,7 +53,10 @@ class Window:
         self._values: dict[str, list[float]] = {}
         if state:
             self.steps, self._applied, self._lr = state["steps"], state["applied"], state["lr"]
-            self._sums = {name: _tensor(total) for name, total in state["sums"].items()}
+            self._sums = {
+                name: paddle.to_tensor(total) if isinstance(total, np.ndarray) else total
+                for name, total in state["sums"].items()
+            }
             self._values = {name: list(numbers) for name, numbers in state["values"].items()}
         self._began = self._last_step = time.perf_counter()
 
@@ -75,7 +78,10 @@ class Window:
         """Return what a resumed run goes on with; empty if the window has no step."""
         if not self.steps:
             return {}
-        sums = {name: _plain(total) for name, total in self._sums.items()}
+        sums = {
+            name: total.astype("float32").numpy() if isinstance(total, paddle.Tensor) else total
+            for name, total in self._sums.items()
+        }
         counts = {"steps": self.steps, "applied": self._applied, "lr": self._lr}
         return {**counts, "sums": sums, "values": self._values}
 
@@ -89,25 +95,16 @@ class Window:
         """Return the means of the window, and begin a new one."""
         elapsed = max(time.perf_counter() - self._began, 1e-9)
         steps = max(self.steps, 1)
-        losses = {name: _number(total) / self._applied for name, total in self._sums.items()}
+        losses = {
+            name: float(total.mean() if hasattr(total, "mean") else total) / self._applied
+            for name, total in self._sums.items()
+        }
         values = {name: math.fsum(numbers) / len(numbers) for name, numbers in self._values.items()}
         if self._applied < self.steps:
             values["skipped"] = self.steps - self._applied
         means = WindowMeans(losses, self._lr, elapsed / steps, self._images / elapsed, values)
         self.__init__()  # type: ignore[misc]
         return means
-
-
-def _plain(value: Any) -> Any:
-    return value.astype("float32").numpy() if isinstance(value, paddle.Tensor) else value
-
-
-def _tensor(value: Any) -> Any:
-    return paddle.to_tensor(value) if isinstance(value, np.ndarray) else value
-
-
-def _number(value: Any) -> float:
-    return float(value.mean()) if hasattr(value, "mean") else float(value)
 
 
 class MetricsLog(Hook):

@@ -8,7 +8,6 @@ read once, after that. Ctrl-C stops it; the same command goes on.
 """
 
 import argparse
-import shlex
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -22,18 +21,13 @@ sys.path[:] = [
 ]
 
 from experiments.look_alikes import Experiment, Settings  # noqa: E402
-from experiments.runs import RunStopped  # noqa: E402
-from ppocr_ext.errors import PPOCRExtError  # noqa: E402
-from ppocr_ext.run.logs import set_up_console  # noqa: E402
+from experiments.runs import experiment_parser, from_command_line  # noqa: E402
 
 
 def main() -> int:
     """Run the experiment; the exit code."""
     defaults = Settings()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, default=Path("lookalikes"), metavar="DIR", help="(lookalikes)")
+    parser = experiment_parser(__doc__, "lookalikes", "of the fine-tunings")
     for name, what in (
         ("lines", "to train on"),
         ("judged", "lines of each list to test on"),
@@ -46,7 +40,6 @@ def main() -> int:
         parser.add_argument(
             f"--{name.replace('_', '-')}", type=int, default=default, metavar="N", help=f"{what} ({default})"
         )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="of the fine-tunings (1 2 3)")
     parser.add_argument(
         "--weights", type=float, nargs="+", default=[*defaults.weights], help="of center loss, to choose from"
     )
@@ -57,29 +50,13 @@ def main() -> int:
         default=[*defaults.margins],
         help="to choose from, in units of the median squared distance of look-alikes' centers",
     )
-    parser.add_argument(
-        "--at-once",
-        type=int,
-        default=2,
-        help="runs at a time, one thread each; as many threads where one runs alone (2)",
-    )
-    args = parser.parse_args()
-    if args.at_once < 1:
-        parser.error("--at-once must be at least 1")
-    named = {field.name: getattr(args, field.name) for field in fields(Settings)}
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in named.items()}
-    settings = Settings(**values)
-    set_up_console()
-    try:
-        print(f"\n{Experiment(args.out, settings, args.at_once).run(processes=args.at_once)}")
-    except PPOCRExtError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (KeyboardInterrupt, RunStopped):
-        again = shlex.join([sys.executable, *sys.argv])
-        print(f"\nstopped and saved; go on with: {again}", file=sys.stderr)
-        return 130
-    return 0
+
+    def run(args: argparse.Namespace) -> object:
+        named = {field.name: getattr(args, field.name) for field in fields(Settings)}
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in named.items()}
+        return Experiment(args.out, Settings(**values), args.at_once).run(processes=args.at_once)
+
+    return from_command_line(parser, run)
 
 
 if __name__ == "__main__":

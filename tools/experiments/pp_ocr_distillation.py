@@ -13,10 +13,8 @@ steps), centers.npz and one folder for each run. Ctrl-C stops; the same command 
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
-import shlex
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -31,14 +29,21 @@ sys.path[:] = [
     str(Path(__file__).resolve().parents[1]),
 ]
 
-from experiments.runs import RunStopped, Training, command, read_lines, side_by_side, train  # noqa: E402
-from ppocr_ext.errors import ConfigError, PPOCRExtError  # noqa: E402
+from experiments.runs import (  # noqa: E402
+    Training,
+    command,
+    experiment_parser,
+    from_command_line,
+    read_lines,
+    side_by_side,
+    train,
+)
+from ppocr_ext.errors import ConfigError  # noqa: E402
 from ppocr_ext.evaluation.confusion_counts import McNemar  # noqa: E402
 from ppocr_ext.evaluation.predictions import read_predictions  # noqa: E402
 from ppocr_ext.io.atomic import atomic_writer, write_text  # noqa: E402
 from ppocr_ext.io.resources import config_path  # noqa: E402
 from ppocr_ext.report.run_folder import Series, read_metrics  # noqa: E402
-from ppocr_ext.run.logs import set_up_console  # noqa: E402
 
 _LOG = logging.getLogger("ppocr_ext")
 PRESET = "experiments/pp_ocr_distillation"
@@ -242,36 +247,10 @@ def draw_curves(path: Path, results: Mapping[str, Sequence[Result]]) -> None:
 
 def main() -> int:
     """Run the experiment; return the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = experiment_parser(__doc__, "pp_ocr_distillation", "of the students")
+    return from_command_line(
+        parser, lambda args: run_experiment(args.out, list(dict.fromkeys(args.seeds)), args.at_once)
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("pp_ocr_distillation"),
-        metavar="DIR",
-        help="folder of data, runs and results (pp_ocr_distillation)",
-    )
-    parser.add_argument(
-        "--seeds", type=int, nargs="+", default=[1, 2, 3], metavar="N", help="of the students (1 2 3)"
-    )
-    parser.add_argument(
-        "--at-once", type=int, default=2, metavar="N", help="runs at a time, one thread each (2)"
-    )
-    args = parser.parse_args()
-    if args.at_once < 1:
-        parser.error("--at-once must be at least 1")
-    set_up_console()
-    try:
-        print(f"\n{run_experiment(args.out, list(dict.fromkeys(args.seeds)), args.at_once)}")
-    except PPOCRExtError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (KeyboardInterrupt, RunStopped):
-        again = shlex.join([sys.executable, *sys.argv])
-        print(f"\nstopped and saved; continue with: {again}", file=sys.stderr)
-        return 130
-    return 0
 
 
 if __name__ == "__main__":

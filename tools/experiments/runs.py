@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from typing import IO, Any, TypeVar
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.commands import command_line
 from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.run.logs import set_up_console
 
 T = TypeVar("T")
 _LOG = logging.getLogger("ppocr_ext")
@@ -170,3 +173,40 @@ def side_by_side(jobs: Sequence[Callable[[], T]], at_once: int) -> list[T]:
     if faults:
         raise next((fault for fault in faults if not isinstance(fault, RunStopped)), faults[0])
     return [future.result() for future in futures]
+
+
+def experiment_parser(doc: str | None, folder: str, seeds: str) -> argparse.ArgumentParser:
+    """Return a parser with the options of every experiment: ``--out``, ``--seeds`` and ``--at-once``.
+
+    Args:
+        doc: of the script, its help.
+        folder: default of ``--out``.
+        seeds: what the seeds are of.
+    """
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--out", type=Path, default=Path(folder), metavar="DIR", help=f"folder of all files ({folder})")
+    add("--seeds", type=int, nargs="+", default=[1, 2, 3], metavar="N", help=f"{seeds} (1 2 3)")
+    add("--at-once", type=int, default=2, metavar="N", help="runs at a time (2)")
+    return parser
+
+
+def from_command_line(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], object]) -> int:
+    """Run an experiment with the options of the command line, and print its results; return the exit code.
+
+    It is 0, 2 after an error, or 130 if a signal stopped a run.
+    """
+    args = parser.parse_args()
+    if args.at_once < 1:
+        parser.error("--at-once must be at least 1")
+    set_up_console()
+    try:
+        print(f"\n{run(args)}")
+    except PPOCRExtError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except (KeyboardInterrupt, RunStopped):
+        again = shlex.join([sys.executable, *sys.argv])
+        print(f"\nstopped and saved; continue with: {again}", file=sys.stderr)
+        return 130
+    return 0

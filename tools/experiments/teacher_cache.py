@@ -10,8 +10,6 @@ The folder then holds results.md (the table) and one folder for each run. Ctrl-C
 
 from __future__ import annotations
 
-import argparse
-import shlex
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,13 +23,19 @@ sys.path[:] = [
     str(Path(__file__).resolve().parents[1]),
 ]
 
-from experiments.runs import RunStopped, Training, command, read_lines, side_by_side, train  # noqa: E402
+from experiments.runs import (  # noqa: E402
+    Training,
+    command,
+    experiment_parser,
+    from_command_line,
+    read_lines,
+    side_by_side,
+    train,
+)
 from ppocr_ext.config import load  # noqa: E402
-from ppocr_ext.errors import PPOCRExtError  # noqa: E402
 from ppocr_ext.evaluation.predictions import read_predictions  # noqa: E402
 from ppocr_ext.io.atomic import write_text  # noqa: E402
 from ppocr_ext.io.resources import config_path  # noqa: E402
-from ppocr_ext.run.logs import set_up_console  # noqa: E402
 
 TRAIN_IMAGES, VALIDATION_IMAGES, TEST_IMAGES = 2000, 200, 1000
 BFLOAT16 = "bfloat16"
@@ -127,31 +131,10 @@ def to_markdown(shares: Mapping[str, Sequence[float]]) -> str:
 
 def main() -> int:
     """Run the experiment; return the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = experiment_parser(__doc__, "teacher_cache_experiment", "of the students")
+    return from_command_line(
+        parser, lambda args: run_experiment(args.out, list(dict.fromkeys(args.seeds)), args.at_once)
     )
-    out = Path("teacher_cache_experiment")
-    parser.add_argument("--out", type=Path, default=out, metavar="DIR", help=f"folder of all files ({out})")
-    parser.add_argument(
-        "--seeds", type=int, nargs="+", default=[1, 2, 3], metavar="N", help="of the students (1 2 3)"
-    )
-    parser.add_argument(
-        "--at-once", type=int, default=2, metavar="N", help="runs at a time, one thread each (2)"
-    )
-    args = parser.parse_args()
-    if args.at_once < 1:
-        parser.error("--at-once must be at least 1")
-    set_up_console()
-    try:
-        print(f"\n{run_experiment(args.out, list(dict.fromkeys(args.seeds)), args.at_once)}")
-    except PPOCRExtError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (KeyboardInterrupt, RunStopped):
-        again = shlex.join([sys.executable, *sys.argv])
-        print(f"\nstopped and saved; continue with: {again}", file=sys.stderr)
-        return 130
-    return 0
 
 
 if __name__ == "__main__":

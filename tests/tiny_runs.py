@@ -1,11 +1,13 @@
 """A tiny distillation on a handful of CAPTCHAs: everything a run has, in seconds. Fixtures for several folders."""
 
+import signal
 from functools import cache
 
 import pytest
 
 from ppocr_ext.config import Config, load
 from ppocr_ext.io.resources import config_path
+from ppocr_ext.loop.events import Hook
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 
@@ -38,6 +40,17 @@ TINY = {
         ],
     },
 }
+
+
+class StopAfter(Hook):
+    """Ask the run to stop after some steps, as Ctrl-C would."""
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def on_step(self, step):
+        if step.position.global_step == self.steps:
+            signal.raise_signal(signal.SIGINT)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import pickle
 import numpy as np
 import paddle
 import pytest
+from error_codes import raises_code
 from paddle.base.layer_helper import LayerHelper
 
 from ppocr_ext.checkpoint import checkpoints, journal, serialize
@@ -165,26 +166,19 @@ def test_a_checkpoint_of_paddleocr_resumes_by_the_names_in_its_weights(tmp_path)
     np.testing.assert_allclose(other.weight.numpy(), layer.weight.numpy(), rtol=1e-6)
 
 
-def test_optimizer_state_of_other_parameters_is_a_sentence(tmp_path):
+@pytest.mark.parametrize(
+    ("kept", "start", "fact"),
+    [(("bias",), "", "(weight)"), (("weight", "bias"), "gone_", "")],
+    ids=["frozen", "others"],
+)
+def test_state_of_other_parameters_is_refused(tmp_path, kept, start, fact):
     _, optimizer, _ = trained(2)
     paddle.save(optimizer.state_dict(), str(tmp_path / "latest.pdopt"))
     other, other_optimizer, _ = trained(1)
     names = parameter_names(other)
-    with pytest.raises(WeightsError) as error:
-        restore_optimizer(
-            other_optimizer, Checkpoint(tmp_path / "latest"), names, {n: f"gone_{n}" for n in names}
-        )
-    assert error.value.code == "optimizer_mismatch"
-
-
-def test_parameters_that_were_frozen_before_have_no_state(tmp_path):
-    _, optimizer, _ = trained(2)
-    paddle.save(optimizer.state_dict(), str(tmp_path / "latest.pdopt"))
-    other, other_optimizer, _ = trained(1)
-    names = parameter_names(other)
-    with pytest.raises(WeightsError) as error:
-        restore_optimizer(other_optimizer, Checkpoint(tmp_path / "latest"), names, {"bias": names["bias"]})
-    assert error.value.code == "optimizer_mismatch" and "(weight)" in str(error.value)
+    saved = {name: start + (name if start else names[name]) for name in kept}
+    with raises_code(WeightsError, "optimizer_mismatch", fact):
+        restore_optimizer(other_optimizer, Checkpoint(tmp_path / "latest"), names, saved)
 
 
 def in_16_bits(layer):

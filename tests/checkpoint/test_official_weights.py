@@ -397,9 +397,8 @@ def test_a_cache_folder_that_cannot_be_made(
 
 
 def test_a_name_that_is_not_there_names_the_nearest() -> None:
-    with pytest.raises(WeightsError) as error:
+    with raises_code(WeightsError, "unknown_weights", "'PP-OCRv6_tiny_rec'"):
         official("PP-OCRv6_tinny_rec")
-    assert error.value.code == "unknown_weights" and "'PP-OCRv6_tiny_rec'" in str(error.value)
 
 
 def test_a_file_of_the_user_goes_first(

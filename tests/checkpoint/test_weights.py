@@ -91,9 +91,8 @@ def test_a_single_model_fills_a_sub_model(tmp_path):
 def test_missing_entries_are_an_error_that_names_them(tmp_path):
     state = Recogniser().state_dict()
     del state["backbone.bias"]
-    with pytest.raises(WeightsError) as error:
+    with raises_code(WeightsError, "weights_mismatch", "backbone.bias"):
         load_weights(Recogniser(), save(tmp_path, state))
-    assert error.value.code == "weights_mismatch" and "backbone.bias" in str(error.value)
 
 
 def test_partial_loads_what_fits_and_says_so(tmp_path, caplog_ours):
@@ -130,9 +129,8 @@ def test_a_dictionary_of_another_size_is_named(tmp_path):
 
 def test_another_architecture_is_named(tmp_path):
     path = save(tmp_path, {"conv1.weight": paddle.ones([2])})
-    with pytest.raises(WeightsError) as error:
+    with raises_code(WeightsError, "architecture_mismatch"):
         load_weights(Recogniser(), path)
-    assert error.value.code == "architecture_mismatch"
 
 
 def test_rows_are_carried_over_character_by_character(tmp_path, caplog_ours):
@@ -258,7 +256,6 @@ def test_a_dictionary_that_is_not_the_recorded_one_is_an_error(tmp_path):
     trained, given, new = (Charset(characters=tuple(text)) for text in ("abc", "acb", "cab"))
     path = save(tmp_path, Recogniser(trained).state_dict())
     (tmp_path / "w.states").write_bytes(pickle.dumps({"charset_digest": trained.digest}, protocol=2))
-    with pytest.raises(WeightsError) as error:
+    with raises_code(WeightsError, "charset_mismatch"):
         load_weights(Recogniser(new), path, charset=new, old_charset=given)
-    assert error.value.code == "charset_mismatch"
     load_weights(Recogniser(new), path, charset=new, old_charset=trained)

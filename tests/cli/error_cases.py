@@ -50,6 +50,9 @@ class Group:
     cases: tuple[Case, ...]
 
 
+REORDERED = "\n".join("9876543210") + "\n"
+
+
 def case(name: str, en: str, zh: str, arrange: Arrange, *names: str, **options: object) -> Case:
     return Case(name, {"en": en, "zh": zh}, arrange, names=names, **options)  # type: ignore[arg-type]
 
@@ -91,12 +94,18 @@ def with_lines(change: Callable[[str], str], *options: str) -> Arrange:
     return arrange
 
 
-def with_file(name: str, text: str | bytes, *options: str) -> Arrange:
+def writing(name: str, content: str | bytes, *command: str) -> Arrange:
+    """The words of ``command``, beside a file that is bad."""
+
     def arrange(bench: Bench) -> list[str]:
-        bench.write(name, text)
-        return train(*options)
+        bench.write(name, content)
+        return list(command)
 
     return arrange
+
+
+def with_file(name: str, text: str | bytes, *options: str) -> Arrange:
+    return writing(name, text, *train(*options))
 
 
 def label(text: str) -> Callable[[str], str]:
@@ -104,16 +113,6 @@ def label(text: str) -> Callable[[str], str]:
 
 
 # Configuration
-
-
-def broken_yaml(bench: Bench) -> list[str]:
-    bench.write("broken.yml", "Global:\n  epoch_num: [1, 2\n  seed: 3\n")
-    return ["train", "-c", "broken.yml"]
-
-
-def hostile_yaml(bench: Bench) -> list[str]:
-    bench.write("hostile.yml", "Global:\n  epoch_num: !!python/object/apply:os.system [ls]\n")
-    return ["train", "-c", "hostile.yml"]
 
 
 def pipe_as_base(bench: Bench) -> list[str]:
@@ -145,8 +144,26 @@ CONFIGURATION = group(
         lambda b: ["train", "-c", "none.yml"],
         "none.yml",
     ),
-    case("broken-yaml", "Broken YAML", "YAML 语法错误", broken_yaml, "broken.yml:3"),
-    case("hostile-yaml", "YAML that builds Python objects", "会构造 Python 对象的 YAML", hostile_yaml, ":2"),
+    case(
+        "broken-yaml",
+        "Broken YAML",
+        "YAML 语法错误",
+        writing("broken.yml", "Global:\n  epoch_num: [1, 2\n  seed: 3\n", "train", "-c", "broken.yml"),
+        "broken.yml:3",
+    ),
+    case(
+        "hostile-yaml",
+        "YAML that builds Python objects",
+        "会构造 Python 对象的 YAML",
+        writing(
+            "hostile.yml",
+            "Global:\n  epoch_num: !!python/object/apply:os.system [ls]\n",
+            "train",
+            "-c",
+            "hostile.yml",
+        ),
+        ":2",
+    ),
     case("pipe-as-base", "A `_BASE_` that is a pipe", "`_BASE_` 是管道", pipe_as_base, "pipe", "my.yml:1"),
     case(
         "no-equals",
@@ -317,20 +334,13 @@ def damaged_inside(bench: Bench, name: str = "train04.png") -> None:
     file.write_bytes(content)
 
 
-def damaged(bench: Bench) -> list[str]:
-    damaged_inside(bench)
-    return train()
+def damaged(*numbers: int, flags: tuple[str, ...] = ()) -> Arrange:
+    def arrange(bench: Bench) -> list[str]:
+        for number in numbers:
+            damaged_inside(bench, f"train{number:02d}.png")
+        return train(flags=flags)
 
-
-def damaged_strict(bench: Bench) -> list[str]:
-    damaged_inside(bench)
-    return train(flags=("--strict",))
-
-
-def damaged_many(bench: Bench) -> list[str]:
-    for number in (2, 4, 6):
-        damaged_inside(bench, f"train{number:02d}.png")
-    return train()
+    return arrange
 
 
 DATA = group(
@@ -458,7 +468,7 @@ DATA = group(
         "damaged-image",
         "An image that is damaged inside: found when it is loaded",
         "图像内部损坏：加载时才发现",
-        damaged,
+        damaged(4),
         "data/train.txt:5",
         code=0,
         shows=r"warning: Train: .*?$",
@@ -467,7 +477,7 @@ DATA = group(
         "damaged-images",
         "The same, more often than `max_unusable` admits",
         "同上，次数超过 `max_unusable`",
-        damaged_many,
+        damaged(2, 4, 6),
         "data/train.txt:",
         "Global.max_unusable",
     ),
@@ -475,7 +485,7 @@ DATA = group(
         "damaged-strict",
         "The same with `--strict`",
         "同上，加了 `--strict`",
-        damaged_strict,
+        damaged(4, flags=("--strict",)),
         "data/train.txt:5",
         "Global.strict",
     ),
@@ -508,15 +518,6 @@ def lmdb_with(count: int = 24, **changes: bytes | None) -> Arrange:
     return lambda bench: train(*bench.lmdb(count=count, **changes))
 
 
-def no_lmdb(bench: Bench) -> list[str]:
-    return train("Train.dataset.name=LMDBDataSet")
-
-
-def no_data(bench: Bench) -> list[str]:
-    bench.write("lmdb/data.mdb", "text")
-    return train("Train.dataset.name=LMDBDataSet", "Train.dataset.data_dir=lmdb")
-
-
 def truncated_lmdb(bench: Bench) -> list[str]:
     options = bench.lmdb()
     file = bench.folder / "lmdb" / "data.mdb"
@@ -534,8 +535,21 @@ LMDB = group(
         given("Train.dataset.name=LMDBDataSet", "Train.dataset.data_dir=none"),
         "none",
     ),
-    case("no-lmdb", "A folder that is no LMDB", "文件夹不是 LMDB", no_lmdb, "data", "make-lmdb"),
-    case("lmdb-text", "A `data.mdb` that is none", "`data.mdb` 不是 LMDB 文件", no_data, "lmdb"),
+    case(
+        "no-lmdb",
+        "A folder that is no LMDB",
+        "文件夹不是 LMDB",
+        given("Train.dataset.name=LMDBDataSet"),
+        "data",
+        "make-lmdb",
+    ),
+    case(
+        "lmdb-text",
+        "A `data.mdb` that is none",
+        "`data.mdb` 不是 LMDB 文件",
+        with_file("lmdb/data.mdb", "text", "Train.dataset.name=LMDBDataSet", "Train.dataset.data_dir=lmdb"),
+        "lmdb",
+    ),
     case("lmdb-cut", "A truncated `data.mdb`", "`data.mdb` 被截断", truncated_lmdb, "lmdb", "bytes"),
     case(
         "lmdb-no-count", "No `num-samples`", "没有 `num-samples`", lmdb_with(num_samples=None), "num-samples"
@@ -566,10 +580,6 @@ LMDB = group(
 # Dictionaries
 
 
-def folder_as_dictionary(bench: Bench) -> list[str]:
-    return train("Global.character_dict_path=data")
-
-
 DICTIONARY = group(
     "Dictionaries",
     "字典",
@@ -585,7 +595,7 @@ DICTIONARY = group(
         "folder-as-dictionary",
         "A folder in its place",
         "把文件夹当作字典",
-        folder_as_dictionary,
+        given("Global.character_dict_path=data"),
         "folder",
     ),
     case("empty-dictionary", "An empty one", "空字典", with_file("dict.txt", "\n"), "dict.txt"),
@@ -619,11 +629,7 @@ DICTIONARY = group(
 
 
 def other_weights(name: str, content: bytes, *options: str) -> Arrange:
-    def arrange(bench: Bench) -> list[str]:
-        bench.write(f"{name}.pdparams", content)
-        return train(f"Global.pretrained_model={name}", *options)
-
-    return arrange
+    return with_file(f"{name}.pdparams", content, f"Global.pretrained_model={name}", *options)
 
 
 def cut_checkpoint(bench: Bench) -> list[str]:
@@ -637,20 +643,6 @@ def other_architecture(bench: Bench) -> list[str]:
 
     bench.write("other.pdparams", pickled({"conv1.weight": np.zeros(3, np.float32)}))
     return train("Global.pretrained_model=other")
-
-
-def other_width(bench: Bench) -> list[str]:
-    return train("Global.pretrained_model=trained/latest", "Architecture.Backbone.dims=[8, 16, 32]")
-
-
-def larger_dictionary(bench: Bench) -> list[str]:
-    bench.write("larger.txt", "\n".join("0123456789abc") + "\n")
-    return train("Global.pretrained_model=trained/latest", "Global.character_dict_path=larger.txt")
-
-
-def reordered_dictionary(bench: Bench) -> list[str]:
-    bench.write("reordered.txt", "\n".join("9876543210") + "\n")
-    return judge("Global.character_dict_path=reordered.txt")
 
 
 def nan_weights(name: str, *arguments: str) -> Arrange:
@@ -667,11 +659,6 @@ def nan_weights(name: str, *arguments: str) -> Arrange:
         return list(arguments)
 
     return arrange
-
-
-def negative_epoch(bench: Bench) -> list[str]:
-    bench.write("trained/latest.states", pickled({"epoch": -3}))
-    return train("Global.checkpoints=trained/latest", "Global.epoch_num=2")
 
 
 WEIGHTS = group(
@@ -725,23 +712,39 @@ WEIGHTS = group(
         "negative-epoch",
         "A state of the run with a negative epoch",
         "训练状态中的轮数为负",
-        negative_epoch,
+        with_file(
+            "trained/latest.states",
+            pickled({"epoch": -3}),
+            "Global.checkpoints=trained/latest",
+            "Global.epoch_num=2",
+        ),
         "-3",
     ),
     case("other-architecture", "Another architecture", "另一种结构", other_architecture, "other.pdparams"),
-    case("other-width", "Another width", "另一种宽度", other_width, "Global.pretrained_partial"),
+    case(
+        "other-width",
+        "Another width",
+        "另一种宽度",
+        given("Global.pretrained_model=trained/latest", "Architecture.Backbone.dims=[8, 16, 32]"),
+        "Global.pretrained_partial",
+    ),
     case(
         "larger-dictionary",
         "Weights of a dictionary of another size",
         "权重的字典大小不同",
-        larger_dictionary,
+        with_file(
+            "larger.txt",
+            "\n".join("0123456789abc") + "\n",
+            "Global.pretrained_model=trained/latest",
+            "Global.character_dict_path=larger.txt",
+        ),
         "--old-dict",
     ),
     case(
         "reordered-dictionary",
         "An evaluation with a dictionary of the same size in another order",
         "评估时字典大小相同而顺序不同",
-        reordered_dictionary,
+        writing("reordered.txt", REORDERED, *judge("Global.character_dict_path=reordered.txt")),
         "--old-dict",
     ),
     case(
@@ -768,22 +771,8 @@ def predict(*images: str, source: str = "trained", options: tuple[str, ...] = ()
     return lambda bench: ["predict", source, *images, *(["-o", *options] if options else [])]
 
 
-def empty_folder(bench: Bench) -> list[str]:
-    bench.write("scans/notes.txt", "no image")
-    return ["predict", "trained", "scans"]
-
-
-def unreadable_images(bench: Bench) -> list[str]:
-    bench.write("broken.png", b"no image")
-    return ["predict", "trained", "data/val00.png", "broken.png", "gone.png", "--output", "texts.tsv"]
-
-
 def onnx_of(content: bytes) -> Arrange:
-    def arrange(bench: Bench) -> list[str]:
-        bench.write("model.onnx", content)
-        return ["predict", "model.onnx", "data/val00.png"]
-
-    return arrange
+    return writing("model.onnx", content, "predict", "model.onnx", "data/val00.png")
 
 
 def foreign_onnx(bench: Bench) -> list[str]:
@@ -807,16 +796,18 @@ def no_best(bench: Bench) -> list[str]:
     return ["predict", "trained", "data/val00.png"]
 
 
-def reordered_to_read(bench: Bench) -> list[str]:
-    bench.write("reordered.txt", "\n".join("9876543210") + "\n")
-    return ["predict", "trained", "data/val00.png", "-o", "Global.character_dict_path=reordered.txt"]
-
-
 READING = group(
     "Reading images",
     "识别图像",
     case("predict-nothing", "A folder that is not there", "文件夹不存在", predict("scans"), "scans"),
-    case("predict-empty", "A folder without images", "没有图像的文件夹", empty_folder, "scans", ".png"),
+    case(
+        "predict-empty",
+        "A folder without images",
+        "没有图像的文件夹",
+        writing("scans/notes.txt", "no image", "predict", "trained", "scans"),
+        "scans",
+        ".png",
+    ),
     case(
         "predict-pattern", "A pattern that no file matches", "没有文件匹配的模式", predict("*.jpg"), "*.jpg"
     ),
@@ -824,7 +815,17 @@ READING = group(
         "predict-unreadable",
         "Images that cannot be read; the others are read",
         "有些图像读不了；其余照常识别",
-        unreadable_images,
+        writing(
+            "broken.png",
+            b"no image",
+            "predict",
+            "trained",
+            "data/val00.png",
+            "broken.png",
+            "gone.png",
+            "--output",
+            "texts.tsv",
+        ),
         "broken.png",
         "gone.png",
         code=1,
@@ -859,7 +860,15 @@ READING = group(
         "predict-other-dictionary",
         "Weights of another dictionary",
         "另一个字典的权重",
-        reordered_to_read,
+        writing(
+            "reordered.txt",
+            REORDERED,
+            "predict",
+            "trained",
+            "data/val00.png",
+            "-o",
+            "Global.character_dict_path=reordered.txt",
+        ),
         "--old-dict",
     ),
     case(
@@ -1242,11 +1251,6 @@ RUNNING = group(
 # Export
 
 
-def not_empty(bench: Bench) -> list[str]:
-    bench.write("model/notes.txt", "mine")
-    return ["export", "trained", "--output", "model"]
-
-
 def no_converter(bench: Bench) -> list[str]:
     bench.patch.setitem(sys.modules, "paddle2onnx", None)
     return ["export", "trained"]
@@ -1275,7 +1279,7 @@ EXPORT = group(
         "export-not-empty",
         "A folder that is not empty",
         "文件夹不是空的",
-        not_empty,
+        writing("model/notes.txt", "mine", "export", "trained", "--output", "model"),
         "model",
         "notes.txt",
         "--force",

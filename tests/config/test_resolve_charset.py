@@ -34,9 +34,8 @@ def test_resolve_charset(tmp_path, caplog):
 
 def test_resolve_charset_names_what_is_wrong(tmp_path):
     (tmp_path / "a.yml").write_text("Global:\n  character_dict_path: x/y.txt\n  use_space_char: 'no'\n")
-    with pytest.raises(ConfigError) as caught:
+    with raises_code(ConfigError, "quoted_value", f"{tmp_path / 'a.yml'}:3"):
         resolve_charset(load(tmp_path / "a.yml"), lambda name: None)
-    assert caught.value.code == "quoted_value" and f"{tmp_path / 'a.yml'}:3" in str(caught.value)
     with pytest.raises(CharsetError) as error:
         resolve_charset(load(tmp_path / "a.yml", ["Global.use_space_char=false"]), lambda name: None)
     assert error.value.code == "missing_file"

@@ -11,6 +11,7 @@ from dataclasses import fields
 import cv2
 import numpy as np
 import pytest
+from error_codes import raises_code
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data import preflight
@@ -178,9 +179,8 @@ def test_a_file_that_changed_meanwhile_is_refused(folder, change):
     file = write(folder, "ok.png\t1", "ok.png\tx")
     result = check(file, folder, DIGITS, 25)
     file.write_text(change)
-    with pytest.raises(DataError) as error:
+    with raises_code(DataError, "file_changed"):
         result.write_usable(folder / "copies")
-    assert error.value.code == "file_changed"
     assert list((folder / "copies").iterdir()) == []
 
 
@@ -238,9 +238,8 @@ def test_missing_and_empty_label_files(folder):
         (folder / "empty.txt", "empty_file"),
         ([], "no_label_file"),
     ):
-        with pytest.raises(DataError) as error:
+        with raises_code(DataError, code):
             check(files, folder, DIGITS, 25)
-        assert error.value.code == code
 
 
 def test_json_can_be_written(folder):

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from error_codes import raises_code
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.evaluation.predictions import (
@@ -31,9 +32,8 @@ def test_predictions_are_read_as_they_are_written(tmp_path: Path) -> None:
 )
 def test_other_files_are_refused(tmp_path: Path, text: str, code: str, place: str) -> None:
     (tmp_path / "p.tsv").write_text(text, encoding="utf-8")
-    with pytest.raises(DataError) as error:
+    with raises_code(DataError, code, str(tmp_path / place)):
         read_predictions(tmp_path / "p.tsv")
-    assert error.value.code == code and str(tmp_path / place) in str(error.value)
 
 
 @pytest.mark.parametrize(

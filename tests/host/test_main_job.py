@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,14 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_runs import tiny_config
+from tiny_runs import StopAfter, tiny_config
 
 from ppocr_ext.checkpoint.serialize import read_state
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config, load
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.host import Host
-from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
 from ppocr_ext.run.run import Run
 
@@ -35,17 +33,6 @@ OFFICIAL = {
     "PP-OCRv3/en_PP-OCRv3*_rec.yml": "MobileNetV1Enhance, CTC and SAR",
     "PP-OCRv4/en_PP-OCRv4*_rec.yml": "PPLCNetV3, CTC and NRTR",
 }
-
-
-class StopAt(Hook):
-    """Ask the run to stop after a step, as Ctrl-C would."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_step(self, step: Any) -> None:
-        if step.position.global_step == self.step:
-            signal.raise_signal(signal.SIGINT)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +75,7 @@ def test_doctor_finds_that_training_can_run(any_host: Host, capsys: pytest.Captu
 def test_a_distillation_stops_goes_on_and_is_judged(job: Any, teacher: Path, tmp_path: Path) -> None:
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     assert train(job("straight")).status == "finished"
-    assert train(job("stopped"), hooks=[StopAt(4)]).status == "stopped"
+    assert train(job("stopped"), hooks=[StopAfter(4)]).status == "stopped"
     went_on = train(job("stopped", **{"Global.checkpoints": str(stopped / "latest")}))
     assert (went_on.status, went_on.position.global_step) == ("finished", 6)
     assert losses_of(stopped) == pytest.approx(losses_of(straight), rel=1e-5)

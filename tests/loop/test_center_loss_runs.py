@@ -1,10 +1,9 @@
 """Center loss in a run: features are switched on, centers are state, evaluation still reads."""
 
-import signal
-
 import numpy as np
 import pytest
 from error_codes import raises_code
+from tiny_runs import StopAfter
 
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.checkpoint.serialize import read_plain_pickle, read_state
@@ -18,12 +17,6 @@ from ppocr_ext.run.run import Run
 from ppocr_ext.run.train_setup import loss_state, restore_loss
 
 DIM = 16  # of the tiny student's frames
-
-
-class StopAfterFour(Hook):
-    def on_step(self, step):
-        if step.position.global_step == 4:
-            signal.raise_signal(signal.SIGINT)
 
 
 def with_center_loss(config, **options):
@@ -49,7 +42,7 @@ def test_a_stopped_run_goes_on_with_its_centers(tiny, tmp_path):
         return with_center_loss(tiny("student", **{"Global.save_model_dir": str(tmp_path / name)}))
 
     train(config("whole"))
-    train(config("broken"), hooks=[StopAfterFour()])
+    train(config("broken"), hooks=[StopAfter(4)])
     train(config("broken").with_values({"Global.checkpoints": str(tmp_path / "broken" / "latest")}))
 
     ours, theirs = (read_plain_pickle(tmp_path / n / "latest.states")["loss"] for n in ("broken", "whole"))

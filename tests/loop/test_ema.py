@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import signal
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +9,7 @@ import paddle
 import pytest
 from error_codes import raises_code
 from paddle import nn
+from tiny_runs import StopAfter
 
 from ppocr_ext.checkpoint.averages import other_weights
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
@@ -127,15 +127,6 @@ def test_weights_in_16_bits_are_averaged_by_their_masters():
     hook.on_eval_end()
     for name, value in arrays(layer).items():
         np.testing.assert_array_equal(value, before[name])
-
-
-class StopAfter(Hook):
-    def __init__(self, steps):
-        self.steps = steps
-
-    def on_step(self, step):
-        if step.position.global_step == self.steps:
-            signal.raise_signal(signal.SIGINT)
 
 
 class SeeWeights(Hook):

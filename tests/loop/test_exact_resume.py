@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiny_runs import StopAfter
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.config import Config
-from ppocr_ext.loop.events import Hook, StepDone
 from ppocr_ext.loop.session import train
 from ppocr_ext.run import compiled_models
 
@@ -24,17 +24,6 @@ DRAWING = [
     {"RecAug": {"tia_prob": 0.8}},
 ]
 Tiny = Callable[..., Config]
-
-
-class StopAfter(Hook):
-    """Ask the run to stop after some steps, as a signal would."""
-
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
-
-    def on_step(self, step: StepDone) -> None:
-        if step.position.global_step == self.steps:
-            signal.raise_signal(signal.SIGINT)
 
 
 def content(folder: Path) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 import struct
 import sys
 import types
@@ -12,11 +11,12 @@ from collections import Counter
 
 import pytest
 from error_codes import raises_code
+from tiny_runs import StopAfter
 
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, MissingPackageError, PPOCRExtError
 from ppocr_ext.loop import session
-from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
+from ppocr_ext.loop.events import EvalDone, Outcome, Position, StepDone
 from ppocr_ext.loop.hooks.metric_writers import LineScalars, Writer, require_packages, writers_for
 from ppocr_ext.loop.hooks.metrics_log import MetricsLog
 from ppocr_ext.loop.session import train
@@ -35,15 +35,6 @@ def offline(monkeypatch, tmp_path):
     monkeypatch.setenv("WANDB_SILENT", "true")
     for name in ("CONFIG_DIR", "CACHE_DIR", "DATA_DIR"):
         monkeypatch.setenv(f"WANDB_{name}", str(tmp_path / "wandb_home"))
-
-
-class StopAfter(Hook):
-    def __init__(self, steps):
-        self.steps = steps
-
-    def on_step(self, step):
-        if step.position.global_step == self.steps:
-            signal.raise_signal(signal.SIGINT)
 
 
 # measured in some steps

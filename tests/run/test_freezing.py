@@ -8,6 +8,7 @@ from typing import Any
 
 import paddle
 import pytest
+from error_codes import raises_code
 from networks import image, read_case
 from paddle import nn
 
@@ -91,6 +92,5 @@ def test_a_frozen_backbone_leaves_the_heads(guided: bool, caplog: pytest.LogCapt
 
 
 def test_a_network_without_parts_cannot_be_frozen_in_part() -> None:
-    with pytest.raises(ConfigError) as error:
+    with raises_code(ConfigError, "unsupported_key"):
         freeze_parts(nn.Linear(2, 2), Config({"Global": {"freeze": ["weight"]}}))
-    assert error.value.code == "unsupported_key"

@@ -5,6 +5,7 @@ from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
+from error_codes import raises_code
 
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
@@ -51,9 +52,8 @@ def test_evaluations_are_counted_in_steps_within_the_run(values, steps, expected
 
 @pytest.mark.parametrize("value", ["often", [1, 2, 3], [0, 0]])
 def test_steps_that_are_none(value):
-    with pytest.raises(ConfigError) as error:
+    with raises_code(ConfigError, "bad_value"):
         evaluation_steps(CONFIG.with_values({"Global.eval_batch_step": value}), 20)
-    assert error.value.code == "bad_value"
 
 
 def test_a_run_does_not_change_and_records_what_the_host_received(tiny, tmp_path):

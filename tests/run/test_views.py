@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from error_codes import raises_code
 from test_exact_samples import DATASETS, MULTI_SCALE, drawing_transforms
 from tiny_runs import tiny_config
 
@@ -69,6 +70,5 @@ def test_views_repeat(captchas, tmp_path, name):
 
 
 def test_a_share_drawn_anew_has_no_views(captchas, tmp_path):
-    with pytest.raises(ConfigError) as caught:
+    with raises_code(ConfigError, "conflicting_keys"):
         viewed(captchas, tmp_path, "SimpleDataSet", 1, Views(7, 2), **{"Train.dataset.ratio_list": [0.5]})
-    assert caught.value.code == "conflicting_keys"

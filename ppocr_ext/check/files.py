@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -192,12 +191,8 @@ def _check_weights(check: ConfigCheck, path: KeyPath, name: str) -> None:
 @contextmanager
 def no_log() -> Iterator[None]:
     """Log nothing inside this context, since building the run logs the same."""
-
-    def silent(record: logging.LogRecord) -> bool:
-        return False
-
-    LOG.addFilter(silent)
+    before, LOG.disabled = LOG.disabled, True
     try:
         yield
     finally:
-        LOG.removeFilter(silent)
+        LOG.disabled = before

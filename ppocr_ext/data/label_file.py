@@ -165,22 +165,22 @@ def quotes_hint(column: str) -> str:
     return "; the columns are in quotes, as in CSV: write them without" if quoted else ""
 
 
-def write_label_file(path: str | Path, rows: Iterable[tuple[str, str]], delimiter: str = "\t") -> int:
+def write_label_file(path: str | Path, rows: Iterable[tuple[str, str]]) -> int:
     """Write ``(image path, label)`` rows, atomically; return how many there were.
 
     Raises:
-        DataError: a path or a label is empty, or contains the delimiter or a line end, so that it
+        DataError: a path or a label is empty, or contains a tab or a line end, so that it
             could not be read again.
     """
     count = 0
     with atomic_writer(Path(path)) as stream:
         for count, columns in enumerate(rows, start=1):
             for column in columns:
-                if not column or delimiter in column or "\n" in column or "\r" in column:
+                if not column or "\t" in column or "\n" in column or "\r" in column:
                     raise DataError(
                         f"{path}: row {count}: {column!r} cannot stand in a label file: it is empty, or contains "
-                        f"the delimiter {delimiter!r} or a line end.",
+                        "a tab or a line end.",
                         code="bad_value",
                     )
-            stream.write(f"{delimiter.join(columns)}\n".encode())
+            stream.write(("\t".join(columns) + "\n").encode())
     return count

@@ -26,7 +26,6 @@ from ppocr_ext.loop.step import OptimizerStep
 from ppocr_ext.loop.step_proxies import LossProxy, OptimizerProxy, ScalerProxy
 from ppocr_ext.messages import LOG, end_text, error_text
 from ppocr_ext.run.compiled_models import compile_trained
-from ppocr_ext.run.host_config import run_is_profiled
 from ppocr_ext.run.logs import console_may_close
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
@@ -108,7 +107,7 @@ class HostLoop:
             LOG.error("%s", reason)
             return StopRun(reason, None, "nonfinite", save_latest=False)
         except SystemExit as leave:
-            if leave.code or not run_is_profiled(self.run.config):
+            if leave.code or not self.run.config.at("profiler_options", default=None):
                 raise
             return StopRun("the profiler has seen its batches")
         self._agree_on_stop()

@@ -110,7 +110,7 @@ class CheckpointSaver:
             dict(best),
             parameter_names=parameter_names(run.network),
             frozen=run.frozen_digests,
-            total_steps=run.total_steps,
+            total_steps=run.start.total_steps,
             optimizer=str(run.config.at("Optimizer.name")),
             scaler=run.amp.state(),
             loss=loss_state(run.loss),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -31,8 +30,9 @@ from ppocr_ext.loop.hooks.report_hook import ReportHook
 from ppocr_ext.loop.hooks.run_record import RunRecord
 from ppocr_ext.loop.hooks.teacher_check import TeacherCheck
 from ppocr_ext.loop.launch import MESSAGES
+from ppocr_ext.messages import LOG
 from ppocr_ext.run.host_config import folder_of
-from ppocr_ext.run.logs import OURS, log_file, quiet_host, set_up_console
+from ppocr_ext.run.logs import log_file, quiet_host, set_up_console
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import failing_together
 
@@ -105,7 +105,7 @@ def train(
     host = open_host(host_path)
     quiet_host(host.logger)
     folder = folder_of(config)
-    loggers = [logging.getLogger(OURS), host.logger]
+    loggers = [LOG, host.logger]
     first = dist.get_rank() == 0  # the launcher keeps the output of the others
     new = [path for path in (folder, *folder.parents) if _is_new(path)] if first else []
     with ExitStack() as stack:

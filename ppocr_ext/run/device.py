@@ -18,7 +18,6 @@ from ppocr_ext.errors import ConfigError
 _CPU_INFO = Path("/proc/cpuinfo")
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's mallopt
 _KEEP = 2**31 - 1
-_CUSTOM = ("npu", "mlu", "gcu")
 _INSTALL = {"gpu": " (`pip install 'ppocr-ext[gpu]'` for NVIDIA)"}
 
 

@@ -160,11 +160,6 @@ def evaluation_steps(config: Config, steps_per_epoch: int) -> tuple[int, int]:
     return 0, total
 
 
-def run_is_profiled(config: Config) -> bool:
-    """Return True if PaddleOCR's loop runs under its profiler, which leaves the process at its end."""
-    return bool(config.at("profiler_options", default=None))
-
-
 def check_profiler(config: Config, total_steps: int) -> None:
     """Refuse ``profiler_options`` (``-p``) that PaddleOCR would fail on in the first step, or ignore.
 

@@ -13,11 +13,10 @@ from pathlib import Path
 from tqdm import tqdm
 
 from ppocr_ext.host import open_host
-from ppocr_ext.messages import for_people
+from ppocr_ext.messages import LOG, for_people
 
 _FORMAT = "[%(asctime)s] %(name)s %(levelname)s: %(message)s"
 _DATES = "%Y/%m/%d %H:%M:%S"
-OURS = "ppocr_ext"
 
 
 class _PrintableFormatter(logging.Formatter):
@@ -61,22 +60,21 @@ def set_up_console(to_stderr: bool = False) -> None:
     Args:
         to_stderr: write to standard error, for a command whose result goes to standard output.
     """
-    logger = logging.getLogger(OURS)
-    logger.setLevel(logging.DEBUG)
-    logger.propagate = False
-    handlers = [handler for handler in logger.handlers if isinstance(handler, ConsoleHandler)]
+    LOG.setLevel(logging.DEBUG)
+    LOG.propagate = False
+    handlers = [handler for handler in LOG.handlers if isinstance(handler, ConsoleHandler)]
     for handler in handlers:  # of another command in this process
         handler.to_stderr = to_stderr
     if not handlers:
         handler = ConsoleHandler(to_stderr)
         handler.setLevel(logging.INFO)
-        logger.addHandler(handler)
+        LOG.addHandler(handler)
 
 
 @contextmanager
 def console_may_close(on_closed: Callable[[], None]) -> Iterator[None]:
     """Call ``on_closed`` inside this context if the reader of our lines (``| head``) ends, which else is an error."""
-    handlers = [each for each in logging.getLogger(OURS).handlers if isinstance(each, ConsoleHandler)]
+    handlers = [each for each in LOG.handlers if isinstance(each, ConsoleHandler)]
     try:
         for handler in handlers:
             handler.on_closed = on_closed

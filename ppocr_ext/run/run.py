@@ -62,11 +62,6 @@ class Run(RunContext, RunData, Training):
         """Names of the sub-models that a checkpoint does not store."""
         return unsaved_models(self.network, self.config)
 
-    @property
-    def total_steps(self) -> int:
-        """Optimizer steps of the whole run."""
-        return self.start.total_steps
-
     def sub_model(self, name: str) -> Any:
         """Return the sub-model called ``name``."""
         return getattr(self.network, name)

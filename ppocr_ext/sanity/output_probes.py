@@ -181,7 +181,10 @@ def _scaled_outputs(probe: HeadProbe) -> list[np.ndarray] | None:
 
         return seen
 
-    layers = [each for each in probe.head.layer.sublayers(include_self=True) if _is_linear(each)]
+    every = [
+        each for each in probe.head.layer.sublayers(include_self=True) if not isinstance(each, nn.Embedding)
+    ]
+    layers = [each for each in every if getattr(getattr(each, "weight", None), "ndim", 0) >= 2]
     _with_hooks(probe, [(each, watch(each)) for each in layers])
     if not calls or not calls[-1][1]:
         return None
@@ -201,8 +204,3 @@ def _with_hooks(probe: HeadProbe, hooks: list[tuple[nn.Layer, Callable[..., Any]
     finally:
         for handle in handles:
             handle.remove()
-
-
-def _is_linear(layer: nn.Layer) -> bool:
-    weight = getattr(layer, "weight", None)
-    return weight is not None and weight.ndim >= 2 and not isinstance(layer, nn.Embedding)

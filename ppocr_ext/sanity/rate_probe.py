@@ -29,7 +29,7 @@ def learning_rate(head: Any) -> Finding:
     with weights_kept(head.model):
         for factors in (FACTORS, _WIDER):
             runs = [_train(head, each) for each in tqdm(factors, "learning rates", disable=None, leave=False)]
-            rates, falls = [rate for rate, _ in runs], [_fall(losses) for _, losses in runs]
+            rates, falls = [rate for rate, _ in runs], [1.0 - _last(losses) / losses[0] for _, losses in runs]
             if max(falls) >= _FALLS:
                 break
     own, fell = rates[_OWN], falls[_OWN]
@@ -77,8 +77,3 @@ def _train(head: Any, factor: float) -> tuple[float, list[float]]:
 def _last(losses: list[float]) -> float:
     """Return the highest of the last losses: a rate that is too high swings."""
     return max(losses[-3:]) if all(map(math.isfinite, losses)) else math.inf
-
-
-def _fall(losses: list[float]) -> float:
-    """Return the share by which the loss fell."""
-    return 1.0 - _last(losses) / losses[0]

@@ -40,7 +40,9 @@ def write_results(study: TuningStudy, config: Config, folder: Path, command: str
         f"The best of {len(trials)} trials is trial {trials[0].number}: {study.indicator} "
         f"{accuracies[trials[0].number]} (the shipped settings: {shipped})."
     )
-    best = _overlay(config.with_values(trials[0].settings), [split(key) for key in study.shipped])
+    chosen = config.with_values(trials[0].settings)
+    sections = Node({section: chosen.node(section) for section in chosen})
+    best = _part(sections, [split(key) for key in study.shipped])  # an overlay with these keys alone
     write_text(folder / BEST_FILE, f"# {summary}\n# An overlay; train with it: {command}\n{dump(best)}")
     names = short_names(study.shipped)
     _draw(study, names, folder / PICTURE_FILE)
@@ -107,11 +109,6 @@ def _importance(study: TuningStudy, names: Mapping[str, str]) -> str:
     found = optuna.importance.get_param_importances(record, evaluator=evaluator)
     shares = ", ".join(f"{names[key]} {share:.0%}" for key, share in found.items())
     return f"Importance of the keys (PED-ANOVA, {len(record.trials)} trials; rough below 30): {shares}."
-
-
-def _overlay(config: Config, paths: Sequence[tuple[str, ...]]) -> Any:
-    """Return the plain values of a config file that holds only what ``paths`` of ``config`` reach."""
-    return _part(Node({section: config.node(section) for section in config}), paths)
 
 
 def _part(node: Node, paths: Sequence[tuple[str, ...]]) -> Any:

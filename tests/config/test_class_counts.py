@@ -65,9 +65,7 @@ TWO_SAR = distilled(
 # name: (config, charset, every number that is filled in or checked)
 TABLE = {
     "two MultiHeads under DistillationSARLabelDecode": (
-        distilled(
-            models(multi(*CTC_SAR), "Student", "Teacher"), "DistillationSARLabelDecode", [CTC_LOSS, sar()]
-        ),
+        TWO_SAR,
         PLAIN,
         {
             f"{STUDENT}.out_channels_list": {"CTCLabelDecode": 11, "SARLabelDecode": 13},
@@ -76,9 +74,7 @@ TABLE = {
         },
     ),
     "the same with the space": (
-        distilled(
-            models(multi(*CTC_SAR), "Student", "Teacher"), "DistillationSARLabelDecode", [CTC_LOSS, sar()]
-        ),
+        TWO_SAR,
         SPACED,
         {
             f"{STUDENT}.out_channels_list": {"CTCLabelDecode": 12, "SARLabelDecode": 14},
@@ -275,12 +271,9 @@ def test_a_number_of_another_dictionary_is_refused(tmp_path, config, path, found
     (tmp_path / "dict.txt").write_text("\n".join(CHARACTERS))
     charset = Charset.from_file(tmp_path / "dict.txt")
     (tmp_path / "a.yml").write_text(Config(config).to_yaml())
-    with pytest.raises(ConfigError) as caught:
+    facts = (f"{tmp_path / 'a.yml'}:", tmp_path / "dict.txt", f"{path} is {found}", f"{expected} fits")
+    with raises_code(ConfigError, "class_count", *facts, "10 characters"):
         with_class_counts(load(tmp_path / "a.yml"), charset)
-    assert caught.value.code == "class_count"
-    message = str(caught.value)
-    assert message.startswith(f"{tmp_path / 'a.yml'}:") and str(tmp_path / "dict.txt") in message
-    assert all(fact in message for fact in (f"{path} is {found}", f"{expected} fits", "10 characters"))
 
 
 def test_a_multi_head_without_a_list_of_heads():

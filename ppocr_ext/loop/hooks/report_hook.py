@@ -14,6 +14,7 @@ from ppocr_ext.commands import command_line
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
 from ppocr_ext.loop.monitors.nrtr_reading import NrtrReader
+from ppocr_ext.loop.proxies import Proxy
 from ppocr_ext.messages import LOG
 from ppocr_ext.report.page_samples import SAMPLES_FILE, SampleSelection, normalised_png
 from ppocr_ext.report.run_page import REPORT_FILE, write_report
@@ -30,22 +31,22 @@ class _Read(NamedTuple):
     image: np.ndarray
 
 
-class _WatchedMetric:
+class _WatchedMetric(Proxy):
     """The run's metric as the host calls it, which selects samples."""
 
     def __init__(self, metric: Any) -> None:
-        self._metric = metric
+        super().__init__(metric)
         self._normalised: Callable[[str], str] = getattr(metric, "normalise", str)
         self._passing: SampleSelection[_Read] = SampleSelection()
         self.seen: SampleSelection[_Read] = SampleSelection()  # up to the last `get_metric`
 
     def __call__(self, decoded: Any, batch: Any = None, **kwargs: Any) -> Any:
-        lines = decoded.get(getattr(self._metric, "key", None)) if isinstance(decoded, dict) else decoded
+        lines = decoded.get(getattr(self.real, "key", None)) if isinstance(decoded, dict) else decoded
         images = batch[0] if isinstance(batch, Sequence) and len(batch) else None
         if lines is not None and _are_lines(lines) and isinstance(images, np.ndarray) and images.ndim == 4:
             for read, truth, image in zip(lines[0], lines[1], images, strict=False):
                 self._add(str(read[0]), float(read[1]), str(truth[0]), image)
-        return self._metric(decoded, batch, **kwargs)
+        return self.real(decoded, batch, **kwargs)
 
     def _add(self, text: str, confidence: float, label: str, image: np.ndarray) -> None:
         right = self._normalised(text) == self._normalised(label)
@@ -57,10 +58,7 @@ class _WatchedMetric:
     def get_metric(self) -> Any:
         """Return the metric's own values. Training batches (``cal_metric_during_train``) end here too."""
         self.seen, self._passing = self._passing, SampleSelection()
-        return self._metric.get_metric()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._metric, name)
+        return self.real.get_metric()
 
 
 def _are_lines(decoded: Any) -> bool:

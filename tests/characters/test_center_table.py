@@ -108,16 +108,11 @@ def test_code_in_a_pickle_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
         {1: "ab"},
         {1: np.array(["a", "b"])},
         {1: np.ones(2, complex)},
+        {1: np.ones(2), 2: np.ones(3)},
     ],
 )
 def test_pickles_of_something_else_are_refused(tmp_path: Path, content: object) -> None:
     (tmp_path / "c.pkl").write_bytes(pickle.dumps(content))
-    with raises_code(DataError, "bad_content"):
-        read_centers(tmp_path / "c.pkl")
-
-
-def test_centers_of_different_sizes_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "c.pkl").write_bytes(pickle.dumps({1: np.ones(2), 2: np.ones(3)}))
     with raises_code(DataError, "bad_content"):
         read_centers(tmp_path / "c.pkl")
 
@@ -232,7 +227,5 @@ def test_another_dictionary_is_refused() -> None:
     table().check_fits(ABC, "c.pkl")  # a pickle does not say
     with raises_code(DataError, "charset_mismatch"):
         table(charset_digest="f" * 8).check_fits(ABC, "c.npz")
-    with pytest.raises(DataError) as error:
+    with raises_code(DataError, "charset_mismatch", "class 3", "3 classes"):
         table().check_fits(Charset(tuple("ab")), "c.pkl")
-    assert error.value.code == "charset_mismatch"
-    assert "class 3" in str(error.value) and "3 classes" in str(error.value)

@@ -181,6 +181,13 @@ def test_the_help_of_a_command_ends_with_its_examples(
     assert "--debug" in shown and shown.endswith("examples:\n  see\n")
 
 
+@pytest.mark.parametrize("words", ["make-dataset lines", "make-dataset captcha", "make-lmdb"])
+def test_help_teaches(capsys: pytest.CaptureFixture[str], words: str) -> None:
+    with pytest.raises(SystemExit):
+        main([*words.split(), "--help"])
+    assert f"examples:\n  ppocr-ext {words} --" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_keeps_the_contract(name: str) -> None:
     module = import_command(name)

@@ -152,11 +152,3 @@ def test_what_cannot_be_made_leaves_nothing(tmp_path, capsys, options, code):
 def test_an_unwritable_place_is_a_sentence(capsys):
     assert make("/proc/no/such") == 2
     assert "/proc/no" in capsys.readouterr().err
-
-
-def test_help_teaches(capsys):
-    with pytest.raises(SystemExit) as left:
-        main(["make-dataset", "captcha", "--help"])
-    assert left.value.code == 0
-    said = capsys.readouterr().out
-    assert "ppocr-ext make-dataset captcha --out" in said and "train_list.txt" in said

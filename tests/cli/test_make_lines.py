@@ -161,11 +161,3 @@ def test_what_cannot_be_made_leaves_nothing(tmp_path, capsys, options, code, fac
     printed = capsys.readouterr().err
     assert fact in printed and (code is None or f"[{code}]\n" in printed)
     assert not (tmp_path / "out").exists()
-
-
-def test_help_teaches(capsys):
-    with pytest.raises(SystemExit) as left:
-        main(["make-dataset", "lines", "--help"])
-    assert left.value.code == 0
-    said = capsys.readouterr().out
-    assert "ppocr-ext make-dataset lines --out" in said and "--font-split" in said and "dict.txt" in said

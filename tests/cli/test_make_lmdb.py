@@ -85,10 +85,3 @@ def test_an_lmdb_that_cannot_be_made_is_an_error_and_stays_incomplete(lists, cap
 def test_a_folder_that_cannot_be_written_is_named(lists, capsys):
     assert make(lists, "/proc/no/lmdb") == 2
     assert "/proc/no" in capsys.readouterr().err
-
-
-def test_help_teaches(capsys):
-    with pytest.raises(SystemExit) as left:
-        main(["make-lmdb", "--help"])
-    assert left.value.code == 0
-    assert "ppocr-ext make-lmdb --label-files" in capsys.readouterr().out

@@ -150,11 +150,8 @@ def test_replace_puts_a_whole_list_or_mapping(overlay):
     ],
 )
 def test_overlays_that_would_surprise_are_refused(overlay, tmp_path, text, code, place, facts):
-    with pytest.raises(ConfigError) as caught:
+    with raises_code(ConfigError, code, place, *facts):
         overlay(text)
-    assert caught.value.code == code
-    message = str(caught.value).removeprefix(f"{tmp_path}/")
-    assert message.startswith(place) and all(fact in message for fact in facts), message
 
 
 def test_origins_survive_merging(overlay, tmp_path):
@@ -197,10 +194,8 @@ def test_bases_that_cannot_be_followed(tmp_path):
     assert caught.value.code == "base_cycle"
     assert str(caught.value).index("a.yml → ") < str(caught.value).index("b.yml → ")
     (tmp_path / "b.yml").write_text("x: 1\n_BASE_: none.yml\n")
-    with pytest.raises(ConfigError) as caught:
+    with raises_code(ConfigError, "unreadable_file", "none.yml", "b.yml:2"):
         load(tmp_path / "b.yml")
-    assert caught.value.code == "unreadable_file"
-    assert "none.yml" in str(caught.value) and "b.yml:2" in str(caught.value)
     (tmp_path / "b.yml").write_text("_BASE_: {x: 1}\n")
     with raises_code(ConfigError, "bad_value", f"{tmp_path / 'b.yml'}:1"):
         load(tmp_path / "b.yml")

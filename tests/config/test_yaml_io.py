@@ -105,11 +105,9 @@ def test_anchors_and_merge_keys(read):
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_line(read, tmp_path, text, code, line, fact):
-    with pytest.raises(ConfigError) as caught:
-        read(text)
     place = tmp_path / "a.yml" if line is None else f"{tmp_path / 'a.yml'}:{line}"
-    assert caught.value.code == code
-    assert str(caught.value).startswith(f"{place}: ") and fact in str(caught.value)
+    with raises_code(ConfigError, code, f"{place}: ", fact):
+        read(text)
 
 
 @pytest.mark.parametrize("link", ["[{alias}]", "{{<<: {alias}}}"])

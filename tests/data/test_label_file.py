@@ -114,9 +114,8 @@ def test_written_rows_read_back(tmp_path):
 
 @pytest.mark.parametrize("row", [("a\tb.jpg", "x"), ("a.jpg", "x\ny"), ("a.jpg", "")])
 def test_rows_that_would_not_read_back_are_refused_and_leave_nothing(tmp_path, row):
-    with pytest.raises(DataError, match="row 2") as error:
+    with raises_code(DataError, "bad_value", "row 2"):
         write_label_file(tmp_path / "list.txt", [("good.jpg", "x"), row])
-    assert error.value.code == "bad_value"
     assert list(tmp_path.iterdir()) == []
 
 

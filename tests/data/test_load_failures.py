@@ -119,24 +119,21 @@ def test_a_label_that_is_too_long_once_another_is_joined_is_no_failure_of_the_sa
 def test_more_than_the_limit_ends_the_run(dataset):
     data, _ = dataset(range(10), before=3)
     assert data[10] == 10
-    with pytest.raises(DataError, match=r"list:2: .* 6 of 53 .*Global\.max_unusable: 0\.1") as error:
+    with raises_code(DataError, "too_many_unusable", "list:2: ", " 6 of 53 ", "Global.max_unusable: 0.1"):
         data[0]
-    assert error.value.code == "too_many_unusable"
 
 
 def test_strict_allows_none(dataset):
     data, _ = dataset({4}, limit=UnusableLimit(1.0, strict=True))
-    with pytest.raises(DataError, match=r"Train: list:4: .*Global\.strict") as error:
+    with raises_code(DataError, "too_many_unusable", "Train: list:4: ", "Global.strict"):
         data[4]
-    assert error.value.code == "too_many_unusable"
 
 
 def test_an_evaluation_replaces_nothing(dataset):
     data, _ = dataset({4}, mode="Eval")
     for _ in range(2):  # nor in a second one over the same data
-        with pytest.raises(DataError, match="Eval: list:4: ") as error:
+        with raises_code(DataError, "sample_failed", "Eval: list:4: "):
             data[4]
-        assert error.value.code == "sample_failed"
 
 
 def test_where_all_fail_there_is_an_end(dataset, monkeypatch):

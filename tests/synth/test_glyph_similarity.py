@@ -103,14 +103,10 @@ def pairs_of(*similarities: tuple[int, int, float]) -> list[SimilarPair]:
     return sorted(pairs, key=lambda pair: -pair.similarity)
 
 
-def test_groups_do_not_chain() -> None:
-    pairs = pairs_of((0, 1, 0.95), (1, 2, 0.9), (2, 3, 0.85))
-    assert groups_of(pairs, "abcd") == [Group("ab", 0.95), Group("bc", 0.9), Group("cd", 0.85)]
-
-
-def test_a_clique_is_one_group() -> None:
-    pairs = pairs_of((0, 1, 0.95), (1, 2, 0.9), (0, 2, 0.8), (2, 3, 0.85))
-    assert groups_of(pairs, "abcd") == [Group("abc", 0.95), Group("cd", 0.85)]
+def test_a_clique_is_one_group_and_groups_do_not_chain() -> None:
+    chain = [(0, 1, 0.95), (1, 2, 0.9), (2, 3, 0.85)]
+    assert groups_of(pairs_of(*chain), "abcd") == [Group("ab", 0.95), Group("bc", 0.9), Group("cd", 0.85)]
+    assert groups_of(pairs_of(*chain, (0, 2, 0.8)), "abcd") == [Group("abc", 0.95), Group("cd", 0.85)]
 
 
 @pytest.mark.parametrize("seed", range(5))

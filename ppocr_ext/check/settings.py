@@ -80,6 +80,9 @@ def _check_hooks(check: ConfigCheck) -> None:
         )
         check.error(path, "missing_section", message)
     _check_average_last(check)
+    if check.at("Global", "recompute") is True and check.at("Global", "to_static") is True:
+        message = "a network that `to_static` compiles keeps its activations. Fix: remove one of the two."
+        check.error(("Global", "recompute"), "conflicting_keys", message)
     for path, value in ((("Global", "start_ema"), True), (("Architecture", "algorithm"), "SRN")):
         if check.at("Global", "ema") is not None and check.at(*path) == value:
             message = (

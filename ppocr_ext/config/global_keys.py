@@ -116,6 +116,7 @@ _OURS = {
     ),
     "detect_anomaly": _truth("check every operator, and name the first whose result is not finite; slow"),
     "accumulate": _whole("batches for one step of the optimizer", 1),
+    "recompute": _truth("compute activations again in the backward pass: less memory, more time"),
     "ema": GlobalKey(
         kind="number",
         least=0,

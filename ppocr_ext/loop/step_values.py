@@ -13,17 +13,16 @@ from typing import Any
 
 import numpy as np
 import paddle
-from paddle import nn
 
 from ppocr_ext.losses.base_loss import HEADS, required_outputs
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.head_request import understands_requests
+from ppocr_ext.modeling.recompute import BATCH_NORMS
 
 WARM_UP = 50  # steps until BatchNorm's running statistics are those of the data (0.9 ** 50 is 0.5 %)
 _EPSILON = 1e-5  # of BatchNorm: a smaller variance changes nothing
 LARGEST = float(np.finfo(np.float32).max)
 _HALF = (paddle.float16, paddle.bfloat16)
-_BATCH_NORMS = (nn.BatchNorm1D, nn.BatchNorm2D, nn.BatchNorm3D, nn.SyncBatchNorm, nn.BatchNorm)
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class StepMeter:
         self.batch_norms = [
             (path, layer)
             for path, layer in network.named_sublayers()
-            if isinstance(layer, _BATCH_NORMS) and path.partition(".")[0] not in frozen
+            if isinstance(layer, BATCH_NORMS) and path.partition(".")[0] not in frozen
         ]
         self.limits = limits
         self.ctc_models = trained_ctc_models(network, loss)

@@ -10,6 +10,7 @@ from paddle import ParamAttr, Tensor, nn
 from paddle.nn.initializer import KaimingUniform, TruncatedNormal
 
 from ppocr_ext.modeling.attention import attend, eager_on_cpu, merge_heads, split_heads
+from ppocr_ext.modeling.recompute import Recomputable
 
 Size = tuple[int, int]
 Activation = Callable[[Tensor], Tensor]
@@ -209,7 +210,7 @@ class SelfAttention(nn.Layer):
         return F.dropout(mixed, self.proj_drop, training=self.training) if self.proj_drop > 0.0 else mixed
 
 
-class MixingBlock(nn.Layer):
+class MixingBlock(Recomputable):
     """A mixer and an MLP, each with a residual; LayerNorm after both, or before both.
 
     Args:

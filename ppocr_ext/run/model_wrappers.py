@@ -1,4 +1,4 @@
-"""Wrap a model for training: compiled (``Global.to_static``), and in several processes."""
+"""Prepare a model for training: compiled (``Global.to_static``), with less memory, and in several processes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import paddle.distributed as dist
 from paddle import Tensor, nn
 
 from ppocr_ext.config import Config
+from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.errors import ModelError, PPOCRExtError
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.head_request import understands_requests
+from ppocr_ext.modeling.recompute import recompute_blocks
 from ppocr_ext.run.frame_counts import left_as_it_was
 
 
@@ -33,6 +35,27 @@ def data_parallel(model: Any, config: Config) -> Any:
         if any(not parameter.stop_gradient for parameter in sub_model.parameters()):
             model.set_caller(name, wrapped(sub_model))
     return model
+
+
+def recompute_activations(model: Any, config: Config) -> None:
+    """Let the blocks of all trained networks compute their activations again, if ``Global.recompute`` is true.
+
+    Raises:
+        ModelError: a trained network has no block that can.
+    """
+    if not global_value(config, "recompute"):
+        return
+    networks = {"": model}
+    if isinstance(model, DistillationModel):
+        networks = {name: each for name, each in model.models.items() if name not in model.frozen}
+    for name, network in networks.items():
+        if not recompute_blocks(network):
+            raise ModelError(
+                f"Global.recompute: {name or type(network).__name__} has no block that can be computed again (of a "
+                f"checkout or a plugin, only blocks derived from ppocr_ext.modeling.recompute.Recomputable can). Fix: "
+                f"remove Global.recompute.",
+                code="unsupported_model",
+            )
 
 
 def says_what_it_reads(model: Any, reads: Any) -> bool:

@@ -38,6 +38,7 @@ from ppocr_ext.run.model_wrappers import (
     compile_model,
     data_parallel,
     freeze_untouched,
+    recompute_activations,
     says_what_it_reads,
     share_batch_norm,
 )
@@ -100,8 +101,7 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     loaded = load_model_weights(
         model, context, needed=None if outputs is None else _models_used(model, outputs)
     )
-    resumed = None if checkpoint is None else checkpoint.prefix
-    records = official_records(config, loaded.values(), resumed)
+    records = official_records(config, loaded.values(), None if checkpoint is None else checkpoint.prefix)
     return_features(model, outputs or ())
     if checkpoint is None:  # after a resume the weights have moved on from those of the centers
         compare_center_weights(loss, model)
@@ -109,8 +109,8 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     model = share_batch_norm(model, config)
     freeze_parts(model, config)
     freeze_guided(model, outputs)
-    several = context.team.size > 1
-    if several and not says_what_it_reads(model, outputs):
+    recompute_activations(model, config)
+    if context.team.size > 1 and not says_what_it_reads(model, outputs):
         freeze_untouched(model, loss, next(iter(data.train_loader or ())))
     steps = len(data.train_loader or ())
     training = Training(model=model, loss=loss, frozen_digests=digests, official_weights=records)
@@ -119,7 +119,7 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
         training = _resume(training, config, checkpoint)
     model = compile_model(training.model, config)
     check_profiler(config, training.start.total_steps)
-    return replace(training, model=data_parallel(model, config) if several else model)
+    return replace(training, model=data_parallel(model, config) if context.team.size > 1 else model)
 
 
 def _models_used(model: Any, outputs: Any) -> tuple[str, ...]:

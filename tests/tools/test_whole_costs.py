@@ -10,7 +10,7 @@ from benchmark import main
 from benchmarks import charts, export_center_data, export_center_worker, step_data, step_worker, whole
 from benchmarks.export_center import ENGINE
 from benchmarks.labels import LabelCost, LabelCosts
-from benchmarks.step import BARE_STUDENT, CACHED, COMPILED, NETWORK, OPENVINO, PEER
+from benchmarks.step import BARE_STUDENT, CACHED, COMPILED, NETWORK, OPENVINO, PEER, RECOMPUTED
 from benchmarks.step_worker import APART
 from benchmarks.whole_rows import CACHE, CENTERS, LABELS, agrees, rows, to_markdown
 from error_codes import raises_code
@@ -164,8 +164,9 @@ def test_each_section_is_measured_and_the_first_passes_warm_up(answered, tmp_pat
     (found,) = json.loads((tmp_path / "performance.json").read_text())["runs"]
     assert set(found["step"]) >= {OPENVINO, BARE_STUDENT, CACHED, COMPILED, NETWORK, PEER, CACHED + APART}
     assert found["center"][COMPILED] == [4, 6] and found["center"][ENGINE] == [3, 5]
-    assert found["memory"] == {BARE_STUDENT: 5, CACHED: 5, COMPILED: 5, PEER: 5}
-    assert [len(work["kinds"]) for work in answered["step_worker"][1:]] == 5 * [1]  # processes of their own
+    ours = [BARE_STUDENT, CACHED, COMPILED, CACHED + RECOMPUTED, COMPILED + RECOMPUTED]
+    assert found["memory"] == dict.fromkeys([*ours, PEER], 5)
+    assert [len(work["kinds"]) for work in answered["step_worker"][1:]] == 7 * [1]  # processes of their own
     assert found["data"][LABELS]["lines"] == [10, 100, 1000]
     assert found["data"][CACHE] == {"lines": [10, 100], "seconds": [1.0, 1.0], "peak": [7, 7]}
     assert [options["size"] for options in answered["export_center_data"]] == ["full", "tiny"]
@@ -235,7 +236,7 @@ def test_a_cache_of_a_run_answers_for_a_batch_and_an_evaluation_reads_it(tmp_pat
     monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 4)
     export_center_data.prepare(str(tmp_path), "tiny", lines=4, batch=2)
     step_data.prepare(str(tmp_path), batch=2)
-    kinds = [CACHED, COMPILED]  # the step with a cache fails if it lacks a sample
+    kinds = [CACHED, COMPILED, CACHED + RECOMPUTED]  # the step with a cache fails if it lacks a sample
     found = step_worker.measure(str(tmp_path), kinds, rounds=1, threads=1)
-    assert [len(found["seconds"][kind]) for kind in kinds] == [1, 1]
+    assert [len(found["seconds"][kind]) for kind in kinds] == [1, 1, 1]
     assert export_center_worker.evaluate(str(tmp_path), rounds=1)["acc"] == pytest.approx(1.0, abs=1e-4)

@@ -32,6 +32,7 @@ from ppocr_ext.loop.events import Position, StepDone
 from ppocr_ext.loop.hooks.metrics_log import Window
 from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling import TRAIN, build_model
+from ppocr_ext.modeling.recompute import recompute_blocks
 from ppocr_ext.optim import build_optimizer
 from ppocr_ext.run.device import tune_cpu
 from ppocr_ext.run.model_setup import restrict_outputs
@@ -47,6 +48,7 @@ BFLOAT16 = "ppocr_ext, teacher in bfloat16"
 # with the extra package
 OPENVINO, OPENVINO_BFLOAT16 = "ppocr_ext, teacher by OpenVINO", "ppocr_ext, teacher by OpenVINO in bfloat16"
 CACHED, PEER = "ppocr_ext, teacher cache", "PaddleOCR"
+RECOMPUTED = ", recomputed activations"  # added to the name of a kind of step
 
 
 def measure_step(
@@ -130,7 +132,8 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
     Args:
         config: of a distillation.
         batch: images and labels.
-        cache: folder of a teacher cache that has the samples of ``batch``; None: there is no step with a cache.
+        cache: folder of a teacher cache that has the samples of ``batch``; None: there is no step with a cache, nor one
+            with recomputed activations.
     """
     paddle.seed(0)
     model = build_model(config.at("Architecture").thaw())
@@ -151,7 +154,8 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
             losses["loss"].backward()
             optimizer.step()
             optimizer.clear_grad(set_to_zero=False)  # as the optimizer of a run
-            window.add(StepDone(position, losses, float(optimizer.get_lr()), len(batch[0])))
+            values = {name: value.detach() for name, value in losses.items()}  # as a run does
+            window.add(StepDone(position, values, float(optimizer.get_lr()), len(batch[0])))
             if (
                 engine is not None and teacher.label != engine
             ):  # it has gone on without, and said so in the log
@@ -181,7 +185,22 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
         )
     if cache is not None:
         steps[CACHED] = step_with(CachedTeacher(Store(cache), model.Teacher, _refuse))
+        steps |= {
+            f"{kind}{RECOMPUTED}": _recomputed(model.Student, steps[kind]) for kind in (CACHED, COMPILED)
+        }
     return steps
+
+
+def _recomputed(network: Any, step: Step) -> Step:
+    """Return ``step`` with ``Global.recompute``; other steps of the same network stay as they are."""
+
+    def recomputed() -> None:
+        blocks = recompute_blocks(network)
+        step()
+        for block in blocks:
+            block.recomputes = False
+
+    return recomputed
 
 
 def _refuse(*_: Any) -> Any:

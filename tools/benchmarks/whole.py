@@ -24,7 +24,7 @@ from benchmarks.labels import measure_labels, write_repeated
 from benchmarks.options import SECTIONS
 from benchmarks.peer import require_peer
 from benchmarks.processes import require_shares
-from benchmarks.step import BARE_STUDENT, CACHED, COMPILED, PEER
+from benchmarks.step import BARE_STUDENT, CACHED, COMPILED, PEER, RECOMPUTED
 from benchmarks.step_worker import APART
 from benchmarks.table import circumstances, threads
 from benchmarks.whole_rows import CACHE, CENTERS, LABELS, Run
@@ -203,7 +203,8 @@ def _memory(plan: Plan, folder: str) -> dict[str, int]:
         "benchmarks.step_worker",
         {"folder": folder, "kinds": [COMPILED], "rounds": 0, "threads": plan.threads},
     )
-    for kind in [BARE_STUDENT, CACHED, COMPILED] + [PEER] * (plan.peer is not None):
+    ours = [BARE_STUDENT, CACHED, COMPILED, CACHED + RECOMPUTED, COMPILED + RECOMPUTED]
+    for kind in ours + [PEER] * (plan.peer is not None):
         work = {"folder": folder, "kinds": [kind], "rounds": _ROUNDS_OF_MEMORY, "threads": plan.threads}
         found[kind] = in_fresh_process("benchmarks.step_worker", {**work, "root": _peer(plan)})["peak"]
     return found

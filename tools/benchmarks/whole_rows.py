@@ -20,6 +20,7 @@ from benchmarks.step import (
     OPENVINO,
     OPENVINO_BFLOAT16,
     PEER,
+    RECOMPUTED,
 )
 from benchmarks.step_worker import APART
 from benchmarks.table import Spread, megabytes, report
@@ -50,6 +51,8 @@ _STEPS: tuple[tuple[str, str, float | None], ...] = (
     (OPENVINO + APART, PEER, 3.7),
     (OPENVINO_BFLOAT16 + APART, PEER, None),
     (CACHED + APART, PEER, 6.0),
+    (COMPILED + RECOMPUTED, COMPILED, None),
+    (CACHED + RECOMPUTED, CACHED, None),
 )
 KINDS = dict.fromkeys([BARE_STUDENT, *(kind for kind, _, _ in _STEPS), PEER])  # of steps, that rows need
 _HEAD = ("work", "figure", "arithmetic limit", "against", "ratio (of rounds)", "aim", "met")
@@ -117,10 +120,10 @@ def rows(runs: Sequence[Run]) -> Iterator[Row]:
 
 def step_limit(found: dict[str, Any], kind: str) -> float | None:
     """Seconds that the arithmetic of a step takes at least; None for bfloat16, which the products are not timed in."""
-    if kind == PEER or kind.removesuffix(APART) in (BFLOAT16, OPENVINO_BFLOAT16):
+    if kind == PEER or _plain(kind) in (BFLOAT16, OPENVINO_BFLOAT16):
         return None
     per_image = (1 + BACKWARD) * found["arithmetic"]["student"]
-    if kind.removesuffix(APART) not in (BARE_STUDENT, CACHED):
+    if _plain(kind) not in (BARE_STUDENT, CACHED):
         per_image += found["arithmetic"]["teacher"]
     return float(OPERATIONS * per_image * found["batch"] / found["arithmetic"]["speed"])
 
@@ -133,9 +136,12 @@ def image_limit(found: dict[str, Any], network: str = "reading") -> float:
 
 def name_of_step(kind: str) -> str:
     """A kind of step in words."""
-    if kind.endswith(APART):
-        return _NAMES[kind.removesuffix(APART)] + APART
-    return _NAMES.get(kind, kind)
+    plain = _plain(kind)
+    return _NAMES.get(plain, plain) + kind.removeprefix(plain)
+
+
+def _plain(kind: str) -> str:
+    return kind.removesuffix(APART).removesuffix(RECOMPUTED)
 
 
 def _of_steps(found: dict[str, Any]) -> Iterator[Row]:
@@ -193,6 +199,8 @@ def _of_memory(found: dict[str, Any]) -> Iterator[Row]:
     for kind, other, aim in (
         (COMPILED, PEER, 0.6),
         (CACHED, PEER, None),
+        (COMPILED + RECOMPUTED, PEER, 0.6),
+        (CACHED + RECOMPUTED, PEER, 0.6),
         (COMPILED, BARE_STUDENT, None),
         (CACHED, BARE_STUDENT, None),
     ):

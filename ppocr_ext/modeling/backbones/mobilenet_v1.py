@@ -11,6 +11,7 @@ from paddle.regularizer import L2Decay
 
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling.backbones.conv_parts import ChannelGate, Stride
+from ppocr_ext.modeling.recompute import Recomputable
 from ppocr_ext.registry import BACKBONES
 
 # input and output channels, stride, kernel, squeeze-and-excitation; the last stride is an option
@@ -52,7 +53,7 @@ class ConvBatchNorm(nn.Layer):
         return F.hardswish(self._batch_norm(self._conv(images)))
 
 
-class SeparableConv(nn.Layer):
+class SeparableConv(Recomputable):
     """Depthwise convolution, gate, pointwise convolution."""
 
     def __init__(

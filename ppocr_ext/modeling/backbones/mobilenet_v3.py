@@ -17,6 +17,7 @@ from ppocr_ext.modeling.backbones.conv_parts import (
     check_length,
     multiple_of,
 )
+from ppocr_ext.modeling.recompute import Recomputable
 from ppocr_ext.registry import BACKBONES
 
 DecayedConv = partial(NormedConv, norm_decay=None)
@@ -58,7 +59,7 @@ SMALL: tuple[Row, ...] = (
 )
 
 
-class InvertedResidual(nn.Layer):
+class InvertedResidual(Recomputable):
     """Pointwise expansion, depthwise convolution, gate, pointwise projection."""
 
     def __init__(self, in_channels: int, row: tuple[int, int, int, bool, Activation], stride: Stride) -> None:

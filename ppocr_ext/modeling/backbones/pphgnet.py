@@ -9,6 +9,7 @@ import paddle.nn.functional as F
 from paddle import Tensor, nn
 
 from ppocr_ext.modeling.backbones.conv_parts import TRAIN_FRAMES, FramePool, NormedConv, Stride
+from ppocr_ext.modeling.recompute import Recomputable
 from ppocr_ext.registry import BACKBONES
 
 STEM = (64, 64, 128)
@@ -34,7 +35,7 @@ class ChannelAttention(nn.Layer):
         return images * F.sigmoid(self.conv(F.adaptive_avg_pool2d(images, 1)))
 
 
-class HGBlock(nn.Layer):
+class HGBlock(Recomputable):
     """3x3 convolutions in a row, whose input and outputs are joined, squeezed and gated."""
 
     def __init__(self, in_channels: int, mid_channels: int, out_channels: int, is_residual: bool) -> None:

@@ -12,6 +12,7 @@ from paddle import Tensor, nn
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling.backbones.conv_parts import TRAIN_FRAMES, Activation, NormedConv, Stride
 from ppocr_ext.modeling.backbones.pphgnet import HGNet, HGStage
+from ppocr_ext.modeling.recompute import Recomputable
 from ppocr_ext.registry import BACKBONES
 
 # input, hidden and output channels, blocks, stride of the first layer (None: there is none), light layers, kernel
@@ -69,7 +70,7 @@ class LightConv(nn.Layer):
         return self.conv2(self.conv1(images))
 
 
-class HGV2Block(nn.Layer):
+class HGV2Block(Recomputable):
     """Layers in a row, whose input and outputs are joined and squeezed by two pointwise convolutions."""
 
     def __init__(

@@ -28,6 +28,7 @@ from ppocr_ext.modeling.backbones.conv_parts import (
     padded,
     reparameterized,
 )
+from ppocr_ext.modeling.recompute import Recomputable
 from ppocr_ext.registry import BACKBONES
 
 # kernel, input channels, output channels, stride, squeeze-and-excitation of each block, by stage
@@ -148,7 +149,7 @@ class RepConv(nn.Layer):
         return fused if self.act is None else nn.Sequential(fused, self.act)
 
 
-class LCNetV3Block(nn.Layer):
+class LCNetV3Block(Recomputable):
     """Depthwise convolution, gate, pointwise convolution."""
 
     def __init__(

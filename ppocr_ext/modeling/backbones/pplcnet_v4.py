@@ -20,6 +20,7 @@ from ppocr_ext.modeling.backbones.conv_parts import (
     reparameterized,
 )
 from ppocr_ext.modeling.backbones.pphgnet_v2 import HGStem
+from ppocr_ext.modeling.recompute import Recomputable
 from ppocr_ext.registry import BACKBONES
 
 DecayedConv = partial(
@@ -110,7 +111,7 @@ class ChannelMixer(nn.Layer):
         return self.compress(F.gelu(self.expand(images)))
 
 
-class LCNetV4Block(nn.Layer):
+class LCNetV4Block(Recomputable):
     """A token mixer, then a channel mixer, whose input is added where channels and size stay."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: Stride, gated: bool) -> None:

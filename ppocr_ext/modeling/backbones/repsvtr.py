@@ -12,6 +12,7 @@ from paddle.nn.initializer import Constant
 
 from ppocr_ext.modeling.backbones.conv_parts import Stride, affine, conv_like, reparameterized
 from ppocr_ext.modeling.layers import per_channel
+from ppocr_ext.modeling.recompute import Recomputable
 from ppocr_ext.registry import BACKBONES
 
 # channels, squeeze-and-excitation, stride of each block
@@ -121,7 +122,7 @@ class Residual(nn.Layer):
         return images + self.m(images)
 
 
-class RepBlock(nn.Layer):
+class RepBlock(Recomputable):
     """Apply a depthwise mixer over pixels, then a residual MLP over channels."""
 
     def __init__(self, in_channels: int, out_channels: int, squeeze: bool, stride: Stride) -> None:

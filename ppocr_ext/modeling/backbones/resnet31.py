@@ -8,12 +8,13 @@ import paddle.nn.functional as F
 from paddle import Tensor, nn
 
 from ppocr_ext.modeling.backbones.conv_parts import check_length
+from ppocr_ext.modeling.recompute import Recomputable
 from ppocr_ext.registry import BACKBONES
 
 POOLS = ((2, 2), (2, 2), (2, 1), None)  # windows before the stages; the last stage keeps the size
 
 
-class BasicBlock(nn.Layer):
+class BasicBlock(Recomputable):
     """Two 3x3 convolutions with BatchNorm, added to their input."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:

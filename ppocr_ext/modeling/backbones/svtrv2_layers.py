@@ -21,6 +21,7 @@ from ppocr_ext.modeling.layers import (
     to_images,
     to_tokens,
 )
+from ppocr_ext.modeling.recompute import Recomputable
 
 
 class ConvMixer(Conv2D):
@@ -37,7 +38,7 @@ class ConvMixer(Conv2D):
         )
 
 
-class Block(nn.Layer):
+class Block(Recomputable):
     """Apply a mixer and an MLP, each with a residual and a LayerNorm after it.
 
     Args:

@@ -19,6 +19,7 @@ from ppocr_ext.modeling.layers import (
     Size,
     to_tokens,
 )
+from ppocr_ext.modeling.recompute import Recomputable
 from ppocr_ext.registry import BACKBONES
 
 
@@ -69,7 +70,7 @@ class ConvEmbed(nn.Layer):
         return to_tokens(self.layers(images))
 
 
-class ViTBlock(nn.Layer):
+class ViTBlock(Recomputable):
     """Self-attention and an MLP, each with a LayerNorm before it and a residual around both.
 
     Args:

@@ -13,6 +13,7 @@ from paddle.nn.initializer import Normal, XavierNormal
 
 from ppocr_ext.modeling.attention import HIDDEN, attend, merge_heads, split_heads
 from ppocr_ext.modeling.layers import Linear, Mlp
+from ppocr_ext.modeling.recompute import Recomputable
 
 
 def xavier_linear(in_features: int, out_features: int) -> Linear:
@@ -82,7 +83,7 @@ class CrossAttention(nn.Layer):
         return self.out_proj(merge_heads(mixed))
 
 
-class TransformerBlock(nn.Layer):
+class TransformerBlock(Recomputable):
     """Apply self-attention, cross-attention (decoder only) and MLP, each with residual and LayerNorm after it.
 
     Args:

@@ -1,0 +1,79 @@
+"""Compute activations again in the backward pass instead of keeping them (Chen et al., arXiv 1604.06174)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import paddle
+from paddle import nn
+from paddle.distributed.fleet.utils import recompute
+
+BATCH_NORMS = (nn.BatchNorm1D, nn.BatchNorm2D, nn.BatchNorm3D, nn.SyncBatchNorm, nn.BatchNorm)
+
+
+class Recomputable(nn.Layer):
+    """Base of blocks that a network applies one after the other.
+
+    Attributes:
+        recomputes: in train mode only the inputs of the block are kept for the backward pass.
+    """
+
+    recomputes = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what ``forward`` returns."""
+        call = super().__call__
+        if not (self.recomputes and self.training and paddle.is_grad_enabled()):
+            return call(*args, **kwargs)
+        return _call_twice(self, call, args, kwargs)
+
+
+def recompute_blocks(network: nn.Layer) -> list[Recomputable]:
+    """Let the blocks of a network compute their activations again; of blocks inside each other the outermost.
+
+    Outputs, gradients, running statistics and random numbers stay the same bit for bit.
+
+    Returns:
+        The blocks.
+    """
+    if isinstance(network, Recomputable):
+        network.recomputes = True
+        return [network]
+    return [block for layer in network.children() for block in recompute_blocks(layer)]
+
+
+def _call_twice(block: nn.Layer, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    trained = next((each for each in block.parameters() if not each.stop_gradient), None)
+    if trained is None:
+        return call(*args, **kwargs)
+    generator = paddle.get_rng_state()
+    is_again = False
+
+    def compute(_: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal is_again
+        with _as_before(block, generator) if is_again else nullcontext():
+            is_again = True
+            return call(*args, **kwargs)
+
+    # Paddle restores mixed precision. It restores random numbers too, but older versions on no CPU. It warns in each
+    # step of a call without any tensor that needs a gradient, as the image does not; so a parameter is the first
+    # argument. Its other form, `use_reentrant`, gives such a block no gradients at all.
+    return recompute(compute, trained, *args, preserve_rng_state=False, use_reentrant=False, **kwargs)
+
+
+@contextmanager
+def _as_before(block: nn.Layer, generator: Any) -> Iterator[None]:
+    """Draw the random numbers of the first forward pass, and leave BatchNorm's running statistics as they are."""
+    layers = [layer for layer in block.sublayers() if isinstance(layer, BATCH_NORMS)]
+    momenta, now = [layer._momentum for layer in layers], paddle.get_rng_state()
+    paddle.set_rng_state(generator)
+    for layer in layers:
+        layer._momentum = 1.0  # new = 1 · old + 0 · batch
+    try:
+        yield
+    finally:
+        paddle.set_rng_state(now)
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer._momentum = momentum

@@ -16,9 +16,10 @@ from typing import Any
 
 import paddle
 
+from benchmarks.memory import PeakGrowth
 from benchmarks.sizes import SIZES, charset_of
 from benchmarks.step import batch_of
-from benchmarks.table import machine, markdown, threads
+from benchmarks.table import machine, markdown, megabytes, threads
 from ppocr_ext.config import load, with_class_counts
 from ppocr_ext.engine.network_graph import open_graph
 from ppocr_ext.engine.predictor import open_predictor, run_predictor
@@ -38,11 +39,13 @@ class NewWeightsCosts:
         setting: in words.
         seconds: of each of ``PARTS``; of a batch, by the ``network`` and ``compiled``. The medians count.
         batch: images.
+        memory: bytes that the first batch adds to the process at most, by the ``network`` and ``compiled``.
     """
 
     setting: str
     seconds: Mapping[str, Sequence[float]]
     batch: int
+    memory: Mapping[str, int]
     agrees = True  # else there are no figures
 
     def of_image(self, how: str) -> float:
@@ -59,10 +62,12 @@ class NewWeightsCosts:
         """A table of one row."""
         head = [f"{part}, s" for part in PARTS]
         head += ["network, ms of an image", "compiled, ms", "first evaluation pays from", "others pay from"]
+        head += ["memory added by the network, MB", "by the graph, MB"]
         row = [f"{statistics.median(self.seconds[part]):.2f}" for part in PARTS]
         row += [f"{1000 * self.of_image(how):.2f}" for how in ("network", "compiled")]
         for images in map(self.pays_from, (PARTS, PARTS[1:])):
             row.append(f"{images} images" if math.isfinite(images) else "never")
+        row += [megabytes(self.memory[how]) for how in ("network", "compiled")]
         return f"{self.setting}\n\n{markdown(head, [row])}"
 
 
@@ -86,6 +91,7 @@ def measure_new_weights(size: str, batch: int, rounds: int) -> NewWeightsCosts:
     network.eval()
     images = batch_of(config, charset, batch, height, width)[0]
     seconds: dict[str, list[float]] = defaultdict(list)
+    memory: dict[str, int] = {}
 
     def timed(part: str, call: Callable[..., Any], *inputs: Any) -> Any:
         began = time.perf_counter()
@@ -98,8 +104,10 @@ def measure_new_weights(size: str, batch: int, rounds: int) -> NewWeightsCosts:
         folder, shapes = Path(text), [(1, 3, height, width)]
         files = (folder / f"{STEM}.json", folder / f"{STEM}.pdiparams")
         writer = GraphWriter(network, EVAL, None, (3, height, None))
-        timed("trace", writer.write, folder)
+        growth = PeakGrowth()
         network(images)  # warms up
+        memory["network"], growth = growth.bytes, PeakGrowth()
+        timed("trace", writer.write, folder)
         for _ in range(rounds):
             for parameter in network.parameters():
                 parameter.set_value(parameter * 1.01)
@@ -107,8 +115,9 @@ def measure_new_weights(size: str, batch: int, rounds: int) -> NewWeightsCosts:
             predictor = timed("open", partial(open_predictor, threads=count), *files)
             runner = partial(run_predictor, predictor)
             graph = timed("compare", open_graph, runner, network, EVAL, None, shapes)
-            timed("network", network, images)
             timed("compiled", graph.run, images.numpy(), None)
+            memory.setdefault("compiled", growth.bytes)
+            timed("network", network, images)
     seconds["trace"] = [max(0.0, seconds["trace"][0] - min(seconds["write"]))]  # it was written too
     setting = f"{size}: student, batch {batch}, {height}x{width}, {threads()}, {machine()}, {rounds} rounds"
-    return NewWeightsCosts(setting, seconds, batch)
+    return NewWeightsCosts(setting, seconds, batch, memory)

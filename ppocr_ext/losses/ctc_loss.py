@@ -17,6 +17,7 @@ from ppocr_ext.data.load_failures import passes_power_of_ten
 from ppocr_ext.data.sample_rules import describe_frames
 from ppocr_ext.errors import DataError, ModelError
 from ppocr_ext.losses.base_loss import Loss, Parts, head_batch, to_logits
+from ppocr_ext.losses.functional import log_sum_exp
 from ppocr_ext.messages import end_text
 from ppocr_ext.registry import LOSSES
 
@@ -134,11 +135,8 @@ def _without_other_classes(
     ids = F.pad(label.astype("int64").clip(0, classes - 1), [1, 0], value=0)
     ids = ids.unsqueeze(1).expand([lines, frames, ids.shape[1]])
     few = paddle.take_along_axis(logits, ids, axis=2, broadcast=False)
-    # the normalisers less the same logit: the highest is finite if one is
-    best = few.detach().argmax(axis=-1, keepdim=True)
-    whole = F.cross_entropy(logits, paddle.take_along_axis(ids, best, axis=2), reduction="none")
-    others = whole - F.cross_entropy(few, best, reduction="none")
-    return few, first.astype("int32"), others.sum(axis=[1, 2])
+    others = (log_sum_exp(logits) - log_sum_exp(few)).sum(axis=-1)
+    return few, first.astype("int32"), others
 
 
 class _Kernel:

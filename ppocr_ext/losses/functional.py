@@ -47,7 +47,10 @@ def mean_frames(values: paddle.Tensor) -> paddle.Tensor:
 
 
 def log_sum_exp(logits: paddle.Tensor) -> paddle.Tensor:
-    """Return ``log Σ_c exp(logits)``, ``[..., C] → [...]``, as the cross entropy of the highest class and its logit."""
+    """Return ``log Σ_c exp(logits)``, ``[..., C] → [...]``, as the cross entropy of the highest class and its logit.
+
+    Of a class whose logit is 64 or more below the highest, Paddle's cross entropy on a CPU would be too low.
+    """
     rows, best = logits.flatten(0, -2), best_classes(logits).flatten()
     sums = F.cross_entropy(rows, best, reduction="none") + pick(rows, best)
     return sums.reshape(logits.shape[:-1])

@@ -15,7 +15,7 @@ import paddle
 from benchmarks.peer import peer_first
 from benchmarks.sizes import SIZES
 from benchmarks.step import PEER, setting
-from benchmarks.table import Spread, markdown, megabytes, processor, threads
+from benchmarks.table import Spread, megabytes, processor, report, threads, verdict
 from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling import TRAIN, build_model
 from ppocr_ext.run.device import tune_cpu
@@ -56,14 +56,13 @@ class LossCosts:
         rows = []
         for name, by_whom in self.seconds.items():
             best = [f"{1000 * min(times):.1f}" for times in by_whom.values()]
-            ratios = [str(Spread.of_ratios(times, by_whom[OURS])) for times in list(by_whom.values())[1:]]
+            ratios = [f"{Spread.of_ratios(times, by_whom[OURS])}" for times in list(by_whom.values())[1:]]
             rows.append([name, *best, *ratios, *map(megabytes, self.peaks[name].values())])
         whose = list(next(iter(self.seconds.values())))
         head = ["loss", *(f"{name}, ms (best)" for name in whose)]
         head += [f"{name}'s in ours (of rounds)" for name in whose[1:]]
         head += [f"{name}, peak memory in MB" for name in whose]
-        verdict = "agree" if self.agrees else "DISAGREE"
-        return f"{self.setting}\n\n{markdown(head, rows)}\n\nValues {verdict} (limit {TOLERANCE:.0e})"
+        return report(self.setting, (head, rows), f"Values {verdict(self.agrees)} (limit {TOLERANCE:.0e})")
 
 
 def measure_losses(size: str, batch: int = 16, rounds: int = 10, peer: str | None = None) -> LossCosts:

@@ -26,10 +26,10 @@ from ppocr_ext.errors import ConfigError, PPOCRExtError, ProcessError
 from ppocr_ext.io.cores import usable_cores
 from ppocr_ext.loop.folder_lock import locked_folder
 from ppocr_ext.loop.signals import deferred_signals
+from ppocr_ext.messages import LOG
 from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import set_up_console
 
-_LOG = logging.getLogger("ppocr_ext")
 MESSAGES = "processes"  # folder of the run folder: what each process says, in workerlog.N
 _FIRST_LOG, _LAUNCHER_LOG = "workerlog.0", "launcher.log"
 # The launcher writes all variables of the environment, secrets too, into these.
@@ -172,7 +172,7 @@ def _environment(processes: int, on_cpu: bool) -> dict[str, str]:
     cores = usable_cores()
     threads = kept.setdefault("OMP_NUM_THREADS", str(max(1, cores // processes)))
     if threads.isdigit() and processes * int(threads) > cores:
-        _LOG.warning(
+        LOG.warning(
             "%d processes with %s threads each share %d cores, so they wait for each other.",
             processes,
             threads,
@@ -186,11 +186,11 @@ def _environment(processes: int, on_cpu: bool) -> dict[str, str]:
 def _describe(config: Config, processes: int, messages: Path, threads: str | None) -> None:
     """Say what is started, and what it does to the batch."""
     share = "one device each" if threads is None else f"OMP_NUM_THREADS={threads}"
-    _LOG.info("%d processes on this machine, %s; their messages: %s/workerlog.*", processes, share, messages)
+    LOG.info("%d processes on this machine, %s; their messages: %s/workerlog.*", processes, share, messages)
     key, each = batch_size_key(config), samples_per_step(config)
     if each is None:
         return
-    _LOG.info(
+    LOG.info(
         "a step has %d x %d = %d samples, so an epoch has 1/%d of the steps; BatchNorm normalises by the batch of each "
         "process",
         processes,
@@ -202,7 +202,7 @@ def _describe(config: Config, processes: int, messages: Path, threads: str | Non
     if isinstance(size, int) and size >= processes:
         kept = round(size / processes)
         about = "" if kept * processes == size else f" (nearly: {processes} x {kept})"
-        _LOG.info("for steps of the same size as with one process%s: -o %s=%d", about, key, kept)
+        LOG.info("for steps of the same size as with one process%s: -o %s=%d", about, key, kept)
 
 
 def _follow(launcher: subprocess.Popen[bytes], log: Path) -> int | None:

@@ -5,7 +5,6 @@ The proxies of :mod:`ppocr_ext.loop.step_proxies` ask :class:`OptimizerStep` bef
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,11 +19,11 @@ from ppocr_ext.loop.events import StopRun
 from ppocr_ext.loop.incidents import Incident, IncidentFolder, find_incident, layout_of
 from ppocr_ext.loop.last_good import BeforeForward, LastGood
 from ppocr_ext.loop.step_values import Limits, StepMeter, StepReading
+from ppocr_ext.messages import LOG
 from ppocr_ext.optim.trained_parts import scale_rates
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
 
-_LOG = logging.getLogger("ppocr_ext")
 _ROLLBACK_FACTOR = 0.5  # of the learning rate
 
 
@@ -164,7 +163,7 @@ class OptimizerStep:
             self._skipped_in_a_row += not same_group
             self._before.restore()
             self._meter.forget()
-            _LOG.warning("step %d is skipped (%d in a row)", incident.step, self._skipped_in_a_row)
+            LOG.warning("step %d is skipped (%d in a row)", incident.step, self._skipped_in_a_row)
         elif self._last_good is not None and (same_group or self._rollbacks() < self._limit):
             step, kept = self._last_good.restore()
             self._on_rollback(kept)
@@ -172,7 +171,7 @@ class OptimizerStep:
             if not same_group:
                 scale_rates(self._run.network, _ROLLBACK_FACTOR)
                 self.rate_factor *= _ROLLBACK_FACTOR
-            _LOG.warning(
+            LOG.warning(
                 "back to the state after step %d; the learning rate is multiplied by %g from now on (rollback %d)",
                 step,
                 self.rate_factor,
@@ -197,14 +196,14 @@ class OptimizerStep:
                 incident, bad=["a value is bad in another process (see its incident)"], gradients=()
             )
         for line in incident.lines():
-            _LOG.error("%s", line)
+            LOG.error("%s", line)
         folder = None
         try:
             folder = self._incidents.write(incident, batch, self._meter)
         except (OSError, DataError) as error:  # a full disk must not decide over the run
-            _LOG.warning("the incident cannot be written: %s", error)
+            LOG.warning("the incident cannot be written: %s", error)
         if folder is not None:
-            _LOG.error("  reproduce it: %s", self._incidents.replay_command(folder))
+            LOG.error("  reproduce it: %s", self._incidents.replay_command(folder))
         return incident
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,8 +16,8 @@ from ppocr_ext.characters.symbol_names import symbol_name
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.losses.center_bank import FAR, CenterBank
+from ppocr_ext.messages import LOG
 
-_LOG = logging.getLogger("ppocr_ext")
 _LISTED = 20  # characters that a message lists
 _UNSEEN = -1  # in the row of a class that had no center when the nearest were searched
 _REFRESH = 100  # steps after which the nearest centers are searched again, if centers move
@@ -116,10 +115,10 @@ class CenterMargin(nn.Layer):
                 f"effect. Fix: `ppocr-ext export-center` lists the characters that have none.",
                 code="no_look_alikes",
             )
-        _LOG.info("CenterLoss: the margin acts on %d characters of %s", int(served.sum()), self._groups_name)
+        LOG.info("CenterLoss: the margin acts on %d characters of %s", int(served.sum()), self._groups_name)
         if lacking:
             shown = " ".join(map(symbol_name, lacking[:_LISTED])) + (" …" if len(lacking) > _LISTED else "")
-            _LOG.warning(
+            LOG.warning(
                 "CenterLoss: the margin cannot act on %d more, which have no center or no look-alike with one: %s",
                 len(lacking),
                 shown,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,9 +11,8 @@ from ppocr_ext.losses.center_loss import CenterLoss
 from ppocr_ext.losses.ctc_loss import CTCLoss
 from ppocr_ext.losses.distillation_base import SubModelLoss
 from ppocr_ext.losses.label_losses import CELoss, SARLoss
+from ppocr_ext.messages import LOG
 from ppocr_ext.registry import LOSSES
-
-_LOG = logging.getLogger("ppocr_ext")
 
 
 @LOSSES.register()
@@ -128,7 +126,7 @@ class DistillationCenterLoss(SubModelLoss):
         for model, loss in self.losses.items():
             exported_from = None if loss.table is None else loss.table.meta.get("model")
             if exported_from not in (None, model):
-                _LOG.warning(
+                LOG.warning(
                     "%s has the centers of %s, but they are used for %s. Fix: export its own centers with `ppocr-ext "
                     "export-center --model %s` and give the files as center_file_path: {%s: FILE, …}.",
                     loss.center_file_path, exported_from, model, model, model,

@@ -18,11 +18,10 @@ from ppocr_ext.config import Config
 from ppocr_ext.data.sample_views import CACHE_FACTS
 from ppocr_ext.errors import DataError, PPOCRExtError, ProcessError
 from ppocr_ext.io.atomic import check_writable, remove_temporary_files
+from ppocr_ext.messages import LOG
 from ppocr_ext.recipes.cache_builder import BuildPlan, CacheBuilder, CacheOptions, Shard
 from ppocr_ext.run.batch_loader import leave_signals_to_the_run
 from ppocr_ext.run.logs import set_up_console
-
-_LOG = logging.getLogger("ppocr_ext")
 
 
 def build_cache(config: Config, builder: CacheBuilder, options: CacheOptions) -> None:
@@ -130,7 +129,7 @@ def _work(
     """Build shards in a process of its own; it ends with its parent."""
     leave_signals_to_the_run(part)
     set_up_console(to_stderr=True)
-    _LOG.setLevel(logging.WARNING)
+    LOG.setLevel(logging.WARNING)
     try:
         CacheBuilder(config, options, plan).build(progress.share(pending, part), progress.add)
     except PPOCRExtError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import paddle
 
 from ppocr_ext.config import Config
 from ppocr_ext.errors import DataError
+from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.head_request import is_for_losses
 from ppocr_ext.modeling.heads.multi_head import MultiHead
@@ -20,7 +20,6 @@ from ppocr_ext.teacher_cache.shards import input_key
 from ppocr_ext.teacher_cache.store import Store, data_digest, teacher_digest
 from ppocr_ext.teacher_cache.top_classes import TopClasses
 
-_LOG = logging.getLogger("ppocr_ext")
 LENGTH = 2  # of the labels of NRTR, in what a MultiHead gets besides the images: CTC's, NRTR's, length, …
 
 
@@ -60,7 +59,7 @@ class CachedTeacher:
         self.is_live = lacking > 0
         if self.is_live:
             if not self.live_batches:
-                _LOG.warning(
+                LOG.warning(
                     "teacher cache: %d of %d samples of this batch are not in it; the live teacher answers for such "
                     "batches, which are counted. Other images, transforms, versions or processors are the causes.",
                     lacking, len(entries),
@@ -152,18 +151,18 @@ def cached_teacher(
     against = reasons_against(loss, name, store)
     if against:
         lines = "\n".join(f"  {line}" for line in against)
-        _LOG.warning(
+        LOG.warning(
             "Train.teacher_cache: the cache cannot serve these losses, so the live %s answers for all batches, and the "
             "%d views of each sample repeat for nothing. Fix: remove Train.teacher_cache, or build a cache with this "
             "config.\n%s", name, facts.views.count, lines,
         )  # fmt: skip
         return None
     if facts.data != data_digest(config):
-        _LOG.warning(
+        LOG.warning(
             "Train.teacher_cache: Train.dataset or Train.sampler differ from those of the cache: samples that they "
             "change are not in it."
         )
-    _LOG.info(
+    LOG.info(
         "teacher cache %s: %d entries, views of each sample: %d, computed in %s",
         folder, store.entries, facts.views.count, facts.dtype,
     )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,10 +16,10 @@ from ppocr_ext.data.sample_views import CACHE_FACTS, Views
 from ppocr_ext.engine.predictor import BFLOAT16, FLOAT32
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
+from ppocr_ext.messages import LOG
 from ppocr_ext.teacher_cache.shards import BRANCHES, TABLE, BranchForm, Shard
 from ppocr_ext.teacher_cache.top_classes import TopClasses
 
-_LOG = logging.getLogger("ppocr_ext")
 _FORMAT = 1
 _NOT_OF_OUTPUTS = ("pretrained", "pretrained_dict", "freeze_params")
 _DRAWN_BY = ("dataset", "sampler")  # parts of Train that decide what a view shows
@@ -127,7 +126,7 @@ def open_shard(path: Path, facts: CacheFacts) -> Shard | None:
         return Shard(path, facts.branches)
     except (FileNotFoundError, DataError) as error:
         if path.exists():
-            _LOG.warning("%s", error)
+            LOG.warning("%s", error)
         return None
 
 

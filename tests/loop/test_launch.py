@@ -64,7 +64,7 @@ def test_the_processes_share_the_cores(plain, monkeypatch, caplog, given, cores,
         monkeypatch.setenv("OMP_NUM_THREADS", given)
     monkeypatch.setenv("PADDLE_LOG_DIR", "elsewhere")  # the launcher would obey it
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)), raising=False)
-    monkeypatch.setattr(launch.logging.getLogger("ppocr_ext"), "propagate", True)
+    monkeypatch.setattr(launch.LOG, "propagate", True)
     environment = launch._environment(2, on_cpu=True)
     assert environment["OMP_NUM_THREADS"] == threads
     assert "PADDLE_LOG_DIR" not in environment
@@ -87,7 +87,7 @@ def test_the_processes_share_the_cores(plain, monkeypatch, caplog, given, cores,
     ],
 )
 def test_the_batch_is_explained(plain, tmp_path, monkeypatch, caplog, text, said):
-    monkeypatch.setattr(launch.logging.getLogger("ppocr_ext"), "propagate", True)
+    monkeypatch.setattr(launch.LOG, "propagate", True)
     caplog.set_level("INFO", "ppocr_ext")
     launch._describe(config_of(tmp_path, text), 2, tmp_path, "1")
     for each in said:

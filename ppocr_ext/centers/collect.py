@@ -162,9 +162,10 @@ def _run_batches(
 def _reader(run: Run, options: CollectOptions) -> Iterator[Callable[[Tensor], tuple[Tensor, Tensor]]]:
     """Yield what returns features [B, T, D] and logits [B, T, C] of images: compiled, or the network itself."""
     model, count = run.model, len(run.eval_loader.dataset)
-    if evaluates_compiled(run, min(count, options.limit or count)):
+    count = min(count, options.limit or count)
+    if evaluates_compiled(run, count):
         ctc_head_of(model).return_feats = True
-        compiled = compile_evaluated(run, _FEATURES)
+        compiled = compile_evaluated(run, _FEATURES, count)
         if compiled.engine != NETWORK:
             yield lambda images: _features_of(compiled(images, None, _FEATURES))
             return

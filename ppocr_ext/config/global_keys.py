@@ -153,11 +153,13 @@ _OURS = {
         "bfloat16",
     ),
     "eval_engine": _choice(
-        "on a CPU, compile the networks of `eval`, `export-center` and the evaluations of a training: where it pays, "
-        "always (`paddle`), or never (`network`)",
+        "the same for the networks of `eval` and `export-center`; the evaluations of a training compile by `paddle`: "
+        "where it pays, always (a named engine), or never (`network`)",
         "auto",
         "auto",
         "paddle",
+        "onnxruntime",
+        "openvino",
         "network",
     ),
     "report": _truth("write `report.html` at the end of a run", True),

@@ -103,21 +103,25 @@ def model_to_evaluate(run: Any, samples: int) -> Any:
         return model
     model.eval()
     if not isinstance(model, DistillationModel):
-        return _compile(model, model.eval_request, run.config, "Eval", "the model")
+        return compile_evaluated(run, model.eval_request, samples)
+    options: dict[str, Any] = {"engine": global_value(run.config, "eval_engine"), "images": samples}
     for name in model.evaluated:
         network = model.models[name]
-        model.set_caller(name, _compile(network, network.eval_request, run.config, "Eval", name))
+        model.set_caller(name, _compile(network, network.eval_request, run.config, "Eval", name, **options))
     return model
 
 
-def compile_evaluated(run: Any, request: HeadRequest) -> CompiledNetwork:
-    """Compile the only network of ``run``, built with role ``"eval"``, for ``request``."""
+def compile_evaluated(run: Any, request: HeadRequest, samples: int) -> CompiledNetwork:
+    """Compile the only network of ``run``, built with role ``"eval"``, for ``request`` and so many samples."""
     run.model.eval()
-    return _compile(run.model, request, run.config, "Eval", "the model")
+    asked = global_value(run.config, "eval_engine")
+    return _compile(run.model, request, run.config, "Eval", "the model", engine=asked, images=samples)
 
 
 def compile_trained(run: Any) -> dict[str, ChangingNetwork]:
     """Compile the networks that a training evaluates, for each evaluation anew if that pays (``Global.eval_engine``).
+
+    Paddle computes them, whichever engine that key names: another one would need a conversion for each evaluation.
 
     Args:
         run: built with role ``"train"``.
@@ -129,7 +133,7 @@ def compile_trained(run: Any) -> dict[str, ChangingNetwork]:
     samples = 0 if run.eval_loader is None else len(run.eval_loader.dataset)
     if not evaluates_compiled(run, samples, LEAST_TRAINED):
         return {}
-    network, always = run.network, global_value(run.config, "eval_engine") == PADDLE
+    network, always = run.network, global_value(run.config, "eval_engine") != AUTO
     networks = {"": network}
     if isinstance(network, DistillationModel):
         networks = {name: network.models[name] for name in network.evaluated}
@@ -152,7 +156,7 @@ def evaluates_compiled(run: Any, samples: int, least: int | None = None) -> bool
     engine = global_value(run.config, "eval_engine")
     ours = isinstance(run.network, BaseModel | DistillationModel)
     wanted = engine != NETWORK and _is_free(run.config) and run.device == "cpu"
-    return ours and wanted and (engine == PADDLE or samples >= (least or LEAST_SAMPLES))
+    return ours and wanted and (engine != AUTO or samples >= (least or LEAST_SAMPLES))
 
 
 def _compile(

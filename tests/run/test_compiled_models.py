@@ -51,13 +51,20 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("name", ["Student", "Teacher"])
-def test_an_evaluation_reads_the_same_compiled(saved: Config, compiled: list[str], name: str) -> None:
-    config = select_model(saved, name)
+@pytest.mark.parametrize(
+    ("name", "asked", "engine"),
+    [("Student", "auto", "paddle"), ("Student", "onnxruntime", "onnxruntime"), ("Teacher", "auto", "paddle")],
+)
+def test_an_evaluation_reads_the_same_compiled(
+    saved: Config, compiled: list[str], name: str, asked: str, engine: str
+) -> None:
+    config = select_model(saved, name).with_values({"Global.eval_engine": asked})
+    if engine != "paddle":
+        pytest.importorskip(engine)
     plain = evaluate(Run.build(config.with_values({"Global.eval_engine": "network"}), "eval"))
     assert compiled == []
     found = evaluate(Run.build(config, "eval"))
-    assert compiled == [f"{name}: paddle"]
+    assert compiled == [f"{name}: {engine}"]
     texts = [[(each.image, each.text) for each in one.predictions] for one in (plain, found)]
     assert texts[0] == texts[1] and any(text for _, text in texts[0])
     confidences = [[each.confidence for each in one.predictions] for one in (plain, found)]

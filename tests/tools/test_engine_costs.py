@@ -31,9 +31,12 @@ def test_ratios_are_of_passes_in_the_same_round_and_the_first_round_warms_up(
 
     in_this_process(engine, engine_worker=worker)
     monkeypatch.setattr(engine, "has_bfloat16", lambda: True)
+    monkeypatch.setattr(engine.runners, "other_engines", lambda dtype: {})
     assert main(["engine", "--size", "tiny", "--batch", "3", "--rounds", "3"]) == code
     shown = capsys.readouterr().out
     assert "tiny: batch 3, 32x128" in shown
     assert f"| {engine.TEACHER} | compiled | 2.000 | 2.000 | 3.00 (2.00–4.00) | 1.5 | 5.5 |" in shown
-    assert f"| {engine.TEACHER} | compiled, bfloat16 | 1.000 | 1.000 | 6.00 (4.00–8.00) | 1.5 |  |" in shown
+    assert (
+        f"| {engine.TEACHER} | compiled, bfloat16 | 1.000 | 1.000 | 6.00 (4.00–8.00) | 1.5 | 5.0 |" in shown
+    )
     assert f"| {engine.STUDENT} | network | 0.500 | 0.500 | 1.00 (1.00–1.00) | 1.5 |  |" in shown

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from benchmarks.engine import BFLOAT16, COMPILED, NETWORK, STUDENT, TEACHER
+from benchmarks.engine import ENGINES, NETWORK, STUDENT, TEACHER
 from benchmarks.memory import peak_memory
 from benchmarks.sizes import SIZES, charset_of
 from benchmarks.step import batch_of
@@ -46,9 +46,9 @@ def measure(size: str, batch: int, passes: list[list[str]]) -> dict[str, Any]:
     for what, network, request in ((TEACHER, models["Teacher"], TRAIN), (STUDENT, models["Student"], EVAL)):
         network.eval()
         calls[what, NETWORK] = partial(network, images, labels, request)
-        for how, dtype in ((COMPILED, "float32"), (BFLOAT16, "bfloat16")):
+        for how, (engine, dtype) in ENGINES.items():
             if [what, how] in passes:
-                compiled = compile_network(network, request, name=what, dtype=dtype)
+                compiled = compile_network(network, request, name=what, dtype=dtype, engine=engine)
                 calls[what, how] = partial(compiled, images, labels, request)
     seconds, outputs = [], {}
     with paddle.no_grad():
@@ -59,20 +59,20 @@ def measure(size: str, batch: int, passes: list[list[str]]) -> dict[str, Any]:
     return {
         "seconds": seconds,
         "peak": peak_memory(),
-        "difference": _difference(outputs, COMPILED, lambda values: float(np.abs(values).max()), 1.0),
+        "difference": _difference(outputs, "float32", lambda values: float(np.abs(values).max()), 1.0),
         "bfloat16_difference": _difference(
-            outputs, BFLOAT16, lambda values: float((values**2).mean() ** 0.5)
+            outputs, "bfloat16", lambda values: float((values**2).mean() ** 0.5)
         ),
     }
 
 
 def _difference(
-    outputs: dict[tuple[str, str], Any], how: str, size: Callable[[np.ndarray], float], least: float = 0.0
+    outputs: dict[tuple[str, str], Any], dtype: str, size: Callable[[np.ndarray], float], least: float = 0.0
 ) -> float:
     """Return the largest size of a difference from a network's output, as a share of that output's size."""
     found = [0.0]
-    for what in (TEACHER, STUDENT):
-        if (what, NETWORK) in outputs and (what, how) in outputs:
+    for what, how in outputs:
+        if how != NETWORK and ENGINES[how][1] == dtype and (what, NETWORK) in outputs:
             pair = (paddle.utils.flatten(outputs[what, each]) for each in (NETWORK, how))
             for left, right in zip(*pair, strict=True):
                 found.append(size(left.numpy() - right.numpy()) / max(least, size(left.numpy())))

@@ -25,7 +25,8 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
 from ppocr_ext.engine import predictor
 from ppocr_ext.engine.compiled import compile_network
-from ppocr_ext.engine.runners import PADDLE
+from ppocr_ext.engine.runners import OPENVINO as OPENVINO_ENGINE
+from ppocr_ext.engine.runners import PADDLE, other_engines
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.loop.events import Position, StepDone
@@ -126,6 +127,18 @@ def optimizer_of(config: Config, model: Any, build: Any = build_optimizer) -> An
     return build(config.at("Optimizer").thaw(), epochs=10, step_each_epoch=1000, model=model)[0]
 
 
+def compiled_kinds() -> dict[str, tuple[str, str]]:
+    """Return the engine and type of each kind of compiled teacher that this machine has."""
+    kinds = {COMPILED: PADDLE}
+    if OPENVINO_ENGINE in other_engines(predictor.FLOAT32):
+        kinds[OPENVINO] = OPENVINO_ENGINE
+    found = {kind: (engine, predictor.FLOAT32) for kind, engine in kinds.items()}
+    if predictor.has_bfloat16():
+        for kind, engine in kinds.items():
+            found[{COMPILED: BFLOAT16, OPENVINO: OPENVINO_BFLOAT16}[kind]] = (engine, predictor.BFLOAT16)
+    return found
+
+
 def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = None) -> dict[str, Step]:
     """Return our kinds of steps, on one model; with several processes, their gradients are averaged.
 
@@ -178,11 +191,10 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
 
     compile_teacher = partial(compile_network, model.Teacher, model.Teacher.train_request, name="Teacher")
     steps = {BARE_STUDENT: bare_student, BARE_SUM: bare_sum}
-    steps |= {NETWORK: step_with(model.Teacher), COMPILED: step_with(compile_teacher(), PADDLE)}
-    if predictor.has_bfloat16():
-        steps[BFLOAT16] = step_with(
-            compile_teacher(dtype=predictor.BFLOAT16), f"{PADDLE} {predictor.BFLOAT16}"
-        )
+    steps[NETWORK] = step_with(model.Teacher)
+    for kind, (engine, dtype) in compiled_kinds().items():
+        label = engine if dtype == predictor.FLOAT32 else f"{engine} {dtype}"
+        steps[kind] = step_with(compile_teacher(engine=engine, dtype=dtype), label)
     if cache is not None:
         steps[CACHED] = step_with(CachedTeacher(Store(cache), model.Teacher, _refuse))
         steps |= {

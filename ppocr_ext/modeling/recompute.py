@@ -24,10 +24,9 @@ class Recomputable(nn.Layer):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what ``forward`` returns."""
-        call = super().__call__
-        if not (self.recomputes and self.training and paddle.is_grad_enabled()):
-            return call(*args, **kwargs)
-        return _call_twice(self, call, args, kwargs)
+        if self.recomputes and self.training and paddle.is_grad_enabled():
+            return _call_twice(self, super().__call__, args, kwargs)
+        return super().__call__(*args, **kwargs)
 
 
 def recompute_blocks(network: nn.Layer) -> list[Recomputable]:
@@ -48,8 +47,7 @@ def _call_twice(block: nn.Layer, call: Callable[..., Any], args: Any, kwargs: An
     trained = next((each for each in block.parameters() if not each.stop_gradient), None)
     if trained is None:
         return call(*args, **kwargs)
-    generator = paddle.get_rng_state()
-    is_again = False
+    generator, is_again = paddle.get_rng_state(), False
 
     def compute(_: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal is_again

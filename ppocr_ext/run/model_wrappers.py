@@ -45,9 +45,10 @@ def recompute_activations(model: Any, config: Config) -> None:
     """
     if not global_value(config, "recompute"):
         return
-    networks = {"": model}
-    if isinstance(model, DistillationModel):
-        networks = {name: each for name, each in model.models.items() if name not in model.frozen}
+    several = isinstance(model, DistillationModel)
+    networks = (
+        {name: each for name, each in model.models.items() if not each.frozen} if several else {"": model}
+    )
     for name, network in networks.items():
         if not recompute_blocks(network):
             raise ModelError(

@@ -143,14 +143,10 @@ def warnings(runs: Sequence[RunFolder]) -> str:
     cards = []
     for index, run in enumerate(runs):
         found = _dicts(run.preflight.get("warnings"))
-        rows = [
-            [
-                esc(str(issue.get("code", "–"))[:_LONGEST_LINE]),
-                esc(": ".join(filter(None, map(str, parts)))[:_LONGEST_LINE]),
-            ]
-            for issue in found[:_MOST_SAMPLES]
-            for parts in [[issue.get(key) or "" for key in ("where", "path", "message")]]
-        ]
+        rows = []
+        for issue in found[:_MOST_SAMPLES]:
+            about = ": ".join(str(issue[key]) for key in ("where", "path", "message") if issue.get(key))
+            rows.append([esc(part[:_LONGEST_LINE]) for part in (str(issue.get("code", "–")), about)])
         if rows:
             listed = table(["warning", "about"], rows, "left wrap")
             cards.append(f'<div class="card scroll">{_heading(runs, index)}{listed}</div>')

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ WHOLE, ALONE = "PaddleOCR, distillation config", "PaddleOCR, student alone"
 _MODULE = "benchmarks.export_center"
 
 
-@dataclass(frozen=True)
+@dataclass
 class ExportCosts:
     """What was measured, and the setting.
 
@@ -40,8 +40,8 @@ class ExportCosts:
     """
 
     setting: str
-    images_per_second: Mapping[str, Sequence[float]]
-    peak: Mapping[str, int]
+    images_per_second: dict[str, Sequence[float]] = field(default_factory=dict)
+    peak: dict[str, int] = field(default_factory=dict)
     error: float | None = None
 
     @property
@@ -68,12 +68,6 @@ class ExportCosts:
             said and f"The centers and PaddleOCR's {verdict(self.agrees)}: {said} (at most {TOLERANCE:.0e})"
         )
         return report(self.setting, (head, rows), said)
-
-
-@dataclass
-class _Measured:
-    speeds: dict[str, list[float]] = field(default_factory=dict)
-    peak: dict[str, int] = field(default_factory=dict)
 
 
 def measure_export_center(
@@ -105,22 +99,21 @@ def measure_export_center(
                 "PaddleOCR's centers are of argmax frames. Fix: remove --frames, or --peer.",
                 code="conflicting_options",
             )
-    found = _Measured()
+    costs = ExportCosts(f"{size}: {lines} lines")
     with tempfile.TemporaryDirectory(prefix="ppocr_ext_") as folder:
         given = {"folder": folder, "size": size, "lines": lines, "batch": batch}
         prepared = in_fresh_process(f"{_MODULE}_data:prepare", given)
-        read = _measure_ours(found, folder, frames, rounds)
-        error = None
+        read = _measure_ours(costs, folder, frames, rounds)
         if peer is not None:
-            error = _measure_peer(found, folder, Path(peer), rounds)
-    setting = (
-        f"{size}: {lines} lines ({read} read correctly), batch {batch}, {prepared['setting']}, {threads()}, "
-        f"{machine()}, frames: {frames}, {rounds} rounds"
+            _measure_peer(costs, folder, Path(peer), rounds)
+    costs.setting += (
+        f" ({read} read correctly), batch {batch}, {prepared['setting']}, {threads()}, {machine()}, "
     )
-    return ExportCosts(setting, found.speeds, found.peak, error)
+    costs.setting += f"frames: {frames}, {rounds} rounds"
+    return costs
 
 
-def _measure_ours(found: _Measured, folder: str, frames: str, rounds: int) -> str:
+def _measure_ours(costs: ExportCosts, folder: str, frames: str, rounds: int) -> str:
     """How many lines were read correctly, in words."""
     kinds = {BARE: "bare", ENGINE: "engine", OURS: "centers"}
     passes = list(kinds.values())
@@ -131,23 +124,22 @@ def _measure_ours(found: _Measured, folder: str, frames: str, rounds: int) -> st
     measured = list(zip(passes, speeds, strict=True))[len(kinds) :]
     read = ""
     for name, kind in kinds.items():
-        found.speeds[name] = [speed for one, speed in measured if one == kind]
+        costs.images_per_second[name] = [speed for one, speed in measured if one == kind]
         once = in_fresh_process(f"{_MODULE}_worker", {**work, "passes": [kind]})
-        found.peak[name] = once["peak"]
+        costs.peak[name] = once["peak"]
         if once["correct"] is not None:
             read = "all" if once["correct"] == once["lines"] else f"{once['correct']} of {once['lines']}"
     return read
 
 
-def _measure_peer(found: _Measured, folder: str, root: Path, rounds: int) -> float:
-    """The larger of the errors of the two ways."""
+def _measure_peer(costs: ExportCosts, folder: str, root: Path, rounds: int) -> None:
     errors = []
     for name, distillation in ((WHOLE, True), (ALONE, False)):
         work = {"folder": folder, "root": str(root.resolve()), "distillation": distillation, "rounds": rounds}
         once = in_fresh_process(f"{_MODULE}_peer", work)
-        found.speeds[name], found.peak[name] = once["images_per_second"], once["peak"]
+        costs.images_per_second[name], costs.peak[name] = once["images_per_second"], once["peak"]
         errors.append(difference(Path(folder) / "ours.npz", Path(folder) / "peer.npz"))
-    return max(errors)
+    costs.error = float(np.max(errors))  # NaN stays NaN
 
 
 def difference(ours: Path, peers: Path) -> float:

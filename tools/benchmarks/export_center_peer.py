@@ -8,7 +8,6 @@ and evaluation mode without gradients.
 
 from __future__ import annotations
 
-import importlib
 import logging
 import time
 from pathlib import Path
@@ -18,12 +17,11 @@ import numpy as np
 import paddle
 
 from benchmarks.memory import peak_memory
-from benchmarks.peer import peer_first, stand_in_for_unused
+from benchmarks.peer import imported, take_weights
 from ppocr_ext.centers.single_model import config_of_model
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.serialize import read_state
 from ppocr_ext.config import Config, load, with_class_counts
-from ppocr_ext.errors import HostError
 from ppocr_ext.modeling.features import FeatureTap
 from ppocr_ext.run.device import tune_cpu
 
@@ -48,16 +46,15 @@ def measure(folder: str, root: str, distillation: bool, rounds: int, what: str =
     tune_cpu()
     place = Path(folder)
     single, whole = _configs(place)
-    parts = _import_from(
-        Path(root), "tools.program", "data", "modeling.architectures", "postprocess", "metrics"
-    )
-    program, data, architectures, post, metrics = parts
+    names = ("tools.program", "data", "modeling.architectures", "postprocess", "metrics")
+    program, data, architectures, post, metrics = imported(Path(root), *names)
     plain = (whole if what == "evaluation" else single).thaw()
     loader = data.build_dataloader(plain, "Eval", paddle.get_device(), logging.getLogger("peer"))
     decoder = post.build_post_process(plain["PostProcess"], plain["Global"])
     model = architectures.build_model((whole if distillation else single).thaw()["Architecture"])
     student = model.Student if distillation else model
-    _load(student, place / "student.pdparams")
+    state = read_state(place / "student.pdparams")
+    take_weights(student, {name: paddle.to_tensor(value) for name, value in state.items()})
     model.eval()
     with FeatureTap(student) as tap, paddle.no_grad():
 
@@ -86,25 +83,6 @@ def measure(folder: str, root: str, distillation: bool, rounds: int, what: str =
     return {"images_per_second": speeds, "peak": peak_memory(), "acc": found.get("acc")}
 
 
-def _import_from(root: Path, *names: str) -> list[Any]:
-    """Import modules of a checkout; names without ``tools`` are below ``ppocr``.
-
-    Raises:
-        HostError: they cannot be imported.
-    """
-    stand_in_for_unused()
-    with peer_first(root):
-        try:
-            return [
-                importlib.import_module(name if name.startswith("tools") else f"ppocr.{name}")
-                for name in names
-            ]
-        except ImportError as lacking:
-            raise HostError(
-                f"--peer {root} cannot be imported here: {lacking}.", code="missing_package"
-            ) from lacking
-
-
 def _configs(folder: Path) -> tuple[Config, Config]:
     """Of the student alone, with the lines to read, and of the distillation."""
     config = load([folder / "config.yml"])
@@ -112,17 +90,3 @@ def _configs(folder: Path) -> tuple[Config, Config]:
     whole = with_class_counts(config, charset)
     single, _ = config_of_model(whole, "Student", "train")
     return single.with_values({"Global.distributed": False}), whole
-
-
-def _load(student: Any, path: Path) -> None:
-    state = read_state(path)
-    expected = {name: tuple(value.shape) for name, value in student.state_dict().items()}
-    other = {name for name in expected if name not in state or tuple(state[name].shape) != expected[name]}
-    if other or set(state) != set(expected):
-        named = sorted(other | (set(state) - set(expected)))
-        raise HostError(
-            f"The student of this checkout has other parameters ({', '.join(named[:3])}, …), so that its centers "
-            f"cannot be compared. Fix: use a checkout of PaddleOCR 2.8 or later.",
-            code="weights_mismatch",
-        )
-    student.set_state_dict({name: paddle.to_tensor(value) for name, value in state.items()})

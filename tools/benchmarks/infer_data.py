@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,10 @@ from paddle import nn
 from paddle.static import InputSpec
 
 from benchmarks.infer import PEER, STUDENT, TEACHER, UNFOLDED
-from benchmarks.peer import peer_first
+from benchmarks.peer import imported, take_weights
 from benchmarks.sizes import SIZES, charset_of
 from ppocr_ext.config import load, with_class_counts
 from ppocr_ext.engine.request_graph import IMAGES
-from ppocr_ext.errors import HostError
 from ppocr_ext.export.graph import write_graph
 from ppocr_ext.export.onnx_file import write_onnx
 from ppocr_ext.io.resources import config_path
@@ -76,20 +74,10 @@ def _make_lively(network: nn.Layer) -> None:
 
 
 def _peer_student(root: Path, architecture: dict[str, Any], ours: nn.Layer) -> nn.Layer:
-    with peer_first(root):
-        try:
-            architectures = importlib.import_module("ppocr.modeling.architectures")
-        except ImportError as lacking:
-            raise HostError(
-                f"--peer {root} cannot be imported here: {lacking}.", code="missing_package"
-            ) from lacking
-        left_out = ("pretrained", "freeze_params")
-        network = architectures.build_model({k: v for k, v in architecture.items() if k not in left_out})
-    if any(network.set_state_dict(ours.state_dict())):
-        raise HostError(
-            "The student of this checkout has other parameters. Fix: use a checkout of PaddleOCR 2.8 or later.",
-            code="weights_mismatch",
-        )
+    (architectures,) = imported(root, "modeling.architectures")
+    left_out = ("pretrained", "freeze_params")
+    network = architectures.build_model({k: v for k, v in architecture.items() if k not in left_out})
+    take_weights(network, ours.state_dict())
     return network
 
 

@@ -82,23 +82,15 @@ def measure_loader(images: int = 500, rounds: int = 3) -> LoaderCosts:
     """
     before = os.getloadavg()[0]
     costs = [
-        measure_kind(file, network, kind, images, rounds) for file, network in _SIZES for kind in _FORMATS
+        _measure_kind(file, network, kind, images, rounds) for file, network in _SIZES for kind in _FORMATS
     ]
     return LoaderCosts(f"{images} images, {rounds} rounds, one worker, {circumstances(before)}", costs)
 
 
-def measure_kind(
+def _measure_kind(
     file: Sequence[int], network: Sequence[int], kind: Literal["png", "jpg"], images: int, rounds: int
 ) -> LoaderCost:
-    """Measure drawn images of one size and format.
-
-    Args:
-        file: height and width of the images, pixels.
-        network: height and width that the network gets.
-        kind: of the files.
-        images: how many.
-        rounds: the one that takes least counts, for each transform.
-    """
+    """Measure drawn images with ``file``'s height and width, which a network gets with that of ``network``."""
     host = open_host()
     quiet_host(host.logger)
     with tempfile.TemporaryDirectory(prefix="ppocr_ext_") as name:

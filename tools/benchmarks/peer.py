@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from ppocr_ext.errors import HostError
 
@@ -27,28 +27,43 @@ def require_peer(root: Path) -> None:
         )
 
 
-@contextmanager
-def peer_first(root: Path) -> Iterator[None]:
-    """Imports of ``ppocr`` and ``tools`` are of the checkout ``root`` for as long as the context lasts.
+def imported(root: Path, *names: str) -> list[Any]:
+    """Import modules of the checkout ``root`` in place of the host's; names without ``tools`` are below ``ppocr``.
 
     Raises:
-        HostError: it is no checkout.
+        HostError: it is no checkout, or cannot be imported.
     """
     require_peer(root)
-    for name in [n for n in sys.modules if n.partition(".")[0] in ("ppocr", "tools")]:
+    try:
+        importlib.import_module(_UNUSED[0])
+    except (ImportError, AttributeError):  # it cannot be imported with numpy 2
+        for name in _UNUSED:
+            sys.modules[name] = ModuleType(name)
+        sys.modules[_UNUSED[0]].augmenters = sys.modules[_UNUSED[1]]  # type: ignore[attr-defined]
+    for name in [each for each in sys.modules if each.partition(".")[0] in ("ppocr", "tools")]:
         del sys.modules[name]
     sys.path.insert(0, str(root))
     try:
-        yield
+        return [
+            importlib.import_module(name if name.startswith("tools") else f"ppocr.{name}") for name in names
+        ]
+    except ImportError as lacking:
+        raise HostError(
+            f"--peer {root} cannot be imported here: {lacking}.", code="missing_package"
+        ) from lacking
     finally:
         sys.path.remove(str(root))
 
 
-def stand_in_for_unused() -> None:
-    """Let ``ppocr.data`` of PaddleOCR 2.8 be imported where imgaug cannot be (numpy 2)."""
-    try:
-        importlib.import_module(_UNUSED[0])
-    except (ImportError, AttributeError):
-        for name in _UNUSED:
-            sys.modules[name] = ModuleType(name)
-        sys.modules[_UNUSED[0]].augmenters = sys.modules[_UNUSED[1]]  # type: ignore[attr-defined]
+def take_weights(student: Any, state: Mapping[str, Any]) -> None:
+    """Give a checkout's student our weights.
+
+    Raises:
+        HostError: it has other parameters.
+    """
+    if any(student.set_state_dict(state)):
+        raise HostError(
+            "The student of this checkout has other parameters, so it cannot be compared. Fix: use a checkout of "
+            "PaddleOCR 2.8 or later.",
+            code="weights_mismatch",
+        )

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import Any
+from unittest.mock import patch
 
 import paddle
 import paddle.distributed as dist
@@ -136,24 +137,14 @@ def _start(
                 "PADDLE_CURRENT_ENDPOINT": f"127.0.0.1:{1 + rank}",
                 "PADDLE_DISTRI_BACKEND": "gloo",
             }
-        with _environment(variables):
+        with patch.dict(
+            os.environ, variables
+        ):  # a process gets those of its start, and Paddle reads them on import
             process = context.Process(target=_step_when_told, args=(theirs, build, options), daemon=True)
             process.start()
         theirs.close()
         group[ours] = process
     return group
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set ``variables`` inside this context: a process gets those of its start, and Paddle reads them when imported."""
-    before = dict(os.environ)
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def _wait(group: Group) -> None:

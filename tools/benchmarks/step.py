@@ -7,7 +7,6 @@ and the teacher's forward pass); and that of a PaddleOCR checkout.
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,7 +17,7 @@ import numpy as np
 import paddle
 import paddle.distributed as dist
 
-from benchmarks.peer import peer_first
+from benchmarks.peer import imported
 from benchmarks.sizes import SIZES, charset_of
 from benchmarks.table import Turns, machine, threads
 from ppocr_ext.charset import Charset
@@ -220,10 +219,7 @@ def _refuse(*_: Any) -> Any:
 
 
 def peer_step(config: Config, batch: list[paddle.Tensor], root: Path) -> Step:
-    with peer_first(root):
-        architectures = importlib.import_module("ppocr.modeling.architectures")
-        losses = importlib.import_module("ppocr.losses")
-        optimizers = importlib.import_module("ppocr.optimizer")
+    architectures, losses, optimizers = imported(root, "modeling.architectures", "losses", "optimizer")
     paddle.seed(0)
     architecture = config.at("Architecture").thaw()
     for sub_model in architecture["Models"].values():

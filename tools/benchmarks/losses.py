@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import time
 from collections.abc import Mapping
@@ -12,9 +11,9 @@ from typing import Any
 
 import paddle
 
-from benchmarks.peer import peer_first
+from benchmarks.peer import imported
 from benchmarks.sizes import SIZES
-from benchmarks.step import PEER, setting
+from benchmarks.step import PEER, WARM_UP, setting
 from benchmarks.table import Spread, megabytes, processor, report, threads, verdict
 from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling import TRAIN, build_model
@@ -23,7 +22,6 @@ from ppocr_ext.run.device import tune_cpu
 OURS, ALL = "ppocr_ext", "all of them"
 TOLERANCE = 1e-4
 _HEADS = ("ctc", "gtc")
-_WARM_UP = 2
 
 
 @dataclass
@@ -84,8 +82,7 @@ def measure_losses(size: str, batch: int = 16, rounds: int = 10, peer: str | Non
     section = config.at("Loss").thaw()
     builders = {OURS: build_loss}
     if peer is not None:
-        with peer_first(Path(peer)):
-            builders[PEER] = importlib.import_module("ppocr.losses").build_loss
+        builders[PEER] = imported(Path(peer), "losses")[0].build_loss
     parts = {next(iter(each)): [each] for each in section["loss_config_list"]}
     parts[ALL] = section["loss_config_list"]
     losses = {
@@ -101,13 +98,13 @@ def measure_losses(size: str, batch: int = 16, rounds: int = 10, peer: str | Non
         f"{described}, logits {' and '.join(map(str, shapes.values()))}, {threads()}, Paddle {paddle.__version__} on "
         f"{paddle.get_device()}, {processor()}, {rounds} rounds"
     )
-    for turn in range(rounds + _WARM_UP):
+    for turn in range(rounds + WARM_UP):
         for name, by_whom in losses.items():
             for whose, loss in by_whom.items():
                 seconds, value, peak = _pass(loss, logits, given)
                 costs.values.setdefault(name, {})[whose] = value
                 costs.peaks.setdefault(name, {})[whose] = peak
-                if turn >= _WARM_UP:
+                if turn >= WARM_UP:
                     costs.seconds.setdefault(name, {}).setdefault(whose, []).append(seconds)
     return costs
 

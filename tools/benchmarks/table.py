@@ -29,6 +29,9 @@ class Spread:
         form = form or ".2f"
         return f"{self.median:{form}} ({self.least:{form}}–{self.most:{form}})"
 
+    def __str__(self) -> str:
+        return format(self)
+
 
 @dataclass(frozen=True)
 class Turns:

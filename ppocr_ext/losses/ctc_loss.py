@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -18,10 +17,9 @@ from ppocr_ext.data.sample_rules import describe_frames
 from ppocr_ext.errors import DataError, ModelError
 from ppocr_ext.losses.base_loss import Loss, Parts, head_batch, to_logits
 from ppocr_ext.losses.functional import log_sum_exp
-from ppocr_ext.messages import end_text
+from ppocr_ext.messages import LOG, end_text
 from ppocr_ext.registry import LOSSES
 
-_LOG = logging.getLogger("ppocr_ext")
 _BETWEEN_READS = 100  # batches; reading a count stalls a device
 # What Paddle raises where its CTC kernel was not built for the GPU (PaddlePaddle/Paddle 75122, PaddleX 4535).
 _NO_KERNEL = re.compile(r"warp-ctc.*Error in (get_workspace_size|compute_ctc_loss): execution failed")
@@ -155,7 +153,7 @@ class _Kernel:
                 if not _NO_KERNEL.search(str(error)):
                     raise
                 self._use_cpu = True
-                _LOG.warning(
+                LOG.warning(
                     "CTCLoss: Paddle's CTC kernel does not run on this device (%s). Loss and gradient are computed on "
                     "the CPU from here on, which is slower.",
                     end_text(error),
@@ -217,7 +215,7 @@ class _MisfitCount:
         count = int(self._count)
         if passes_power_of_ten(self._told, count):
             example = _example(label.numpy(), length.numpy(), frames) if on_cpu else f"T is {frames}"
-            _LOG.warning(
+            LOG.warning(
                 "CTCLoss: %d of %d labels so far need more frames than CTC has, so they train nothing: %s.",
                 count,
                 self._lines,

@@ -73,7 +73,8 @@ class GraphMaker:
         key = self.key(image_shape)
         if (file := self._refusal(key, engine, dtype)).exists():
             found = file.read_text(encoding="utf-8")
-            raise RefusedError(
+            others = engine != PADDLE or dtype == BFLOAT16  # may compute it; else a graph of one width may
+            raise (RefusedError if others else ModelError)(
                 f"{found} (at an earlier start). Fix: remove {file.parent}", code="not_compiled"
             )
         write = partial(write_request_graph, self._network, self._request, self._position, image_shape)
@@ -102,13 +103,9 @@ class GraphMaker:
         refuse = partial(self._refuse, key, engine, dtype)
         with cached_folder(key, write) as folder:
             kept = write is _leave and (engine == PADDLE or (folder / ONNX).exists())
-            if engine != PADDLE and not (folder / ONNX).exists():
-                try:
-                    LOG.debug("converting %s for %s", self.name, engine)
-                    convert_graph(folder, folder / ONNX)
-                except (ModelError, OSError) as error:
-                    refuse(first_line(error), True)
             try:
+                if engine != PADDLE and not kept:
+                    convert_graph(folder, folder / ONNX)
                 runner = open_runner(engine, folder, threads=self.threads, dtype=dtype)
             except Exception as error:  # whatever the library makes of the file
                 if engine == PADDLE or kept:

@@ -15,6 +15,7 @@ from tiny_runs import TINY
 from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.engine import compiled, graph_cache, graph_maker, network_graph
 from ppocr_ext.engine.compiled import CompiledNetwork, compile_network
+from ppocr_ext.engine.network_graph import UnlikeError
 from ppocr_ext.engine.predictor import BFLOAT16, FLOAT32, has_bfloat16
 from ppocr_ext.engine.runners import NETWORK, PADDLE
 from ppocr_ext.io.file_names import CACHE_VARIABLE
@@ -221,6 +222,24 @@ def test_a_graph_that_was_unlike_its_network_is_not_made_again_nor_trusted(
     near = compile_network(network, LOGITS)  # by another tolerance
     near.prepare((3, HEIGHT, 64))
     assert near.engine == PADDLE and len(written) == 4
+
+
+def test_a_graph_of_one_width_is_found_again_where_one_of_any_width_is_unlike(
+    network: BaseModel, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = graph_maker.open_graph
+
+    def open_graph(*args: Any) -> Any:
+        if len({shape[3] for shape in args[4]}) > 1:
+            raise UnlikeError("planted", code="not_compiled")
+        return original(*args)
+
+    monkeypatch.setattr(graph_maker, "open_graph", open_graph)
+    written = count_written(monkeypatch)
+    for _ in range(2):
+        found = compile_network(network, LOGITS)
+        found.prepare((3, HEIGHT, 64))
+        assert found.engine == PADDLE and len(written) == 2
 
 
 def test_a_graph_that_is_unlike_in_bfloat16_is_kept_for_float32(

@@ -175,7 +175,7 @@ def _bars(panel: Any, named: dict[str, float], limits: Sequence[float | None], f
     marked = [(limit, place) for limit, place in zip(limits, places, strict=True) if limit is not None]
     if marked:
         panel.plot(*zip(*marked, strict=True), "|", color=_LIMIT, ms=14, mew=2, label="arithmetic limit")
-        panel.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), borderpad=0)
+        panel.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), markerscale=0.6)
     panel.set_yticks(places, list(named), fontsize=8)
     panel.invert_yaxis()
     panel.margins(x=0.15)

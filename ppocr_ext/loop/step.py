@@ -74,9 +74,7 @@ class OptimizerStep:
         self._steps_done = self._good_step = run.start.global_step
         self._skipped_in_a_row = 0
         self._seen: tuple[Any, Sequence[Any]] = (None, ())
-        self._held: tuple[
-            Any, ...
-        ] = ()  # what variables of the host hold: outputs and loss of the last forward pass
+        self._held: tuple[Any, ...] = ()  # outputs and loss, which variables of the host hold
         self._outputs_are_read = bool(global_value(run.config, "cal_metric_during_train"))  # after the step
         self.reading = StepReading()
         self.losses: Mapping[str, Any] = {}

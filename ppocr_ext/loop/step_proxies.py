@@ -83,10 +83,8 @@ class ScalerProxy(Proxy):
         if not isinstance(optimizer, OptimizerProxy) or optimizer.allows():
             result = self.real.minimize(getattr(optimizer, "real", optimizer), *args, **kwargs)
             self._count()
-        for (
-            loss
-        ) in args:  # the host holds the scaled loss, and its graph, until the next forward pass has ended
-            loss.detach_()
+        for loss in args:
+            loss.detach_()  # the host holds the scaled loss, and its graph, until the next forward pass has ended
         return result
 
     def _count(self) -> None:

@@ -16,7 +16,6 @@ from ppocr_ext.data.load_failures import passes_power_of_ten
 from ppocr_ext.data.sample_rules import describe_frames
 from ppocr_ext.errors import DataError, ModelError
 from ppocr_ext.losses.base_loss import Loss, Parts, head_batch, to_logits
-from ppocr_ext.losses.functional import log_sum_exp
 from ppocr_ext.messages import LOG, end_text
 from ppocr_ext.registry import LOSSES
 
@@ -83,8 +82,7 @@ class CTCLoss(Loss):
         label, length = label.astype("int32"), length.astype("int64").reshape([-1])
         fits = frames_needed(label, length) <= frames
         # a misfit goes through the kernel with its first character alone, which always fits
-        few, places, others = _without_other_classes(logits, label)
-        losses = self._kernel(few, places, paddle.where(fits, length, paddle.ones_like(length))) + others
+        losses = self._kernel(logits, label, paddle.where(fits, length, paddle.ones_like(length)))
         losses = losses * fits.astype(losses.dtype)  # a product, since NaN times 0 is NaN
         if not self.zero_infinity:
             losses = losses + paddle.where(fits, 0.0, float("inf")).astype(losses.dtype)
@@ -108,33 +106,6 @@ def frames_needed(label: paddle.Tensor, length: paddle.Tensor) -> paddle.Tensor:
     inside = paddle.arange(1, label.shape[1], dtype="int64").unsqueeze(0) < length.unsqueeze(1)
     repeats = paddle.logical_and(label[:, 1:] == label[:, :-1], inside)
     return length + repeats.astype("int64").sum(axis=1)
-
-
-def _without_other_classes(
-    logits: paddle.Tensor, label: paddle.Tensor
-) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
-    """Split the loss into that of a few logits, and the share of all other classes.
-
-    The loss is ``Σ_t log Σ_c exp(z_tc)``, less the logarithm of a sum over paths, which have only the blank and the
-    classes of the label. So Paddle's kernel, whose time grows with the classes, gets these alone.
-
-    Args:
-        logits: [B, T, C].
-        label: int [B, L], padded.
-
-    Returns:
-        logits [B, T, 1 + L] of the blank and the label, the label in these classes, int32 [B, L], and what to add to
-        the loss of each line, [B].
-    """
-    lines, frames, classes = logits.shape
-    places = paddle.arange(1, label.shape[1] + 1, dtype="int64")
-    same = label.unsqueeze(2) == label.unsqueeze(1)
-    first = paddle.where(same, places, paddle.full_like(places, classes)).min(axis=-1)  # of equal characters
-    ids = F.pad(label.astype("int64").clip(0, classes - 1), [1, 0], value=0)
-    ids = ids.unsqueeze(1).expand([lines, frames, ids.shape[1]])
-    few = paddle.take_along_axis(logits, ids, axis=2, broadcast=False)
-    others = (log_sum_exp(logits) - log_sum_exp(few)).sum(axis=-1)
-    return few, first.astype("int32"), others
 
 
 class _Kernel:

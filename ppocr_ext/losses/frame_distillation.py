@@ -15,6 +15,7 @@ from ppocr_ext.losses.distillation_base import OutputPath, PairLoss
 from ppocr_ext.losses.functional import (
     TINY,
     align_frames,
+    best_classes,
     cross_entropy_rows,
     mean_frames,
     sum_classes,
@@ -107,9 +108,9 @@ class CTCFrameKDLoss(PairLoss):
     ) -> paddle.Tensor:
         """Return a scalar; only valid_ratio is taken from the batch."""
         probabilities = teacher_frames(teacher, student.shape[1], self.temperature)
-        information = (probabilities * probabilities.clip(min=TINY).log()).sum(axis=-1)
+        information = sum_classes(probabilities * probabilities.clip(min=TINY).log())
         divergence = information + cross_entropy_rows(student / self.temperature, probabilities)
-        reading = probabilities.argmax(axis=-1)
+        reading = best_classes(probabilities)
         weights = frame_weights(reading, batch, self.multi_head, self.blank_weight, self.skip_padding)
         return weighted_mean(divergence, weights) * self.temperature**2
 

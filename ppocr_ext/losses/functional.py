@@ -19,6 +19,8 @@ TARGET_EPSILON = 1e-10
 TARGET_OFFSET = 1000.0
 # The smallest normal float32: keeps `0 * log(0)` at 0.
 TINY = 1.2e-38
+# The smallest logit of a teacher that counts: 0 times -inf, of a class that it excludes, would be NaN.
+LEAST_LOGIT = -1e4
 
 
 def weighted_mean(values: paddle.Tensor, weights: paddle.Tensor) -> paddle.Tensor:
@@ -100,6 +102,7 @@ def kl_rows(student: paddle.Tensor, teacher: paddle.Tensor) -> paddle.Tensor:
 
     PaddleOCR adds 1e-10 to the teacher's probabilities inside the logarithm, so its values are C·1e-10 higher at most.
     """
+    teacher = teacher.clip(min=LEAST_LOGIT)
     probabilities, normaliser = softmax_and_normaliser(teacher)
     return sum_classes(probabilities * (teacher - student)) + log_sum_exp(student) - normaliser
 
@@ -118,8 +121,8 @@ def smoothed_cross_entropy_rows(
 ) -> paddle.Tensor:
     """Return the cross entropy with ``1 - smoothing`` on the class, the rest on the others, ``[N, C] → [N]``."""
     others = logits.shape[-1] - 1
-    hard = F.cross_entropy(logits, classes, reduction="none")
-    normaliser = hard + pick(logits, classes)
+    normaliser = log_sum_exp(logits)
+    hard = normaliser - pick(logits, classes)
     all_classes = (others + 1) * normaliser - sum_classes(logits)
     share = smoothing / others
     return (1.0 - smoothing - share) * hard + share * all_classes
@@ -141,6 +144,7 @@ def dkd_rows(
     PaddleOCR's numbers, but from the log-odds of the target class, so that a probability which float32 rounds
     to 0 or 1 gives a finite loss where PaddleOCR's logarithm gives infinity.
     """
+    teacher = teacher.clip(min=LEAST_LOGIT)
     student_others, teacher_others = (_without_target(logits, classes) for logits in (student, teacher))
     student_normaliser = log_sum_exp(student_others)
     probabilities, teacher_normaliser = softmax_and_normaliser(teacher_others)

@@ -85,12 +85,14 @@ class BuildPlan:
         branches: what is kept of each branch.
         entry_bytes: of an entry.
         seconds: of an entry, about.
+        dtype: that the teacher computes in.
     """
 
     preflight: Mapping[str, PreflightReport]
     branches: Mapping[str, BranchForm]
     entry_bytes: int
     seconds: float
+    dtype: str
 
 
 class CacheBuilder:
@@ -146,7 +148,7 @@ class CacheBuilder:
             self.plan.branches,
             math.ceil(count / batches),
             batches,
-            self._dtype,
+            self.plan.dtype,
         )
         _require_same_cache(options.folder, self.facts)
 
@@ -171,7 +173,7 @@ class CacheBuilder:
                 )
             forms[name] = BranchForm(classes, kept)
             size += forms[name].row_bytes * rows
-        return BuildPlan(preflight, forms, size, seconds / len(batch[0]))
+        return BuildPlan(preflight, forms, size, seconds / len(batch[0]), self._dtype)
 
     def _logits(self, batch: Sequence[Any]) -> dict[str, np.ndarray]:
         """Return the logits of the branches [B, N, C]; of NRTR for all positions that a label may have."""

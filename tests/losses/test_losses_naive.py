@@ -149,6 +149,19 @@ def test_dkd_is_finite_where_a_probability_rounds_to_one() -> None:
     assert np.isfinite(predicts["Student"]["head_out"]["gtc"].grad.numpy()).all()
 
 
+@pytest.mark.parametrize("name", ["DistillationKLDivLoss", "DistillationDKDLoss", "MaskedDKDLoss"])
+def test_a_class_that_the_teacher_excludes_is_as_an_improbable_one(name: str) -> None:
+    found = []
+    for excluded in (-np.inf, -90.0):
+        values = outputs()
+        values["Teacher"]["gtc"][..., 5] = excluded
+        predicts = predictions(values)
+        value = pair_loss(name, "gtc")(predicts, batch())["loss"]
+        value.backward()
+        found.append([float(value), *predicts["Student"]["head_out"]["gtc"].grad.numpy().ravel()])
+    np.testing.assert_allclose(*found, rtol=0, atol=1e-6)
+
+
 def test_kl_is_masked_for_the_decoder_and_whole_for_frames() -> None:
     values = outputs()
     lengths = [3, 0, 1]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ppocr_ext.check.config_check import PLUGIN, ConfigCheck
 from ppocr_ext.config import ctc_heads
-from ppocr_ext.config.global_keys import GLOBAL_KEYS
+from ppocr_ext.config.global_keys import DEVICES, GLOBAL_KEYS
 from ppocr_ext.config.values import ValueRule
-from ppocr_ext.engine.runners import INSTALL, missing_packages_of
+from ppocr_ext.engine.runners import require_engine
+from ppocr_ext.errors import MissingPackageError
 
 _SECTIONS = ("Global", "Architecture", "Loss", "Optimizer", "PostProcess", "Metric", "Train", "Eval")
 _ALSO_READ = ("Quickstart", "wandb", "profiler_options", "_BASE_", "computed")
@@ -52,7 +53,7 @@ def check_global(check: ConfigCheck) -> None:
         names = ", ".join(check.unloaded_plugins)
         message = f"not imported: {names}. Fix: `--import-plugins` runs their code."
         check.warning(("Global", "plugins"), PLUGIN, message)
-    _check_engines(check)
+    _check_engine(check)
     if check.role == "train":
         _check_hooks(check)
     if check.at("Global", "return_feats") is True and not list(ctc_heads(check.config)):
@@ -60,15 +61,15 @@ def check_global(check: ConfigCheck) -> None:
         check.error(("Global", "return_feats"), "missing_branch", message)
 
 
-def _check_engines(check: ConfigCheck) -> None:
-    """Report engines whose packages are not installed."""
-    for name in ("teacher_engine", "eval_engine"):
-        engine = str(check.at("Global", name))
-        if missing := missing_packages_of(engine):
-            message = (
-                f"is {engine}, which needs {' and '.join(missing)}. Fix: {INSTALL[engine]}, or give auto."
-            )
-            check.error(("Global", name), "missing_package", message)
+def _check_engine(check: ConfigCheck) -> None:
+    """Report that packages of the engine that the role uses are not installed; engines compute on a CPU alone."""
+    name = {"train": "teacher_engine", "eval": "eval_engine"}.get(check.role)
+    if name is None or any(check.at("Global", f"use_{kind}") is True for kind in DEVICES):
+        return
+    try:
+        require_engine(str(check.at("Global", name)))
+    except MissingPackageError as error:
+        check.error(("Global", name), error.code, str(error))
 
 
 def _check_hooks(check: ConfigCheck) -> None:

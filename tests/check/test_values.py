@@ -66,13 +66,21 @@ def test_a_wrong_value_is_named(
 def test_an_engine_that_is_not_installed_is_named(
     one: Config, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = one.with_values({"Global.teacher_engine": "openvino"})
+    values = {
+        "Global.teacher_engine": "openvino",
+        "Global.eval_engine": "onnxruntime",
+        "Global.use_gpu": False,
+    }
+    config = one.with_values(values)
     monkeypatch.setattr(runners, "find_spec", lambda name: name)
     assert check(config) == []
     monkeypatch.setattr(runners, "find_spec", lambda name: None)
-    (issue,) = check(config)
-    assert facts([issue]) == [("error", "missing_package", "Global.teacher_engine")]
-    assert "ppocr-ext[openvino]" in issue.message
+    for role, key, package in (("train", "teacher_engine", "openvino"), ("eval", "eval_engine", "onnx")):
+        (issue,) = check(config, role)
+        assert facts([issue]) == [("error", "missing_package", f"Global.{key}")]
+        assert f"ppocr-ext[{package}]" in issue.message
+        assert check(config.with_values({"Global.use_gpu": True}), role) == []  # the network itself computes
+    assert check(config, "predict") == []
 
 
 def test_only_a_value_that_fits_without_quotes_is_called_quoted(one: Config, check: Check) -> None:

@@ -32,7 +32,8 @@ class Recomputable(nn.Layer):
 def recompute_blocks(network: nn.Layer) -> list[Recomputable]:
     """Let the blocks of a network compute their activations again; of blocks inside each other the outermost.
 
-    Outputs, gradients, running statistics and random numbers stay the same bit for bit.
+    Outputs, gradients, running statistics and random numbers stay the same bit for bit on a CPU; not tested with mixed
+    precision or on a GPU.
 
     Returns:
         The blocks.

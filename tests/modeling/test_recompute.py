@@ -15,10 +15,13 @@ BACKBONES = [
     {"name": "RepSVTR"},
     {"name": "SVTRv2"},
     {"name": "SVTRNet", "img_size": [32, 64], "local_mixer": [[7, 5], [7, 5], [7, 5]]},
+    {"name": "PPLCNetV3", "scale": 0.35},
     {"name": "PPLCNetV4"},
     {"name": "MobileNetV1Enhance", "scale": 0.25},
     {"name": "MobileNetV3", "scale": 0.35},
+    {"name": "PPHGNet_small"},
     {"name": "PPHGNetV2_B4", "text_rec": True},
+    {"name": "ResNet31", "channels": [16] * 7},
     {
         "name": "ViTParseQ",
         "img_size": [32, 64],
@@ -30,22 +33,20 @@ BACKBONES = [
 ]
 
 
-def after_a_step(network, forward, dtype=None):
+def after_a_step(network, forward):
     """Gradients, the whole state and the next random number after two batches, whose gradients add up."""
     network.train()
     paddle.seed(3)
     for _ in range(2):
-        with paddle.amp.auto_cast(enable=dtype is not None, dtype=dtype or "bfloat16"):
-            outputs = forward(network)
-        sum((each.astype("float32") ** 2).sum() for each in outputs).backward()
+        sum((each**2).sum() for each in forward(network)).backward()
     found = {name: p.grad for name, p in network.named_parameters() if p.grad is not None}
     return {**found, **{f"state {k}": v for k, v in network.state_dict().items()}, "random": paddle.rand([4])}
 
 
-def assert_same(network, forward, dtype=None):
+def assert_same(network, forward):
     again = copy.deepcopy(network)
     assert recompute_blocks(again)
-    ours, plain = after_a_step(again, forward, dtype), after_a_step(network, forward, dtype)
+    ours, plain = after_a_step(again, forward), after_a_step(network, forward)
     assert ours.keys() == plain.keys()
     for name, value in plain.items():
         np.testing.assert_array_equal(ours[name].numpy(), value.numpy(), err_msg=name)
@@ -58,8 +59,7 @@ def test_a_backbone_is_the_same(options):
     assert_same(network, lambda network: [network(images())])
 
 
-@pytest.mark.parametrize("dtype", [None, "bfloat16"])
-def test_a_recogniser_is_the_same(dtype):
+def test_a_recogniser_is_the_same():
     paddle.seed(0)
     network = BaseModel(recogniser())
     data = labels()
@@ -68,7 +68,7 @@ def test_a_recogniser_is_the_same(dtype):
         heads = network(images(), data=data)["head_out"]
         return [heads["ctc"], heads["gtc"]]
 
-    assert_same(network, forward, dtype)
+    assert_same(network, forward)
 
 
 class Counted(Recomputable):

@@ -73,8 +73,9 @@ def run(args: argparse.Namespace) -> int:
     )
     builder = CacheBuilder(config, options)
     entries, size, seconds = builder.estimate()
+    started = max(1, min(args.processes, len(builder.pending)))  # each has a shard
     print(f"the whole cache: about {size / 1e6:,.1f} MB")
-    print(f"to compute: {entries:,} entries in about {seconds / args.processes:,.0f} s")
+    print(f"to compute: {entries:,} entries in about {seconds / started:,.0f} s")
     for name, form in builder.facts.branches.items():
         print(f"{name}: {form.kept:,} of {form.classes:,} classes")
     if args.estimate:

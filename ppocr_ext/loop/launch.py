@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import ppocr_ext
@@ -91,19 +92,25 @@ def start_processes(config: Config, processes: int, words: Sequence[str]) -> int
     _describe(config, processes, messages, environment["OMP_NUM_THREADS"] if on_cpu else None)
     # Process 0 takes the run folder's lock only after some seconds, so the folder of the logs has a lock of its own for
     # as long as they are written. Process 0 warns if there are no locks.
-    with locked_folder(messages, warning_level=logging.DEBUG):
-        with locked_folder(folder, warning_level=logging.DEBUG):
-            _remove(messages, "workerlog.*")  # of the run before it was resumed; train.log keeps its lines
-        code, stopped_by = _launch(processes, words, messages, environment, on_cpu)
-        if stopped_by is not None:
-            return 128 + stopped_by
-        said = (messages / _FIRST_LOG).read_text(encoding="utf-8", errors="replace")
-        if code in _VERDICTS and said:
-            return code
-        if not _ERROR.search(said):
-            raise ProcessError(_failure(code, messages), code="process_failed")
-        if is_new and [file.name for file in folder.iterdir()] == [MESSAGES]:
-            shutil.rmtree(folder)  # as with one process, a start that failed leaves no folder
+    try:
+        with locked_folder(messages, warning_level=logging.DEBUG):
+            with locked_folder(folder, warning_level=logging.DEBUG):
+                _remove(
+                    messages, "workerlog.*"
+                )  # of the run before it was resumed; train.log keeps its lines
+            code, stopped_by = _launch(processes, words, messages, environment, on_cpu)
+            if stopped_by is not None:
+                return 128 + stopped_by
+            said = (messages / _FIRST_LOG).read_text(encoding="utf-8", errors="replace")
+            if code in _VERDICTS and said:
+                return code
+            if not _ERROR.search(said):
+                raise ProcessError(_failure(code, messages), code="process_failed")
+            if is_new and [file.name for file in folder.iterdir()] == [MESSAGES]:
+                shutil.rmtree(folder)  # as with one process, a start that failed leaves no folder
+    finally:
+        with suppress(OSError):  # it holds something, unless another training has the run folder
+            messages.rmdir()
     return PPOCRExtError.exit_code
 
 

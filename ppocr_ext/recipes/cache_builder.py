@@ -156,10 +156,13 @@ class CacheBuilder:
         self, preflight: Mapping[str, PreflightReport], wanted: Mapping[str, bool], top_k: int | None
     ) -> BuildPlan:
         """Compute two batches, and decide what is kept."""
-        began = time.perf_counter()
+        began, batch = time.perf_counter(), None
         for batch in self._loader.read_view(0, self._loader.views.of_view(0)[:2]):  # the first one is slower
             logits = self._logits(batch)
             began, seconds = time.perf_counter(), time.perf_counter() - began
+        if batch is None:
+            message = "Train: the first two batches hold no sample. Fix: give label files with samples."
+            raise DataError(message, code="no_samples")
         forms, size = {}, TABLE.itemsize
         for name, everything in wanted.items():
             rows, classes = logits[name].shape[1:]
@@ -221,10 +224,6 @@ class CacheBuilder:
         every = len(self._loader.dataset) * self.facts.views.count
         entries = round(every * len(self.pending) / (self.facts.views.count * self.facts.shards))
         return entries, every * self.plan.entry_bytes, entries * self.plan.seconds
-
-    def missing_bytes(self) -> int:
-        """Return the bytes of the shards that are to be written, about."""
-        return self.estimate()[0] * self.plan.entry_bytes
 
     def build(self, shards: Iterable[Shard], on_samples: Callable[[int], Any]) -> None:
         """Write ``shards``; ``on_samples`` is told of the samples of each batch."""
@@ -294,8 +293,5 @@ def _require_same_cache(folder: Path, facts: CacheFacts) -> None:
         if found != expected
     ]
     if other:
-        lines = "\n".join(other)
-        raise DataError(
-            f"{folder} holds another teacher cache:\n{lines}\nFix: give another --output, or remove the folder.",
-            code="other_cache",
-        )
+        message = "\n".join([f"{folder} holds another teacher cache:", *other])
+        raise DataError(f"{message}\nFix: give another --output, or remove the folder.", code="other_cache")

@@ -35,7 +35,8 @@ def build_cache(config: Config, builder: CacheBuilder, options: CacheOptions) ->
     folder = options.folder
     check_writable(folder / CACHE_FACTS)
     remove_temporary_files(folder)
-    needed, free = builder.missing_bytes(), shutil.disk_usage(folder).free
+    samples, free = builder.estimate()[0], shutil.disk_usage(folder).free
+    needed = samples * builder.plan.entry_bytes
     if needed > free:
         raise DataError(
             f"{folder}: the disk has too little space for the cache (found {free / 1e6:,.0f} MB, expected "
@@ -43,9 +44,7 @@ def build_cache(config: Config, builder: CacheBuilder, options: CacheOptions) ->
             code="too_little_space",
         )
     builder.facts.write(folder)
-    with tqdm(
-        total=builder.estimate()[0], desc="teacher cache", unit="sample", disable=None, leave=False
-    ) as bar:
+    with tqdm(total=samples, desc="teacher cache", unit="sample", disable=None, leave=False) as bar:
         if options.processes == 1:
             builder.build(builder.pending, bar.update)
         else:

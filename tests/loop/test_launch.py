@@ -122,6 +122,16 @@ def test_a_second_launcher_leaves_the_first_ones_logs(plain, tmp_path, monkeypat
     assert files == {"launcher.log", "workerlog.0"}
 
 
+def test_a_launcher_that_another_training_refuses_leaves_nothing(plain, tmp_path):
+    folder = tmp_path / "run"
+    config = config_of(tmp_path, f"Global: {{save_model_dir: {folder}}}")
+    with launch.locked_folder(folder):
+        before = list(folder.iterdir())
+        with raises_code(ConfigError, "folder_in_use", os.getpid()):
+            launch.start_processes(config, 2, ["train"])
+        assert list(folder.iterdir()) == before
+
+
 def test_the_process_that_starts_the_others_has_no_paddle():
     script = "import sys, ppocr_ext.loop.launch; sys.exit('paddle' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

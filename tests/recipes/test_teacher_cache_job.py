@@ -129,7 +129,7 @@ def test_a_cache_is_continued_in_its_type_only(cache, distill, tmp_path, monkeyp
 
 def test_a_disk_without_the_space_is_refused(distill, tmp_path, monkeypatch):
     builder = CacheBuilder(distill(tmp_path), CacheOptions(tmp_path / "cache"))
-    free = builder.missing_bytes() - 1
+    free = builder.estimate()[0] * builder.plan.entry_bytes - 1
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
     with raises_code(DataError, "too_little_space", tmp_path / "cache"):
         build_cache(distill(tmp_path), builder, CacheOptions(tmp_path / "cache"))

@@ -16,8 +16,8 @@ class StepDone:
     """One step: a batch, after which the optimizer steps, with ``Global.accumulate`` at the end of a group.
 
     Attributes:
-        losses: the loss dict as the loss returned it: scalar tensors by name, ``loss`` their sum. Of several
-            processes, that of this one's batch.
+        losses: the loss dict, detached: scalar tensors by name, ``loss`` their sum. Of several processes, that of this
+            one's batch.
         lr: learning rate of this step.
         images: images in the batches of all processes.
         values: plain numbers: ``grad_norm``, ``blank_share``, the share of frames that the blank wins, and what hooks
@@ -134,7 +134,7 @@ class Hook:
         """Called after the forward pass; what it returns gets into the values of the step.
 
         Args:
-            predictions: of the network.
+            predictions: of the network. Its dicts and lists are emptied when the step ends: copy what is to be kept.
             batch: tensors, the images first.
             losses: scalars by name.
         """

@@ -95,9 +95,8 @@ def start_processes(config: Config, processes: int, words: Sequence[str]) -> int
     try:
         with locked_folder(messages, warning_level=logging.DEBUG):
             with locked_folder(folder, warning_level=logging.DEBUG):
-                _remove(
-                    messages, "workerlog.*"
-                )  # of the run before it was resumed; train.log keeps its lines
+                # of the run before it was resumed; train.log keeps its lines
+                _remove(messages, "workerlog.*")
             code, stopped_by = _launch(processes, words, messages, environment, on_cpu)
             if stopped_by is not None:
                 return 128 + stopped_by

@@ -44,7 +44,7 @@ class OptimizerStep:
 
     Attributes:
         reading: the values of the last step.
-        losses: the loss dict of the last step, as the loss returned it.
+        losses: the loss dict of the last step, detached.
         images: images in the last batch.
         applied: the last step had no bad value, nor had its group before it.
         group: the batches of one step of the optimizer, ``Global.accumulate``.

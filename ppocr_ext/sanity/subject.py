@@ -87,7 +87,7 @@ def open_subject(
     """Open a config as a training does, with one batch of ``Train`` in place of the data.
 
     Neither a run folder nor anything else is written. Not used: augmentation, dropout, stochastic depth, mixed
-    precision, compilation, and the state of an optimizer in a checkpoint.
+    precision, compilation, `recompute`, and the state of an optimizer in a checkpoint.
 
     Args:
         config: as loaded.
@@ -102,7 +102,7 @@ def open_subject(
     if resumed:  # its weights alone, without the position of its run
         config = config.with_values({"Global.checkpoints": None, "Global.pretrained_model": resumed})
     context = open_context(config, RunOptions("train", host_path, old_dictionary))
-    plain = {"Global.use_amp": False, "Global.to_static": False}
+    plain = {f"Global.{key}": False for key in ("use_amp", "to_static", "recompute")}
     context = replace(context, config=context.config.with_values(plain))
     network = build_network(context.components)
     if global_value(context.config, "dry_step"):

@@ -45,16 +45,13 @@ def recompute_activations(model: Any, config: Config) -> None:
     """
     if not global_value(config, "recompute"):
         return
-    several = isinstance(model, DistillationModel)
-    networks = (
-        {name: each for name, each in model.models.items() if not each.frozen} if several else {"": model}
-    )
+    networks = model.models if isinstance(model, DistillationModel) else {type(model).__name__: model}
     for name, network in networks.items():
-        if not recompute_blocks(network):
+        is_trained = any(not parameter.stop_gradient for parameter in network.parameters())
+        if is_trained and not recompute_blocks(network):
             raise ModelError(
-                f"Global.recompute: {name or type(network).__name__} has no block that can be computed again (of a "
-                f"checkout or a plugin, only blocks derived from ppocr_ext.modeling.recompute.Recomputable can). Fix: "
-                f"remove Global.recompute.",
+                f"Global.recompute: {name} has no block that can be computed again (see docs/training.md). Fix: remove "
+                f"Global.recompute.",
                 code="unsupported_model",
             )
 

@@ -22,6 +22,7 @@ from ppocr_ext.run.dry_step import dry_step, same_as_before
 from ppocr_ext.run.host_config import cache_folder, evaluation_steps, host_config
 from ppocr_ext.run.loader_setup import RunData, open_data
 from ppocr_ext.run.model_setup import decoder_models, load_model_weights
+from ppocr_ext.run.model_wrappers import recompute_activations
 from ppocr_ext.run.train_setup import Training, frozen_models, set_up_training, unsaved_models
 from ppocr_ext.teacher_cache.lookup import CachedTeacher, cached_teacher
 from ppocr_ext.teacher_cache.store import read_facts
@@ -80,6 +81,8 @@ class Run(RunContext, RunData, Training):
         """
         context = open_context(config, RunOptions(role, **options))
         model = build_network(context.components)
+        if context.trains:
+            recompute_activations(model, context.config)
         _run_dry_step(context, model)
         if isinstance(model, DistillationModel):
             model.eval_models = decoder_models(context.config) or ()

@@ -38,7 +38,6 @@ from ppocr_ext.run.model_wrappers import (
     compile_model,
     data_parallel,
     freeze_untouched,
-    recompute_activations,
     says_what_it_reads,
     share_batch_norm,
 )
@@ -109,7 +108,6 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     model = share_batch_norm(model, config)
     freeze_parts(model, config)
     freeze_guided(model, outputs)
-    recompute_activations(model, config)
     if context.team.size > 1 and not says_what_it_reads(model, outputs):
         freeze_untouched(model, loss, next(iter(data.train_loader or ())))
     steps = len(data.train_loader or ())

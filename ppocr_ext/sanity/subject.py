@@ -102,7 +102,7 @@ def open_subject(
     if resumed:  # its weights alone, without the position of its run
         config = config.with_values({"Global.checkpoints": None, "Global.pretrained_model": resumed})
     context = open_context(config, RunOptions("train", host_path, old_dictionary))
-    plain = {f"Global.{key}": False for key in ("use_amp", "to_static", "recompute")}
+    plain = {"Global.use_amp": False, "Global.to_static": False}
     context = replace(context, config=context.config.with_values(plain))
     network = build_network(context.components)
     if global_value(context.config, "dry_step"):

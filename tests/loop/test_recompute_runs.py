@@ -60,6 +60,7 @@ def test_a_network_without_such_blocks_is_refused(tiny, monkeypatch):
             "Loss": {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": {}}]},
         },
     )
+    monkeypatch.setattr("ppocr_ext.run.run.open_data", None)  # it is refused before any data are read
     with raises_code(ModelError, "unsupported_model", "Global.recompute", "BaseModel"):
         train(config)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from pathlib import Path
@@ -96,6 +96,8 @@ class TrainState:
         views: seed and count of the views of a teacher cache; None without one.
         accumulate: ``Global.accumulate``; None for 1.
         engines: what computes each frozen sub-model that is compiled; None if none is.
+        unreached: names of the trained parameters that have had no gradient yet; None in PaddleOCR's checkpoints and in
+            older ones.
         processes: of the run; None in checkpoints of others, and of older versions.
         files: SHA-256 of the other two files by their endings, from :func:`write_checkpoint`; None in PaddleOCR's.
     """
@@ -116,6 +118,7 @@ class TrainState:
     views: Mapping[str, int] | None = None
     accumulate: int | None = None
     engines: Mapping[str, str] | None = None
+    unreached: Sequence[str] | None = None
     processes: int | None = None
     files: Mapping[str, str] | None = field(default=None, compare=False)
 
@@ -140,13 +143,9 @@ class TrainState:
         """Return the state that a checkpoint of ours or of PaddleOCR stores."""
         best = states.get("best_model_dict", {})
         best = {key: value for key, value in best.items() if key not in ("start_epoch", "global_step")}
-        position = Position(
-            epoch=int(states.get("epoch", 0)),
-            step_in_epoch=int(states.get("step_in_epoch", 0)),
-            global_step=int(states.get("global_step", 0)),
-        )
+        counts = {key: int(states.get(key, 0)) for key in ("epoch", "step_in_epoch", "global_step")}
         ours = {item.name: states[item.name] for item in fields(cls)[2:] if item.name in states}
-        return cls(position, best, **ours)
+        return cls(Position(**counts), best, **ours)
 
 
 class Checkpoint:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import paddle
@@ -20,17 +20,21 @@ class Group:
 
     Args:
         size: batches of a group; the last one of an epoch may be shorter.
-        parameters: that get a gradient.
+        parameters: that get a gradient, by name.
+        unreached: names of those that had none before a resume; None: of all.
 
     Attributes:
+        unreached: names of the parameters that have had no gradient yet.
         is_open: further batches of the group follow this one.
         is_bad: a batch of the group had a bad value, so the optimizer does not step at its end.
     """
 
-    def __init__(self, size: int, parameters: Sequence[Any]) -> None:
+    def __init__(
+        self, size: int, parameters: Mapping[str, Any], unreached: Collection[str] | None = None
+    ) -> None:
         self._size, self._parameters = size, parameters
         self._batches = self._samples = self._first = 0
-        self._reached: set[int] = set()  # places of parameters that have had a gradient
+        self.unreached = set(parameters if unreached is None else unreached)
         self.is_open = self.is_bad = False
 
     def begin_batch(self, ends_epoch: bool) -> None:
@@ -57,7 +61,7 @@ class Group:
         if self._batches == 1:
             return
         factor = team().highest(self._first) / team().highest(self._samples)
-        for parameter in self._parameters:
+        for parameter in self._parameters.values():
             if parameter.grad is not None:
                 parameter.grad.scale_(factor)
 
@@ -68,10 +72,10 @@ class Group:
         PaddleOCR sets gradients to zero after a step, so such a parameter decays and its moments go on. Here they are
         released, and without a gradient the optimizer would skip it.
         """
-        for place, parameter in enumerate(self._parameters):
+        for name, parameter in self._parameters.items():
             if parameter.grad is not None:
-                self._reached.add(place)
-            elif place in self._reached:
+                self.unreached.discard(name)
+            elif name not in self.unreached:
                 parameter.grad = paddle.zeros_like(parameter)
 
 

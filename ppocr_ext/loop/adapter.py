@@ -256,8 +256,10 @@ class HostLoop:
             return prefix
         try:
             replaced = {key: value for hook in self.hooks for key, value in hook.saved_weights(name).items()}
-            states = self._hook_states()
-            self._saver.save(name, position, self.best, self._step.rate_factor, states, replaced)
+            states, step = self._hook_states(), self._step
+            self._saver.save(
+                name, position, self.best, step.rate_factor, states, replaced, step.group.unreached
+            )
         except WeightsError as error:
             LOG.error("%s", error)
             self.request_stop(str(error), status="nonfinite", save_latest=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ class CheckpointSaver:
         rate_factor: float = 1.0,
         hook_states: Mapping[str, Any] | None = None,
         replaced: Mapping[str, Any] | None = None,
+        unreached: Collection[str] = (),
     ) -> Path:
         """Write the checkpoint ``name`` into the run folder; remove what ``Global.keep_last`` does not keep.
 
@@ -68,6 +69,7 @@ class CheckpointSaver:
             rate_factor: what rollbacks have multiplied the learning rate by.
             hook_states: what hooks keep, by their names.
             replaced: entries that the weights have in place of the network's, which go into the training state.
+            unreached: names of the trained parameters that have had no gradient yet.
 
         Returns:
             Its path, without an ending.
@@ -93,6 +95,7 @@ class CheckpointSaver:
             self._train_state(position, best),
             rate_factor=None if rate_factor == 1.0 else rate_factor,
             hooks=hook_states or None,
+            unreached=sorted(unreached),
             raw_weights={name: weights[name].numpy() for name in replaced} or None,
         )
         write_checkpoint(prefix, {**weights, **replaced}, run.optimizer, states)

@@ -61,8 +61,8 @@ class OptimizerStep:
         self._run = run
         self._meter = StepMeter(run.network, run.loss, limits_of(run.config))
         self._scaler = run.amp.scaler
-        trained = [parameter for _, parameter in self._meter.trained]
-        self.group = Group(int(global_value(run.config, "accumulate")), trained)
+        trained = dict(self._meter.trained)
+        self.group = Group(int(global_value(run.config, "accumulate")), trained, run.unreached)
         self._incidents = IncidentFolder(run, step_seed)
         self._limit = int(global_value(run.config, "nonfinite_limit"))
         mode = global_value(run.config, "nonfinite")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ class Training:
         rate_factor: what rollbacks before that have multiplied the learning rate by.
         best: the best evaluation before that.
         hook_states: what hooks kept there, by their names.
+        unreached: names of the trained parameters that had no gradient before that; None: of all.
         frozen_digests: digest of each frozen sub-model.
         float32_copies: what mixed precision casts and a checkpoint stores, without being trained.
         official_weights: digest and source of the official weights that the run started from, by name.
@@ -72,6 +73,7 @@ class Training:
     rate_factor: float = 1.0
     best: Mapping[str, float] = field(default_factory=dict)
     hook_states: Mapping[str, Any] = field(default_factory=dict)
+    unreached: Sequence[str] | None = None
     frozen_digests: Mapping[str, str] = field(default_factory=dict)
     float32_copies: Mapping[str, Any] = field(default_factory=dict)
     official_weights: Records = field(default_factory=dict)
@@ -199,7 +201,7 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
     factor = 1.0 if state.rate_factor is None else float(state.rate_factor)
     scale_rates(network, factor)
     training = replace(training, start=start, rate_factor=factor, best=dict(state.best))
-    return replace(training, hook_states=state.hooks or {})
+    return replace(training, hook_states=state.hooks or {}, unreached=state.unreached)
 
 
 def _require_same_teachers(checkpoint: Checkpoint, before: Mapping[str, str], now: Mapping[str, str]) -> None:

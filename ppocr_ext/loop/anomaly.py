@@ -36,9 +36,11 @@ class AnomalyWatch:
             ]
         for path, layer in layers:
             layer.register_forward_pre_hook(lambda layer, inputs, path=path: self._entered.append(path))
-            layer.register_forward_post_hook(
-                lambda layer, inputs, outputs: self._entered.pop() if self._entered else None
-            )
+            layer.register_forward_post_hook(self._leave)
+
+    def _leave(self, *_: Any) -> None:
+        """Forget the innermost layer; what such a hook returned would take the place of its outputs."""
+        del self._entered[-1:]
 
     def on(self, phase: str) -> None:
         """Check every operator from now on; ``phase`` is what runs outside of all layers."""

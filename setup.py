@@ -77,7 +77,7 @@ EXTRAS = {
     "tune": TUNE,
     "tune-ray": [*TUNE, "ray[tune]"],
     **WRITERS,
-    "test": ["pytest>=8", "pytest-xdist", "hypothesis", *QUICKSTART, *ONNX, *TUNE, *ALL_WRITERS],
+    "test": ["pytest>=8", "pytest-xdist", "hypothesis", *QUICKSTART, *ONNX, *OPENVINO, *TUNE, *ALL_WRITERS],
 }
 
 setup(

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 from paddle import nn
 
+from ppocr_ext.checkpoint.weight_values import not_finite
 from ppocr_ext.engine.compiled import CompiledNetwork
 from ppocr_ext.engine.network_graph import NetworkGraph, open_graph
 from ppocr_ext.engine.predictor import FLOAT32
@@ -32,12 +33,24 @@ class ChangingNetwork(CompiledNetwork):
     def __init__(self, network: nn.Layer, request: HeadRequest, name: str) -> None:
         super().__init__(network, request, name, None, FLOAT32)
         self._writers: dict[ImageShape, GraphWriter] = {}
+        self._paused = False  # until the next evaluation
 
     def train(self) -> None:
         """Forget the weights, and free what has been opened for them. The mode of the network does not change."""
         self._graphs.clear()
+        if self._paused:
+            self.engine, self._paused = PADDLE, False
         if self.engine == NETWORK:
             self._writers.clear()
+
+    def _step_down(self, error: Exception) -> None:
+        if not_finite(self._network.state_dict()):  # a rollback may follow
+            LOG.warning(
+                "%s has weights that are not finite; it is not compiled for this evaluation.", self._name
+            )
+            self.engine, self._paused = NETWORK, True
+        else:
+            super()._step_down(error)
 
     def _open(self, image_shape: ImageShape, width: int) -> NetworkGraph:
         shapes: list[tuple[int, ...]] = [(1, *image_shape[:2], width)]

@@ -11,17 +11,20 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import paddle
 
 from ppocr_ext.engine.graph_cache import note_file
 from ppocr_ext.engine.graph_maker import GraphMaker, first_line
 from ppocr_ext.engine.network_graph import NetworkGraph, chunk_size
 from ppocr_ext.engine.request_graph import ImageShape
 from ppocr_ext.engine.runners import PADDLE, other_engines
+from ppocr_ext.io.atomic import write_text
 from ppocr_ext.messages import LOG
 
 WORTH = 300.0  # seconds that Paddle must have to compute; to open and time the others takes about 15
 MARGIN = 0.95  # of Paddle's seconds, which another engine may take at most
 _ROUNDS = 3  # after one to warm up
+_SIDE = 512  # of the square matrices of Paddle's product between two passes
 
 
 def kept_choice(maker: GraphMaker, image_shape: ImageShape, dtype: str) -> str | None:
@@ -46,27 +49,30 @@ def choose(
         images: that will be computed.
 
     Returns:
-        The fastest engine with its graph; Paddle unless another one is at least 5 % faster. Processes that choose at
-        the same time take the choice of the first one.
+        The fastest engine with its graph; Paddle unless another one is at least 5 % faster. One that fails is left
+        out. Processes that choose at the same time take the choice of the first one; Paddle where they cannot.
     """
-    graphs = {PADDLE: graph}
+    graphs, seconds = {PADDLE: graph}, {PADDLE: float("inf")}
     count = chunk_size(image_shape[1], width)
     probe = maker.probe(count, image_shape, width)
     if _seconds(graphs, *probe, rounds=1)[PADDLE] / count * images < WORTH:
         return PADDLE, graph
     for engine in other_engines(dtype):
         try:
-            graphs[engine] = maker.open(image_shape, width, engine, dtype)
-        except Exception as error:  # whatever the library makes of the graph
-            LOG.info("%s: %s is not tried: %s", maker.name, engine, first_line(error))
-    seconds = _seconds(graphs, *probe, rounds=_ROUNDS)
+            other = maker.open(image_shape, width, engine, dtype)
+            timed = _seconds({PADDLE: graph, engine: other}, *probe, rounds=_ROUNDS)
+        except Exception as error:  # whatever the library makes of the graph, also when it runs
+            LOG.info("%s: %s is left out: %s", maker.name, engine, first_line(error))
+        else:
+            graphs[engine] = other
+            seconds |= timed | {PADDLE: min(seconds[PADDLE], timed[PADDLE])}
     best = min(seconds, key=lambda engine: seconds[engine])
     engine = best if seconds[best] <= MARGIN * seconds[PADDLE] else PADDLE
     times = ", ".join(f"{name} {time:.4f}" for name, time in seconds.items())
     LOG.info("%s is computed by %s; seconds of %d images: %s", maker.name, engine, count, times)
     _keep(_file(maker, image_shape, dtype), {"engine": engine, "seconds": seconds, "images": count})
     engine = kept_choice(maker, image_shape, dtype) or engine
-    return engine, graphs.get(engine) or maker.open(image_shape, width, engine, dtype)
+    return (engine, graphs[engine]) if engine in graphs else (PADDLE, graph)
 
 
 def _file(maker: GraphMaker, image_shape: ImageShape, dtype: str) -> Path:
@@ -79,18 +85,29 @@ def _keep(file: Path, choice: Mapping[str, object]) -> None:
     with suppress(OSError), tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=".part-") as part:
         json.dump(choice, part)
         part.flush()
-        os.link(part.name, file)  # fails without a folder, or if another process was first
+        try:
+            with suppress(FileExistsError):  # another process was first
+                os.link(part.name, file)
+        except OSError:  # there are no links on this file system
+            write_text(file, json.dumps(choice))
 
 
 def _seconds(
     graphs: Mapping[str, NetworkGraph], images: np.ndarray, target: np.ndarray | None, rounds: int
 ) -> dict[str, float]:
-    """Return the seconds of each graph's fastest pass, taken in turns after one to warm up."""
+    """Return the seconds of each graph's fastest pass, taken in turns after one to warm up.
+
+    A product of Paddle's before and after each pass is timed with it, as in a step of a training: threads of a library
+    wait for their next work without sleeping for a while, and slow those of the other one down.
+    """
     found = dict.fromkeys(graphs, float("inf"))
+    square = paddle.ones([_SIDE, _SIDE])
     for turn in range(rounds + 1):
         for engine, graph in graphs.items():
             began = time.perf_counter()
+            paddle.matmul(square, square).numpy()
             graph.run(images, target)
+            paddle.matmul(square, square).numpy()
             if turn:
                 found[engine] = min(found[engine], time.perf_counter() - began)
     return found

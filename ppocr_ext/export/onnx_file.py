@@ -43,11 +43,19 @@ def write_onnx(folder: Path, metadata: Mapping[str, str]) -> None:
         metadata: texts to store in the file by key; see :func:`ppocr_ext.export.dictionary_files.onnx_metadata`.
 
     Raises:
-        MissingPackageError: a package of the extra ``onnx`` is not installed.
+        MissingPackageError: a package of the extra ``onnx`` is not installed, or cannot be imported.
         ModelError: the converter fails.
     """
     require_converter()
-    import onnx
+    try:
+        import onnx
+        import onnxruntime  # noqa: F401  (compares the file with the network)
+    except ImportError as error:
+        raise MissingPackageError(
+            f"To write {ONNX}, a package must be installed again: {error}. Fix: {INSTALL_ONNX}, or export with "
+            f"--format paddle.",
+            code="missing_package",
+        ) from error
 
     convert_graph(folder, folder / ONNX)
     model = onnx.load_model(folder / ONNX)

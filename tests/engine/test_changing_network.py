@@ -80,6 +80,21 @@ def test_each_evaluation_has_the_weights_of_then_and_only_the_first_is_traced(
     assert engine.engine == PADDLE and len(traced) == graphs and list(tmp_path.iterdir()) == []
 
 
+def test_weights_that_are_not_finite_stop_the_compiling_for_one_evaluation(traced: list[Any]) -> None:
+    network = of_case("model_v4_v5_mobile_reduced")
+    engine, weight = ChangingNetwork(network, EVAL, "the model"), network.parameters()[0]
+    images, _ = batch(2, 96, 48)
+    engine(images)
+    good = weight.clone()
+    for value, expected in ((good * float("nan"), NETWORK), (good, PADDLE)):
+        engine.train()
+        weight.set_value(value)
+        with paddle.no_grad():
+            right = network(images).numpy()
+        np.testing.assert_allclose(engine(images).numpy(), right, atol=1e-4)
+        assert engine.engine == expected
+
+
 def test_without_a_graph_the_network_evaluates_and_one_line_says_so(
     traced: list[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

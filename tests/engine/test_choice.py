@@ -138,6 +138,34 @@ def test_engines_are_timed_in_turns() -> None:
     assert passes == ["slow", "fast"] * 3
 
 
+def test_an_engine_that_fails_when_it_is_timed_is_left_out(
+    network: BaseModel, plant: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(FASTER)
+    measure = choice._seconds
+
+    def fail(graphs: Mapping[str, Any], *args: Any, **options: Any) -> dict[str, float]:
+        if OTHER in graphs:
+            raise RuntimeError("planted")
+        return measure(graphs, *args, **options)
+
+    monkeypatch.setattr(choice, "_seconds", fail)
+    assert engine_of(network).label == PADDLE
+
+
+def test_a_choice_is_kept_where_there_are_no_links(
+    network: BaseModel, plant: Callable[..., None], timed: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: Any) -> None:
+        raise OSError("no links")
+
+    monkeypatch.setattr(choice.os, "link", refuse)
+    plant(FASTER)
+    assert engine_of(network).label == OTHER
+    timed.clear()
+    assert engine_of(network).label == OTHER and timed == []
+
+
 def test_a_kept_choice_that_fails_leaves_the_work_to_paddle(
     network: BaseModel,
     plant: Callable[..., None],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ppocr_ext import Recognizer
-from ppocr_ext.errors import ModelError
+from ppocr_ext.errors import MissingPackageError, ModelError
 from ppocr_ext.export.onnx_file import missing_packages
 from ppocr_ext.loop.events import Outcome
 from ppocr_ext.loop.hooks import export_hook
@@ -60,9 +60,10 @@ def test_only_a_finished_run_is_exported_and_without_the_converter_in_paddles_fo
 ) -> None:
     calls: list[Any] = []
     monkeypatch.setattr(export_hook, "recogniser_config", lambda folder, options: options)
-    monkeypatch.setattr(export_hook, "missing_packages", lambda: ["paddle2onnx"])
 
     def export(config: Any, options: Any, **choices: Any) -> Any:
+        if options.format != "paddle":
+            raise MissingPackageError("onnx is broken", code="missing_package")
         calls.append((config, options))
         return SimpleNamespace(folder=options.output)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import paddle
 
 from ppocr_ext.commands import command_line, setting
+from ppocr_ext.errors import MissingPackageError
 from ppocr_ext.export.exporter import ExportOptions, export_trained
-from ppocr_ext.export.onnx_file import missing_packages
 from ppocr_ext.loop.events import Hook, Outcome, Position
-from ppocr_ext.messages import INSTALL_ONNX, LOG, end_text
+from ppocr_ext.messages import LOG, end_text
 from ppocr_ext.run.recogniser import BEST, recogniser_config
 from ppocr_ext.run.run import Run
 
@@ -42,9 +43,11 @@ class ExportHook(Hook):
             paddle.set_device(device)  # the network was loaded on the CPU
 
     def _export(self, weights: list[str], output: Path) -> None:
-        missing = missing_packages()
-        options = ExportOptions(output=output, format="paddle" if missing else "both", force=True)
-        config = recogniser_config(self._run.folder, weights)
-        exported = export_trained(config, options, host_path=self._run.options.host_path)
-        left_out = f"; without ONNX, which needs {', '.join(missing)}: {INSTALL_ONNX}" if missing else ""
+        options, left_out = ExportOptions(output=output, force=True), ""
+        config, host_path = recogniser_config(self._run.folder, weights), self._run.options.host_path
+        try:
+            exported = export_trained(config, options, host_path=host_path)
+        except MissingPackageError as error:
+            left_out = f"; without ONNX: {end_text(error)}"
+            exported = export_trained(config, replace(options, format="paddle"), host_path=host_path)
         LOG.info("inference model: %s%s", exported.folder, left_out)

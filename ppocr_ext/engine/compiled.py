@@ -189,9 +189,9 @@ class CompiledNetwork:
         """
         maker, kept = self._maker, None
         if self._auto and (kept := kept_choice(maker, image_shape, self.dtype)):
-            self.engine = kept
+            self.engine, self._auto = kept, False
         graph = maker.open(image_shape, width, self.engine, self.dtype)
-        if self._auto and kept is None:
+        if self._auto:
             self.engine, graph = choose(maker, graph, image_shape, width, self.dtype, self._images)
         self._auto = False
         return graph

@@ -14,11 +14,12 @@ from paddle import nn
 
 from ppocr_ext.engine.graph_cache import cached_folder, discard, graph_key, note_file
 from ppocr_ext.engine.network_graph import NetworkGraph, UnlikeError, open_graph, probe, tolerance
-from ppocr_ext.engine.onnx_conversion import convert_graph
+from ppocr_ext.engine.onnx_conversion import UnconvertibleError, convert_graph
 from ppocr_ext.engine.predictor import BFLOAT16
 from ppocr_ext.engine.request_graph import ImageShape, write_request_graph
 from ppocr_ext.engine.runners import ONNX, PADDLE, open_runner, other_engines
 from ppocr_ext.errors import ModelError
+from ppocr_ext.io.atomic import write_text
 from ppocr_ext.messages import LOG, error_text
 from ppocr_ext.modeling.head_request import HeadRequest
 
@@ -80,7 +81,7 @@ class GraphMaker:
         write = partial(write_request_graph, self._network, self._request, self._position, image_shape)
         narrow = max(8, width // 16 * 8) if image_shape[2] is None else width
         try:
-            return self._read(key, _leave, image_shape, (width, narrow), engine, dtype)
+            return self._read(key, None, image_shape, (width, narrow), engine, dtype)
         except FileNotFoundError:
             LOG.info("compiling %s for images of height %d", self.name, image_shape[1])
         except RefusedError:  # in bfloat16, float32, which reads the same graph, tells whether that is right
@@ -93,24 +94,36 @@ class GraphMaker:
     def _read(
         self,
         key: str,
-        write: Callable[[Path], None],
+        write: Callable[[Path], None] | None,
         image_shape: ImageShape,
         widths: Sequence[int],
         engine: str,
         dtype: str,
     ) -> NetworkGraph:
-        """Open a graph and compare it with the network; one that is kept, on images of one width only."""
+        """Open a graph and compare it with the network; one that is kept, on images of one width only.
+
+        Args:
+            key: of the graph.
+            write: writes it; None: only open it.
+            image_shape: see :meth:`open`.
+            widths: of the images that it is compared on.
+            engine: see :meth:`open`.
+            dtype: see :meth:`open`.
+        """
         refuse = partial(self._refuse, key, engine, dtype)
-        with cached_folder(key, write) as folder:
-            kept = write is _leave and (engine == PADDLE or (folder / ONNX).exists())
+        with cached_folder(key, write or _leave) as folder:
+            kept = write is None and (engine == PADDLE or (folder / ONNX).exists())
             try:
                 if engine != PADDLE and not kept:
-                    convert_graph(folder, folder / ONNX)
+                    convert_graph(folder, folder / ONNX, folder.parent)
                 runner = open_runner(engine, folder, threads=self.threads, dtype=dtype)
-            except Exception as error:  # whatever the library makes of the file
+            except UnconvertibleError as error:
+                refuse(first_line(error), True)
+            except Exception as error:  # whatever the library makes of the file; it may pass
                 if engine == PADDLE or kept:
                     raise
-                refuse(first_line(error), True)
+                (folder / ONNX).unlink(missing_ok=True)
+                raise RefusedError(first_line(error), code="not_compiled") from error
         shapes = [(count, *image_shape[:2], width) for count, width in enumerate(widths, start=1)]
         try:
             return open_graph(
@@ -121,8 +134,10 @@ class GraphMaker:
 
     def _refuse(self, key: str, engine: str, dtype: str, found: str, final: bool) -> NoReturn:
         """Keep that a graph is not right, and raise that; unless it is final, the graph is made again."""
-        with suppress(OSError):  # there may be no such folder
-            self._refusal(key, engine, dtype).write_text(found, encoding="utf-8")
+        file = self._refusal(key, engine, dtype)
+        if file.parent.is_dir():
+            with suppress(OSError):
+                write_text(file, found)
         raise (RefusedError if final else ModelError)(found, code="not_compiled")
 
     def _refusal(self, key: str, engine: str, dtype: str) -> Path:

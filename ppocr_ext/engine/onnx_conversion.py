@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,11 @@ _SHOWN = 3  # lines of what was printed
 _ERROR = "[ERROR]"  # begin of the lines in which paddle2onnx names a reason
 
 
-def convert_graph(folder: Path, target: Path) -> None:
+class UnconvertibleError(ModelError):
+    """The converter has ended by itself: it cannot convert the network, and will not another time."""
+
+
+def convert_graph(folder: Path, target: Path, place: Path) -> None:
     """Write an ONNX file from ``inference.json`` and ``inference.pdiparams``. What it computes is not checked here.
 
     paddle2onnx ends its process (SIGABRT) where it cannot convert a layer, such as adaptive pooling of images of any
@@ -29,13 +34,17 @@ def convert_graph(folder: Path, target: Path) -> None:
     Args:
         folder: has the graph.
         target: the file; it is complete or not there.
+        place: a folder on the same disk for a temporary folder.
 
     Raises:
-        ModelError: the converter fails, or is not installed; the message has the reason that it printed.
+        UnconvertibleError: the converter fails, or is not installed; the message has the reason that it printed.
+        ModelError: it was killed, perhaps for lack of memory.
     """
-    with tempfile.TemporaryDirectory(dir=target.parent.parent, prefix=".part-") as place:
-        part = Path(place) / target.name
-        files = [str(each) for each in (folder / f"{STEM}.json", folder / f"{STEM}.pdiparams", part)]
+    with tempfile.TemporaryDirectory(dir=place, prefix=".part-") as temporary:
+        part = Path(temporary).resolve() / target.name
+        files = [
+            str(each.resolve()) for each in (folder / f"{STEM}.json", folder / f"{STEM}.pdiparams", part)
+        ]
         done = subprocess.run(
             [sys.executable, "-c", _CODE, *files, str(OPSET)],
             stdin=subprocess.DEVNULL,
@@ -44,9 +53,13 @@ def convert_graph(folder: Path, target: Path) -> None:
             text=True,
             errors="replace",
             check=False,
+            cwd=temporary,  # `-c` imports from the current folder first
+            start_new_session=True,  # Ctrl-C ends this process, which ends the converter
         )
+        if done.returncode < 0 and done.returncode != -signal.SIGABRT:
+            raise ModelError(f"paddle2onnx was killed by signal {-done.returncode}.", code="not_converted")
         if done.returncode != 0 or not part.is_file():
-            raise ModelError(
+            raise UnconvertibleError(
                 f"paddle2onnx cannot convert the network: {_reason(done.stdout)}", code="not_converted"
             )
         part.replace(target)

@@ -57,7 +57,7 @@ def write_onnx(folder: Path, metadata: Mapping[str, str]) -> None:
             code="missing_package",
         ) from error
 
-    convert_graph(folder, folder / ONNX)
+    convert_graph(folder, folder / ONNX, folder)
     model = onnx.load_model(folder / ONNX)
     _drop_unused(model.graph)
     for key, text in metadata.items():

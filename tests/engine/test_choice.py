@@ -69,7 +69,7 @@ def plant(timed: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> Callable[.
 
         for module in (choice, graph_maker):
             monkeypatch.setattr(module, "other_engines", lambda dtype: {OTHER: version})
-        monkeypatch.setattr(graph_maker, "convert_graph", lambda folder, target: target.touch())
+        monkeypatch.setattr(graph_maker, "convert_graph", lambda folder, target, place: target.touch())
         monkeypatch.setattr(graph_maker, "open_runner", open_runner)
         monkeypatch.setattr(choice, "_seconds", measure)
 
@@ -176,7 +176,7 @@ def test_a_kept_choice_that_fails_leaves_the_work_to_paddle(
     plant(FASTER)
     engine_of(network)
 
-    def fail(folder: Path, target: Path) -> None:
+    def fail(*args: Any) -> None:
         raise ModelError("planted", code="not_converted")
 
     for file in tmp_path.rglob(ONNX):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from error_codes import raises_code
 from test_compiled import HEIGHT, LOGITS, assert_equal_outputs, batch, of_case, teacher
 
-from ppocr_ext.engine import graph_maker, runners
+from ppocr_ext.engine import graph_maker, onnx_conversion, runners
 from ppocr_ext.engine.compiled import compile_network
 from ppocr_ext.engine.predictor import BFLOAT16, has_bfloat16
 from ppocr_ext.engine.runners import ONNXRUNTIME, OPENVINO, PADDLE
@@ -110,6 +111,24 @@ def test_what_cannot_be_converted_is_computed_by_paddle_which_is_kept(
         assert "Teacher" in said and "Adaptive" in said
         monkeypatch.setattr(graph_maker, "convert_graph", _never)  # at the second start
     assert str(tmp_path) in said
+
+
+@pytest.mark.parametrize(("number", "is_kept"), [(signal.SIGKILL, False), (signal.SIGABRT, True)])
+def test_only_a_converter_that_ended_by_itself_is_not_tried_again(
+    number: int, is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(ONNXRUNTIME)
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    network = teacher()
+    with monkeypatch.context() as patch:
+        patch.setattr(onnx_conversion, "_CODE", f"import os; os.kill(os.getpid(), {int(number)})")
+        found = compile_network(network, LOGITS, engine=ONNXRUNTIME)
+        found.prepare((3, HEIGHT, 64))
+        assert found.label == PADDLE
+    again = compile_network(network, LOGITS, engine=ONNXRUNTIME)
+    again.prepare((3, HEIGHT, 64))
+    assert again.label == (PADDLE if is_kept else ONNXRUNTIME)
+    assert not list(tmp_path.rglob(".*"))
 
 
 def _never(*args: Any) -> None:

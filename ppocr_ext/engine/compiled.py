@@ -105,8 +105,12 @@ class CompiledNetwork:
 
     @property
     def label(self) -> str:
-        """Engine and dtype in a run's records: ``"paddle"`` (float32), ``"openvino bfloat16"``, ``"network"``."""
-        return self.engine if self.dtype == FLOAT32 else f"{self.engine} {self.dtype}"
+        """Engine and dtype in a run's records: ``"paddle"`` (float32), ``"openvino bfloat16"``, ``"network"``.
+
+        ``"auto"`` as long as no graph has been needed, and so no engine was chosen.
+        """
+        engine = AUTO if self._auto and self.engine != NETWORK else self.engine
+        return engine if self.dtype == FLOAT32 else f"{engine} {self.dtype}"
 
     def __call__(
         self, images: Tensor, data: Sequence[Tensor] | None = None, request: HeadRequest | None = None

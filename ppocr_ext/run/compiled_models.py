@@ -72,6 +72,9 @@ def compile_frozen(
         )
     if context.checkpoint is not None:
         now = engine_names(compiled) or {}
+        before = {
+            name: now.get(name, label) if label.startswith(AUTO) else label for name, label in before.items()
+        }
         if before != now:
             _LOG.warning(
                 "%s: engines of the frozen networks were %s and are %s now. The resumed run is not equal in every bit "

@@ -174,6 +174,7 @@ def test_a_training_compiles_what_it_evaluates_where_that_pays(
     ("asked", "kept", "expected"),
     [
         ("auto", "onnxruntime", "onnxruntime"),
+        ("auto", "auto", "paddle"),  # nothing was computed
         ("auto", "not installed", "paddle"),
         ("paddle", "onnxruntime", "paddle"),
     ],
@@ -189,7 +190,7 @@ def test_a_resumed_run_takes_the_engine_of_its_checkpoint_unless_another_is_name
         patch.setattr(run.network, "set_caller", lambda name, caller: None)
         found = compile_frozen(replace(run, config=config, checkpoint=resumed), run.network, LEAST_SAMPLES)
     assert engine_names(found) == {"Teacher": expected}
-    assert ("latest" in caplog.text) == (kept != expected)
+    assert ("latest" in caplog.text) == (kept not in (expected, "auto"))
 
 
 def test_a_run_keeps_the_type_of_its_teacher_and_says_if_nothing_has_it(
@@ -219,5 +220,7 @@ def test_a_teacher_is_compiled_only_if_it_computes_many_samples(
     # with a teacher cache it may compute none
     assert compile_frozen(run, run.network, LEAST_SAMPLES, prepare=False).keys() == {"Teacher"}
     assert prepared == []
+    (undecided,) = compile_frozen(run, run.network, LEAST_SAMPLES, prepare=False).values()
+    assert undecided.label == "auto"
     compile_frozen(run, run.network, LEAST_SAMPLES)
     assert prepared != []

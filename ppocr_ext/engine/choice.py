@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-import paddle
 
 from ppocr_ext.engine.graph_cache import note_file
 from ppocr_ext.engine.graph_maker import GraphMaker, first_line
@@ -24,7 +23,6 @@ from ppocr_ext.messages import LOG
 WORTH = 300.0  # seconds that Paddle must have to compute; to open and time the others takes about 15
 MARGIN = 0.95  # of Paddle's seconds, which another engine may take at most
 _ROUNDS = 3  # after one to warm up
-_SIDE = 512  # of the square matrices of Paddle's product between two passes
 
 
 def kept_choice(maker: GraphMaker, image_shape: ImageShape, dtype: str) -> str | None:
@@ -95,19 +93,12 @@ def _keep(file: Path, choice: Mapping[str, object]) -> None:
 def _seconds(
     graphs: Mapping[str, NetworkGraph], images: np.ndarray, target: np.ndarray | None, rounds: int
 ) -> dict[str, float]:
-    """Return the seconds of each graph's fastest pass, taken in turns after one to warm up.
-
-    A product of Paddle's before and after each pass is timed with it, as in a step of a training: threads of a library
-    wait for their next work without sleeping for a while, and slow those of the other one down.
-    """
+    """Return the seconds of each graph's fastest pass, taken in turns after one to warm up."""
     found = dict.fromkeys(graphs, float("inf"))
-    square = paddle.ones([_SIDE, _SIDE])
     for turn in range(rounds + 1):
         for engine, graph in graphs.items():
             began = time.perf_counter()
-            paddle.matmul(square, square).numpy()
             graph.run(images, target)
-            paddle.matmul(square, square).numpy()
             if turn:
                 found[engine] = min(found[engine], time.perf_counter() - began)
     return found

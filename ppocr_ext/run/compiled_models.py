@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
+
+import paddle.distributed as dist
 
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
@@ -13,11 +14,11 @@ from ppocr_ext.engine.changing_network import ChangingNetwork
 from ppocr_ext.engine.compiled import CompiledNetwork, compile_network
 from ppocr_ext.engine.predictor import FLOAT32
 from ppocr_ext.engine.runners import AUTO, NETWORK, PADDLE, other_engines
+from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.context import RunContext
 
-_LOG = logging.getLogger("ppocr_ext")
 LEAST_SAMPLES = 512  # for fewer, compiling takes longer than it saves
 LEAST_TRAINED = 128  # samples of an evaluation in training: the graph is made once for all of them
 LEAST_SIZE = 1_000_000  # weights of a network that is compiled in training; smaller ones gain nothing
@@ -31,7 +32,7 @@ def compile_frozen(
 
     They compute in ``Global.teacher_dtype`` if they are compiled and the processor has it. A resumed run whose
     checkpoint has other engines or types says so: its numbers differ. With ``auto`` it takes the engines of its
-    checkpoint.
+    checkpoint; several processes take Paddle, since each would choose by itself.
 
     Args:
         context: of the run.
@@ -51,7 +52,6 @@ def compile_frozen(
     if wanted and isinstance(model, DistillationModel):
         for name in sorted(model.frozen - model.unread):
             network = model.models[name]
-            kept = before.get(name, AUTO).partition(" ")[0]
             engine = _compile(
                 network,
                 network.train_request,
@@ -59,15 +59,15 @@ def compile_frozen(
                 "Train" if prepare else None,
                 name,
                 dtype=dtype,
-                engine=kept if asked == AUTO and kept in (PADDLE, *other_engines(dtype)) else asked,
+                engine=_engine_to_take(asked, before.get(name, AUTO), dtype),
                 images=samples,
             )
             if engine.engine != NETWORK:
                 model.set_caller(name, engine)
                 compiled[name] = engine
-                _LOG.info("%s is frozen and compiled: %s (Global.teacher_engine)", name, engine.label)
+                LOG.info("%s is frozen and compiled: %s (Global.teacher_engine)", name, engine.label)
     if dtype != FLOAT32 and not compiled:
-        _LOG.warning(
+        LOG.warning(
             "Global.teacher_dtype: no frozen network is compiled, float32 computes them (not %s).", dtype
         )
     if context.checkpoint is not None:
@@ -76,7 +76,7 @@ def compile_frozen(
             name: now.get(name, label) if label.startswith(AUTO) else label for name, label in before.items()
         }
         if before != now:
-            _LOG.warning(
+            LOG.warning(
                 "%s: engines of the frozen networks were %s and are %s now. The resumed run is not equal in every bit "
                 "to the unbroken one. To compute as before: Global.teacher_engine and Global.teacher_dtype.",
                 context.checkpoint.prefix,
@@ -84,6 +84,15 @@ def compile_frozen(
                 now or NETWORK,
             )
     return compiled
+
+
+def _engine_to_take(asked: str, recorded: str, dtype: str) -> str:
+    kept = recorded.partition(" ")[0]
+    if asked != AUTO:
+        return asked
+    if kept in (PADDLE, *other_engines(dtype)):
+        return kept
+    return AUTO if dist.get_world_size() == 1 else PADDLE
 
 
 def engine_names(engines: Mapping[str, CompiledNetwork]) -> dict[str, str] | None:

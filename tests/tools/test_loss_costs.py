@@ -1,6 +1,7 @@
 """The benchmark of losses: a run of the tiny size with a peer, and its verdict by hand."""
 
 import re
+import sys
 
 import pytest
 from benchmark import main
@@ -12,7 +13,7 @@ NAMES = ["DistillationDKDLoss", "DistillationCTCLoss", "DistillationNRTRLoss", "
 
 
 @pytest.fixture
-def checkout(tmp_path, monkeypatch):
+def checkout(tmp_path):
     """A checkout whose losses are ours, and change what they are given."""
     (tmp_path / "ppocr" / "modeling").mkdir(parents=True)
     package = tmp_path / "ppocr" / "losses"
@@ -28,7 +29,15 @@ def checkout(tmp_path, monkeypatch):
         "        return values\n"
         "    return call\n"
     )
-    return tmp_path
+    before = host_modules()
+    yield tmp_path
+    for name in host_modules():
+        del sys.modules[name]
+    sys.modules.update(before)  # other tests of this process have the host's
+
+
+def host_modules():
+    return {name: each for name, each in sys.modules.items() if name.partition(".")[0] in ("ppocr", "tools")}
 
 
 def test_a_row_for_each_loss_and_one_for_all(in_this_process, checkout, capsys):

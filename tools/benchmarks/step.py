@@ -168,12 +168,9 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
             optimizer.clear_grad(set_to_zero=False)  # as the optimizer of a run
             values = {name: value.detach() for name, value in losses.items()}  # as a run does
             window.add(StepDone(position, values, float(optimizer.get_lr()), len(batch[0])))
-            if (
-                engine is not None and teacher.label != engine
-            ):  # it has gone on without, and said so in the log
-                raise PPOCRExtError(
-                    f"The teacher is computed by {teacher.label}, not by {engine}.", code="not_compiled"
-                )
+            if engine is not None and teacher.label != engine:  # the log says why
+                found = f"The teacher is computed by {teacher.label}, not by {engine}."
+                raise PPOCRExtError(found, code="not_compiled")
 
         return step
 
@@ -181,7 +178,7 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
         outputs = model.Student(batch[0], data=batch[1:], request=TRAIN)["head_out"]
         (outputs["ctc"].mean() + outputs["gtc"].mean()).backward()
         optimizer.step()
-        optimizer.clear_grad()
+        optimizer.clear_grad(set_to_zero=False)
 
     def bare_sum() -> None:
         with paddle.no_grad():

@@ -110,16 +110,22 @@ class HostLoop:
             if leave.code or not self.run.config.at("profiler_options", default=None):
                 raise
             return StopRun("the profiler has seen its batches")
-        self._agree_on_stop()
+        agreed = self._agreed_stop()
         # all epochs are done: only what makes the run a bad one still counts
-        return None if self._stop is None or self._stop.status in ("finished", "stopped") else self._stop
+        return None if agreed is None or agreed.status in ("finished", "stopped") else agreed
 
-    def _agree_on_stop(self) -> None:
-        """Give all processes the same stop, or none; waits for all of them."""
+    def _agreed_stop(self) -> StopRun | None:
+        """Return the same stop in all processes, or none; waits for all of them.
+
+        A signal may come while this waits. The others do not know of it, so it counts at the next step boundary.
+        """
         own = self._stop
         rank = team().highest(0 if own is None else own.rank)
-        if rank and (own is None or own.rank != rank):
-            self._stop = StopRun.of_rank(rank, None if own is None else own.signal)
+        if rank == 0:
+            return None
+        if own is not None and own.rank == rank:
+            return own
+        return StopRun.of_rank(rank, None if own is None else own.signal)
 
     def _call_host(self) -> None:
         run = self.run
@@ -199,9 +205,9 @@ class HostLoop:
             self._group_start = self.position
             if self._stop is None and self._saver.is_due():
                 self.save("latest")
-            self._agree_on_stop()
-            if self._stop is not None:
-                raise self._stop
+            agreed = self._agreed_stop()
+            if agreed is not None:
+                raise agreed
         else:
             team().barrier()  # process 0 may evaluate inside a group, for longer than a collective waits
         at = self.position

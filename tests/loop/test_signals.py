@@ -4,13 +4,14 @@ import json
 import shutil
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 from error_codes import raises_code
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.errors import DataError
-from ppocr_ext.loop import signals
+from ppocr_ext.loop import adapter, signals
 from ppocr_ext.loop.events import Hook, StopRun
 from ppocr_ext.loop.session import train
 from ppocr_ext.loop.signals import deferred_signals
@@ -116,6 +117,21 @@ def test_a_stop_during_an_evaluation_saves_before_it_ends(tiny):
     assert (outcome.status, outcome.position.global_step) == ("stopped", 2)
     early, late = ask.saves
     assert all((value == late[name]).all() for name, value in early.items())
+
+
+def test_a_signal_while_the_processes_agree_counts_at_the_next_step(tiny, monkeypatch):
+    told = []
+
+    def highest(mine):
+        told.append(mine)
+        if len(told) == 2:  # the others hear that this process goes on
+            signal.raise_signal(signal.SIGTERM)
+        return mine
+
+    monkeypatch.setattr(adapter, "team", lambda: SimpleNamespace(size=1, highest=highest))
+    outcome = train(tiny("student", **{"Global.report": False}))
+    assert told == [0, 0, StopRun("").rank]
+    assert (outcome.status, outcome.signal, outcome.position.global_step) == ("stopped", signal.SIGTERM, 2)
 
 
 class AskInLastStep(Hook):

@@ -38,6 +38,8 @@ _ENVIRONMENT_FILES = ("envlog.*", "backup_env.*.json", "default.*.log")
 _PAUSE = 0.2  # seconds between two looks at what process 0 says
 _LAST = 15  # lines of a process that an error repeats
 _ERROR = re.compile(r"^error: process \d", re.MULTILINE)  # with which a process ends, by cli/main.py
+_WORTH_SHARING = 1_000_000  # weights; what networks as small as the quickstart's gain was not measured
+_LEAST_SHARE = 8  # samples of a process, by which BatchNorm normalises
 _VERDICTS = (0, 1)  # exit codes of a training that came to its end
 _OWN_SCRIPT = str(Path(ppocr_ext.__file__).with_name("__main__.py"))
 
@@ -193,7 +195,7 @@ def _describe(config: Config, processes: int, messages: Path, threads: str | Non
     """Say what is started, and what it does to the batch."""
     share = "one device each" if threads is None else f"OMP_NUM_THREADS={threads}"
     LOG.info("%d processes on this machine, %s; their messages: %s/workerlog.*", processes, share, messages)
-    key, each = batch_size_key(config), samples_per_step(config)
+    each = samples_per_step(config)
     if each is None:
         return
     LOG.info(
@@ -204,11 +206,34 @@ def _describe(config: Config, processes: int, messages: Path, threads: str | Non
         processes * each,
         processes,
     )
+    if option := _same_size(config, processes):
+        LOG.info("for steps of the same size as with one process: %s", option)
+
+
+def _same_size(config: Config, processes: int) -> str:
+    """Return the option with which a step keeps its samples, ``"-o KEY=4"``; empty if they cannot be shared."""
+    key = batch_size_key(config)
     size = config.at(key, default=None)
-    if isinstance(size, int) and size >= processes:
-        kept = round(size / processes)
-        about = "" if kept * processes == size else f" (nearly: {processes} x {kept})"
-        LOG.info("for steps of the same size as with one process%s: -o %s=%d", about, key, kept)
+    if not isinstance(size, int) or size < processes:
+        return ""
+    each = round(size / processes)
+    return f"-o {key}={each}" + f" (nearly: {processes} x {each})" * (each * processes != size)
+
+
+def advise_processes(config: Config, weights: int) -> None:
+    """Say how to use more cores, if a training on a CPU uses one of several and its networks are large enough to gain.
+
+    Args:
+        config: of a training by one process.
+        weights: of its networks.
+    """
+    cores, batch = usable_cores(), config.at(batch_size_key(config), default=None)
+    if cores == 1 or weights < _WORTH_SHARING or "OMP_NUM_THREADS" in os.environ:
+        return
+    processes = min(cores, batch // _LEAST_SHARE) if isinstance(batch, int) else 1
+    option = _same_size(config, processes) if processes > 1 else ""
+    how = f"--processes {processes} {option}" if option else f"OMP_NUM_THREADS={cores} before the command"
+    LOG.info("this training uses 1 of %d cores. Faster, with steps of the same size: %s", cores, how)
 
 
 def _follow(launcher: subprocess.Popen[bytes], log: Path) -> int | None:

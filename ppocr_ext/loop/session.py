@@ -29,7 +29,7 @@ from ppocr_ext.loop.hooks.progress import ProgressBar
 from ppocr_ext.loop.hooks.report_hook import ReportHook
 from ppocr_ext.loop.hooks.run_record import RunRecord
 from ppocr_ext.loop.hooks.teacher_check import TeacherCheck
-from ppocr_ext.loop.launch import MESSAGES
+from ppocr_ext.loop.launch import MESSAGES, advise_processes
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import log_file, quiet_host, set_up_console
@@ -121,6 +121,8 @@ def train(
             if getattr(fault, "record", None) is None:  # a file that the message names stays
                 _remove_new(new)
             raise
+        if run.device == "cpu" and dist.get_world_size() == 1:
+            advise_processes(run.config, sum(int(weight.size) for weight in run.network.parameters()))
         try:
             return HostLoop(run, [*default_hooks(run), RemoveReplaced(replaced), *hooks]).train()
         except OSError as fault:

@@ -140,3 +140,27 @@ def test_the_process_that_starts_the_others_has_no_paddle():
 def test_the_command_refuses_before_it_reads_anything(plain, capsys):
     assert main(["train", "-c", "nowhere.yml", "--processes", "-1"]) == 2
     assert "[bad_value]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("cores", "batch", "weights", "threads", "advice"),
+    [
+        (2, 64, 5_000_000, None, "--processes 2 -o Train.loader.batch_size_per_card=32"),
+        (64, 64, 5_000_000, None, "--processes 8 -o Train.loader.batch_size_per_card=8"),  # for BatchNorm
+        (2, 8, 5_000_000, None, "OMP_NUM_THREADS=2"),
+        (2, 64, 200_000, None, None),
+        (2, 64, 5_000_000, "1", None),
+        (1, 64, 5_000_000, None, None),
+    ],
+)
+def test_a_training_that_leaves_cores_idle_says_how_to_use_them(
+    plain, tmp_path, monkeypatch, caplog, cores, batch, weights, threads, advice
+):
+    monkeypatch.setattr(launch, "usable_cores", lambda: cores)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if threads is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    config = config_of(tmp_path, f"Train: {{loader: {{batch_size_per_card: {batch}}}}}")
+    with caplog.at_level("INFO"):
+        launch.advise_processes(config, weights)
+    assert (advice is None and caplog.text == "") or (advice and advice in caplog.text)

@@ -14,6 +14,9 @@ from ppocr_ext.config.values import ValueRule
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.limits import MAX_IMAGE_PIXELS
 
+ENGINES = ("auto", "paddle", "onnxruntime", "openvino", "network")  # what can compute a network
+DTYPES = ("float32", "bfloat16")  # of the products in a compiled network
+
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalKey(ValueRule):
@@ -140,27 +143,18 @@ _OURS = {
         "what computes the frozen networks on a CPU: for 512 samples or more `paddle`, in a long run what is installed "
         "and faster; always the named engine; or the `network` itself",
         "auto",
-        "auto",
-        "paddle",
-        "onnxruntime",
-        "openvino",
-        "network",
+        *ENGINES,
     ),
     "teacher_dtype": _choice(
         "type of the products in a compiled frozen network; `bfloat16` is faster where the processor has it",
         "float32",
-        "float32",
-        "bfloat16",
+        *DTYPES,
     ),
     "eval_engine": _choice(
         "the same for the networks of `eval` and `export-center`; the evaluations of a training compile by `paddle`: "
         "where it pays, always (a named engine), or never (`network`)",
         "auto",
-        "auto",
-        "paddle",
-        "onnxruntime",
-        "openvino",
-        "network",
+        *ENGINES,
     ),
     "report": _truth("write `report.html` at the end of a run", True),
 }

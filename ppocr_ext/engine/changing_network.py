@@ -9,10 +9,9 @@ from paddle import nn
 
 from ppocr_ext.checkpoint.weight_values import not_finite
 from ppocr_ext.engine.compiled import CompiledNetwork
-from ppocr_ext.engine.network_graph import NetworkGraph, open_graph
-from ppocr_ext.engine.predictor import FLOAT32
+from ppocr_ext.engine.graph_maker import NetworkGraph, open_graph
 from ppocr_ext.engine.request_graph import GraphWriter, ImageShape
-from ppocr_ext.engine.runners import NETWORK, PADDLE, open_runner
+from ppocr_ext.engine.runners import FLOAT32, NETWORK, PADDLE, open_runner
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling.head_request import HeadRequest
 

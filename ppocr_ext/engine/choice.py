@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ppocr_ext.engine.graph_cache import note_file
-from ppocr_ext.engine.graph_maker import GraphMaker, first_line
-from ppocr_ext.engine.network_graph import NetworkGraph, chunk_size
+from ppocr_ext.engine.graph_maker import GraphMaker, NetworkGraph, chunk_size, first_line
 from ppocr_ext.engine.request_graph import ImageShape
 from ppocr_ext.engine.runners import PADDLE, other_engines
 from ppocr_ext.io.atomic import write_text

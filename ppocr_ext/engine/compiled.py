@@ -1,4 +1,36 @@
-"""Run a network whose weights do not change as a compiled graph, in place of the network itself."""
+"""Run a network whose weights do not change as a compiled graph, in place of the network itself.
+
+How a graph comes about::
+
+    compile_network ─ CompiledNetwork      this file: who computes a batch, and who does after a failure
+      ├─ GraphMaker.open                   graph_maker.py: open a graph of the cache folder, or make it
+      │    ├─ cached_folder                graph_cache.py: the folder of a digest; at most 2 GB
+      │    ├─ write_request_graph          request_graph.py: trace the network for what is asked for
+      │    ├─ convert_graph                onnx_conversion.py: for engines that read ONNX
+      │    ├─ open_runner                  runners.py: Paddle Inference, ONNX Runtime, OpenVINO
+      │    └─ open_graph                   graph_maker.py: compare with the network
+      └─ choose                            choice.py: the fastest engine, for ``"auto"``
+
+What can fail. A refusal is remembered beside the graph, for this kind of processor and version of the engine:
+
+=============================================  ==================================  ==========
+what fails                                     who computes then                   remembered
+=============================================  ==================================  ==========
+a package of a named engine is missing         nobody, it is an error              no
+the converter ends by itself                   Paddle                              yes
+the converter is killed                        Paddle                              no
+an engine cannot open the file                 Paddle                              no
+an engine's outputs differ                     Paddle                              yes
+Paddle's differ in bfloat16                    Paddle in float32                   yes
+a graph of any width fails, or differs         graphs of one width, at most 4      if it differs
+that of one width fails, or differs            the network                         if it differs
+a file of the cache folder is damaged          who should: it is made once more    no
+an engine fails on a batch                     the network; the rest as above      no
+train mode, another request, a GPU             the network                         no
+=============================================  ==================================  ==========
+
+One line of the log has the reason of a change. An engine that ``"auto"`` tries and that fails is left out.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +44,18 @@ import paddle
 from paddle import Tensor, nn
 
 from ppocr_ext.engine.choice import choose, kept_choice
-from ppocr_ext.engine.graph_maker import GraphMaker, RefusedError, first_line
-from ppocr_ext.engine.network_graph import NetworkGraph
-from ppocr_ext.engine.predictor import BFLOAT16, FLOAT32, has_bfloat16
+from ppocr_ext.engine.graph_maker import GraphMaker, NetworkGraph, RefusedError, first_line
 from ppocr_ext.engine.request_graph import ImageShape, target_position
-from ppocr_ext.engine.runners import AUTO, NETWORK, ONNXRUNTIME, PADDLE, require_engine
+from ppocr_ext.engine.runners import (
+    AUTO,
+    BFLOAT16,
+    FLOAT32,
+    NETWORK,
+    ONNXRUNTIME,
+    PADDLE,
+    has_bfloat16,
+    require_engine,
+)
 from ppocr_ext.errors import ModelError
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling.head_request import HeadRequest
@@ -60,7 +99,7 @@ def compile_network(
 class CompiledNetwork:
     """A network and its compiled graphs, with the signature of the network; see :func:`compile_network`.
 
-    Outputs equal the network's within 1e-4 (in bfloat16: 5 %; see :mod:`ppocr_ext.engine.network_graph`), which is
+    Outputs equal the network's within 1e-4 (in bfloat16: 5 %; see :mod:`ppocr_ext.engine.graph_maker`), which is
     checked on a few images when a graph is opened. Where an engine fails, Paddle computes; where something cannot be
     compiled, the network itself; one line of the log has the reason. The network itself also computes any other
     request, and in train mode.

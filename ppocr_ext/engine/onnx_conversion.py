@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ppocr_ext.engine.request_graph import STEM
+from ppocr_ext.engine.runners import STEM
 from ppocr_ext.errors import ModelError
 
 OPSET = 17  # the converter's own default is 9

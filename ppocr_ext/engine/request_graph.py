@@ -10,6 +10,7 @@ from paddle import Tensor, nn
 from paddle.static import InputSpec
 
 from ppocr_ext.engine.captured import captured
+from ppocr_ext.engine.runners import STEM
 from ppocr_ext.errors import ModelError
 from ppocr_ext.modeling import BaseModel
 from ppocr_ext.modeling.backbones.conv_parts import reparameterized
@@ -18,7 +19,6 @@ from ppocr_ext.modeling.heads.multi_head import MultiHead
 from ppocr_ext.modeling.heads.nrtr_head import Transformer
 
 IMAGES, TARGET = "x", "target"  # names of the inputs; the first as in PaddleOCR's graphs
-STEM = "inference"
 ImageShape = tuple[int, int, int | None]  # channels, height, and the width if there is only one
 
 

@@ -17,7 +17,7 @@ from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.config import Config
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_views import CACHE_FACTS, Views
-from ppocr_ext.engine.predictor import FLOAT32
+from ppocr_ext.engine.runners import FLOAT32
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.losses import build_loss
 from ppocr_ext.losses.base_loss import PAD as BLANK

@@ -12,8 +12,7 @@ from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.preprocessing import read_preprocessing
 from ppocr_ext.engine.changing_network import ChangingNetwork
 from ppocr_ext.engine.compiled import CompiledNetwork, compile_network
-from ppocr_ext.engine.predictor import FLOAT32
-from ppocr_ext.engine.runners import AUTO, NETWORK, PADDLE, other_engines
+from ppocr_ext.engine.runners import AUTO, FLOAT32, NETWORK, PADDLE, other_engines
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.head_request import HeadRequest
@@ -43,13 +42,11 @@ def compile_frozen(
     Returns:
         What was compiled, by the name of the sub-model.
     """
-    config, compiled = context.config, {}
+    config, checkpoint, compiled = context.config, context.checkpoint, {}
     dtype, asked = global_value(config, "teacher_dtype"), global_value(config, "teacher_engine")
-    wanted = context.device == "cpu" and asked != NETWORK and _is_free(config)
-    wanted = wanted and (asked != AUTO or samples >= LEAST_SAMPLES)
-    state = None if context.checkpoint is None else context.checkpoint.train_state()
+    state = None if checkpoint is None else checkpoint.train_state()
     before = dict((state and state.engines) or {})
-    if wanted and isinstance(model, DistillationModel):
+    if isinstance(model, DistillationModel) and _is_wanted(config, "teacher_engine", context.device, samples):
         for name in sorted(model.frozen - model.unread):
             network = model.models[name]
             engine = _compile(
@@ -70,20 +67,24 @@ def compile_frozen(
         LOG.warning(
             "Global.teacher_dtype: no frozen network is compiled, float32 computes them (not %s).", dtype
         )
-    if context.checkpoint is not None:
-        now = engine_names(compiled) or {}
-        before = {
-            name: now.get(name, label) if label.startswith(AUTO) else label for name, label in before.items()
-        }
-        if before != now:
-            LOG.warning(
-                "%s: engines of the frozen networks were %s and are %s now. The resumed run is not equal in every bit "
-                "to the unbroken one. To compute as before: Global.teacher_engine and Global.teacher_dtype.",
-                context.checkpoint.prefix,
-                before or NETWORK,
-                now or NETWORK,
-            )
+    if checkpoint is not None:
+        _compare_engines(checkpoint.prefix, before, engine_names(compiled) or {})
     return compiled
+
+
+def _compare_engines(prefix: object, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Say that a checkpoint was computed by other engines; ``"auto"`` of one that computed nothing is any engine."""
+    known = {
+        name: now.get(name, label) if label.startswith(AUTO) else label for name, label in before.items()
+    }
+    if known != now:
+        LOG.warning(
+            "%s: engines of the frozen networks were %s and are %s now. The resumed run is not equal in every bit "
+            "to the unbroken one. To compute as before: Global.teacher_engine and Global.teacher_dtype.",
+            prefix,
+            known or NETWORK,
+            now or NETWORK,
+        )
 
 
 def _engine_to_take(asked: str, recorded: str, dtype: str) -> str:
@@ -165,10 +166,16 @@ def evaluates_compiled(run: Any, samples: int, least: int | None = None) -> bool
         samples: of the evaluation.
         least: for which compiling pays; None: ``LEAST_SAMPLES``.
     """
-    engine = global_value(run.config, "eval_engine")
     ours = isinstance(run.network, BaseModel | DistillationModel)
-    wanted = engine != NETWORK and _is_free(run.config) and run.device == "cpu"
-    return ours and wanted and (engine != AUTO or samples >= (least or LEAST_SAMPLES))
+    return ours and _is_wanted(run.config, "eval_engine", run.device, samples, least)
+
+
+def _is_wanted(config: Config, key: str, device: str, samples: int, least: int | None = None) -> bool:
+    """Return True if the engine ``Global.KEY`` is to compute so many samples; see :func:`evaluates_compiled`."""
+    engine = global_value(config, key)
+    if engine == NETWORK or (engine == AUTO and samples < (least or LEAST_SAMPLES)):
+        return False
+    return device == "cpu" and not any(global_value(config, each) for each in _WATCHED)
 
 
 def _compile(
@@ -189,7 +196,3 @@ def _compile(
     for shape in {size[:2]: size for size in sizes}.values():
         engine.prepare(shape)
     return engine
-
-
-def _is_free(config: Config) -> bool:
-    return not any(global_value(config, key) for key in _WATCHED)

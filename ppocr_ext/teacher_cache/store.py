@@ -13,7 +13,7 @@ import numpy as np
 
 from ppocr_ext.config import Config
 from ppocr_ext.data.sample_views import CACHE_FACTS, Views
-from ppocr_ext.engine.predictor import BFLOAT16, FLOAT32
+from ppocr_ext.engine.runners import BFLOAT16, FLOAT32
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.messages import LOG

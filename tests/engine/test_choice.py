@@ -13,10 +13,9 @@ import paddle
 import pytest
 from test_compiled import HEIGHT, LOGITS, batch, teacher
 
-from ppocr_ext.engine import choice, compiled, graph_maker, network_graph
+from ppocr_ext.engine import choice, compiled, graph_maker
 from ppocr_ext.engine.compiled import CompiledNetwork, compile_network
-from ppocr_ext.engine.predictor import BFLOAT16, FLOAT32
-from ppocr_ext.engine.runners import ONNX, PADDLE
+from ppocr_ext.engine.runners import BFLOAT16, FLOAT32, ONNX, PADDLE
 from ppocr_ext.errors import ModelError
 from ppocr_ext.io.file_names import CACHE_VARIABLE
 from ppocr_ext.modeling import BaseModel
@@ -106,7 +105,7 @@ def test_a_choice_is_kept_for_its_threads_type_and_packages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(compiled, "has_bfloat16", lambda: True)
-    monkeypatch.setattr(network_graph, "BFLOAT16_TOLERANCE", 1.0)
+    monkeypatch.setattr(graph_maker, "BFLOAT16_TOLERANCE", 1.0)
     plant(FASTER)
     assert engine_of(network).label == OTHER and timed.pop() == [PADDLE, OTHER]
     plant(SLOWER)

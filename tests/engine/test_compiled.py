@@ -13,11 +13,10 @@ from networks import read_case
 from tiny_runs import TINY
 
 from ppocr_ext.checkpoint.model_state import state_digest
-from ppocr_ext.engine import compiled, graph_cache, graph_maker, network_graph
+from ppocr_ext.engine import compiled, graph_cache, graph_maker
 from ppocr_ext.engine.compiled import CompiledNetwork, compile_network
-from ppocr_ext.engine.network_graph import UnlikeError
-from ppocr_ext.engine.predictor import BFLOAT16, FLOAT32, has_bfloat16
-from ppocr_ext.engine.runners import NETWORK, PADDLE
+from ppocr_ext.engine.graph_maker import UnlikeError
+from ppocr_ext.engine.runners import BFLOAT16, FLOAT32, NETWORK, PADDLE, has_bfloat16
 from ppocr_ext.io.file_names import CACHE_VARIABLE
 from ppocr_ext.modeling import EVAL, TRAIN, BaseModel
 from ppocr_ext.modeling.head_request import HeadRequest
@@ -78,7 +77,7 @@ def assert_equal_outputs(found: Any, expected: Any) -> None:
 def test_a_teacher_returns_all_that_losses_read(
     request_of_head: HeadRequest, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(network_graph, "CHUNK_PIXELS", 3 * HEIGHT * 64)
+    monkeypatch.setattr(graph_maker, "CHUNK_PIXELS", 3 * HEIGHT * 64)
     network = teacher(return_all_feats=request_of_head is TRAIN)
     before, generator = state_digest(network), paddle.get_rng_state()
     drawn = paddle.rand([3])
@@ -133,7 +132,7 @@ def test_bfloat16_is_near_the_network_or_float32_computes_and_says_so(
     if instructions and not has_bfloat16():
         pytest.skip("this processor has no instructions for bfloat16")
     monkeypatch.setattr(compiled, "has_bfloat16", lambda: instructions)
-    monkeypatch.setattr(network_graph, "BFLOAT16_TOLERANCE", tolerance)
+    monkeypatch.setattr(graph_maker, "BFLOAT16_TOLERANCE", tolerance)
     found = compile_network(network, TRAIN, name="Teacher", dtype=BFLOAT16)
     found.prepare((3, HEIGHT, 64))
     images, labels = batch(5, 96)
@@ -205,7 +204,7 @@ def test_a_graph_that_was_unlike_its_network_is_not_made_again_nor_trusted(
 ) -> None:
     written = count_written(monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr(network_graph, "TOLERANCE", -1.0)
+        patch.setattr(graph_maker, "TOLERANCE", -1.0)
         compile_network(network, LOGITS).prepare((3, HEIGHT, 64))
         assert len(written) == 2  # of any width, and of this one
         caplog.clear()
@@ -246,7 +245,7 @@ def test_a_graph_that_is_unlike_in_bfloat16_is_kept_for_float32(
     network: BaseModel, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiled, "has_bfloat16", lambda: True)
-    monkeypatch.setattr(network_graph, "BFLOAT16_TOLERANCE", -1.0)
+    monkeypatch.setattr(graph_maker, "BFLOAT16_TOLERANCE", -1.0)
     written = count_written(monkeypatch)
     first = logits(compile_network(network, LOGITS))
     for _ in range(2):  # at the second start, by what was kept

@@ -15,8 +15,7 @@ from test_compiled import HEIGHT, LOGITS, assert_equal_outputs, batch, of_case, 
 
 from ppocr_ext.engine import graph_maker, onnx_conversion, runners
 from ppocr_ext.engine.compiled import compile_network
-from ppocr_ext.engine.predictor import BFLOAT16, has_bfloat16
-from ppocr_ext.engine.runners import ONNXRUNTIME, OPENVINO, PADDLE
+from ppocr_ext.engine.runners import BFLOAT16, ONNXRUNTIME, OPENVINO, PADDLE, has_bfloat16
 from ppocr_ext.errors import MissingPackageError
 from ppocr_ext.io.file_names import CACHE_VARIABLE
 from ppocr_ext.modeling import EVAL, TRAIN, BaseModel

@@ -19,7 +19,7 @@ from ppocr_ext.centers.single_model import config_of_model
 from ppocr_ext.checkpoint.checkpoints import TrainState
 from ppocr_ext.config import Config
 from ppocr_ext.engine.compiled import CompiledNetwork
-from ppocr_ext.engine.predictor import has_bfloat16
+from ppocr_ext.engine.runners import has_bfloat16
 from ppocr_ext.evaluation.evaluate import evaluate, select_model
 from ppocr_ext.run import compiled_models
 from ppocr_ext.run.compiled_models import LEAST_SAMPLES, compile_frozen, compile_trained, engine_names

@@ -9,8 +9,8 @@ from benchmarks.fresh import in_fresh_process
 from benchmarks.sizes import SIZES
 from benchmarks.table import machine, markdown, megabytes, threads
 from ppocr_ext.engine import runners
-from ppocr_ext.engine.network_graph import BFLOAT16_TOLERANCE, TOLERANCE
-from ppocr_ext.engine.predictor import FLOAT32, has_bfloat16
+from ppocr_ext.engine.graph_maker import BFLOAT16_TOLERANCE, TOLERANCE
+from ppocr_ext.engine.runners import FLOAT32, has_bfloat16
 
 TEACHER, STUDENT = "teacher, all outputs", "student, evaluation"
 NETWORK, COMPILED, BFLOAT16 = "network", "compiled", "compiled, bfloat16"

@@ -21,9 +21,9 @@ from benchmarks.sizes import SIZES, charset_of
 from benchmarks.step import batch_of
 from benchmarks.table import machine, markdown, megabytes, threads
 from ppocr_ext.config import load, with_class_counts
-from ppocr_ext.engine.network_graph import open_graph
-from ppocr_ext.engine.predictor import open_predictor, run_predictor
-from ppocr_ext.engine.request_graph import STEM, GraphWriter
+from ppocr_ext.engine.graph_maker import open_graph
+from ppocr_ext.engine.request_graph import GraphWriter
+from ppocr_ext.engine.runners import STEM, open_predictor, run_predictor
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.modeling import EVAL, build_model
 from ppocr_ext.run.device import tune_cpu

@@ -22,7 +22,7 @@ from benchmarks.sizes import SIZES, charset_of
 from benchmarks.table import Turns, machine, threads
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
-from ppocr_ext.engine import predictor
+from ppocr_ext.engine import runners
 from ppocr_ext.engine.compiled import compile_network
 from ppocr_ext.engine.runners import OPENVINO as OPENVINO_ENGINE
 from ppocr_ext.engine.runners import PADDLE, other_engines
@@ -129,12 +129,12 @@ def optimizer_of(config: Config, model: Any, build: Any = build_optimizer) -> An
 def compiled_kinds() -> dict[str, tuple[str, str]]:
     """Return the engine and type of each kind of compiled teacher that this machine has."""
     kinds = {COMPILED: PADDLE}
-    if OPENVINO_ENGINE in other_engines(predictor.FLOAT32):
+    if OPENVINO_ENGINE in other_engines(runners.FLOAT32):
         kinds[OPENVINO] = OPENVINO_ENGINE
-    found = {kind: (engine, predictor.FLOAT32) for kind, engine in kinds.items()}
-    if predictor.has_bfloat16():
+    found = {kind: (engine, runners.FLOAT32) for kind, engine in kinds.items()}
+    if runners.has_bfloat16():
         for kind, engine in kinds.items():
-            found[{COMPILED: BFLOAT16, OPENVINO: OPENVINO_BFLOAT16}[kind]] = (engine, predictor.BFLOAT16)
+            found[{COMPILED: BFLOAT16, OPENVINO: OPENVINO_BFLOAT16}[kind]] = (engine, runners.BFLOAT16)
     return found
 
 
@@ -189,7 +189,7 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
     steps = {BARE_STUDENT: bare_student, BARE_SUM: bare_sum}
     steps[NETWORK] = step_with(model.Teacher)
     for kind, (engine, dtype) in compiled_kinds().items():
-        label = engine if dtype == predictor.FLOAT32 else f"{engine} {dtype}"
+        label = engine if dtype == runners.FLOAT32 else f"{engine} {dtype}"
         steps[kind] = step_with(compile_teacher(engine=engine, dtype=dtype), label)
     if cache is not None:
         steps[CACHED] = step_with(CachedTeacher(Store(cache), model.Teacher, _refuse))

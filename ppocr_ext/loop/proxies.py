@@ -120,9 +120,7 @@ class ModelProxy(Proxy):
             return self.real(*inputs, **labels)
         if "" in engines:
             return engines[""](*inputs, **labels)
-        return {
-            name: engines.get(name, network.caller(name))(*inputs, **labels) for name in network.evaluated
-        }
+        return network.evaluate(*inputs, **labels, callers=engines)
 
 
 class EvalLoader(Proxy):

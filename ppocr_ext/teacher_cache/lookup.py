@@ -6,9 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import paddle
-
 from ppocr_ext.config import Config
 from ppocr_ext.errors import DataError
 from ppocr_ext.messages import LOG
@@ -18,7 +15,7 @@ from ppocr_ext.modeling.heads.multi_head import MultiHead
 from ppocr_ext.teacher_cache.serving import reasons_against
 from ppocr_ext.teacher_cache.shards import input_key
 from ppocr_ext.teacher_cache.store import Store, data_digest, teacher_digest
-from ppocr_ext.teacher_cache.top_classes import TopClasses
+from ppocr_ext.teacher_cache.top_classes import dense_logits
 
 LENGTH = 2  # of the labels of NRTR, in what a MultiHead gets besides the images: CTC's, NRTR's, length, …
 
@@ -79,31 +76,6 @@ class CachedTeacher:
         rows = None if branch == "ctc" else int(data[LENGTH].max()) + 1
         kept = [entry[branch] for entry in entries]
         return dense_logits(kept, self._store.facts.branches[branch].classes, rows)
-
-
-def dense_logits(kept: Sequence[TopClasses], count: int, rows: int | None = None) -> paddle.Tensor:
-    """Return logits of all ``count`` classes, float32 [B, N, count]; classes that are not kept share one value.
-
-    They travel to the device in float16; numpy takes four times as long to widen it.
-
-    Args:
-        kept: what each of B samples keeps, of equally many rows.
-        count: C.
-        rows: N, the first of them; None: all.
-    """
-
-    def batch(part: str) -> np.ndarray:
-        return np.stack([getattr(each, part)[:rows] for each in kept])
-
-    normaliser = paddle.to_tensor(batch("normaliser")).unsqueeze(-1)
-    logits = paddle.to_tensor(batch("values")).astype("float32") + normaliser
-    if kept[0].classes is None:
-        return logits
-    classes = paddle.to_tensor(batch("classes").astype(np.int64))  # Paddle takes uint16 for bfloat16
-    rest = paddle.to_tensor(batch("rest")).astype("float32").unsqueeze(-1) + normaliser
-    return paddle.put_along_axis(
-        rest.expand([*rest.shape[:2], count]), classes, logits, axis=2, broadcast=False
-    )
 
 
 def input_keys(images: Any, data: Sequence[Any] | None, branches: Mapping[str, Any]) -> list[bytes]:

@@ -204,6 +204,24 @@ def test_the_command_estimates_builds_and_says_how_to_use_it(distill, tmp_path, 
     assert Store(folder).entries == 24 and not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("processes", "shards_left", "seconds"), [(1, 2, 100), (2, 4, 50), (5, 2, 50), (4, 0, 100)]
+)
+def test_the_processes_that_have_a_shard_share_the_time(
+    processes, shards_left, seconds, tmp_path, capsys, monkeypatch
+):
+    builder = SimpleNamespace(
+        estimate=lambda: (48, 2_000_000, 100.0),
+        pending=[(0, number) for number in range(shards_left)],
+        facts=SimpleNamespace(branches={}),
+    )
+    monkeypatch.setattr("ppocr_ext.recipes.cache_builder.CacheBuilder", lambda *_: builder)
+    (tmp_path / "c.yml").write_text("Global: {}\n")
+    command = ["cache-teacher", "-c", str(tmp_path / "c.yml"), "--output", str(tmp_path / "cache")]
+    assert main([*command, "--processes", str(processes), "--estimate"]) == 0
+    assert f"48 entries in about {seconds} s" in capsys.readouterr().out
+
+
 def test_only_a_frozen_teacher_is_stored(distill, tmp_path):
     values = {"Architecture.Models.Teacher.freeze_params": False}
     with raises_code(ConfigError, "no_frozen_model"):

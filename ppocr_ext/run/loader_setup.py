@@ -78,30 +78,25 @@ def open_data(
         ConfigError: samples of this kind have no views.
         DataError: the data cannot be used, do not fill a batch, or differ between machines.
     """
-    config, team = context.config, context.team
-    writes = context.trains and context.is_first
-    modes = context.modes
+    config, modes = context.config, context.modes
     _warn(context, views)
     no_limit = FrameCounts({})
     frames = {
         mode: count_frames(model, config, mode) if mode == "Train" or context.options.reads_ctc else no_limit
         for mode in modes
     }
-    record = context.folder / "preflight.json" if writes else None
-    preflight = _preflight(context, frames, record) if checked is None else dict(checked)
-    folder = context.folder if writes else scratch_folder()
-    usable_files, failures, classes = {}, {}, {}
-    for mode, report in preflight.items():
-        failures[mode] = LoadFailures(
+    preflight = _preflight(context, frames) if checked is None else dict(checked)
+    failures = {
+        mode: LoadFailures(
             mode, report.total, report.unusable_count, unusable_limit_of(config), context.name_of(mode)
         )
-        classes[mode] = _dataset_class(context, mode, report, failures[mode])
-        if not _is_lmdb(config, mode):
-            write = partial(report.write_usable, folder / f"usable_{mode.lower()}")
-            usable_files[mode] = team.once_per_machine(f"copies {mode}", write)
+        for mode, report in preflight.items()
+    }
+    classes = {mode: _dataset_class(context, mode, preflight[mode], failures[mode]) for mode in preflight}
+    usable_files = _usable_files(context, preflight)
     trained = frames.get("Train", no_limit)
     check = label_check(config, context.charset, trained, trained.fixed_by) if context.trains else None
-    plain = host_config(config, distributed=team.size > 1, label_files=usable_files)
+    plain = host_config(config, distributed=context.team.size > 1, label_files=usable_files)
     build = partial(_loader, context, plain, classes, check, views)
     # the data's order decides which samples RecConAug joins
     loaders = {
@@ -126,11 +121,15 @@ def open_data(
 
 def _warn(context: RunContext, views: Views | None) -> None:
     """Say that a resumed run has other views, and that a run has no evaluation."""
-    evaluates, writes = context.options.evaluates, context.trains and context.is_first
-    if writes and evaluates and context.checkpoint is not None:
+    evaluates = context.options.evaluates
+    if _writes(context) and evaluates and context.checkpoint is not None:
         warn_of_other_views(context.checkpoint.train_state().views, views, context.checkpoint.prefix)
     if evaluates and context.config.at("Eval", default=None) is None:
         LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
+
+
+def _writes(context: RunContext) -> bool:
+    return context.trains and context.is_first
 
 
 def _needs_reset(train: BatchLoader | None, views: Views | None) -> bool:
@@ -167,9 +166,7 @@ def _loader(
     return BatchLoader(loader, check if trains else None, views=views if trains else None, **options)
 
 
-def _preflight(
-    context: RunContext, frames: Mapping[str, FrameCounts], record: Path | None
-) -> dict[str, PreflightReport]:
+def _preflight(context: RunContext, frames: Mapping[str, FrameCounts]) -> dict[str, PreflightReport]:
     """Check the data in one process of each machine; see :func:`ppocr_ext.run.datasets.run_preflight`."""
     reports = context.team.once_per_machine(
         "preflight",
@@ -177,7 +174,7 @@ def _preflight(
             context.config,
             context.charset,
             frames,
-            record,
+            context.folder / "preflight.json" if _writes(context) else None,
             context.options.eval_section,
             config_warnings=context.config_warnings,
         ),
@@ -185,6 +182,16 @@ def _preflight(
     if is_leader() and "Train" in reports:
         _require_same_count(context, reports["Train"])
     return reports
+
+
+def _usable_files(context: RunContext, preflight: Mapping[str, PreflightReport]) -> dict[str, list[Path]]:
+    """Write label files with the usable samples alone, once on each machine; return them by section."""
+    folder, files = context.folder if _writes(context) else scratch_folder(), {}
+    for mode, report in preflight.items():
+        if not _is_lmdb(context.config, mode):
+            write = partial(report.write_usable, folder / f"usable_{mode.lower()}")
+            files[mode] = context.team.once_per_machine(f"copies {mode}", write)
+    return files
 
 
 def _is_lmdb(config: Config, mode: str) -> bool:

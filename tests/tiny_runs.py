@@ -40,6 +40,14 @@ TINY = {
         ],
     },
 }
+MULTI_SCALE = {
+    "name": "MultiScaleSampler",
+    "scales": [[128, 32], [128, 48]],
+    "first_bs": 4,
+    "fix_bs": True,
+    "divided_factor": [8, 16],
+    "is_training": True,
+}
 
 
 class StopAfter(Hook):

@@ -37,14 +37,14 @@ def load(tmp_path: Path, content: bytes) -> Any:
 
 
 @pytest.mark.parametrize("protocol", range(6))
-@pytest.mark.parametrize("name", ARRAYS)
-def test_arrays_are_read_as_they_were(tmp_path: Path, protocol: int, name: str) -> None:
-    back = load(tmp_path, pickle.dumps({name: ARRAYS[name]}, protocol))[name]
-    assert type(back) is np.ndarray
-    assert back.dtype.newbyteorder("=") == ARRAYS[name].dtype.newbyteorder("=")
-    assert back.flags.writeable
-    assert back.flags.f_contiguous == ARRAYS[name].flags.f_contiguous
-    np.testing.assert_array_equal(back, ARRAYS[name])
+def test_arrays_are_read_as_they_were(tmp_path: Path, protocol: int) -> None:
+    for name, array in ARRAYS.items():
+        back = load(tmp_path, pickle.dumps({name: array}, protocol))[name]
+        assert type(back) is np.ndarray, name
+        assert back.dtype.newbyteorder("=") == array.dtype.newbyteorder("="), name
+        assert back.flags.writeable, name
+        assert back.flags.f_contiguous == array.flags.f_contiguous, name
+        np.testing.assert_array_equal(back, array, err_msg=name)
 
 
 @pytest.mark.parametrize("protocol", range(6))

@@ -1,4 +1,4 @@
-"""Parts of a user's own, for the tests of several processes: nothing in them depends on the size of a batch."""
+"""Parts of a user's own; nothing in them depends on the size of a batch, so several processes can be compared."""
 
 import paddle
 

@@ -2,7 +2,6 @@ import json
 import re
 import shutil
 import signal
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import paddle
 import pytest
 import yaml
 from error_codes import raises_code
-from tiny_runs import StopAfter, tiny_config
+from tiny_runs import MULTI_SCALE, StopAfter, tiny_config
 
 from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.checkpoint.serialize import read_state
@@ -513,14 +512,7 @@ def test_multi_scale_training_goes_on_with_the_batches_it_would_have_seen(tiny, 
         section["dataset"]["transforms"] = [
             t for t in section["dataset"]["transforms"] if "RecResizeImg" not in t
         ]
-        section["sampler"] = {
-            "name": "MultiScaleSampler",
-            "scales": [[128, 32], [128, 48]],
-            "first_bs": 4,
-            "fix_bs": True,
-            "divided_factor": [8, 16],
-            "is_training": True,
-        }
+        section["sampler"] = MULTI_SCALE
         padded = "Eval.dataset.transforms.RecResizeImg.padding"  # as the dataset of several scales does
         return built.with_values({"Train": section, padded: True})
 
@@ -615,57 +607,22 @@ def test_a_loss_that_reads_an_unknown_sub_model_is_named(tiny):
         Run.build(config, "train")
 
 
-PLUGIN = '''
-import paddle
-from ppocr_ext.registry import BACKBONES, LOSSES
-
-
-@BACKBONES.register()
-class Stripes(paddle.nn.Layer):
-    """A backbone of a user's own: one convolution down to a line."""
-
-    def __init__(self, in_channels=3, width=12):
-        super().__init__()
-        self.out_channels = width
-        self.conv = paddle.nn.Conv2D(in_channels, width, 3, stride=(1, 8), padding=1)
-
-    def forward(self, x):
-        return self.conv(x).mean(axis=2, keepdim=True)
-
-
-@LOSSES.register()
-class HalfCTC(paddle.nn.Layer):
-    """A loss of a user's own: half of CTC."""
-
-    def __init__(self):
-        super().__init__()
-        self.ctc = paddle.nn.CTCLoss(blank=0)
-
-    def forward(self, predicts, batch):
-        logits = predicts["ctc"].transpose([1, 0, 2])
-        frames = paddle.full([logits.shape[1]], logits.shape[0], dtype="int64")
-        value = 0.5 * self.ctc(logits, batch[1].astype("int32"), frames, batch[3].astype("int64"))
-        return {"half_ctc": value, "loss": value}
-'''
-
-
 def test_a_users_own_backbone_and_loss_train(tiny, tmp_path, monkeypatch):
-    (tmp_path / "my_parts.py").write_text(PLUGIN)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    parts = Path(__file__).with_name("processes_parts.py")
+    monkeypatch.syspath_prepend(str(parts.parent))
     config = tiny(
         "student",
         **{
-            "Global.plugins": ["my_parts"],
-            "Architecture.Backbone": {"name": "Stripes", "width": 16},
-            "Loss": {"name": "HalfCTC"},
+            "Global.plugins": [parts.stem],
+            "Architecture.Backbone": {"name": "Columns", "width": 16},
+            "Loss": {"name": "SilentCTC"},
         },
     )
     outcome = train(config)
     assert (outcome.status, outcome.position.global_step) == ("finished", 6)
     lines = [json.loads(t) for t in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert "half_ctc" in lines[0]["losses"]
-    assert str(tmp_path / "my_parts.py") in (tmp_path / "run" / "train.log").read_text()
-    sys.modules.pop("my_parts", None)
+    assert "silent" in lines[0]["losses"]
+    assert str(parts) in (tmp_path / "run" / "train.log").read_text()
 
 
 def test_a_plugin_that_cannot_be_imported_is_named(tiny):

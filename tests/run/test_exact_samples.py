@@ -8,20 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_runs import tiny_config
+from tiny_runs import MULTI_SCALE, tiny_config
 
 from ppocr_ext.cli.main import main
 from ppocr_ext.loop.proxies import LoaderProxy
 from ppocr_ext.run.run import Run
 
-MULTI_SCALE = {
-    "name": "MultiScaleSampler",
-    "scales": [[128, 32], [128, 48]],
-    "first_bs": 4,
-    "fix_bs": True,
-    "divided_factor": [8, 16],
-    "is_training": True,
-}
 DRAWING = [
     {"RecConAug": {"prob": 0.8, "ext_data_num": 1, "image_shape": [32, 320, 3]}},
     {"RecAug": {"tia_prob": 0.8}},

@@ -1,7 +1,6 @@
 """The order of the distillation experiment, its table and its curves; runs and readings are replaced."""
 
 import json
-from pathlib import Path
 
 import pytest
 from experiments import pp_ocr_distillation
@@ -34,16 +33,15 @@ def calls(monkeypatch):
         )
         return output
 
-    def command(name, arguments, log):
-        calls.append(name)
-        if name == "make-dataset":
-            folder = Path(arguments[arguments.index("--out") + 1])
-            folder.mkdir()
-            (folder / "train_list.txt").write_text("".join(f"{i}.png\t{i}\n" for i in range(3200)))
+    def draw_images(kind, folder, counts, options):
+        calls.append(kind)
+        (folder / "data").mkdir()
+        (folder / "data/train_list.txt").write_text("".join(f"{i}.png\t{i}\n" for i in range(counts[0])))
 
     monkeypatch.setattr(pp_ocr_distillation, "train", train)
     monkeypatch.setattr(pp_ocr_distillation, "read_lines", read_lines)
-    monkeypatch.setattr(pp_ocr_distillation, "command", command)
+    monkeypatch.setattr(pp_ocr_distillation, "draw_images", draw_images)
+    monkeypatch.setattr(pp_ocr_distillation, "command", lambda name, *_: calls.append(name))
     return calls
 
 
@@ -57,7 +55,7 @@ def cells(table):
 def test_students_are_taught_after_the_teacher_is_trained_and_the_table_compares_them(calls, tmp_path):
     rows = cells(run_experiment(tmp_path, [1, 2], at_once=1))
     assert calls == [
-        "make-dataset", "make-dataset", "teacher", "alone_seed1", "alone_seed2", "distilled_seed1",
+        "lines", "teacher", "alone_seed1", "alone_seed2", "distilled_seed1",
         "distilled_seed2", "export-center",
     ]  # fmt: skip
     assert rows["teacher (PP-OCRv6 medium)"] == ["2.50 M", "100", "100.0 %", "100.0", "", ""]

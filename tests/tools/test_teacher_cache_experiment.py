@@ -30,12 +30,13 @@ def test_runs_differ_in_seed_and_cache_alone(monkeypatch, tmp_path):
         return output
 
     used: dict = {}
-    replaced = {"train": train, "read_lines": read_lines, "command": lambda name, *_: calls.append(name)}
+    replaced = {"train": train, "read_lines": read_lines}
+    replaced |= {name: lambda name, *_: calls.append(name) for name in ("command", "draw_images")}
     for name, instead in replaced.items():
         monkeypatch.setattr(teacher_cache, name, instead)
     table = run_experiment(tmp_path, [1, 2], 1)
-    assert calls[:5] == ["make-dataset", "make-dataset", "teacher", "cache-teacher", "cache-teacher"]
-    assert sorted(calls[5:]) == sorted(
+    assert calls[:4] == ["captcha", "teacher", "cache-teacher", "cache-teacher"]
+    assert sorted(calls[4:]) == sorted(
         f"{kind}_seed{seed}" for kind in ("live", "bfloat16", "1_view", "4_views") for seed in (1, 2)
     )
     live, cached = (used[f"{kind}_seed2"].thaw() for kind in ("live", "4_views"))

@@ -32,6 +32,7 @@ sys.path[:] = [
 from experiments.runs import (  # noqa: E402
     Training,
     command,
+    draw_images,
     experiment_parser,
     from_command_line,
     read_lines,
@@ -97,13 +98,7 @@ def draw_data(folder: Path) -> None:
         )
     fonts = [str(next(package.rglob(name))) for name in FONTS]
     look = [*LOOK.split(), "--fonts", *fonts]
-    for name, train_lines, val_lines, seed in (
-        ("data", TRAIN_LINES, VALIDATION_LINES, 1),
-        ("test", 0, TEST_LINES, 2),
-    ):
-        counts = ["--train", str(train_lines), "--val", str(val_lines), "--seed", str(seed)]
-        log = folder / f"{name}.log"
-        command("make-dataset", ["lines", "--out", str(folder / name), *counts, *look], log)
+    draw_images("lines", folder, (TRAIN_LINES, VALIDATION_LINES, TEST_LINES), look)
     lines = (folder / "data" / "train_list.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     write_text(folder / STUDENT_LIST, "".join(lines[:STUDENT_LINES]))
 

@@ -105,6 +105,28 @@ def read_lines(run: Training, data: Path, output: Path) -> Path:
     return output
 
 
+def draw_images(kind: str, folder: Path, counts: tuple[int, int, int], options: Sequence[str] = ()) -> None:
+    """Draw the images to train and to validate on into ``data`` of a folder, those to test on into ``test``.
+
+    Args:
+        kind: of ``ppocr-ext make-dataset``, which keeps what exists.
+        folder: of the experiment.
+        counts: of images to train, validate and test on.
+        options: more of that command.
+
+    Raises:
+        RunFailedError: it ended with an error.
+        RunStopped: by a signal.
+    """
+    train, validation, test = map(str, counts)
+    for name, wanted in (
+        ("data", ["--train", train, "--val", validation, "--seed", "1"]),
+        ("test", ["--train", "0", "--val", test, "--seed", "2"]),
+    ):
+        arguments = [kind, "--out", str(folder / name), *wanted, *options]
+        command("make-dataset", arguments, folder / f"{name}.log")
+
+
 def command(name: str, arguments: Sequence[str], log: Path, threads: int = 1) -> None:
     """Run ``ppocr-ext NAME …``; what it prints goes into ``log``.
 

@@ -26,6 +26,7 @@ sys.path[:] = [
 from experiments.runs import (  # noqa: E402
     Training,
     command,
+    draw_images,
     experiment_parser,
     from_command_line,
     read_lines,
@@ -37,20 +38,9 @@ from ppocr_ext.evaluation.predictions import read_predictions  # noqa: E402
 from ppocr_ext.io.atomic import write_text  # noqa: E402
 from ppocr_ext.io.resources import config_path  # noqa: E402
 
-TRAIN_IMAGES, VALIDATION_IMAGES, TEST_IMAGES = 2000, 200, 1000
+IMAGES = (2000, 200, 1000)  # to train, validate and test on
 BFLOAT16 = "bfloat16"
 VIEWS = {"live": None, BFLOAT16: None, "1 view": 1, "4 views": 4}
-
-
-def draw_data(folder: Path) -> None:
-    """Draw the images to train, validate and test on; what exists is kept."""
-    for name, count, others, seed in (
-        ("data", TRAIN_IMAGES, VALIDATION_IMAGES, 1),
-        ("test", 0, TEST_IMAGES, 2),
-    ):
-        counts = ["--train", str(count), "--val", str(others), "--seed", str(seed)]
-        if not (folder / name / "val_list.txt").is_file():
-            command("make-dataset", ["captcha", "--out", str(folder / name), *counts], folder / f"{name}.log")
 
 
 def training(folder: Path, kind: str, seed: int = 1) -> Training:
@@ -96,7 +86,7 @@ def run_experiment(folder: Path, seeds: Sequence[int], at_once: int) -> str:
         RunStopped: by a signal.
     """
     folder = folder.resolve()
-    draw_data(folder)
+    draw_images("captcha", folder, IMAGES)
     train(training(folder, "teacher"), at_once)
     runs = {kind: [training(folder, kind, seed) for seed in seeds] for kind in VIEWS}
     for kind, views in VIEWS.items():

@@ -171,11 +171,21 @@ def evaluates_compiled(run: Any, samples: int, least: int | None = None) -> bool
 
 
 def _is_wanted(config: Config, key: str, device: str, samples: int, least: int | None = None) -> bool:
-    """Return True if the engine ``Global.KEY`` is to compute so many samples; see :func:`evaluates_compiled`."""
+    """Return True if the engine ``Global.KEY`` is to compute so many samples; see :func:`evaluates_compiled`.
+
+    The log says why a named engine does not.
+    """
     engine = global_value(config, key)
     if engine == NETWORK or (engine == AUTO and samples < (least or LEAST_SAMPLES)):
         return False
-    return device == "cpu" and not any(global_value(config, each) for each in _WATCHED)
+    reasons = [
+        f"Global.{each} needs the layers of the network" for each in _WATCHED if global_value(config, each)
+    ]
+    if device != "cpu":
+        reasons.append(f"the run is on {device}, and engines compute on a CPU")
+    if reasons and engine != AUTO:
+        LOG.warning("Global.%s: %s does not compute, the network itself does: %s.", key, engine, reasons[0])
+    return not reasons
 
 
 def _compile(

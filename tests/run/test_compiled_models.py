@@ -170,6 +170,30 @@ def test_a_training_compiles_what_it_evaluates_where_that_pays(
     assert list(compile_trained(replace(run, config=config))) == expected
 
 
+@pytest.mark.parametrize("asked", ["auto", "paddle"])
+@pytest.mark.parametrize("key", ["teacher_engine", "eval_engine"])
+@pytest.mark.parametrize(
+    ("device", "values", "reason"),
+    [("cpu", {"Global.to_static": True}, "to_static"), ("gpu:0", {}, "gpu:0")],
+    ids=["layers", "device"],
+)
+def test_a_named_engine_that_does_not_compute_says_why(
+    run: Run,
+    asked: str,
+    key: str,
+    device: str,
+    values: dict[str, Any],
+    reason: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = run.config.with_values({f"Global.{key}": asked, **values})
+    context = replace(run, config=config, device=device)
+    assert compile_frozen(context, run.network, LEAST_SAMPLES) == {}
+    assert compile_trained(context) == {}
+    said = [each for each in caplog.messages if key in each and asked in each and reason in each]
+    assert len(said) == len(caplog.messages) == (asked != "auto")
+
+
 @pytest.mark.parametrize(
     ("asked", "kept", "expected"),
     [

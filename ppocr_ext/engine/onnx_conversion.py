@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 
 from ppocr_ext.engine.runners import STEM
-from ppocr_ext.errors import ModelError
+from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
+from ppocr_ext.messages import INSTALL_ONNX
 
 OPSET = 17  # the converter's own default is 9
 # `optimize_tool`: by default it installs packages with pip
@@ -19,10 +20,13 @@ _CODE = (
 )
 _SHOWN = 3  # lines of what was printed
 _ERROR = "[ERROR]"  # begin of the lines in which paddle2onnx names a reason
+_LASTING = "[ERROR][Paddle2ONNX]"  # … about a layer, not about a file
+_NO_MEMORY = "bad_alloc"  # C++ then ends the process with SIGABRT too
+_NO_IMPORT = ("ImportError: ", "ModuleNotFoundError: ")  # begin of the last line of a traceback
 
 
 class UnconvertibleError(ModelError):
-    """The converter has ended by itself: it cannot convert the network, and will not another time."""
+    """The converter knows no form of a layer: it cannot convert the network, and will not another time."""
 
 
 def convert_graph(folder: Path, target: Path, place: Path) -> None:
@@ -37,8 +41,9 @@ def convert_graph(folder: Path, target: Path, place: Path) -> None:
         place: a folder on the same disk for a temporary folder.
 
     Raises:
-        UnconvertibleError: the converter fails, or is not installed; the message has the reason that it printed.
-        ModelError: it was killed, perhaps for lack of memory.
+        UnconvertibleError: the converter cannot convert a layer; the message has the reason that it printed.
+        MissingPackageError: the converter cannot be imported.
+        ModelError: it fails for another reason, such as lack of memory or disk, which may pass.
     """
     with tempfile.TemporaryDirectory(dir=place, prefix=".part-") as temporary:
         part = Path(temporary).resolve() / target.name
@@ -56,16 +61,27 @@ def convert_graph(folder: Path, target: Path, place: Path) -> None:
             cwd=temporary,  # `-c` imports from the current folder first
             start_new_session=True,  # Ctrl-C ends this process, which ends the converter
         )
-        if done.returncode < 0 and done.returncode != -signal.SIGABRT:
-            raise ModelError(f"paddle2onnx was killed by signal {-done.returncode}.", code="not_converted")
         if done.returncode != 0 or not part.is_file():
-            raise UnconvertibleError(
-                f"paddle2onnx cannot convert the network: {_reason(done.stdout)}", code="not_converted"
-            )
+            raise _failure(done.returncode, done.stdout)
         part.replace(target)
 
 
-def _reason(printed: str) -> str:
+def _failure(code: int, printed: str) -> PPOCRExtError:
+    """Return the error for the exit code of the converter, negative for a signal, and what it printed."""
     lines = [line.strip() for line in printed.split("\n") if line.strip()]
+    if lines and lines[-1].startswith(_NO_IMPORT):
+        return MissingPackageError(
+            f"paddle2onnx cannot be imported: {lines[-1]}. Fix: install it again: {INSTALL_ONNX}",
+            code="missing_package",
+        )
+    named = any(line.startswith(_LASTING) for line in lines)
+    lasting = code == -signal.SIGABRT or (named and code > 0)
+    if code < 0 and not lasting:
+        return ModelError(f"paddle2onnx was killed by signal {-code}.", code="not_converted")
+    kind = UnconvertibleError if lasting and _NO_MEMORY not in printed else ModelError
+    return kind(f"paddle2onnx cannot convert the network: {_reason(lines)}", code="not_converted")
+
+
+def _reason(lines: list[str]) -> str:
     named = [line.rpartition("] ")[2] for line in lines if line.startswith(_ERROR)]
     return " ".join(named or lines[-_SHOWN:]) or "it printed nothing"

@@ -44,7 +44,7 @@ def write_onnx(folder: Path, metadata: Mapping[str, str]) -> None:
 
     Raises:
         MissingPackageError: a package of the extra ``onnx`` is not installed, or cannot be imported.
-        ModelError: the converter fails.
+        ModelError: the converter fails; see :func:`ppocr_ext.engine.onnx_conversion.convert_graph`.
     """
     require_converter()
     try:

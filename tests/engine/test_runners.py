@@ -15,8 +15,9 @@ from test_compiled import HEIGHT, LOGITS, assert_equal_outputs, batch, of_case, 
 
 from ppocr_ext.engine import graph_maker, onnx_conversion, runners
 from ppocr_ext.engine.compiled import compile_network
+from ppocr_ext.engine.onnx_conversion import UnconvertibleError
 from ppocr_ext.engine.runners import BFLOAT16, ONNXRUNTIME, OPENVINO, PADDLE, has_bfloat16
-from ppocr_ext.errors import MissingPackageError
+from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
 from ppocr_ext.io.file_names import CACHE_VARIABLE
 from ppocr_ext.modeling import EVAL, TRAIN, BaseModel
 from ppocr_ext.modeling.head_request import HeadRequest
@@ -112,15 +113,44 @@ def test_what_cannot_be_converted_is_computed_by_paddle_which_is_kept(
     assert str(tmp_path) in said
 
 
-@pytest.mark.parametrize(("number", "is_kept"), [(signal.SIGKILL, False), (signal.SIGABRT, True)])
-def test_only_a_converter_that_ended_by_itself_is_not_tried_again(
-    number: int, is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+ABORT = "import os; os.abort()"
+OPERATOR = "print('[ERROR][Paddle2ONNX] [OP: pool] no such form')"
+FULL = "raise OSError(28, 'No space left on device')"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "fact"),
+    [
+        (f"{OPERATOR}; {ABORT}", UnconvertibleError, "no such form"),
+        (ABORT, UnconvertibleError, "printed nothing"),
+        (f"{OPERATOR}; raise SystemExit(255)", UnconvertibleError, "no such form"),
+        (f"print('std::bad_alloc', flush=True); {ABORT}", ModelError, "bad_alloc"),
+        (f"{OPERATOR}; raise SystemExit", ModelError, "no such form"),
+        (FULL, ModelError, "No space left"),
+        ("print('[ERROR] Failed to write the model'); raise SystemExit(1)", ModelError, "Failed to write"),
+        (f"import os; os.kill(os.getpid(), {int(signal.SIGKILL)})", ModelError, "signal 9"),
+        ("import no_such_library", MissingPackageError, "no_such_library"),
+    ],
+)
+def test_a_converter_fails_for_good_only_if_it_names_a_layer_or_aborts(
+    code: str, kind: type[Exception], fact: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_conversion, "_CODE", code)
+    with pytest.raises(PPOCRExtError) as raised:
+        onnx_conversion.convert_graph(tmp_path, tmp_path / "inference.onnx", tmp_path)
+    assert type(raised.value) is kind and fact in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("code", "is_kept"), [(FULL, False), (ABORT, True)])
+def test_only_what_cannot_be_converted_is_not_tried_again(
+    code: str, is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip(ONNXRUNTIME)
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     network = teacher()
     with monkeypatch.context() as patch:
-        patch.setattr(onnx_conversion, "_CODE", f"import os; os.kill(os.getpid(), {int(number)})")
+        patch.setattr(onnx_conversion, "_CODE", code)
         found = compile_network(network, LOGITS, engine=ONNXRUNTIME)
         found.prepare((3, HEIGHT, 64))
         assert found.label == PADDLE

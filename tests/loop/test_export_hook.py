@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ppocr_ext import Recognizer
-from ppocr_ext.errors import MissingPackageError, ModelError
+from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
 from ppocr_ext.export.onnx_file import missing_packages
 from ppocr_ext.loop.events import Outcome
 from ppocr_ext.loop.hooks import export_hook
@@ -55,15 +55,19 @@ def test_an_export_that_fails_does_not_fail_the_run(
     assert "ppocr-ext export" in record.getMessage() and f"{tmp_path}/latest" in record.getMessage()
 
 
+@pytest.mark.parametrize(
+    "error",
+    [MissingPackageError("broken", code="missing_package"), ModelError("a layer", code="not_converted")],
+)
 def test_only_a_finished_run_is_exported_and_without_the_converter_in_paddles_form(
-    hook: ExportHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: PPOCRExtError, hook: ExportHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[Any] = []
     monkeypatch.setattr(export_hook, "recogniser_config", lambda folder, options: options)
 
     def export(config: Any, options: Any, **choices: Any) -> Any:
         if options.format != "paddle":
-            raise MissingPackageError("onnx is broken", code="missing_package")
+            raise error
         calls.append((config, options))
         return SimpleNamespace(folder=options.output)
 

@@ -8,12 +8,14 @@ from pathlib import Path
 import paddle
 
 from ppocr_ext.commands import command_line, setting
-from ppocr_ext.errors import MissingPackageError
+from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.export.exporter import ExportOptions, export_trained
 from ppocr_ext.loop.events import Hook, Outcome, Position
 from ppocr_ext.messages import LOG, end_text
 from ppocr_ext.run.recogniser import BEST, recogniser_config
 from ppocr_ext.run.run import Run
+
+_WITHOUT_ONNX = ("missing_package", "not_converted")  # errors after which Paddle's form is written alone
 
 
 class ExportHook(Hook):
@@ -47,7 +49,9 @@ class ExportHook(Hook):
         config, host_path = recogniser_config(self._run.folder, weights), self._run.options.host_path
         try:
             exported = export_trained(config, options, host_path=host_path)
-        except MissingPackageError as error:
+        except PPOCRExtError as error:
+            if error.code not in _WITHOUT_ONNX:
+                raise
             left_out = f"; without ONNX: {end_text(error)}"
             exported = export_trained(config, replace(options, format="paddle"), host_path=host_path)
         LOG.info("inference model: %s%s", exported.folder, left_out)

@@ -47,10 +47,11 @@ def choose(
 
     Returns:
         The fastest engine with its graph; Paddle unless another one is at least 5 % faster. One that fails is left
-        out. Processes that choose at the same time take the choice of the first one; Paddle where they cannot.
+        out; if it may not fail another time, the choice is not kept. Processes that choose at the same time take the
+        choice of the first one; Paddle where they cannot.
     """
     graphs, seconds = {PADDLE: graph}, {PADDLE: float("inf")}
-    count = chunk_size(image_shape[1], width)
+    count, passing = chunk_size(image_shape[1], width), False
     probe = maker.probe(count, image_shape, width)
     if _seconds(graphs, *probe, rounds=1)[PADDLE] / count * images < WORTH:
         return PADDLE, graph
@@ -60,6 +61,7 @@ def choose(
             timed = _seconds({PADDLE: graph, engine: other}, *probe, rounds=_ROUNDS)
         except Exception as error:  # whatever the library makes of the graph, also when it runs
             LOG.info("%s: %s is left out: %s", maker.name, engine, first_line(error))
+            passing |= not maker.refuses(image_shape, engine, dtype)
         else:
             graphs[engine] = other
             seconds |= timed | {PADDLE: min(seconds[PADDLE], timed[PADDLE])}
@@ -67,6 +69,8 @@ def choose(
     engine = best if seconds[best] <= MARGIN * seconds[PADDLE] else PADDLE
     times = ", ".join(f"{name} {time:.4f}" for name, time in seconds.items())
     LOG.info("%s is computed by %s; seconds of %d images: %s", maker.name, engine, count, times)
+    if passing:
+        return engine, graphs[engine]
     _keep(_file(maker, image_shape, dtype), {"engine": engine, "seconds": seconds, "images": count})
     engine = kept_choice(maker, image_shape, dtype) or engine
     return (engine, graphs[engine]) if engine in graphs else (PADDLE, graph)

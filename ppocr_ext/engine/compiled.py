@@ -17,11 +17,12 @@ What can fail. A refusal is remembered beside the graph, for this kind of proces
 what fails                                     who computes then                   remembered
 =============================================  ==================================  ==========
 a package of a named engine is missing         nobody, it is an error              no
-the converter ends by itself                   Paddle                              yes
-the converter is killed                        Paddle                              no
+the converter knows no form of a layer         Paddle                              yes
+the converter fails (memory, disk, import)     Paddle                              no
 an engine cannot open the file                 Paddle                              no
 an engine's outputs differ                     Paddle                              yes
-Paddle's differ in bfloat16                    Paddle in float32                   yes
+Paddle's differ in bfloat16                    Paddle in float32; for ``"auto"``   yes
+                                               OpenVINO in bfloat16 before
 a graph of any width fails, or differs         graphs of one width, at most 4      if it differs
 that of one width fails, or differs            the network                         if it differs
 a file of the cache folder is damaged          who should: it is made once more    no
@@ -54,6 +55,7 @@ from ppocr_ext.engine.runners import (
     ONNXRUNTIME,
     PADDLE,
     has_bfloat16,
+    other_engines,
     require_engine,
 )
 from ppocr_ext.errors import ModelError
@@ -84,7 +86,7 @@ def compile_network(
         name: of the network in messages.
         threads: of the computation; None: as many as the network itself has (``OMP_NUM_THREADS``).
         dtype: ``"float32"`` or ``"bfloat16"`` of products and convolutions. Without instructions for bfloat16, or if
-            its outputs differ too much, float32 computes, and the log says so.
+            its outputs differ too much, another engine (``"auto"``) or float32 computes, and the log says so.
         engine: ``"paddle"`` (Paddle Inference with oneDNN), ``"onnxruntime"``, ``"openvino"``, or ``"auto"``: Paddle,
             or another one that is installed and faster, which is measured once; see
             :func:`ppocr_ext.engine.choice.choose`.
@@ -100,9 +102,8 @@ class CompiledNetwork:
     """A network and its compiled graphs, with the signature of the network; see :func:`compile_network`.
 
     Outputs equal the network's within 1e-4 (in bfloat16: 5 %; see :mod:`ppocr_ext.engine.graph_maker`), which is
-    checked on a few images when a graph is opened. Where an engine fails, Paddle computes; where something cannot be
-    compiled, the network itself; one line of the log has the reason. The network itself also computes any other
-    request, and in train mode.
+    checked on a few images when a graph is opened. The table above says what computes where an engine fails. The
+    network itself also computes any other request, and in train mode.
 
     Attributes:
         engine: that computes, ``"paddle"`` until ``"auto"`` has chosen another one; ``"network"`` once something
@@ -139,6 +140,7 @@ class CompiledNetwork:
             self.dtype = FLOAT32
             without = "ONNX Runtime" if engine == ONNXRUNTIME else "this processor"
             LOG.warning("%s computes in float32: %s has no bfloat16.", name, without)
+        self._others = _others(engine, self.dtype)
         self._threads = threads or int((os.environ.get("OMP_NUM_THREADS") or "1").partition(",")[0])
         self._maker = GraphMaker(network, request, self._position, name, self._threads)
 
@@ -230,30 +232,44 @@ class CompiledNetwork:
             RefusedError: the engine cannot compute it in this type.
             Exception: whatever Paddle makes of a network that it cannot compile.
         """
-        maker, kept = self._maker, None
-        if self._auto and (kept := kept_choice(maker, image_shape, self.dtype)):
-            self.engine, self._auto = kept, False
+        maker, undecided = self._maker, self._auto and self.engine == PADDLE
+        if undecided and (kept := kept_choice(maker, image_shape, self.dtype)):
+            self._decide(kept)
+            undecided = False
         graph = maker.open(image_shape, width, self.engine, self.dtype)
-        if self._auto:
-            self.engine, graph = choose(maker, graph, image_shape, width, self.dtype, self._images)
+        if undecided:
+            engine, graph = choose(maker, graph, image_shape, width, self.dtype, self._images)
+            self._decide(engine)
         self._auto = False
         return graph
 
+    def _decide(self, engine: str) -> None:
+        self._auto = False
+        if engine != self.engine:
+            self.engine, self._others = engine, _others(engine, self.dtype)
+
     def _step_down(self, error: Exception) -> None:
-        """Go on with Paddle; if that has failed, in float32; then with the network itself."""
-        if self.engine == PADDLE and self.dtype == FLOAT32:
+        """Go on with the next engine or type; after the last one, with the network itself."""
+        if not self._others:
             self._give_up(error)
             return
+        failed = f"{self.engine} in {self.dtype}"
         self._graphs.clear()
         self._one_width = False
-        if self.engine != PADDLE:
-            LOG.warning("%s is computed by Paddle, not by %s: %s", self._name, self.engine, first_line(error))
-            self.engine, self._auto = PADDLE, False
-        else:
-            self.dtype = FLOAT32
-            LOG.warning("%s computes in float32: %s", self._name, first_line(error))
+        self.engine, self.dtype = self._others.pop(0)
+        now = f"{self.engine} in {self.dtype}"
+        LOG.warning("%s is computed by %s, not by %s: %s", self._name, now, failed, first_line(error))
 
     def _give_up(self, error: Exception, level: int = logging.WARNING) -> None:
         self.engine, self.dtype = NETWORK, FLOAT32
         self._graphs.clear()
         LOG.log(level, "%s is not compiled, it runs as it is: %s", self._name, first_line(error))
+
+
+def _others(engine: str, dtype: str) -> list[tuple[str, str]]:
+    """Return the engines and types that compute one after the other where ``engine`` fails."""
+    found = [] if engine in (AUTO, PADDLE) else [(PADDLE, dtype)]
+    if dtype == BFLOAT16:
+        found += [(other, dtype) for other in other_engines(dtype) if engine == AUTO]
+        found.append((PADDLE, FLOAT32))
+    return found

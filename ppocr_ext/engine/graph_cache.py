@@ -60,7 +60,7 @@ def cached_folder(key: str, write: Callable[[Path], None]) -> Iterator[Path]:
     """Yield the folder of the graph ``key`` in ``$PPOCR_EXT_CACHE/engines``; call ``write`` with a folder if it is new.
 
     Processes that need the same one at the same time each write it; the first one stays. The oldest are removed above
-    ``LIMIT``. Without a folder that can be written to, the graph exists inside this context only.
+    ``LIMIT`` afterwards. Without a folder that can be written to, the graph exists inside this context only.
     """
     root = cache_folder("engines")
     folder = root / key
@@ -68,6 +68,8 @@ def cached_folder(key: str, write: Callable[[Path], None]) -> Iterator[Path]:
         with suppress(OSError):
             os.utime(folder)
         yield folder
+        with suppress(OSError):  # the folders are of another user
+            _remove_oldest(root, folder)  # an ONNX file may have been added
         return
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -79,8 +81,9 @@ def cached_folder(key: str, write: Callable[[Path], None]) -> Iterator[Path]:
         if part.parent == root:
             with suppress(OSError):  # another process has written it meanwhile
                 part.replace(folder)
-            _remove_oldest(root, folder)
         yield part if part.is_dir() else folder
+        if part.parent == root:
+            _remove_oldest(root, folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 

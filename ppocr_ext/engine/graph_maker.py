@@ -243,6 +243,10 @@ class GraphMaker:
                 write_text(file, found)
         raise (RefusedError if final else ModelError)(found, code="not_compiled")
 
+    def refuses(self, image_shape: ImageShape, engine: str, dtype: str) -> bool:
+        """Return True if it is remembered that an engine cannot compute the graph in a type."""
+        return self._refusal(self.key(image_shape), engine, dtype).exists()
+
     def _refusal(self, key: str, engine: str, dtype: str) -> Path:
         version = other_engines(dtype).get(engine)
         return note_file(key, f"refused-{engine}-{dtype}", tolerance(dtype), version)

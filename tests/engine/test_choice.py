@@ -76,7 +76,7 @@ def plant(timed: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> Callable[.
 
 
 def engine_of(network: BaseModel, dtype: str = FLOAT32, **options: Any) -> CompiledNetwork:
-    found = compile_network(network, LOGITS, engine="auto", dtype=dtype, **{"images": 1000, **options})
+    found = compile_network(network, LOGITS, dtype=dtype, **{"engine": "auto", "images": 1000, **options})
     found.prepare((3, HEIGHT, 64))
     return found
 
@@ -148,8 +148,10 @@ def test_an_engine_that_fails_when_it_is_timed_is_left_out(
             raise RuntimeError("planted")
         return measure(graphs, *args, **options)
 
-    monkeypatch.setattr(choice, "_seconds", fail)
-    assert engine_of(network).label == PADDLE
+    with monkeypatch.context() as patch:
+        patch.setattr(choice, "_seconds", fail)
+        assert engine_of(network).label == PADDLE
+    assert engine_of(network).label == OTHER  # it was not for good
 
 
 def test_a_choice_is_kept_where_there_are_no_links(
@@ -204,3 +206,30 @@ def test_nothing_is_tried_in_a_short_run(
     assert engine_of(network, images=600).label == PADDLE
     assert engine_of(network, images=10_000_000).label == OTHER
     assert engine_of(network, images=600).label == OTHER  # what is known costs nothing
+
+
+@pytest.mark.parametrize(
+    ("asked", "installed", "expected"),
+    [("auto", True, f"{OTHER} {BFLOAT16}"), ("auto", False, PADDLE), (PADDLE, True, PADDLE)],
+)
+def test_another_engines_bfloat16_is_taken_where_paddles_is_unlike(
+    asked: str,
+    installed: bool,
+    expected: str,
+    network: BaseModel,
+    plant: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plant(SLOWER)
+    opened = graph_maker.open_runner
+
+    def open_runner(engine: str, folder: Path, *, dtype: str, **options: Any) -> Any:
+        runner = opened(engine, folder, dtype=FLOAT32, **options)
+        added = 9.0 if (engine, dtype) == (PADDLE, BFLOAT16) else 0.0
+        return lambda inputs: [output + added for output in runner(inputs)]
+
+    monkeypatch.setattr(graph_maker, "open_runner", open_runner)
+    monkeypatch.setattr(compiled, "has_bfloat16", lambda: True)
+    monkeypatch.setattr(compiled, "other_engines", lambda dtype: {OTHER: "1"} if installed else {})
+    for _ in range(2):  # at the second start, by what was kept
+        assert engine_of(network, engine=asked, dtype=BFLOAT16).label == expected

@@ -64,6 +64,18 @@ def test_the_folders_that_were_not_used_for_longest_go(root: Path, monkeypatch: 
     assert sorted(each.name for each in root.iterdir()) == ["a", "c", "d"]
 
 
+def test_the_limit_holds_too_when_a_file_is_added_to_a_folder(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph_cache, "LIMIT", 16)
+    for key in ("a", "b"):
+        use(key, "12345")
+        os.utime(root / key, (0, 0))
+    with cached_folder("a", write) as folder:
+        (folder / "converted").write_text("1234567")
+    assert [each.name for each in root.iterdir()] == ["a"]
+
+
 def test_without_a_folder_to_write_to_a_graph_is_of_this_process(root: Path) -> None:
     root.parent.write_text("a file")
     with cached_folder("a", write) as folder:

@@ -18,14 +18,13 @@ from paddle import optimizer as optim
 from paddle.optimizer.lr import LRScheduler
 
 from ppocr_ext.errors import ConfigError, ModelError
-from ppocr_ext.optim.gradient_clip import ClipGlobalNorm
 from ppocr_ext.optim.schedules import Rate
 from ppocr_ext.optim.trained_parts import set_rates
 from ppocr_ext.registry import OPTIMIZERS, SCHEDULES
 
 _ADAMW_DECAY = 0.01
 _DEFAULT_SCHEDULE = "Const"
-_CLIPS = {"clip_norm": paddle.nn.ClipGradByNorm, "clip_norm_global": ClipGlobalNorm}
+_CLIPS = {"clip_norm": paddle.nn.ClipGradByNorm, "clip_norm_global": paddle.nn.ClipGradByGlobalNorm}
 
 
 def option_errors(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str, str]]:

@@ -38,7 +38,7 @@ _KINDS = {  # of the profiler's names of operators, forward and backward; the fi
     "BatchNorm": r"(?i)batch_?norm",
     "LayerNorm": r"(?i)layer_?norm",
     "dropout": r"(?i)dropout",
-    "optimizer and norm of the gradients": r"^(adam|multiply_ |scale_ |squared_l2)",
+    "optimizer and norm of the gradients": r"^(adam|multiply_ |squared_l2)",
     "sums and products of features": r"(?i)^(add|multiply) |_(add|multiply)grad",
     "other operators": r"",
 }

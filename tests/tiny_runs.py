@@ -48,6 +48,20 @@ MULTI_SCALE = {
     "divided_factor": [8, 16],
     "is_training": True,
 }
+DRAWING = [
+    {"RecConAug": {"prob": 0.8, "ext_data_num": 1, "image_shape": [32, 320, 3]}},
+    {"RecAug": {"tia_prob": 0.8}},
+]
+# a network without BatchNorm; tests/loop, where the plugin is, must be in sys.path
+ONE_BRANCH = {
+    "Global.plugins": ["processes_parts"],
+    "Architecture.Backbone": {"name": "Columns", "width": 16},
+    "Architecture.Head": {
+        "name": "MultiHead",
+        "head_list": [{"CTCHead": {"Neck": {"name": "reshape"}, "Head": {}}}],
+    },
+    "Loss": {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": {}}]},
+}
 
 
 class StopAfter(Hook):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_runs import StopAfter
+from tiny_runs import DRAWING, StopAfter
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.config import Config
@@ -19,10 +19,6 @@ from ppocr_ext.loop.session import train
 from ppocr_ext.run import compiled_models
 
 TIMES = ("time", "ips", "fps")
-DRAWING = [
-    {"RecConAug": {"prob": 0.8, "ext_data_num": 1, "image_shape": [32, 320, 3]}},
-    {"RecAug": {"tia_prob": 0.8}},
-]
 Tiny = Callable[..., Config]
 
 

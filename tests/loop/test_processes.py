@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_runs import ONE_BRANCH
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.serialize import read_state
@@ -108,19 +109,10 @@ def steps(folder, kind):
 
 def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(HERE))
-    one_branch = {
-        "Global.plugins": ["processes_parts"],
-        "Architecture.Backbone": {"name": "Columns", "width": 16},
-        "Architecture.Head": {
-            "name": "MultiHead",
-            "head_list": [{"CTCHead": {"Neck": {"name": "reshape"}, "Head": {}}}],
-        },
-        "Loss": {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": {}}]},
-        "Optimizer.lr.learning_rate": 0.01,
-    }
+    one_branch = {**ONE_BRANCH, "Optimizer.lr.learning_rate": 0.01}
     grouped = {"Global.accumulate": 2, "Train.loader.batch_size_per_card": 2}
     silent = {"Global.plugins": ["processes_parts"], "Loss": {"name": "SilentCTC"}}
-    ctc = {"Loss": {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": {}}]}}
+    ctc = {"Loss": ONE_BRANCH["Loss"]}
     transforms = tiny("student").thaw()["Train"]["dataset"]["transforms"]
     ctc["Train.dataset.transforms"] = [transforms[0], {"RecAug": {}}, *transforms[1:]]
     broken = two("broken", **ctc)

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from error_codes import raises_code
+from tiny_runs import ONE_BRANCH
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.errors import ModelError
@@ -47,19 +48,7 @@ def test_a_run_is_the_same(tiny, tmp_path):
 @pytest.mark.e2e
 def test_a_network_without_such_blocks_is_refused(tiny, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    config = tiny(
-        "student",
-        **{
-            "Global.recompute": True,
-            "Global.plugins": ["processes_parts"],
-            "Architecture.Backbone": {"name": "Columns", "width": 16},
-            "Architecture.Head": {
-                "name": "MultiHead",
-                "head_list": [{"CTCHead": {"Neck": {"name": "reshape"}, "Head": {}}}],
-            },
-            "Loss": {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": {}}]},
-        },
-    )
+    config = tiny("student", **{"Global.recompute": True, **ONE_BRANCH})
     monkeypatch.setattr("ppocr_ext.run.run.open_data", None)  # it is refused before any data are read
     with raises_code(ModelError, "unsupported_model", "Global.recompute", "BaseModel"):
         train(config)

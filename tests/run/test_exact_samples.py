@@ -8,16 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_runs import MULTI_SCALE, tiny_config
+from tiny_runs import DRAWING, MULTI_SCALE, tiny_config
 
 from ppocr_ext.cli.main import main
 from ppocr_ext.loop.proxies import LoaderProxy
 from ppocr_ext.run.run import Run
 
-DRAWING = [
-    {"RecConAug": {"prob": 0.8, "ext_data_num": 1, "image_shape": [32, 320, 3]}},
-    {"RecAug": {"tia_prob": 0.8}},
-]
 DATASETS = ["SimpleDataSet", "MultiScaleDataSet", "LMDBDataSet", "CaptchaDataSet"]
 
 

@@ -12,11 +12,9 @@ import paddle
 
 from benchmarks.engine import ENGINES, NETWORK, STUDENT, TEACHER
 from benchmarks.memory import peak_memory
-from benchmarks.sizes import SIZES, charset_of
+from benchmarks.sizes import SIZES, networks_of
 from benchmarks.step import batch_of
-from ppocr_ext.config import load, with_class_counts
 from ppocr_ext.engine.compiled import compile_network
-from ppocr_ext.io.resources import config_path
 from ppocr_ext.modeling import EVAL, TRAIN, build_model
 from ppocr_ext.run.device import tune_cpu
 
@@ -36,9 +34,7 @@ def measure(size: str, batch: int, passes: list[list[str]]) -> dict[str, Any]:
         square of the differences in bfloat16, as a share of the output's.
     """
     tune_cpu()
-    name, (height, width) = SIZES[size]
-    charset = charset_of(size)
-    config = with_class_counts(load([config_path(name)]), charset)
+    (height, width), (config, charset) = SIZES[size][1], networks_of(size)
     paddle.seed(0)
     models = build_model(config.at("Architecture").thaw()).models
     images, *labels = batch_of(config, charset, batch, height, width)

@@ -12,12 +12,10 @@ from paddle.static import InputSpec
 
 from benchmarks.infer import PEER, STUDENT, TEACHER, UNFOLDED
 from benchmarks.peer import imported, take_weights
-from benchmarks.sizes import SIZES, charset_of
-from ppocr_ext.config import load, with_class_counts
+from benchmarks.sizes import SIZES, networks_of
 from ppocr_ext.engine.request_graph import IMAGES
 from ppocr_ext.export.graph import write_graph
 from ppocr_ext.export.onnx_file import write_onnx
-from ppocr_ext.io.resources import config_path
 from ppocr_ext.modeling import build_model
 from ppocr_ext.modeling.features import classifier_of, ctc_head_of
 
@@ -40,10 +38,9 @@ def prepare(folder: str, size: str, root: str | None) -> dict[str, Any]:
     Raises:
         HostError: it is no checkout that can be imported, or its student has other parameters.
     """
-    name, (height, width) = SIZES[size]
+    (height, width), (config, charset) = SIZES[size][1], networks_of(size)
+    architecture = config.at("Architecture").thaw()
     paddle.seed(0)
-    charset = charset_of(size)
-    architecture = with_class_counts(load([config_path(name)]), charset).at("Architecture").thaw()
     model = build_model(architecture)
     for network in (model.Teacher, model.Student):
         _make_lively(network)

@@ -17,14 +17,12 @@ from typing import Any
 import paddle
 
 from benchmarks.memory import PeakGrowth
-from benchmarks.sizes import SIZES, charset_of
+from benchmarks.sizes import SIZES, networks_of
 from benchmarks.step import batch_of
 from benchmarks.table import machine, markdown, megabytes, threads
-from ppocr_ext.config import load, with_class_counts
 from ppocr_ext.engine.graph_maker import open_graph
 from ppocr_ext.engine.request_graph import GraphWriter
 from ppocr_ext.engine.runners import STEM, open_predictor, run_predictor
-from ppocr_ext.io.resources import config_path
 from ppocr_ext.modeling import EVAL, build_model
 from ppocr_ext.run.device import tune_cpu
 
@@ -83,9 +81,7 @@ def measure_new_weights(size: str, batch: int, rounds: int) -> NewWeightsCosts:
         ModelError: a graph does not equal its network.
     """
     tune_cpu()
-    name, (height, width) = SIZES[size]
-    charset = charset_of(size)
-    config = with_class_counts(load([config_path(name)]), charset)
+    (height, width), (config, charset) = SIZES[size][1], networks_of(size)
     paddle.seed(0)
     network = build_model(config.at("Architecture").thaw()).models["Student"]
     network.eval()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.config import Config, load, with_class_counts
 from ppocr_ext.errors import HostError
 from ppocr_ext.host import open_host
+from ppocr_ext.io.resources import config_path
 
 SIZES = {"tiny": ("quickstart/distill.yml", (32, 128)), "full": ("svtrv2/distill.yml", (48, 320))}
 
@@ -24,3 +26,13 @@ def charset_of(size: str) -> Charset:
             code="missing_file",
         )
     return Charset.from_file(path, use_space_char=True)
+
+
+def networks_of(size: str) -> tuple[Config, Charset]:
+    """Return the config of a distillation with its class counts, and its dictionary.
+
+    Raises:
+        HostError: see :func:`charset_of`.
+    """
+    charset = charset_of(size)
+    return with_class_counts(load([config_path(SIZES[size][0])]), charset), charset

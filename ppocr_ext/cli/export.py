@@ -119,9 +119,9 @@ def _folder(args: argparse.Namespace, config: Config) -> Path:
 
 def _print(exported: ExportedModel) -> None:
     """Print what was written, how it was checked, and how to read an image with it."""
+    from ppocr_ext.engine.runners import GRAPH
     from ppocr_ext.export.clients import shell_command, width_warning
     from ppocr_ext.export.policy_accuracy import recommended
-    from ppocr_ext.recognition.engines import GRAPH
 
     described = exported.description
     print(f"written: {exported.folder}")

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ppocr_ext.engine.runners import STEM
+from ppocr_ext.engine.runners import GRAPH, WEIGHTS
 from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
 from ppocr_ext.messages import INSTALL_ONNX
 
@@ -47,9 +47,7 @@ def convert_graph(folder: Path, target: Path, place: Path) -> None:
     """
     with tempfile.TemporaryDirectory(dir=place, prefix=".part-") as temporary:
         part = Path(temporary).resolve() / target.name
-        files = [
-            str(each.resolve()) for each in (folder / f"{STEM}.json", folder / f"{STEM}.pdiparams", part)
-        ]
+        files = [str(each.resolve()) for each in (folder / GRAPH, folder / WEIGHTS, part)]
         done = subprocess.run(
             [sys.executable, "-c", _CODE, *files, str(OPSET)],
             stdin=subprocess.DEVNULL,

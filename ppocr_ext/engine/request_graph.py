@@ -10,7 +10,7 @@ from paddle import Tensor, nn
 from paddle.static import InputSpec
 
 from ppocr_ext.engine.captured import captured
-from ppocr_ext.engine.runners import STEM
+from ppocr_ext.engine.runners import GRAPH, STEM
 from ppocr_ext.errors import ModelError
 from ppocr_ext.modeling import BaseModel
 from ppocr_ext.modeling.backbones.conv_parts import reparameterized
@@ -123,8 +123,8 @@ class GraphWriter:
             captured(lambda: self._save(str(folder / STEM)), "The network cannot be compiled", "not_compiled")
         finally:
             paddle.set_rng_state(generator)
-        if not (folder / f"{STEM}.json").is_file():
-            raise ModelError(f"Paddle {paddle.__version__} writes no {STEM}.json.", code="needs_paddle_3")
+        if not (folder / GRAPH).is_file():
+            raise ModelError(f"Paddle {paddle.__version__} writes no {GRAPH}.", code="needs_paddle_3")
 
     def _save(self, prefix: str) -> None:
         if self._traced is None:

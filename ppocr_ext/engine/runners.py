@@ -22,6 +22,7 @@ Runner = Callable[[Mapping[str, np.ndarray]], Sequence[np.ndarray]]  # inputs by
 AUTO, PADDLE, ONNXRUNTIME, OPENVINO, NETWORK = ENGINES
 FLOAT32, BFLOAT16 = DTYPES
 STEM = "inference"  # of the files of a graph
+GRAPH, WEIGHTS = f"{STEM}.json", f"{STEM}.pdiparams"
 ONNX = f"{STEM}.onnx"  # what the engines other than Paddle read
 INSTALL = {
     ONNXRUNTIME: INSTALL_ONNX,
@@ -78,8 +79,8 @@ def open_runner(engine: str, folder: Path, *, threads: int, dtype: str = FLOAT32
         Exception: whatever the library makes of the file.
     """
     if engine == PADDLE:
-        files = (folder / f"{STEM}.json", folder / f"{STEM}.pdiparams")
-        return partial(run_predictor, open_predictor(*files, threads=threads, dtype=dtype))
+        predictor = open_predictor(folder / GRAPH, folder / WEIGHTS, threads=threads, dtype=dtype)
+        return partial(run_predictor, predictor)
     if engine == OPENVINO:
         return _openvino_runner(folder / ONNX, threads, dtype)
     session = open_session(folder / ONNX, threads)

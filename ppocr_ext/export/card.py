@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ppocr_ext import __version__
+from ppocr_ext.engine.runners import GRAPH, ONNX
 from ppocr_ext.export import clients
 from ppocr_ext.export.description import Description
 from ppocr_ext.export.policy_accuracy import recommended
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.recognition.engines import GRAPH, ONNX
 
 CARD_FILE = "README.md"
 _FILES = {

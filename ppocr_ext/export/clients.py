@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from ppocr_ext.recognition.engines import ONNX
+from ppocr_ext.engine.runners import ONNX
 from ppocr_ext.recognition.resize import WidthPolicy
 
 CLIENT_WIDTH = 3200  # pixels, the widest input of PaddleOCR's 3.x client

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import DEVICES
+from ppocr_ext.engine.runners import GRAPH, ONNX, WEIGHTS
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.export.card import CARD_FILE, write_card
 from ppocr_ext.export.description import Description, describe, write_model_json
@@ -24,7 +25,7 @@ from ppocr_ext.export.verify import Comparison, Picture, compare, require_equal
 from ppocr_ext.export.verify_readers import dictionary_faults, open_readers
 from ppocr_ext.io.atomic import atomic_folder
 from ppocr_ext.messages import LOG
-from ppocr_ext.recognition.engines import GRAPH, ONNX, WEIGHTS, NetworkEngine
+from ppocr_ext.recognition.engines import NetworkEngine
 from ppocr_ext.recognition.exported import CHARSET_FILE, MODEL_FILE
 from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.recognition.resize import WidthPolicy

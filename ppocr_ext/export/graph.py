@@ -13,11 +13,11 @@ from paddle.static import InputSpec
 
 from ppocr_ext.engine.captured import captured
 from ppocr_ext.engine.request_graph import IMAGES, inference_copy
+from ppocr_ext.engine.runners import GRAPH
 from ppocr_ext.errors import ModelError
 from ppocr_ext.messages import error_text
 from ppocr_ext.modeling.features import FeatureTap
 from ppocr_ext.modeling.head_request import EVAL
-from ppocr_ext.recognition.engines import GRAPH
 
 
 class CtcReader(nn.Layer):

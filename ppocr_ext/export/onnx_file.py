@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.engine.onnx_conversion import convert_graph
+from ppocr_ext.engine.runners import ONNX
 from ppocr_ext.errors import MissingPackageError
 from ppocr_ext.messages import INSTALL_ONNX
-from ppocr_ext.recognition.engines import ONNX
 
 PACKAGES = ("paddle2onnx", "onnx", "onnxruntime")  # the last one compares the file with the network
 

@@ -19,11 +19,11 @@ from typing import Any
 import cv2
 import numpy as np
 
+from ppocr_ext.engine.runners import ONNX
 from ppocr_ext.export import clients
 from ppocr_ext.export.verify import Reader
 from ppocr_ext.export.verify_steps import Seen
 from ppocr_ext.host.text_recognizer import open_text_recognizer
-from ppocr_ext.recognition.engines import ONNX
 from ppocr_ext.recognition.exported import Exported
 from ppocr_ext.recognition.resize import WidthPolicy
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from ppocr_ext.config import Config
+from ppocr_ext.engine.runners import GRAPH, ONNX, WEIGHTS
 from ppocr_ext.errors import DataError, WeightsError
 from ppocr_ext.export.exporter import load_on_cpu, policy_of_width
 from ppocr_ext.export.inference_yml import INFERENCE_YML
@@ -21,7 +22,7 @@ from ppocr_ext.export.verify_clients import open_clients
 from ppocr_ext.export.verify_readers import dictionary_faults, open_readers
 from ppocr_ext.export.verify_steps import Fault, Seen
 from ppocr_ext.io.file_names import file_digest
-from ppocr_ext.recognition.engines import GRAPH, ONNX, WEIGHTS, NetworkEngine
+from ppocr_ext.recognition.engines import NetworkEngine
 from ppocr_ext.recognition.exported import Exported, read_exported
 from ppocr_ext.recognition.image_lists import list_images
 from ppocr_ext.recognition.images import read_image

@@ -9,12 +9,13 @@ from typing import Any
 import yaml
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.engine.runners import GRAPH, ONNX, WEIGHTS
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.export.inference_yml import INFERENCE_YML
 from ppocr_ext.export.verify import EngineReader
 from ppocr_ext.export.verify_steps import Fault
 from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
-from ppocr_ext.recognition.engines import GRAPH, ONNX, WEIGHTS, PaddleEngine
+from ppocr_ext.recognition.engines import PaddleEngine
 from ppocr_ext.recognition.opening import RecognizerParts, onnx_parts
 from ppocr_ext.recognition.resize import WidthPolicy
 

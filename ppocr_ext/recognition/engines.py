@@ -13,11 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ppocr_ext.engine.runners import open_predictor, open_session, run_predictor
+from ppocr_ext.engine.runners import GRAPH, WEIGHTS, open_predictor, open_session, run_predictor
 from ppocr_ext.errors import MissingPackageError, ModelError, WeightsError
 from ppocr_ext.messages import INSTALL_ONNX, INSTALL_PADDLE
-
-GRAPH, WEIGHTS, ONNX = "inference.json", "inference.pdiparams", "inference.onnx"
 
 
 class Engine(Protocol):

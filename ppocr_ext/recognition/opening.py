@@ -12,18 +12,10 @@ import numpy as np
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
+from ppocr_ext.engine.runners import GRAPH, ONNX, WEIGHTS
 from ppocr_ext.errors import ConfigError, DataError, MissingPackageError, WeightsError
 from ppocr_ext.recognition.ctc_text import best_classes
-from ppocr_ext.recognition.engines import (
-    GRAPH,
-    ONNX,
-    WEIGHTS,
-    Engine,
-    NetworkEngine,
-    NrtrEngine,
-    OnnxEngine,
-    PaddleEngine,
-)
+from ppocr_ext.recognition.engines import Engine, NetworkEngine, NrtrEngine, OnnxEngine, PaddleEngine
 from ppocr_ext.recognition.exported import MODEL_FILE, Exported, described_by_metadata, read_exported
 from ppocr_ext.recognition.resize import WidthPolicy
 

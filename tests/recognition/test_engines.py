@@ -9,9 +9,10 @@ import pytest
 from error_codes import raises_code
 from onnx import TensorProto, helper
 
+from ppocr_ext.engine.runners import GRAPH, WEIGHTS
 from ppocr_ext.errors import MissingPackageError, WeightsError
 from ppocr_ext.recognition import engines
-from ppocr_ext.recognition.engines import GRAPH, WEIGHTS, NetworkEngine, OnnxEngine, PaddleEngine
+from ppocr_ext.recognition.engines import NetworkEngine, OnnxEngine, PaddleEngine
 
 
 class Columns(paddle.nn.Layer):

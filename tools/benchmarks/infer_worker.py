@@ -15,7 +15,8 @@ import paddle
 
 from benchmarks.infer import BARE, ONEDNN, PLAIN, READ, RUNTIME, STUDENT, TEACHER
 from benchmarks.sizes import SIZES, charset_of
-from ppocr_ext.recognition.engines import ONNX, Engine, OnnxEngine, PaddleEngine
+from ppocr_ext.engine.runners import ONNX
+from ppocr_ext.recognition.engines import Engine, OnnxEngine, PaddleEngine
 from ppocr_ext.recognition.images import read_image
 from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.recognition.recognizer import Recognizer

@@ -22,7 +22,7 @@ from benchmarks.step import batch_of
 from benchmarks.table import machine, markdown, megabytes, threads
 from ppocr_ext.engine.graph_maker import open_graph
 from ppocr_ext.engine.request_graph import GraphWriter
-from ppocr_ext.engine.runners import STEM, open_predictor, run_predictor
+from ppocr_ext.engine.runners import GRAPH, WEIGHTS, open_predictor, run_predictor
 from ppocr_ext.modeling import EVAL, build_model
 from ppocr_ext.run.device import tune_cpu
 
@@ -98,7 +98,7 @@ def measure_new_weights(size: str, batch: int, rounds: int) -> NewWeightsCosts:
     with tempfile.TemporaryDirectory() as text, paddle.no_grad():
         count = int(os.environ.get("OMP_NUM_THREADS", "1"))
         folder, shapes = Path(text), [(1, 3, height, width)]
-        files = (folder / f"{STEM}.json", folder / f"{STEM}.pdiparams")
+        files = (folder / GRAPH, folder / WEIGHTS)
         writer = GraphWriter(network, EVAL, None, (3, height, None))
         growth = PeakGrowth()
         network(images)  # warms up

@@ -79,7 +79,9 @@ def open_runner(engine: str, folder: Path, *, threads: int, dtype: str = FLOAT32
         Exception: whatever the library makes of the file.
     """
     if engine == PADDLE:
-        predictor = open_predictor(folder / GRAPH, folder / WEIGHTS, threads=threads, dtype=dtype)
+        # the longest label of a batch changes the shape; several images take longer than oneDNN's weights made anew
+        files = folder / GRAPH, folder / WEIGHTS
+        predictor = open_predictor(*files, threads=threads, dtype=dtype, shapes=1)
         return partial(run_predictor, predictor)
     if engine == OPENVINO:
         return _openvino_runner(folder / ONNX, threads, dtype)
@@ -118,7 +120,13 @@ def has_bfloat16() -> bool:
 
 
 def open_predictor(
-    graph: Path, weights: Path, *, onednn: bool = True, threads: int | None = None, dtype: str = FLOAT32
+    graph: Path,
+    weights: Path,
+    *,
+    onednn: bool = True,
+    threads: int | None = None,
+    dtype: str = FLOAT32,
+    shapes: int | None = None,
 ) -> Any:
     """Return Paddle's predictor; it keeps its tensors, so one thread at a time may use it.
 
@@ -130,6 +138,8 @@ def open_predictor(
         onednn: compute with oneDNN.
         threads: of the computation; None: Paddle's default, which is 1.
         dtype: of products and convolutions inside oneDNN; inputs and outputs stay float32.
+        shapes: of inputs for which oneDNN keeps its own weights and buffers, about 100 MB each for a full-size teacher;
+            None: Paddle's default.
 
     Raises:
         MissingPackageError: Paddle is older than 3.0.
@@ -149,6 +159,8 @@ def open_predictor(
     config.enable_new_executor(True)
     if onednn:
         config.enable_mkldnn()
+        if shapes is not None:
+            config.set_mkldnn_cache_capacity(shapes)
     else:
         config.disable_mkldnn()
     if dtype == BFLOAT16:  # Paddle prints a line

@@ -13,6 +13,7 @@ from ppocr_ext.checkpoint.model_state import STATISTICS, parameter_names
 from ppocr_ext.checkpoint.optimizer_state import MASTERS, restore_optimizer
 from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.errors import WeightsError
+from ppocr_ext.loop.accumulation import Group
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
 from ppocr_ext.run.train_setup import restore_loss
@@ -70,10 +71,11 @@ class LastGood:
     Args:
         run: a training run.
         hook_states: returns what hooks keep, by their names.
+        group: knows which parameters have had no gradient yet.
     """
 
-    def __init__(self, run: Run, hook_states: Callable[[], Mapping[str, Any]]) -> None:
-        self._run, self._hook_states = run, hook_states
+    def __init__(self, run: Run, hook_states: Callable[[], Mapping[str, Any]], group: Group) -> None:
+        self._run, self._hook_states, self._group = run, hook_states, group
         self._states = run.folder / "latest.states"
         self._at_start = self._written()  # of an earlier run, or what this run resumes from
         self._copy: dict[str, Any] | None = None
@@ -102,6 +104,7 @@ class LastGood:
             "loss": _copies(_loss_tensors(run.loss)),
             "scaler": copy.deepcopy(run.amp.state()),
             "hooks": self._hook_states(),
+            "unreached": set(self._group.unreached),
         }
 
     @paddle.no_grad()
@@ -125,6 +128,7 @@ class LastGood:
         put_back(kept["tensors"], tensors_of(run.network, run.optimizer))
         put_back(kept["loss"], _loss_tensors(run.loss))
         run.amp.load(kept["scaler"])
+        self._group.unreached = set(kept["unreached"])
         return int(kept["step"]), kept["hooks"]
 
     def _restore_checkpoint(self) -> tuple[int, Mapping[str, Any]]:
@@ -137,5 +141,6 @@ class LastGood:
         if rate is not None:
             schedule.set_state_dict(rate)
         run.amp.load(state.scaler)
+        self._group.unreached = set(state.unreached or ())
         restore_loss(run.loss, state.loss, checkpoint.prefix)
         return state.position.global_step, state.hooks or {}

@@ -67,14 +67,13 @@ class OptimizerStep:
         self._limit = int(global_value(run.config, "nonfinite_limit"))
         mode = global_value(run.config, "nonfinite")
         self._before = BeforeForward(run.network, run.loss) if mode == "skip" else None
-        self._last_good = LastGood(run, hook_states) if mode == "rollback" else None
+        self._last_good = LastGood(run, hook_states, self.group) if mode == "rollback" else None
         self._on_rollback = on_rollback
         detects, compiled = (bool(global_value(run.config, key)) for key in ("detect_anomaly", "to_static"))
         self._watch = AnomalyWatch(run.network, run.loss, active=detects, compiled=compiled)
         self._steps_done = self._good_step = run.start.global_step
         self._skipped_in_a_row = 0
-        self._seen: tuple[Any, Sequence[Any]] = (None, ())
-        self._held: tuple[Any, ...] = ()  # outputs and loss, which variables of the host hold
+        self._held: tuple[Any, ...] = ()  # outputs, batch and loss, which variables of the host hold
         self._outputs_are_read = bool(global_value(run.config, "cal_metric_during_train"))  # after the step
         self.reading = StepReading()
         self.losses: Mapping[str, Any] = {}
@@ -98,11 +97,10 @@ class OptimizerStep:
         """Measure the forward pass; return ``losses`` with a total that is NaN if a value is bad."""
         self.losses = {name: value.detach() for name, value in losses.items()}
         self.images = len(batch[0])
-        self._seen = (predictions, batch)
         self._watch.off()
         factor = self._meter.forward(predictions, batch, losses, self._steps_done + 1)
         total = losses["loss"] * factor * self.group.weight(self.images)
-        self._held = predictions, total
+        self._held = predictions, batch, total
         if self._watch.active and math.isfinite(float(factor)):
             self._watch.on("the backward pass")
         return {**self.losses, "loss": total}
@@ -124,7 +122,6 @@ class OptimizerStep:
             if not self.applied:
                 self._handle_bad(elsewhere=forward_is_bad and not self.reading.bad)
                 self.group.is_bad = True
-        self._seen = (None, ())
         if not self._outputs_are_read:
             self._let_go()
         if self.applied:
@@ -140,7 +137,7 @@ class OptimizerStep:
     def _let_go(self) -> None:
         """Release the outputs and the graph of a step, which the host's loop holds until the next forward pass ends."""
         if self._held:
-            predictions, total = self._held
+            predictions, _, total = self._held
             _empty(predictions)
             total.detach_()
         self._held = ()
@@ -183,7 +180,7 @@ class OptimizerStep:
 
     def _report(self, elsewhere: bool) -> Incident:
         """Say what is bad, and write the incident; ``elsewhere``: in the forward pass of another process."""
-        predictions, batch = self._seen
+        predictions, batch, _ = self._held
         step, run = self._steps_done + 1, self._run
         meter, reading, layout = self._meter, self.reading, layout_of(run.config)
         incident = find_incident(

@@ -128,11 +128,23 @@ def test_too_many_bad_steps_in_a_row_stop_the_run(tiny):
     assert (outcome.status, outcome.position.global_step) == ("nonfinite", 2)
 
 
+class FirstGradient(Hook):
+    """Say that a parameter without a gradient so far has one after steps 2 and 5, which the rollbacks undo."""
+
+    def on_start(self, run, position):
+        self.unreached = lambda: self.loop._step.group.unreached
+        self.unreached().add("late")
+
+    def on_step(self, step):
+        if step.position.global_step in (2, 5):
+            self.unreached().remove("late")
+
+
 def test_a_rollback_takes_the_copy_in_memory_and_then_the_checkpoint(tiny, tmp_path):
     states = States()
     settings = {"Global.nonfinite": "rollback", "Global.nonfinite_limit": 2, "Global.ema": 0.9}
     config = tiny("student", **settings)
-    outcome = train(config, hooks=[Plant(nan_loss, 3, 6), states])
+    outcome = train(config, hooks=[Plant(nan_loss, 3, 6), states, FirstGradient()])
     assert (outcome.status, outcome.position.global_step) == ("finished", 6)
     assert_equal(states.weights[3], states.weights[1])  # copied after the first step
     assert_equal(states.moments[3], states.moments[1])
@@ -143,7 +155,7 @@ def test_a_rollback_takes_the_copy_in_memory_and_then_the_checkpoint(tiny, tmp_p
     assert factors == pytest.approx([1, 1, 0.5, 0.5, 0.5, 0.25])
     checkpoint = tmp_path / "run" / "latest"
     state = Checkpoint(checkpoint).train_state()
-    assert state.rate_factor == 0.25
+    assert (state.rate_factor, list(state.unreached)) == (0.25, ["late"])
     assert state.hooks["Ema"]["updates"] == 1  # each time the average went back too
 
     more = States()

@@ -11,7 +11,20 @@ from ppocr_ext.config import Config, ctc_heads, load, switch_features_on
 from ppocr_ext.io.resources import config_root
 
 ROOT = config_root()
-ONE_OF_EACH = {official(name)["Architecture"]["algorithm"]: name for name in OFFICIAL}.values()
+# a config of each form: paths of its CTC heads below Architecture, and what each says of its features
+FORMS = {
+    "ch_PP-OCRv2/ch_PP-OCRv2_rec.yml": {"Head": None},
+    "ch_PP-OCRv2/ch_PP-OCRv2_rec_enhanced_ctc_loss.yml": {"Head": True},
+    "ch_PP-OCRv2/ch_PP-OCRv2_rec_distillation.yml": {
+        "Models.Teacher.Head": None,
+        "Models.Student.Head": None,
+    },
+    "SVTRv2/ch_SVTRv2_rec": {"Head.head_list.0.CTCHead.Head": None},
+    "SVTRv2/ch_SVTRv2_rec_distillation": {
+        "Models.Teacher.Head.head_list.0.CTCHead.Head": None,
+        "Models.Student.Head.head_list.0.CTCHead.Head": None,
+    },
+}
 BROKEN = "PP-OCRv4/PP-OCRv4_mobile_rec_distillation.yml"
 SHIPPED = sorted(
     str(path.relative_to(ROOT))
@@ -46,17 +59,20 @@ def test_the_one_that_cannot_run_gets_each_line_that_it_lacks(data: Path, check:
     assert check(config.with_values(values)) == []
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
+@pytest.mark.parametrize("name", FORMS)
 def test_the_overlay_of_features_fits_an_official_config(
     name: str, data: Path, tmp_path: Path, check: Check
 ) -> None:
     file = tmp_path / "config.yml"
     file.write_text(Config(with_data(official(name), data)).to_yaml())
-    config = load([file, ROOT / "overlays" / "return_feats.yml"])
-    assert check(config) == check(load([file]))
-    heads = [switch_features_on(config).at(path) for path in ctc_heads(config)]
-    assert len(heads) == (2 if "distillation" in name else 1)
-    assert all(head["return_feats"] is True and len(head) > 1 for head in heads)
+    plain, config = load([file]), load([file, ROOT / "overlays" / "return_feats.yml"])
+    assert check(config) == check(plain)
+    switched = switch_features_on(config)
+    assert [".".join(path[1:]) for path in ctc_heads(config)] == list(FORMS[name])
+    for path, before in FORMS[name].items():
+        head = plain.at(f"Architecture.{path}")
+        assert head.get("return_feats") is before
+        assert switched.at(f"Architecture.{path}") == {**head, "return_feats": True}
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -76,11 +76,15 @@ def test_a_list_that_is_not_in_order_is_left_to_the_checks(heads: Any) -> None:
 
 
 def test_shipped_configs_say_it_once() -> None:
+    assert len(SHIPPED) > 10
     assert [path for path in SHIPPED if path.read_text().count("max_text_length:") > 1] == []
+    filled = 0
     for path in SHIPPED:
         derived = derive_values(load(path))
         computed = [derived.at(key) for key in derived.at("computed", ()) if key.endswith("max_text_length")]
         assert set(computed) <= {derived.at("Global.max_text_length", None)}, path
+        filled += len(computed)
+    assert filled > 0
 
 
 def test_one_option_sets_all_three(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

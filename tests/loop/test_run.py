@@ -2,6 +2,7 @@ import json
 import re
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from ppocr_ext.issues import InvalidConfigError
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
 from ppocr_ext.metrics import RecMetric
-from ppocr_ext.registry import METRICS
+from ppocr_ext.registry import BACKBONES, LOSSES, METRICS
 from ppocr_ext.run.run import Run
 
 
@@ -610,6 +611,8 @@ def test_a_loss_that_reads_an_unknown_sub_model_is_named(tiny):
 def test_a_users_own_backbone_and_loss_train(tiny, tmp_path, monkeypatch):
     parts = Path(__file__).with_name("processes_parts.py")
     monkeypatch.syspath_prepend(str(parts.parent))
+    for known, name in ((sys.modules, parts.stem), (BACKBONES._own, "Columns"), (LOSSES._own, "SilentCTC")):
+        monkeypatch.delitem(known, name, raising=False)  # another test may have imported them
     config = tiny(
         "student",
         **{

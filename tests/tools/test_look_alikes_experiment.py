@@ -261,6 +261,17 @@ def test_a_finished_run_is_not_trained_again(tmp_path, monkeypatch):
     assert len(called) == 2
 
 
+def test_images_to_test_on_are_drawn_with_a_seed_of_their_own(tmp_path, monkeypatch):
+    called = []
+    monkeypatch.setattr(runs, "command", lambda name, arguments, log: called.append([name, *arguments]))
+    runs.draw_data_and_test("captcha", tmp_path, (30, 20, 10), ["--length", "4"])
+    drawn = ["make-dataset", "captcha", "--out"]
+    assert called == [
+        [*drawn, f"{tmp_path}/data", "--train", "30", "--val", "20", "--seed", "1", "--length", "4"],
+        [*drawn, f"{tmp_path}/test", "--train", "0", "--val", "10", "--seed", "2", "--length", "4"],
+    ]
+
+
 def test_a_command_that_fails_says_what_it_said(tmp_path):
     shown = f"ppocr-ext train -c '{tmp_path}/missing file.yml'\n"
     with raises_code(RunFailedError, "run_failed", shown):

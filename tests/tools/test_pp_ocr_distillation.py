@@ -33,14 +33,14 @@ def calls(monkeypatch):
         )
         return output
 
-    def draw_images(kind, folder, counts, options):
+    def draw_data_and_test(kind, folder, counts, options):
         calls.append(kind)
         (folder / "data").mkdir()
         (folder / "data/train_list.txt").write_text("".join(f"{i}.png\t{i}\n" for i in range(counts[0])))
 
     monkeypatch.setattr(pp_ocr_distillation, "train", train)
     monkeypatch.setattr(pp_ocr_distillation, "read_lines", read_lines)
-    monkeypatch.setattr(pp_ocr_distillation, "draw_images", draw_images)
+    monkeypatch.setattr(pp_ocr_distillation, "draw_data_and_test", draw_data_and_test)
     monkeypatch.setattr(pp_ocr_distillation, "command", lambda name, *_: calls.append(name))
     return calls
 

@@ -31,7 +31,7 @@ def test_runs_differ_in_seed_and_cache_alone(monkeypatch, tmp_path):
 
     used: dict = {}
     replaced = {"train": train, "read_lines": read_lines}
-    replaced |= {name: lambda name, *_: calls.append(name) for name in ("command", "draw_images")}
+    replaced |= {name: lambda name, *_: calls.append(name) for name in ("command", "draw_data_and_test")}
     for name, instead in replaced.items():
         monkeypatch.setattr(teacher_cache, name, instead)
     table = run_experiment(tmp_path, [1, 2], 1)

@@ -32,7 +32,7 @@ sys.path[:] = [
 from experiments.runs import (  # noqa: E402
     Training,
     command,
-    draw_images,
+    draw_data_and_test,
     experiment_parser,
     from_command_line,
     read_lines,
@@ -98,7 +98,7 @@ def draw_data(folder: Path) -> None:
         )
     fonts = [str(next(package.rglob(name))) for name in FONTS]
     look = [*LOOK.split(), "--fonts", *fonts]
-    draw_images("lines", folder, (TRAIN_LINES, VALIDATION_LINES, TEST_LINES), look)
+    draw_data_and_test("lines", folder, (TRAIN_LINES, VALIDATION_LINES, TEST_LINES), look)
     lines = (folder / "data" / "train_list.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     write_text(folder / STUDENT_LIST, "".join(lines[:STUDENT_LINES]))
 

@@ -105,7 +105,9 @@ def read_lines(run: Training, data: Path, output: Path) -> Path:
     return output
 
 
-def draw_images(kind: str, folder: Path, counts: tuple[int, int, int], options: Sequence[str] = ()) -> None:
+def draw_data_and_test(
+    kind: str, folder: Path, counts: tuple[int, int, int], options: Sequence[str] = ()
+) -> None:
     """Draw the images to train and to validate on into ``data`` of a folder, those to test on into ``test``.
 
     Args:

@@ -26,7 +26,7 @@ sys.path[:] = [
 from experiments.runs import (  # noqa: E402
     Training,
     command,
-    draw_images,
+    draw_data_and_test,
     experiment_parser,
     from_command_line,
     read_lines,
@@ -86,7 +86,7 @@ def run_experiment(folder: Path, seeds: Sequence[int], at_once: int) -> str:
         RunStopped: by a signal.
     """
     folder = folder.resolve()
-    draw_images("captcha", folder, IMAGES)
+    draw_data_and_test("captcha", folder, IMAGES)
     train(training(folder, "teacher"), at_once)
     runs = {kind: [training(folder, kind, seed) for seed in seeds] for kind in VIEWS}
     for kind, views in VIEWS.items():

@@ -16,8 +16,8 @@ def batch_size_key(config: Config) -> str:
     return "Train.sampler.first_bs" if scales else _BATCH_OF_LOADER
 
 
-def samples_per_step(config: Config, processes: int = 1) -> int | None:
-    """Return the samples of an optimizer step over all processes; None if the config does not give them.
+def batch_size(config: Config) -> int | None:
+    """Return the batch size of a process; None if the config does not give it.
 
     A MultiScaleSampler's ``first_bs`` counts, which holds for its first scale; the loader's batch size is not used
     with it.
@@ -25,6 +25,11 @@ def samples_per_step(config: Config, processes: int = 1) -> int | None:
     size = config.at(batch_size_key(config), None)
     if size is None and batch_size_key(config) != _BATCH_OF_LOADER:
         size = _BATCH_OF_SAMPLER
-    batches = config.at("Global.accumulate", None)
-    processes *= batches if isinstance(batches, int) and batches > 1 else 1
-    return int(size) * processes if is_positive_number(size) and 1 <= size < _MOST_SAMPLES else None
+    return int(size) if is_positive_number(size) and 1 <= size < _MOST_SAMPLES else None
+
+
+def samples_per_step(config: Config, processes: int = 1) -> int | None:
+    """Return the samples of an optimizer step over all processes; None if the config does not give them."""
+    size, batches = batch_size(config), config.at("Global.accumulate", None)
+    batches = batches if isinstance(batches, int) and batches > 1 else 1
+    return None if size is None else size * batches * processes

@@ -79,7 +79,7 @@ def open_runner(engine: str, folder: Path, *, threads: int, dtype: str = FLOAT32
         Exception: whatever the library makes of the file.
     """
     if engine == PADDLE:
-        # the longest label of a batch changes the shape; several images take longer than oneDNN's weights made anew
+        # a batch's longest label is part of its shape, so there are many: kept, each would cost memory and save no time
         files = folder / GRAPH, folder / WEIGHTS
         predictor = open_predictor(*files, threads=threads, dtype=dtype, shapes=1)
         return partial(run_predictor, predictor)
@@ -138,8 +138,7 @@ def open_predictor(
         onednn: compute with oneDNN.
         threads: of the computation; None: Paddle's default, which is 1.
         dtype: of products and convolutions inside oneDNN; inputs and outputs stay float32.
-        shapes: of inputs for which oneDNN keeps its own weights and buffers, about 100 MB each for a full-size teacher;
-            None: Paddle's default.
+        shapes: of inputs for which oneDNN keeps its own weights and buffers; None: Paddle's default.
 
     Raises:
         MissingPackageError: Paddle is older than 3.0.

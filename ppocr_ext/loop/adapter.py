@@ -78,7 +78,7 @@ class HostLoop:
                 stop = self._run_host()
                 if stop is not None and stop.save_latest:
                     self.save("latest")
-                    if self._stop is not None and self._stop.rank > stop.rank:  # it cannot be saved
+                    if self._stop is not None and not self._stop.save_latest:  # it cannot be saved
                         stop = self._stop
             except BaseException as fault:
                 try:
@@ -117,15 +117,15 @@ class HostLoop:
     def _agreed_stop(self) -> StopRun | None:
         """Return the same stop in all processes, or none; waits for all of them.
 
-        A signal may come while this waits. The others do not know of it, so it counts at the next step boundary.
+        A signal may come while this waits. The others do not know of it: unless they stop anyway, it counts at the
+        next step boundary.
         """
-        own = self._stop
-        rank = team().highest(0 if own is None else own.rank)
+        rank = team().highest(0 if self._stop is None else self._stop.rank)
         if rank == 0:
             return None
-        if own is not None and own.rank == rank:
-            return own
-        return StopRun.of_rank(rank, None if own is None else own.signal)
+        if self._stop is not None and self._stop.rank == rank:
+            return self._stop
+        return StopRun.of_rank(rank, None if self._stop is None else self._stop.signal)
 
     def _call_host(self) -> None:
         run = self.run

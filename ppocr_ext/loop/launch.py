@@ -18,11 +18,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import ppocr_ext
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import DEVICES
-from ppocr_ext.data.batch_size import batch_size_key, samples_per_step
+from ppocr_ext.data.batch_size import batch_size, batch_size_key, samples_per_step
 from ppocr_ext.errors import ConfigError, PPOCRExtError, ProcessError
 from ppocr_ext.io.cores import usable_cores
 from ppocr_ext.loop.folder_lock import locked_folder
@@ -30,6 +31,9 @@ from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import set_up_console
+
+if TYPE_CHECKING:  # it imports Paddle
+    from ppocr_ext.run.run import Run
 
 MESSAGES = "processes"  # folder of the run folder: what each process says, in workerlog.N
 _FIRST_LOG, _LAUNCHER_LOG = "workerlog.0", "launcher.log"
@@ -206,34 +210,38 @@ def _describe(config: Config, processes: int, messages: Path, threads: str | Non
         processes * each,
         processes,
     )
-    if option := _same_size(config, processes):
-        LOG.info("for steps of the same size as with one process: %s", option)
+    option, remark = _same_size(config, processes)
+    if option:
+        LOG.info("for steps of the same size as with one process%s: %s", remark, option)
 
 
-def _same_size(config: Config, processes: int) -> str:
-    """Return the option with which a step keeps its samples, ``"-o KEY=4"``; empty if they cannot be shared."""
-    key = batch_size_key(config)
-    size = config.at(key, default=None)
-    if not isinstance(size, int) or size < processes:
-        return ""
-    each = round(size / processes)
-    return f"-o {key}={each}" + f" (nearly: {processes} x {each})" * (each * processes != size)
+def _same_size(config: Config, processes: int) -> tuple[str, str]:
+    """Return the option with which a step keeps its samples, and a remark if it nearly does.
 
-
-def advise_processes(config: Config, weights: int) -> None:
-    """Say how to use more cores, if a training on a CPU uses one of several and its networks are large enough to gain.
-
-    Args:
-        config: of a training by one process.
-        weights: of its networks.
+    ``("-o KEY=4", "")``, ``("-o KEY=4", " (nearly: 2 x 4)")``, or two empty texts if they cannot be shared.
     """
-    cores, batch = usable_cores(), config.at(batch_size_key(config), default=None)
-    if cores == 1 or weights < _WORTH_SHARING or "OMP_NUM_THREADS" in os.environ:
-        return
-    processes = min(cores, batch // _LEAST_SHARE) if isinstance(batch, int) else 1
-    option = _same_size(config, processes) if processes > 1 else ""
-    how = f"--processes {processes} {option}" if option else f"OMP_NUM_THREADS={cores} before the command"
-    LOG.info("this training uses 1 of %d cores. Faster, with steps of the same size: %s", cores, how)
+    size = batch_size(config)
+    if size is None or size < processes:
+        return "", ""
+    each = round(size / processes)
+    remark = "" if each * processes == size else f" (nearly: {processes} x {each})"
+    return f"-o {batch_size_key(config)}={each}", remark
+
+
+def advise_processes(run: Run) -> None:
+    """Say how a training by one process on a CPU uses more cores, if its networks are large enough to gain."""
+    cores, weights = usable_cores(), sum(int(weight.size) for weight in run.network.parameters())
+    processes = min(cores, (batch_size(run.config) or 0) // _LEAST_SHARE)
+    decided = "OMP_NUM_THREADS" in os.environ or run.config.at("Global.use_sync_bn", default=False)
+    if run.device == "cpu" and processes > 1 and weights >= _WORTH_SHARING and not decided:
+        option, remark = _same_size(run.config, processes)
+        LOG.info(
+            "this training uses 1 of %d cores. Faster, with steps of the same size%s: --processes %d %s",
+            cores,
+            remark,
+            processes,
+            option,
+        )
 
 
 def _follow(launcher: subprocess.Popen[bytes], log: Path) -> int | None:

@@ -121,8 +121,8 @@ def train(
             if getattr(fault, "record", None) is None:  # a file that the message names stays
                 _remove_new(new)
             raise
-        if run.device == "cpu" and dist.get_world_size() == 1:
-            advise_processes(run.config, sum(int(weight.size) for weight in run.network.parameters()))
+        if dist.get_world_size() == 1:
+            advise_processes(run)
         try:
             return HostLoop(run, [*default_hooks(run), RemoveReplaced(replaced), *hooks]).train()
         except OSError as fault:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import paddle
 import pytest
@@ -143,24 +144,39 @@ def test_the_command_refuses_before_it_reads_anything(plain, capsys):
 
 
 @pytest.mark.parametrize(
-    ("cores", "batch", "weights", "threads", "advice"),
+    ("change", "advice"),
     [
-        (2, 64, 5_000_000, None, "--processes 2 -o Train.loader.batch_size_per_card=32"),
-        (64, 64, 5_000_000, None, "--processes 8 -o Train.loader.batch_size_per_card=8"),  # for BatchNorm
-        (2, 8, 5_000_000, None, "OMP_NUM_THREADS=2"),
-        (2, 64, 200_000, None, None),
-        (2, 64, 5_000_000, "1", None),
-        (1, 64, 5_000_000, None, None),
+        ({}, "of the same size: --processes 2 -o Train.loader.batch_size_per_card=32"),
+        ({"cores": 64}, "--processes 8 -o Train.loader.batch_size_per_card=8"),  # for BatchNorm
+        (
+            {"cores": 3},
+            "of the same size (nearly: 3 x 21): --processes 3 -o Train.loader.batch_size_per_card=21",
+        ),
+        ({"sampler": "{name: MultiScaleSampler}"}, "--processes 2 -o Train.sampler.first_bs=64"),
+        ({"batch": 8}, None),
+        ({"weights": 200_000}, None),
+        ({"threads": "1"}, None),
+        ({"cores": 1}, None),
+        ({"device": "gpu"}, None),
+        ({"sync_bn": "true"}, None),
     ],
 )
 def test_a_training_that_leaves_cores_idle_says_how_to_use_them(
-    plain, tmp_path, monkeypatch, caplog, cores, batch, weights, threads, advice
+    plain, tmp_path, monkeypatch, caplog, change, advice
 ):
-    monkeypatch.setattr(launch, "usable_cores", lambda: cores)
+    facts = {"cores": 2, "batch": 64, "weights": 5_000_000, "threads": None, "device": "cpu", **change}
+    monkeypatch.setattr(launch, "usable_cores", lambda: facts["cores"])
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    if threads is not None:
-        monkeypatch.setenv("OMP_NUM_THREADS", threads)
-    config = config_of(tmp_path, f"Train: {{loader: {{batch_size_per_card: {batch}}}}}")
+    if facts["threads"]:
+        monkeypatch.setenv("OMP_NUM_THREADS", facts["threads"])
+    train = (
+        f"Train: {{loader: {{batch_size_per_card: {facts['batch']}}}, sampler: {facts.get('sampler', '{}')}}}"
+    )
+    config = config_of(tmp_path, f"Global: {{use_sync_bn: {facts.get('sync_bn', 'false')}}}\n{train}")
+    network = SimpleNamespace(parameters=lambda: [SimpleNamespace(size=facts["weights"])])
     with caplog.at_level("INFO"):
-        launch.advise_processes(config, weights)
-    assert (advice is None and caplog.text == "") or (advice and advice in caplog.text)
+        launch.advise_processes(SimpleNamespace(config=config, network=network, device=facts["device"]))
+    if advice is None:
+        assert caplog.text == ""
+    else:
+        assert advice in caplog.text

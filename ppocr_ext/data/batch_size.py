@@ -1,4 +1,4 @@
-"""Read from a config how many samples a training step has; imports no Paddle."""
+"""Read from a config how many samples a training step has, and how processes share them; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -33,3 +33,16 @@ def samples_per_step(config: Config, processes: int = 1) -> int | None:
     size, batches = batch_size(config), config.at("Global.accumulate", None)
     batches = batches if isinstance(batches, int) and batches > 1 else 1
     return None if size is None else size * batches * processes
+
+
+def same_size(config: Config, processes: int) -> tuple[str, str]:
+    """Return the option with which a step of several processes keeps its samples, and a remark if it nearly does.
+
+    ``("-o KEY=4", "")``, ``("-o KEY=4", " (nearly: 2 x 4)")``, or two empty texts if they cannot be shared.
+    """
+    size = batch_size(config)
+    if size is None or size < processes:
+        return "", ""
+    each = round(size / processes)
+    remark = "" if each * processes == size else f" (nearly: {processes} x {each})"
+    return f"-o {batch_size_key(config)}={each}", remark

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import ppocr_ext
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import DEVICES
-from ppocr_ext.data.batch_size import batch_size, batch_size_key, samples_per_step
+from ppocr_ext.data.batch_size import batch_size, same_size, samples_per_step
 from ppocr_ext.errors import ConfigError, PPOCRExtError, ProcessError
 from ppocr_ext.io.cores import usable_cores
 from ppocr_ext.loop.folder_lock import locked_folder
@@ -210,22 +210,9 @@ def _describe(config: Config, processes: int, messages: Path, threads: str | Non
         processes * each,
         processes,
     )
-    option, remark = _same_size(config, processes)
+    option, remark = same_size(config, processes)
     if option:
         LOG.info("for steps of the same size as with one process%s: %s", remark, option)
-
-
-def _same_size(config: Config, processes: int) -> tuple[str, str]:
-    """Return the option with which a step keeps its samples, and a remark if it nearly does.
-
-    ``("-o KEY=4", "")``, ``("-o KEY=4", " (nearly: 2 x 4)")``, or two empty texts if they cannot be shared.
-    """
-    size = batch_size(config)
-    if size is None or size < processes:
-        return "", ""
-    each = round(size / processes)
-    remark = "" if each * processes == size else f" (nearly: {processes} x {each})"
-    return f"-o {batch_size_key(config)}={each}", remark
 
 
 def advise_processes(run: Run) -> None:
@@ -234,7 +221,7 @@ def advise_processes(run: Run) -> None:
     processes = min(cores, (batch_size(run.config) or 0) // _LEAST_SHARE)
     decided = "OMP_NUM_THREADS" in os.environ or run.config.at("Global.use_sync_bn", default=False)
     if run.device == "cpu" and processes > 1 and weights >= _WORTH_SHARING and not decided:
-        option, remark = _same_size(run.config, processes)
+        option, remark = same_size(run.config, processes)
         LOG.info(
             "this training uses 1 of %d cores. Faster, with steps of the same size%s: --processes %d %s",
             cores,

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import paddle
+from paddle.base import unique_name
+from paddle.base.layer_helper import LayerHelper
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.errors import WeightsError
@@ -49,7 +51,7 @@ def restore_optimizer(
         return False
     before = saved or checkpoint.generated_names() or names
     new = [name for name in names if saved and name not in saved]
-    if new:  # Paddle would fail in the first step
+    if new:  # they would begin anew in the middle of a run
         raise WeightsError(
             f"{checkpoint.prefix} was trained without {len(new):,} of the tensors that are trained now "
             f"({shortened(new, 2)}), so that its optimizer has no state of them. Fix: freeze them again "
@@ -61,11 +63,13 @@ def restore_optimizer(
     translated = _translate(state, {before[n]: names[n] for n in before if n in names})
     _require_own(file, translated, trained, before.values())
     converted = _convert_masters(translated, trained, checkpoint, names)
+    drop_moments(optimizer, converted.keys() | converted.get(MASTERS, {}).keys())
     try:
         with warnings.catch_warnings():
             # LinearWarmup keeps an entry for the schedule inside it, which Paddle then reports as unused
             warnings.filterwarnings("ignore", message=".*unused values in state_dict.*")
             optimizer.set_state_dict(_to_tensors(converted))
+        _create_moments(optimizer, trained)
     except (AssertionError, KeyError, ValueError) as error:
         raise WeightsError(
             f"{file} does not fit {type(optimizer).__name__} and its parameters ({error}). A resumed run keeps its "
@@ -75,8 +79,47 @@ def restore_optimizer(
     return True
 
 
+def drop_moments(optimizer: Any, kept: Set[str]) -> None:
+    """Drop the moments and master weights that an earlier state lacks, before ``optimizer`` goes back to it.
+
+    Paddle creates them at a parameter's first gradient; those of a first gradient after that state would stay.
+
+    Args:
+        optimizer: of the run.
+        kept: names of the moments in the earlier state, and of the parameters that have master weights in it.
+    """
+    created, masters = optimizer._already_create_accumulator, optimizer._master_weights
+    owners = {master.name: name for name, master in masters.items()}
+    for moments in optimizer._accumulators.values():
+        for owner in [owner for owner, moment in moments.items() if moment.name not in kept]:
+            _free_name(moments.pop(owner))
+            created.discard(owners.get(owner, owner))
+    for name in masters.keys() - kept:
+        _free_name(masters.pop(name))
+        created.discard(name)
+
+
+def _free_name(tensor: Any) -> None:
+    """Let Paddle give this name again: it numbers names, and a resume expects the number 0."""
+    unique_name.generator.ids.pop(tensor.name.rpartition("_")[0], None)
+
+
+@paddle.no_grad()
+def _create_moments(optimizer: Any, trained: Sequence[Any]) -> None:
+    """Create the moments that ``optimizer`` holds for its next step, and hold nothing more.
+
+    While it holds any, Paddle refuses a parameter whose first gradient comes after that state.
+    """
+    longest_first = sorted((parameter.name for parameter in trained), key=len, reverse=True)
+    owners = {_owner(key, longest_first) for key in optimizer._accumulators_holder}
+    optimizer.helper = LayerHelper(type(optimizer).__name__)  # Paddle 2.6 has none before a step
+    block = paddle.static.default_main_program().global_block()
+    optimizer._create_accumulators(block, [parameter for parameter in trained if parameter.name in owners])
+    optimizer._accumulators_holder = {}
+
+
 def _require_own(file: Path, state: Mapping[str, Any], trained: Sequence[Any], known: Iterable[str]) -> None:
-    """Refuse the state of another run, before Paddle fails on it in the first step.
+    """Refuse the state of another run, before Paddle fails on it.
 
     Args:
         file: for the message.

@@ -10,7 +10,7 @@ import paddle
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.model_state import STATISTICS, parameter_names
-from ppocr_ext.checkpoint.optimizer_state import MASTERS, restore_optimizer
+from ppocr_ext.checkpoint.optimizer_state import MASTERS, drop_moments, restore_optimizer
 from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.loop.accumulation import Group
@@ -19,6 +19,7 @@ from ppocr_ext.run.team import team
 from ppocr_ext.run.train_setup import restore_loss
 
 _EVERY = 100  # steps between two copies in memory
+_OPTIMIZER = "optimizer."  # before the names of its tensors
 
 Tensors = Mapping[str, Any]
 
@@ -32,7 +33,7 @@ def tensors_of(network: Any, optimizer: Any) -> dict[str, Any]:
     state = optimizer.state_dict()
     named = {**state, **(state.get(MASTERS) or {})}
     moments = {
-        f"optimizer.{name}": value for name, value in named.items() if isinstance(value, paddle.Tensor)
+        f"{_OPTIMIZER}{name}": value for name, value in named.items() if isinstance(value, paddle.Tensor)
     }
     return {**network.state_dict(), **moments}
 
@@ -125,10 +126,11 @@ class LastGood:
             return self._restore_checkpoint()
         kept, run = self._copy, self._run
         assert kept is not None  # `keep` comes before the first step
+        drop_moments(run.optimizer, {name.removeprefix(_OPTIMIZER) for name in kept["tensors"]})
         put_back(kept["tensors"], tensors_of(run.network, run.optimizer))
         put_back(kept["loss"], _loss_tensors(run.loss))
         run.amp.load(kept["scaler"])
-        self._group.unreached = set(kept["unreached"])
+        self._group.restore(kept["unreached"])
         return int(kept["step"]), kept["hooks"]
 
     def _restore_checkpoint(self) -> tuple[int, Mapping[str, Any]]:
@@ -141,6 +143,6 @@ class LastGood:
         if rate is not None:
             schedule.set_state_dict(rate)
         run.amp.load(state.scaler)
-        self._group.unreached = set(state.unreached or ())
+        self._group.restore(state.unreached)
         restore_loss(run.loss, state.loss, checkpoint.prefix)
         return state.position.global_step, state.hooks or {}

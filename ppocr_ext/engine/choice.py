@@ -26,9 +26,17 @@ _ROUNDS = 3  # after one to warm up
 
 def kept_choice(maker: GraphMaker, image_shape: ImageShape, dtype: str) -> str | None:
     """Return the engine that was chosen at an earlier start with this processor, threads and packages, if any."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        engine = str(json.loads(_file(maker, image_shape, dtype).read_text(encoding="utf-8"))["engine"])
-        return engine if engine in (PADDLE, *other_engines(dtype)) else None
+    file, engine = _file(maker, image_shape, dtype), ""
+    try:
+        engine = str(json.loads(file.read_text(encoding="utf-8"))["engine"])
+    except OSError:  # there is none
+        return None
+    except (ValueError, KeyError, TypeError):
+        LOG.info("%s is damaged: the engines are timed again", file)
+    if engine in (PADDLE, *other_engines(dtype)):
+        return engine
+    with suppress(OSError):
+        file.unlink()  # else none could be kept
     return None
 
 
@@ -51,7 +59,7 @@ def choose(
         choice of the first one; Paddle where they cannot.
     """
     graphs, seconds = {PADDLE: graph}, {PADDLE: float("inf")}
-    count, passing = chunk_size(image_shape[1], width), False
+    count, may_pass = chunk_size(image_shape[1], width), False
     probe = maker.probe(count, image_shape, width)
     if _seconds(graphs, *probe, rounds=1)[PADDLE] / count * images < WORTH:
         return PADDLE, graph
@@ -61,7 +69,7 @@ def choose(
             timed = _seconds({PADDLE: graph, engine: other}, *probe, rounds=_ROUNDS)
         except Exception as error:  # whatever the library makes of the graph, also when it runs
             LOG.info("%s: %s is left out: %s", maker.name, engine, first_line(error))
-            passing |= not maker.refuses(image_shape, engine, dtype)
+            may_pass |= not maker.refuses(image_shape, engine, dtype)
         else:
             graphs[engine] = other
             seconds |= timed | {PADDLE: min(seconds[PADDLE], timed[PADDLE])}
@@ -69,7 +77,7 @@ def choose(
     engine = best if seconds[best] <= MARGIN * seconds[PADDLE] else PADDLE
     times = ", ".join(f"{name} {time:.4f}" for name, time in seconds.items())
     LOG.info("%s is computed by %s; seconds of %d images: %s", maker.name, engine, count, times)
-    if passing:
+    if may_pass:
         return engine, graphs[engine]
     _keep(_file(maker, image_shape, dtype), {"engine": engine, "seconds": seconds, "images": count})
     engine = kept_choice(maker, image_shape, dtype) or engine

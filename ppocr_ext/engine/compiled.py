@@ -25,8 +25,9 @@ Paddle's differ in bfloat16                    Paddle in float32; for ``"auto"``
                                                OpenVINO in bfloat16 before
 a graph of any width fails, or differs         graphs of one width, at most 4      if it differs
 that of one width fails, or differs            the network                         if it differs
-a file of the cache folder is damaged          who should: it is made once more    no
-an engine fails on a batch                     the network; the rest as above      no
+a file of the cache folder is damaged          the same engine: it is made again   no
+an engine fails on a batch                     this batch: the network; later      no
+                                               ones: the next in this table
 train mode, another request, a GPU             the network                         no
 =============================================  ==================================  ==========
 
@@ -140,7 +141,7 @@ class CompiledNetwork:
             self.dtype = FLOAT32
             without = "ONNX Runtime" if engine == ONNXRUNTIME else "this processor"
             LOG.warning("%s computes in float32: %s has no bfloat16.", name, without)
-        self._others = _others(engine, self.dtype)
+        self._fallbacks = _fallbacks(engine, self.dtype)
         self._threads = threads or int((os.environ.get("OMP_NUM_THREADS") or "1").partition(",")[0])
         self._maker = GraphMaker(network, request, self._position, name, self._threads)
 
@@ -218,7 +219,11 @@ class CompiledNetwork:
             except RefusedError:
                 raise
             except Exception as error:  # such as SVTRNet's, which takes images of one size
-                LOG.debug("%s at any width: %s", self._name, first_line(error))
+                LOG.info(
+                    "%s gets a graph for each width, one of any width fails: %s",
+                    self._name,
+                    first_line(error),
+                )
         if len(self._graphs) >= MOST_GRAPHS:
             raise ModelError("it needs a graph for each width of the images.", code="not_compiled")
         graph = self._graphs.setdefault(of_one, self._open(of_one, width))
@@ -246,17 +251,17 @@ class CompiledNetwork:
     def _decide(self, engine: str) -> None:
         self._auto = False
         if engine != self.engine:
-            self.engine, self._others = engine, _others(engine, self.dtype)
+            self.engine, self._fallbacks = engine, _fallbacks(engine, self.dtype)
 
     def _step_down(self, error: Exception) -> None:
         """Go on with the next engine or type; after the last one, with the network itself."""
-        if not self._others:
+        if not self._fallbacks:
             self._give_up(error)
             return
         failed = f"{self.engine} in {self.dtype}"
         self._graphs.clear()
         self._one_width = False
-        self.engine, self.dtype = self._others.pop(0)
+        self.engine, self.dtype = self._fallbacks.pop(0)
         now = f"{self.engine} in {self.dtype}"
         LOG.warning("%s is computed by %s, not by %s: %s", self._name, now, failed, first_line(error))
 
@@ -266,7 +271,7 @@ class CompiledNetwork:
         LOG.log(level, "%s is not compiled, it runs as it is: %s", self._name, first_line(error))
 
 
-def _others(engine: str, dtype: str) -> list[tuple[str, str]]:
+def _fallbacks(engine: str, dtype: str) -> list[tuple[str, str]]:
     """Return the engines and types that compute one after the other where ``engine`` fails."""
     found = [] if engine in (AUTO, PADDLE) else [(PADDLE, dtype)]
     if dtype == BFLOAT16:

@@ -56,26 +56,23 @@ def _is_plain(value: Any) -> bool:
 
 
 @contextmanager
-def cached_folder(key: str, write: Callable[[Path], None]) -> Iterator[Path]:
+def cached_folder(key: str, write: Callable[[Path], None], *, private: bool = False) -> Iterator[Path]:
     """Yield the folder of the graph ``key`` in ``$PPOCR_EXT_CACHE/engines``; call ``write`` with a folder if it is new.
 
     Processes that need the same one at the same time each write it; the first one stays. The oldest are removed above
-    ``LIMIT`` afterwards. Without a folder that can be written to, the graph exists inside this context only.
+    ``LIMIT`` afterwards. Without a folder that can be written to, the graph exists inside this context only; so does a
+    ``private`` one, which is written beside a bad graph that cannot be removed.
     """
     root = cache_folder("engines")
     folder = root / key
-    if folder.is_dir():
+    if folder.is_dir() and not private:
         with suppress(OSError):
             os.utime(folder)
         yield folder
         with suppress(OSError):  # the folders are of another user
             _remove_oldest(root, folder)  # an ONNX file may have been added
         return
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix=_PART, dir=root))
-    except OSError:
-        part = Path(tempfile.mkdtemp())
+    part = _new_folder(None if private else root)
     try:
         write(part)
         if part.parent == root:
@@ -88,9 +85,24 @@ def cached_folder(key: str, write: Callable[[Path], None]) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def discard(key: str) -> None:
-    """Remove the graph ``key``, if it is there."""
-    _remove(cache_folder("engines") / key)
+def _new_folder(root: Path | None) -> Path:
+    """Return a new folder in ``root``; where that cannot be written to, or is None, in that of the system."""
+    if root is not None:
+        with suppress(OSError):
+            root.mkdir(parents=True, exist_ok=True)
+            return Path(tempfile.mkdtemp(prefix=_PART, dir=root))
+    return Path(tempfile.mkdtemp())
+
+
+def discard(key: str, file: str | None = None) -> bool:
+    """Remove the graph ``key``, or one file of it, if it is there; return False if it cannot be removed."""
+    folder = cache_folder("engines") / key
+    if file is None:
+        _remove(folder)
+        return not folder.is_dir()
+    with suppress(OSError):
+        (folder / file).unlink(missing_ok=True)
+    return not (folder / file).exists()
 
 
 def note_file(key: str, kind: str, *facts: object) -> Path:
@@ -131,9 +143,12 @@ def _remove_oldest(root: Path, kept: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder at once for other processes, which would find half of it."""
-    gone = Path(tempfile.mkdtemp(prefix=_PART, dir=folder.parent)) if folder.is_dir() else None
-    if gone is not None:
-        with suppress(OSError):
+    """Remove a folder at once for other processes, which would find half of it; leave another user's."""
+    if not folder.is_dir():
+        return
+    with suppress(OSError):
+        gone = Path(tempfile.mkdtemp(prefix=_PART, dir=folder.parent))
+        try:
             folder.replace(gone)  # an empty folder can be replaced
-        shutil.rmtree(gone, ignore_errors=True)
+        finally:
+            shutil.rmtree(gone, ignore_errors=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -175,14 +176,15 @@ class GraphMaker:
             Exception: whatever Paddle makes of a network that it cannot compile.
         """
         key = self.key(image_shape)
-        if (file := self._refusal(key, engine, dtype)).exists():
+        file = self._refusal(key, engine, dtype)
+        with suppress(OSError):  # there is none
             found = file.read_text(encoding="utf-8")
             others = engine != PADDLE or dtype == BFLOAT16  # may compute it; else a graph of one width may
             raise (RefusedError if others else ModelError)(
                 f"{found} (at an earlier start). Fix: remove {file.parent}", code="not_compiled"
             )
         write = partial(write_request_graph, self._network, self._request, self._position, image_shape)
-        narrow = max(8, width // 16 * 8) if image_shape[2] is None else width
+        narrow, private = max(8, width // 16 * 8) if image_shape[2] is None else width, False
         try:
             return self._read(key, None, image_shape, (width, narrow), engine, dtype)
         except FileNotFoundError:
@@ -191,8 +193,8 @@ class GraphMaker:
             raise
         except Exception as error:
             LOG.info("compiling %s again: %s", self.name, first_line(error))
-            discard(key)
-        return self._read(key, write, image_shape, (width, narrow), engine, dtype)
+            private = not discard(key, None if engine == PADDLE else ONNX)  # Paddle's may be right
+        return self._read(key, write, image_shape, (width, narrow), engine, dtype, private=private)
 
     def _read(
         self,
@@ -202,6 +204,8 @@ class GraphMaker:
         widths: Sequence[int],
         engine: str,
         dtype: str,
+        *,
+        private: bool = False,
     ) -> NetworkGraph:
         """Open a graph and compare it with the network; one that is kept, on images of one width only.
 
@@ -212,20 +216,24 @@ class GraphMaker:
             widths: of the images that it is compared on.
             engine: see :meth:`open`.
             dtype: see :meth:`open`.
+            private: see :func:`ppocr_ext.engine.graph_cache.cached_folder`.
         """
         refuse = partial(self._refuse, key, engine, dtype)
-        with cached_folder(key, write or _leave) as folder:
+        with cached_folder(key, write or _leave, private=private) as folder, ExitStack() as stack:
             kept = write is None and (engine == PADDLE or (folder / ONNX).exists())
             try:
                 if engine != PADDLE and not kept:
-                    convert_graph(folder, folder / ONNX, folder.parent)
+                    folder = _with_onnx(folder, stack)
                 runner = open_runner(engine, folder, threads=self.threads, dtype=dtype)
             except UnconvertibleError as error:
                 refuse(first_line(error), True)
             except Exception as error:  # whatever the library makes of the file; it may pass
-                if engine == PADDLE or kept:
+                broken = not isinstance(error, ImportError)  # else the file may be right
+                if engine == PADDLE or (kept and broken):
                     raise
-                (folder / ONNX).unlink(missing_ok=True)
+                if broken:
+                    with suppress(OSError):  # the folder is of another user
+                        (folder / ONNX).unlink(missing_ok=True)
                 raise RefusedError(first_line(error), code="not_compiled") from error
         shapes = [(count, *image_shape[:2], width) for count, width in enumerate(widths, start=1)]
         try:
@@ -233,10 +241,12 @@ class GraphMaker:
                 runner, self._network, self._request, self._position, shapes[:1] if kept else shapes, dtype
             )
         except UnlikeError as error:
-            refuse(str(error), dtype == BFLOAT16 or (engine != PADDLE and not kept))
+            if kept and dtype != BFLOAT16:  # it is made again
+                raise
+            refuse(str(error), dtype == BFLOAT16 or engine != PADDLE)
 
     def _refuse(self, key: str, engine: str, dtype: str, found: str, final: bool) -> NoReturn:
-        """Keep that a graph is not right, and raise that; unless it is final, the graph is made again."""
+        """Keep that a graph is not right, and raise that; unless it is final, a graph of one width may be."""
         file = self._refusal(key, engine, dtype)
         if file.parent.is_dir():
             with suppress(OSError):
@@ -257,6 +267,17 @@ def first_line(error: Exception) -> str:
     text = error_text(error)
     named = re.search(r"^\s*(\w+Error: .*)$", text, re.MULTILINE)
     return (named[1] if named else text.partition("\n")[0])[:_REASON_LENGTH]
+
+
+def _with_onnx(folder: Path, stack: ExitStack) -> Path:
+    """Convert the graph of a folder; return where the ONNX file is: there, or in a folder that lives as ``stack``."""
+    try:
+        convert_graph(folder, folder / ONNX, folder.parent)
+    except OSError:  # the folder is of another user
+        own = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        convert_graph(folder, own / ONNX, own)
+        return own
+    return folder
 
 
 def _leave(folder: Path) -> None:

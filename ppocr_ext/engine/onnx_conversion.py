@@ -21,7 +21,8 @@ _CODE = (
 _SHOWN = 3  # lines of what was printed
 _ERROR = "[ERROR]"  # begin of the lines in which paddle2onnx names a reason
 _LASTING = "[ERROR][Paddle2ONNX]"  # … about a layer, not about a file
-_NO_MEMORY = "bad_alloc"  # C++ then ends the process with SIGABRT too
+_NO_MEMORY = "bad_alloc"  # C++ then ends the process with SIGABRT too …
+_THROWN = "terminate called after"  # … as it does for any error that nothing has caught
 _NO_IMPORT = ("ImportError: ", "ModuleNotFoundError: ")  # begin of the last line of a traceback
 
 
@@ -72,9 +73,11 @@ def _failure(code: int, printed: str) -> PPOCRExtError:
             f"paddle2onnx cannot be imported: {lines[-1]}. Fix: install it again: {INSTALL_ONNX}",
             code="missing_package",
         )
+    aborted = code == -signal.SIGABRT
     named = any(line.startswith(_LASTING) for line in lines)
-    lasting = code == -signal.SIGABRT or (named and code > 0)
-    if code < 0 and not lasting:
+    unexplained = not any(line.startswith(f"{_ERROR} ") for line in lines) and _THROWN not in printed
+    lasting = (named and (aborted or code > 0)) or (aborted and unexplained)
+    if code < 0 and not aborted:
         return ModelError(f"paddle2onnx was killed by signal {-code}.", code="not_converted")
     kind = UnconvertibleError if lasting and _NO_MEMORY not in printed else ModelError
     return kind(f"paddle2onnx cannot convert the network: {_reason(lines)}", code="not_converted")

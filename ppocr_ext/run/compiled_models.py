@@ -30,8 +30,8 @@ def compile_frozen(
     """Compile the frozen sub-models that a loss reads (``Global.teacher_engine``), and let ``model`` call these.
 
     They compute in ``Global.teacher_dtype`` if they are compiled and the processor has it. A resumed run whose
-    checkpoint has other engines or types says so: its numbers differ. With ``auto`` it takes the engines of its
-    checkpoint; several processes take Paddle, since each would choose by itself.
+    checkpoint has other engines or types says so: its numbers differ. With ``auto`` it takes the engines and types of
+    its checkpoint; several processes take Paddle, since each would choose by itself.
 
     Args:
         context: of the run.
@@ -46,17 +46,27 @@ def compile_frozen(
     dtype, asked = global_value(config, "teacher_dtype"), global_value(config, "teacher_engine")
     state = None if checkpoint is None else checkpoint.train_state()
     before = dict((state and state.engines) or {})
-    if isinstance(model, DistillationModel) and _is_wanted(config, "teacher_engine", context.device, samples):
-        for name in sorted(model.frozen - model.unread):
+    frozen = sorted(model.frozen - model.unread) if isinstance(model, DistillationModel) else []
+    if (frozen or not _is_ours(model)) and _is_wanted(context, model, "teacher_engine", samples):
+        for name in frozen:
             network = model.models[name]
+            label = before.get(name, AUTO)
+            taken, kind = _engine_to_take(asked, label, dtype)
+            if kind != dtype:
+                LOG.info(
+                    "%s computes in %s, as before. To try %s: Global.teacher_engine: paddle",
+                    name,
+                    kind,
+                    dtype,
+                )
             engine = _compile(
                 network,
                 network.train_request,
                 config,
                 "Train" if prepare else None,
                 name,
-                dtype=dtype,
-                engine=_engine_to_take(asked, before.get(name, AUTO), dtype),
+                dtype=kind,
+                engine=taken,
                 images=samples,
             )
             if engine.engine != NETWORK:
@@ -87,13 +97,15 @@ def _compare_engines(prefix: object, before: Mapping[str, str], now: Mapping[str
         )
 
 
-def _engine_to_take(asked: str, recorded: str, dtype: str) -> str:
-    kept = recorded.partition(" ")[0]
+def _engine_to_take(asked: str, recorded: str, dtype: str) -> tuple[str, str]:
+    """Return engine and type: with ``auto`` those of a checkpoint, whose type is float32 where bfloat16 has failed."""
     if asked != AUTO:
-        return asked
-    if kept in (PADDLE, *other_engines(dtype)):
-        return kept
-    return AUTO if dist.get_world_size() == 1 else PADDLE
+        return asked, dtype
+    kept, _, kind = recorded.partition(" ")
+    kind = FLOAT32 if dtype == FLOAT32 else kind or FLOAT32
+    if kept in (PADDLE, *other_engines(kind)):
+        return kept, kind
+    return AUTO if dist.get_world_size() == 1 else PADDLE, dtype
 
 
 def engine_names(engines: Mapping[str, CompiledNetwork]) -> dict[str, str] | None:
@@ -108,7 +120,8 @@ def model_to_evaluate(run: Any, samples: int) -> Any:
     """Return the model of an evaluation, its networks compiled if that pays (``Global.eval_engine``).
 
     Args:
-        run: built with role ``"eval"``; the host reads its CTC branch.
+        run: built with role ``"eval"``; the host reads its CTC branch. In a training Paddle computes, as it does in
+            :func:`compile_trained`.
         samples: that will be evaluated.
     """
     model = run.model
@@ -117,7 +130,7 @@ def model_to_evaluate(run: Any, samples: int) -> Any:
     model.eval()
     if not isinstance(model, DistillationModel):
         return compile_evaluated(run, model.eval_request, samples)
-    options: dict[str, Any] = {"engine": global_value(run.config, "eval_engine"), "images": samples}
+    options: dict[str, Any] = {"engine": _eval_engine(run), "images": samples}
     for name in model.evaluated:
         network = model.models[name]
         model.set_caller(name, _compile(network, network.eval_request, run.config, "Eval", name, **options))
@@ -125,10 +138,14 @@ def model_to_evaluate(run: Any, samples: int) -> Any:
 
 
 def compile_evaluated(run: Any, request: HeadRequest, samples: int) -> CompiledNetwork:
-    """Compile the only network of ``run``, built with role ``"eval"``, for ``request`` and so many samples."""
+    """Compile the only network of ``run`` for ``request`` and so many samples; see :func:`model_to_evaluate`."""
     run.model.eval()
-    asked = global_value(run.config, "eval_engine")
-    return _compile(run.model, request, run.config, "Eval", "the model", engine=asked, images=samples)
+    engine = _eval_engine(run)
+    return _compile(run.model, request, run.config, "Eval", "the model", engine=engine, images=samples)
+
+
+def _eval_engine(run: Any) -> str:
+    return PADDLE if run.trains else str(global_value(run.config, "eval_engine"))
 
 
 def compile_trained(run: Any) -> dict[str, ChangingNetwork]:
@@ -144,7 +161,7 @@ def compile_trained(run: Any) -> dict[str, ChangingNetwork]:
         network. A graph is made when the first images come.
     """
     samples = 0 if run.eval_loader is None else len(run.eval_loader.dataset)
-    if not evaluates_compiled(run, samples, LEAST_TRAINED):
+    if samples == 0 or not evaluates_compiled(run, samples, LEAST_TRAINED):
         return {}
     network, always = run.network, global_value(run.config, "eval_engine") != AUTO
     networks = {"": network}
@@ -166,15 +183,19 @@ def evaluates_compiled(run: Any, samples: int, least: int | None = None) -> bool
         samples: of the evaluation.
         least: for which compiling pays; None: ``LEAST_SAMPLES``.
     """
-    ours = isinstance(run.network, BaseModel | DistillationModel)
-    return ours and _is_wanted(run.config, "eval_engine", run.device, samples, least)
+    return _is_wanted(run, run.network, "eval_engine", samples, least)
 
 
-def _is_wanted(config: Config, key: str, device: str, samples: int, least: int | None = None) -> bool:
+def _is_ours(network: Any) -> bool:
+    return isinstance(network, BaseModel | DistillationModel)
+
+
+def _is_wanted(context: RunContext, network: Any, key: str, samples: int, least: int | None = None) -> bool:
     """Return True if the engine ``Global.KEY`` is to compute so many samples; see :func:`evaluates_compiled`.
 
-    The log says why a named engine does not.
+    The log of the first process says why a named engine does not.
     """
+    config, device = context.config, context.device
     engine = global_value(config, key)
     if engine == NETWORK or (engine == AUTO and samples < (least or LEAST_SAMPLES)):
         return False
@@ -183,7 +204,9 @@ def _is_wanted(config: Config, key: str, device: str, samples: int, least: int |
     ]
     if device != "cpu":
         reasons.append(f"the run is on {device}, and engines compute on a CPU")
-    if reasons and engine != AUTO:
+    if not _is_ours(network):
+        reasons.append(f"the network is a {type(network).__name__} that this package does not compile")
+    if reasons and engine != AUTO and context.is_first:
         LOG.warning("Global.%s: %s does not compute, the network itself does: %s.", key, engine, reasons[0])
     return not reasons
 

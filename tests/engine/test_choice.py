@@ -187,15 +187,76 @@ def test_a_kept_choice_that_fails_leaves_the_work_to_paddle(
     assert "planted" in caplog.text
 
 
+def _never(*args: Any) -> None:
+    raise AssertionError("Paddle's graph is made again")
+
+
 def test_a_damaged_file_of_an_engine_is_made_again(
-    network: BaseModel, plant: Callable[..., None], tmp_path: Path
+    network: BaseModel, plant: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(FASTER)
     engine_of(network)
     (file,) = tmp_path.rglob(ONNX)
     file.write_bytes(b"damaged")
+    monkeypatch.setattr(graph_maker, "write_request_graph", _never)
     assert engine_of(network).label == OTHER
     assert file.read_bytes() == b""
+
+
+def test_an_engine_that_cannot_be_imported_leaves_what_is_kept(
+    network: BaseModel, plant: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(FASTER)
+    engine_of(network)
+    kept = sorted(tmp_path.rglob("*"))
+    opened = graph_maker.open_runner
+
+    def open_runner(engine: str, folder: Path, **options: Any) -> Any:
+        if engine == OTHER:
+            raise ImportError("planted")
+        return opened(engine, folder, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(graph_maker, "open_runner", open_runner)
+        patch.setattr(graph_maker, "write_request_graph", _never)
+        assert engine_of(network).label == PADDLE
+    assert sorted(tmp_path.rglob("*")) == kept
+    assert engine_of(network).label == OTHER
+
+
+def test_where_no_file_can_be_added_to_a_graph_it_is_converted_elsewhere(
+    network: BaseModel, plant: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(FASTER)
+
+    def convert(folder: Path, target: Path, place: Path) -> None:
+        if target.is_relative_to(tmp_path / "engines"):
+            raise PermissionError(13, "planted")
+        target.touch()
+
+    opened, (graph,) = graph_maker.open_runner, (tmp_path / "engines").iterdir()
+
+    def open_runner(engine: str, folder: Path, **options: Any) -> Any:
+        assert engine == PADDLE or ((folder / ONNX).exists() and folder != graph)
+        return opened(PADDLE, graph, **options)
+
+    monkeypatch.setattr(graph_maker, "convert_graph", convert)
+    monkeypatch.setattr(graph_maker, "open_runner", open_runner)
+    assert engine_of(network).label == OTHER
+    assert not list(tmp_path.rglob(ONNX))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"engine": "another"}'])
+def test_a_damaged_choice_is_replaced(
+    text: str, network: BaseModel, plant: Callable[..., None], timed: list[list[str]], tmp_path: Path
+) -> None:
+    plant(FASTER)
+    engine_of(network)
+    (file,) = tmp_path.rglob("choice-*")
+    file.write_text(text)
+    for engines in ([[PADDLE], [PADDLE, OTHER]], []):
+        timed.clear()
+        assert engine_of(network).label == OTHER and timed == engines
 
 
 def test_nothing_is_tried_in_a_short_run(

@@ -197,6 +197,11 @@ def test_a_graph_is_kept_mended_and_never_taken_for_another(
     mended = compile_network(network, LOGITS)
     assert np.array_equal(logits(mended), first) and mended.engine == PADDLE
     assert [each.name for each in own_cache.iterdir()] == [folder.name]
+    weights.write_bytes(damaged.tobytes())
+    monkeypatch.setattr(graph_cache, "_remove", lambda folder: None)  # it is of another user
+    beside = compile_network(network, LOGITS)
+    assert np.array_equal(logits(beside), first) and beside.engine == PADDLE
+    assert weights.read_bytes() == damaged.tobytes()
 
 
 def test_a_graph_that_was_unlike_its_network_is_not_made_again_nor_trusted(
@@ -224,8 +229,9 @@ def test_a_graph_that_was_unlike_its_network_is_not_made_again_nor_trusted(
 
 
 def test_a_graph_of_one_width_is_found_again_where_one_of_any_width_is_unlike(
-    network: BaseModel, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+    network: BaseModel, own_cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "ppocr_ext")
     original = graph_maker.open_graph
 
     def open_graph(*args: Any) -> Any:
@@ -236,9 +242,11 @@ def test_a_graph_of_one_width_is_found_again_where_one_of_any_width_is_unlike(
     monkeypatch.setattr(graph_maker, "open_graph", open_graph)
     written = count_written(monkeypatch)
     for _ in range(2):
+        caplog.clear()
         found = compile_network(network, LOGITS)
         found.prepare((3, HEIGHT, 64))
         assert found.engine == PADDLE and len(written) == 2
+        assert "planted" in caplog.text
 
 
 def test_a_graph_that_is_unlike_in_bfloat16_is_kept_for_float32(

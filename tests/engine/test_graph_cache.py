@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,3 +83,43 @@ def test_without_a_folder_to_write_to_a_graph_is_of_this_process(root: Path) -> 
     with cached_folder("a", write) as folder:
         assert (folder / "file").read_text() == "graph"
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("refused", ["new folder", "rename"])
+def test_a_folder_that_cannot_be_removed_stays_and_another_is_written_for_this_process(
+    root: Path, refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of another user, or where names belong to their users."""
+    use("a", "bad")
+    original = tempfile.mkdtemp
+
+    def mkdtemp(*args: Any, **options: Any) -> str:
+        if options.get("dir") == root:
+            raise PermissionError(13, "planted")
+        return original(*args, **options)
+
+    def replace(self: Path, target: Path) -> None:
+        raise PermissionError(1, "planted")
+
+    if refused == "new folder":
+        monkeypatch.setattr(graph_cache.tempfile, "mkdtemp", mkdtemp)
+    else:
+        monkeypatch.setattr(Path, "replace", replace)
+    assert not discard("a")
+    with cached_folder("a", write, private=True) as folder:
+        assert (folder / "file").read_text() == "graph"
+    assert not folder.exists() and use("a") == "bad"
+    assert [each.name for each in root.iterdir()] == ["a"]
+
+
+def test_one_file_of_a_graph_can_be_removed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use("a")
+    assert discard("a", "other") and (root / "a" / "file").exists()
+
+    def unlink(self: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "planted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", unlink)
+        assert not discard("a", "file")
+    assert discard("a", "file") and list((root / "a").iterdir()) == []

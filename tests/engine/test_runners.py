@@ -126,6 +126,8 @@ FULL = "raise OSError(28, 'No space left on device')"
         (f"{OPERATOR}; raise SystemExit(255)", UnconvertibleError, "no such form"),
         (f"print('std::bad_alloc', flush=True); {ABORT}", ModelError, "bad_alloc"),
         (f"{OPERATOR}; raise SystemExit", ModelError, "no such form"),
+        (f"print('[ERROR] cannot open', flush=True); {ABORT}", ModelError, "cannot open"),
+        (f"print('terminate called after throwing Full', flush=True); {ABORT}", ModelError, "throwing Full"),
         (FULL, ModelError, "No space left"),
         ("print('[ERROR] Failed to write the model'); raise SystemExit(1)", ModelError, "Failed to write"),
         (f"import os; os.kill(os.getpid(), {int(signal.SIGKILL)})", ModelError, "signal 9"),

@@ -10,7 +10,6 @@ import pytest
 
 from ppocr_ext import Recognizer
 from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
-from ppocr_ext.export.onnx_file import missing_packages
 from ppocr_ext.loop.events import Outcome
 from ppocr_ext.loop.hooks import export_hook
 from ppocr_ext.loop.hooks.export_hook import ExportHook
@@ -56,12 +55,23 @@ def test_an_export_that_fails_does_not_fail_the_run(
 
 
 @pytest.mark.parametrize(
-    "error",
-    [MissingPackageError("broken", code="missing_package"), ModelError("a layer", code="not_converted")],
+    ("error", "missing", "level"),
+    [
+        (MissingPackageError("broken", code="missing_package"), [], "WARNING"),
+        (MissingPackageError("not there", code="missing_package"), ["onnx"], "INFO"),
+        (ModelError("a layer", code="not_converted"), [], "WARNING"),
+    ],
 )
 def test_only_a_finished_run_is_exported_and_without_the_converter_in_paddles_form(
-    error: PPOCRExtError, hook: ExportHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: PPOCRExtError,
+    missing: list[str],
+    level: str,
+    hook: ExportHook,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO", "ppocr_ext")
     calls: list[Any] = []
     monkeypatch.setattr(export_hook, "recogniser_config", lambda folder, options: options)
 
@@ -72,10 +82,13 @@ def test_only_a_finished_run_is_exported_and_without_the_converter_in_paddles_fo
         return SimpleNamespace(folder=options.output)
 
     monkeypatch.setattr(export_hook, "export_trained", export)
+    monkeypatch.setattr(export_hook, "missing_packages", lambda: missing)
     hook.on_end(Outcome("stopped", None, {}))  # type: ignore[arg-type]
     assert calls == []
     hook.on_end(Outcome("finished", None, {}))  # type: ignore[arg-type]
     ((config, options),) = calls
     assert options.output == tmp_path / "latest" / "inference" and options.format == "paddle"
     assert config == [f"Global.checkpoints={tmp_path}/latest"]
-    assert missing_packages() == []
+    (record,) = caplog.records
+    assert record.levelname == level and str(error) in record.getMessage()
+    assert ("ppocr-ext export" in record.getMessage()) == (level == "WARNING")

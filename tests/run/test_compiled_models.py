@@ -18,11 +18,19 @@ from ppocr_ext.centers.collect import CollectOptions, collect
 from ppocr_ext.centers.single_model import config_of_model
 from ppocr_ext.checkpoint.checkpoints import TrainState
 from ppocr_ext.config import Config
+from ppocr_ext.engine import compiled as compiled_networks
+from ppocr_ext.engine import runners
 from ppocr_ext.engine.compiled import CompiledNetwork
 from ppocr_ext.engine.runners import has_bfloat16
 from ppocr_ext.evaluation.evaluate import evaluate, select_model
 from ppocr_ext.run import compiled_models
-from ppocr_ext.run.compiled_models import LEAST_SAMPLES, compile_frozen, compile_trained, engine_names
+from ppocr_ext.run.compiled_models import (
+    LEAST_SAMPLES,
+    compile_frozen,
+    compile_trained,
+    engine_names,
+    model_to_evaluate,
+)
 from ppocr_ext.run.run import Run
 
 
@@ -194,6 +202,21 @@ def test_a_named_engine_that_does_not_compute_says_why(
     assert len(said) == len(caplog.messages) == (asked != "auto")
 
 
+def test_only_the_first_process_says_so_and_only_of_what_would_be_computed(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    named = {"Global.teacher_engine": "paddle", "Global.eval_engine": "paddle"}
+    context = replace(run, config=run.config.with_values({**named, "Global.to_static": True}))
+    compile_frozen(context, run.network.models["Student"], LEAST_SAMPLES)  # it has no frozen sub-model
+    compile_trained(replace(context, eval_loader=None))
+    second: Any = SimpleNamespace(rank=1)
+    compile_frozen(replace(context, team=second), run.network, LEAST_SAMPLES)
+    assert caplog.messages == []
+    other: Any = paddle.nn.Linear(1, 1)
+    assert compile_trained(replace(run, config=run.config.with_values(named), model=other)) == {}
+    assert "eval_engine" in caplog.text and "Linear" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("asked", "kept", "expected"),
     [
@@ -223,7 +246,8 @@ def test_a_run_keeps_the_type_of_its_teacher_and_says_if_nothing_has_it(
     config = run.config.with_values({"Global.teacher_dtype": "bfloat16"})
     state = TrainState(engines={"Teacher": "paddle"})
     resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)
-    context = replace(run, config=config, checkpoint=resumed)
+    named = config.with_values({"Global.teacher_engine": "paddle"})
+    context = replace(run, config=named, checkpoint=resumed)
     monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 24)
     with monkeypatch.context() as patch:
         patch.setattr(run.network, "set_caller", lambda name, caller: None)
@@ -231,8 +255,55 @@ def test_a_run_keeps_the_type_of_its_teacher_and_says_if_nothing_has_it(
     expected = {"Teacher": "paddle bfloat16" if has_bfloat16() else "paddle"}
     assert found == expected and ("teacher_dtype" in caplog.text) == has_bfloat16()
     caplog.clear()
-    assert compile_frozen(replace(context, checkpoint=None), run.network, 23) == {}
+    assert compile_frozen(replace(run, config=config), run.network, 23) == {}
     assert "teacher_dtype" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "recorded", "expected"),
+    [
+        ("auto", "openvino", "openvino"),  # both of bfloat16 were refused
+        ("auto", "onnxruntime", "onnxruntime"),
+        ("auto", "paddle", "paddle"),
+        ("auto", "openvino bfloat16", "openvino bfloat16"),
+        ("auto", "auto bfloat16", "auto bfloat16"),  # nothing was computed
+        ("paddle", "paddle", "paddle bfloat16"),
+    ],
+)
+def test_a_resumed_run_takes_the_type_of_its_checkpoint_unless_an_engine_is_named(
+    asked: str,
+    recorded: str,
+    expected: str,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    able = {"float32": {"onnxruntime": "1", "openvino": "1"}, "bfloat16": {"openvino": "1"}}
+    for module in (compiled_models, compiled_networks):
+        monkeypatch.setattr(module, "other_engines", lambda dtype: able[dtype])
+    monkeypatch.setattr(compiled_networks, "require_engine", lambda engine: None)
+    monkeypatch.setattr(compiled_networks, "has_bfloat16", lambda: True)
+    monkeypatch.setattr(run.network, "set_caller", lambda name, caller: None)
+    config = run.config.with_values({"Global.teacher_dtype": "bfloat16", "Global.teacher_engine": asked})
+    state = TrainState(engines={"Teacher": recorded})
+    resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)
+    context = replace(run, config=config, checkpoint=resumed)
+    found = compile_frozen(context, run.network, LEAST_SAMPLES, prepare=False)
+    assert engine_names(found) == {"Teacher": expected}
+    assert ("latest" in caplog.text) == (recorded != expected)
+
+
+def test_an_evaluation_in_a_training_is_computed_by_paddle_whichever_engine_is_named(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of ``Global.average_last``, in which another engine may be named that is not installed."""
+    made: dict[str, CompiledNetwork] = {}
+    monkeypatch.setattr(runners, "find_spec", lambda name: None)
+    monkeypatch.setattr(CompiledNetwork, "prepare", lambda self, shape: None)
+    monkeypatch.setattr(run.network, "set_caller", made.__setitem__)
+    config = run.config.with_values({"Global.eval_engine": "openvino"})
+    model_to_evaluate(replace(run, config=config, model=run.network), 10)
+    assert [each.label for each in made.values()] == ["paddle"]
 
 
 def test_a_teacher_is_compiled_only_if_it_computes_many_samples(

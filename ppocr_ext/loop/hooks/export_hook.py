@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import paddle
 from ppocr_ext.commands import command_line, setting
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.export.exporter import ExportOptions, export_trained
+from ppocr_ext.export.onnx_file import missing_packages
 from ppocr_ext.loop.events import Hook, Outcome, Position
 from ppocr_ext.messages import LOG, end_text
 from ppocr_ext.run.recogniser import BEST, recogniser_config
@@ -35,23 +37,27 @@ class ExportHook(Hook):
         name = BEST if (folder / f"{BEST}.pdparams").is_file() else "latest"
         weights, output = setting("Global.checkpoints", folder / name), folder / name / "inference"
         device = paddle.get_device()
+        words = (folder, "-o", weights, "--output", output, "--force")
+        again = command_line("export", *words, host=self._run.options.host_path)
         try:
-            self._export([weights], output)
+            self._export([weights], output, again)
         except Exception as error:
-            words = (folder, "-o", weights, "--output", output, "--force")
-            again = command_line("export", *words, host=self._run.options.host_path)
             LOG.warning("no inference model: %s Again: %s", end_text(error), again)
         finally:
             paddle.set_device(device)  # the network was loaded on the CPU
 
-    def _export(self, weights: list[str], output: Path) -> None:
-        options, left_out = ExportOptions(output=output, force=True), ""
+    def _export(self, weights: list[str], output: Path, again: str) -> None:
+        """Export; ``again`` is the command that does."""
+        options = ExportOptions(output=output, force=True)
         config, host_path = recogniser_config(self._run.folder, weights), self._run.options.host_path
         try:
             exported = export_trained(config, options, host_path=host_path)
         except PPOCRExtError as error:
             if error.code not in _WITHOUT_ONNX:
                 raise
-            left_out = f"; without ONNX: {end_text(error)}"
             exported = export_trained(config, replace(options, format="paddle"), host_path=host_path)
-        LOG.info("inference model: %s%s", exported.folder, left_out)
+            # who has not installed the packages wants no ONNX
+            level, again = (logging.INFO, "") if missing_packages() else (logging.WARNING, f" Again: {again}")
+            LOG.log(level, "inference model: %s; without ONNX: %s%s", exported.folder, end_text(error), again)
+        else:
+            LOG.info("inference model: %s", exported.folder)

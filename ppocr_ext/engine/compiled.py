@@ -25,7 +25,8 @@ Paddle's differ in bfloat16                    Paddle in float32; for ``"auto"``
                                                OpenVINO in bfloat16 before
 a graph of any width fails, or differs         graphs of one width, at most 4      if it differs
 that of one width fails, or differs            the network                         if it differs
-a file of the cache folder is damaged          the same engine: it is made again   no
+a file of the cache folder is damaged          the same engine, its file is made   no
+                                               once more
 an engine fails on a batch                     this batch: the network; later      no
                                                ones: the next in this table
 train mode, another request, a GPU             the network                         no
@@ -110,6 +111,7 @@ class CompiledNetwork:
         engine: that computes, ``"paddle"`` until ``"auto"`` has chosen another one; ``"network"`` once something
             could not be compiled.
         dtype: that it computes in.
+        asked: the type that was asked for, perhaps of a run before; see :attr:`label`.
     """
 
     def __init__(
@@ -124,7 +126,7 @@ class CompiledNetwork:
     ) -> None:
         require_engine(engine)
         self.engine, self.dtype = PADDLE if engine == AUTO else engine, dtype
-        self._auto, self._images = engine == AUTO, images
+        self._auto, self._images, self.asked = engine == AUTO, images, dtype
         self._network, self._request, self._name = network, request, name
         self._graphs: dict[ImageShape, NetworkGraph] = {}
         self._one_width = False  # the network takes no other; each width has its graph
@@ -147,12 +149,13 @@ class CompiledNetwork:
 
     @property
     def label(self) -> str:
-        """Engine and dtype in a run's records: ``"paddle"`` (float32), ``"openvino bfloat16"``, ``"network"``.
+        """Engine and dtype in a run's records: ``"paddle"``, ``"openvino bfloat16"``, ``"network"``.
 
-        ``"auto"`` as long as no graph has been needed, and so no engine was chosen.
+        The type is left out if float32 was asked for. ``"auto"`` as long as no graph has been needed, and so no engine
+        was chosen.
         """
         engine = AUTO if self._auto and self.engine != NETWORK else self.engine
-        return engine if self.dtype == FLOAT32 else f"{engine} {self.dtype}"
+        return engine if self.asked == FLOAT32 else f"{engine} {self.dtype}"
 
     def __call__(
         self, images: Tensor, data: Sequence[Tensor] | None = None, request: HeadRequest | None = None

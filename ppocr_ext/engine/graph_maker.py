@@ -176,9 +176,10 @@ class GraphMaker:
             Exception: whatever Paddle makes of a network that it cannot compile.
         """
         key = self.key(image_shape)
-        file = self._refusal(key, engine, dtype)
+        file, found = self._refusal(key, engine, dtype), ""
         with suppress(OSError):  # there is none
-            found = file.read_text(encoding="utf-8")
+            found = file.read_text(encoding="utf-8", errors="replace")
+        if found:
             others = engine != PADDLE or dtype == BFLOAT16  # may compute it; else a graph of one width may
             raise (RefusedError if others else ModelError)(
                 f"{found} (at an earlier start). Fix: remove {file.parent}", code="not_compiled"

@@ -86,10 +86,11 @@ class HostLoop:
                 except Exception as second:  # of a hook; the run failed by the first
                     LOG.warning("at the end of the run: %s", error_text(second))
                 raise
+            # a signal in the last step, or while it saved: the run has ended, but its caller must not begin another one
+            late = None if self._stop is None else self._stop.signal
             if stop is not None:
-                return self._tell_end(stop.status, stop.reason, stop.signal)
-            # a signal in the last step: the run has finished, but its caller must not begin another one
-            return self._tell_end("finished", signal=None if self._stop is None else self._stop.signal)
+                return self._tell_end(stop.status, stop.reason, late if stop.signal is None else stop.signal)
+            return self._tell_end("finished", signal=late)
 
     def _run_host(self) -> StopRun | None:
         """Run the host's loop; return why it stopped before its end, or None."""
@@ -120,12 +121,15 @@ class HostLoop:
         A signal may come while this waits. The others do not know of it: unless they stop anyway, it counts at the
         next step boundary.
         """
-        rank = team().highest(0 if self._stop is None else self._stop.rank)
+        own = self._stop
+        rank = team().highest(0 if own is None else own.rank)
+        late = self._stop
         if rank == 0:
             return None
-        if self._stop is not None and self._stop.rank == rank:
-            return self._stop
-        return StopRun.of_rank(rank, None if self._stop is None else self._stop.signal)
+        for stop in (own, late):
+            if stop is not None and stop.rank == rank:
+                return stop
+        return StopRun.of_rank(rank, None if late is None else late.signal)
 
     def _call_host(self) -> None:
         run = self.run

@@ -220,6 +220,7 @@ def advise_processes(run: Run) -> None:
     cores, weights = usable_cores(), sum(int(weight.size) for weight in run.network.parameters())
     processes = min(cores, (batch_size(run.config) or 0) // _LEAST_SHARE)
     decided = "OMP_NUM_THREADS" in os.environ or run.config.at("Global.use_sync_bn", default=False)
+    decided = decided or run.start.global_step > 0  # a resumed run that shares its batch is another one
     if run.device == "cpu" and processes > 1 and weights >= _WORTH_SHARING and not decided:
         option, remark = same_size(run.config, processes)
         LOG.info(

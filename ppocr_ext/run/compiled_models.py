@@ -12,7 +12,7 @@ from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.preprocessing import read_preprocessing
 from ppocr_ext.engine.changing_network import ChangingNetwork
 from ppocr_ext.engine.compiled import CompiledNetwork, compile_network
-from ppocr_ext.engine.runners import AUTO, FLOAT32, NETWORK, PADDLE, other_engines
+from ppocr_ext.engine.runners import AUTO, BFLOAT16, FLOAT32, NETWORK, PADDLE, other_engines
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.head_request import HeadRequest
@@ -50,15 +50,7 @@ def compile_frozen(
     if (frozen or not _is_ours(model)) and _is_wanted(context, model, "teacher_engine", samples):
         for name in frozen:
             network = model.models[name]
-            label = before.get(name, AUTO)
-            taken, kind = _engine_to_take(asked, label, dtype)
-            if kind != dtype:
-                LOG.info(
-                    "%s computes in %s, as before. To try %s: Global.teacher_engine: paddle",
-                    name,
-                    kind,
-                    dtype,
-                )
+            taken, kind = _engine_to_take(asked, before.get(name, AUTO), dtype)
             engine = _compile(
                 network,
                 network.train_request,
@@ -69,6 +61,7 @@ def compile_frozen(
                 engine=taken,
                 images=samples,
             )
+            engine.asked = dtype
             if engine.engine != NETWORK:
                 model.set_caller(name, engine)
                 compiled[name] = engine
@@ -98,11 +91,11 @@ def _compare_engines(prefix: object, before: Mapping[str, str], now: Mapping[str
 
 
 def _engine_to_take(asked: str, recorded: str, dtype: str) -> tuple[str, str]:
-    """Return engine and type: with ``auto`` those of a checkpoint, whose type is float32 where bfloat16 has failed."""
+    """Return engine and type: with ``auto`` the engine of a checkpoint, in float32 if bfloat16 failed in that run."""
     if asked != AUTO:
         return asked, dtype
     kept, _, kind = recorded.partition(" ")
-    kind = FLOAT32 if dtype == FLOAT32 else kind or FLOAT32
+    kind = kind if dtype == BFLOAT16 and kind else dtype
     if kept in (PADDLE, *other_engines(kind)):
         return kept, kind
     return AUTO if dist.get_world_size() == 1 else PADDLE, dtype

@@ -271,7 +271,11 @@ def test_nothing_is_tried_in_a_short_run(
 
 @pytest.mark.parametrize(
     ("asked", "installed", "expected"),
-    [("auto", True, f"{OTHER} {BFLOAT16}"), ("auto", False, PADDLE), (PADDLE, True, PADDLE)],
+    [
+        ("auto", True, f"{OTHER} {BFLOAT16}"),
+        ("auto", False, f"{PADDLE} {FLOAT32}"),
+        (PADDLE, True, f"{PADDLE} {FLOAT32}"),
+    ],
 )
 def test_another_engines_bfloat16_is_taken_where_paddles_is_unlike(
     asked: str,

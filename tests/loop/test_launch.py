@@ -159,6 +159,7 @@ def test_the_command_refuses_before_it_reads_anything(plain, capsys):
         ({"cores": 1}, None),
         ({"device": "gpu"}, None),
         ({"sync_bn": "true"}, None),
+        ({"steps": 5}, None),  # a resume
     ],
 )
 def test_a_training_that_leaves_cores_idle_says_how_to_use_them(
@@ -174,8 +175,10 @@ def test_a_training_that_leaves_cores_idle_says_how_to_use_them(
     )
     config = config_of(tmp_path, f"Global: {{use_sync_bn: {facts.get('sync_bn', 'false')}}}\n{train}")
     network = SimpleNamespace(parameters=lambda: [SimpleNamespace(size=facts["weights"])])
+    start = SimpleNamespace(global_step=facts.get("steps", 0))
+    run = SimpleNamespace(config=config, network=network, device=facts["device"], start=start)
     with caplog.at_level("INFO"):
-        launch.advise_processes(SimpleNamespace(config=config, network=network, device=facts["device"]))
+        launch.advise_processes(run)
     if advice is None:
         assert caplog.text == ""
     else:

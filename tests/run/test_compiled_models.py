@@ -252,8 +252,8 @@ def test_a_run_keeps_the_type_of_its_teacher_and_says_if_nothing_has_it(
     with monkeypatch.context() as patch:
         patch.setattr(run.network, "set_caller", lambda name, caller: None)
         found = engine_names(compile_frozen(context, run.network, 24))
-    expected = {"Teacher": "paddle bfloat16" if has_bfloat16() else "paddle"}
-    assert found == expected and ("teacher_dtype" in caplog.text) == has_bfloat16()
+    expected = {"Teacher": "paddle bfloat16" if has_bfloat16() else "paddle float32"}
+    assert found == expected and "teacher_dtype" in caplog.text
     caplog.clear()
     assert compile_frozen(replace(run, config=config), run.network, 23) == {}
     assert "teacher_dtype" in caplog.text
@@ -262,11 +262,13 @@ def test_a_run_keeps_the_type_of_its_teacher_and_says_if_nothing_has_it(
 @pytest.mark.parametrize(
     ("asked", "recorded", "expected"),
     [
-        ("auto", "openvino", "openvino"),  # both of bfloat16 were refused
-        ("auto", "onnxruntime", "onnxruntime"),
-        ("auto", "paddle", "paddle"),
+        ("auto", "openvino float32", "openvino float32"),  # both of bfloat16 were refused
+        ("auto", "onnxruntime float32", "onnxruntime float32"),
+        ("auto", "paddle float32", "paddle float32"),
         ("auto", "openvino bfloat16", "openvino bfloat16"),
         ("auto", "auto bfloat16", "auto bfloat16"),  # nothing was computed
+        ("auto", "paddle", "paddle bfloat16"),  # float32 was asked for then
+        ("auto", "onnxruntime", "auto bfloat16"),
         ("paddle", "paddle", "paddle bfloat16"),
     ],
 )

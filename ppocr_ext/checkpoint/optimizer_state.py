@@ -80,7 +80,7 @@ def restore_optimizer(
 
 
 def drop_moments(optimizer: Any, kept: Set[str]) -> None:
-    """Drop the moments and master weights that an earlier state lacks, before ``optimizer`` goes back to it.
+    """Remove the moments and master weights that an earlier state does not have, before ``optimizer`` is set to it.
 
     Paddle creates them at a parameter's first gradient; those of a first gradient after that state would stay.
 

@@ -35,7 +35,7 @@ def samples_per_step(config: Config, processes: int = 1) -> int | None:
     return None if size is None else size * batches * processes
 
 
-def same_size(config: Config, processes: int) -> tuple[str, str]:
+def batch_share(config: Config, processes: int) -> tuple[str, str]:
     """Return the option with which a step of several processes keeps its samples, and a remark if it nearly does.
 
     ``("-o KEY=4", "")``, ``("-o KEY=4", " (nearly: 2 x 4)")``, or two empty texts if they cannot be shared.

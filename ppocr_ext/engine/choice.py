@@ -97,7 +97,7 @@ def _keep(file: Path, choice: Mapping[str, object]) -> None:
         try:
             with suppress(FileExistsError):  # another process was first
                 os.link(part.name, file)
-        except OSError:  # there are no links on this file system
+        except OSError:  # this file system has no hard links
             write_text(file, json.dumps(choice))
 
 

@@ -88,7 +88,7 @@ def compile_network(
         name: of the network in messages.
         threads: of the computation; None: as many as the network itself has (``OMP_NUM_THREADS``).
         dtype: ``"float32"`` or ``"bfloat16"`` of products and convolutions. Without instructions for bfloat16, or if
-            its outputs differ too much, another engine (``"auto"``) or float32 computes, and the log says so.
+            its outputs differ too much, another engine (``"auto"``) or float32 is used, with a warning.
         engine: ``"paddle"`` (Paddle Inference with oneDNN), ``"onnxruntime"``, ``"openvino"``, or ``"auto"``: Paddle,
             or another one that is installed and faster, which is measured once; see
             :func:`ppocr_ext.engine.choice.choose`.
@@ -257,7 +257,7 @@ class CompiledNetwork:
             self.engine, self._fallbacks = engine, _fallbacks(engine, self.dtype)
 
     def _step_down(self, error: Exception) -> None:
-        """Go on with the next engine or type; after the last one, with the network itself."""
+        """Use the next engine or type; after the last one, the network itself."""
         if not self._fallbacks:
             self._give_up(error)
             return

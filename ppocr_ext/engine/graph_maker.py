@@ -26,7 +26,7 @@ from ppocr_ext.modeling.heads.nrtr_head import START_ID
 
 TOLERANCE = 1e-4  # of the largest absolute value of an output, if that is above 1
 BFLOAT16_TOLERANCE = 0.05  # of the root mean square of an output, for that of the differences
-CHUNK_PIXELS = 4 * 48 * 320  # more images at a time are no faster, and need more memory
+CHUNK_PIXELS = 4 * 48 * 320  # larger chunks are not faster and take more memory
 _PROBE_LENGTH = 6  # ids of a target
 _REASON_LENGTH = 400  # a fix with a path fits
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import ppocr_ext
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import DEVICES
-from ppocr_ext.data.batch_size import batch_size, same_size, samples_per_step
+from ppocr_ext.data.batch_size import batch_share, batch_size, samples_per_step
 from ppocr_ext.errors import ConfigError, PPOCRExtError, ProcessError
 from ppocr_ext.io.cores import usable_cores
 from ppocr_ext.loop.folder_lock import locked_folder
@@ -210,7 +210,7 @@ def _describe(config: Config, processes: int, messages: Path, threads: str | Non
         processes * each,
         processes,
     )
-    option, remark = same_size(config, processes)
+    option, remark = batch_share(config, processes)
     if option:
         LOG.info("for steps of the same size as with one process%s: %s", remark, option)
 
@@ -222,7 +222,7 @@ def advise_processes(run: Run) -> None:
     decided = "OMP_NUM_THREADS" in os.environ or run.config.at("Global.use_sync_bn", default=False)
     decided = decided or run.start.global_step > 0  # a resumed run that shares its batch is another one
     if run.device == "cpu" and processes > 1 and weights >= _WORTH_SHARING and not decided:
-        option, remark = same_size(run.config, processes)
+        option, remark = batch_share(run.config, processes)
         LOG.info(
             "this training uses 1 of %d cores. Faster, with steps of the same size%s: --processes %d %s",
             cores,

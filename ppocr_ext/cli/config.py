@@ -141,19 +141,29 @@ def _check_machine(
             wrong, frames = bool(errors), frames | counts
         seconds = _SECONDS if args.data == "quick" else None
         warnings: list[Issue] = []
-        found = run_preflight(config, charset, frames, seconds=seconds, report=_print, warn=warnings.extend)
+        found = run_preflight(
+            config,
+            charset,
+            frames,
+            None,
+            "Eval",
+            seconds,
+            _print,
+            config_warnings=issues,
+            warn=warnings.extend,
+        )
     except PPOCRExtError as error:
         print(for_people(f"error: {with_code(str(error), error.code)}"))
         return True
     strict = global_value(config, "strict")
     for issue in warnings:
-        _print(f"{'error' if strict else 'warning'}: {issue}")
+        _print(f"{'error' if strict else issue.level}: {issue}")
     issues += warnings
     for mode in modes:
         if mode not in found:
             name = config.at(f"{mode}.dataset.name", None)
             print(f"{mode.lower()} data: not checked, {name} makes it itself")
-    return wrong or strict and bool(warnings)
+    return wrong or any(strict or issue.level == "error" for issue in warnings)
 
 
 def _modes(config: Config, role: str) -> list[str]:

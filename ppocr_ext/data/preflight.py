@@ -176,6 +176,9 @@ def _add_block(
             report.add(line, issue)
             if issue is None:
                 sample.add([each])
+    if not report.is_lmdb:
+        file = report.files[-1]
+        file.further.add(block.first, block.items, file.lines[-len(seen) :], report.delimiter.encode())
 
 
 def _check_blocks(

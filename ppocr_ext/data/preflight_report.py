@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ppocr_ext.data.further_columns import FurtherColumns
 from ppocr_ext.data.label_file import LabelLine, read_label_file
 from ppocr_ext.data.sample_rules import SampleIssue, SampleRules, frames_needed, frames_needed_each
 from ppocr_ext.errors import DataError
@@ -44,11 +45,13 @@ class FileReport:
         path: the label file, or the folder of the LMDB.
         altered: line ends or a byte order mark were removed from a line.
         lines: 1 byte for each line: 1 if it is usable, else 0.
+        further: the columns after the label.
     """
 
     path: Path
     altered: bool = False
     lines: bytearray = field(default_factory=bytearray, repr=False)
+    further: FurtherColumns = field(default_factory=FurtherColumns)
 
     @property
     def total(self) -> int:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import paddle.distributed as dist
 
 from ppocr_ext.check.training_warnings import long_warm_up
 from ppocr_ext.config import Config
 from ppocr_ext.data.batch_size import samples_per_step
+from ppocr_ext.data.further_columns import EXAMPLES
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.visible_text import UNSEEN_FIXES
 from ppocr_ext.issues import Issue
@@ -18,6 +20,7 @@ from ppocr_ext.issues import Issue
 _WARM_UP = "Optimizer.lr.warmup_steps"
 _DEFAULT_STEPS = 5000  # of the warm-up of LinearWarmupCosine
 _FRAMES = 2  # T to the characters of the longest label, so that each character can have a blank beside it
+_SHOWN = 40  # characters of a label in a message
 _FEW = 0.02  # share of the images that were looked at; some odd ones are in most data
 
 
@@ -31,6 +34,7 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
         section: what messages call the data of ``mode``.
     """
     yield from _unseen(config, mode, report, section)
+    yield from _cut_labels(config, mode, report, section)
     if mode == "Train":
         yield from _few_frames(config, report)
         yield from _long_warm_up(config, report)
@@ -54,6 +58,29 @@ def _unseen(config: Config, mode: str, report: PreflightReport, section: str) ->
             f"({report.place(first.file, first.line)}: {first.detail}). Fix: {UNSEEN_FIXES[reason]}"
         )
         yield _warning(config, reason, f"{mode}.{key}", message, f"{section}.{key}")
+
+
+def _cut_labels(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
+    """Yield an issue if labels are cut at a delimiter; an error for one that is part of ordinary text."""
+    files, delimiter = [file for file in report.files if not file.further.is_table], report.delimiter
+    examples = [(file.path, *example) for file in files for example in file.further.examples]
+    if not examples:
+        return
+    is_text = delimiter.strip(" ") in ("", ",")
+    key = "dataset.delimiter" if is_text else "dataset.label_file_list"
+    fix = "write the labels without it, and no further columns"
+    if is_text:
+        fix = 'use a tab between image and label: `delimiter: "\\t"`'
+    message = (
+        f"{sum(file.further.cut for file in files):,} of {report.usable:,} labels are cut at a second delimiter "
+        f"{delimiter!r}. Fix: {fix}."
+    )
+    for file, number, label, rest in examples[:EXAMPLES]:
+        read = f"the label is {label[:_SHOWN]!r}, without {rest[:_SHOWN]!r}"
+        whole = f"{label}{delimiter}{rest}"[:_SHOWN]
+        message += f"\n  {report.place(file, number)}: {read}; the whole rest would be {whole!r}"
+    issue = _warning(config, "cut_label", f"{mode}.{key}", message, f"{section}.{key}")
+    yield replace(issue, level="error") if is_text else issue
 
 
 def _few_frames(config: Config, report: PreflightReport) -> Iterator[Issue]:

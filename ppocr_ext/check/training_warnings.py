@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import filecmp
 import math
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,7 +55,6 @@ def check_training(check: ConfigCheck) -> None:
     _check_loss_weights(check)
     _check_pairs(check)
     _check_evaluated(check)
-    _check_lists(check)
 
 
 def _check_rate(check: ConfigCheck) -> None:
@@ -222,46 +219,6 @@ def _check_evaluated(check: ConfigCheck) -> None:
 
 def _is_frozen(check: ConfigCheck, name: Any) -> bool:
     return check.at("Architecture", "Models", str(name), "freeze_params") is True
-
-
-def _check_lists(check: ConfigCheck) -> None:
-    """Warn of label files that Train and Eval share."""
-    trained = [Path(name) for _, name in _label_files(check, "Train")]
-    for where, name in _label_files(check, "Eval"):
-        same = next((other for other in trained if _same_file(other, Path(name))), None)
-        if same is not None:
-            what = "is" if same == Path(name) else f"has the same content as {same},"
-            message = (
-                f"{name} {what} a label file of Train too: the accuracy says nothing of new images. Fix: evaluate on "
-                f"samples that are not trained on."
-            )
-            check.warning(where, "trained_samples", message)
-    ours, theirs = (
-        [check.at(mode, "dataset", key) for key in ("name", "data_dir")] for mode in ("Eval", "Train")
-    )
-    if ours == theirs and "LMDB" in str(ours[0]) and isinstance(ours[1], str):
-        message = (
-            f"{ours[1]} is read by Train too: the accuracy says nothing of new images. Fix: another LMDB."
-        )
-        check.warning(("Eval", "dataset", "data_dir"), "trained_samples", message)
-
-
-def _label_files(check: ConfigCheck, mode: str) -> Iterator[tuple[KeyPath, str]]:
-    path = (mode, "dataset", "label_file_list")
-    listed = check.at(*path)
-    for index, name in enumerate((listed,) if isinstance(listed, str) else _listed(listed)):
-        if isinstance(name, str):
-            yield (path if isinstance(listed, str) else (*path, str(index))), name
-
-
-def _same_file(one: Path, other: Path) -> bool:
-    """Return True for one file, or two that are not empty and have the same content."""
-    if one == other:
-        return True
-    try:
-        return one.stat().st_size > 0 and filecmp.cmp(one, other, shallow=False)
-    except OSError:  # a missing file is reported with the other files
-        return False
 
 
 def _listed(value: Any) -> tuple[Any, ...]:

@@ -141,17 +141,7 @@ def _check_machine(
             wrong, frames = bool(errors), frames | counts
         seconds = _SECONDS if args.data == "quick" else None
         warnings: list[Issue] = []
-        found = run_preflight(
-            config,
-            charset,
-            frames,
-            None,
-            "Eval",
-            seconds,
-            _print,
-            config_warnings=issues,
-            warn=warnings.extend,
-        )
+        found = run_preflight(config, charset, frames, seconds=seconds, report=_print, warn=warnings.extend)
     except PPOCRExtError as error:
         print(for_people(f"error: {with_code(str(error), error.code)}"))
         return True

@@ -37,8 +37,3 @@ class FurtherColumns:
                 self.cut += 1
                 if self.cut <= EXAMPLES:
                     self.examples.append((number, label.decode(), delimiter.join(rest).decode()))
-
-    @property
-    def is_table(self) -> bool:
-        """True if each line has the same columns of numbers, such as scores or widths, or none."""
-        return len(self.kinds) < 2 and -1 not in self.kinds

@@ -21,12 +21,11 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.image_check import ImageFolder
 from ppocr_ext.data.label_file import LabelLine
 from ppocr_ext.data.lmdb.reader import open_sets
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
 from ppocr_ext.data.sample_rules import SampleIssue, SampleRules
-from ppocr_ext.data.sample_sources import Block, LabelFile, LmdbSamples, SampleSource
+from ppocr_ext.data.sample_sources import Block, LmdbSamples, SampleSource, open_sources
 from ppocr_ext.data.visible_text import SpreadSample, visibility_issue
 from ppocr_ext.errors import DataError
 
@@ -79,12 +78,11 @@ def check_label_files(
         raise DataError(
             "No label file is given. Fix: name at least one in dataset.label_file_list.", code="no_label_file"
         )
-    images = ImageFolder(data_dir, rules.image_check, rules.allow_outside_data_dir, rules.max_pixels)
     report = PreflightReport(Path(data_dir), rules, delimiter, ds_width, examples)
-    sources = [LabelFile(path, images, rules, delimiter, ds_width) for path in files]
+    sources = open_sources(report, files)
     # bytes, since lines are not known before they are read
     size = sum(path.stat().st_size for path in files if path.is_file())
-    with tqdm(total=size, desc="label files", unit="B", unit_scale=True, **_BAR) as bar:
+    with tqdm(total=size, desc="label files", unit="B", unit_scale=True, **BAR) as bar:
         _check(report, sources, seconds, bar)
     return report
 
@@ -103,12 +101,12 @@ def check_lmdbs(
     report = PreflightReport(Path(data_dir), rules, examples=examples, is_lmdb=True)
     sets = open_sets(data_dir)
     sources = [LmdbSamples(each, rules) for each in sets]
-    with tqdm(total=sum(each.count for each in sets), desc="samples", **_BAR) as bar:
+    with tqdm(total=sum(each.count for each in sets), desc="samples", **BAR) as bar:
         _check(report, sources, seconds, bar)
     return report
 
 
-_BAR: dict[str, Any] = {"leave": False, "disable": None, "delay": 1}  # shown after a second of work
+BAR: dict[str, Any] = {"leave": False, "disable": None, "delay": 1}  # shown after a second of work
 
 
 def _check(

@@ -23,8 +23,7 @@ class UnusableSample:
     Attributes:
         file: its label file, or the folder of its LMDB.
         line: its line there, or its index in the LMDB, from 1.
-        reason: a key of :data:`ppocr_ext.data.sample_rules.FIXES`.
-        detail: the details.
+        reason, detail: a key of :data:`ppocr_ext.data.sample_rules.FIXES`, and the details.
     """
 
     file: Path
@@ -89,8 +88,7 @@ class PreflightReport:
         files: the report on each label file or LMDB.
         counts: unusable samples by reason; exact.
         unusable_samples: the first ``examples`` of each reason.
-        misfits: usable samples whose labels need more frames than T: they count as read wrongly. 0 where a
-            misfit is unusable.
+        misfits: usable samples whose labels need more frames than T; 0 where such a sample is unusable.
         misfit_examples: the first ``examples`` of them.
         mapped: usable samples with characters that become the unknown symbol.
         longest: characters of the longest label, usable or not.

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 from ppocr_ext.data.image_check import ImageFolder, content_issue
 from ppocr_ext.data.label_file import LabelLine, parse_line, read_raw_lines, utf8_issue
-from ppocr_ext.data.lmdb.reader import LmdbSet
+from ppocr_ext.data.lmdb.reader import LmdbSet, open_sets
+from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_rules import SampleIssue, SampleRules
 from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
 
@@ -147,3 +148,16 @@ class LmdbSamples:
     def image(self, line: LabelLine) -> bytes | None:
         """Return the image of a sample."""
         return self._set.image(line.number)
+
+
+def open_sources(report: PreflightReport, files: Sequence[Path]) -> Sequence[SampleSource]:
+    """Open the LMDBs that ``report`` is about, or these label ``files``.
+
+    Raises:
+        DataError: an LMDB cannot be read.
+    """
+    rules = report.rules
+    if report.is_lmdb:
+        return [LmdbSamples(each, rules) for each in open_sets(report.data_dir)]
+    images = ImageFolder(report.data_dir, rules.image_check, rules.allow_outside_data_dir, rules.max_pixels)
+    return [LabelFile(path, images, rules, report.delimiter, report.ds_width) for path in files]

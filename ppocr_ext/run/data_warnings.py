@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import paddle.distributed as dist
@@ -14,6 +14,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.data.batch_size import samples_per_step
 from ppocr_ext.data.further_columns import EXAMPLES
 from ppocr_ext.data.preflight_report import PreflightReport
+from ppocr_ext.data.shared_images import MOST_READ, compare_images
 from ppocr_ext.data.visible_text import UNSEEN_FIXES
 from ppocr_ext.issues import Issue
 
@@ -21,6 +22,24 @@ _WARM_UP = "Optimizer.lr.warmup_steps"
 _DEFAULT_STEPS = 5000  # of the warm-up of LinearWarmupCosine
 _FRAMES = 2  # T to the characters of the longest label, so that each character can have a blank beside it
 _SHOWN = 40  # characters of a label in a message
+_CUT_FIXES = {  # by whether the delimiter is part of ordinary text: key, and what to do
+    False: ("dataset.label_file_list", "write labels without it, and no columns after them"),
+    True: ("dataset.delimiter", 'write a tab between image and label, and `delimiter: "\\t"`'),
+}
+_SHARED = {  # code -> config path, and what is wrong
+    "trained_samples": (
+        "Eval.dataset",
+        "have an image of Train: the accuracy says nothing of new images. Fix: evaluate on other samples.",
+    ),
+    "conflicting_labels": (
+        "",
+        "have the image of an earlier sample, but another label. Fix: correct the labels.",
+    ),
+    "repeated_samples": (
+        "",
+        "have image and label of a sample in another file: they count twice. Fix: name a label file once.",
+    ),
+}
 _FEW = 0.02  # share of the images that were looked at; some odd ones are in most data
 
 
@@ -62,25 +81,51 @@ def _unseen(config: Config, mode: str, report: PreflightReport, section: str) ->
 
 def _cut_labels(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
     """Yield an issue if labels are cut at a delimiter; an error for one that is part of ordinary text."""
-    files, delimiter = [file for file in report.files if not file.further.is_table], report.delimiter
-    examples = [(file.path, *example) for file in files for example in file.further.examples]
-    if not examples:
+    # not the same columns of numbers on each line, such as scores or widths
+    files = [file for file in report.files if len(file.further.kinds) > 1 or -1 in file.further.kinds]
+    count, delimiter = sum(file.further.cut for file in files), report.delimiter
+    if not count:
         return
     is_text = delimiter.strip(" ") in ("", ",")
-    key = "dataset.delimiter" if is_text else "dataset.label_file_list"
-    fix = "write the labels without it, and no further columns"
-    if is_text:
-        fix = 'use a tab between image and label: `delimiter: "\\t"`'
-    message = (
-        f"{sum(file.further.cut for file in files):,} of {report.usable:,} labels are cut at a second delimiter "
-        f"{delimiter!r}. Fix: {fix}."
-    )
+    key, fix = _CUT_FIXES[is_text]
+    message = f"{count:,} of {report.usable:,} labels are cut at another delimiter {delimiter!r}. Fix: {fix}."
+    examples = [(file.path, *example) for file in files for example in file.further.examples]
     for file, number, label, rest in examples[:EXAMPLES]:
-        read = f"the label is {label[:_SHOWN]!r}, without {rest[:_SHOWN]!r}"
-        whole = f"{label}{delimiter}{rest}"[:_SHOWN]
-        message += f"\n  {report.place(file, number)}: {read}; the whole rest would be {whole!r}"
+        whole = f"{label}{delimiter}{rest}"
+        message += (
+            f"\n  {report.place(file, number)}: the label is {label[:_SHOWN]!r} without {rest[:_SHOWN]!r}; the whole "
+            f"rest of the line is {whole[:_SHOWN]!r}"
+        )
     issue = _warning(config, "cut_label", f"{mode}.{key}", message, f"{section}.{key}")
     yield replace(issue, level="error") if is_text else issue
+
+
+def shared_image_warnings(
+    config: Config, found: Mapping[str, PreflightReport], report: Callable[[str], None]
+) -> Iterator[Issue]:
+    """Yield a warning for each kind of samples that have the image of another one.
+
+    Args:
+        config: resolved.
+        found: what preflight found in ``Train``, and in ``Eval`` if that is checked.
+        report: takes a note if the contents of the images are not compared.
+    """
+    reports = [found[mode] for mode in ("Train", "Eval") if mode in found]
+    by_content = sum(report.usable for report in reports) <= MOST_READ and not any(
+        each.stopped for each in reports
+    )
+    if not by_content:
+        report(
+            f"images are compared by path; by content only if all of at most {MOST_READ:,} samples are checked"
+        )
+    for code, (count, examples) in compare_images(reports, by_content).items():
+        path, text = _SHARED[code]
+        usable = found[path.partition(".")[0]].usable if path else sum(report.usable for report in reports)
+        message = f"{count:,} of {usable:,} samples ({100 * count / usable:.2g} %) {text}"
+        for (first, image, label), (place, own, other) in examples:
+            message += f"\n  {place}: {own} {other[:_SHOWN]!r}; {first}: {image} {label[:_SHOWN]!r}"
+        if count:
+            yield _warning(config, code, path, message)
 
 
 def _few_frames(config: Config, report: PreflightReport) -> Iterator[Issue]:

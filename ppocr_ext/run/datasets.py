@@ -28,7 +28,7 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.issues import Issue, report_issues
 from ppocr_ext.messages import LOG, printable
-from ppocr_ext.run.data_warnings import data_warnings
+from ppocr_ext.run.data_warnings import data_warnings, shared_image_warnings
 from ppocr_ext.run.frame_counts import FrameCounts
 
 OF_LABEL_FILES = ("SimpleDataSet", "MultiScaleDataSet", "TextRecDataset", "MSTextRecDataset")
@@ -112,6 +112,8 @@ def run_preflight(
         if checked is None or limit.allows_report(checked):
             for text in count.notes(0 if checked is None else checked.most_frames):
                 report(text)
+    if "Train" in found and all(map(limit.allows_report, found.values())):
+        found["Train"].warnings.extend(shared_image_warnings(config, found, report))
     if record is not None and found:
         content = preflight_json(found, config_warnings)
         write_text(record, printable(json.dumps(content, indent=2, ensure_ascii=False)) + "\n")

@@ -26,7 +26,7 @@ EqualImages = tuple[
 
 
 def compare_images(reports: Sequence[PreflightReport], by_content: bool) -> dict[str, EqualImages]:
-    """Return the usable samples whose image an earlier sample has, in three kinds.
+    """Return the usable samples whose image an earlier sample has, by kind; a kind without samples is left out.
 
     Images are sorted by a hash, so memory grows by some 60 bytes for each sample.
 
@@ -59,7 +59,11 @@ def compare_images(reports: Sequence[PreflightReport], by_content: bool) -> dict
         "conflicting_labels": differs,
         "repeated_samples": (file != file[first]) & (in_train == in_train[first]) & ~differs,
     }
-    return {kind: _equal_images(reports, numbers[mask], numbers[first[mask]]) for kind, mask in kinds.items()}
+    return {
+        kind: _equal_images(reports, numbers[mask], numbers[first[mask]])
+        for kind, mask in kinds.items()
+        if mask.any()
+    }
 
 
 def _rows(reports: Sequence[PreflightReport], by_content: bool, bar: tqdm) -> Iterator[tuple[int, int, int]]:
@@ -96,7 +100,7 @@ def _equal_images(reports: Sequence[PreflightReport], numbers: Any, firsts: Any)
     order = np.argsort(numbers, kind="stable")[:EXAMPLES]
     pairs = list(zip(firsts[order].tolist(), numbers[order].tolist(), strict=True))
     wanted, places = {number for pair in pairs for number in pair}, dict[int, Place]()
-    for number, (report, source, _, at, item) in enumerate(_samples(reports) if pairs else ()):
+    for number, (report, source, _, at, item) in enumerate(_samples(reports)):
         if number in wanted:
             line = source.line(at, item)
             places[number] = report.place(source.path, at), ", ".join(line.images), line.label

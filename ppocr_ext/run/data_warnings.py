@@ -61,7 +61,7 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
 
 def _warning(config: Config, code: str, path: str, message: str, shown: str = "") -> Issue:
     """Return a warning about the value at ``path``, which is called ``shown`` if that is given."""
-    where = "" if config.node(path) is None else config.where(path)
+    where = "" if not path or config.node(path) is None else config.where(path)
     return Issue(code, "warning", shown or path, where, message)
 
 
@@ -124,8 +124,7 @@ def shared_image_warnings(
         message = f"{count:,} of {usable:,} samples ({100 * count / usable:.2g} %) {text}"
         for (first, image, label), (place, own, other) in examples:
             message += f"\n  {place}: {own} {other[:_SHOWN]!r}; {first}: {image} {label[:_SHOWN]!r}"
-        if count:
-            yield _warning(config, code, path, message)
+        yield _warning(config, code, path, message)
 
 
 def _few_frames(config: Config, report: PreflightReport) -> Iterator[Issue]:

@@ -117,23 +117,9 @@ def test_the_rate_for_eight_gpus_is_named_on_one(
     assert check(of_file(tmp_path, one, "learning_rate: 0.001 # 2 GPUs × 192")) == []
 
 
-def test_label_files_that_train_and_eval_share_are_named(one: Config, check: Check, data: Path) -> None:
-    path, train = "Eval.dataset.label_file_list", data / "shared.txt"
-    train.write_text("a.png\tword\n")
-    copy = data / "copy.txt"
-    copy.write_bytes(train.read_bytes())
-    other = data / "other.txt"
-    other.write_text("b.png\tword\n")
-    config = one.with_values({"Train.dataset.label_file_list": [str(other), str(train)]})
-    for shared in (train, copy):
-        found = check(config.with_values({path: [str(data / "val.txt"), str(shared)]}))
-        assert facts(found) == [("warning", "trained_samples", f"{path}.1")]
-    assert check(config.with_values({path: [str(data / "val.txt")]})) == []
-
-
 CODES = {"high_learning_rate", "no_gradient_clip", "rate_of_other_batch", "high_weight_decay", "long_warm_up"} | {
     "zero_learning_rate", "high_momentum", "small_batch", "loss_weight",
-    "swapped_pair", "frozen_is_evaluated", "trained_samples"
+    "swapped_pair", "frozen_is_evaluated"
 }  # fmt: skip
 
 

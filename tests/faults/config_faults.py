@@ -37,17 +37,6 @@ def dictionary(*lines: str, space: bool = False) -> Change:
     return change
 
 
-def eval_list(name: str) -> Change:
-    """Evaluate on a copy of a label file."""
-
-    def change(place: Place) -> dict[str, Any]:
-        file = place.folder / "val.txt"
-        file.write_bytes((place.captchas / name).read_bytes())
-        return {f"{EVAL}.label_file_list": [str(file)]}
-
-    return change
-
-
 def scales(first_bs: int) -> Change:
     """Train on images of several scales, in batches of this size."""
 
@@ -184,8 +173,6 @@ DATA = (
             {f"{EVAL}.ratio_list": [1.0]}, "remove"),
     warning("an evaluation without its last samples", "ignored_value", {"Eval.loader.drop_last": True},
             {"Eval.loader.drop_last": False}),
-    warning("Train and Eval of one list", "trained_samples", eval_list("train_list.txt"), eval_list("val_list.txt"),
-            f"{EVAL}.label_file_list", "not trained on"),
     error("a cache without a teacher", "no_frozen_model", {"Train.teacher_cache": "cache"},
           {"Train.teacher_cache": None}),
     error("a folder that is no cache", "no_teacher_cache", {"Train.teacher_cache": "."},

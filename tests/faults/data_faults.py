@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 from planted import Change, Fault, Place, batch_check, preflight
 
+TAB, EVAL_LIST, TRAIN_LIST = "\t", "Eval.dataset.label_file_list", "Train.dataset.label_file_list"
 RESIZE = "transforms.RecResizeImg"
 SHAPE = f"Train.dataset.{RESIZE}.image_shape"
 EVAL_SHAPE = f"Eval.dataset.{RESIZE}.image_shape"
@@ -46,6 +47,44 @@ def labelled(label: str, **values: Any) -> Change:
     return with_lines(lambda lines: [*lines[:2], f"{path_of(lines[2])}\t{label}", *lines[3:]], **values)
 
 
+def evaluated(change: Callable[[list[str], list[str]], list[str]]) -> Change:
+    """Evaluate on lines made of those of Train and of Eval; copies of images may be named ``copy/0.png`` and so on."""
+
+    def plant(place: Place) -> dict[str, Any]:
+        own = (place.captchas / "val_list.txt").read_text().splitlines()
+        copies = place.folder / "copies"
+        copies.mkdir()
+        for number, line in enumerate(lines_of(place)):
+            (copies / f"{number}.png").write_bytes((place.captchas / path_of(line)).read_bytes())
+        lines = [line.replace("copy/", f"{copies}/") for line in change(lines_of(place), own)]
+        file = place.folder / "val.txt"
+        file.write_text("".join(f"{line}\n" for line in lines))
+        return {EVAL_LIST: [str(file)], "Global.allow_outside_data_dir": True}
+
+    return plant
+
+
+def listed(*names: str) -> Change:
+    """Train on label files that are copies of this one."""
+
+    def plant(place: Place) -> dict[str, Any]:
+        for name in names:
+            (place.folder / name).write_bytes((place.captchas / "train_list.txt").read_bytes())
+        return {TRAIN_LIST: [str(place.folder / name) for name in names]}
+
+    return plant
+
+
+def separated(separator: str, third: str = "", **values: Any) -> Change:
+    """All lines with this separator; ``third`` follows the label of the third sample."""
+    return with_lines(
+        lambda lines: [
+            line.replace(TAB, separator) + third * (number == 2) for number, line in enumerate(lines)
+        ],
+        **values,
+    )
+
+
 def path_of(line: str) -> str:
     return line.split("\t")[0]
 
@@ -61,7 +100,9 @@ def with_image(content: Callable[[bytes], bytes]) -> Change:
             copy.write_bytes((place.captchas / path_of(line)).read_bytes())
         (place.folder / "2.png").write_bytes(content(image))
         file = place.folder / "train.txt"
-        file.write_text("".join(f"{n}.png\t{x.split(chr(9))[1]}\n" for n, x in enumerate(lines_of(place))))
+        labels = [line.split(TAB)[1] for line in lines_of(place)]
+        labels[2] = labels[0]
+        file.write_text("".join(f"{number}.png\t{label}\n" for number, label in enumerate(labels)))
         return {"Train.dataset.label_file_list": [str(file)], "Train.dataset.data_dir": str(place.folder)}
 
     return plant
@@ -158,6 +199,35 @@ UNSEEN = (
 )  # fmt: skip
 
 
+SPACES, COMMAS = ({"Train.dataset.delimiter": separator} for separator in " ,")
+OWN = evaluated(lambda train, own: own)
+CUT = (
+    warning("a tab in a label", "cut_label", separated(TAB, "\t80"), separated(TAB), "train.txt:3", "'80'",
+            "without it"),
+    Fault("a space in a label, where a space is the delimiter", preflight, "cut_label", separated(" ", " 80", **SPACES),
+          separated(" ", **SPACES), ("train.txt:3", " 80'", "a tab between"), "error"),
+    Fault("a comma in a label of a CSV", preflight, "cut_label", separated(",", ",80", **COMMAS),
+          with_lines(lambda lines: [line.replace(TAB, ",") + ",0.98" for line in lines], **COMMAS),
+          ("train.txt:3", ",80'", "a tab between"), "error"),
+)  # fmt: skip
+
+SHARED = (
+    warning("Eval with half of the lines of Train", "trained_samples",
+            evaluated(lambda train, own: [*own, *train[:10]]), OWN, "10 of 20 samples (50 %)", "val.txt:11",
+            "other samples"),
+    warning("Eval with copies of images of Train", "trained_samples",
+            evaluated(lambda train, own: [*own, f"copy/3.png\t{train[3].split(TAB)[1]}"]), OWN,
+            "1 of 11 samples", "val.txt:11", "train_list.txt:4"),
+    warning("one image with two labels", "conflicting_labels",
+            with_lines(lambda lines: [*lines, f"{path_of(lines[1])}\t1"]),
+            with_lines(lambda lines: [*lines, lines[1]]), "train.txt:25", "'1'", "train.txt:2", "correct"),
+    warning("a label file that is named twice", "repeated_samples", listed("a.txt", "a.txt"), listed("a.txt"),
+            "24 of 58 samples", "a.txt:1", "once"),
+    warning("a copy of a label file", "repeated_samples", listed("a.txt", "b.txt"), listed("a.txt"), "b.txt:1",
+            "a.txt:1", "once"),
+)  # fmt: skip
+
+
 def labels(name: str, wrong: list[int], *names: str) -> Fault:
     """A CTC label that a dataset of the user's gives; the dictionary has the classes 1 to 10."""
     where = "Train.dataset.transforms"
@@ -171,4 +241,4 @@ LABELS = (
     labels("a batch without a label", [], "no label"),
 )
 
-FAULTS = (*SAMPLES, *UNSEEN, *LABELS)
+FAULTS = (*SAMPLES, *UNSEEN, *CUT, *SHARED, *LABELS)

@@ -93,3 +93,53 @@ def test_config_check_shows_them(tiny: Tiny, tmp_path: Path, capsys: pytest.Capt
         said = capsys.readouterr().out
         assert f"{level}: {file}:" in said and "Eval.dataset.label_file_list: 2 of 2" in said
         assert "no issues" not in said
+
+
+def test_a_label_that_a_space_cuts_is_an_error_of_config_check(
+    tiny: Tiny, tmp_path: Path, captchas: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = (captchas / "train_list.txt").read_text().replace("\t", " ").splitlines()
+    (tmp_path / "train.txt").write_text("\n".join([*lines[:-1], f"{lines[-1]} 80"]))
+    values = {
+        "Train.dataset.label_file_list": [str(tmp_path / "train.txt")],
+        "Train.dataset.delimiter": " ",
+        "Global.dry_step": False,
+    }
+    file = tmp_path / "my.yml"
+    file.write_text(tiny("student", **values).to_yaml())
+    assert main(["config", "--check", "-c", str(file)]) == 2
+    said = capsys.readouterr().out
+    assert f"error: {file}:" in said and "train.txt:24" in said and "[cut_label]" in said
+
+
+def test_cut_labels_of_eval_are_named_there(tiny: Tiny, tmp_path: Path, captchas: Path) -> None:
+    lines = (captchas / "val_list.txt").read_text().splitlines()
+    (tmp_path / "val.txt").write_text("\n".join([f"{lines[0]}\t80", *lines[1:]]))
+    config = tiny("student", **{"Eval.dataset.label_file_list": [str(tmp_path / "val.txt")]})
+    (issue,) = warnings_of(config)
+    assert (issue.level, issue.code, issue.path) == (
+        "warning",
+        "cut_label",
+        "Eval.dataset.label_file_list",
+    )
+    (tmp_path / "val.txt").write_text("\n".join(f"{line}\t80" for line in lines))
+    assert warnings_of(config) == []
+
+
+def test_many_images_are_compared_by_path_alone(
+    tiny: Tiny, tmp_path: Path, captchas: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy is not found then, and that is said."""
+    name, label = (captchas / "train_list.txt").read_text().splitlines()[0].split("\t")
+    (tmp_path / "copy.png").write_bytes((captchas / name).read_bytes())
+    (tmp_path / "val.txt").write_text(f"{tmp_path}/copy.png\t{label}\n")
+    values = {"Eval.dataset.label_file_list": [str(tmp_path / "val.txt")]}
+    config = tiny("student", **values, **{"Global.allow_outside_data_dir": True})
+    frames, said, found = {"Train": FrameCounts({}), "Eval": FrameCounts({})}, list[str](), list[Issue]()
+    for most in (25, 24):
+        monkeypatch.setattr("ppocr_ext.run.data_warnings.MOST_READ", most)
+        run_preflight(config, DIGITS, frames, report=said.append, warn=found.extend)
+        assert [issue.code for issue in found] == ["trained_samples"]
+        assert any("compared by path" in text for text in said) == (most == 24)
+    run_preflight(config, DIGITS, {"Eval": FrameCounts({})}, report=said.append, warn=found.extend)
+    assert len(found) == 1  # an evaluation alone compares nothing

@@ -112,6 +112,11 @@ def label(text: str) -> Callable[[str], str]:
     return lambda line: f"{line.split(chr(9))[0]}\t{text}"
 
 
+def space_as_delimiter(bench: Bench) -> list[str]:
+    bench.change_lines(lambda line: line.replace("\t", " ") + " 80" * line.startswith("train02.png"))
+    return train('+Train.dataset.delimiter=" "')
+
+
 # Configuration
 
 
@@ -398,6 +403,14 @@ DATA = group(
         "所有标注都太长",
         far_label,
         "Global.max_text_length: 13",
+    ),
+    case(
+        "cut-label",
+        "A space in a label, with `delimiter: ' '`",
+        "`delimiter: ' '`，标注中有空格",
+        space_as_delimiter,
+        "data/train.txt:3",
+        "a tab between",
     ),
     case(
         "outside",

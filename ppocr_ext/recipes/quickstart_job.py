@@ -106,7 +106,7 @@ def _check_options(folder: Path, options: QuickstartOptions, host_path: str | No
     """Refuse a preset that is not shipped, and other options than those of the folder; keep the options there."""
     root = config_root()
     folders = sorted(str(path.parent.relative_to(root)) for path in root.rglob("teacher.yml"))
-    presets = [name for name in folders if not name.startswith(("svtrv2", "experiments"))]
+    presets = [name for name in folders if not name.startswith(("svtrv2", "experiments", "lines"))]
     if options.preset not in presets:
         raise ConfigError(
             f"--preset {options.preset}: no such preset (expected one of {', '.join(presets)})",

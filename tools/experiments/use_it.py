@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Follow README's section "Use it" word by word, and say how many minutes it takes and what the models read.
+
+For each seed, in a folder of its own: runs the commands of the section as they are printed (another seed adds
+`--seed` and `Global.seed`), and counts the new lines that teacher, student and the student with center loss read
+without an error. With --plates it trains on 1,300 plates of ten characters instead, drawn here, through README's
+`data.yml`. Ctrl-C stops; the same command continues after the last finished step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+from rapidfuzz.distance import Levenshtein
+
+# The clone in place of this folder, and the folder above it last: these scripts hide nobody's modules.
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
+
+from experiments.runs import RunFailedError, experiment_parser, from_command_line  # noqa: E402
+from ppocr_ext.evaluation.predictions import read_predictions  # noqa: E402
+from ppocr_ext.io.atomic import write_text  # noqa: E402
+
+BLOCK = re.compile(r"^```(yaml|bash|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MODELS = {
+    "teacher": "output/lines_teacher",
+    "student, distilled": "output/lines_distill",
+    "with center loss": "output/center_loss",
+}
+PLATES = (1_300, 200, 200)  # to train, validate and test on
+CHARACTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ0123456789"  # no I and O, as on many plates
+
+
+def use_it(page: str = "README.md") -> tuple[dict[str, str], list[str]]:
+    """Return files (by the name in their first comment) and commands of the section; its Python is a command."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    section = re.split(r"^## ", text.partition("<!-- use it -->")[2], flags=re.MULTILINE)[1]
+    files, commands = {}, []
+    for kind, body in BLOCK.findall(section):
+        if kind == "yaml":
+            named = re.match(r"# ([\w.]+\.yml)", body)
+            files[named[1] if named else "data.yml"] = body
+        elif kind == "python":
+            commands.append(body)
+        else:
+            commands += [re.sub(r"\s+#.*", "", line) for line in body.splitlines()]
+    return files, commands
+
+
+def flow(folder: Path, seed: int) -> list[str]:
+    """Run what is left of README's commands for small networks; return the rows of a table."""
+    commands = [line for line in use_it()[1] if line.startswith("ppocr-ext") and "svtrv2" not in line]
+    minutes = {}
+    for number, line in enumerate(commands):
+        words = shlex.split(line)[1:]
+        if seed != 1 and words[0] == "make-dataset":
+            words += ["--seed", str(seed if "data/lines" in words else 100 + seed)]
+        if seed != 1 and words[0] == "train":
+            words += [*([] if "-o" in words else ["-o"]), f"Global.seed={seed}"]
+        minutes[line] = _run(folder, f"{number:02d}_{words[0]}", words) / 60
+    rows = [f"| {seed} | {name} | {_accuracy(folder, run)} |" for name, run in MODELS.items()]
+    return [*rows, f"| {seed} | all commands | {sum(minutes.values()):.1f} minutes | |"]
+
+
+def plates(folder: Path, seed: int) -> list[str]:
+    """Train on plates, as README says it for lines of one's own; return the rows of a table."""
+    if not (folder / "my" / "dict.txt").is_file():
+        draw_plates(folder, seed)
+    write_text(folder / "data.yml", use_it()[0]["data.yml"])
+    seconds = 0.0
+    for name in ("teacher", "distill"):
+        words = ["train", "-c", f"configs/lines/{name}.yml", "data.yml", "--processes", "2"]
+        seconds += _run(folder, name, [*words, "-o", f"Global.seed={seed}"])
+    rows = [f"| {seed} | {name} | {_accuracy(folder, run)} |" for name, run in list(MODELS.items())[:2]]
+    return [*rows, f"| {seed} | both trainings | {seconds / 60:.1f} minutes | |"]
+
+
+def _run(folder: Path, name: str, words: Sequence[str]) -> float:
+    """Run one command in the folder, and return its seconds; one that has ended well is not run again.
+
+    Raises:
+        RunFailedError: it ended with an error.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "seconds.json"
+    done: dict[str, float] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if name in done:
+        return done[name]
+    before, log = time.monotonic(), folder / f"{name}.log"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with log.open("w", encoding="utf-8") as stream:
+        call = [sys.executable, "-m", "ppocr_ext.cli.main", *words]
+        code = subprocess.run(call, cwd=folder, stdout=stream, stderr=stream, env=environment).returncode
+    if code:
+        raise RunFailedError(f"exit code {code} of: {shlex.join(words)}\nSee {log}.", code="run_failed")
+    done[name] = time.monotonic() - before
+    write_text(file, json.dumps(done, indent=2))
+    return done[name]
+
+
+def _accuracy(folder: Path, run: str) -> str:
+    """Read the new lines with the best checkpoint of a run; return accuracy and 1 - NED, as cells of a table."""
+    name = Path(run).name
+    _run(folder, f"test_{name}", ["predict", run, "data/test/val_list.txt", "--output", f"test_{name}.tsv"])
+    read = read_predictions(folder / f"test_{name}.tsv")
+    right = np.mean([line.correct for line in read])
+    similar = np.mean([Levenshtein.normalized_similarity(line.label, line.text) for line in read])
+    return f"{100 * right:.1f} % | {similar:.4f}"
+
+
+def draw_plates(folder: Path, seed: int) -> None:
+    """Draw the plates into ``my`` (to train and validate) and ``data/test``, with label files and dictionary."""
+    random = np.random.default_rng(seed)
+    train, validation, test = PLATES
+    counts = {"my/train": train, "my/val": validation, "data/test/val": test}
+    for stem, count in counts.items():
+        images = folder / stem
+        images.mkdir(parents=True, exist_ok=True)
+        lines = []
+        for number in range(count):
+            text = "".join(random.choice(list(CHARACTERS), 10))
+            name = f"{images.name}/{number:06d}.png"
+            cv2.imwrite(str(images.parent / name), plate(text, random))
+            lines.append(f"{name}\t{text}\n")
+        write_text(folder / f"{stem}_list.txt", "".join(lines))
+    write_text(folder / "my" / "dict.txt", "".join(f"{each}\n" for each in sorted(CHARACTERS)))
+
+
+def plate(text: str, random: np.random.Generator) -> np.ndarray:
+    """Draw a plate, uint8 [56, 260, 3]: a frame, letters of OpenCV's fonts, a slight turn, blur and noise."""
+    dark, light = random.integers(0, 90, 3), random.integers(150, 256, 3)
+    ink, ground = (dark, light) if random.random() < 0.7 else (light, dark)
+    image = np.full((56, 260, 3), ground, np.uint8)
+    color = tuple(int(each) for each in ink)
+    cv2.rectangle(image, (3, 3), (256, 52), color, 2)
+    font = int(random.choice([cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_COMPLEX]))
+    (width, height), _ = cv2.getTextSize(text, font, 1.0, 2)
+    scale = min(225 / width, 30 / height) * random.uniform(0.85, 1.0)
+    at = (int((260 - width * scale) / 2), int((56 + height * scale) / 2))
+    cv2.putText(image, text, at, font, scale, color, int(random.integers(1, 3)), cv2.LINE_AA)
+    turn = cv2.getRotationMatrix2D((130, 28), random.uniform(-3, 3), 1.0)
+    image = cv2.warpAffine(image, turn, (260, 56), borderMode=cv2.BORDER_REPLICATE)
+    image = cv2.GaussianBlur(image, (0, 0), random.uniform(0.3, 1.2))
+    noisy = image + random.normal(0, random.uniform(2, 14), image.shape)
+    return np.clip(noisy, 0, 255).astype(np.uint8)
+
+
+def run_experiment(args: argparse.Namespace) -> str:
+    """Run all seeds, one after another, and return the table as Markdown.
+
+    Raises:
+        RunFailedError: a command ended with an error.
+    """
+    job = plates if args.plates else flow
+    rows = [row for seed in args.seeds for row in job(args.out.resolve() / f"seed{seed}", seed)]
+    table = "\n".join(["| seed | model | new lines read | 1 - NED |", "|---|---|---|---|", *rows])
+    write_text(args.out / "results.md", table + "\n")
+    return table
+
+
+def main() -> int:
+    """Run the experiment; return the exit code."""
+    parser = experiment_parser(__doc__, "use_it", "of data and trainings")
+    parser.add_argument("--plates", action="store_true", help="plates of ten characters, drawn here")
+    return from_command_line(parser, run_experiment)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

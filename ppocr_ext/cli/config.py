@@ -147,13 +147,13 @@ def _check_machine(
         return True
     strict = global_value(config, "strict")
     for issue in warnings:
-        _print(f"{'error' if strict else 'warning'}: {issue}")
+        _print(f"{'error' if strict else issue.level}: {issue}")
     issues += warnings
     for mode in modes:
         if mode not in found:
             name = config.at(f"{mode}.dataset.name", None)
             print(f"{mode.lower()} data: not checked, {name} makes it itself")
-    return wrong or strict and bool(warnings)
+    return wrong or any(strict or issue.level == "error" for issue in warnings)
 
 
 def _modes(config: Config, role: str) -> list[str]:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from ppocr_ext.charset import Charset
+from ppocr_ext.charset import PLAIN, Charset
 from ppocr_ext.data.image_check import ImageFolder
 from ppocr_ext.data.label_file import LabelLine
 from ppocr_ext.data.lmdb.reader import open_sets
@@ -170,11 +170,13 @@ def _add_block(
         at += len(labels)
         if plain := list(filter(None, labels)):  # all of them, or none
             report.add_plain(plain)
+            report.plain += sum(map(bool, map(PLAIN.search, plain)))
             sample.add(run)
             continue
         for each, (line, issue) in zip(run, others):  # noqa: B905
             report.add(line, issue)
             if issue is None:
+                report.plain += PLAIN.search(line.label) is not None
                 sample.add([each])
 
 

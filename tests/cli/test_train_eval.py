@@ -113,15 +113,16 @@ def test_a_training_whose_reader_ends_saves_and_stops(captchas, tmp_path):  # no
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "stopped"
 
 
-# the import of Paddle stops in its middle, when its library is loaded
+# the import of Paddle stops in its middle, when its library is loaded, until a signal is there
 PAUSE = """
-import pathlib, sys, time
+import pathlib, signal, sys, time
 
 class Pause:
     def find_spec(self, name, path=None, target=None):
         if name == "paddle.nn":
             pathlib.Path("pausing").touch()
-            time.sleep(900)
+            while not signal.sigpending():
+                time.sleep(0.01)
 
 sys.meta_path.insert(0, Pause())
 """

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from one_of_two import Rows
 from tiny_runs import ONE_BRANCH
 from waiting import HANG, wait_for
 
@@ -116,9 +117,11 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
     transforms = tiny("student").thaw()["Train"]["dataset"]["transforms"]
     ctc["Train.dataset.transforms"] = [transforms[0], {"RecAug": {}}, *transforms[1:]]
     broken = two("broken", **ctc)
+    uneven = two("uneven", **one_branch, **{"Global.accumulate": 2})
     jobs = [
         job(tmp_path, "double", two("double", **one_branch)),
         job(tmp_path, "grouped", two("grouped", **one_branch, **grouped)),
+        job(tmp_path, "uneven", uneven, rows=[[0, 1, 2, 3], [0]]),
         job(tmp_path, "silent", two("silent", **silent)),
         job(tmp_path, "ctc", two("ctc", **ctc)),
         job(tmp_path, "distilled", two("distilled", "distill")),
@@ -138,6 +141,14 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
     for run in ("double", "grouped"):
         for name, value in trained(tmp_path, run).items():
             np.testing.assert_allclose(value, single[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+    # a group of unequal batches, as one process with all their samples in a batch: four of one, then of the other
+    rows = Rows([0, 1, 2, 3, 4, 8, 9, 10, 11, 12])
+    together = {"Train.loader.batch_size_per_card": 16, "Train.loader.drop_last": False}
+    train(two("joined", **one_branch).with_values(together), hooks=[rows])
+    joined = read_state(tmp_path / "joined" / "latest.pdparams")
+    for name, value in trained(tmp_path, "uneven").items():
+        np.testing.assert_allclose(value, joined[name], rtol=1e-4, atol=1e-5, err_msg=name)
 
     # a loss that reads the CTC branch alone: the other gets no gradient, said or not
     for name in ("ctc", "silent"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from ppocr_ext.messages import LOG, shortened
 _BOM = b"\xef\xbb\xbf"
 # the replacement character, then others that hardly any dictionary has; the last is none at all
 _NEVER_READ = ("\ufffd", "\u2047", "\u2bd1", "\uffff")
+PLAIN = re.compile("[0-9A-Za-z]")  # all that is compared under ``Metric.is_filter: true``
 _SHOWN = 10  # lines in a message before "and N more"
 _SHOWN_LONGER = 3  # the same, in a message of one line
 

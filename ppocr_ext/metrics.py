@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
+from ppocr_ext.charset import PLAIN
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.registry import METRICS
 
 SPACES_IGNORED = "spaces ignored (Metric.ignore_space: true)"
 # PaddleOCR adds this to the number of lines: 950 of 1000 is 0.9499999905, and of no line 0.
 EPSILON = 1e-5
-_KEPT = frozenset(string.digits + string.ascii_letters)
 
 
 def build_metric(config: Mapping[str, Any], has_space: bool = False) -> Any:
@@ -49,7 +48,8 @@ class RecMetric:
     has the space, ``acc_with_space`` is the share of lines that are correct with their spaces.
 
     The numbers are PaddleOCR's: both divide by the number of lines + 1e-5, so that ``acc`` never quite reaches 1.
-    Without any line ``acc`` is 0 and ``norm_edit_dis`` 1.
+    Without any line ``acc`` is 0 and ``norm_edit_dis`` 1. Unlike in PaddleOCR, two texts of which ``is_filter`` leaves
+    nothing are compared without it; there they are equal, whatever was read.
 
     Args:
         main_indicator: ``acc`` or ``norm_edit_dis``: decides which checkpoint is the best.
@@ -87,7 +87,7 @@ class RecMetric:
             The numbers for this batch alone.
         """
         pairs = [(prediction[0], label[0]) for prediction, label in zip(*pred_label, strict=True)]
-        compared = [(self.normalise(text), self.normalise(label)) for text, label in pairs]
+        compared = [self._compared(*pair) for pair in pairs]
         counts = (
             sum(text == label for text, label in compared),
             sum(text == label for text, label in pairs),
@@ -99,11 +99,16 @@ class RecMetric:
 
     def normalise(self, text: str) -> str:
         """Return the part of ``text`` that is compared."""
-        if self.ignore_space:
-            text = text.replace(" ", "")
-        if self.is_filter:
-            text = "".join(character for character in text if character in _KEPT).lower()
-        return text
+        text = self._without_spaces(text)
+        return "".join(PLAIN.findall(text)).lower() if self.is_filter else text
+
+    def _compared(self, text: str, label: str) -> tuple[str, str]:
+        """Return what is compared of both; if the filter leaves nothing of either, they are compared without it."""
+        pair = self.normalise(text), self.normalise(label)
+        return pair if any(pair) else (self._without_spaces(text), self._without_spaces(label))
+
+    def _without_spaces(self, text: str) -> str:
+        return text.replace(" ", "") if self.ignore_space else text
 
     def get_metric(self) -> dict[str, float]:
         """Return ``{"acc", "norm_edit_dis"}`` of all lines since the last call, and reset.
@@ -203,10 +208,6 @@ class DistillationMetric:
             prefix = "" if name == self.key else f"{name}_"
             numbers.update({f"{prefix}{label}": value for label, value in metric.get_metric().items()})
         return numbers
-
-    def normalise(self, text: str) -> str:
-        """Return the part of ``text`` that is compared; all of it if the base metric does not tell."""
-        return str(self._empty.normalise(text)) if hasattr(self._empty, "normalise") else text
 
     def reset(self) -> None:
         """Forget all lines."""

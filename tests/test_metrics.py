@@ -67,11 +67,21 @@ def test_get_metric_starts_anew_and_nothing_seen_is_no_error() -> None:
     ({"ignore_space": False}, "a b", "ab", False),
     ({}, "Ab-1", "ab1", False),
     ({"is_filter": True}, "Ab-1", "ab1", True),
-    ({"is_filter": True}, "é未", "末", True),
+    ({"is_filter": True}, "é未a", "末A", True),
+    ({"is_filter": True}, "é未", "末", False),  # the filter leaves nothing of both
+    ({"is_filter": True}, "", "末", False),
+    ({"is_filter": True}, "a", "末", False),
+    ({"is_filter": True}, "未 末", "未末", True),
+    ({"is_filter": True, "ignore_space": False}, "未 末", "未末", False),
     ({"is_filter": True, "ignore_space": False}, "a b", "ab", True),
 ])  # fmt: skip
 def test_what_is_compared(options: dict[str, Any], read: str, truth: str, same: bool) -> None:
     assert (build_metric({"name": "RecMetric", **options})(lines((read, truth)))["acc"] > 0.5) == same
+
+
+def test_texts_that_the_filter_empties_have_the_edit_distance_of_the_whole_texts() -> None:
+    numbers = build_metric({"name": "RecMetric", "is_filter": True})(lines(("未来", "末来"), ("", "")))
+    assert numbers == {"acc": 1 / (2 + 1e-5), "norm_edit_dis": 1 - 0.5 / (2 + 1e-5)}
 
 
 SPACED = lines(("a b", "ab"), ("a b", "a b"), ("x", "y"))

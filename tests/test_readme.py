@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import HANG
 
 from ppocr_ext.cli.main import main
 
@@ -63,7 +64,7 @@ def test_use_it_runs_in_order(
             words += ["-c", "tiny.yml"]
         if words[0] == "make-dataset":  # one of them as a shell finds it: Paddle takes long to import
             script = Path(sys.executable).with_name(program)
-            subprocess.run([script, *words], check=True, timeout=120)
+            subprocess.run([script, *words], check=True, timeout=HANG)
             continue
         code, said = main(words), capsys.readouterr()
         assert code == 0, f"{command}\n{said.out[-2000:]}\n{said.err[-2000:]}"

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from ppocr_ext.charset import Charset
+from ppocr_ext.charset import PLAIN, Charset
 from ppocr_ext.data.label_file import LabelLine
 from ppocr_ext.data.lmdb.reader import open_sets
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
@@ -168,11 +168,13 @@ def _add_block(
         at += len(labels)
         if plain := list(filter(None, labels)):  # all of them, or none
             report.add_plain(plain)
+            report.plain += sum(map(bool, map(PLAIN.search, plain)))
             sample.add(run)
             continue
         for each, (line, issue) in zip(run, others):  # noqa: B905
             report.add(line, issue)
             if issue is None:
+                report.plain += PLAIN.search(line.label) is not None
                 sample.add([each])
     if not report.is_lmdb:
         file = report.files[-1]

@@ -91,6 +91,7 @@ class PreflightReport:
         misfits: usable samples whose labels need more frames than T; 0 where such a sample is unusable.
         misfit_examples: the first ``examples`` of them.
         mapped: usable samples with characters that become the unknown symbol.
+        plain: usable samples whose labels have a digit or an ASCII letter.
         longest: characters of the longest label, usable or not.
         longest_at: its file and line.
         longest_usable: characters of the longest usable label.
@@ -114,6 +115,7 @@ class PreflightReport:
     misfits: int = 0
     misfit_examples: list[UnusableSample] = field(default_factory=list)
     mapped: int = 0
+    plain: int = 0
     longest: int = 0
     longest_at: tuple[Path, int] | None = None
     most_frames: int = 0

@@ -14,14 +14,15 @@ from ppocr_ext.run.team import team
 class Group:
     """The batches whose gradients add up to one step of the optimizer; it never crosses the end of an epoch.
 
-    With losses that are means over samples, the step is that of the joined batch: each batch counts by its number of
-    samples. The loss is weighted relative to the group's first batch, so that batches of one size keep their loss, and
-    with it the range of mixed precision.
+    With losses that are means over samples, the step is that of the joined batch of all processes: each batch counts by
+    its number of samples. Without accumulation (``size`` 1) loss and gradient stay as PaddleOCR has them.
 
     Args:
         size: batches of a group; the last one of an epoch may be shorter.
         parameters: that get a gradient, by name.
         unreached: names of those that had none before a resume; None: of all.
+        usual: samples of a batch whose loss keeps its value, and with it the range of mixed precision. The same in all
+            processes, since their gradients are averaged after each batch.
 
     Attributes:
         unreached: names of the parameters that have had no gradient yet.
@@ -30,10 +31,14 @@ class Group:
     """
 
     def __init__(
-        self, size: int, parameters: Mapping[str, Any], unreached: Collection[str] | None = None
+        self,
+        size: int,
+        parameters: Mapping[str, Any],
+        unreached: Collection[str] | None = None,
+        usual: int = 1,
     ) -> None:
-        self._size, self._parameters = size, parameters
-        self._batches = self._samples = self._first = 0
+        self._size, self._parameters, self._usual = size, parameters, usual
+        self._batches = self._samples = 0
         self.restore(unreached)
         self.is_open = self.is_bad = False
 
@@ -51,21 +56,24 @@ class Group:
 
     def weight(self, samples: int) -> float:
         """Return the factor of the loss of this batch, and add its number of samples."""
-        self._first = samples if self._batches == 1 else self._first
         self._samples += samples
-        return samples / self._first
+        return samples / self._usual if self._size > 1 else 1.0
 
-    def mean_norm(self, norm: float) -> float:
-        """Return the norm of the mean gradient so far from that of the sum."""
-        return norm * (self._first / self._samples)
+    def mean_factor(self) -> float:
+        """Return what turns the sum of the gradients so far into the gradient of the joined batch.
+
+        At the group's end it is called in all processes at once; before, this process's samples stand for the others'.
+        """
+        if self._size == 1:
+            return 1.0
+        processes = team().size
+        samples = self._samples * processes if self.is_open else team().total(self._samples)
+        return self._usual * processes / samples
 
     @paddle.no_grad()
-    def average(self) -> None:
-        """Turn the sum of the gradients into that of the joined batch; in all processes at once."""
-        if self._batches == 1:
-            return
-        factor = team().highest(self._first) / team().highest(self._samples)
-        for parameter in self._parameters.values():
+    def scale(self, factor: float) -> None:
+        """Multiply the gradients."""
+        for parameter in self._parameters.values() if factor != 1.0 else ():
             if parameter.grad is not None:
                 parameter.grad.scale_(factor)
 

@@ -29,6 +29,7 @@ from ppocr_ext.loop.hooks.progress import ProgressBar
 from ppocr_ext.loop.hooks.report_hook import ReportHook
 from ppocr_ext.loop.hooks.run_record import RunRecord
 from ppocr_ext.loop.hooks.teacher_check import TeacherCheck
+from ppocr_ext.loop.hooks.weight_change import WeightChange
 from ppocr_ext.loop.launch import MESSAGES, advise_processes
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.host_config import folder_of
@@ -65,6 +66,7 @@ def default_hooks(run: Run) -> list[Hook]:
         TeacherCheck(),
         *cache,
         CollapseWatch(every),
+        WeightChange(),
         ProgressBar(every),
     ]
     if (decay := global_value(run.config, "ema")) is not None:

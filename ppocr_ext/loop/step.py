@@ -12,6 +12,7 @@ from typing import Any
 
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
+from ppocr_ext.data.batch_size import batch_size
 from ppocr_ext.errors import DataError
 from ppocr_ext.loop.accumulation import Group
 from ppocr_ext.loop.anomaly import AnomalyWatch
@@ -62,7 +63,8 @@ class OptimizerStep:
         self._meter = StepMeter(run.network, run.loss, limits_of(run.config))
         self._scaler = run.amp.scaler
         trained = dict(self._meter.trained)
-        self.group = Group(int(global_value(run.config, "accumulate")), trained, run.unreached)
+        batches, usual = int(global_value(run.config, "accumulate")), batch_size(run.config) or 1
+        self.group = Group(batches, trained, run.unreached, usual)
         self._incidents = IncidentFolder(run, step_seed)
         self._limit = int(global_value(run.config, "nonfinite_limit"))
         mode = global_value(run.config, "nonfinite")
@@ -114,7 +116,8 @@ class OptimizerStep:
         self._watch.off()
         scaling = self._scaler is not None and getattr(self._scaler, "_enable", False)
         reading = self._meter.read(self._scaler._scale if scaling else None)
-        self.reading = replace(reading, grad_norm=self.group.mean_norm(reading.grad_norm))
+        factor = self.group.mean_factor()
+        self.reading = replace(reading, grad_norm=reading.grad_norm * factor)
         self.applied = self.reading.is_good
         if not self.applied:  # in every process, so they may wait for each other
             forward_is_bad = team().highest(int(bool(self.reading.bad))) > 0
@@ -130,7 +133,7 @@ class OptimizerStep:
         if self.group.is_open or self.group.is_bad:
             return False
         self._skipped_in_a_row = 0
-        self.group.average()
+        self.group.scale(factor)
         self.group.fill()
         return True
 

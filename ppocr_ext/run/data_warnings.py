@@ -1,4 +1,4 @@
-"""Warn of data with which a training rarely succeeds, though each sample is usable."""
+"""Warn of data with which a training rarely succeeds or is not measured, though each sample is usable."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ _SHARED = {  # code -> config path, and what is wrong
         "have image and label of a sample in another file: they count twice. Fix: name a label file once.",
     ),
 }
+_FILTERING = ("RecMetric", "DistillationMetric")  # those with our `is_filter`
 _FEW = 0.02  # share of the images that were looked at; some odd ones are in most data
 
 
 def data_warnings(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
-    """Yield a warning for each kind of doubt about the samples of ``Train`` or ``Eval``.
+    """Yield an issue for each kind of doubt about the samples of ``Train`` or ``Eval``.
 
     Args:
         config: resolved.
@@ -57,6 +58,8 @@ def data_warnings(config: Config, mode: str, report: PreflightReport, section: s
     if mode == "Train":
         yield from _few_frames(config, report)
         yield from _long_warm_up(config, report)
+    elif config.at("Metric.is_filter", None) and config.at("Metric.name", None) in _FILTERING:
+        yield from _filtered_labels(config, report, section)
 
 
 def _warning(config: Config, code: str, path: str, message: str, shown: str = "") -> Issue:
@@ -140,6 +143,19 @@ def _few_frames(config: Config, report: PreflightReport) -> Iterator[Issue]:
         f"many: it may learn slowly, or only blanks. Fix: {fix}, or shorter labels."
     )
     yield _warning(config, "few_frames", limit.key, message)
+
+
+def _filtered_labels(config: Config, report: PreflightReport, section: str) -> Iterator[Issue]:
+    """Yield an error if the metric filters all labels away, a warning if some."""
+    gone = report.usable - report.plain
+    if not gone:
+        return
+    message = (
+        f"{gone:,} of {report.usable:,} labels of {section} have no digit or ASCII letter, and it compares nothing "
+        f"else. Fix: `is_filter: false`."
+    )
+    issue = _warning(config, "filtered_labels", "Metric.is_filter", message)
+    yield issue if report.plain or report.stopped else replace(issue, level="error")
 
 
 def _long_warm_up(config: Config, report: PreflightReport) -> Iterator[Issue]:

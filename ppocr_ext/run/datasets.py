@@ -85,13 +85,13 @@ def run_preflight(
         seconds: stop the check of each mode after this time; None checks every sample.
         report: takes a summary of data that can be used.
         config_warnings: those of the config check, which go into ``record`` too.
-        warn: takes the warnings of all modes; None: they are logged, or errors with ``Global.strict``.
+        warn: takes the issues of the data; None: warnings are logged, errors (all, with ``Global.strict``) raised.
 
     Raises:
         DataError: label files or LMDBs cannot be read, or more samples are unusable than
             ``Global.max_unusable`` and ``Global.strict`` allow. The message covers all modes.
         ConfigError: a key of these checks has a bad value.
-        InvalidConfigError: there are warnings, and ``Global.strict`` is true.
+        InvalidConfigError: the data have an issue of level error, or any and ``Global.strict`` is true.
     """
     limit = unusable_limit_of(config)
     names = {mode: eval_section if mode == "Eval" else mode for mode in frames}

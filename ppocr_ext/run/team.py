@@ -72,11 +72,18 @@ class Team:
         Raises:
             ProcessError: see :meth:`barrier`.
         """
+        return self._reduced(number, dist.ReduceOp.MAX)
+
+    def total(self, number: int) -> int:
+        """Return the sum of the ``number`` of all processes; see :meth:`highest`."""
+        return self._reduced(number, dist.ReduceOp.SUM)
+
+    def _reduced(self, number: int, how: int) -> int:
         if self.size == 1:
             return number
         self.barrier()
         answer = paddle.to_tensor([number])
-        dist.all_reduce(answer, op=dist.ReduceOp.MAX)
+        dist.all_reduce(answer, op=how)
         return int(answer.item())
 
     def once_per_machine(self, name: str, work: Callable[[], T]) -> T:

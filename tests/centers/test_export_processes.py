@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tiny_runs import captchas, tiny  # noqa: F401
+from waiting import HANG
 
 from ppocr_ext.characters.center_table import read_centers
 from ppocr_ext.cli.main import main
@@ -36,7 +37,7 @@ def test_two_processes_give_what_one_gives(tiny, tmp_path, capsys):  # noqa: F81
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

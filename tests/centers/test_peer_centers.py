@@ -19,6 +19,7 @@ import numpy as np
 import paddle
 import pytest
 from tiny_runs import captchas, tiny_config  # noqa: F401
+from waiting import HANG
 
 from ppocr_ext.characters.center_table import CenterTable, read_centers
 from ppocr_ext.cli.main import main
@@ -43,7 +44,7 @@ def run_python(script: str, *arguments: Any, folder: Path) -> str:
         env={**environment, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
         check=False,
         start_new_session=True,  # PaddleOCR ends its whole process group on a signal
     )

@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from error_codes import raises_code
+from waiting import HANG
 
 from ppocr_ext.checkpoint import weights_download
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
@@ -65,7 +66,7 @@ class Server:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
                 server.ranges.append(self.headers.get("Range"))
-                server.open.wait(60)
+                server.open.wait(HANG)
                 if self.path in server.redirects:
                     self.send_response(302)
                     self.send_header("Location", server.redirects[self.path])
@@ -351,14 +352,14 @@ def test_processes_that_ask_at_once_download_once(entry: OfficialWeights, server
     workers = [context.Process(target=fetch_and_tell, args=(entry, waits)) for _ in range(2)]
     for worker in workers:
         worker.start()
-    assert waits.get(timeout=60) == "waiting for another process, which downloads PP-OCRv6_tiny_rec"
+    assert waits.get(timeout=HANG) == "waiting for another process, which downloads PP-OCRv6_tiny_rec"
     assert not entry.file.exists()
     server.open.set()
     for worker in workers:
-        worker.join(60)
+        worker.join(HANG)
     assert [worker.exitcode for worker in workers] == [0, 0]
     assert server.ranges == [None]
-    assert [waits.get(timeout=60) for _ in workers] == [hashlib.sha256(CONTENT).hexdigest()] * 2
+    assert [waits.get(timeout=HANG) for _ in workers] == [hashlib.sha256(CONTENT).hexdigest()] * 2
 
 
 def fetch_and_tell(entry: OfficialWeights, said: multiprocessing.Queue[str]) -> None:

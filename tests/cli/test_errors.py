@@ -12,6 +12,7 @@ import pytest
 from error_bench import Bench, Said
 from error_cases import GROUPS, Case, damaged_inside
 from error_pages import render
+from waiting import HANG
 from write_error_pages import CASES, PAGES, make_trained_template
 from write_error_pages import provoke as run_case
 
@@ -66,7 +67,7 @@ def test_an_error_in_a_worker_process_is_the_same_sentence(template: Path, tmp_p
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG,
     )
     assert found.returncode == 2
     assert "data/train.txt:5" in found.stderr and "[too_many_unusable]" in found.stderr

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from waiting import HANG
 
 from ppocr_ext import __version__
 from ppocr_ext.cli import main as main_module
@@ -257,7 +258,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert process.stdout.readline().startswith("usage: ppocr-ext")
     process.stdout.close()
     assert process.stderr.read() == ""
-    assert process.wait(timeout=30) == 141
+    assert process.wait(timeout=HANG) == 141
 
 
 def test_benchmarks_are_a_script_of_a_clone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -324,6 +325,6 @@ print("not into the file", flush=True)
 assert file.fileno() > 2
 sys.exit(code)"""
     shell = ["sh", "-c", '"$0" -c "$1" "$2" <&- >&-', sys.executable, code, str(tmp_path / "file")]
-    ended = subprocess.run(shell, stderr=subprocess.PIPE, text=True, timeout=60)
+    ended = subprocess.run(shell, stderr=subprocess.PIPE, text=True, timeout=HANG)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert (tmp_path / "file").read_text() == ""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tiny_runs import captchas, tiny  # noqa: F401
+from waiting import HANG
 
 from ppocr_ext.commands import command_line, setting
 from ppocr_ext.config.node import Place
@@ -70,7 +71,7 @@ def test_a_stopped_run_goes_on_and_is_judged_by_what_it_prints(tiny: Any, tmp_pa
 
     def shell(line: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            line, shell=True, cwd=work, env=environment, capture_output=True, text=True, timeout=300
+            line, shell=True, cwd=work, env=environment, capture_output=True, text=True, timeout=HANG
         )
 
     stopped = shell("ppocr-ext train -c 'my config.yml'")

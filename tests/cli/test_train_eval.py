@@ -6,11 +6,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from tiny_runs import captchas  # noqa: F401
+from waiting import HANG, wait_for
 
 from ppocr_ext.checkpoint.checkpoints import Position
 from ppocr_ext.cli.main import main
@@ -64,33 +64,26 @@ def test_train_then_eval_then_predictions(captchas, tmp_path, capsys):  # noqa: 
 
 
 def test_a_signal_to_the_whole_group_saves_too(captchas, tmp_path):  # noqa: F811
-    arguments = [*options(captchas, tmp_path / "run", epochs=50), "Train.loader.num_workers=1"]
+    arguments = [*options(captchas, tmp_path / "run", epochs=5000), "Train.loader.num_workers=1"]
     process = start(*arguments, cwd=tmp_path, stdout=subprocess.PIPE, start_new_session=True)
     log = tmp_path / "run" / "metrics.jsonl"
-    deadline = time.time() + 120
-    while not (log.is_file() and log.read_text().count("\n") >= 2) and time.time() < deadline:
-        time.sleep(0.1)
+    wait_for(lambda: log.is_file() and log.read_text().count("\n") >= 2, process)
     os.killpg(process.pid, signal.SIGTERM)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=HANG)
     assert process.returncode == 128 + signal.SIGTERM, output
     assert (tmp_path / "run" / "latest.pdparams").is_file()
-    assert not alive(tmp_path)
+    wait_for(lambda: not alive(tmp_path))
 
 
 def test_a_run_that_is_killed_leaves_no_worker_behind(captchas, tmp_path):  # noqa: F811
-    arguments = [*options(captchas, tmp_path / "run", epochs=50), "Train.loader.num_workers=1"]
+    arguments = [*options(captchas, tmp_path / "run", epochs=5000), "Train.loader.num_workers=1"]
     process = start(*arguments, cwd=tmp_path, stdout=subprocess.DEVNULL)
     log = tmp_path / "run" / "metrics.jsonl"
-    deadline = time.time() + 120
-    while not (log.is_file() and log.read_text().count("\n") >= 2) and time.time() < deadline:
-        time.sleep(0.1)
+    wait_for(lambda: log.is_file() and log.read_text().count("\n") >= 2, process)
     assert len(alive(tmp_path)) > 1
     process.kill()
-    process.wait(timeout=60)
-    deadline = time.time() + 10
-    while alive(tmp_path) and time.time() < deadline:
-        time.sleep(0.1)
-    assert not alive(tmp_path)
+    process.wait(timeout=HANG)
+    wait_for(lambda: not alive(tmp_path))
 
 
 def alive(folder):
@@ -108,7 +101,7 @@ def alive(folder):
 
 
 def test_a_training_whose_reader_ends_saves_and_stops(captchas, tmp_path):  # noqa: F811
-    arguments = options(captchas, tmp_path / "run", epochs=50)
+    arguments = options(captchas, tmp_path / "run", epochs=5000)
     with start(*arguments, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         while "step 1/" not in process.stdout.readline():
             pass
@@ -120,14 +113,31 @@ def test_a_training_whose_reader_ends_saves_and_stops(captchas, tmp_path):  # no
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "stopped"
 
 
+# the import of Paddle stops in its middle, when its library is loaded, until a signal is there
+PAUSE = """
+import pathlib, signal, sys, time
+
+class Pause:
+    def find_spec(self, name, path=None, target=None):
+        if name == "paddle.nn":
+            pathlib.Path("pausing").touch()
+            while not signal.sigpending():
+                time.sleep(0.01)
+
+sys.meta_path.insert(0, Pause())
+"""
+
+
 def test_a_termination_while_paddle_is_imported_is_one_line(captchas, tmp_path):  # noqa: F811
     arguments = options(captchas, tmp_path / "run")
-    with start(*arguments, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        deadline = time.time() + 60
-        while "libpaddle" not in Path(f"/proc/{process.pid}/maps").read_text() and time.time() < deadline:
-            time.sleep(0.01)
+    (tmp_path / "sitecustomize.py").write_text(PAUSE)
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with start(*arguments, cwd=tmp_path, env=found, **pipes) as process:
+        wait_for((tmp_path / "pausing").exists, process)
+        assert "libpaddle" in Path(f"/proc/{process.pid}/maps").read_text()
         process.terminate()
-        said = process.communicate(timeout=60)
+        said = process.communicate(timeout=HANG)
     assert (process.returncode, said) == (143, ("", "terminated\n"))
     assert not (tmp_path / "run").exists()
 

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from error_codes import raises_code
+from waiting import HANG
 
 from ppocr_ext.data.batch_check import BatchLabelCheck, misfit_rows
 from ppocr_ext.data.batch_layout import MULTI_HEAD, BatchLayout, kept_keys
@@ -133,7 +134,7 @@ process.start()
 process.join()
 print(process.exitcode, list(check._counts))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG)
     assert done.stdout.split("\n")[0] == "0 [2, 1]", done.stderr
 
 

@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+from waiting import HANG
 
 from ppocr_ext.data.sample_seeds import SeededBatches, generators_kept, generators_seeded
 
@@ -46,19 +47,19 @@ def test_neither_another_thread_nor_a_fork_disturbs_a_sample() -> None:
         with generators_seeded(1, 2):
             found.append(random.random())
             entered.set()
-            leave.wait(10)
+            leave.wait(HANG)
             found.append(float(np.random.random()))
 
     thread = threading.Thread(target=load)
     thread.start()
-    assert entered.wait(10)
+    assert entered.wait(HANG)
     threading.Timer(0.2, leave.set).start()
     # waits for the sample: its process has neither the sample's generators nor its lock
     worker = multiprocessing.get_context("fork").Process(target=drawn_from, args=(5,))
     worker.start()
     assert len(found) == 2 and tuple(found) == drawn_from(1, 2)
-    worker.join(10)
-    thread.join(10)
+    worker.join(HANG)
+    thread.join(HANG)
     assert worker.exitcode == 0
 
 

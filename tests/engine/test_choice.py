@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -120,8 +120,10 @@ def test_a_choice_is_kept_for_its_threads_type_and_packages(
     assert engine_of(network).label == PADDLE and timed == []
 
 
-def test_engines_are_timed_in_turns() -> None:
+def test_engines_are_timed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     passes: list[str] = []
+    clock = [0.0]
+    monkeypatch.setattr(choice, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
 
     class Graph:
         def __init__(self, name: str, seconds: float) -> None:
@@ -129,11 +131,11 @@ def test_engines_are_timed_in_turns() -> None:
 
         def run(self, *_: Any) -> None:
             passes.append(self.name)
-            time.sleep(self.seconds)
+            clock[0] += self.seconds
 
     graphs: Any = {"slow": Graph("slow", 0.03), "fast": Graph("fast", 0.0)}
     found = choice._seconds(graphs, np.zeros(1), None, rounds=2)
-    assert found["slow"] >= 0.03 and found["fast"] < found["slow"]
+    assert found == pytest.approx({"slow": 0.03, "fast": 0.0})
     assert passes == ["slow", "fast"] * 3
 
 

@@ -135,6 +135,23 @@ def long_labels(length: int) -> Callable[[list[str]], list[str]]:
     return lambda lines: [f"{path_of(line)}\t{digits[:length]}" for line in lines]
 
 
+def filtered(kept: int) -> Change:
+    """Evaluate with ``is_filter`` on labels of which this many have digits, the others Chinese characters alone."""
+
+    def plant(place: Place) -> dict[str, Any]:
+        (place.folder / "dict.txt").write_text("\n".join("0123456789未来") + "\n", "utf-8")
+        lines = (place.captchas / "val_list.txt").read_text().splitlines()
+        changed = [line if at < kept else f"{path_of(line)}\t未来" for at, line in enumerate(lines)]
+        (place.folder / "val.txt").write_text("".join(f"{line}\n" for line in changed), "utf-8")
+        return {
+            "Global.character_dict_path": str(place.folder / "dict.txt"),
+            "Eval.dataset.label_file_list": [str(place.folder / "val.txt")],
+            "Metric.is_filter": True,
+        }
+
+    return plant
+
+
 WIDE = {
     SHAPE: [3, 32, 640],
     EVAL_SHAPE: [3, 32, 640],
@@ -176,6 +193,8 @@ SAMPLES = (
              {EVAL_SHAPE: [3, 32, 8], **OTHER}, {EVAL_SHAPE: [3, 32, 96], **OTHER}, "Eval", "wider"),
     Fault("an empty label file", preflight, "empty_file", with_lines(lambda lines: []), with_lines(list),
           ("train.txt",)),
+    Fault("a metric that compares nothing of all labels", preflight, "filtered_labels", filtered(0), filtered(99),
+          ("Metric.is_filter", "is_filter: false")),
     Fault("a label file in UTF-16", preflight, "bad_encoding", with_lines(list, "utf-16"),
           with_lines(list, "utf-8-sig"), ("train.txt", "UTF-8")),
 )  # fmt: skip
@@ -192,6 +211,8 @@ UNSEEN = (
     warning("an image one pixel high", "tiny_image", drawn(lambda digits: digits[:1]),
             drawn(lambda digits: digits[:24]), "96×1"),
     warning("vertical text", "tall_image", drawn(lambda digits: digits.T), drawn(lambda digits: digits), "Turn"),
+    warning("a metric that compares nothing of some labels", "filtered_labels", filtered(2), filtered(99),
+            "Metric.is_filter", "is_filter: false"),
     warning("few frames for the labels", "few_frames", {SHAPE: [3, 32, 64], EVAL_SHAPE: [3, 32, 64]},
             {SHAPE: [3, 32, 96], EVAL_SHAPE: [3, 32, 96]}, "wide"),
     warning("a warm-up of more steps than the run", "long_warm_up", {"Optimizer.lr": {**WARM_UP, "warmup_steps": 6}},

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from waiting import HANG
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 FILES = {
@@ -115,5 +117,5 @@ def run_python(
         text=True,
         env=environment,
         check=False,
-        timeout=120,
+        timeout=HANG,
     )

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tiny_runs import StopAfter, tiny_config
+from waiting import HANG
 
 from ppocr_ext.checkpoint.serialize import read_state
 from ppocr_ext.cli.main import main
@@ -185,6 +186,6 @@ def test_the_hosts_own_script_judges_what_we_trained(
 def tool(module: str, *arguments: str) -> str:
     """Run ``python -m module …`` on the host of this session; what it printed."""
     command = [sys.executable, "-m", module, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -4,7 +4,8 @@
 
 Each job: ``config`` (a file), ``keep`` (where the parameters go, with the process's number), and optionally
 ``stop_after`` ([process, step]: as a signal would), ``fail`` ([process, step, "raise" or "kill"]), ``nan_part``
-([process, step]: a part of the loss is NaN that the total does not hold).
+([process, step]: a part of the loss is NaN that the total does not hold), ``rows`` (of each process: the rows of its
+batches that it trains on).
 """
 
 import json
@@ -88,6 +89,23 @@ class NanPart(Hook):
         object.__setattr__(self.loss, "forward", once)
 
 
+class Rows(Hook):
+    """Batches keep these rows alone."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def on_start(self, run, position):
+        read = run.train_loader.read
+
+        def shortened(epoch, skip):
+            for batch in read(epoch, skip):
+                rows = paddle.to_tensor([row for row in self.rows if row < len(batch[0])])
+                yield [part.index_select(rows) for part in batch]
+
+        run.train_loader.read = shortened
+
+
 def run_jobs(path):
     for job in json.loads(Path(path).read_text()):
         hooks = [Keep(job["keep"])]
@@ -97,6 +115,8 @@ def run_jobs(path):
             hooks.append(Fail(*job["fail"]))
         if "nan_part" in job:
             hooks.append(NanPart(*job["nan_part"]))
+        if "rows" in job:
+            hooks.append(Rows(job["rows"][dist.get_rank()]))
         train(load([job["config"]]), hooks=hooks)
     return 0
 

@@ -3,6 +3,7 @@
 import json
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import paddle
@@ -107,6 +108,65 @@ def test_a_parameter_that_sometimes_gets_no_gradient_is_treated_as_by_paddleocr(
     ours, parameters = weights_after(of_a_run)
     assert_close(ours, weights_after(lambda optimizer, parameters: optimizer)[0], 0)
     assert all(parameter.grad is None for parameter in parameters)
+
+
+class Gradient:
+    """A parameter's gradient in float64."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def scale_(self, factor):
+        self.value = self.value * factor
+
+
+def gradient_of_group(sizes, usual, monkeypatch):
+    """Return a group's gradient and that of the joined batch; ``sizes``: samples by process and batch.
+
+    The loss is the mean over the samples of ``(w - x)²``. DataParallel averages over the processes after each batch.
+    """
+    draw = np.random.default_rng(sum(map(sum, sizes)))
+    samples = [[draw.normal(size=(count, 3)) for count in process] for process in sizes]
+    weight = draw.normal(size=3)
+    team = SimpleNamespace(size=len(sizes), total=lambda own: sum(map(sum, sizes)))
+    monkeypatch.setattr("ppocr_ext.loop.accumulation.team", lambda: team)
+    parameters = {"w": SimpleNamespace(grad=Gradient(np.zeros(3)))}
+    groups = [Group(len(sizes[0]) + 1, parameters, usual=usual) for _ in sizes]
+    for index in range(len(sizes[0])):
+        of_batch = []
+        for group, process in zip(groups, samples, strict=True):
+            group.begin_batch(ends_epoch=index == len(process) - 1)
+            gradient = 2 * (weight - process[index]).mean(axis=0)
+            of_batch.append(gradient * group.weight(len(process[index])))
+        parameters["w"].grad.value += np.mean(of_batch, axis=0)
+    summed = np.linalg.norm(parameters["w"].grad.value)
+    factors = {group.mean_factor() for group in groups}
+    assert len(factors) == 1  # or the weights of the processes would part
+    groups[0].scale(*factors)
+    scaled = parameters["w"].grad.value
+    assert summed * factors.pop() == pytest.approx(np.linalg.norm(scaled))  # the ``grad_norm`` of the log
+    joined = np.concatenate([batch for process in samples for batch in process])
+    return scaled, 2 * (weight - joined).mean(axis=0)
+
+
+def test_groups_of_unequal_batches_have_the_gradient_of_the_joined_batch(monkeypatch):
+    draw = np.random.default_rng(5)
+    cases = [([[64, 64], [3, 64]], 64), ([[3, 64], [64, 64]], 64), ([[7]], 4)]
+    for _ in range(100):
+        processes, batches = draw.integers(1, 4), draw.integers(1, 6)
+        cases.append((draw.integers(1, 65, size=(processes, batches)).tolist(), int(draw.integers(1, 65))))
+    for sizes, usual in cases:
+        found, expected = gradient_of_group(sizes, usual, monkeypatch)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12, err_msg=str(sizes))
+
+
+def test_batches_of_the_usual_size_keep_their_loss():
+    group = Group(2, {}, usual=64)
+    group.begin_batch(ends_epoch=False)
+    assert [group.weight(64), group.mean_factor()] == [1.0, 1.0]
+    alone = Group(1, {}, usual=64)  # without accumulation every batch does
+    alone.begin_batch(ends_epoch=False)
+    assert [alone.weight(3), alone.mean_factor()] == [1.0, 1.0]
 
 
 @pytest.mark.e2e

@@ -31,9 +31,9 @@ with locked_folder(Path(sys.argv[1])):
             os.fstat(file)
             os._exit(0)
         os.write(say, b"closed by a fork" if os.waitpid(other, 0)[1] else b"still open")
-        time.sleep(60)
+        time.sleep(900)
     print(os.read(said, 100).decode(), worker, sep="\\n", flush=True)
-    time.sleep(60)
+    time.sleep(900)
 """
 
 

@@ -8,12 +8,13 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from one_of_two import Rows
 from tiny_runs import ONE_BRANCH
+from waiting import HANG, wait_for
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.serialize import read_state
@@ -45,13 +46,13 @@ def launch(folder, *arguments):
     )
 
 
-def finish(process, seconds):
+def finish(process):
     try:
-        said, _ = process.communicate(timeout=seconds)
+        said, _ = process.communicate(timeout=HANG)
     except subprocess.TimeoutExpired:
         process.terminate()
         said, _ = process.communicate()
-        pytest.fail(f"still running after {seconds} s:\n{said}")
+        pytest.fail(f"still running after {HANG} s:\n{said}")
     return said
 
 
@@ -94,10 +95,10 @@ def trained(tmp_path, name):
     return first
 
 
-def run_all(tmp_path, jobs, seconds=150):
+def run_all(tmp_path, jobs):
     write_text(tmp_path / "jobs.json", json.dumps(jobs))
     process = launch(tmp_path / "launched", SCRIPT, tmp_path / "jobs.json")
-    said = finish(process, seconds)
+    said = finish(process)
     assert process.returncode == 0, said
     return said
 
@@ -116,9 +117,11 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
     transforms = tiny("student").thaw()["Train"]["dataset"]["transforms"]
     ctc["Train.dataset.transforms"] = [transforms[0], {"RecAug": {}}, *transforms[1:]]
     broken = two("broken", **ctc)
+    uneven = two("uneven", **one_branch, **{"Global.accumulate": 2})
     jobs = [
         job(tmp_path, "double", two("double", **one_branch)),
         job(tmp_path, "grouped", two("grouped", **one_branch, **grouped)),
+        job(tmp_path, "uneven", uneven, rows=[[0, 1, 2, 3], [0]]),
         job(tmp_path, "silent", two("silent", **silent)),
         job(tmp_path, "ctc", two("ctc", **ctc)),
         job(tmp_path, "distilled", two("distilled", "distill")),
@@ -138,6 +141,14 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
     for run in ("double", "grouped"):
         for name, value in trained(tmp_path, run).items():
             np.testing.assert_allclose(value, single[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+    # a group of unequal batches, as one process with all their samples in a batch: four of one, then of the other
+    rows = Rows([0, 1, 2, 3, 4, 8, 9, 10, 11, 12])
+    together = {"Train.loader.batch_size_per_card": 16, "Train.loader.drop_last": False}
+    train(two("joined", **one_branch).with_values(together), hooks=[rows])
+    joined = read_state(tmp_path / "joined" / "latest.pdparams")
+    for name, value in trained(tmp_path, "uneven").items():
+        np.testing.assert_allclose(value, joined[name], rtol=1e-4, atol=1e-5, err_msg=name)
 
     # a loss that reads the CTC branch alone: the other gets no gradient, said or not
     for name in ("ctc", "silent"):
@@ -188,10 +199,10 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
     ],
 )
 def test_a_process_that_fails_ends_the_run_with_its_name(two, tmp_path, how, sentences):
-    config = two("lost", **{"Global.epoch_num": 500, "Global.eval_batch_step": [0, 100000]})
+    config = two("lost", **{"Global.epoch_num": 50_000, "Global.eval_batch_step": [0, 100000]})
     write_text(tmp_path / "jobs.json", json.dumps([job(tmp_path, "lost", config, fail=[1, 2, how])]))
     process = launch(tmp_path / "launched", SCRIPT, tmp_path / "jobs.json")
-    said = finish(process, 150)  # 500 epochs would take longer
+    said = finish(process)
     assert process.returncode != 0
     assert "log/workerlog.1" in said and any(sentence in said for sentence in sentences), said
 
@@ -210,24 +221,21 @@ def command(folder, *words):
 
 
 def test_one_command_trains_in_two_processes_and_goes_on_after_an_interrupt(two, tmp_path, caplog):
-    config = two("long", "distill", **{"Global.epoch_num": 500, "Global.eval_batch_step": [0, 100000]})
+    config = two("long", "distill", **{"Global.epoch_num": 50_000, "Global.eval_batch_step": [0, 100000]})
     options = CacheOptions(tmp_path / "cache", views=2)
     build_cache(config, CacheBuilder(config, options), options)
     config = config.with_values({"Train.teacher_cache": str(options.folder)})
     write_text(tmp_path / "long.yml", config.to_yaml())
     process = command(tmp_path / "here", "-c", tmp_path / "long.yml", "--processes", 2)
     run = tmp_path / "long"
-    until = time.monotonic() + 90
-    while not (run / "metrics.jsonl").is_file() or len(steps(run, "train")) < 3:
-        assert process.poll() is None and time.monotonic() < until, process.stdout.read()
-        time.sleep(0.2)
+    wait_for(lambda: (run / "metrics.jsonl").is_file() and len(steps(run, "train")) >= 3, process)
     process.send_signal(signal.SIGINT)
-    said = finish(process, 60)
+    said = finish(process)
     assert process.returncode == 130, said
     record = json.loads((run / "run.json").read_text())
     assert (record["processes"], record["status"]) == (2, "stopped")
     assert "2 x 4 = 8 samples" in said and "Train.loader.batch_size_per_card=2" in said
-    assert said.count("\nepoch 1/500  step 1/") == 1  # of process 0 alone
+    assert said.count("\nepoch 1/50000  step 1/") == 1  # of process 0 alone
     assert list((tmp_path / "here").iterdir()) == []
     assert {file.name for file in (run / "processes").iterdir()} == {
         "launcher.log",
@@ -245,7 +253,7 @@ def test_one_command_trains_in_two_processes_and_goes_on_after_an_interrupt(two,
     assert words[-2:] == ["--processes", "2"]
     epochs = done // 3 + 2
     process = command(tmp_path / "here", *words, "-o", f"Global.epoch_num={epochs}")
-    said = finish(process, 90)
+    said = finish(process)
     assert process.returncode == 0, said
     assert steps(run, "train")[-1] == 3 * epochs
     assert Checkpoint(run / "latest").train_state().processes == 2
@@ -265,7 +273,7 @@ def test_one_command_trains_in_two_processes_and_goes_on_after_an_interrupt(two,
 def test_processes_that_cannot_start_leave_the_error_and_no_folder(two, tmp_path):
     write_text(tmp_path / "bad.yml", two("bad", **{"Global.epohc_num": 3}).to_yaml())
     process = command(tmp_path / "here", "-c", tmp_path / "bad.yml", "--processes", 2)
-    said = finish(process, 90)
+    said = finish(process)
     assert process.returncode == 2
     assert said.count("epohc_num: unknown key") == 1
     assert not (tmp_path / "bad").exists()

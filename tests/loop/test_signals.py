@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from error_codes import raises_code
+from waiting import HANG
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.errors import DataError
@@ -26,6 +27,7 @@ def hangups_count():
 
 
 def test_a_termination_that_is_sent_again_at_once_is_the_same_one(monkeypatch):
+    monkeypatch.setattr(signals, "_REPEATED", HANG)
     asked = []
     with deferred_signals(asked.append):
         # as Paddle's launcher does, and then systemd at the end of a login

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from center_of_two import lines, steps
+from waiting import HANG
 
 SCRIPT = Path(__file__).with_name("center_of_two.py")
 
@@ -22,7 +23,7 @@ def test_two_processes_have_the_centers_of_one(tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=HANG,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     first, second = (dict(np.load(tmp_path / f"{rank}.npz")) for rank in (0, 1))

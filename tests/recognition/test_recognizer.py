@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import cv2
 import numpy as np
@@ -13,12 +14,14 @@ import pytest
 from error_codes import raises_code
 from saved_runs import network_of
 from test_ctc_text import frames
+from waiting import HANG
 
 from ppocr_ext import Recognizer
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import load
 from ppocr_ext.errors import ConfigError, DataError, WeightsError
 from ppocr_ext.evaluation.evaluate import evaluate
+from ppocr_ext.recognition import recognizer
 from ppocr_ext.recognition.engines import NetworkEngine
 from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.recognition.resize import WidthPolicy
@@ -163,16 +166,23 @@ class Waiting(OneFrameIn4):
     def probabilities(self, images):
         self.calls += 1
         if self.calls == 9:
-            self.free.wait(20)
+            self.free.wait(HANG)
         return super().probabilities(images)
 
 
-def test_a_stream_that_is_closed_computes_no_further_batch():
+def test_a_stream_that_is_closed_computes_no_further_batch(monkeypatch):
     engine = Waiting()
+
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, wait=True, **options):
+            super().shutdown(wait=False, **options)
+            engine.free.set()  # only now does the ninth batch end
+            super().shutdown(wait=wait)
+
+    monkeypatch.setattr(recognizer, "ThreadPoolExecutor", Pool)
     parts = RecognizerParts(engine, WidthPolicy("widen", (3, 16, 64)), Charset(("x", "y", "z")))
     stream = Recognizer(parts).stream([np.zeros((16, 64, 3), np.uint8)] * 24, batch_size=1)
     assert next(stream).text == ""
-    threading.Timer(0.5, engine.free.set).start()
     stream.close()
     assert engine.calls <= 9  # of the 16 that it has taken
 
@@ -307,6 +317,6 @@ recognizer = ppocr_ext.Recognizer({str(exported)!r}, engine="onnx")
 print(recognizer.read({str(images[0])!r})[0].text)
 assert not {{"paddle", "ppocr", "paddleocr"}} & sys.modules.keys()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == Recognizer(exported).read(images[0])[0].text

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import HANG
 
 BROKEN = ["DataError", "Train: list.txt:6: broken", "failed_sample"]
 
@@ -14,7 +15,7 @@ BROKEN = ["DataError", "Train: list.txt:6: broken", "failed_sample"]
 def found():
     """What each case leads to, by the number of workers."""
     script = Path(__file__).with_name("failing_loaders.py")
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from batch_label_faults import IDS
+from waiting import HANG
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.run.loader_setup import label_check
@@ -28,7 +29,7 @@ def outcomes(captchas, tmp_path_factory):
     """What each fault leads to, by dataset and number of workers."""
     script = Path(__file__).with_name("batch_label_faults.py")
     command = [sys.executable, str(script), str(captchas), str(tmp_path_factory.mktemp("faults"))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -11,6 +11,7 @@ import numpy as np
 import paddle
 import pytest
 from error_codes import raises_code
+from waiting import HANG
 
 from ppocr_ext.errors import DataError, ProcessError
 from ppocr_ext.run import loader_setup, model_wrappers
@@ -62,7 +63,7 @@ def together(*works):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(HANG)
         assert not thread.is_alive()
     return results
 
@@ -88,7 +89,7 @@ def test_the_first_waits_for_the_last_each_time(two):
 def test_one_process_waits_for_nobody():
     alone = Team()
     alone.barrier()
-    assert alone.highest(3) == 3
+    assert alone.highest(3) == alone.total(3) == 3
     assert alone.once_per_machine("work", lambda: 3) == 3
     assert alone.text_of_first("word", "yes") == "yes"
 
@@ -152,14 +153,14 @@ def test_a_failure_ends_the_waiting_of_the_others_with_its_words(two):
 
 
 def test_a_process_that_is_killed_ends_the_waiting_of_the_others(two):
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    child = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({2 * HANG})"])
     first, second = two
     second._publish("process/1", f"{module._machine()} {child.pid} log/workerlog.1")
     threading.Timer(0.3, child.kill).start()
     began = time.monotonic()
     with pytest.raises(ProcessError, match=r"Process 1 of 2 \(its messages: log/workerlog\.1\) is gone"):
         first.barrier()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < HANG
     child.wait()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from waiting import HANG
 
 from ppocr_ext.characters.look_alikes import read_groups
 from ppocr_ext.charset import Charset
@@ -30,7 +31,7 @@ def no_hang() -> Iterator[None]:
         raise TimeoutError("it waits for the pipe")
 
     before = signal.signal(signal.SIGALRM, fail)
-    signal.alarm(10)
+    signal.alarm(HANG)
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)

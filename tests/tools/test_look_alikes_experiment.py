@@ -326,7 +326,7 @@ CHILD = """
 import os, pathlib, signal, sys, time
 signal.signal(signal.SIGINT, lambda *_: (time.sleep(0.6), pathlib.Path(sys.argv[1]).write_text("saved"), sys.exit(130)))
 print(os.getpid(), flush=True)
-time.sleep(30)
+time.sleep(900)
 """
 
 

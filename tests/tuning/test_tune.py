@@ -7,13 +7,13 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from error_codes import raises_code
 from tiny_runs import captchas, tiny, tiny_config  # noqa: F401
+from waiting import wait_for
 
 pytest.importorskip("optuna")
 
@@ -39,7 +39,7 @@ from pathlib import Path
 
 if Path("hold").exists() and "trials/0001" in " ".join(sys.argv):
     Path("held").write_text(str(os.getpid()))
-    time.sleep(100)
+    time.sleep(1800)
 if "Optimizer.weight_decay=0.2" in sys.argv:
     os.kill(os.getpid(), 9)
 """
@@ -74,13 +74,6 @@ def folder(tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path: 
     (tmp_path / "dying_of_a_setting.py").write_text(DYING, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def wait_for(what: Any, seconds: float = 120) -> None:
-    deadline = time.time() + seconds
-    while not what():
-        assert time.time() < deadline
-        time.sleep(0.1)
 
 
 @pytest.mark.e2e

@@ -35,14 +35,20 @@ def own_metrics(name: str, state: TrainState) -> Mapping[str, Any]:
     return found if found.get("step") == state.position.global_step and EMA not in kept else {}
 
 
-def checkpoint_line(path: str | Path) -> str:
-    """Return a line such as ``run/best_accuracy: step 1302, acc 0.8880``."""
+def checkpoint_line(path: str | Path, shown_as: str = "") -> str:
+    """Return a line such as ``run/best_accuracy: step 1302, acc 0.8880``.
+
+    Args:
+        path: the checkpoint.
+        shown_as: in place of its path.
+    """
     checkpoint = Checkpoint(path)
     prefix = checkpoint.prefix
+    shown_as = shown_as or str(prefix)
     try:
         state = checkpoint.train_state()
     except WeightsError as error:  # who resumes is told so; for all others the weights suffice
-        return f"{prefix}: step and accuracy are not known: {str(error).splitlines()[0]}"
+        return f"{shown_as}: step and accuracy are not known: {str(error).splitlines()[0]}"
     metrics = own_metrics(prefix.name, state)
     said = [] if state.is_empty else [f"step {state.position.global_step}"]
     said += [f"{name} {metrics[name]:.4f}" for name in _shown(metrics)]
@@ -51,7 +57,7 @@ def checkpoint_line(path: str | Path) -> str:
         said += [f"best of its run: {name} {state.best[name]:.4f}" for name in _shown(state.best)]
     elif is_start(state.best) and prefix.name == BEST:
         said[0] += f" ({START})"
-    return f"{prefix}: {', '.join(said)}"
+    return f"{shown_as}: {', '.join(said)}"
 
 
 def _shown(metrics: Mapping[str, Any]) -> list[str]:

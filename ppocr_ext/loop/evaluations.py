@@ -30,10 +30,12 @@ class Evaluations:
     """
 
     def __init__(self, run: Run, hooks: Sequence[Hook]) -> None:
-        self._run, self._hooks = run, hooks
+        self._hooks = hooks
+        self._starts = run.starts_from_weights and global_value(run.config, "eval_at_start")
         self.best: dict[str, float] = dict(run.best)
         self.last: dict[str, float] = dict(run.hook_states.get(EVALUATED, {"step": run.start.global_step}))
         self.indicator = run.metric.main_indicator
+        self._evaluates = dist.get_rank() == 0 and run.eval_loader is not None and len(run.eval_loader) > 0
 
     def done(self, metrics: Mapping[str, float], position: Position) -> bool:
         """Tell the hooks of an evaluation, and return True if it is the best, by the rule of the host."""
@@ -59,18 +61,12 @@ class Evaluations:
 
     def due_at_start(self) -> bool:
         """Return True if this process is to evaluate the weights that the run starts from."""
-        return (
-            self._run.starts_from_weights and self._may() and global_value(self._run.config, "eval_at_start")
-        )
+        return self._starts and self._evaluates
 
     def due_at_end(self, position: Position) -> bool:
         """Return True if this process is to evaluate at the end of an epoch: of the last one, if the host has not."""
         is_last = position.completed().epoch >= position.epochs
-        return is_last and self._may() and self.last["step"] != position.global_step
-
-    def _may(self) -> bool:
-        loader = self._run.eval_loader
-        return dist.get_rank() == 0 and loader is not None and len(loader) > 0
+        return is_last and self._evaluates and self.last["step"] != position.global_step
 
 
 def evaluate_now(run: Run, model: Any, loader: Any, metric: Any) -> Mapping[str, float]:

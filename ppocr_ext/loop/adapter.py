@@ -143,7 +143,7 @@ class HostLoop:
             eval_loader = EvalLoader(run.eval_loader, lambda: self._tell("on_eval_start"), self._evaluating)
         model = ModelProxy(run.model, run.network, compile_trained(run))
         evaluate = partial(evaluate_now, run, model, eval_loader, metric)
-        if self._evaluations.due_at_start():  # the other processes wait at their first step
+        if self._evaluations.due_at_start:  # the other processes wait at their first step
             self._evaluate(evaluate)
         loader = LoaderProxy(
             run.train_loader,

@@ -27,15 +27,17 @@ class Evaluations:
         last: the metrics of the last one, and its ``step``. Resumed from a checkpoint that does not have it, the step
             alone, of that checkpoint.
         indicator: name of the metric that decides which is the best.
+        due_at_start: this process is to evaluate the weights that the run starts from.
     """
 
     def __init__(self, run: Run, hooks: Sequence[Hook]) -> None:
         self._hooks = hooks
-        self._starts = run.starts_from_weights and global_value(run.config, "eval_at_start")
         self.best: dict[str, float] = dict(run.best)
         self.last: dict[str, float] = dict(run.hook_states.get(EVALUATED, {"step": run.start.global_step}))
         self.indicator = run.metric.main_indicator
         self._evaluates = dist.get_rank() == 0 and run.eval_loader is not None and len(run.eval_loader) > 0
+        asked = run.starts_from_weights and bool(global_value(run.config, "eval_at_start"))
+        self.due_at_start = asked and self._evaluates
 
     def done(self, metrics: Mapping[str, float], position: Position) -> bool:
         """Tell the hooks of an evaluation, and return True if it is the best, by the rule of the host."""
@@ -58,10 +60,6 @@ class Evaluations:
     def state(self) -> Mapping[str, Any]:
         """Return the last evaluation for the training state, as hooks return theirs; empty before the first."""
         return {EVALUATED: self.last} if self.indicator in self.last else {}
-
-    def due_at_start(self) -> bool:
-        """Return True if this process is to evaluate the weights that the run starts from."""
-        return self._starts and self._evaluates
 
     def due_at_end(self, position: Position) -> bool:
         """Return True if this process is to evaluate at the end of an epoch: of the last one, if the host has not."""

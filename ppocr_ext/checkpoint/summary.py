@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def checkpoint_line(path: str | Path, shown_as: str = "") -> str:
     said = [] if state.is_empty else [f"step {state.position.global_step}"]
     said += [f"{name} {metrics[name]:.4f}" for name in _shown(metrics)]
     if not _shown(metrics):
-        said.append("not evaluated" if said else "step and accuracy are not known")
+        said.append("accuracy not known" if said else "step and accuracy are not known")
         said += [f"best of its run: {name} {state.best[name]:.4f}" for name in _shown(state.best)]
     elif is_start(state.best) and prefix.name == BEST:
         said[0] += f" ({START})"
@@ -62,5 +63,7 @@ def checkpoint_line(path: str | Path, shown_as: str = "") -> str:
 
 def _shown(metrics: Mapping[str, Any]) -> list[str]:
     """Return the name of the accuracy, or of the first number of a metric without one, in a list; or an empty list."""
-    names = [name for name in metrics if name not in ("step", "fps") and "_epoch" not in name]
+    # a file may hold anything
+    numbers = [str(name) for name, value in metrics.items() if isinstance(value, Real)]
+    names = [name for name in numbers if name not in ("step", "fps") and "_epoch" not in name]
     return ["acc"] if "acc" in names else names[:1]

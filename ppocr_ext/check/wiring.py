@@ -26,7 +26,7 @@ from ppocr_ext.data.preprocessing import (
 )
 
 # Algorithms for which PaddleOCR's loop hands the labels to the network; a branch that is taught by them needs that.
-_TAUGHT = frozenset(
+TAUGHT = frozenset(
     ("SRN", "NRTR", "SAR", "SEED", "SVTR", "SVTR_LCNet", "SVTR_HGNet", "SPIN", "VisionLAN", "RobustScanner")
     + ("RFL", "SATRN", "ParseQ", "CPPD")
 )
@@ -94,7 +94,7 @@ def _check_algorithm(check: ConfigCheck, multi: Mapping[Path, set[str]]) -> None
     if not taught:
         return
     path = (*taught[0], "algorithm")
-    if _TAUGHT & {str(check.at(*each, "algorithm")) for each, _ in _heads(check)}:
+    if TAUGHT & {str(check.at(*each, "algorithm")) for each, _ in _heads(check)}:
         several = check.at("Architecture", "Models") is not None
         if several and check.at("Architecture", "algorithm") not in (None, "Distillation"):
             said = "with Architecture.Models it must be Distillation."

@@ -8,6 +8,7 @@ from pathlib import Path
 from ppocr_ext.checkpoint.averages import other_weights, weights_note
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.contents import branch_classes, extract, parts_of, write_weights
+from ppocr_ext.checkpoint.summary import checkpoint_line
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.file_names import file_digest
 
@@ -62,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _inspect(checkpoint: Checkpoint, names: bool) -> None:
     weights, file = checkpoint.weights(), checkpoint.weights_file()
+    print(checkpoint_line(checkpoint.prefix))
     there = [file, checkpoint.file(".pdopt"), checkpoint.file(".states")]
     for each in (path for path in there if path.is_file()):
         print(f"{each}: {each.stat().st_size:,} bytes")

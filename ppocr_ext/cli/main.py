@@ -48,9 +48,13 @@ COMMANDS = {
     "weights": "list and download PaddleOCR's official weights, by name",
     "doctor": "check the installation, and print the commands that fix it",
 }
-# Paddle's warnings on every machine: a compiler cache that only developers of operators need, and that BatchNorm
-# updates its statistics in training.
-_NOISE = ("No ccache found", "When training, we now always track global mean and variance")
+# Paddle's warnings on every machine: a compiler cache that only developers of operators need, that BatchNorm updates
+# its statistics in training, and that an optimizer has no state before its first step.
+_NOISE = (
+    "No ccache found",
+    "When training, we now always track global mean and variance",
+    "The input state dict is empty",
+)
 _ENDED = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}  # any other: SIGHUP
 _EXAMPLES = """\
 examples:

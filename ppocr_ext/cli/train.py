@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 
+from ppocr_ext.checkpoint.summary import BEST, checkpoint_line
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument, add_strict_argument, read_config
 from ppocr_ext.commands import run_command
 from ppocr_ext.messages import LOG
@@ -93,9 +93,8 @@ def run(args: argparse.Namespace) -> int:
         return 128 + outcome.signal if code == 0 and outcome.signal is not None else code
     if outcome.reason:
         LOG.info("finished: %s", outcome.reason)
-    if outcome.best:
-        LOG.info("best: %s", json.dumps({k: round(v, 4) for k, v in outcome.best.items()}))
     if config.get("Eval"):
-        name = "best_accuracy" if (folder / "best_accuracy.pdparams").is_file() else "latest"
+        name = BEST if (folder / f"{BEST}.pdparams").is_file() else "latest"
+        LOG.info("%s", checkpoint_line(folder / name))
         LOG.info("evaluate it: %s", run_command("eval", folder / name, args.host))
     return 0

@@ -77,6 +77,7 @@ def _facts(description: Description) -> dict[str, str]:
         "output": f"probabilities, float32 [batch, frames, {charset.ctc_classes}]",
         "characters": f"{len(charset.characters):,}{', the space among them' if charset.has_space else ''}",
         "weights": f"{description.weights}{of}",
+        "checkpoint": description.checkpoint,
         "on the data of Eval": ", ".join(metric),
         "training data": description.data.get("Train", ""),
         "evaluation data": description.data.get("Eval", ""),

@@ -14,13 +14,14 @@ import paddle
 from ppocr_ext import __version__
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.summary import checkpoint_line, own_metrics
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.recognition.ctc_text import is_reordered
 from ppocr_ext.recognition.exported import FORMAT, MODEL_FILE
 from ppocr_ext.recognition.resize import WidthPolicy
-from ppocr_ext.run.recogniser import BEST, TrainedRecogniser
+from ppocr_ext.run.recogniser import TrainedRecogniser
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,7 @@ class Description:
         weights: name of the file that they were loaded from, with its folder.
         weights_digest: SHA-256 of that file.
         sub_model: that was taken from a distillation; None for a model without sub-models.
+        checkpoint: their step, and how well they read, in a line.
         metric: of these weights, by name; empty if it is not known.
         recipe: the losses and the optimizer, in words; empty if the config has none.
         data: the data of ``Train`` and ``Eval``, in words.
@@ -52,6 +54,7 @@ class Description:
     weights: str
     weights_digest: str
     sub_model: str | None = None
+    checkpoint: str = ""
     metric: Mapping[str, float] = field(default_factory=dict)
     recipe: str = ""
     data: Mapping[str, str] = field(default_factory=dict)
@@ -99,11 +102,13 @@ def describe(config: Config, trained: TrainedRecogniser, parameters: int, **choi
         parameters: of the exported network.
         choices: the attributes that the export decides: ``model_name``, ``policy``, ``width``, ``accuracy``.
     """
+    name = "/".join(trained.weights.parts[-2:])
     return Description(
         charset=trained.charset,
         network=_network(trained.config),
         parameters=parameters,
-        weights="/".join(trained.weights.parts[-2:]),
+        weights=name,
+        checkpoint=checkpoint_line(trained.weights, name.removesuffix(".pdparams")),
         weights_digest=file_digest(trained.weights),
         sub_model=trained.sub_model,
         metric=_metric(trained.weights),
@@ -122,9 +127,9 @@ def _network(config: Config) -> str:
 
 
 def _metric(weights: Path) -> dict[str, float]:
-    """Return the metric of a best checkpoint; other checkpoints store that of the best one, not their own."""
-    best = Checkpoint(weights).train_state().best if weights.stem == BEST else {}
-    return {name: float(value) for name, value in best.items() if name != "fps"}
+    """Return the metric of these very weights; empty if they were not evaluated."""
+    found = own_metrics(weights.stem, Checkpoint(weights).train_state())
+    return {name: float(value) for name, value in found.items() if name not in ("fps", "step")}
 
 
 def _recipe(config: Config) -> str:

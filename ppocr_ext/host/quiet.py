@@ -11,14 +11,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Said at each import, about things that a user of this package cannot need: Paddle's compiler cache for
-# custom operators, and AI Studio's encryption of models.
+# Said at each import or start, about things that a user of this package cannot need: Paddle's compiler cache for
+# custom operators, AI Studio's encryption of models, and that a parameter's own weight decay replaces the optimizer's.
 _NO_CCACHE = "No ccache found"
-_NO_ENCRYPTION = "Skipping import of the encryption module"
+_LINES = ("Skipping import of the encryption module", "If regularizer of a Parameter has been set by")
 
 
 def _worth_saying(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith(_NO_ENCRYPTION)
+    return not record.getMessage().startswith(_LINES)
 
 
 @contextmanager
@@ -28,6 +28,7 @@ def quiet_imports() -> Iterator[None]:
     os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
     host_logger = logging.getLogger("ppocr")
     host_logger.addFilter(_worth_saying)
+    logging.getLogger().addFilter(_worth_saying)  # Paddle's optimizers log there, after the import
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=_NO_CCACHE)

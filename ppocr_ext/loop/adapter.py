@@ -8,17 +8,20 @@ optimizer through proxies; each calls :class:`HostLoop`, which keeps the positio
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import paddle
 import paddle.distributed as dist
 
+from ppocr_ext.checkpoint.summary import BEST
 from ppocr_ext.errors import ModelError, WeightsError
 from ppocr_ext.loop.accumulation import ScheduleProxy
-from ppocr_ext.loop.events import EvalDone, Hook, Outcome, StepDone, StopRun
+from ppocr_ext.loop.evaluations import Evaluations, evaluate_now
+from ppocr_ext.loop.events import Hook, Outcome, StepDone, StopRun
 from ppocr_ext.loop.proxies import EvalListener, EvalLoader, LoaderProxy, ModelProxy
 from ppocr_ext.loop.saving import CheckpointSaver
 from ppocr_ext.loop.signals import deferred_signals
@@ -43,8 +46,7 @@ class HostLoop:
         self.run = run
         self.hooks = list(hooks)
         self.position = self._group_start = run.start
-        self.best = dict(run.best)
-        self._indicator = run.metric.main_indicator
+        self._evaluations = Evaluations(run, self.hooks)
         self._stop: StopRun | None = None
         self._warned = False  # of a best evaluation that is 0
         self._saved_early = False
@@ -133,6 +135,16 @@ class HostLoop:
 
     def _call_host(self) -> None:
         run = self.run
+        metric = run.metric
+        for hook in self.hooks:
+            metric = hook.wrap_metric(metric)
+        eval_loader: Any = ()
+        if run.eval_loader is not None:
+            eval_loader = EvalLoader(run.eval_loader, lambda: self._tell("on_eval_start"), self._evaluating)
+        model = ModelProxy(run.model, run.network, compile_trained(run))
+        evaluate = partial(evaluate_now, run, model, eval_loader, metric)
+        if self._evaluations.due_at_start:  # the other processes wait at their first step
+            self._evaluate(evaluate)
         loader = LoaderProxy(
             run.train_loader,
             seed=run.seed,
@@ -140,21 +152,15 @@ class HostLoop:
             skip=self.position.step_in_epoch,
             rebuild=run.rebuild_train_loader,
             on_boundary=self._boundary,
-            on_epoch=self._epoch_done,
+            on_epoch=partial(self._epoch_done, evaluate),
         )
-        metric = run.metric
-        for hook in self.hooks:
-            metric = hook.wrap_metric(metric)
-        eval_loader: Any = ()
-        if run.eval_loader is not None:
-            eval_loader = EvalLoader(run.eval_loader, lambda: self._tell("on_eval_start"), self._evaluating)
-        position, amp = self.position, run.amp
+        best, position, amp = self._evaluations.best, self.position, run.amp
         run.host.train(
             run.host_config,
             loader,
             eval_loader,
             run.device,
-            ModelProxy(run.model, run.network, compile_trained(run)),
+            model,
             LossProxy(run.loss, self._forward_done),
             OptimizerProxy(run.optimizer, self._step_done, self._step.allows, self._step.keeps_gradient),
             run.schedule
@@ -162,10 +168,10 @@ class HostLoop:
             else ScheduleProxy(run.schedule, self._step.group),
             run.decoder,
             metric,
-            {**self.best, "start_epoch": position.epoch + 1, "global_step": position.global_step},
+            {**best, "start_epoch": position.epoch + 1, "global_step": position.global_step},
             run.host.logger,
             len(loader),
-            EvalListener(self._eval_done),
+            EvalListener(lambda metrics: self._evaluations.done(metrics, self.position)),
             None if amp.scaler is None else ScalerProxy(amp.scaler),
             amp.level,
             amp.black_list,
@@ -218,37 +224,38 @@ class HostLoop:
         self._step.begin(at.global_step, ends_epoch=at.step_in_epoch + 1 >= at.steps_per_epoch)
 
     def _evaluating(self) -> None:
-        """Save at once if asked to stop: Paddle's launcher waits for 30 seconds, which an evaluation may outlast."""
-        if self._stop is not None and self._stop.save_latest and not self._saved_early:
+        """Save at once if asked to stop: Paddle's launcher waits for 30 seconds, which an evaluation may outlast.
+
+        Not before the first step, nor after the last one: a resume would not repeat an evaluation that is broken off.
+        """
+        done, stop = self.position.completed(), self._stop
+        is_between = done.global_step > 0 and done.epoch < done.epochs
+        if is_between and stop is not None and stop.save_latest and not self._saved_early:
             self._saved_early = True
             self._tell("on_eval_end")
             self.save("latest")
             self._tell("on_eval_start")
 
-    def _epoch_done(self) -> None:
+    def _epoch_done(self, evaluate: Callable[[], Mapping[str, float]]) -> None:
+        if self._evaluations.due_at_end(self.position) and (self._stop is None or self._stop.save_latest):
+            self._evaluate(evaluate)
         self.position = self.position.next_epoch()
         self._tell("on_epoch_end", self.position)
 
-    def _eval_done(self, metrics: Mapping[str, float]) -> None:
-        self._tell("on_eval_end")
-        value = float(metrics[self._indicator])
-        is_best = value >= float(self.best.get(self._indicator, 0.0))
-        if is_best:
-            self.best = {k: float(v) for k, v in metrics.items()}
-            self.best["best_epoch"] = self.position.completed().epoch or 1
-        values = dict(metrics)
-        for hook in self.hooks:
-            values |= hook.measure_eval()
-        self._tell("on_eval", EvalDone(self.position, values, is_best, dict(self.best)))
+    def _evaluate(self, evaluate: Callable[[], Mapping[str, float]]) -> None:
+        """Evaluate where the host does not, and save as it does; the other processes wait at the next boundary."""
+        if self._evaluations.done(evaluate(), self.position):
+            self._host_saves(prefix=BEST)
 
     def _host_saves(self, *args: Any, **kwargs: Any) -> None:
         """Save under the host's names, in place of its ``save_model``, which does not write atomically."""
         if self._stop is not None and not self._stop.save_latest:
             return  # asked in the last step of an epoch
-        prefix = kwargs.get("prefix", "latest")
-        if prefix == "best_accuracy" and not self.best.get(self._indicator) and not self._warned:
+        prefix, found = kwargs.get("prefix", "latest"), self._evaluations
+        is_zero = prefix == BEST and not found.best.get(found.indicator)
+        if is_zero and self.position.global_step and not self._warned:
             self._warned = True
-            LOG.warning("the best %s so far is 0: see the predictions with `ppocr-ext eval`", self._indicator)
+            LOG.warning("the best %s so far is 0: see the predictions with `ppocr-ext eval`", found.indicator)
         self.save(prefix)
 
     @staticmethod
@@ -266,10 +273,8 @@ class HostLoop:
             return prefix
         try:
             replaced = {key: value for hook in self.hooks for key, value in hook.saved_weights(name).items()}
-            states, step = self._hook_states(), self._step
-            self._saver.save(
-                name, position, self.best, step.rate_factor, states, replaced, step.group.unreached
-            )
+            states, step, best = self._hook_states(), self._step, self._evaluations.best
+            self._saver.save(name, position, best, step.rate_factor, states, replaced, step.group.unreached)
         except WeightsError as error:
             LOG.error("%s", error)
             self.request_stop(str(error), status="nonfinite", save_latest=False)
@@ -278,7 +283,8 @@ class HostLoop:
         return prefix
 
     def _hook_states(self) -> dict[str, Any]:
-        return {type(hook).__name__: state for hook in self.hooks if (state := hook.state())}
+        states = {type(hook).__name__: state for hook in self.hooks if (state := hook.state())}
+        return {**states, **self._evaluations.state()}
 
     def _tell(self, event: str, *args: Any) -> None:
         for hook in self.hooks:
@@ -286,7 +292,8 @@ class HostLoop:
 
     def _tell_end(self, status: str, reason: str = "", signal: int | None = None) -> Outcome:
         """Call ``on_end`` of every hook, in order, even if one raises: each may have something to close."""
-        outcome = Outcome(status, self.position, dict(self.best), reason, signal)
+        best, evaluated = dict(self._evaluations.best), int(self._evaluations.last["step"])
+        outcome = Outcome(status, self.position, best, reason, signal, evaluated)
         with ExitStack() as ends:
             for hook in reversed(self.hooks):
                 ends.callback(hook.on_end, outcome)

@@ -38,12 +38,17 @@ class StepDone:
 
 @dataclass(frozen=True)
 class EvalDone:
-    """One evaluation during training: the metric's values and what hooks measured, and whether it is the best."""
+    """One evaluation of a run: the metric's values and what hooks measured, and whether it is the best.
+
+    Attributes:
+        is_start: it is of the weights that the run starts from, before its first step: no result of the training.
+    """
 
     position: Position
     metrics: Mapping[str, float]
     is_best: bool
     best: Mapping[str, float]
+    is_start: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ class Outcome:
         status: a key of :data:`ppocr_ext.report.run_folder.EXIT_CODES`.
         reason: in words; empty if all epochs are done.
         signal: number of the signal that stopped it, or None.
+        evaluated: step of the last evaluation; 0 without one.
     """
 
     status: str
@@ -61,6 +67,7 @@ class Outcome:
     best: Mapping[str, float]
     reason: str = ""
     signal: int | None = None
+    evaluated: int = 0
 
 
 # Statuses of a stop, the more serious last: it wins if processes stop for several reasons.

@@ -147,7 +147,7 @@ class EvalListener:
     themselves instead.
     """
 
-    def __init__(self, on_eval: Callable[[Mapping[str, float]], None]) -> None:
+    def __init__(self, on_eval: Callable[[Mapping[str, float]], object]) -> None:
         self._on_eval = on_eval
 
     def log_metrics(self, metrics: Mapping[str, float], prefix: str | None = None, step: int = 0) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.model_state import count_parameters
+from ppocr_ext.checkpoint.summary import BEST
 from ppocr_ext.commands import command_line
 from ppocr_ext.config import Config, load
 from ppocr_ext.errors import ConfigError, ModelError
@@ -165,7 +166,7 @@ def stage_config(stage: str, folder: Path, options: QuickstartOptions) -> Config
         "Eval.dataset.label_file_list": [str(data / "validation.txt")],
     }
     if stage == "distilled":
-        values["Architecture.Models.Teacher.pretrained"] = str(folder / "teacher" / "latest")
+        values["Architecture.Models.Teacher.pretrained"] = str(folder / "teacher" / BEST)
     return config.with_values(values)
 
 
@@ -184,7 +185,7 @@ def _train_stage(stage: str, folder: Path, options: QuickstartOptions, host_path
         return
     config, begun = _config_to_go_on(stage, folder, options)
     LOG.info("\n== %s ==", STAGES[stage])
-    if stage == "distilled" and not _weights(folder, "teacher").is_file():
+    if stage == "distilled" and not _weights(folder, "teacher", BEST).is_file():
         both = ["--out", str(folder), *options.words(), "--stages", "teacher", "distilled"]
         raise ConfigError(
             f"The distillation needs the teacher. Fix: train it first:\n"
@@ -243,8 +244,8 @@ def _student_beside(
         stop_child(process)
 
 
-def _weights(folder: Path, stage: str) -> Path:
-    return Checkpoint(folder / stage / "latest").file(".pdparams")
+def _weights(folder: Path, stage: str, name: str = "latest") -> Path:
+    return Checkpoint(folder / stage / name).file(".pdparams")
 
 
 def _is_finished(run_folder: Path) -> bool:
@@ -258,7 +259,7 @@ def _evaluate_stage(
     run_folder = folder / stage
     config = stage_config(stage, folder, options).with_values(
         {
-            "Global.checkpoints": str(run_folder / "latest"),
+            "Global.checkpoints": str(run_folder / BEST),
             "Eval.dataset.label_file_list": [str(folder / "data" / "test.txt")],
         }
     )

@@ -160,6 +160,18 @@ class RunFolder:
         return _INDICATOR_NAMES.get(self.indicator, self.indicator)
 
 
+def unevaluated(evaluated: int, step: int) -> str:
+    """Return which steps after that of the last evaluation were never evaluated, up to ``step``; empty if none."""
+    if evaluated >= step:
+        return ""
+    first = evaluated + 1
+    return (
+        f"step {step} was never evaluated"
+        if first == step
+        else f"steps {first} to {step} were never evaluated"
+    )
+
+
 def read_runs(paths: Sequence[str | Path]) -> list[RunFolder]:
     """Read run folders; a path that is not a run folder stands for the runs in it.
 

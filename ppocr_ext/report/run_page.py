@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
+from ppocr_ext.checkpoint.run_checkpoints import names_in
+from ppocr_ext.checkpoint.summary import BEST, checkpoint_line
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.metrics import SPACES_IGNORED
 from ppocr_ext.report.curves import best_point, color_mark, curves_file
@@ -20,7 +22,7 @@ from ppocr_ext.report.formats import (
     similarity,
 )
 from ppocr_ext.report.page_template import page, table
-from ppocr_ext.report.run_folder import RunFolder, lookup, read_runs
+from ppocr_ext.report.run_folder import RunFolder, lookup, read_runs, unevaluated
 from ppocr_ext.report.run_sections import (
     configuration,
     curves,
@@ -123,7 +125,13 @@ def _status_title(run: RunFolder, index: int, level: str = "h3") -> str:
 def _card(run: RunFolder, index: int, figures: str) -> str:
     reason = lookup(run.record, "reason")
     notes = [(f"note {run.status}", _SIGNALS.get(str(reason), reason))] if reason else []
-    notes += [("note", note) for note in run.notes]
+    steps = [
+        finite_number(lookup(run.record, "global_step")) or 0,
+        *(line["step"] for line in run.metrics.train),
+    ]
+    evaluated = run.metrics.evals[-1]["step"] if run.metrics.evals else 0
+    late = unevaluated(evaluated, int(max(steps))) if lookup(run.config, "Eval") else ""
+    notes += [("note", note) for note in (*run.notes, late) if note]
     listed = "".join(f'<p class="{kind}">{esc(note)}</p>' for kind, note in notes)
     facts = "".join(f"<dt>{name}</dt><dd>{esc(value)}</dd>" for name, value in _facts(run) if value)
     return f'<article class="card">{_status_title(run, index)}{figures}<dl>{facts}</dl>{listed}</article>'
@@ -182,10 +190,12 @@ def _facts(run: RunFolder) -> list[tuple[str, str]]:
     classes, dictionary = recorded("dictionary", "classes"), Path(recorded("dictionary", "path"))
     if dictionary.is_relative_to(Path.cwd()):
         dictionary = dictionary.relative_to(Path.cwd())
+    kept = [name for name in names_in(run.folder) if name in (BEST, "latest")]
     return [
         ("steps", _numbers(run)["steps"] + of_epochs if lines else ""),
         ("parameters", "" if finite_number(every) is None else parameters),
         ("accuracy", SPACES_IGNORED if run.ignores_spaces else ""),
+        *(("checkpoint", checkpoint_line(run.folder / name, name)) for name in kept),
         ("averaged", _average(run)),
         ("date", period(recorded("started"), recorded("ended"))),
         (

@@ -10,6 +10,7 @@ from typing import Any
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.official_weights import is_official, table
+from ppocr_ext.checkpoint.summary import checkpoint_line
 from ppocr_ext.checkpoint.weight_match import WeightMatch, match_weights
 from ppocr_ext.checkpoint.weights import load_weights
 from ppocr_ext.config import Config, read_old_charset
@@ -134,6 +135,8 @@ def _load(
 ) -> WeightMatch:
     """Load the weights at ``path`` into ``network``, whose section of the config is ``part``, if it has its own."""
     require_recorded(context.config, path)
+    if not is_official(str(path)):
+        LOG.info("%s", checkpoint_line(path))
     old, is_assumed = _dictionary_of(context, str(path), part)
     return load_weights(
         network,

@@ -9,6 +9,7 @@ from typing import Any
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.summary import BEST
 from ppocr_ext.config import Config, load
 from ppocr_ext.errors import ConfigError, DataError, WeightsError
 from ppocr_ext.io.resources import find_config
@@ -17,7 +18,6 @@ from ppocr_ext.run.model_setup import load_model_weights
 from ppocr_ext.run.run import build_network
 
 CONFIG_FILE = "config.yml"
-BEST = "best_accuracy"
 _WEIGHT_KEYS = ("Global.checkpoints", "Global.pretrained_model")
 
 

@@ -25,6 +25,7 @@ import paddle.distributed as dist
 from paddle.base import core
 
 from ppocr_ext.errors import PPOCRExtError, ProcessError
+from ppocr_ext.host.facade import replaced_globals
 from ppocr_ext.io.atomic import is_running
 from ppocr_ext.messages import end_text
 
@@ -225,7 +226,9 @@ def team() -> Team:
     if not _TEAM:
         size = dist.get_world_size()
         if size > 1:
-            dist.init_parallel_env()
+            # it lists the flags that this package has set
+            with replaced_globals(dist.parallel, {"_print_modified_flags": lambda flags: None}):
+                dist.init_parallel_env()
             _TEAM.append(Team(core.create_or_get_global_tcp_store(), dist.get_rank(), size))
         else:
             _TEAM.append(Team())

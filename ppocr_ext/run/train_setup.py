@@ -62,6 +62,7 @@ class Training:
         frozen_digests: digest of each frozen sub-model.
         float32_copies: what mixed precision casts and a checkpoint stores, without being trained.
         official_weights: digest and source of the official weights that the run started from, by name.
+        starts_from_weights: a trained (sub-)model has got weights, and the run is not resumed.
     """
 
     model: Any
@@ -77,6 +78,7 @@ class Training:
     frozen_digests: Mapping[str, str] = field(default_factory=dict)
     float32_copies: Mapping[str, Any] = field(default_factory=dict)
     official_weights: Records = field(default_factory=dict)
+    starts_from_weights: bool = False
 
 
 def frozen_models(model: Any) -> frozenset[str]:
@@ -99,9 +101,8 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     loss = build_loss(context.components.at("Loss").thaw(), loss_context(model, context.charset))
     outputs = required_outputs(loss)
     restrict_outputs(model, outputs, config)
-    loaded = load_model_weights(
-        model, context, needed=None if outputs is None else _models_used(model, outputs)
-    )
+    needed = None if outputs is None else _models_used(model, outputs)
+    loaded = load_model_weights(model, context, needed=needed)
     records = official_records(config, loaded.values(), None if checkpoint is None else checkpoint.prefix)
     return_features(model, outputs or ())
     if checkpoint is None:  # after a resume the weights have moved on from those of the centers
@@ -112,14 +113,15 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     freeze_guided(model, outputs)
     if context.team.size > 1 and not says_what_it_reads(model, outputs):
         freeze_untouched(model, loss, next(iter(data.train_loader or ())))
-    steps = len(data.train_loader or ())
-    training = Training(model=model, loss=loss, frozen_digests=digests, official_weights=records)
-    training = _add_optimizer(context, training, steps)
+    starts = checkpoint is None and bool(loaded.keys() - frozen_models(model))
+    training = Training(model=model, loss=loss, frozen_digests=digests, starts_from_weights=starts)
+    training = _add_optimizer(context, training, len(data.train_loader or ()))
     if checkpoint is not None:
         training = _resume(training, config, checkpoint)
     model = compile_model(training.model, config)
     check_profiler(config, training.start.total_steps)
-    return replace(training, model=data_parallel(model, config) if context.team.size > 1 else model)
+    model = data_parallel(model, config) if context.team.size > 1 else model
+    return replace(training, model=model, official_weights=records)
 
 
 def _models_used(model: Any, outputs: Any) -> tuple[str, ...]:

@@ -62,7 +62,8 @@ def run_trial(command: list[str], folder: Path, indicator: str, on_evaluation: O
             ended = process.poll() is not None or pruned
             before = len(lines)
             with suppress(DataError):  # no metrics.jsonl yet
-                lines = list(read_metrics(folder).evals)
+                # that of step 0 is of the weights that all trials start from
+                lines = [line for line in read_metrics(folder).evals if line["step"]]
             pruned = pruned or any(on_evaluation(n, lines[n - 1]) for n in range(before + 1, len(lines) + 1))
             time.sleep(0 if ended else _POLL)
     finally:

@@ -118,12 +118,15 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
     ctc["Train.dataset.transforms"] = [transforms[0], {"RecAug": {}}, *transforms[1:]]
     broken = two("broken", **ctc)
     uneven = two("uneven", **one_branch, **{"Global.accumulate": 2})
+    # evaluated before the first step and after the last one, where PaddleOCR's loop does not
+    tuned = {"Global.pretrained_model": str(tmp_path / "ctc" / "latest"), "Global.eval_batch_step": [0, 4]}
     jobs = [
         job(tmp_path, "double", two("double", **one_branch)),
         job(tmp_path, "grouped", two("grouped", **one_branch, **grouped)),
         job(tmp_path, "uneven", uneven, rows=[[0, 1, 2, 3], [0]]),
         job(tmp_path, "silent", two("silent", **silent)),
         job(tmp_path, "ctc", two("ctc", **ctc)),
+        job(tmp_path, "tuned", two("tuned", **ctc, **tuned)),
         job(tmp_path, "distilled", two("distilled", "distill")),
         job(tmp_path, "skips", two("skips", **ctc, **{"Global.nonfinite": "skip"}), nan_part=[1, 2]),
         job(tmp_path, "broken", broken, stop_after=[1, 4]),
@@ -173,6 +176,9 @@ def test_two_processes_train_together(tiny, two, tmp_path, monkeypatch):
     for name in ("double", "broken"):
         assert steps(tmp_path / name, "train") == [1, 2, 3, 4, 5, 6]
         assert steps(tmp_path / name, "eval") == [3, 6]
+
+    trained(tmp_path, "tuned")
+    assert steps(tmp_path / "tuned", "eval") == [0, 4, 6]
 
     # a value that is bad in process 1 alone, without a gradient: both skip the step
     trained(tmp_path, "skips")

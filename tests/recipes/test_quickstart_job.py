@@ -10,6 +10,7 @@ import pytest
 
 from ppocr_ext.config import load
 from ppocr_ext.io.atomic import write_text
+from ppocr_ext.io.resources import config_path
 from ppocr_ext.recipes import quickstart_job
 from ppocr_ext.recipes.quickstart_job import QuickstartOptions, StopSignal, _student_beside
 
@@ -99,3 +100,25 @@ def test_it_is_not_started_on_one_core_or_when_one_of_both_is_finished_or_not_as
     with beside(tmp_path / "other") as wait:
         wait()
     assert started["all"] == []
+
+
+@pytest.mark.parametrize("preset", ["quickstart", "captcha/32x128", "captcha/32x96", "captcha/62classes"])
+def test_table_and_distillation_are_of_the_checkpoint_that_predict_and_export_take(
+    tmp_path, monkeypatch, preset
+):
+    class Seen(Exception):
+        pass
+
+    def build(config, *args, **kwargs):
+        raise Seen(config.at("Global.checkpoints"))
+
+    monkeypatch.setattr(quickstart_job.Run, "build", build)
+    options = QuickstartOptions(preset)
+    with pytest.raises(Seen, match=f"{tmp_path}/student/best_accuracy"):
+        quickstart_job._evaluate_stage("student", tmp_path, options, None)
+    distill, key = (
+        quickstart_job.stage_config("distilled", tmp_path, options),
+        "Architecture.Models.Teacher.pretrained",
+    )
+    assert distill.at(key) == f"{tmp_path}/teacher/best_accuracy"
+    assert load([config_path(f"{preset}/distill.yml")]).at(key).endswith("/teacher/best_accuracy")

@@ -21,6 +21,7 @@ from ppocr_ext.cli.main import main  # noqa: E402
 from ppocr_ext.config import load  # noqa: E402
 from ppocr_ext.errors import ModelError  # noqa: E402
 from ppocr_ext.io.atomic import is_running  # noqa: E402
+from ppocr_ext.loop.session import train  # noqa: E402
 from ppocr_ext.tuning import search as search_module  # noqa: E402
 from ppocr_ext.tuning.search import Search  # noqa: E402
 from ppocr_ext.tuning.space import read_space  # noqa: E402
@@ -107,7 +108,10 @@ def test_a_study_with_a_trial_that_dies_is_killed_and_resumed(
 
 @pytest.mark.e2e
 def test_a_pruned_trial_stops_with_a_checkpoint(captchas: Path, tmp_path: Path) -> None:  # noqa: F811
+    train(tiny_config(captchas, tmp_path / "first", "student", **FAST))
     changes = {**FAST, "Global.epoch_num": 500, "Global.eval_batch_step": [0, 1]}
+    # which are evaluated as step 0, no result of the trial
+    changes["Global.pretrained_model"] = str(tmp_path / "first" / "run" / "latest")
     (tmp_path / "my.yml").write_text(tiny_config(captchas, tmp_path, "student", **changes).to_yaml())
     seen = []
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ppocr_ext.checkpoint.summary import is_start
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.loop.events import EvalDone, Hook, Position, StepDone
 from ppocr_ext.loop.incidents import layout_of
@@ -20,6 +21,7 @@ from ppocr_ext.messages import LOG
 from ppocr_ext.run.run import Run
 
 LEAST_EVERY = 10  # steps between two measurements, at least
+_BEST = "best accuracy"  # of the training, in the state
 _FIXED = 16  # images that NRTR reads at each evaluation
 
 
@@ -50,10 +52,11 @@ class CollapseWatch(Hook):
         self._measured: dict[str | None, dict[str, float]] = {}
         self._nrtr = NrtrReader(run)
         self._images: list[np.ndarray] = []
-        self._learn(run.best)
+        best = {} if is_start(run.best) else run.best
+        self._best = float(kept.get(_BEST, best.get("acc", best.get(run.metric.main_indicator, 0.0))))
 
     def state(self) -> Mapping[str, Any]:
-        states = {model or "": rules.state() for model, rules in self._rules.items()}
+        states = {model or "": rules.state() for model, rules in self._rules.items()} | {_BEST: self._best}
         return {name: state for name, state in states.items() if state}
 
     def wrap_metric(self, metric: Any) -> Any:
@@ -83,7 +86,7 @@ class CollapseWatch(Hook):
         for model, values in self._measured.items() if step.applied else ():
             blanks = step.values.get(f"blank_share_{model}" if model else "blank_share")
             values |= {} if blanks is None else {"blank_share": blanks}
-            self._say(self._rules[model].see(self._steps, values, self._learnt), self._steps, model)
+            self._say(self._rules[model].see(self._steps, values, self._best >= LEARNT), self._steps, model)
         self._measured = {}
 
     def measure_eval(self) -> Mapping[str, float]:
@@ -93,16 +96,12 @@ class CollapseWatch(Hook):
         return {"nrtr_empty": texts.count("") / len(texts), "nrtr_distinct": float(len(set(texts)))}
 
     def on_eval(self, result: EvalDone) -> None:
+        if result.is_start:
+            return
         indicator = "acc" if "acc" in result.metrics else self._run.metric.main_indicator
-        self._learn(result.best)
-        best = float(result.best.get(indicator, 0.0))
-        accuracy = float(result.metrics[indicator])
-        step = result.position.global_step
-        self._say(judge_evaluation(step, result.metrics, accuracy, best, self._ranges), step, None)
-
-    def _learn(self, best: Mapping[str, Any]) -> None:
-        value = best.get("acc", best.get(self._run.metric.main_indicator))
-        self._learnt = value is not None and float(value) >= LEARNT
+        accuracy, step = float(result.metrics[indicator]), result.position.global_step
+        self._best = max(self._best, accuracy)
+        self._say(judge_evaluation(step, result.metrics, accuracy, self._best, self._ranges), step, None)
 
     def _say(self, findings: Sequence[Finding], step: int, model: str | None) -> None:
         for finding in findings:

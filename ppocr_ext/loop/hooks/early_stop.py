@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from ppocr_ext.checkpoint.summary import is_start
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.loop.events import EvalDone, Hook, Position
 from ppocr_ext.run.run import Run
@@ -33,7 +34,8 @@ class EarlyStop(Hook):
         """
         self._indicator = run.metric.main_indicator
         kept = run.hook_states.get(type(self).__name__, {})
-        self._best = float(kept.get("best", run.best.get(self._indicator, -math.inf)))
+        best = {} if is_start(run.best) else run.best
+        self._best = float(kept.get("best", best.get(self._indicator, -math.inf)))
         self._without = int(kept.get("without", 0))
         if self._without >= self._patience:
             raise ConfigError(
@@ -46,6 +48,8 @@ class EarlyStop(Hook):
         return {} if math.isinf(self._best) else {"best": self._best, "without": self._without}
 
     def on_eval(self, result: EvalDone) -> None:
+        if result.is_start:
+            return
         value = float(result.metrics[self._indicator])
         if value > self._best + self._min_delta:
             self._best, self._without = value, 0

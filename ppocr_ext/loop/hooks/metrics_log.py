@@ -128,7 +128,8 @@ class MetricsLog(Hook):
     def on_start(self, run: Run, position: Position) -> None:
         path = run.folder / METRICS_FILE
         window = run.hook_states.get(type(self).__name__)
-        kept = _lines_until(path, position.global_step, window["steps"] if window else 0)
+        resumed = run.config.at("Global.checkpoints", default=None)
+        kept = _lines_until(path, position.global_step, window["steps"] if window else 0) if resumed else []
         self._before = kept[-1]["time"] if kept else 0.0  # seconds of training before this process
         indicator = run.metric.main_indicator
         self._scalars = LineScalars(indicator)
@@ -197,7 +198,7 @@ def _lines_until(path: Path, step: int, unwritten: int) -> list[dict[str, Any]]:
 
     The last ``unwritten`` steps before it belong to a window that will be written: a line of a part of it goes.
     """
-    if not path.is_file() or step == 0:
+    if not path.is_file():
         return []
     lines = []
     for text in path.read_text(encoding="utf-8").splitlines():

@@ -11,6 +11,7 @@ from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
 from ppocr_ext.loop.hooks.metrics_log import Window
 from ppocr_ext.messages import LOG
 from ppocr_ext.metrics import space_note
+from ppocr_ext.report.formats import metric_text
 from ppocr_ext.report.run_folder import short_loss_name
 from ppocr_ext.run.run import Run
 
@@ -28,10 +29,11 @@ class ProgressBar(Hook):
 
     def on_start(self, run: Run, position: Position) -> None:
         self._indicator = run.metric.main_indicator
-        self._space_note = space_note(run.metric)
         self._best = float(run.best.get(self._indicator, 0.0))
         self._window = Window()
         total, done = position.total_steps, position.global_step
+        if note := space_note(run.metric):
+            LOG.info("acc of the evaluations: %s", note)
         if done:
             LOG.info("resuming after step %d of %d", done, total)
         # disable=None: no bar unless standard error is a terminal
@@ -55,18 +57,15 @@ class ProgressBar(Hook):
         LOG.info(line, extra={"file_only": not self._bar.disable})
 
     def on_eval(self, result: EvalDone) -> None:
-        shown = ", ".join(
-            f"{name} {value:.4f}"
-            for name, value in result.metrics.items()
-            if name != "fps" and "_epoch" not in name
-        )
-        if self._space_note:
-            shown += f"; acc: {self._space_note}"
+        # what the monitors measured is in metrics.jsonl
+        names = [name for name in result.metrics if name != "fps" and not name.startswith("nrtr_")]
+        shown = ", ".join(metric_text(name, result.metrics[name]) for name in names if "_epoch" not in name)
         value = float(result.metrics.get(self._indicator, 0.0))
         # better than all before; the host replaces `best_accuracy` also by an equal one
         mark = "  (best so far)" if value > self._best else ""
         self._best = max(self._best, value)
-        LOG.info("eval at step %d: %s%s", result.position.global_step, shown, mark)
+        when = f"step {result.position.global_step}{' (the start weights)' if result.is_start else ''}"
+        LOG.info("eval at %s: %s%s", when, shown, mark)
         self._window.leave_out_pause()
 
     def on_end(self, outcome: Outcome) -> None:

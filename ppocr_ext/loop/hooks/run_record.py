@@ -24,6 +24,7 @@ from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
 from ppocr_ext.messages import LOG
 from ppocr_ext.optim.trained_parts import trained_parts
+from ppocr_ext.report.run_folder import unevaluated
 from ppocr_ext.run.compiled_models import engine_names
 from ppocr_ext.run.run import Run
 
@@ -84,6 +85,7 @@ class RunRecord(Hook):
 
     def on_end(self, outcome: Outcome) -> None:
         position, failures = outcome.position.completed(), self._run.load_failures
+        never = "" if self._run.eval_loader is None else unevaluated(outcome.evaluated, position.global_step)
         self._record |= {
             "status": outcome.status,
             "reason": outcome.reason,
@@ -92,9 +94,12 @@ class RunRecord(Hook):
             "step_in_epoch": position.step_in_epoch,
             "global_step": position.global_step,
             "best": dict(outcome.best),
+            "never_evaluated": never,
             "failed_to_load": {mode: found.count for mode, found in failures.items()},
         }
         _write_json(self._path, self._record)
+        if never:
+            LOG.warning("%s", never)
         for found in failures.values():
             if summary := found.summary():
                 LOG.warning("%s", summary)

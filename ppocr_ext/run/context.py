@@ -10,6 +10,7 @@ import paddle.distributed as dist
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.check import check_all
+from ppocr_ext.check.sub_models import UNTRAINED
 from ppocr_ext.checkpoint.averages import weights_note
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.config import Config, read_old_charset, resolve_charset, with_class_counts
@@ -138,6 +139,8 @@ def _check(
 ) -> tuple[tuple[Issue, ...], list[tuple[str, ...]]]:
     """Report the issues of ``config``; return the warnings, and the keys that no component takes."""
     found, unused = check_all(config, host, options.role, processes=dist.get_world_size())
+    # a training cannot use what a check of PaddleOCR's own configs only warns of
+    found = [replace(each, level="error") if each.code == UNTRAINED else each for each in found]
     issues = [rename_section(issue, options.eval_section) for issue in found]
     strict = bool(config.at("Global.strict", default=False))
     if dist.get_rank() != 0 and not strict:  # process 0 warns for all

@@ -9,6 +9,7 @@ from typing import Any
 from paddle import Tensor, nn
 from paddle.optimizer.lr import LRScheduler
 
+from ppocr_ext.check.sub_models import ALLOW_UNTRAINED
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.issues import report_issues
@@ -101,7 +102,10 @@ def open_subject(
     resumed = config.at("Global.checkpoints", default=None)
     if resumed:  # its weights alone, without the position of its run
         config = config.with_values({"Global.checkpoints": None, "Global.pretrained_model": resumed})
-    context = open_context(config, RunOptions("train", host_path, old_dictionary))
+    allowed = config.with_values(
+        {f"Global.{ALLOW_UNTRAINED}": True}
+    )  # heads are tested, not what a teacher knows
+    context = open_context(allowed, RunOptions("train", host_path, old_dictionary))
     plain = {"Global.use_amp": False, "Global.to_static": False}
     context = replace(context, config=context.config.with_values(plain))
     network = build_network(context.components)

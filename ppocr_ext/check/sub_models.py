@@ -32,8 +32,8 @@ def loss_parts(config: Config) -> Iterator[tuple[Callable[..., Any], Path]]:
 def untrained(name: str) -> str:
     """Return the message of a frozen sub-model without weights."""
     return (
-        f"{name} is frozen and has no weights, so it would teach noise; `train` refuses it. Fix: "
-        f"-o Architecture.Models.{name}.pretrained=PATH (or an official name), or -o Global.{ALLOW_UNTRAINED}=true."
+        f"{name} is frozen and has no weights: it would teach noise. Fix: "
+        f"-o Architecture.Models.{name}.pretrained=PATH; to train so: -o Global.{ALLOW_UNTRAINED}=true."
     )
 
 

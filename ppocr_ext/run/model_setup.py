@@ -227,7 +227,7 @@ def _load_sub_model(model: DistillationModel, name: str, context: RunContext) ->
                 _refuse_noise(match, name, context.charset)
         except WeightsError as fault:
             raise WeightsError(f"{part}.pretrained: {fault}", code=fault.code) from fault
-    elif name in model.frozen:
+    elif name in model.frozen and context.trains:
         if not global_value(context.config, ALLOW_UNTRAINED):
             raise WeightsError(f"{part}.pretrained: {untrained(name)}", code=UNTRAINED)
         LOG.warning("%s is frozen and has no weights: it teaches noise (Global.%s).", name, ALLOW_UNTRAINED)

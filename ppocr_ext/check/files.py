@@ -13,7 +13,7 @@ from ppocr_ext.check.data import reads_key
 from ppocr_ext.checkpoint.checkpoints import why_missing
 from ppocr_ext.checkpoint.journal import read_journal
 from ppocr_ext.checkpoint.official_weights import is_official
-from ppocr_ext.config import named_items, read_old_charset, resolve_charset
+from ppocr_ext.config import Config, named_items, read_old_charset, resolve_charset
 from ppocr_ext.config.class_counts import class_counts, wrong_counts
 from ppocr_ext.config.node import dotted
 from ppocr_ext.config.values import is_number, shown
@@ -81,7 +81,7 @@ def check_files(check: ConfigCheck) -> None:
     for _, path in named_items(check.config, "Loss", "loss_config_list") if check.role == "train" else ():
         _check_centers(check, (*path, "center_file_path"))
         _check_look_alikes(check, (*path, "look_alikes"))
-    for path, name in _weights(check):
+    for path, name in weights_to_load(check.config, check.role):
         if isinstance(name, str):
             _check_weights(check, path, name)
         elif path[0] != "Global":  # the check of Global reports those
@@ -146,16 +146,20 @@ def _check_look_alikes(check: ConfigCheck, path: KeyPath) -> None:
         check.error(path, "bad_value", message)
 
 
-def _weights(check: ConfigCheck) -> Iterator[tuple[KeyPath, object]]:
-    """Yield the paths of weights that the role reads: of the whole model, or else of the sub-models."""
-    whole = [("Global", key) for key in ("checkpoints", "pretrained_model") if check.at("Global", key)]
+def weights_to_load(config: Config, role: str) -> Iterator[tuple[KeyPath, object]]:
+    """Yield path and value of the keys of weights that a role reads: of the whole model, or else of the sub-models.
+
+    Beside official weights, which are of one network, a frozen sub-model needs its own.
+    """
+    keys: list[KeyPath] = [("Global", key) for key in ("checkpoints", "pretrained_model")]
+    whole = next((key for key in keys if config.at(key, None)), ())
+    models = config.at(("Architecture", "Models"), None) if role == "train" else None
+    parts: list[KeyPath] = [("Architecture", "Models", str(name)) for name in models or ()]
     if whole:
-        yield whole[0], check.at(*whole[0])
-        return
-    for model in _models(check) if check.role == "train" else ():
-        path = ("Architecture", "Models", str(model), "pretrained")
-        if check.at(*path):
-            yield path, check.at(*path)
+        beside = is_official(str(config.at(whole)))
+        parts = [part for part in parts if beside and config.at((*part, "freeze_params"), False)]
+    paths = [whole, *((*part, "pretrained") for part in parts)]
+    yield from ((path, config.at(path)) for path in paths if path and config.at(path, None))
 
 
 def _models(check: ConfigCheck) -> Iterable[object]:

@@ -32,7 +32,8 @@ DATA_KEYS = {
 _SECTION_DEPTH = 2  # of `Global.seed`
 _NEAR = 0.85  # higher than within a section: among the keys of all sections a lower ratio is often chance
 GIVEN_TO_SCHEDULE = ("epochs", "step_each_epoch", "last_epoch")  # by the program
-# Keys of other programs, which no config of PaddleOCR has, by the key that they stand for; {} is `Train` or `Eval`.
+# Keys of other programs, which no config of PaddleOCR has, by the key that they stand for ({}: `Train` or `Eval`), and
+# where they are judged: a component may have such keys of its own.
 _ALIASES = {
     "Global.epoch_num": ("epoch", "epochs", "num_epochs", "max_epochs"),
     "Optimizer.lr.learning_rate": ("lr", "learning_rate"),
@@ -41,6 +42,9 @@ _ALIASES = {
     "Global.character_dict_path": ("dict_path", "charset", "charset_path", "dictionary"),
     "Global.save_model_dir": ("output_dir", "out_dir", "save_dir"),
     "Global.eval_batch_step": ("eval_every", "eval_interval", "eval_steps"),
+}
+_ALIASES_IN = {(), ("Global",), ("Optimizer",), ("Optimizer", "lr")} | {
+    (mode, *part) for mode in ("Train", "Eval") for part in ((), ("dataset",), ("loader",))
 }
 
 
@@ -146,16 +150,8 @@ def _uses_of(rest: str, function: Callable[..., Any]) -> tuple[set[str], bool, b
 
 def key_meant(path: Path) -> str | None:
     """Return the path that a key of another program stands for; None for other keys, and inside a component."""
-    home, *below = path[:-1] or ("",)
-    if home not in ("", "Global", "Optimizer", "Train", "Eval") or below not in (
-        [],
-        ["lr"],
-        ["dataset"],
-        ["loader"],
-    ):
-        return None
-    meant = next((known for known, names in _ALIASES.items() if path[-1] in names), None)
-    return None if meant is None else meant.format("Eval" if home == "Eval" else "Train")
+    found = (known for known, others in _ALIASES.items() if path[-1] in others and path[:-1] in _ALIASES_IN)
+    return next((known.format("Eval" if path[0] == "Eval" else "Train") for known in found), None)
 
 
 def suggest_path(path: Path) -> Path | None:

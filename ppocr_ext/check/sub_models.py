@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -47,26 +47,23 @@ def check_sub_models(check: ConfigCheck) -> None:
 
     A loss that is not ours may teach any sub-model: then only pairs and lists are checked.
     """
-    models = check.at("Architecture", "Models")
-    if not isinstance(models, Mapping):
-        return
-    frozen = {str(name) for name in models if is_frozen(check, name)}
+    names = set(map(str, check.mapping("Architecture", "Models")))
+    frozen = {name for name in names if is_frozen(check, name)}
     with suppress(PPOCRExtError):  # a loss that nobody has, which the check of Loss reports
         parts = list(loss_parts(check.config))
         reached = set().union(*(_check_part(check, *part) for part in parts))
-        lacking = {str(name) for name in models} - frozen - reached
-        for name in sorted(lacking) if all(_is_ours(loss) for loss, _ in parts) else ():
+        for name in sorted(names - frozen - reached) if all(_is_ours(loss) for loss, _ in parts) else ():
             check.error(
                 ("Architecture", "Models", name),
                 "untrained_sub_model",
                 "no loss gives it a gradient, so it learns nothing. Fix: name it first in model_name_pairs, or in "
                 "model_name_list, of a loss; or set `freeze_params: true`.",
             )
-    given = [check.at("Global", key) for key in ("checkpoints", "pretrained_model", ALLOW_UNTRAINED)]
-    for name in () if any(given) else sorted(frozen):
-        path = ("Architecture", "Models", name, "pretrained")
-        if not check.at(*path):
-            check.warning(path, UNTRAINED, untrained(name))
+    for name in sorted(frozen):
+        own = ("Architecture", "Models", name, "pretrained")
+        keys = (own, *(("Global", key) for key in ("checkpoints", "pretrained_model", ALLOW_UNTRAINED)))
+        if not any(check.at(*key) for key in keys):
+            check.warning(own, UNTRAINED, untrained(name))
 
 
 def _check_part(check: ConfigCheck, loss: Any, path: Path) -> set[str]:
@@ -84,8 +81,8 @@ def _check_part(check: ConfigCheck, loss: Any, path: Path) -> set[str]:
     pairs = listed(check.at(*path, "model_name_pairs"))
     for pair in pairs if all(isinstance(each, tuple) for each in pairs) else (pairs,):
         reached |= set(map(str, pair[:1] if getattr(loss, "detaches", False) else pair))
-        swapped = len(pair) == 2 and is_frozen(check, pair[0]) and not is_frozen(check, pair[1])
-        if swapped and not getattr(loss, "symmetric", False):
+        is_swapped = len(pair) == 2 and is_frozen(check, pair[0]) and not is_frozen(check, pair[1])
+        if is_swapped and not getattr(loss, "symmetric", False):
             report = check.error if _is_ours(loss) else check.warning
             report(
                 (*path, "model_name_pairs"),

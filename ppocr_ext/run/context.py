@@ -26,6 +26,10 @@ from ppocr_ext.run.host_config import complete, folder_of, import_plugins, seed_
 from ppocr_ext.run.team import Team, team
 
 Role = Literal["train", "eval", "predict"]
+_FROM_NOTHING = (
+    "\nTo train without them: -o {}=null. A learning rate of fine-tuning is then too low: raise "
+    "Optimizer.lr.learning_rate about 5 to 10 times."
+)
 
 
 @dataclass(frozen=True)
@@ -164,13 +168,10 @@ def _download_weights(config: Config) -> None:
         try:
             official_file(str(name))
         except WeightsError as error:
-            advice = (
-                f"\nTo train without them: -o {dotted(path)}=null. A learning rate of fine-tuning is then too low: "
-                f"raise Optimizer.lr.learning_rate about 5 to 10 times."
-            )
+            # a teacher would teach noise without them
             remedy = (
-                "" if config.at((*path[:-1], "freeze_params"), False) else advice
-            )  # a teacher needs weights
+                "" if config.at((*path[:-1], "freeze_params"), False) else _FROM_NOTHING.format(dotted(path))
+            )
             raise WeightsError(
                 f"{config.where(path)}: {dotted(path)}: {error}{remedy}", code=error.code
             ) from error

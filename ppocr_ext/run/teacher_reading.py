@@ -23,8 +23,8 @@ from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.one_batch import one_batch
 
 LINES = 64
+_FEWEST = 8  # different labels; of fewer, chance decides
 _SURE = 2.0  # standard deviations above chance, of LINES samples; fewer samples need less: chance shall refuse nobody
-_READS = 0.5  # likeness of a teacher that reads, whatever chance may reach
 _SINGLE_HEADS = {CTCHead: ("ctc",), Transformer: ("gtc",)}
 
 
@@ -32,7 +32,7 @@ def require_reading_teachers(context: RunContext, model: Any, names: Sequence[st
     """Read :data:`LINES` samples of ``Train`` without augmentation by each frozen teacher, with CTC and NRTR.
 
     Process 0 does so, once: not in a resumed run. Neither teachers nor random generators change. Not judged: a teacher
-    with none of these branches, and labels that are all the same, or unknown.
+    with none of these branches, and fewer than :data:`_FEWEST` different labels.
 
     Args:
         context: of a training.
@@ -42,14 +42,14 @@ def require_reading_teachers(context: RunContext, model: Any, names: Sequence[st
     Raises:
         WeightsError: the texts that a teacher reads are no nearer to the labels than to those of other samples.
     """
-    allowed = global_value(context.config, ALLOW_UNTRAINED)
-    if not names or allowed or context.checkpoint is not None or not context.is_first:
+    config = context.components
+    if not names or not context.is_first or context.checkpoint or global_value(config, ALLOW_UNTRAINED):
         return
-    keys = ["Train.loader.batch_size_per_card", "Train.sampler.first_bs"]
-    wide = context.components.with_values({key: LINES for key in keys if context.config.at(key, None)})
+    sizes = ("Train.loader.batch_size_per_card", "Train.sampler.first_bs")
+    wide = config.with_values({key: LINES for key in sizes if config.at(key, None)})
     batch = one_batch(replace(context, components=wide), model, LINES)
     labels = [str(text) for text in batch.texts]
-    for name in names if len(set(batch.texts) - {None}) > 1 else ():
+    for name in names if len(set(batch.texts) - {None}) >= _FEWEST else ():
         teacher = model.models[name]
         branches = getattr(teacher.head, "branches", _SINGLE_HEADS.get(type(teacher.head), ()))
         found = {
@@ -91,8 +91,8 @@ def likeness(texts: Sequence[str], labels: Sequence[str]) -> tuple[float, float]
     count, stream, starts = len(texts), "".join(labels) * 2, [0, *accumulate(map(len, labels))]
     means = []
     for shift in range(count):
-        places = [*starts[shift:count], *starts[:shift]]
-        others = [stream[start : start + len(label)] for start, label in zip(places, labels, strict=True)]
+        spans = zip(starts[shift:count] + starts[:shift], map(len, labels), strict=True)
+        others = [stream[start : start + length] for start, length in spans]
         means.append(float(np.mean(list(map(Levenshtein.normalized_similarity, texts, others)))))
     chance = float(np.mean(means[1:]) + _SURE * min(1.0, count / LINES) * np.std(means[1:]))
-    return means[0], min(_READS, chance)
+    return means[0], min(0.5, chance)  # what is nearer than that was read

@@ -153,11 +153,12 @@ def weights_to_load(config: Config, role: str) -> Iterator[tuple[KeyPath, object
     """
     keys: list[KeyPath] = [("Global", key) for key in ("checkpoints", "pretrained_model")]
     whole = next((key for key in keys if config.at(key, None)), ())
-    models = config.at(("Architecture", "Models"), None) if role == "train" else None
-    parts: list[KeyPath] = [("Architecture", "Models", str(name)) for name in models or ()]
+    models = config.at(("Architecture", "Models"), None)
+    names = models if isinstance(models, Mapping) and role == "train" else ()
+    parts: list[KeyPath] = [("Architecture", "Models", str(name)) for name in names]
     if whole:
-        beside = is_official(str(config.at(whole)))
-        parts = [part for part in parts if beside and config.at((*part, "freeze_params"), False)]
+        official = is_official(str(config.at(whole)))
+        parts = [part for part in parts if official and config.at((*part, "freeze_params"), False)]
     paths = [whole, *((*part, "pretrained") for part in parts)]
     yield from ((path, config.at(path)) for path in paths if path and config.at(path, None))
 

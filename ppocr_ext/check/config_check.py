@@ -252,7 +252,9 @@ class ConfigCheck:
             self.error(path, "unknown_key", f"unknown key.{did_you_mean(near)}")
         elif is_open:
             return
-        elif (meant := key_meant(path)) is not None:
+        elif (not by_keyword or path[0] == "Optimizer") and (
+            meant := key_meant(path)
+        ):  # others have keys of their own
             self.error(path, "unknown_key", f"unknown key. Fix: write {meant}.")
         elif place.kind is PlaceKind.OPTION:
             similar = near_match(key, known, cutoff=0.7)

@@ -86,7 +86,7 @@ def check_files(check: ConfigCheck) -> None:
             _check_weights(check, path, name)
         elif path[0] != "Global":  # the check of Global reports those
             check.error(path, "bad_value", f"found {shown(name)}, expected a path of weights.")
-    for path in ("Architecture",), *(("Architecture", "Models", str(name)) for name in _models(check)):
+    for path in ("Architecture",), *(("Architecture", "Models", str(name)) for name in _models(check.config)):
         _check_old_dictionary(check, (*path, "pretrained_dict"))
 
 
@@ -153,18 +153,16 @@ def weights_to_load(config: Config, role: str) -> Iterator[tuple[KeyPath, object
     """
     keys: list[KeyPath] = [("Global", key) for key in ("checkpoints", "pretrained_model")]
     whole = next((key for key in keys if config.at(key, None)), ())
-    models = config.at(("Architecture", "Models"), None)
-    names = models if isinstance(models, Mapping) and role == "train" else ()
-    parts: list[KeyPath] = [("Architecture", "Models", str(name)) for name in names]
-    if whole:
-        official = is_official(str(config.at(whole)))
-        parts = [part for part in parts if official and config.at((*part, "freeze_params"), False)]
+    parts: list[KeyPath] = [("Architecture", "Models", str(name)) for name in _models(config)]
+    if whole or role != "train":
+        frozen = [part for part in parts if config.at((*part, "freeze_params"), False)]
+        parts = frozen if role == "train" and is_official(str(config.at(whole))) else []
     paths = [whole, *((*part, "pretrained") for part in parts)]
     yield from ((path, config.at(path)) for path in paths if path and config.at(path, None))
 
 
-def _models(check: ConfigCheck) -> Iterable[object]:
-    models = check.at("Architecture", "Models")
+def _models(config: Config) -> Iterable[object]:
+    models = config.at(("Architecture", "Models"), None)
     return models if isinstance(models, Mapping) else ()
 
 

@@ -32,8 +32,7 @@ DATA_KEYS = {
 _SECTION_DEPTH = 2  # of `Global.seed`
 _NEAR = 0.85  # higher than within a section: among the keys of all sections a lower ratio is often chance
 GIVEN_TO_SCHEDULE = ("epochs", "step_each_epoch", "last_epoch")  # by the program
-# Keys of other programs, which no config of PaddleOCR has, by the key that they stand for ({}: `Train` or `Eval`), and
-# where they are judged: a component may have such keys of its own.
+# Keys of other programs, which no config of PaddleOCR has, by the key that they stand for; {} is `Train` or `Eval`.
 _ALIASES = {
     "Global.epoch_num": ("epoch", "epochs", "num_epochs", "max_epochs"),
     "Optimizer.lr.learning_rate": ("lr", "learning_rate"),
@@ -42,9 +41,6 @@ _ALIASES = {
     "Global.character_dict_path": ("dict_path", "charset", "charset_path", "dictionary"),
     "Global.save_model_dir": ("output_dir", "out_dir", "save_dir"),
     "Global.eval_batch_step": ("eval_every", "eval_interval", "eval_steps"),
-}
-_ALIASES_IN = {(), ("Global",), ("Optimizer",), ("Optimizer", "lr")} | {
-    (mode, *part) for mode in ("Train", "Eval") for part in ((), ("dataset",), ("loader",))
 }
 
 
@@ -149,9 +145,9 @@ def _uses_of(rest: str, function: Callable[..., Any]) -> tuple[set[str], bool, b
 
 
 def key_meant(path: Path) -> str | None:
-    """Return the path that a key of another program stands for; None for other keys, and inside a component."""
-    found = (known for known, others in _ALIASES.items() if path[-1] in others and path[:-1] in _ALIASES_IN)
-    return next((known.format("Eval" if path[0] == "Eval" else "Train") for known in found), None)
+    """Return the path that a key of another program stands for; None for other keys."""
+    mode = "Eval" if path[0] == "Eval" else "Train"
+    return next((known.format(mode) for known, others in _ALIASES.items() if path[-1] in others), None)
 
 
 def suggest_path(path: Path) -> Path | None:

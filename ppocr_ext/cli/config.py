@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     if args.check:
         for _, name in weights_to_load(config, args.role):
             if is_official(str(name)) and not (weights := table()[str(name)]).file.is_file():
-                print(
+                _print(
                     f"weights: {args.role} will download {name} from {weights.address} to {weights.file.parent}"
                 )
         wrong = _check_machine(config, host, args, unused, wrong, issues)

@@ -149,8 +149,10 @@ def _check(
     """Report the issues of ``config``; return the warnings, and the keys that no component takes."""
     found, unused = check_all(config, host, options.role, processes=dist.get_world_size())
     # a training cannot use what a check of PaddleOCR's own configs only warns of
-    found = [replace(each, level="error") if each.code == UNTRAINED else each for each in found]
-    issues = [rename_section(issue, options.eval_section) for issue in found]
+    issues = [
+        rename_section(replace(each, level="error") if each.code == UNTRAINED else each, options.eval_section)
+        for each in found
+    ]
     strict = bool(config.at("Global.strict", default=False))
     if dist.get_rank() != 0 and not strict:  # process 0 warns for all
         issues = [issue for issue in issues if issue.level == "error"]

@@ -25,6 +25,7 @@ from ppocr_ext.run.one_batch import one_batch
 LINES = 64
 _FEWEST = 8  # different labels; of fewer, chance decides
 _SURE = 2.0  # standard deviations above chance, of LINES samples; fewer samples need less: chance shall refuse nobody
+_SIZES = ("Train.loader.batch_size_per_card", "Train.sampler.first_bs")
 _SINGLE_HEADS = {CTCHead: ("ctc",), Transformer: ("gtc",)}
 
 
@@ -45,24 +46,22 @@ def require_reading_teachers(context: RunContext, model: Any, names: Sequence[st
     config = context.components
     if not names or not context.is_first or context.checkpoint or global_value(config, ALLOW_UNTRAINED):
         return
-    sizes = ("Train.loader.batch_size_per_card", "Train.sampler.first_bs")
-    wide = config.with_values({key: LINES for key in sizes if config.at(key, None)})
+    wide = config.with_values({key: LINES for key in _SIZES if config.at(key, None)})
     batch = one_batch(replace(context, components=wide), model, LINES)
-    labels = [str(text) for text in batch.texts]
-    for name in names if len(set(batch.texts) - {None}) >= _FEWEST else ():
+    for name in names if len(set(batch.texts)) >= _FEWEST else ():
         teacher = model.models[name]
         branches = getattr(teacher.head, "branches", _SINGLE_HEADS.get(type(teacher.head), ()))
         found = {
-            branch: likeness(_texts(context, teacher, batch.entries[0], branch), labels)
+            branch: likeness(_texts(context, teacher, batch.entries[0], branch), batch.texts)
             for branch in sorted({"ctc", "gtc"}.intersection(branches))
         }
         said = "; ".join(
             f"{branch} {own:.2f}, by chance {chance:.2f}" for branch, (own, chance) in found.items()
         )
-        LOG.info("%s reads %d samples of Train; likeness to their labels: %s", name, len(labels), said)
+        LOG.info("%s reads %d samples of Train; likeness to their labels: %s", name, batch.samples, said)
         if found and all(own <= chance for own, chance in found.values()):
             raise WeightsError(
-                f"{name} is frozen, but cannot read Train: its texts of {len(labels)} samples are no nearer to their "
+                f"{name} is frozen, but cannot read Train: its texts of {batch.samples} samples are no nearer to their "
                 f"labels than to others (likeness: {said}).\n  Probable causes: a dictionary in another order than its "
                 f"own, a wrong file, another image size or normalisation.\n"
                 f"Fix: correct that; to train so: -o Global.{ALLOW_UNTRAINED}=true.",

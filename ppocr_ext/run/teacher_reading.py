@@ -25,7 +25,6 @@ from ppocr_ext.run.one_batch import one_batch
 LINES = 64
 _FEWEST = 8  # different labels; of fewer, chance decides
 _SURE = 2.0  # standard deviations above chance, of LINES samples; fewer samples need less: chance shall refuse nobody
-_SIZES = ("Train.loader.batch_size_per_card", "Train.sampler.first_bs")
 _SINGLE_HEADS = {CTCHead: ("ctc",), Transformer: ("gtc",)}
 
 
@@ -46,7 +45,13 @@ def require_reading_teachers(context: RunContext, model: Any, names: Sequence[st
     config = context.components
     if not names or not context.is_first or context.checkpoint or global_value(config, ALLOW_UNTRAINED):
         return
-    wide = config.with_values({key: LINES for key in _SIZES if config.at(key, None)})
+    wide = config.with_values(
+        {
+            key: LINES
+            for key in ("Train.loader.batch_size_per_card", "Train.sampler.first_bs")
+            if config.at(key, None)
+        }
+    )
     batch = one_batch(replace(context, components=wide), model, LINES)
     for name in names if len(set(batch.texts)) >= _FEWEST else ():
         teacher = model.models[name]

@@ -10,7 +10,10 @@ import paddle
 import pytest
 from official_facts import Check, facts, official, with_data
 
+from ppocr_ext.check.config_check import ConfigCheck
+from ppocr_ext.check.sub_models import check_sub_models
 from ppocr_ext.config import Config
+from ppocr_ext.host import Host
 from ppocr_ext.losses import build_loss
 from ppocr_ext.losses.base_loss import Loss
 from ppocr_ext.losses.distillation_base import PairLoss
@@ -183,3 +186,12 @@ def test_a_frozen_teacher_has_weights_from_one_of_three_keys(
     assert check(without.with_values({"Global.allow_untrained_teacher": True})) == []
     assert check(without.with_values({FROZEN: False})) == []
     assert check(without, "eval") == []
+
+
+@pytest.mark.parametrize("value", [None, "x", True, 0.5, -1, float("nan"), [], {}, [1, [2]], [[1, 2], [3]]])
+@pytest.mark.parametrize(
+    "path", ["Loss", LISTED, "Architecture.Models", f"{MODELS}.Teacher", "model_name_pairs"]
+)
+def test_wrong_values_are_left_to_the_other_checks(path: str, value: Any, two: Config, host: Host) -> None:
+    path = f"{LISTED}.DistillationDKDLoss.{path}" if path == "model_name_pairs" else path
+    check_sub_models(ConfigCheck(two.with_values({path: value}), host, "train"))

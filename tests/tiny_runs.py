@@ -104,6 +104,7 @@ def tiny_config(captchas, folder, kind="distill", **values):
     }
     if kind == "distill":
         changes["Architecture.Models.Teacher.pretrained"] = None
+        changes["Global.allow_untrained_teacher"] = True
         for name in ("Teacher", "Student"):
             changes |= {f"Architecture.Models.{name}.{part}": value for part, value in TINY.items()}
     else:

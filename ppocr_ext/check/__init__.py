@@ -10,6 +10,7 @@ from ppocr_ext.check.data import check_data
 from ppocr_ext.check.files import check_dictionary, check_files
 from ppocr_ext.check.objective import check_decoder, check_loss, check_metric, check_optimizer
 from ppocr_ext.check.settings import check_global, check_loaders, check_sections
+from ppocr_ext.check.sub_models import check_sub_models
 from ppocr_ext.check.training_warnings import check_training
 from ppocr_ext.check.wiring import check_images, check_networks, check_preprocessing
 from ppocr_ext.config import Config, derive_values
@@ -63,5 +64,6 @@ def check_all(
     check_dictionary(check)
     check_files(check)
     if role == "train":
+        check_sub_models(check)
         check_training(check)
     return list(dict.fromkeys(check.issues)), check.unused_keys

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ppocr_ext.check.signatures import ComponentKeys, component_keys, suggest_path
+from ppocr_ext.check.signatures import ComponentKeys, component_keys, key_meant, suggest_path
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
 from ppocr_ext.config.values import ValueRule, shown
@@ -232,8 +232,8 @@ class ConfigCheck:
     ) -> None:
         """Report a key that is not among the ``known`` ones.
 
-        It is an error if it is misspelt, or set with ``-o`` and read by nothing; ``-o +KEY`` allows both. Any other
-        key is a warning, since PaddleOCR's configs carry keys that nothing reads.
+        It is an error if it is misspelt, a key of another program, or set with ``-o`` and read by nothing; ``-o +KEY``
+        allows all three. Any other key is a warning, since PaddleOCR's configs carry keys that nothing reads.
 
         Args:
             path: of the key.
@@ -252,6 +252,10 @@ class ConfigCheck:
             self.error(path, "unknown_key", f"unknown key.{did_you_mean(near)}")
         elif is_open:
             return
+        elif (not by_keyword or path[0] == "Optimizer") and (
+            meant := key_meant(path)
+        ):  # others have keys of their own
+            self.error(path, "unknown_key", f"unknown key. Fix: write {meant}.")
         elif place.kind is PlaceKind.OPTION:
             similar = near_match(key, known, cutoff=0.7)
             hint = hint or (f" The nearest known key is {similar!r}." if similar else "")

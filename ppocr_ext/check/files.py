@@ -13,7 +13,7 @@ from ppocr_ext.check.data import reads_key
 from ppocr_ext.checkpoint.checkpoints import why_missing
 from ppocr_ext.checkpoint.journal import read_journal
 from ppocr_ext.checkpoint.official_weights import is_official
-from ppocr_ext.config import named_items, read_old_charset, resolve_charset
+from ppocr_ext.config import Config, named_items, read_old_charset, resolve_charset
 from ppocr_ext.config.class_counts import class_counts, wrong_counts
 from ppocr_ext.config.node import dotted
 from ppocr_ext.config.values import is_number, shown
@@ -81,12 +81,12 @@ def check_files(check: ConfigCheck) -> None:
     for _, path in named_items(check.config, "Loss", "loss_config_list") if check.role == "train" else ():
         _check_centers(check, (*path, "center_file_path"))
         _check_look_alikes(check, (*path, "look_alikes"))
-    for path, name in _weights(check):
+    for path, name in weights_to_load(check.config, check.role):
         if isinstance(name, str):
             _check_weights(check, path, name)
         elif path[0] != "Global":  # the check of Global reports those
             check.error(path, "bad_value", f"found {shown(name)}, expected a path of weights.")
-    for path in ("Architecture",), *(("Architecture", "Models", str(name)) for name in _models(check)):
+    for path in ("Architecture",), *(("Architecture", "Models", str(name)) for name in _models(check.config)):
         _check_old_dictionary(check, (*path, "pretrained_dict"))
 
 
@@ -146,20 +146,23 @@ def _check_look_alikes(check: ConfigCheck, path: KeyPath) -> None:
         check.error(path, "bad_value", message)
 
 
-def _weights(check: ConfigCheck) -> Iterator[tuple[KeyPath, object]]:
-    """Yield the paths of weights that the role reads: of the whole model, or else of the sub-models."""
-    whole = [("Global", key) for key in ("checkpoints", "pretrained_model") if check.at("Global", key)]
-    if whole:
-        yield whole[0], check.at(*whole[0])
-        return
-    for model in _models(check) if check.role == "train" else ():
-        path = ("Architecture", "Models", str(model), "pretrained")
-        if check.at(*path):
-            yield path, check.at(*path)
+def weights_to_load(config: Config, role: str) -> Iterator[tuple[KeyPath, object]]:
+    """Yield path and value of the keys of weights that a role reads: of the whole model, or else of the sub-models.
+
+    Beside official weights, which are of one network, a frozen sub-model needs its own.
+    """
+    keys: list[KeyPath] = [("Global", key) for key in ("checkpoints", "pretrained_model")]
+    whole = next((key for key in keys if config.at(key, None)), ())
+    parts: list[KeyPath] = [("Architecture", "Models", str(name)) for name in _models(config)]
+    if whole or role != "train":
+        frozen = [part for part in parts if config.at((*part, "freeze_params"), False)]
+        parts = frozen if role == "train" and is_official(str(config.at(whole))) else []
+    paths = [whole, *((*part, "pretrained") for part in parts)]
+    yield from ((path, config.at(path)) for path in paths if path and config.at(path, None))
 
 
-def _models(check: ConfigCheck) -> Iterable[object]:
-    models = check.at("Architecture", "Models")
+def _models(config: Config) -> Iterable[object]:
+    models = config.at(("Architecture", "Models"), None)
     return models if isinstance(models, Mapping) else ()
 
 

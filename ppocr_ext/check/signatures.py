@@ -32,6 +32,16 @@ DATA_KEYS = {
 _SECTION_DEPTH = 2  # of `Global.seed`
 _NEAR = 0.85  # higher than within a section: among the keys of all sections a lower ratio is often chance
 GIVEN_TO_SCHEDULE = ("epochs", "step_each_epoch", "last_epoch")  # by the program
+# Keys of other programs, which no config of PaddleOCR has, by the key that they stand for; {} is `Train` or `Eval`.
+_ALIASES = {
+    "Global.epoch_num": ("epoch", "epochs", "num_epochs", "max_epochs"),
+    "Optimizer.lr.learning_rate": ("lr", "learning_rate"),
+    "{}.loader.batch_size_per_card": ("batch_size", "train_batch_size"),
+    "Global.use_gpu": ("gpu", "cuda"),
+    "Global.character_dict_path": ("dict_path", "charset", "charset_path", "dictionary"),
+    "Global.save_model_dir": ("output_dir", "out_dir", "save_dir"),
+    "Global.eval_batch_step": ("eval_every", "eval_interval", "eval_steps"),
+}
 
 
 @dataclass(frozen=True)
@@ -132,6 +142,12 @@ def _uses_of(rest: str, function: Callable[..., Any]) -> tuple[set[str], bool, b
                 to_base = True
                 unknown -= 1
     return names, to_base, unknown > 0
+
+
+def key_meant(path: Path) -> str | None:
+    """Return the path that a key of another program stands for; None for other keys."""
+    mode = "Eval" if path[0] == "Eval" else "Train"
+    return next((known.format(mode) for known, others in _ALIASES.items() if path[-1] in others), None)
 
 
 def suggest_path(path: Path) -> Path | None:

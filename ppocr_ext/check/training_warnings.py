@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.config_check import Path as KeyPath
+from ppocr_ext.check.sub_models import is_frozen, listed
 from ppocr_ext.config import named_items
 from ppocr_ext.config.node import PlaceKind
 from ppocr_ext.config.values import shown
@@ -22,7 +23,6 @@ _OTHER_BATCH = 2.0  # ratio of the batch of a comment to the batch of the run
 _MADE_FOR = re.compile(
     r"#.*?\b(\d+)\s*gpus?\W*(\d+)", re.IGNORECASE
 )  # `# 8gpus 192bs` beside a learning rate
-_SYMMETRIC = ("DistillationDMLLoss", "DistillationDistanceLoss")  # the order of a pair does not matter
 
 
 class RateLimits(NamedTuple):
@@ -53,7 +53,6 @@ def check_training(check: ConfigCheck) -> None:
     _check_warm_up(check)
     _check_batch(check)
     _check_loss_weights(check)
-    _check_pairs(check)
     _check_evaluated(check)
 
 
@@ -98,7 +97,7 @@ def _highest_rate(check: ConfigCheck) -> tuple[float, KeyPath]:
     """Return the highest learning rate of the schedule, with its path; 0 if there is none."""
     paths: list[KeyPath] = [("Optimizer", "lr", key) for key in _RATES]
     values = check.at("Optimizer", "lr", "values")  # of Piecewise
-    paths += [("Optimizer", "lr", "values", str(index)) for index in range(len(_listed(values)))]
+    paths += [("Optimizer", "lr", "values", str(index)) for index in range(len(listed(values)))]
     return max((_number(check.at(*path)) or 0.0, path) for path in paths)
 
 
@@ -184,45 +183,20 @@ def _check_loss_weights(check: ConfigCheck) -> None:
             check.warning(path, "loss_weight", message)
 
 
-def _check_pairs(check: ConfigCheck) -> None:
-    """Warn of a pair [Teacher, Student] where [Student, Teacher] is meant."""
-    for name, path in named_items(check.config, "Loss", "loss_config_list"):
-        pairs = _listed(check.at(*path, "model_name_pairs"))
-        several = pairs if all(isinstance(pair, tuple) for pair in pairs) else (pairs,)
-        for pair in several:
-            if name in _SYMMETRIC or len(pair) != 2:
-                continue
-            if _is_frozen(check, pair[0]) and not _is_frozen(check, pair[1]):
-                check.warning(
-                    (*path, "model_name_pairs"),
-                    "swapped_pair",
-                    f"{name} teaches the frozen {pair[0]} by {pair[1]}. Fix: the trained sub-model comes first, "
-                    f"[[{pair[1]}, {pair[0]}]].",
-                )
-
-
 def _check_evaluated(check: ConfigCheck) -> None:
     """Warn of a decoder or a metric that sees only a frozen sub-model, whose accuracy never changes."""
     names = check.at("PostProcess", "model_name")
-    read = (names,) if isinstance(names, str) else _listed(names)
-    if read and all(_is_frozen(check, name) for name in read):
+    read = (names,) if isinstance(names, str) else listed(names)
+    if read and all(is_frozen(check, name) for name in read):
         message = f"only the frozen {', '.join(map(str, read))} is decoded. Fix: name the trained sub-model."
         check.warning(("PostProcess", "model_name"), "frozen_is_evaluated", message)
     key = check.at("Metric", "key")
-    if key is not None and _is_frozen(check, key):
+    if key is not None and is_frozen(check, key):
         message = (
             f"the best checkpoint is decided by the frozen {shown(key)}, whose accuracy never changes. Fix: name the "
             f"trained sub-model."
         )
         check.warning(("Metric", "key"), "frozen_is_evaluated", message)
-
-
-def _is_frozen(check: ConfigCheck, name: Any) -> bool:
-    return check.at("Architecture", "Models", str(name), "freeze_params") is True
-
-
-def _listed(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else ()
 
 
 def _number(value: Any) -> float | None:

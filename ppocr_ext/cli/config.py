@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.checkpoint.official_weights import is_official, table
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_config
 from ppocr_ext.config import Config, resolve_charset, with_class_counts
 from ppocr_ext.config.global_keys import global_value
@@ -71,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     from ppocr_ext.check import check_all
+    from ppocr_ext.check.files import weights_to_load
 
     config = read_config(args)
     host = open_host(args.host)
@@ -89,6 +91,11 @@ def run(args: argparse.Namespace) -> int:
         print(for_people(f"{'error' if strict else issue.level}: {issue}"), file=stream)
     wrong = any(strict or issue.level == "error" for issue in issues)
     if args.check:
+        for _, name in weights_to_load(config, args.role):
+            if is_official(str(name)) and not (weights := table()[str(name)]).file.is_file():
+                _print(
+                    f"weights: {args.role} will download {name} from {weights.address} to {weights.file.parent}"
+                )
         wrong = _check_machine(config, host, args, unused, wrong, issues)
     if not issues and not wrong:
         print("no issues", file=stream)

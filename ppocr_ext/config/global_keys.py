@@ -90,6 +90,9 @@ _OURS = {
         "digests of official weights, written by a run; others of that name are refused"
     ),
     "save_teacher": _truth("write frozen sub-models into checkpoints too"),
+    "allow_untrained_teacher": _truth(
+        "train with a frozen sub-model that has no weights, or cannot read `Train`"
+    ),
     "return_feats": _truth("CTC heads of all models return their features too"),
     "allow_outside_data_dir": _truth("accept images outside `dataset.data_dir`"),
     "max_image_pixels": _whole("an image with more pixels is unusable", MAX_IMAGE_PIXELS),

@@ -160,11 +160,18 @@ class PairLoss(Loss):
         name: the values are logged as ``NAME_INDEX``.
         heads: the branches that ``dis_head`` may name.
 
+    Attributes:
+        symmetric: the order of a pair does not matter: both are taught.
+        detaches: the second of a pair gets no gradient.
+
     Raises:
         ConfigError: when built, an option cannot be used; when called, a sub-model, key or head is not among
             the predictions.
         ModelError: the shapes of the two outputs do not match.
     """
+
+    symmetric = False
+    detaches = False
 
     def __init__(
         self,

@@ -119,6 +119,7 @@ class MaskedDKDLoss(DistillationDKDLoss):
     """
 
     accepts_frames = True
+    detaches = True
 
     def __init__(
         self,

@@ -84,6 +84,8 @@ class CTCFrameKDLoss(PairLoss):
         skip_padding: False: the blanks in the padding count like others.
     """
 
+    detaches = True
+
     def __init__(
         self,
         model_name_pairs: Sequence[Any] = (),

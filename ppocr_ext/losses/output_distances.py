@@ -80,6 +80,8 @@ class DistillationDMLLoss(PairLoss):
         name: logged as ``NAME_INDEX``.
     """
 
+    symmetric = True
+
     def __init__(
         self,
         model_name_pairs: Sequence[Any] = (),
@@ -146,6 +148,8 @@ class DistillationDistanceLoss(PairLoss):
         ConfigError: an option cannot be used, or an output is not among the predictions.
         ModelError: the outputs have different shapes.
     """
+
+    symmetric = True
 
     def __init__(
         self,

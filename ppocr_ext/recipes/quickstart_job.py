@@ -166,7 +166,10 @@ def stage_config(stage: str, folder: Path, options: QuickstartOptions) -> Config
         "Eval.dataset.label_file_list": [str(data / "validation.txt")],
     }
     if stage == "distilled":
-        values["Architecture.Models.Teacher.pretrained"] = str(folder / "teacher" / BEST)
+        values |= {
+            "Architecture.Models.Teacher.pretrained": str(folder / "teacher" / BEST),
+            "Global.allow_untrained_teacher": True,  # of few minutes, it may not read yet
+        }
     return config.with_values(values)
 
 

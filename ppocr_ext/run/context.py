@@ -10,9 +10,13 @@ import paddle.distributed as dist
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.check import check_all
+from ppocr_ext.check.files import weights_to_load
+from ppocr_ext.check.sub_models import UNTRAINED
 from ppocr_ext.checkpoint.averages import weights_note
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.weights_download import official_file
 from ppocr_ext.config import Config, read_old_charset, resolve_charset, with_class_counts
+from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.host import Host, open_host
 from ppocr_ext.issues import Issue, report_issues
@@ -22,6 +26,10 @@ from ppocr_ext.run.host_config import complete, folder_of, import_plugins, seed_
 from ppocr_ext.run.team import Team, team
 
 Role = Literal["train", "eval", "predict"]
+_FROM_NOTHING = (
+    "\nTo train without them: -o {}=null. A learning rate of fine-tuning is then too low: raise "
+    "Optimizer.lr.learning_rate about 5 to 10 times."
+)
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,8 @@ def open_context(config: Config, options: RunOptions) -> RunContext:
     host = open_host(options.host_path)
     import_plugins(config)
     warnings, unused = _check(config, host, options)
+    if options.role == "train":
+        _download_weights(config)
     charset = resolve_charset(config, host.find_file)
     resolved = with_class_counts(complete(config, charset), charset)
     old_charset = read_old_charset(options.old_dictionary, config, host.find_file, "--old-dict")
@@ -138,12 +148,35 @@ def _check(
 ) -> tuple[tuple[Issue, ...], list[tuple[str, ...]]]:
     """Report the issues of ``config``; return the warnings, and the keys that no component takes."""
     found, unused = check_all(config, host, options.role, processes=dist.get_world_size())
-    issues = [rename_section(issue, options.eval_section) for issue in found]
+    # a training cannot use what a check of PaddleOCR's own configs only warns of
+    issues = [
+        rename_section(replace(each, level="error") if each.code == UNTRAINED else each, options.eval_section)
+        for each in found
+    ]
     strict = bool(config.at("Global.strict", default=False))
     if dist.get_rank() != 0 and not strict:  # process 0 warns for all
         issues = [issue for issue in issues if issue.level == "error"]
     report_issues(issues, strict=strict)
     return tuple(issues), unused
+
+
+def _download_weights(config: Config) -> None:
+    """Download the official weights of a training, before anything that takes time.
+
+    Raises:
+        WeightsError: they cannot be downloaded; the message says how to train without them.
+    """
+    for path, name in weights_to_load(config, "train"):
+        try:
+            official_file(str(name))
+        except WeightsError as error:
+            # a teacher would teach noise without them
+            remedy = (
+                "" if config.at((*path[:-1], "freeze_params"), False) else _FROM_NOTHING.format(dotted(path))
+            )
+            raise WeightsError(
+                f"{config.where(path)}: {dotted(path)}: {error}{remedy}", code=error.code
+            ) from error
 
 
 def rename_section(issue: Issue, eval_section: str) -> Issue:

@@ -12,7 +12,8 @@ from typing import Any
 
 import paddle
 
-from ppocr_ext.config import Config, named_items
+from ppocr_ext.check.sub_models import loss_parts
+from ppocr_ext.config import Config
 from ppocr_ext.config.node import dotted
 from ppocr_ext.data.preprocessing import Size, read_preprocessing
 from ppocr_ext.data.sample_rules import FRAME_WIDTH, FrameLimit
@@ -22,7 +23,6 @@ from ppocr_ext.losses import CTCLoss, DistillationCTCLoss
 from ppocr_ext.messages import error_text
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.head_request import HeadRequest
-from ppocr_ext.registry import LOSSES
 from ppocr_ext.run.model_setup import decoder_models
 
 _CTC_DECODERS = ("CTCLabelDecode", "DistillationCTCLabelDecode")
@@ -160,20 +160,6 @@ def _train_frames(model: Any) -> dict[str, int | str]:
 def _key_of(name: str | None) -> str:
     """Return the config path of ``train_frames`` of a sub-model; None: of the model."""
     return f"Architecture.{f'Models.{name}.' if name else ''}Backbone.train_frames"
-
-
-def loss_parts(config: Config) -> Iterator[tuple[Callable[..., Any], tuple[str, ...]]]:
-    """Yield the losses that ``Loss`` is made of, each with the path of its options.
-
-    Raises:
-        UnknownComponentError: nobody has one of them.
-    """
-    name = config.at("Loss.name", None)
-    if name in ("CombinedLoss", "MultiLoss"):
-        for part, path in named_items(config, "Loss", "loss_config_list"):
-            yield LOSSES.get(part), path
-    elif isinstance(name, str):
-        yield LOSSES.get(name), ("Loss",)
 
 
 def is_ctc_loss(loss: Callable[..., Any]) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
 from ppocr_ext.charset import Charset
+from ppocr_ext.check.sub_models import loss_parts
 from ppocr_ext.config import Config
 from ppocr_ext.data.batch_check import BatchLabelCheck, FramesOfSize
 from ppocr_ext.data.batch_layout import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
@@ -29,7 +30,7 @@ from ppocr_ext.run.datasets import (
     second_label_kind,
     unusable_limit_of,
 )
-from ppocr_ext.run.frame_counts import FrameCounts, count_frames, is_ctc_loss, loss_parts
+from ppocr_ext.run.frame_counts import FrameCounts, count_frames, is_ctc_loss
 from ppocr_ext.run.host_config import host_config
 from ppocr_ext.run.team import is_leader, scratch_folder
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.check.sub_models import ALLOW_UNTRAINED, UNTRAINED, untrained
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.official_weights import is_official, table
 from ppocr_ext.checkpoint.summary import checkpoint_line
 from ppocr_ext.checkpoint.weight_match import WeightMatch, match_weights
 from ppocr_ext.checkpoint.weights import load_weights
 from ppocr_ext.config import Config, read_old_charset
+from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.messages import LOG, did_you_mean, is_misspelling, near_match
 from ppocr_ext.modeling import DistillationModel
@@ -92,8 +94,8 @@ def load_model_weights(
         model without sub-models.
 
     Raises:
-        WeightsError: see :func:`ppocr_ext.checkpoint.weights.load_weights`; or the dictionary has characters that the
-            weights of a frozen sub-model do not know.
+        WeightsError: see :func:`ppocr_ext.checkpoint.weights.load_weights`; or a frozen sub-model has no weights, or
+            they do not know all characters of the dictionary.
         CharsetError: the dictionary of the weights cannot be read.
     """
     checkpoint = None if context.checkpoint is None else context.checkpoint.prefix
@@ -228,11 +230,8 @@ def _load_sub_model(model: DistillationModel, name: str, context: RunContext) ->
                 _refuse_noise(match, name, context.charset)
         except WeightsError as fault:
             raise WeightsError(f"{part}.pretrained: {fault}", code=fault.code) from fault
-    elif name in model.frozen:
-        LOG.warning(
-            "%s is frozen but has no weights: it would teach noise. Fix: give a file or an official name, "
-            "-o Architecture.Models.%s.pretrained=PATH.",
-            name,
-            name,
-        )
+    elif name in model.frozen and context.trains:
+        if not global_value(context.config, ALLOW_UNTRAINED):
+            raise WeightsError(f"{part}.pretrained: {untrained(name)}", code=UNTRAINED)
+        LOG.warning("%s is frozen and has no weights: it teaches noise (Global.%s).", name, ALLOW_UNTRAINED)
     return bool(path)

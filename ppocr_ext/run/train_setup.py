@@ -41,6 +41,7 @@ from ppocr_ext.run.model_wrappers import (
     says_what_it_reads,
     share_batch_norm,
 )
+from ppocr_ext.run.teacher_reading import require_reading_teachers
 from ppocr_ext.run.weights_record import Records, official_records
 
 
@@ -104,6 +105,7 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     needed = None if outputs is None else _models_used(model, outputs)
     loaded = load_model_weights(model, context, needed=needed)
     records = official_records(config, loaded.values(), None if checkpoint is None else checkpoint.prefix)
+    require_reading_teachers(context, model, sorted(frozen_models(model) & loaded.keys()))
     return_features(model, outputs or ())
     if checkpoint is None:  # after a resume the weights have moved on from those of the centers
         compare_center_weights(loss, model)

@@ -9,6 +9,7 @@ from typing import Any
 from paddle import Tensor, nn
 from paddle.optimizer.lr import LRScheduler
 
+from ppocr_ext.check.sub_models import ALLOW_UNTRAINED
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.issues import report_issues
@@ -18,10 +19,10 @@ from ppocr_ext.optim import build_lr_scheduler, build_optimizer
 from ppocr_ext.run.context import RunContext, RunOptions, open_context
 from ppocr_ext.run.dry_step import dry_step
 from ppocr_ext.run.loader_setup import RunData
+from ppocr_ext.run.one_batch import OneBatch, one_batch
 from ppocr_ext.run.run import build_network
 from ppocr_ext.run.train_setup import frozen_models, set_up_training
 from ppocr_ext.sanity.heads import TrainedHead, trained_heads
-from ppocr_ext.sanity.one_batch import OneBatch, one_batch
 
 _NO_DATA: Any = {
     "eval_loader": None,
@@ -101,6 +102,8 @@ def open_subject(
     resumed = config.at("Global.checkpoints", default=None)
     if resumed:  # its weights alone, without the position of its run
         config = config.with_values({"Global.checkpoints": None, "Global.pretrained_model": resumed})
+    # heads are tested, not what a teacher knows
+    config = config.with_values({f"Global.{ALLOW_UNTRAINED}": True})
     context = open_context(config, RunOptions("train", host_path, old_dictionary))
     plain = {"Global.use_amp": False, "Global.to_static": False}
     context = replace(context, config=context.config.with_values(plain))

@@ -36,6 +36,7 @@ def distilled(
     plain["Global"] |= {"use_gpu": False, "use_space_char": False, "save_model_dir": str(folder / "run")}
     (folder / "config.yml").write_text(Config(plain).to_yaml())
     plain["Architecture"]["Models"]["Teacher"]["pretrained"] = None
+    plain["Global"]["allow_untrained_teacher"] = True
     run = Run.build(Config(plain), "train")
     paddle.save(run.sub_model("Teacher").state_dict(), str(folder / "teacher.pdparams"))
     student = {f"Student.{name}": value for name, value in run.sub_model("Student").state_dict().items()}

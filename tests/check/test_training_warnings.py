@@ -18,7 +18,6 @@ from ppocr_ext.issues import Issue
 RATE = "Optimizer.lr.learning_rate"
 WEIGHT = "Loss.loss_config_list.DistillationCTCLoss.weight"
 PAIRS = "Loss.loss_config_list.DistillationDKDLoss.model_name_pairs"
-SWAPPED = [["Teacher", "Student"]]
 # (values that the config `one` or `two` gets, code, path), and values of a twin in which nothing is wrong
 ONE: list[tuple[dict[str, Any], str, str, dict[str, Any]]] = [
     ({RATE: 10}, "high_learning_rate", RATE, {RATE: 0.001}),
@@ -36,8 +35,6 @@ ONE: list[tuple[dict[str, Any], str, str, dict[str, Any]]] = [
 TWO: list[tuple[dict[str, Any], str, str, dict[str, Any]]] = [
     ({WEIGHT: 0}, "loss_weight", WEIGHT, {WEIGHT: 0.01}),
     ({WEIGHT: -0.5}, "loss_weight", WEIGHT, {WEIGHT: 0.5}),
-    ({PAIRS: SWAPPED}, "swapped_pair", PAIRS, {PAIRS: ["Student", "Teacher"]}),
-    ({PAIRS: SWAPPED[0]}, "swapped_pair", PAIRS, {PAIRS: SWAPPED, "Architecture.Models.Teacher.freeze_params": False}),
     ({"Metric.key": "Teacher"}, "frozen_is_evaluated", "Metric.key", {"Metric.key": "Student"}),
     ({"PostProcess.model_name": ["Teacher"]}, "frozen_is_evaluated", "PostProcess.model_name",
      {"PostProcess.model_name": ["Teacher", "Student"]}),
@@ -119,7 +116,7 @@ def test_the_rate_for_eight_gpus_is_named_on_one(
 
 CODES = {"high_learning_rate", "no_gradient_clip", "rate_of_other_batch", "high_weight_decay", "long_warm_up"} | {
     "zero_learning_rate", "high_momentum", "small_batch", "loss_weight",
-    "swapped_pair", "frozen_is_evaluated"
+    "frozen_is_evaluated"
 }  # fmt: skip
 
 

@@ -13,7 +13,9 @@ CTC, FRAMES = f"{LISTED}.DistillationCTCLoss", f"{LISTED}.CTCFrameKDLoss"
 HEAD = "Architecture.Head"
 TRAIN, EVAL = "Train.dataset", "Eval.dataset"
 RESIZE = "transforms.RecResizeImg"
-PAIRS = f"{FRAMES}.model_name_pairs"
+PAIRS, TAUGHT = f"{FRAMES}.model_name_pairs", f"{CTC}.model_name_list"
+TEACHER, ALLOW = "Architecture.Models.Teacher", "Global.allow_untrained_teacher"
+FROZEN = f"{TEACHER}.freeze_params"
 
 
 def error(name: str, code: str, wrong: Change, right: Change, *names: str, **options: Any) -> Fault:
@@ -108,8 +110,16 @@ OBJECTIVE = (
     error("a temperature that is NaN", "bad_value", {f"{FRAMES}.temperature": math.nan},
           {f"{FRAMES}.temperature": 4.0}, kind="distill"),
     error("a beta of DKD that is NaN", "bad_value", dkd(math.nan), dkd(8.0), "DKDLoss.beta", kind="distill"),
-    warning("a pair that is swapped", "swapped_pair", {PAIRS: [["Teacher", "Student"]]},
-            {PAIRS: ["Student", "Teacher"]}, "[[Student, Teacher]]", kind="distill"),
+    error("a pair that is swapped", "swapped_pair", {PAIRS: [["Teacher", "Student"]]},
+          {PAIRS: ["Student", "Teacher"]}, "[[Student, Teacher]]", kind="distill"),
+    error("labels for the frozen teacher alone", "frozen_is_taught", {TAUGHT: ["Teacher"]}, {TAUGHT: ["Student"]},
+          "Teacher is frozen", kind="distill"),
+    warning("labels for the frozen teacher too", "frozen_is_taught", {TAUGHT: ["Student", "Teacher"]},
+            {TAUGHT: ["Student", "Teacher"], FROZEN: False}, "trained sub-models", kind="distill"),
+    Fault("a teacher that is not frozen", config_check, "untrained_sub_model", {FROZEN: False}, {FROZEN: True},
+          (TEACHER, "freeze_params: true"), kind="distill"),
+    warning("a frozen teacher without weights", "missing_weights", {f"{TEACHER}.pretrained": None, ALLOW: False},
+            {f"{TEACHER}.pretrained": None, ALLOW: True}, f"-o {TEACHER}.pretrained=", ALLOW, kind="distill"),
     warning("a metric of the frozen teacher", "frozen_is_evaluated", {"Metric.key": "Teacher"},
             {"Metric.key": "Student"}, "trained sub-model", kind="distill"),
     warning("a decoder of the frozen teacher", "frozen_is_evaluated", {"PostProcess.model_name": ["Teacher"]},
@@ -133,7 +143,12 @@ OBJECTIVE = (
 GLOBAL = (
     error("a misspelt key", "unknown_key", {"Global.max_text_lenght": 8}, {"Global.max_text_length": 8},
           "'max_text_length'"),
-    warning("a learning rate in Global", "unused_key", {"Global.learning_rate": 0.001}, {LR: 0.001}, LR),
+    error("a learning rate in Global", "unknown_key", {"Global.learning_rate": 0.001}, {LR: 0.001}, LR),
+    error("epochs of other programs", "unknown_key", {"Global.epochs": 3}, {"Global.epoch_num": 3}, "Global.epoch_num"),
+    error("a batch size of other programs", "unknown_key", {"Train.batch_size": 6},
+          {"Train.loader.batch_size_per_card": 6}, "Train.loader.batch_size_per_card"),
+    error("a dictionary of other programs", "unknown_key", {"Global.dict_path": "dict.txt"}, {},
+          "Global.character_dict_path"),
     error("a misspelt option of a transform", "unknown_key", {f"{TRAIN}.{RESIZE}.pading": False},
           {f"{TRAIN}.{RESIZE}.padding": False}, "'padding'"),
     error("no epoch", "bad_value", {"Global.epoch_num": 0}, {"Global.epoch_num": 1}),

@@ -16,6 +16,7 @@ Arrays = dict[str, np.ndarray]
 CLASSIFIER = "head.ctc_head.fc.weight"
 PRETRAINED, RESUMED = "Global.pretrained_model", "Global.checkpoints"
 TEACHER = "Architecture.Models.Teacher.pretrained"
+ALLOW = "Global.allow_untrained_teacher"
 
 
 def written(change: Callable[[Arrays], Any] = lambda arrays: None, **values: Any) -> Change:
@@ -49,7 +50,7 @@ def cut_short(arrays: Arrays) -> bytes:
     return pickle.dumps(arrays, protocol=2)[:-1000]
 
 
-def both(student: str, teacher: str = "Teacher") -> Change:
+def both(student: str, teacher: str = "Teacher", **values: Any) -> Change:
     """A distillation starts from a file of both sub-models, of which the student's has this name."""
 
     def change(arrays: Arrays) -> None:
@@ -57,16 +58,16 @@ def both(student: str, teacher: str = "Teacher") -> Change:
         arrays.clear()
         arrays.update({f"{part}.{name}": v for part in (student, teacher) for name, v in single.items()})
 
-    return written(change)
+    return written(change, **values)
 
 
-def taught_by(name: str) -> Change:
-    """The teacher has weights, or none (an empty name)."""
+def taught_by(name: str, allowed: bool = False) -> Change:
+    """The teacher has weights, which are random, or none (an empty name)."""
 
     def plant(place: Place) -> dict[str, Any]:
         change = written()
         values = change(place) if callable(change) else {}
-        return {TEACHER: values[PRETRAINED] if name else None}
+        return {TEACHER: values[PRETRAINED] if name else None, ALLOW: allowed}
 
     return plant
 
@@ -187,8 +188,12 @@ WEIGHTS = (
     weights("a dictionary in another order", "charset_mismatch", of_a_run("1023456789"), of_a_run("0123456789"),
             "--old-dict"),
     weights("a misspelt prefix", "misspelt_prefix", both("Studnet"), both("Student"), "'Student'", kind="distill"),
-    weights("a teacher without weights", "", taught_by(""), taught_by("teacher"), TEACHER, kind="distill",
-            level="warning"),
+    weights("a teacher without weights", "missing_weights", taught_by(""), taught_by("teacher"), TEACHER, ALLOW,
+            kind="distill"),
+    weights("a file without the teacher", "missing_weights", written(**{ALLOW: False}),
+            both("Student", **{ALLOW: False}), TEACHER, kind="distill"),
+    Fault("a teacher that cannot read", resuming, "teacher_cannot_read", taught_by("teacher"),
+          taught_by("teacher", allowed=True), ("24 samples", "dictionary", ALLOW), kind="distill"),
 )  # fmt: skip
 
 RESUME = (

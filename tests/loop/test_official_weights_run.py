@@ -16,14 +16,16 @@ import pytest
 import yaml
 from error_codes import raises_code
 
+from ppocr_ext.check.files import weights_to_load
 from ppocr_ext.checkpoint.official_weights import official, table
 from ppocr_ext.checkpoint.serialize import read_state
 from ppocr_ext.checkpoint.weights_download import fetch
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
-from ppocr_ext.errors import ConfigError, WeightsError
+from ppocr_ext.config.node import dotted
+from ppocr_ext.errors import ConfigError, DataError, WeightsError
 from ppocr_ext.io.file_names import CACHE_VARIABLE, file_digest
-from ppocr_ext.run.run import build_network
+from ppocr_ext.run.run import Run, build_network
 from ppocr_ext.run.weights_record import official_records, require_recorded
 
 NAME = "PP-OCRv5_mobile_rec"
@@ -170,3 +172,65 @@ def test_a_record_of_another_form_is_refused(record: Any) -> None:
     config = Config({"Global": {"official_weights": record}}, "my.yml")
     with raises_code(ConfigError, "bad_value", "my.yml", "Global.official_weights"):
         require_recorded(config, NAME)
+
+
+@pytest.fixture
+def unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody answers at the address of `NAME`."""
+    entry = replace(official(NAME), address="http://127.0.0.1:9/none.pdparams", dictionary=None)
+    monkeypatch.setitem(table(), NAME, entry)
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "can_go_on"),
+    [
+        ("student", "Global.pretrained_model", True),
+        ("distill", "Architecture.Models.Student.pretrained", True),
+        ("distill", "Architecture.Models.Teacher.pretrained", False),
+    ],
+)
+def test_a_download_that_fails_is_said_before_the_data_are_checked(
+    kind: str, key: str, can_go_on: bool, tiny: Any, tmp_path: Path, unreachable: None
+) -> None:
+    (tmp_path / "none.txt").write_text("no/image.png\t123\n")
+    values = {key: NAME, "Train.dataset.label_file_list": [str(tmp_path / "none.txt")]}
+    with pytest.raises(WeightsError) as caught:
+        Run.build(tiny(kind, **values), "train")
+    assert caught.value.code == "download_failed" and key in str(caught.value)
+    assert (f"-o {key}=null" in str(caught.value)) is can_go_on
+    assert ("Optimizer.lr.learning_rate" in str(caught.value)) is can_go_on
+    with raises_code(DataError, "too_many_unusable"):
+        Run.build(tiny(kind, **{**values, key: None, "Global.dry_step": False}), "train")
+
+
+def test_official_weights_beside_a_teacher_of_its_own_are_both_wanted(tiny: Any) -> None:
+    teacher, student = (f"Architecture.Models.{name}.pretrained" for name in ("Teacher", "Student"))
+    values = {"Global.pretrained_model": NAME, teacher: NAME, student: NAME}
+    wanted = [dotted(path) for path, _ in weights_to_load(tiny("distill", **values), "train")]
+    assert wanted == ["Global.pretrained_model", teacher]
+    file = {**values, "Global.pretrained_model": "my/file"}
+    assert [dotted(path) for path, _ in weights_to_load(tiny("distill", **file), "train")] == wanted[:1]
+    resumed = {**values, "Global.checkpoints": "my/latest"}
+    assert [name for _, name in weights_to_load(tiny("distill", **resumed), "train")] == ["my/latest"]
+    alone = {**values, "Global.pretrained_model": None}
+    assert [dotted(path) for path, _ in weights_to_load(tiny("distill", **alone), "train")] == [
+        teacher,
+        student,
+    ]
+    assert list(weights_to_load(tiny("distill", **alone), "eval")) == []
+
+
+def test_the_check_says_that_weights_would_be_downloaded(
+    tiny: Any, tmp_path: Path, served: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, requests = served
+    config = tiny("student", **{"Global.pretrained_model": NAME, "Global.strict": True})
+    (tmp_path / "my.yml").write_text(config.to_yaml(), encoding="utf-8")
+    code, said = run(capsys, "config", "-c", "my.yml", "--check", "--data", "none")
+    address = table()[NAME].address
+    assert code == 0 and NAME in said and address in said and requests == []
+    paddle.save({"weight": paddle.zeros([1])}, str(file))
+    fetch(table()[NAME])
+    code, said = run(capsys, "config", "-c", "my.yml", "--check", "--data", "none")
+    assert code == 0 and "will download" not in said and len(requests) == 1

@@ -75,6 +75,7 @@ def training_config(folder: Path, batch: int) -> Config:
             "Loss": losses_of_paddleocr(),
             "Global.pretrained_model": None,
             "Global.max_unusable": 1.0,
+            "Global.allow_untrained_teacher": True,
             "Architecture.Models.Teacher.pretrained": str(folder / Path(_TEACHER).stem),
         }
     )

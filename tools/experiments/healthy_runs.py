@@ -117,6 +117,7 @@ def record(recipe: str, folder: Path, steps: int) -> None:
     values: dict[str, Any] = {
         "Global.use_gpu": False,
         "Global.pretrained_model": None,
+        "Global.allow_untrained_teacher": True,
         "Global.character_dict_path": str(data / "dict.txt"),
         "Global.use_space_char": False,
         "Global.max_text_length": 8,

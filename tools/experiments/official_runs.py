@@ -96,6 +96,7 @@ def changed_values(config: Config, data: Path, batch: int) -> dict[str, Any]:
         "Global.epoch_num": 1,
         "Global.print_batch_step": 1,
         "Global.pretrained_model": None,
+        "Global.allow_untrained_teacher": True,
         "Global.checkpoints": None,
     }
     for mode, name in (("Train", "train_list.txt"), ("Eval", "val_list.txt")):

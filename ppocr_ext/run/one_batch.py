@@ -29,10 +29,12 @@ class OneBatch:
     Attributes:
         entries: what KeepKeys keeps: the images [B, C, H, W], then the labels.
         left_out: names of the transforms that are left out, since they change images at random.
+        texts: the label of each sample before it is encoded; empty if unknown.
         size: (width, height) that a sampler of several sizes is held to; None if there is no such sampler.
     """
 
     entries: list[Tensor]
+    texts: list[str]
     left_out: tuple[str, ...]
     size: tuple[int, int] | None
 
@@ -73,7 +75,7 @@ def one_batch(context: RunContext, network: Any, samples: int) -> OneBatch:
             "--data -c CONFIG` says what is wrong with them.",
             code="no_samples",
         )
-    return OneBatch(batch.entries, left_out, size)
+    return OneBatch(batch.entries, [text or "" for text in batch.texts], left_out, size)
 
 
 def _same_every_time(config: Config) -> tuple[Config, tuple[str, ...], tuple[int, int] | None]:

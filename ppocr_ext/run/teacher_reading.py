@@ -1,0 +1,102 @@
+"""Let frozen teachers read samples of ``Train``, and refuse one that reads no better than chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from paddle import Tensor
+from rapidfuzz.distance import Levenshtein
+
+from ppocr_ext.check.sub_models import ALLOW_UNTRAINED
+from ppocr_ext.config.global_keys import global_value
+from ppocr_ext.errors import WeightsError
+from ppocr_ext.messages import LOG
+from ppocr_ext.modeling.head_request import HeadRequest
+from ppocr_ext.modeling.heads import CTCHead, Transformer
+from ppocr_ext.recognition.ctc_text import read
+from ppocr_ext.recognition.nrtr_text import read_sequence
+from ppocr_ext.run.context import RunContext
+from ppocr_ext.run.one_batch import one_batch
+
+LINES = 64
+_FEWEST = 8  # different labels; of fewer, chance decides
+_SURE = 2.0  # standard deviations above chance, of LINES samples; fewer samples need less: chance shall refuse nobody
+_SINGLE_HEADS = {CTCHead: ("ctc",), Transformer: ("gtc",)}
+
+
+def require_reading_teachers(context: RunContext, model: Any, names: Sequence[str]) -> None:
+    """Read :data:`LINES` samples of ``Train`` without augmentation by each frozen teacher, with CTC and NRTR.
+
+    Process 0 does so, once: not in a resumed run. Neither teachers nor random generators change. Not judged: a teacher
+    with none of these branches, and fewer than :data:`_FEWEST` different labels.
+
+    Args:
+        context: of a training.
+        model: the networks with their weights, not wrapped.
+        names: the teachers.
+
+    Raises:
+        WeightsError: the texts that a teacher reads are no nearer to the labels than to those of other samples.
+    """
+    config = context.components
+    if not names or not context.is_first or context.checkpoint or global_value(config, ALLOW_UNTRAINED):
+        return
+    wide = config.with_values(
+        {
+            key: LINES
+            for key in ("Train.loader.batch_size_per_card", "Train.sampler.first_bs")
+            if config.at(key, None)
+        }
+    )
+    batch = one_batch(replace(context, components=wide), model, LINES)
+    for name in names if len(set(batch.texts)) >= _FEWEST else ():
+        teacher = model.models[name]
+        branches = getattr(teacher.head, "branches", _SINGLE_HEADS.get(type(teacher.head), ()))
+        found = {
+            branch: likeness(_texts(context, teacher, batch.entries[0], branch), batch.texts)
+            for branch in sorted({"ctc", "gtc"}.intersection(branches))
+        }
+        said = "; ".join(
+            f"{branch} {own:.2f}, by chance {chance:.2f}" for branch, (own, chance) in found.items()
+        )
+        LOG.info("%s reads %d samples of Train; likeness to their labels: %s", name, batch.samples, said)
+        if found and all(own <= chance for own, chance in found.values()):
+            raise WeightsError(
+                f"{name} is frozen, but cannot read Train: its texts of {batch.samples} samples are no nearer to their "
+                f"labels than to others (likeness: {said}).\n  Probable causes: a dictionary in another order than its "
+                f"own, a wrong file, another image size or normalisation.\n"
+                f"Fix: correct that; to train so: -o Global.{ALLOW_UNTRAINED}=true.",
+                code="teacher_cannot_read",
+            )
+
+
+def _texts(context: RunContext, teacher: Any, images: Tensor, branch: str) -> list[str]:
+    """Return what a branch of a frozen network reads of images [B, C, H, W]."""
+    request = HeadRequest(frozenset({branch}), probabilities=True, decode=True, as_dict=False)
+    output = teacher(images, None, request)
+    output = output["head_out"] if isinstance(output, dict) else output
+    if branch == "gtc":
+        rows = zip(output[0].numpy(), output[1].numpy(), strict=True)
+        return [read_sequence(*row, context.charset).text for row in rows]
+    scores = output[-1] if isinstance(output, tuple | list) else output  # with `return_feats`
+    return [read(row, context.charset).text for row in scores.numpy()]
+
+
+def likeness(texts: Sequence[str], labels: Sequence[str]) -> tuple[float, float]:
+    """Return the mean likeness (1 - normalised edit distance) of texts to their labels, and what chance may reach.
+
+    Chance: the mean over all shifts of the labels among the samples, and a margin. A label that takes the place of
+    another is filled up from those behind it, or cut, to its length: that of a text alone is no sign of reading.
+    """
+    count, stream, starts = len(texts), "".join(labels) * 2, [0, *accumulate(map(len, labels))]
+    means = []
+    for shift in range(count):
+        spans = zip(starts[shift:count] + starts[:shift], map(len, labels), strict=True)
+        others = [stream[start : start + length] for start, length in spans]
+        means.append(float(np.mean(list(map(Levenshtein.normalized_similarity, texts, others)))))
+    chance = float(np.mean(means[1:]) + _SURE * min(1.0, count / LINES) * np.std(means[1:]))
+    return means[0], min(0.5, chance)  # what is nearer than that was read

@@ -64,7 +64,7 @@ def default_hooks(run: Run) -> list[Hook]:
         record,
         TeacherCheck(),
         *cache,
-        CollapseWatch(every),
+        CollapseWatch(every, record.add),
         ProgressBar(every),
     ]
     if (decay := global_value(run.config, "ema")) is not None:

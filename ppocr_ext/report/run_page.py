@@ -123,7 +123,8 @@ def _status_title(run: RunFolder, index: int, level: str = "h3") -> str:
 def _card(run: RunFolder, index: int, figures: str) -> str:
     reason = lookup(run.record, "reason")
     notes = [(f"note {run.status}", _SIGNALS.get(str(reason), reason))] if reason else []
-    notes += [("note", note) for note in run.notes]
+    verdict = str(lookup(run.record, "verdict", "text") or "").splitlines()
+    notes += [("note", note) for note in (*verdict, *run.notes)]
     listed = "".join(f'<p class="{kind}">{esc(note)}</p>' for kind, note in notes)
     facts = "".join(f"<dt>{name}</dt><dd>{esc(value)}</dd>" for name, value in _facts(run) if value)
     return f'<article class="card">{_status_title(run, index)}{figures}<dl>{facts}</dl>{listed}</article>'

@@ -43,7 +43,7 @@ class HeadLosses(NamedTuple):
     def of_batches(cls, batches: Sequence[HeadLosses]) -> HeadLosses:
         """Return those of all text lines of the batches."""
         *lines, counts = zip(*batches, strict=True)
-        return cls(*map(np.concatenate, lines), np.sum(counts, axis=0))
+        return cls._make([*map(np.concatenate, lines), np.sum(counts, axis=0)])
 
 
 @paddle.no_grad()

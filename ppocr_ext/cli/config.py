@@ -143,9 +143,9 @@ def _check_machine(
         if plugin_names(config) and not args.import_plugins:
             print("dry step: skipped, since plugins are not imported (--import-plugins)")
         else:
-            errors, counts = dry_check(config, host, args.role, unused, _print)
-            print(*(for_people(f"error: {issue}\n") for issue in errors), sep="", end="")
-            wrong, frames = bool(errors), frames | counts
+            issues, counts = dry_check(config, host, args.role, unused, _print)
+            print(*(for_people(f"{issue.level}: {issue}\n") for issue in issues), sep="", end="")
+            wrong, frames = any(issue.level == "error" for issue in issues), frames | counts
         seconds = _SECONDS if args.data == "quick" else None
         warnings: list[Issue] = []
         found = run_preflight(config, charset, frames, seconds=seconds, report=_print, warn=warnings.extend)
@@ -170,7 +170,7 @@ def _modes(config: Config, role: str) -> list[str]:
 def dry_check(
     config: Config, host: Host, role: str, unused: Sequence[tuple[str, ...]], say: Callable[[str], None]
 ) -> tuple[list[Issue], dict[str, Any]]:
-    """Return what the dry step of a run finds, and the frames of each section if that is nothing.
+    """Return what the dry step of a run finds, and the frames of each section if that is no error.
 
     Nothing is built if ``Global.dry_step`` is false.
 
@@ -197,7 +197,8 @@ def dry_check(
         return [], {}
     device, modes, model = choose_device(whole), _modes(whole, role), build_network(whole)
     issues = dry_step(whole, charset, host, model, modes, device, seed_of(whole), say)
-    return issues, {} if issues else {mode: count_frames(model, whole, mode) for mode in modes}
+    modes = [] if any(issue.level == "error" for issue in issues) else modes
+    return issues, {mode: count_frames(model, whole, mode) for mode in modes}
 
 
 def _resolved(config: Config, host: Host) -> Config:

@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
     import paddle.distributed as dist
 
     from ppocr_ext.io.atomic import check_writable
+    from ppocr_ext.modeling.necks import narrow_necks
     from ppocr_ext.run.logs import set_up_logs
     from ppocr_ext.sanity.causes import remarks
     from ppocr_ext.sanity.head_probe import Finding
@@ -85,6 +86,10 @@ def run(args: argparse.Namespace) -> int:
         if name not in findings and (args.structure or not lesson.passed):
             findings[name] = test_structure(lesson.head)
     said = list(remarks(lessons, findings, args.steps))
+    said += [
+        f"one batch is not many images: {text}"
+        for text in narrow_necks(subject.network, subject.context.charset.ctc_classes)
+    ]
     print("\n".join(said))
     if dist.get_rank() == 0:  # the processes of a launcher all do the same
         _write(page, lessons, ", ".join(args.config), about, said)

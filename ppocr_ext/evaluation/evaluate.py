@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -65,11 +64,7 @@ class _GtcDecoder:
         output = predictions[self._model_name] if self._model_name is not None else predictions
         if isinstance(output, dict):
             output = output["head_out"]
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Mean of empty slice")  # an empty text
-            warnings.filterwarnings("ignore", message="invalid value encountered")
-            texts = self._nrtr(output)
-        decoded = (texts, self._ctc.decode(label))
+        decoded = (self._nrtr(output), self._ctc.decode(label))
         return {self._model_name: decoded} if self._model_name is not None else decoded
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -113,6 +114,8 @@ class Host:
                 f"PostProcess.name: the host has no decoder {name!r}: {reason}", code="unknown_component"
             ) from reason
 
+        if hasattr(decoder, "decode"):
+            decoder.decode = _without_warnings()(decoder.decode)
         return JudgedDecoder(decoder, charset) if charset is not None and charset.unknown_symbol else decoder
 
     def train(self, *args: Any, replacements: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
@@ -258,3 +261,11 @@ def _accepted(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict[s
     if unknown:
         LOG.debug("%s of this host does not take %s.", function.__name__, ", ".join(unknown))
     return {name: value for name, value in kwargs.items() if name in parameters}
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Silence NumPy's warning of an empty text, whose confidence is a mean over nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield

@@ -65,7 +65,7 @@ def default_hooks(run: Run) -> list[Hook]:
         record,
         TeacherCheck(),
         *cache,
-        CollapseWatch(every),
+        CollapseWatch(every, record.add),
         WeightChange(),
         ProgressBar(every),
     ]

@@ -7,7 +7,7 @@ So a bad value in one process makes the averaged gradient bad in all of them, an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -208,9 +208,14 @@ def trained_ctc_models(network: Any, loss: Any) -> list[str | None]:
 
     None stands for a model without sub-models.
     """
+    return [model for model, outputs in trained_outputs(network, loss).items() if "ctc" in outputs]
+
+
+def trained_outputs(network: Any, loss: Any) -> dict[str | None, set[str]]:
+    """Return the outputs that the loss trains, by sub-model; None stands for a model without sub-models."""
     frozen = network.frozen if isinstance(network, DistillationModel) else frozenset()
-    read = {name for name, output in required_outputs(loss) or () if output == "ctc"}
-    return sorted(read - frozen, key=str)
+    pairs = sorted((pair for pair in required_outputs(loss) or () if pair[0] not in frozen), key=str)
+    return {model: {output for name, output in pairs if name == model} for model, _ in pairs}
 
 
 def head_outputs(predictions: Any, network: Any) -> Iterator[tuple[str, Any]]:
@@ -239,6 +244,25 @@ def _named(output: Any, prefix: str, model: Any) -> Iterator[tuple[str, Any]]:
             yield from _named(each, f"{prefix}.{index}".strip("."), None)
     elif isinstance(output, paddle.Tensor) and output.is_floating_point() and output.size:
         yield prefix, output
+
+
+def main_head(model: str | None, trained: Collection[str]) -> str:
+    """Return the name of the output that is read of a sub-model: ``ctc``, ``NAME.ctc``; ``gtc`` of a decoder alone."""
+    return ".".join(filter(None, (model, *[head for head in HEADS if head in trained][:1])))
+
+
+def named_outputs(
+    predictions: Any, network: Any, trained: Mapping[str | None, Collection[str]]
+) -> dict[str, Any]:
+    """Return :func:`head_outputs`, in which the output of a single head has its name too.
+
+    Args:
+        predictions: of the network.
+        network: without a wrapper.
+        trained: as :func:`trained_outputs` returns it.
+    """
+    names = {model or "": main_head(model, outputs) for model, outputs in trained.items()}
+    return {names.get(name, name): output for name, output in head_outputs(predictions, network)}
 
 
 def ctc_logits(outputs: Mapping[str, Any], model: str | None) -> Any:

@@ -125,13 +125,14 @@ def _status_title(run: RunFolder, index: int, level: str = "h3") -> str:
 def _card(run: RunFolder, index: int, figures: str) -> str:
     reason = lookup(run.record, "reason")
     notes = [(f"note {run.status}", _SIGNALS.get(str(reason), reason))] if reason else []
+    verdict = str(lookup(run.record, "verdict", "text") or "").splitlines()
     steps = [
         finite_number(lookup(run.record, "global_step")) or 0,
         *(line["step"] for line in run.metrics.train),
     ]
     evaluated = run.metrics.evals[-1]["step"] if run.metrics.evals else 0
     late = unevaluated(evaluated, int(max(steps))) if lookup(run.config, "Eval") else ""
-    notes += [("note", note) for note in (*run.notes, late) if note]
+    notes += [("note", note) for note in (*verdict, *run.notes, late) if note]
     listed = "".join(f'<p class="{kind}">{esc(note)}</p>' for kind, note in notes)
     facts = "".join(f"<dt>{name}</dt><dd>{esc(value)}</dd>" for name, value in _facts(run) if value)
     return f'<article class="card">{_status_title(run, index)}{figures}<dl>{facts}</dl>{listed}</article>'

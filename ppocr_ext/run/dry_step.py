@@ -28,6 +28,7 @@ from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue
 from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.metrics import build_metric
+from ppocr_ext.modeling.necks import narrow_necks
 from ppocr_ext.optim.trained_parts import match_patterns
 from ppocr_ext.run.dry_samples import SILENT, ConfigPath, DryBatch, DrySection, described_error
 from ppocr_ext.run.dry_stages import DryLosses, DryNetwork, DryReader, StageFailed
@@ -80,6 +81,8 @@ def dry_step(
         }
         if "Train" in modes:
             step.match_parts()
+            necks = narrow_necks(model, charset.ctc_classes)
+            step.issues += [Issue("narrow_neck", "warning", "Architecture", "", text) for text in necks]
         step.run(batches.get("Train"), batches.get("Eval"))
     drawn = [mode for mode, batch in batches.items() if batch is not None and batch.drawn]
     if drawn:

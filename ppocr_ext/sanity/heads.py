@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -86,9 +85,7 @@ class TrainedHead:
         """
         with paddle.no_grad():
             found = self._call(None, None, _READ)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # PaddleOCR's confidence of an empty text
-            read, labels = self.decoder(found, self.labels[0].numpy())
+        read, labels = self.decoder(found, self.labels[0].numpy())
         return [(str(text[0]), str(label[0])) for text, label in zip(read, labels, strict=True)]
 
     def read(self) -> list[str]:

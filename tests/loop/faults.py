@@ -76,8 +76,8 @@ def one_text(run):
 
 
 def end_alone(run):
-    """The NRTR branch gives ``</s>``, class 3, all probability at every place."""
-    decoder = run.network.head.gtc_head
+    """The NRTR branch, or a decoder alone, gives ``</s>``, class 3, all probability at every place."""
+    decoder = getattr(run.network.head, "gtc_head", run.network.head)
     norm, projection = decoder.decoder[-1].norm3, decoder.tgt_word_prj.weight
     norm.weight.set_value(np.zeros(norm.weight.shape, "float32"))
     norm.bias.set_value(np.ones(norm.bias.shape, "float32"))

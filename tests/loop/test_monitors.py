@@ -17,6 +17,7 @@ from ppocr_ext.loop.monitors.rules import (
     StepRules,
     healthy_ranges,
     judge_evaluation,
+    judge_learning,
 )
 
 RECORDED = json.loads(HEALTHY_RUNS.read_text(encoding="utf-8"))["runs"]
@@ -53,6 +54,13 @@ def test_the_first_loss_of_equal_probabilities_is_at_most_that_of_chance():
     assert first_loss(both, outputs, charset)["first_loss"] == pytest.approx(3.0)
 
 
+def test_the_first_loss_of_a_decoder_alone_is_compared_with_its_chance():
+    charset = Charset.default()
+    outputs = {"gtc": paddle.zeros([2, 10, charset.nrtr_classes])}
+    loss = {"loss": paddle.to_tensor(3 * math.log(charset.nrtr_classes))}
+    assert first_loss(loss, outputs, charset)["first_loss"] == pytest.approx(3.0)
+
+
 def rows(columns):
     for values in zip(*columns.values(), strict=True):
         row = dict(zip(columns, values, strict=True))
@@ -77,7 +85,7 @@ def test_a_healthy_run_raises_nothing(name):
 def test_every_recipe_is_recorded():
     """A recipe is a shipped config with a run folder of its own, and no overlay.
 
-    The monitors measure CTC, and NRTR beside it: of a decoder alone there is nothing to record.
+    Of a decoder alone nothing is recorded yet.
     """
     own = {
         str(file.relative_to(config_root()))
@@ -144,6 +152,24 @@ def test_an_evaluation_far_below_the_best_is_found():
     assert [f.code for f in judge_evaluation(9000, empty, 0.0, 0.0, ranges)] == ["nrtr_empty"]
 
 
+@pytest.mark.parametrize(
+    ("loss", "guess", "values", "code"),
+    [
+        (48.0, 48.9, {"blank_share": 1.0}, "constant_guess"),
+        (70.0, 48.9, {"blank_share": 0.7}, "constant_guess"),
+        (45.3, 48.9, {"blank_share": 0.96}, "nothing_right"),  # a healthy run at a third of its steps
+        (45.3, 48.9, {"blank_share": 1.0}, "only_blanks"),
+        (2.0, 1.8, {"nrtr_end_share": 1.0}, "nrtr_ends"),  # of a decoder alone
+        (2.0, 1.8, {"nrtr_end_share": 0.2}, "constant_guess"),
+        (math.nan, math.nan, {}, "nothing_right"),
+    ],
+)
+def test_what_a_run_has_not_learnt(loss, guess, values, code):
+    found = judge_learning(loss, guess, values, healthy_ranges(), ["the neck"])
+    assert found.code == code and found.causes == ("the neck", *CAUSES[code])
+
+
 def test_every_finding_has_causes():
-    assert set(PLANTED) | {"first_loss", "nrtr_empty", "accuracy_fell"} == set(CAUSES)
+    others = {"first_loss", "nrtr_empty", "accuracy_fell", "constant_guess", "nothing_right"}
+    assert set(PLANTED) | others == set(CAUSES)
     assert all(len(causes) > 1 for causes in CAUSES.values())

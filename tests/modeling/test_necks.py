@@ -7,7 +7,8 @@ from error_codes import raises_code
 
 from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.modeling import build_neck
-from ppocr_ext.modeling.necks import SequenceEncoder
+from ppocr_ext.modeling.necks import SequenceEncoder, narrow_necks
+from ppocr_ext.modeling.necks.svtr import is_narrow
 from ppocr_ext.registry import NECKS
 
 
@@ -61,3 +62,22 @@ def test_an_encoder_that_ours_lacks_is_the_hosts(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(NECKS, "_find_foreign", lambda name: None)
     with raises_code(ModelError, "unsupported_component", "'cascadernn'", "--host DIR"):
         build_neck(cascade)
+
+
+@pytest.mark.parametrize(
+    ("channels", "classes", "narrow"),
+    [(16, 11, False), (12, 11, False), (16, 63, True), (8, 63, True), (8, 11, False)]
+    + [(24, 6625, True), (48, 6625, False), (60, 18385, False), (30, 37, False)],
+)
+def test_which_neck_is_too_narrow(channels: int, classes: int, narrow: bool) -> None:
+    assert is_narrow(channels, classes) is narrow
+
+
+def test_a_narrow_neck_is_named_if_it_is_trained() -> None:
+    neck = SequenceEncoder(128, "svtr", dims=8, depth=1, hidden_dims=16)
+    [said] = narrow_necks(neck, 63)
+    assert "16 channels" in said and "lightsvtr" in said
+    assert not narrow_necks(neck, 11) and not narrow_necks(SequenceEncoder(128, "lightsvtr"), 63)
+    for parameter in neck.parameters():
+        parameter.stop_gradient = True
+    assert not narrow_necks(neck, 63)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import shutil
+import string
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -512,3 +513,15 @@ def test_the_config_command_runs_it(one, tmp_path, capsys) -> None:
     file.write_text(wrong.with_values({"Global.plugins": ["not_imported"]}).to_yaml())
     assert main(command) == 0
     assert "--import-plugins" in capsys.readouterr().out
+
+
+def test_a_neck_that_is_too_narrow_for_the_classes_is_a_warning(one, tmp_path, capsys) -> None:
+    dictionary = tmp_path / "dict.txt"
+    dictionary.write_text("\n".join(string.digits + string.ascii_letters) + "\n", encoding="utf-8")
+    config = one.with_values({"Global.character_dict_path": str(dictionary)})
+    assert [(each.code, each.level) for each in issues(config)] == [("narrow_neck", "warning")]
+    wide = config.with_values({"Architecture.Head.head_list.0.CTCHead.Neck": {"name": "reshape"}})
+    assert not issues(wide)
+    (tmp_path / "my.yml").write_text(config.to_yaml(), encoding="utf-8")
+    assert main(["config", "--check", "-c", str(tmp_path / "my.yml")]) == 0
+    assert "warning: " in capsys.readouterr().out

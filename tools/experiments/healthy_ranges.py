@@ -9,7 +9,7 @@ from ppocr_ext.loop.monitors.rules import ALL_BLANK, IN_A_ROW, LEARNT
 from ppocr_ext.report.run_folder import Metrics
 
 _KEPT = ("first_loss", "blank_share", "blank_probability", "text_length", "distinct_texts", "nrtr_end_share")
-_KEPT_EVAL = ("acc", "nrtr_empty", "nrtr_distinct")
+_KEPT_EVAL = ("acc", "nrtr_empty")
 
 
 def columns_of(metrics: Metrics) -> dict[str, dict[str, list[float | None]]]:

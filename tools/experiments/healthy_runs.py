@@ -142,7 +142,7 @@ def record(recipe: str, folder: Path, steps: int) -> None:
     }
     for name in config.at("Architecture.Models", default=None) or ():
         values[f"Architecture.Models.{name}.pretrained"] = None
-    often = CollapseWatch(size.every)
+    often = CollapseWatch(size.every, lambda key, value: None)  # run.json has it from the run's own
     often.every = size.every  # more often than a run would
     train(config.with_values(values), overwrite=True, hooks=[often, _StopAfter(size.steps)])
 

@@ -1,42 +1,63 @@
-"""Watch for a collapse of the training: ``Global.on_collapse``."""
+"""Watch for a collapse of the training (``Global.on_collapse``), and for one that learns nothing from its images."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ppocr_ext.checkpoint.summary import is_start
+from ppocr_ext.commands import command_line
 from ppocr_ext.config.global_keys import global_value
-from ppocr_ext.loop.events import EvalDone, Hook, Position, StepDone
+from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
 from ppocr_ext.loop.incidents import layout_of
+from ppocr_ext.loop.monitors.constant_guess import HeadLosses, ctc_guess, decoder_guess, head_losses
 from ppocr_ext.loop.monitors.measurements import first_loss, measure_model
 from ppocr_ext.loop.monitors.nrtr_reading import NrtrReader
-from ppocr_ext.loop.monitors.rules import LEARNT, Finding, StepRules, healthy_ranges, judge_evaluation
+from ppocr_ext.loop.monitors.rules import (
+    LEARNT,
+    NOTHING,
+    Finding,
+    StepRules,
+    healthy_ranges,
+    judge_evaluation,
+    judge_learning,
+)
 from ppocr_ext.loop.proxies import Proxy
-from ppocr_ext.loop.step_values import head_outputs, trained_ctc_models
+from ppocr_ext.loop.step_values import main_head, named_outputs, trained_outputs
 from ppocr_ext.messages import LOG
+from ppocr_ext.modeling import DistillationModel
+from ppocr_ext.modeling.necks import narrow_necks
 from ppocr_ext.run.run import Run
 
 LEAST_EVERY = 10  # steps between two measurements, at least
 _BEST = "best accuracy"  # of the training, in the state
+SHORTEST = 300  # steps of a run that gets a notice; a shorter one may be at a constant guess at its third
+_COMPARED = 10  # batches: the last ones before a third and before the end
 _FIXED = 16  # images that NRTR reads at each evaluation
 
 
 class CollapseWatch(Hook):
     """Measure the outputs in every so many steps and at each evaluation; warn of a collapse, or stop (rank 0).
 
+    At a third of a run a notice says if the loss is still that of a constant guess; a run that finishes with an
+    accuracy of 0 gets a verdict.
+
     Args:
         every: steps between two measurements; at least :data:`LEAST_EVERY`.
+        add: writes an entry into ``run.json``.
 
     Attributes:
         every: steps between two measurements.
     """
 
-    def __init__(self, every: int) -> None:
+    def __init__(self, every: int, add: Callable[[str, Any], None]) -> None:
         self.every = max(every, LEAST_EVERY)
+        self._add = add
 
     def on_start(self, run: Run, position: Position) -> None:
         self._run, self._steps = run, position.global_step
@@ -44,9 +65,11 @@ class CollapseWatch(Hook):
         self._ranges = healthy_ranges()
         self._layout = layout_of(run.config)
         kept: Mapping[str, Any] = run.hook_states.get(type(self).__name__, {})
+        self._trained = trained_outputs(run.network, run.loss)
         self._rules = {
             model: StepRules(self._ranges, kept.get(model or ""))
-            for model in trained_ctc_models(run.network, run.loss)
+            for model, outputs in self._trained.items()
+            if not outputs.isdisjoint(("ctc", "gtc"))
         }
         self._said: set[tuple[str, str | None]] = set()
         self._measured: dict[str | None, dict[str, float]] = {}
@@ -54,6 +77,12 @@ class CollapseWatch(Hook):
         self._images: list[np.ndarray] = []
         best = {} if is_start(run.best) else run.best
         self._best = float(kept.get(_BEST, best.get("acc", best.get(run.metric.main_indicator, 0.0))))
+        self._total = position.total_steps
+        self._third = self._total // 3 if self._total >= SHORTEST else 0
+        self._evaluated = run.metric.key if isinstance(run.network, DistillationModel) else None
+        self._head = main_head(self._evaluated, self._trained.get(self._evaluated, ()))
+        self._losses: deque[HeadLosses] = deque(maxlen=_COMPARED)
+        self._values: dict[str, float] = {}
 
     def state(self) -> Mapping[str, Any]:
         states = {model or "": rules.state() for model, rules in self._rules.items()} | {_BEST: self._best}
@@ -66,12 +95,19 @@ class CollapseWatch(Hook):
         self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any]
     ) -> Mapping[str, float]:
         self._measured = {}
-        first = self._steps == 0
-        if not first and (self._steps + 1) % self.every:
+        step, first = self._steps + 1, self._steps == 0
+        is_due = first or step % self.every == 0
+        if not is_due and not any(end - _COMPARED < step <= end for end in (self._third, self._total)):
             return {}
-        outputs = dict(head_outputs(predictions, self._run.network))
-        labels = None if self._layout.label is None else batch[self._layout.label]
-        for model in self._rules:
+        outputs = named_outputs(predictions, self._run.network, self._trained)
+        labels, lengths = (
+            None if place is None else batch[place] for place in (self._layout.label, self._layout.length)
+        )
+        needed = (outputs.get(self._head), labels, lengths)
+        if self._evaluated in self._rules and not any(each is None for each in needed):
+            found = head_losses(*needed, is_ctc=self._head.endswith("ctc"))
+            self._losses += [found] if found is not None and np.isfinite(found.losses).all() else []
+        for model in self._rules if is_due else ():
             self._measured[model] = measure_model(outputs, model, labels)
             if first and model in (None, "Student"):
                 self._measured[model] |= first_loss(losses, outputs, self._run.charset)
@@ -83,17 +119,46 @@ class CollapseWatch(Hook):
 
     def on_step(self, step: StepDone) -> None:
         self._steps = step.position.global_step
+        self._values |= {
+            name.removesuffix(f"_{self._evaluated}"): value for name, value in step.values.items()
+        }
         for model, values in self._measured.items() if step.applied else ():
             blanks = step.values.get(f"blank_share_{model}" if model else "blank_share")
             values |= {} if blanks is None else {"blank_share": blanks}
             self._say(self._rules[model].see(self._steps, values, self._best >= LEARNT), self._steps, model)
         self._measured = {}
+        if self._steps == self._third and (found := self._judge_learning()).code in NOTHING:
+            LOG.warning(
+                "step %d of %d: %s: %s. %s", self._steps, self._total, found.code, found.text, found.advice
+            )
+
+    def on_end(self, outcome: Outcome) -> None:
+        if outcome.status != "finished" or outcome.best.get("acc") != 0:
+            return
+        found = self._judge_learning()
+        options = self._run.options
+        command = command_line("sanity", "-c", self._run.folder / "config.yml", host=options.host_path)
+        text = f"the best accuracy is 0: {found.code}: {found.text}. {found.advice}\nNext: {command}"
+        LOG.warning("%s", text)
+        self._add("verdict", {"code": found.code, "text": text, "causes": found.causes, "next": command})
+
+    def _judge_learning(self) -> Finding:
+        """Compare the losses that were kept with the best constant guess for their labels."""
+        loss = guess = math.nan
+        if self._losses:
+            found = HeadLosses.of_batches(self._losses)
+            loss, guess = (
+                found.losses.mean(),
+                (ctc_guess if self._head.endswith("ctc") else decoder_guess)(found),
+            )
+        necks = narrow_necks(self._run.network, self._run.charset.ctc_classes)
+        return judge_learning(loss, guess, self._values, self._ranges, necks)
 
     def measure_eval(self) -> Mapping[str, float]:
         if not self._images:
             return {}
         texts = self._nrtr.read(self._images)
-        return {"nrtr_empty": texts.count("") / len(texts), "nrtr_distinct": float(len(set(texts)))}
+        return {"nrtr_empty": texts.count("") / len(texts)}
 
     def on_eval(self, result: EvalDone) -> None:
         if result.is_start:
@@ -110,13 +175,7 @@ class CollapseWatch(Hook):
             self._said.add((finding.code, model))
             of = f" of {model}" if model else ""
             reason = f"step {step}: the training{of} has collapsed ({finding.code}): {finding.text}"
-            causes = "".join(f"\n  {number}. {cause}" for number, cause in enumerate(finding.causes, start=1))
-            LOG.log(
-                logging.ERROR if self._stops else logging.WARNING,
-                "%s. Probable causes, in order:%s",
-                reason,
-                causes,
-            )
+            LOG.log(logging.ERROR if self._stops else logging.WARNING, "%s. %s", reason, finding.advice)
             if self._stops:
                 self.loop.request_stop(reason, status="collapsed", save_latest=False)
 

@@ -75,7 +75,7 @@ def first_loss(losses: Mapping[str, Any], outputs: Mapping[str, Any], charset: C
     if frames:
         chance["ctc"] = max(frames) * math.log(charset.ctc_classes)
     named = {short_loss_name(name): float(np.mean(np.asarray(value))) for name, value in losses.items()}
-    if set(named) == {"loss"} and "ctc" in chance and "gtc" not in outputs:
-        named["ctc"] = named["loss"]
+    if set(named) == {"loss"} and ("ctc" in chance) != ("gtc" in outputs):  # of a single head
+        named["ctc" if "ctc" in chance else "nrtr"] = named["loss"]
     ratios = [named[name] / chance[name] for name in chance if name in named]
     return {"first_loss": max(ratios)} if ratios else {}

@@ -7,7 +7,7 @@ writes it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,10 @@ IN_A_ROW = 3  # measurements; a single one may be an odd batch
 LEARNT = (
     0.5  # accuracy from which a run has learnt to read; of labels of one digit, a tenth is right by chance
 )
+AT_GUESS = (
+    0.95  # of the loss of the best constant guess, above which a run has learnt nothing from its images
+)
+NOTHING = ("constant_guess", "nrtr_ends")
 ALL_BLANK = 0.9995  # share of frames: a batch of short text lines has about so many frames
 
 
@@ -53,20 +57,29 @@ def healthy_ranges() -> Ranges:
 
 @dataclass(frozen=True)
 class Finding:
-    """A collapse.
+    """What is wrong with a training.
 
     Attributes:
         code: a key of :data:`CAUSES`.
         text: what is wrong, with the value found and the range.
+        necks: what is wrong with necks that are too narrow: the most probable cause.
     """
 
     code: str
     text: str
+    necks: Sequence[str] = ()
 
     @property
     def causes(self) -> tuple[str, ...]:
         """Probable causes with their fixes, the most probable first."""
-        return CAUSES[self.code]
+        return (*self.necks, *CAUSES[self.code])
+
+    @property
+    def advice(self) -> str:
+        """The causes as lines for the log."""
+        return "\n  ".join(
+            ["Probable causes, in order:", *(f"{n}. {c}" for n, c in enumerate(self.causes, start=1))]
+        )
 
 
 _RATE = "the learning rate is too high or has no warm-up: lower Optimizer.lr.learning_rate, set warmup_epoch"
@@ -74,6 +87,7 @@ _CLIP = "one step was too large: set Optimizer.clip_norm_global, and look at gra
 _WEIGHTS = "the weights were damaged, or are of another dictionary: go back to best_accuracy"
 _LABELS = "labels do not belong to their images, or images are empty: look at samples.json"
 _BATCH_NORM = "BatchNorm has learnt from absurd images: keep Global.absurd_input and absurd_variance"
+_LONGER = "too few steps: train longer (Global.epoch_num), with short text lines first"
 _NRTR = "label_gtc is empty or has another encoder than NRTRLabelEncode: look at the transforms of Train"
 
 CAUSES: dict[str, tuple[str, ...]] = {
@@ -102,6 +116,16 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "nrtr_ends": (_NRTR, "the weight of NRTRLoss is 0 or its rate too high", _RATE),
     "nrtr_empty": (_NRTR, "the weight of NRTRLoss is 0 or its rate too high", _RATE),
     "accuracy_fell": (_BATCH_NORM, _RATE, _CLIP, _WEIGHTS),
+    "constant_guess": (
+        "the learning rate is too low or too high: try a third and three times of Optimizer.lr.learning_rate",
+        _LONGER,
+        _LABELS,
+    ),
+    "nothing_right": (
+        _LONGER,
+        "Eval prepares images or labels otherwise than Train: look at samples.json",
+        _LABELS,
+    ),
 }
 
 
@@ -220,3 +244,28 @@ def judge_evaluation(
         text = f"the accuracy fell from {best:.4f} to {accuracy:.4f} (healthy: by up to {ranges.accuracy_drop:.2f})"
         found.append(Finding("accuracy_fell", text))
     return found
+
+
+def judge_learning(
+    loss: float, guess: float, values: Mapping[str, float], ranges: Ranges, necks: Sequence[str] = ()
+) -> Finding:
+    """Return what a run that reads no text line right has not learnt; of :data:`NOTHING` if nothing from its images.
+
+    Args:
+        loss: of the head that is evaluated, against the labels; NaN if it was not measured.
+        guess: that of the best constant guess.
+        values: ``blank_share`` and ``nrtr_end_share``, as last measured.
+        ranges: what is healthy.
+        necks: what is wrong with necks that are too narrow.
+    """
+    found = {
+        ("nrtr_ends", "the first NRTR token is </s> in most text lines"): "blank_share" not in values
+        and values.get("nrtr_end_share", 0.0) > ranges.nrtr_end_share,
+        ("constant_guess", "nothing was learnt from the images"): loss > AT_GUESS * guess,
+        ("only_blanks", "CTC reads nothing but blanks"): values.get("blank_share", 0.0) >= ALL_BLANK,
+        ("nothing_right", "no text line is right as a whole"): True,
+    }
+    code, text = next(names for names, holds in found.items() if holds)
+    return Finding(
+        code, f"{text} (loss {loss:.4g}; best constant guess, without the images: {guess:.4g})", necks
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -17,15 +18,14 @@ from ppocr_ext.errors import WeightsError
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.modeling.heads import CTCHead, Transformer
-from ppocr_ext.recognition.ctc_text import read
-from ppocr_ext.recognition.nrtr_text import read_sequence
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.one_batch import one_batch
 
 LINES = 64
 _FEWEST = 8  # different labels; of fewer, chance decides
 _SURE = 2.0  # standard deviations above chance, of LINES samples; fewer samples need less: chance shall refuse nobody
-_SINGLE_HEADS = {CTCHead: ("ctc",), Transformer: ("gtc",)}
+_DECODERS = {"ctc": "CTCLabelDecode", "gtc": "NRTRLabelDecode"}
+_SINGLE_HEADS = {CTCHead: {"ctc"}, Transformer: {"gtc"}}
 
 
 def require_reading_teachers(context: RunContext, model: Any, names: Sequence[str]) -> None:
@@ -55,10 +55,10 @@ def require_reading_teachers(context: RunContext, model: Any, names: Sequence[st
     batch = one_batch(replace(context, components=wide), model, LINES)
     for name in names if len(set(batch.texts)) >= _FEWEST else ():
         teacher = model.models[name]
-        branches = getattr(teacher.head, "branches", _SINGLE_HEADS.get(type(teacher.head), ()))
+        branches = getattr(teacher.head, "branches", _SINGLE_HEADS.get(type(teacher.head), set()))
         found = {
             branch: likeness(_texts(context, teacher, batch.entries[0], branch), batch.texts)
-            for branch in sorted({"ctc", "gtc"}.intersection(branches))
+            for branch in sorted(_DECODERS.keys() & branches)
         }
         said = "; ".join(
             f"{branch} {own:.2f}, by chance {chance:.2f}" for branch, (own, chance) in found.items()
@@ -75,15 +75,17 @@ def require_reading_teachers(context: RunContext, model: Any, names: Sequence[st
 
 
 def _texts(context: RunContext, teacher: Any, images: Tensor, branch: str) -> list[str]:
-    """Return what a branch of a frozen network reads of images [B, C, H, W]."""
+    """Return what a branch of a frozen network reads of images [B, C, H, W], by the host's decoder."""
     request = HeadRequest(frozenset({branch}), probabilities=True, decode=True, as_dict=False)
     output = teacher(images, None, request)
-    output = output["head_out"] if isinstance(output, dict) else output
-    if branch == "gtc":
-        rows = zip(output[0].numpy(), output[1].numpy(), strict=True)
-        return [read_sequence(*row, context.charset).text for row in rows]
-    scores = output[-1] if isinstance(output, tuple | list) else output  # with `return_feats`
-    return [read(row, context.charset).text for row in scores.numpy()]
+    decoder: Any = context.host.build_post_process(
+        {"name": _DECODERS[branch]}, context.config.at("Global").thaw()
+    )
+    decoder.reverse = False  # PaddleOCR turns Arabic texts, and their labels in the same way
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # PaddleOCR's confidence of an empty text
+        read = decoder(output["head_out"] if isinstance(output, dict) else output)
+    return [str(text[0]) for text in read]
 
 
 def likeness(texts: Sequence[str], labels: Sequence[str]) -> tuple[float, float]:
@@ -95,8 +97,10 @@ def likeness(texts: Sequence[str], labels: Sequence[str]) -> tuple[float, float]
     count, stream, starts = len(texts), "".join(labels) * 2, [0, *accumulate(map(len, labels))]
     means = []
     for shift in range(count):
-        spans = zip(starts[shift:count] + starts[:shift], map(len, labels), strict=True)
-        others = [stream[start : start + length] for start, length in spans]
+        others = [
+            stream[start : start + len(label)]
+            for start, label in zip(starts[shift:count] + starts[:shift], labels, strict=True)
+        ]
         means.append(float(np.mean(list(map(Levenshtein.normalized_similarity, texts, others)))))
     chance = float(np.mean(means[1:]) + _SURE * min(1.0, count / LINES) * np.std(means[1:]))
     return means[0], min(0.5, chance)  # what is nearer than that was read

@@ -106,15 +106,15 @@ def test_it_is_not_started_on_one_core_or_when_one_of_both_is_finished_or_not_as
 def test_table_and_distillation_are_of_the_checkpoint_that_predict_and_export_take(
     tmp_path, monkeypatch, preset
 ):
-    class Seen(Exception):
+    class SeenError(Exception):
         pass
 
     def build(config, *args, **kwargs):
-        raise Seen(config.at("Global.checkpoints"))
+        raise SeenError(config.at("Global.checkpoints"))
 
     monkeypatch.setattr(quickstart_job.Run, "build", build)
     options = QuickstartOptions(preset)
-    with pytest.raises(Seen, match=f"{tmp_path}/student/best_accuracy"):
+    with pytest.raises(SeenError, match=f"{tmp_path}/student/best_accuracy"):
         quickstart_job._evaluate_stage("student", tmp_path, options, None)
     distill, key = (
         quickstart_job.stage_config("distilled", tmp_path, options),

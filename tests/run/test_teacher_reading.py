@@ -240,3 +240,28 @@ def test_a_run_refuses_random_weights_and_leaves_them(tiny: Any, weights: str) -
         Run.build(tiny("distill", **values, **{ALLOW: False}), "train")
     run = Run.build(tiny("distill", **values), "train")
     assert state_digest(run.sub_model("Teacher")) == run.frozen_digests["Teacher"]
+
+
+def test_arabic_texts_are_compared_as_they_are_written(
+    tiny: Any, captchas: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PaddleOCR's decoder would turn the texts of such a dictionary around."""
+    (tmp_path / "arabic.txt").write_text("\n".join("ابتثجحخدذر") + "\n", encoding="utf-8")
+    letters = str.maketrans(DIGITS, "ابتثجحخدذر")
+    lines = (captchas / "train_list.txt").read_text().translate(letters)
+    names = [line.split("\t")[0] for line in (captchas / "train_list.txt").read_text().splitlines()]
+    own = [f"{name}\t{line.split(chr(9))[1]}" for name, line in zip(names, lines.splitlines(), strict=True)]
+    (tmp_path / "train.txt").write_text("\n".join(own) + "\n", encoding="utf-8")
+    monkeypatch.setattr("ppocr_ext.check.files._check_weights", lambda *_: None)
+    values = {
+        ALLOW: False,
+        TEACHER: "weights",
+        "Global.character_dict_path": str(tmp_path / "arabic.txt"),
+        "Train.dataset.label_file_list": [str(tmp_path / "train.txt")],
+    }
+    context = open_context(tiny("distill", **values), RunOptions("train"))
+    found = []
+    monkeypatch.setattr(teacher_reading, "likeness", lambda *pair: found.append(likeness(*pair)) or found[-1])
+    for branch in ("ctc", "gtc"):
+        require_reading_teachers(context, models_of(context, str, branch), ["Teacher"])
+    assert [own for own, _ in found] == [1.0, 1.0]

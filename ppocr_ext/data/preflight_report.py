@@ -92,11 +92,9 @@ class PreflightReport:
         misfit_examples: the first ``examples`` of them.
         mapped: usable samples with characters that become the unknown symbol.
         plain: usable samples whose labels have a digit or an ASCII letter.
-        longest: characters of the longest label, usable or not.
-        longest_at: its file and line.
+        longest, longest_at: characters of the longest label, usable or not; its file and line.
         longest_usable: characters of the longest usable label.
-        most_frames: frames that the most demanding label needs, usable or not.
-        most_frames_at: its file and line.
+        most_frames, most_frames_at: frames that the most demanding label needs, usable or not; its file and line.
         stopped: the check ended before the last sample, because its time was over.
         looked_at: images in which text was looked for, spread over the data.
         unseen: those of them in which nothing can be read.

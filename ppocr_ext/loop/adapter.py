@@ -48,7 +48,6 @@ class HostLoop:
         self.position = self._group_start = run.start
         self._evaluations = Evaluations(run, self.hooks)
         self._stop: StopRun | None = None
-        self._warned = False  # of a best evaluation that is 0
         self._saved_early = False
         self._saver = CheckpointSaver(run)
         self._step = OptimizerStep(
@@ -251,12 +250,7 @@ class HostLoop:
         """Save under the host's names, in place of its ``save_model``, which does not write atomically."""
         if self._stop is not None and not self._stop.save_latest:
             return  # asked in the last step of an epoch
-        prefix, found = kwargs.get("prefix", "latest"), self._evaluations
-        is_zero = prefix == BEST and not found.best.get(found.indicator)
-        if is_zero and self.position.global_step and not self._warned:
-            self._warned = True
-            LOG.warning("the best %s so far is 0: see the predictions with `ppocr-ext eval`", found.indicator)
-        self.save(prefix)
+        self.save(kwargs.get("prefix", "latest"))
 
     @staticmethod
     def _host_exports(*args: Any, **kwargs: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -82,9 +81,7 @@ def _texts(context: RunContext, teacher: Any, images: Tensor, branch: str) -> li
         {"name": _DECODERS[branch]}, context.config.at("Global").thaw()
     )
     decoder.reverse = False  # PaddleOCR turns Arabic texts, and their labels in the same way
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # PaddleOCR's confidence of an empty text
-        read = decoder(output["head_out"] if isinstance(output, dict) else output)
+    read = decoder(output["head_out"] if isinstance(output, dict) else output)
     return [str(text[0]) for text in read]
 
 

@@ -52,12 +52,10 @@ class Training:
     Attributes:
         model: with weights; wrapped for mixed precision, compilation and several processes.
         loss: complete.
-        optimizer: of the trained parameters.
-        schedule: of its learning rate.
+        optimizer, schedule: of the trained parameters, and of its learning rate.
         amp: scaler and settings of mixed precision.
         start: where the run begins or resumes.
-        rate_factor: what rollbacks before that have multiplied the learning rate by.
-        best: the best evaluation before that.
+        rate_factor, best: before that, what rollbacks have multiplied the rate by, and the best evaluation.
         hook_states: what hooks kept there, by their names.
         unreached: names of the trained parameters that had no gradient before that; None: of all.
         frozen_digests: digest of each frozen sub-model.

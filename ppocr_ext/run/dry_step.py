@@ -81,8 +81,10 @@ def dry_step(
         }
         if "Train" in modes:
             step.match_parts()
-            necks = narrow_necks(model, charset.ctc_classes)
-            step.issues += [Issue("narrow_neck", "warning", "Architecture", "", text) for text in necks]
+            step.issues += [
+                Issue("narrow_neck", "warning", "Architecture", "", text)
+                for text in narrow_necks(model, charset.ctc_classes)
+            ]
         step.run(batches.get("Train"), batches.get("Eval"))
     drawn = [mode for mode, batch in batches.items() if batch is not None and batch.drawn]
     if drawn:

@@ -20,7 +20,6 @@ from ppocr_ext.loop.monitors.measurements import first_loss, measure_model
 from ppocr_ext.loop.monitors.nrtr_reading import NrtrReader
 from ppocr_ext.loop.monitors.rules import (
     LEARNT,
-    NOTHING,
     Finding,
     StepRules,
     healthy_ranges,
@@ -127,7 +126,8 @@ class CollapseWatch(Hook):
             values |= {} if blanks is None else {"blank_share": blanks}
             self._say(self._rules[model].see(self._steps, values, self._best >= LEARNT), self._steps, model)
         self._measured = {}
-        if self._steps == self._third and (found := self._judge_learning()).code in NOTHING:
+        found = self._judge_learning() if self._steps == self._third else None
+        if found is not None and found.code in ("constant_guess", "nrtr_ends"):
             LOG.warning(
                 "step %d of %d: %s: %s. %s", self._steps, self._total, found.code, found.text, found.advice
             )
@@ -136,8 +136,9 @@ class CollapseWatch(Hook):
         if outcome.status != "finished" or outcome.best.get("acc") != 0:
             return
         found = self._judge_learning()
-        options = self._run.options
-        command = command_line("sanity", "-c", self._run.folder / "config.yml", host=options.host_path)
+        command = command_line(
+            "sanity", "-c", self._run.folder / "config.yml", host=self._run.options.host_path
+        )
         text = f"the best accuracy is 0: {found.code}: {found.text}. {found.advice}\nNext: {command}"
         LOG.warning("%s", text)
         self._add("verdict", {"code": found.code, "text": text, "causes": found.causes, "next": command})

@@ -58,24 +58,22 @@ def head_losses(logits: Any, label: Any, lengths: Any, is_ctc: bool) -> HeadLoss
     """
     counts = np.bincount(label.numpy().ravel(), minlength=logits.shape[-1])
     counts[: 1 if is_ctc else END_ID + 1] = 0
-    some, lengths = label[:_ROWS], lengths.reshape([-1]).astype("int64")[:_ROWS]
-    frames = logits.shape[1]
+    lengths = lengths.reshape([-1]).astype("int64")
     # a decoder with as many places as its label does not predict the next character
-    fits = (
-        frames_needed(some, lengths) <= frames
-        if is_ctc
-        else paddle.full([len(some)], frames < label.shape[1])
+    is_next = paddle.full([len(label)], logits.shape[1] < label.shape[1])
+    rows = (
+        (frames_needed(label, lengths) <= logits.shape[1] if is_ctc else is_next).nonzero().flatten()[:_ROWS]
     )
-    rows = fits.nonzero().flatten()
     if not rows.size:
         return None
-    some, lengths, logits = some[rows], lengths[rows], logits[rows].astype("float32")
+    label, lengths, logits = label[rows], lengths[rows], logits[rows].astype("float32")
     if is_ctc:
-        losses = CTCLoss().line_losses(logits, [None, some, lengths])
+        losses = CTCLoss().line_losses(logits, [None, label, lengths])
     else:
-        targets = some[:, 1 : 1 + frames]
+        targets = label[:, 1 : 1 + logits.shape[1]]
         losses = F.cross_entropy(logits, targets, reduction="none").reshape(targets.shape)[targets != PAD]
-    return HeadLosses(losses.numpy(), some.numpy(), lengths.numpy(), np.full(len(rows), frames), counts)
+    frames = np.full(len(rows), logits.shape[1])
+    return HeadLosses(losses.numpy(), label.numpy(), lengths.numpy(), frames, counts)
 
 
 def ctc_guess(found: HeadLosses) -> float:
@@ -103,16 +101,14 @@ def constant_losses(found: HeadLosses, probabilities: np.ndarray) -> np.ndarray:
     Thousands of classes would take seconds, and only those of a line count: its characters get numbers, equal
     neighbours the same. The kernel's softmax then divides each frame by the sum of the line, which is put back.
     """
-    label, frames = found.label, found.frames
+    label = found.label
     numbers = 1 + np.cumsum(np.diff(label, axis=1, prepend=label[:, :1]) != 0, axis=1)
     lines = np.full((len(label), label.shape[1] + 1), probabilities[0])
     np.put_along_axis(lines, numbers, probabilities[label], axis=1)
-    scores = np.broadcast_to(np.log(lines).astype("float32"), (frames.max(), *lines.shape))
-    tensors = [
-        paddle.to_tensor(each, place="cpu")
-        for each in (scores, numbers.astype("int32"), frames, found.lengths)
-    ]
-    return F.ctc_loss(*tensors, reduction="none").numpy() - frames * np.log(lines.sum(axis=1))
+    scores = np.broadcast_to(np.log(lines).astype("float32"), (found.frames.max(), *lines.shape))
+    arrays = (scores, numbers.astype("int32"), found.frames, found.lengths)
+    losses = F.ctc_loss(*[paddle.to_tensor(each, place="cpu") for each in arrays], reduction="none")
+    return losses.numpy() - found.frames * np.log(lines.sum(axis=1))
 
 
 def decoder_guess(found: HeadLosses) -> float:
@@ -121,11 +117,11 @@ def decoder_guess(found: HeadLosses) -> float:
     At each place ``</s>`` has the share of the labels that end there; the characters share the rest in proportion to
     their counts, at every place alike: so many places have too few labels to count each apart.
     """
-    targets, counts = found.label[:, 1:], found.counts
+    targets = found.label[:, 1:]
     reached, ends = (targets != PAD).sum(axis=0), (targets == END_ID).sum(axis=0)
     of_ends = (_weighted(reached) - _weighted(ends) - _weighted(reached - ends)).sum()
-    of_characters = (reached - ends).sum() * (np.log(counts.sum()) - _weighted(counts).sum() / counts.sum())
-    return float((of_ends + of_characters) / reached.sum())
+    entropy = np.log(found.counts.sum()) - _weighted(found.counts).sum() / found.counts.sum()
+    return float((of_ends + (reached - ends).sum() * entropy) / reached.sum())
 
 
 def _weighted(counts: np.ndarray) -> np.ndarray:

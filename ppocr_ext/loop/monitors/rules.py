@@ -20,7 +20,6 @@ LEARNT = (
 AT_GUESS = (
     0.95  # of the loss of the best constant guess, above which a run has learnt nothing from its images
 )
-NOTHING = ("constant_guess", "nrtr_ends")
 ALL_BLANK = 0.9995  # share of frames: a batch of short text lines has about so many frames
 
 
@@ -249,7 +248,7 @@ def judge_evaluation(
 def judge_learning(
     loss: float, guess: float, values: Mapping[str, float], ranges: Ranges, necks: Sequence[str] = ()
 ) -> Finding:
-    """Return what a run that reads no text line right has not learnt; of :data:`NOTHING` if nothing from its images.
+    """Return what a run that reads no text line right has not learnt, by the head that is evaluated.
 
     Args:
         loss: of the head that is evaluated, against the labels; NaN if it was not measured.

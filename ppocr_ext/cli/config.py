@@ -124,7 +124,7 @@ def _check_machine(
         args: of the command.
         unused: the keys that no component takes, which the check of the config has reported.
         wrong: the config has errors.
-        issues: of the config; warnings of the data are added.
+        issues: of the config; those of the dry step and the data are added.
 
     Returns:
         True if something here, or the config (``wrong``), has errors.
@@ -143,9 +143,10 @@ def _check_machine(
         if plugin_names(config) and not args.import_plugins:
             print("dry step: skipped, since plugins are not imported (--import-plugins)")
         else:
-            issues, counts = dry_check(config, host, args.role, unused, _print)
-            print(*(for_people(f"{issue.level}: {issue}\n") for issue in issues), sep="", end="")
-            wrong, frames = any(issue.level == "error" for issue in issues), frames | counts
+            shown, counts = dry_check(config, host, args.role, unused, _print)
+            print(*(for_people(f"{issue.level}: {issue}\n") for issue in shown), sep="", end="")
+            wrong, frames = any(issue.level == "error" for issue in shown), frames | counts
+            issues += shown
         seconds = _SECONDS if args.data == "quick" else None
         warnings: list[Issue] = []
         found = run_preflight(config, charset, frames, seconds=seconds, report=_print, warn=warnings.extend)

@@ -59,6 +59,16 @@ def test_the_yaml_is_complete_and_has_the_place_of_each_value(
     assert run("-c", again, "--check", "--strict") == 0
 
 
+def test_a_warning_of_the_dry_step_is_an_issue(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "dict.txt").write_text(
+        "\n".join("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") + "\n"
+    )
+    neck = "Architecture.Head.head_list.CTCHead.Neck={name: svtr, dims: 48}"
+    assert run("-c", files / "my.yml", "--check", "-o", neck) == 0
+    out = capsys.readouterr().out
+    assert "[narrow_neck]" in out and "no issues" not in out
+
+
 def test_check_prints_only_the_issues(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("-c", files / "my.yml", "--check") == 0
     told = capsys.readouterr()

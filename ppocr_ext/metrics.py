@@ -102,6 +102,11 @@ class RecMetric:
         text = self._without_spaces(text)
         return "".join(PLAIN.findall(text)).lower() if self.is_filter else text
 
+    def is_right(self, text: str, label: str) -> bool:
+        """Return True if ``acc`` counts ``text`` as correct."""
+        compared, expected = self._compared(text, label)
+        return compared == expected
+
     def _compared(self, text: str, label: str) -> tuple[str, str]:
         """Return what is compared of both; if the filter leaves nothing of either, they are compared without it."""
         pair = self.normalise(text), self.normalise(label)
@@ -208,6 +213,10 @@ class DistillationMetric:
             prefix = "" if name == self.key else f"{name}_"
             numbers.update({f"{prefix}{label}": value for label, value in metric.get_metric().items()})
         return numbers
+
+    def is_right(self, text: str, label: str) -> bool:
+        """Return True if the base metric counts ``text`` as correct; one that does not tell compares all of it."""
+        return bool(getattr(self._empty, "is_right", str.__eq__)(text, label))
 
     def reset(self) -> None:
         """Forget all lines."""

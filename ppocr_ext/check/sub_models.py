@@ -52,7 +52,10 @@ def check_sub_models(check: ConfigCheck) -> None:
     with suppress(PPOCRExtError):  # a loss that nobody has, which the check of Loss reports
         parts = list(loss_parts(check.config))
         reached = set().union(*(_check_part(check, *part) for part in parts))
-        for name in sorted(names - frozen - reached) if all(_is_ours(loss) for loss, _ in parts) else ():
+        # losses that name no sub-model at all do not fit the networks, which the dry step says
+        named = [check.at(*path, f"model_name_{kind}") for _, path in parts for kind in ("list", "pairs")]
+        judged = any(named) and all(_is_ours(loss) for loss, _ in parts)
+        for name in sorted(names - frozen - reached) if judged else ():
             check.error(
                 ("Architecture", "Models", name),
                 "untrained_sub_model",

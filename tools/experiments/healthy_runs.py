@@ -77,7 +77,7 @@ def recipes() -> list[str]:
     root = config_root()
     names = [str(path.relative_to(root)) for path in sorted(root.rglob("*.yml")) if path.name not in _SHARED]
     names = [name for name in names if not name.startswith("overlays/") and name not in _LAID_OVER]
-    order = ["quickstart", "captcha", "experiments/lookalikes", "experiments", "pp-ocr", "svtrv2"]
+    order = ["quickstart", "lines", "captcha", "experiments/lookalikes", "experiments", "pp-ocr", "svtrv2"]
     return sorted(
         names, key=lambda name: next(place for place, start in enumerate(order) if name.startswith(start))
     )

@@ -36,7 +36,7 @@ class _WatchedMetric(Proxy):
 
     def __init__(self, metric: Any) -> None:
         super().__init__(metric)
-        self._normalised: Callable[[str], str] = getattr(metric, "normalise", str)
+        self._is_right: Callable[[str, str], bool] = getattr(metric, "is_right", str.__eq__)
         self._passing: SampleSelection[_Read] = SampleSelection()
         self.seen: SampleSelection[_Read] = SampleSelection()  # up to the last `get_metric`
 
@@ -49,7 +49,7 @@ class _WatchedMetric(Proxy):
         return self.real(decoded, batch, **kwargs)
 
     def _add(self, text: str, confidence: float, label: str, image: np.ndarray) -> None:
-        right = self._normalised(text) == self._normalised(label)
+        right = self._is_right(text, label)
         if not text or not math.isfinite(confidence):  # the mean over no character
             confidence = 0.0
         # a copy of the image, or the whole batch would be kept

@@ -17,7 +17,8 @@ from pathlib import Path
 def _stop_at_the_end_of_input() -> None:
     while os.read(0, 1):  # not sys.stdin: its lock would be held in the forked workers of a loader
         pass
-    signal.raise_signal(signal.SIGTERM)
+    # to the process, not to this thread: it wakes the main thread, which may sleep
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ class Team:
         self._store = store
         self._rounds: Counter[str] = Counter()  # how often each name was used
         if store is not None:
+            _send_at_once()
             self._publish(f"process/{rank}", f"{_machine()} {os.getpid()} {_log_file()}")
 
     def barrier(self) -> None:
@@ -267,6 +268,20 @@ def scratch_folder() -> Path:
     folder = tempfile.mkdtemp(prefix="ppocr_ext_")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
+
+
+def _send_at_once() -> None:
+    """Let this process's TCP sockets send small messages at once.
+
+    Paddle's store writes a request in two parts. The second then waits until the first is acknowledged, 44 ms, and a
+    barrier takes two requests: a third of the time of a small network's step.
+    """
+    for file in Path("/proc/self/fd").glob("*"):
+        with (
+            suppress(OSError),  # no socket, or no longer open
+            socket.fromfd(int(file.name), socket.AF_INET, socket.SOCK_STREAM) as each,
+        ):
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _machine() -> str:

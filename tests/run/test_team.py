@@ -1,6 +1,7 @@
 """Processes that wait for each other and fail together: here threads over a store in memory."""
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -210,3 +211,13 @@ def test_a_result_that_went_with_its_process_is_that_process_s_failure(two, monk
     first.fail(DataError("no usable line"))
     with pytest.raises(ProcessError, match="has failed: no usable line"):
         second.once_per_machine("look", lambda: None)
+
+
+def test_small_messages_are_sent_at_once() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+    ):
+        assert not client.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        module._send_at_once()
+        assert client.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -13,10 +13,10 @@ MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
     "working statements": 21_002,
-    "all statements": 26_800,
-    "tokens": 292_000,
-    "files": 350,
-    "words of English docs": 72_600,
+    "all statements": 26_850,
+    "tokens": 294_000,
+    "files": 354,
+    "words of English docs": 74_800,
 }
 ERRORS = {
     name

@@ -53,8 +53,9 @@ def check_sub_models(check: ConfigCheck) -> None:
         parts = list(loss_parts(check.config))
         reached = set().union(*(_check_part(check, *part) for part in parts))
         # losses that name no sub-model at all do not fit the networks, which the dry step says
-        named = [check.at(*path, f"model_name_{kind}") for _, path in parts for kind in ("list", "pairs")]
-        judged = any(named) and all(_is_ours(loss) for loss, _ in parts)
+        judged = all(_is_ours(loss) for loss, _ in parts) and any(
+            check.at(*path, f"model_name_{kind}") for _, path in parts for kind in ("list", "pairs")
+        )
         for name in sorted(names - frozen - reached) if judged else ():
             check.error(
                 ("Architecture", "Models", name),

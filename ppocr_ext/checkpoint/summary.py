@@ -44,19 +44,18 @@ def checkpoint_line(path: str | Path, shown_as: str = "") -> str:
         shown_as: in place of its path.
     """
     checkpoint = Checkpoint(path)
-    prefix = checkpoint.prefix
-    shown_as = shown_as or str(prefix)
+    shown_as = shown_as or str(checkpoint.prefix)
     try:
         state = checkpoint.train_state()
     except WeightsError as error:  # who resumes is told so; for all others the weights suffice
         return f"{shown_as}: step and accuracy are not known: {str(error).splitlines()[0]}"
-    metrics = own_metrics(prefix.name, state)
+    metrics = own_metrics(checkpoint.prefix.name, state)
     said = [] if state.is_empty else [f"step {state.position.global_step}"]
     said += [f"{name} {metrics[name]:.4f}" for name in _shown(metrics)]
     if not _shown(metrics):
         said.append("accuracy not known" if said else "step and accuracy are not known")
         said += [f"best of its run: {name} {state.best[name]:.4f}" for name in _shown(state.best)]
-    elif is_start(state.best) and prefix.name == BEST:
+    elif is_start(state.best) and checkpoint.prefix.name == BEST:
         said[0] += f" ({START})"
     return f"{shown_as}: {', '.join(said)}"
 
@@ -64,6 +63,9 @@ def checkpoint_line(path: str | Path, shown_as: str = "") -> str:
 def _shown(metrics: Mapping[str, Any]) -> list[str]:
     """Return the name of the accuracy, or of the first number of a metric without one, in a list; or an empty list."""
     # a file may hold anything
-    numbers = [str(name) for name, value in metrics.items() if isinstance(value, Real)]
-    names = [name for name in numbers if name not in ("step", "fps") and "_epoch" not in name]
+    names = [
+        str(name)
+        for name, value in metrics.items()
+        if isinstance(value, Real) and name not in ("step", "fps") and "_epoch" not in str(name)
+    ]
     return ["acc"] if "acc" in names else names[:1]

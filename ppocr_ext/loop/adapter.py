@@ -227,9 +227,9 @@ class HostLoop:
 
         Not before the first step, nor after the last one: a resume would not repeat an evaluation that is broken off.
         """
-        done, stop = self.position.completed(), self._stop
+        done = self.position.completed()
         is_between = done.global_step > 0 and done.epoch < done.epochs
-        if is_between and stop is not None and stop.save_latest and not self._saved_early:
+        if is_between and self._stop is not None and self._stop.save_latest and not self._saved_early:
             self._saved_early = True
             self._tell("on_eval_end")
             self.save("latest")

@@ -12,7 +12,8 @@ from tiny_runs import single_head
 from ppocr_ext.sanity.learning import APART, TOGETHER, Lesson, Point, learn
 from ppocr_ext.sanity.subject import open_subject
 
-GUIDED = "Architecture.Head.head_list.CTCHead.Neck.use_guide"
+NECK = "Architecture.Head.head_list.CTCHead.Neck"
+GUIDED = {"name": "svtr", "dims": 48, "depth": 1, "hidden_dims": 48, "kernel_size": [1, 3], "use_guide": True}
 
 
 def lesson(loss: float, read: int) -> Lesson:
@@ -47,7 +48,7 @@ def test_both_heads_learn_together_and_apart(short_texts: Path) -> None:
 
 @pytest.mark.e2e
 def test_a_guided_head_gets_the_backbone_that_the_other_one_has_trained(short_texts: Path) -> None:
-    subject = open_subject(learner(short_texts, **{GUIDED: True}), 4)
+    subject = open_subject(learner(short_texts, **{NECK: GUIDED}), 4)
     weight = subject.network.backbone.parameters()[0]
     first = weight.clone()
     lessons = learn(subject, 200)

@@ -276,9 +276,9 @@ def _send_at_once() -> None:
     Paddle's store writes a request in two parts. The second then waits until the first is acknowledged, 44 ms, and a
     barrier takes two requests: a third of the time of a small network's step.
     """
-    for file in Path("/proc/self/fd").glob("*"):
+    for file in filter(Path.is_socket, Path("/proc/self/fd").glob("*")):
         with (
-            suppress(OSError),  # no socket, or no longer open
+            suppress(OSError),  # of another family, or no longer open
             socket.fromfd(int(file.name), socket.AF_INET, socket.SOCK_STREAM) as each,
         ):
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

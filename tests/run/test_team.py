@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -219,5 +220,7 @@ def test_small_messages_are_sent_at_once() -> None:
         socket.create_connection(server.getsockname()) as client,
     ):
         assert not client.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        before = len(list(Path("/proc/self/fd").iterdir()))
         module._send_at_once()
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
         assert client.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

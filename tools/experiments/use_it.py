@@ -3,7 +3,7 @@
 
 For each seed, in a folder of its own: runs the commands of the section as they are printed (another seed adds
 `--seed` and `Global.seed`), and counts the new lines that teacher, student and the student with center loss read
-without an error. With --plates it trains on 1,300 plates of ten characters instead, drawn here, through README's
+without an error. With --plates it then trains both on 1,300 plates of ten characters, drawn here, through README's
 `data.yml`. Ctrl-C stops; the same command continues after the last finished step.
 """
 
@@ -38,6 +38,7 @@ MODELS = {
     "student, distilled": "output/lines_distill",
     "with center loss": "output/center_loss",
 }
+OWN = {"teacher, plates": "output/my_teacher", "student, plates": "output/my_student"}
 PLATES = (1_300, 200, 200)  # to train, validate and test on
 CHARACTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ0123456789"  # no I and O, as on many plates
 
@@ -60,7 +61,7 @@ def use_it(page: str = "README.md") -> tuple[dict[str, str], list[str]]:
 
 def flow(folder: Path, seed: int) -> list[str]:
     """Run what is left of README's commands for small networks; return the rows of a table."""
-    commands = [line for line in use_it()[1] if line.startswith("ppocr-ext") and "svtrv2" not in line]
+    commands = [line for line in use_it()[1] if line.startswith("ppocr-ext") and "data.yml" not in line]
     minutes = {}
     for number, line in enumerate(commands):
         words = shlex.split(line)[1:]
@@ -69,21 +70,23 @@ def flow(folder: Path, seed: int) -> list[str]:
         if seed != 1 and words[0] == "train":
             words += [*([] if "-o" in words else ["-o"]), f"Global.seed={seed}"]
         minutes[line] = _run(folder, f"{number:02d}_{words[0]}", words) / 60
-    rows = [f"| {seed} | {name} | {_accuracy(folder, run)} |" for name, run in MODELS.items()]
+    rows = [
+        f"| {seed} | {name} | {_accuracy(folder, run, 'data/test/val')} |" for name, run in MODELS.items()
+    ]
     return [*rows, f"| {seed} | all commands | {sum(minutes.values()):.1f} minutes | |"]
 
 
 def plates(folder: Path, seed: int) -> list[str]:
-    """Train on plates, as README says it for lines of one's own; return the rows of a table."""
+    """Go on with plates, as README says it for lines of one's own; return the rows of a table."""
+    rows = flow(folder, seed)
     if not (folder / "my" / "dict.txt").is_file():
         draw_plates(folder, seed)
-    write_text(folder / "data.yml", use_it()[0]["data.yml"])
-    seconds = 0.0
-    for name in ("teacher", "distill"):
-        words = ["train", "-c", f"configs/lines/{name}.yml", "data.yml", "--processes", "2"]
-        seconds += _run(folder, name, [*words, "-o", f"Global.seed={seed}"])
-    rows = [f"| {seed} | {name} | {_accuracy(folder, run)} |" for name, run in list(MODELS.items())[:2]]
-    return [*rows, f"| {seed} | both trainings | {seconds / 60:.1f} minutes | |"]
+    files, commands = use_it()
+    write_text(folder / "data.yml", files["data.yml"])
+    own = [shlex.split(line)[1:] for line in commands if "data.yml" in line and "svtrv2" not in line]
+    seconds = sum(_run(folder, f"own{number}_train", words) for number, words in enumerate(own))
+    rows += [f"| {seed} | {name} | {_accuracy(folder, run, 'my/test')} |" for name, run in OWN.items()]
+    return [*rows, f"| {seed} | both trainings on plates | {seconds / 60:.1f} minutes | |"]
 
 
 def _run(folder: Path, name: str, words: Sequence[str]) -> float:
@@ -109,10 +112,10 @@ def _run(folder: Path, name: str, words: Sequence[str]) -> float:
     return done[name]
 
 
-def _accuracy(folder: Path, run: str) -> str:
-    """Read the new lines with the best checkpoint of a run; return accuracy and 1 - NED, as cells of a table."""
+def _accuracy(folder: Path, run: str, lines: str) -> str:
+    """Read new lines with the best checkpoint of a run; return accuracy and 1 - NED, as cells of a table."""
     name = Path(run).name
-    _run(folder, f"test_{name}", ["predict", run, "data/test/val_list.txt", "--output", f"test_{name}.tsv"])
+    _run(folder, f"test_{name}", ["predict", run, f"{lines}_list.txt", "--output", f"test_{name}.tsv"])
     read = read_predictions(folder / f"test_{name}.tsv")
     right = np.mean([line.correct for line in read])
     similar = np.mean([Levenshtein.normalized_similarity(line.label, line.text) for line in read])
@@ -120,10 +123,10 @@ def _accuracy(folder: Path, run: str) -> str:
 
 
 def draw_plates(folder: Path, seed: int) -> None:
-    """Draw the plates into ``my`` (to train and validate) and ``data/test``, with label files and dictionary."""
+    """Draw the plates into ``my``, with label files and dictionary."""
     random = np.random.default_rng(seed)
     train, validation, test = PLATES
-    counts = {"my/train": train, "my/val": validation, "data/test/val": test}
+    counts = {"my/train": train, "my/val": validation, "my/test": test}
     for stem, count in counts.items():
         images = folder / stem
         images.mkdir(parents=True, exist_ok=True)

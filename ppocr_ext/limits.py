@@ -23,15 +23,15 @@ _KINDS = (
 )
 
 
-def open_descriptor(path: str | Path) -> tuple[int, int]:
-    """Open a regular file for reading; return its descriptor, which the caller closes, and its size.
+def open_descriptor(path: str | Path, flags: int = os.O_RDONLY) -> tuple[int, int]:
+    """Open a regular file; return its descriptor, which the caller closes, and its size.
 
-    A pipe is refused without waiting for a writer.
+    A pipe is refused without waiting for its other end. A file that ``flags`` create has the mode of the umask.
 
     Raises:
         OSError: it cannot be opened, or is a folder, a pipe, a device or a socket.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     status = os.fstat(handle)
     if stat.S_ISREG(status.st_mode):
         return handle, status.st_size
@@ -39,7 +39,7 @@ def open_descriptor(path: str | Path) -> tuple[int, int]:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     kind = next((name for matches, name in _KINDS if matches(status.st_mode)), "no regular file")
-    raise OSError(errno.EINVAL, f"it is {kind}, and only regular files are read", str(path))
+    raise OSError(errno.EINVAL, f"it is {kind}, and not a regular file", str(path))
 
 
 def open_regular(path: str | Path) -> BinaryIO:

@@ -5,13 +5,15 @@ official_weights.json has the entries; its `sources` say which file of which rel
 
 from __future__ import annotations
 
+import datetime
 import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from ppocr_ext.errors import WeightsError
-from ppocr_ext.io.file_names import cache_folder
+from ppocr_ext.io.file_names import cache_folder, file_digest
+from ppocr_ext.limits import read_at_most
 from ppocr_ext.messages import did_you_mean, near_match
 
 _SAFETENSORS = (
@@ -110,6 +112,31 @@ def is_official(value: str) -> bool:
         and not Path(f"{value}.pdparams").exists()
         and not any(here.glob("*.pdparams"))
     )
+
+
+def pin_file(weights: OfficialWeights) -> Path:
+    """Return the file that keeps the digest of the first file that was called `weights`."""
+    return weights.file.with_suffix(".sha256")
+
+
+def known_digest(weights: OfficialWeights) -> str | None:
+    """Return the published digest, or else the one that was kept; None if there is neither."""
+    if weights.sha256 is None and pin_file(weights).exists():
+        return read_at_most(pin_file(weights), 100).decode("ascii", "replace").strip()
+    return weights.sha256
+
+
+def digest_of(weights: OfficialWeights) -> str:
+    """Return the SHA-256 of the file of `weights`, which a download has compared with it."""
+    return known_digest(weights) or file_digest(weights.file)
+
+
+def digest_line(weights: OfficialWeights) -> str:
+    """Return a line with the digest of the file of `weights`, and who says that it is the right one."""
+    kept = pin_file(weights) if pin_file(weights).exists() else weights.file
+    since = datetime.date.fromtimestamp(kept.stat().st_mtime)
+    unpublished = f"none is published; kept since {since}, when a file of this name was first used here"
+    return f"{weights.name}: sha256 {digest_of(weights)} ({'published' if weights.sha256 else unpublished})"
 
 
 def about(value: str | Path) -> str:

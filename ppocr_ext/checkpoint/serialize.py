@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import io
-import os
-import tempfile
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ppocr_ext.errors import WeightsError
+from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
 
 NAME_TABLE = "StructuredToParameterName@@"  # what paddle.save adds to the tensors
@@ -74,18 +74,9 @@ def read_state(path: Path) -> dict[str, np.ndarray]:
 
 def write_temporary(path: Path, content: bytes) -> Path:
     """Write and sync a temporary file in the folder of ``path``; return its path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.chmod(0o644)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    with atomic_writer(temporary) as stream:
+        stream.write(content)
     return temporary
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tarfile
 import urllib.error
@@ -13,11 +14,12 @@ from typing import IO, Any
 
 from tqdm import tqdm
 
-from ppocr_ext.checkpoint.official_weights import OfficialWeights, is_official, table
+from ppocr_ext.checkpoint.official_weights import OfficialWeights, is_official, known_digest, pin_file, table
 from ppocr_ext.errors import WeightsError
-from ppocr_ext.io.atomic import write_text
+from ppocr_ext.io.atomic import own_file, write_text
 from ppocr_ext.io.file_names import CACHE_VARIABLE, file_digest
 from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
+from ppocr_ext.limits import read_at_most
 from ppocr_ext.messages import LOG
 
 try:
@@ -27,6 +29,7 @@ except ImportError:  # Windows
 
 TIMEOUT = 30  # seconds without a byte
 CHUNK = 1 << 20
+DOWNLOAD_LIMIT = 4 << 30  # bytes; a length that the server announces is a limit too
 MEMBER_LIMIT = 2 << 30  # bytes of a file that is read from a tar
 PICKLE_START, PICKLE_END = b"\x80", b"."  # of every file that paddle.save writes
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -59,7 +62,7 @@ def fetch(weights: OfficialWeights) -> Path:
     file = weights.file
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        lock = file.with_suffix(".lock").open("w")
+        lock = os.fdopen(own_file(file.with_suffix(".lock"), os.O_WRONLY | os.O_CREAT), "w")
     except OSError as error:
         if file.is_file():  # in a folder that others fill, and this user may only read
             _check_digest(weights, file, store=False)
@@ -81,13 +84,6 @@ def fetch(weights: OfficialWeights) -> Path:
     return file
 
 
-def digest_of(weights: OfficialWeights) -> str:
-    """Return the SHA-256 of the file of `weights`, which :func:`fetch` has compared with it."""
-    stored = weights.file.with_suffix(".sha256")
-    known = weights.sha256 or (stored.read_text(encoding="ascii").strip() if stored.exists() else None)
-    return known or file_digest(weights.file)
-
-
 def _wait_for(lock: IO[str], weights: OfficialWeights) -> None:
     """Take the lock, which the system frees at the end of a process, even of one that was killed."""
     if fcntl is None:
@@ -102,7 +98,7 @@ def _wait_for(lock: IO[str], weights: OfficialWeights) -> None:
 def _download(weights: OfficialWeights, part: Path) -> None:
     """Fetch the address into `part`; a broken transfer is continued if the server still has the same file."""
     version = part.with_name(f"{part.name}.version")  # ETag or date of the file that `part` begins
-    known = version.read_text(encoding="latin1") if version.exists() else None
+    known = read_at_most(version, CHUNK).decode("utf-8", "replace") if version.exists() else None
     done = part.stat().st_size if part.exists() and known else 0
     request = urllib.request.Request(_checked(weights.address), headers={"User-Agent": "ppocr-ext"})
     if done and known:
@@ -150,13 +146,16 @@ def _start_part(part: Path, version: Path, value: str | None) -> None:
     if value is None:
         version.unlink(missing_ok=True)
     else:
-        version.write_text(value, encoding="latin1")
+        write_text(version, value)
 
 
 def _copy(answer: Any, part: Path, done: int, total: int | None, name: str) -> None:
     bar = tqdm(total=total, initial=done, unit="B", unit_scale=True, desc=name, disable=None)
-    with bar, part.open("ab" if done else "wb") as stream:
+    with bar, open(part, "ab" if done else "wb", opener=own_file) as stream:
         while chunk := answer.read(CHUNK):
+            if max(total or 0, stream.tell() + len(chunk)) > DOWNLOAD_LIMIT:
+                part.unlink()
+                raise OSError(f"the file has more than {DOWNLOAD_LIMIT:,} bytes")
             stream.write(chunk)
             bar.update(len(chunk))
 
@@ -214,8 +213,8 @@ def _unpack(weights: OfficialWeights, part: Path) -> Path:
     whole = weights.file.with_suffix(".tmp")
     if weights.kind == "pdparams":
         return part.replace(whole)
-    try:
-        with tarfile.open(part, "r:") as archive, whole.open("wb") as target:  # "r:": not compressed
+    try:  # "r:": not compressed
+        with tarfile.open(part, "r:") as archive, open(whole, "wb", opener=own_file) as target:
             member = next((each for each in archive if each.name.removeprefix("./") == weights.member), None)
             if member is None or not member.isreg() or member.size > MEMBER_LIMIT:
                 raise tarfile.TarError(f"it is no regular file of at most {MEMBER_LIMIT:,} bytes there")
@@ -274,9 +273,9 @@ def _check_digest(weights: OfficialWeights, file: Path, store: bool = True) -> N
     Raises:
         WeightsError: they differ, or there is no digest yet and the file holds no weights.
     """
-    stored = file.with_suffix(".sha256")
+    stored = pin_file(weights)
     found = file_digest(file)
-    expected = weights.sha256 or (stored.read_text(encoding="ascii").strip() if stored.exists() else None)
+    expected = known_digest(weights)
     if expected is None:
         reason = _why_no_weights(file)
         if reason is not None:  # a user put it there
@@ -288,10 +287,9 @@ def _check_digest(weights: OfficialWeights, file: Path, store: bool = True) -> N
         if store:
             write_text(stored, f"{found}\n")
     elif found != expected:
-        origin = "the published one" if weights.sha256 else f"that of the first download ({stored.name})"
-        newer = (
-            "" if weights.sha256 else f" If new weights were published under this name, delete {stored} too."
-        )
+        origin = "the published one" if weights.sha256 else f"that of the first file ({stored.name})"
+        forget = f"`ppocr-ext weights forget {weights.name}`"
+        newer = "" if weights.sha256 else f" If this file is the right one: {forget}."
         raise WeightsError(
             f"{file}: the digest is {found}, but {origin} is {expected}. Fix: delete the file, and start again to "
             f"download it.{newer}",

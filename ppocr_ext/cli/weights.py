@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from ppocr_ext.checkpoint.official_weights import official, table
+from ppocr_ext.checkpoint.official_weights import digest_line, official, pin_file, table
 from ppocr_ext.checkpoint.weights_download import fetch
-from ppocr_ext.io.file_names import cache_folder, file_digest
+from ppocr_ext.io.file_names import cache_folder
 from ppocr_ext.run.logs import set_up_console
 
 NAME = "weights"
@@ -25,10 +25,11 @@ file there yourself: `weights list` shows its address.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommands."""
-    commands = parser.add_subparsers(dest="action", required=True, metavar="list|get|path")
+    commands = parser.add_subparsers(dest="action", required=True, metavar="list|get|forget|path")
     commands.add_parser("list", help="print all names: classes, dictionary, address")
     for action, text in (
         ("get", "download the weights"),
+        ("forget", "drop the digest that was kept of the first file, to take another one"),
         ("path", "print where their file is, downloaded or not"),
     ):
         commands.add_parser(action, help=text).add_argument("name", help="such as PP-OCRv5_mobile_rec")
@@ -49,8 +50,10 @@ def run(args: argparse.Namespace) -> int:
         print(f"\nfolder: {cache_folder('weights')}")
     elif args.action == "get":
         set_up_console(to_stderr=True)  # says what it downloads, or what it waits for
-        file = fetch(official(args.name))
-        print(f"{file}\nsha256 {file_digest(file)}")
+        print(f"{fetch(official(args.name))}\n{digest_line(official(args.name))}")
+    elif args.action == "forget":
+        pin_file(official(args.name)).unlink(missing_ok=True)
+        print(f"{args.name}: the next file is taken as it is, and its digest is kept.")
     else:
         print(official(args.name).file)
     return 0

@@ -19,6 +19,7 @@ import paddle
 from paddle import nn
 
 from ppocr_ext.checkpoint.model_state import state_digest
+from ppocr_ext.io.atomic import require_no_link
 from ppocr_ext.io.file_names import cache_folder
 from ppocr_ext.modeling.head_request import HeadRequest
 
@@ -55,6 +56,10 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
+def _root() -> Path:
+    return require_no_link(cache_folder("engines"))  # its oldest folders are removed
+
+
 @contextmanager
 def cached_folder(key: str, write: Callable[[Path], None], *, private: bool = False) -> Iterator[Path]:
     """Yield the folder of the graph ``key`` in ``$PPOCR_EXT_CACHE/engines``; call ``write`` with a folder if it is new.
@@ -63,7 +68,7 @@ def cached_folder(key: str, write: Callable[[Path], None], *, private: bool = Fa
     ``LIMIT`` afterwards. Without a folder that can be written to, the graph exists inside this context only; so does a
     ``private`` one, which is written beside a bad graph that cannot be removed.
     """
-    root = cache_folder("engines")
+    root = _root()
     folder = root / key
     if folder.is_dir() and not private:
         with suppress(OSError):
@@ -96,7 +101,7 @@ def _new_folder(root: Path | None) -> Path:
 
 def discard(key: str, file: str | None = None) -> bool:
     """Remove the graph ``key``, or one file of it, if it is there; return False if it cannot be removed."""
-    folder = cache_folder("engines") / key
+    folder = _root() / key
     if file is None:
         _remove(folder)
         return not folder.is_dir()
@@ -112,7 +117,7 @@ def note_file(key: str, kind: str, *facts: object) -> Path:
     fastest. Machines with other processors may share the folder.
     """
     digest = hashlib.sha256(f"{_processor()} {facts}".encode()).hexdigest()[:8]
-    return cache_folder("engines") / key / f"{kind}-{digest}"
+    return _root() / key / f"{kind}-{digest}"
 
 
 def _processor() -> str:

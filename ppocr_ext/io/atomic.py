@@ -1,10 +1,19 @@
-"""Write files and folders so that they are complete or missing, never cut off."""
+"""Write files and folders: complete or missing, never cut off; never through a link, and with the umask's mode.
+
+What is written as a whole gets its name at the end: :func:`atomic_writer`, :func:`atomic_folder`. A log, or a file that
+is locked, is opened by :func:`own_file`. A folder that this package makes beside a user's files is refused if it is a
+link: :func:`require_no_link`.
+"""
 
 from __future__ import annotations
 
+import atexit
+import errno
 import os
 import re
+import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,9 +21,62 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ppocr_ext.errors import DataError
+from ppocr_ext.limits import open_descriptor
 
 # `atomic_writer` puts the number of its process into a name; checkpoints have eight characters of `tempfile` there
 _TEMPORARY = re.compile(r"\..+\.(?P<process>\d+|[a-z0-9_]{8})\.tmp")
+_NO_FILE = (errno.ELOOP, errno.EINVAL, errno.ENXIO)  # a link; a device or a socket; a pipe that nobody reads
+
+
+def own_file(path: str | Path, flags: int) -> int:
+    """Open a file to write to it: the ``opener`` of ``open()``. It follows no link and waits for no reader of a pipe.
+
+    Raises:
+        DataError: there is a link, a pipe, a device or a socket.
+        OSError: it cannot be opened.
+    """
+    try:
+        return open_descriptor(path, flags | os.O_NOFOLLOW)[0]
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
+        raise DataError(
+            f"{path} is a link, a pipe or a device, and is not written to. Fix: remove it.", code="not_a_file"
+        ) from error
+
+
+def require_no_link(folder: Path) -> Path:
+    """Return ``folder``, in which this package writes.
+
+    Raises:
+        DataError: it is a link, so that its files would be written elsewhere.
+    """
+    if folder.is_symlink():
+        raise DataError(f"{folder} is a link, and is not written to. Fix: remove it.", code="not_a_folder")
+    return folder
+
+
+def scratch_folder() -> Path:
+    """Return a new folder for this process alone, which is removed when the process ends."""
+    folder = tempfile.mkdtemp(prefix="ppocr_ext_")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def private_folder(folder: Path) -> Path:
+    """Return ``folder``, which is made if needed, and which no other user may enter.
+
+    Raises:
+        DataError: it is of another user, or open to others.
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise DataError(
+            f"{folder} must be a folder that is yours and closed to others. Fix: remove it, or set TMPDIR.",
+            code="unwritable_folder",
+        )
+    return folder
 
 
 @contextmanager
@@ -35,7 +97,8 @@ def atomic_writer(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as stream:
+        temporary.unlink(missing_ok=True)  # of a killed process with this number
+        with temporary.open("xb") as stream:  # "x" follows no link
             yield stream
             if sync:
                 stream.flush()
@@ -122,7 +185,8 @@ def atomic_folder(path: Path, owned: Sequence[str], *, force: bool = False) -> I
     try:
         place = path if path.is_dir() else path.parent
         place.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=place))
+        temporary = place / f".{path.name}.{secrets.token_hex(4)}.tmp"
+        temporary.mkdir()
     except OSError as error:
         raise DataError(
             f"{path} cannot be written: {error.strerror}. Fix: give a folder that you may write to.",
@@ -137,7 +201,6 @@ def atomic_folder(path: Path, owned: Sequence[str], *, force: bool = False) -> I
 
 def _publish(temporary: Path, path: Path, owned: Sequence[str]) -> None:
     if not path.exists():
-        temporary.chmod(0o777 & ~_umask())  # `mkdtemp` keeps others out
         temporary.rename(path)
         return
     for name in reversed(owned):
@@ -145,9 +208,3 @@ def _publish(temporary: Path, path: Path, owned: Sequence[str]) -> None:
     for name in owned:
         if (temporary / name).exists():
             (temporary / name).replace(path / name)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -6,6 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
+from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.limits import open_regular
 
 CACHE_VARIABLE = "PPOCR_EXT_CACHE"
@@ -34,6 +35,16 @@ def named_by_content(path: str | Path) -> str:
 
 
 def cache_folder(kind: str) -> Path:
-    """Return ``$PPOCR_EXT_CACHE/KIND``, by default ``~/.cache/ppocr_ext/KIND``; it may not exist."""
-    root = os.environ.get(CACHE_VARIABLE)
-    return (Path(root) if root else Path.home() / ".cache" / "ppocr_ext") / kind
+    """Return ``$PPOCR_EXT_CACHE/KIND``, by default ``~/.cache/ppocr_ext/KIND``; it may not exist.
+
+    Raises:
+        PPOCRExtError: the variable is not set, and this user has no home folder.
+    """
+    try:
+        return Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache" / "ppocr_ext") / kind
+    except RuntimeError as error:
+        raise PPOCRExtError(
+            f"The cache folder is not known: this user has no home folder. Fix: set {CACHE_VARIABLE} to a folder that "
+            f"you may write to.",
+            code="cache_folder",
+        ) from error

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ppocr_ext.io.atomic import own_file
+
 _PATIENCE = 120.0  # seconds that a training has for its last step and its checkpoint
 _SCRIPT = str(Path(__file__).with_name("child_script.py"))
 
@@ -18,7 +20,7 @@ def start_child(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     If this process is killed, it stops as by SIGTERM.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as output:
+    with open(log, "wb", opener=own_file) as output:
         return subprocess.Popen(
             [sys.executable, _SCRIPT, *words],
             stdin=subprocess.PIPE,

@@ -16,6 +16,7 @@ from ppocr_ext.checkpoint.run_checkpoints import finish_saves, names_in
 from ppocr_ext.commands import run_command
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.io.atomic import own_file
 from ppocr_ext.messages import LOG, shortened
 
 try:
@@ -67,7 +68,7 @@ def locked_folder(
 def _lock(file: Path, option: str, level: int) -> int | None:
     """Return the handle that has the lock; None where there are no locks."""
     while fcntl is not None:
-        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        handle = own_file(file, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

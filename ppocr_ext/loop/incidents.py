@@ -19,7 +19,7 @@ from ppocr_ext.commands import command_line
 from ppocr_ext.config import Config
 from ppocr_ext.data.batch_layout import BatchLayout, kept_keys
 from ppocr_ext.data.sample_rules import frames_needed
-from ppocr_ext.io.atomic import atomic_folder
+from ppocr_ext.io.atomic import atomic_folder, require_no_link
 from ppocr_ext.loop.step_values import LARGEST, StepMeter, StepReading, ctc_logits, head_outputs
 from ppocr_ext.losses import CTCLoss
 from ppocr_ext.messages import shortened
@@ -221,6 +221,7 @@ class IncidentFolder:
 
     def __init__(self, run: Run, step_seed: Callable[[int], int]) -> None:
         self._run = run
+        self._folder = require_no_link(run.folder / INCIDENTS)
         self._step_seed = step_seed
         self._count = 0
 
@@ -231,7 +232,7 @@ class IncidentFolder:
             return None
         run = self._run
         name = f"step_{incident.step:06d}" + (f"_rank{run.team.rank}" if run.team.size > 1 else "")
-        folder = run.folder / INCIDENTS / name
+        folder = self._folder / name
         arrays = {str(index): entry.numpy() for index, entry in enumerate(batch)}
         if meter.variances is not None:
             arrays[VARIANCES] = meter.variances.numpy()

@@ -25,12 +25,14 @@ from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import DEVICES
 from ppocr_ext.data.batch_size import batch_share, batch_size, samples_per_step
 from ppocr_ext.errors import ConfigError, PPOCRExtError, ProcessError
+from ppocr_ext.io.atomic import own_file, require_no_link
 from ppocr_ext.io.cores import usable_cores
 from ppocr_ext.loop.folder_lock import locked_folder
 from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import set_up_console
+from ppocr_ext.run.machine import starter_environment
 
 if TYPE_CHECKING:  # it imports Paddle
     from ppocr_ext.run.run import Run
@@ -94,7 +96,7 @@ def start_processes(config: Config, processes: int, words: Sequence[str]) -> int
     environment = _environment(processes, on_cpu)
     folder = folder_of(config)
     is_new = not folder.exists()
-    messages = folder / MESSAGES
+    messages = require_no_link(folder / MESSAGES)
     _describe(config, processes, messages, environment["OMP_NUM_THREADS"] if on_cpu else None)
     # Process 0 takes the run folder's lock only after some seconds, so the folder of the logs has a lock of its own for
     # as long as they are written. Process 0 warns if there are no locks.
@@ -102,7 +104,7 @@ def start_processes(config: Config, processes: int, words: Sequence[str]) -> int
         with locked_folder(messages, warning_level=logging.DEBUG):
             with locked_folder(folder, warning_level=logging.DEBUG):
                 # of the run before it was resumed; train.log keeps its lines
-                _remove(messages, "workerlog.*")
+                _remove(messages, "workerlog.*", *_ENVIRONMENT_FILES)
             code, stopped_by = _launch(processes, words, messages, environment, on_cpu)
             if stopped_by is not None:
                 return 128 + stopped_by
@@ -129,7 +131,7 @@ def _launch(
     options += ["--log_level", "ERROR"]
     if on_cpu:
         options += ["--devices", ",".join(["0"] * processes)]  # see _environment
-    with (messages / _LAUNCHER_LOG).open("wb") as output:
+    with open(messages / _LAUNCHER_LOG, "wb", opener=own_file) as output:
         launcher = subprocess.Popen(
             [sys.executable, "-m", "paddle.distributed.launch", *options, _OWN_SCRIPT, *words],
             env=environment,
@@ -178,6 +180,7 @@ def _environment(processes: int, on_cpu: bool) -> dict[str, str]:
     kept = {
         key: value for key, value in os.environ.items() if not key.startswith("PADDLE_") and key != "POD_IP"
     }
+    kept |= starter_environment()
     kept.setdefault("GLOG_minloglevel", "1")  # Paddle's lines about each connection
     if not on_cpu:
         return kept

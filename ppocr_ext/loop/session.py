@@ -34,6 +34,7 @@ from ppocr_ext.loop.launch import MESSAGES, advise_processes
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import log_file, quiet_host, set_up_console
+from ppocr_ext.run.machine import ending_with_launcher
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import failing_together
 
@@ -112,6 +113,7 @@ def train(
     new = [path for path in (folder, *folder.parents) if _is_new(path)] if first else []
     with ExitStack() as stack:
         stack.enter_context(failing_together())
+        stack.enter_context(ending_with_launcher())
         replaced: list[str] = []
         if first:
             stack.enter_context(locked_folder(folder))

@@ -19,6 +19,7 @@ from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_views import CACHE_FACTS, Views
 from ppocr_ext.engine.runners import FLOAT32
 from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.io.atomic import scratch_folder
 from ppocr_ext.losses import build_loss
 from ppocr_ext.losses.base_loss import PAD as BLANK
 from ppocr_ext.losses.base_loss import to_tensor
@@ -30,7 +31,6 @@ from ppocr_ext.run.loader_setup import open_data
 from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.run.model_setup import load_model_weights
 from ppocr_ext.run.run import build_network
-from ppocr_ext.run.team import scratch_folder
 from ppocr_ext.run.train_setup import frozen_models, loss_context
 from ppocr_ext.teacher_cache.lookup import LENGTH, input_keys
 from ppocr_ext.teacher_cache.serving import branches_to_keep, reasons_against

@@ -14,6 +14,7 @@ from ppocr_ext.check.files import weights_to_load
 from ppocr_ext.check.sub_models import UNTRAINED
 from ppocr_ext.checkpoint.averages import weights_note
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.official_weights import digest_line, table
 from ppocr_ext.checkpoint.weights_download import official_file
 from ppocr_ext.config import Config, read_old_charset, resolve_charset, with_class_counts
 from ppocr_ext.config.node import dotted
@@ -168,7 +169,8 @@ def _download_weights(config: Config) -> None:
     """
     for path, name in weights_to_load(config, "train"):
         try:
-            official_file(str(name))
+            if official_file(str(name)) is not None:
+                LOG.info("%s", digest_line(table()[str(name)]))
         except WeightsError as error:
             # a teacher would teach noise without them
             remedy = (

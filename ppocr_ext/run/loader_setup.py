@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,9 +16,10 @@ from ppocr_ext.config import Config
 from ppocr_ext.data.batch_check import BatchLabelCheck, FramesOfSize
 from ppocr_ext.data.batch_layout import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
 from ppocr_ext.data.load_failures import LoadFailures
-from ppocr_ext.data.preflight_report import PreflightReport
+from ppocr_ext.data.preflight_report import FileReport, PreflightReport
 from ppocr_ext.data.sample_views import Views, warn_of_other_views
 from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.io.atomic import require_no_link, scratch_folder
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.batch_loader import BatchLoader
 from ppocr_ext.run.context import RunContext
@@ -27,12 +29,15 @@ from ppocr_ext.run.datasets import (
     label_files_of,
     lmdb_dataset_class,
     run_preflight,
+    sample_rules,
     second_label_kind,
     unusable_limit_of,
 )
 from ppocr_ext.run.frame_counts import FrameCounts, count_frames, is_ctc_loss
 from ppocr_ext.run.host_config import host_config
-from ppocr_ext.run.team import is_leader, scratch_folder
+from ppocr_ext.run.team import is_leader
+
+_TO_TEXT, _OF_TEXT = bytes.maketrans(b"\0\1", b"01"), bytes.maketrans(b"01", b"\0\1")  # of FileReport.lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,10 +184,33 @@ def _preflight(context: RunContext, frames: Mapping[str, FrameCounts]) -> dict[s
             context.options.eval_section,
             config_warnings=context.config_warnings,
         ),
+        lambda found: {mode: _told(report) for mode, report in found.items()},
+        lambda told: {mode: _heard(context, mode, content) for mode, content in told.items()},
     )
     if is_leader() and "Train" in reports:
         _require_same_count(context, reports["Train"])
     return reports
+
+
+def _told(report: PreflightReport) -> dict[str, Any]:
+    """Return what the processes need that have not checked the data themselves."""
+    files = [(str(file.path), file.lines.translate(_TO_TEXT).decode()) for file in report.files]
+    return {"data_dir": str(report.data_dir), "counts": report.counts, "files": files}
+
+
+def _heard(context: RunContext, mode: str, content: Mapping[str, Any]) -> PreflightReport:
+    """Return a report with the samples and counts of another process's check, without its examples."""
+    files = [
+        FileReport(Path(path), lines=bytearray(text.encode().translate(_OF_TEXT)))
+        for path, text in content["files"]
+    ]
+    return PreflightReport(
+        Path(content["data_dir"]),
+        sample_rules(context.config, mode, context.charset, None),
+        context.config.at(f"{mode}.dataset.delimiter", default="\t"),
+        files=files,
+        counts=Counter(content["counts"]),
+    )
 
 
 def _usable_files(context: RunContext, preflight: Mapping[str, PreflightReport]) -> dict[str, list[Path]]:
@@ -190,8 +218,13 @@ def _usable_files(context: RunContext, preflight: Mapping[str, PreflightReport])
     folder, files = context.folder if _writes(context) else scratch_folder(), {}
     for mode, report in preflight.items():
         if not _is_lmdb(context.config, mode):
-            write = partial(report.write_usable, folder / f"usable_{mode.lower()}")
-            files[mode] = context.team.once_per_machine(f"copies {mode}", write)
+            write = partial(report.write_usable, require_no_link(folder / f"usable_{mode.lower()}"))
+            files[mode] = context.team.once_per_machine(
+                f"copies {mode}",
+                write,
+                lambda paths: [str(path) for path in paths],
+                lambda names: [Path(name) for name in names],
+            )
     return files
 
 

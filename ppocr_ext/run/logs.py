@@ -9,10 +9,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
 from ppocr_ext.host import open_host
+from ppocr_ext.io.atomic import own_file
 from ppocr_ext.messages import LOG, for_people
 
 _FORMAT = "[%(asctime)s] %(name)s %(levelname)s: %(message)s"
@@ -25,6 +27,13 @@ class _PrintableFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the lines of a record."""
         return for_people(super().format(record))
+
+
+class _LogFile(logging.FileHandler):
+    """Writes to a regular file; follows no link."""
+
+    def _open(self) -> Any:
+        return open(self.baseFilename, self.mode, encoding=self.encoding, opener=own_file)
 
 
 class ConsoleHandler(logging.Handler):
@@ -102,7 +111,7 @@ def set_up_logs(host_path: str | None, to_stderr: bool = False) -> None:
 def log_file(path: Path, *loggers: logging.Logger) -> Iterator[None]:
     """Append what ``loggers`` say to ``path`` for as long as the context lasts."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path, "a", encoding="utf-8")
+    handler = _LogFile(path, "a", encoding="utf-8")
     handler.setFormatter(_PrintableFormatter(_FORMAT, _DATES))
     for logger in loggers:
         logger.addHandler(handler)

@@ -3,16 +3,18 @@
 A collective has a time limit: gloo, on CPUs, gives up after 30 seconds, so waiting in one while process 0 evaluates
 would end the run. Here the processes wait for counters in the store through which Paddle's processes found each
 other, and check meanwhile that the others still live.
+
+Anybody who reaches the machine can write into that store: it tells when something is there, never where, and nothing of
+it is run. What one process finds out for the others of its machine is JSON in a folder that is closed to other users.
 """
 
 from __future__ import annotations
 
 import atexit
+import json
 import os
-import pickle
 import shutil
 import socket
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,8 +28,9 @@ from paddle.base import core
 
 from ppocr_ext.errors import PPOCRExtError, ProcessError
 from ppocr_ext.host.facade import replaced_globals
-from ppocr_ext.io.atomic import is_running
+from ppocr_ext.io.atomic import is_running, write_text
 from ppocr_ext.messages import end_text
+from ppocr_ext.run.machine import machine_folder, machine_name
 
 T = TypeVar("T")
 _PREFIX = "ppocr_ext/"
@@ -55,7 +58,7 @@ class Team:
         self._rounds: Counter[str] = Counter()  # how often each name was used
         if store is not None:
             _send_at_once()
-            self._publish(f"process/{rank}", f"{_machine()} {os.getpid()} {_log_file()}")
+            self._publish(f"process/{rank}", f"{machine_name()} {os.getpid()} {_log_file()}")
 
     def barrier(self) -> None:
         """Wait until every process is here, however long that takes.
@@ -88,39 +91,50 @@ class Team:
         dist.all_reduce(answer, op=how)
         return int(answer.item())
 
-    def once_per_machine(self, name: str, work: Callable[[], T]) -> T:
+    def once_per_machine(
+        self, name: str, work: Callable[[], T], to_json: Callable[[T], Any], from_json: Callable[[Any], T]
+    ) -> T:
         """Return the result of ``work``, which the first process of each machine does for the others there.
 
         Args:
             name: of the work; all processes of a machine use a name in the same order.
-            work: returns something that can be pickled.
+            work: called in the first process.
+            to_json: returns what the others need of its result, as plain values.
+            from_json: returns a result for the others from these values.
 
         Raises:
-            PPOCRExtError: what ``work`` raised, in every process of the machine.
+            PPOCRExtError: what ``work`` raised; in the other processes an error with its message and code.
         """
         if self.size == 1 or "PADDLE_LOCAL_RANK" not in os.environ:
             return work()
         leader = _leader_of(self.rank)
         key = self._next_key(f"work/{leader}/{name}")
-        if self.rank == leader:
-            result, error = None, None
-            try:
-                result = work()
-            except PPOCRExtError as raised:
-                error = raised
-            file = scratch_folder() / "result.pickle"  # the store is not made for large values
-            file.write_bytes(pickle.dumps((result, error)))
-            self._publish(key, str(file))
-        else:
-            try:
-                result, error = pickle.loads(Path(self._wait_for(key)).read_bytes())
-            except FileNotFoundError as gone:  # removed with the process, which failed in this work
-                raise ProcessError(
-                    self._failure(_BLAME_WITHIN) or _FIRST_ENDED, code="process_failed"
-                ) from gone
-        if error is not None:
-            raise error
-        return result  # type: ignore[return-value]
+        file = machine_folder() / f"{key.replace('/', '_')}.json"
+        if self.rank != leader:
+            return from_json(self._read_result(key, file))
+        try:
+            result = work()
+        except PPOCRExtError as error:
+            self._write_result(key, file, {"error": [str(error), error.code]})
+            raise
+        self._write_result(key, file, {"result": to_json(result)})
+        return result
+
+    def _write_result(self, key: str, file: Path, content: dict[str, Any]) -> None:
+        atexit.register(shutil.rmtree, file.parent, ignore_errors=True)
+        write_text(file, json.dumps(content))
+        self._add(f"{key}/there", 1)
+
+    def _read_result(self, key: str, file: Path) -> Any:
+        self._wait(lambda: self._add(f"{key}/there") > 0)
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError as gone:  # removed with the process, which failed in this work
+            raise ProcessError(self._failure(_BLAME_WITHIN) or _FIRST_ENDED, code="process_failed") from gone
+        if "error" in content:
+            message, code = content["error"]
+            raise PPOCRExtError(message, code=code)
+        return content["result"]
 
     def text_of_first(self, name: str, text: str) -> str:
         """Return the ``text`` that process 0 gives for ``name``.
@@ -133,7 +147,8 @@ class Team:
         key = self._next_key(f"text/{name}")
         if self.rank == 0:
             self._publish(key, text)
-        return self._wait_for(key)
+        self._wait(lambda: self._add(f"{key}/there") > 0)
+        return self._text(key)
 
     def leave(self) -> None:
         """Tell the others that this process has finished, so that they do not miss it."""
@@ -161,10 +176,6 @@ class Team:
     def _next_key(self, name: str) -> str:
         self._rounds[name] += 1
         return f"{name}/{self._rounds[name]}"
-
-    def _wait_for(self, key: str) -> str:
-        self._wait(lambda: self._add(f"{key}/there") > 0)
-        return self._text(key)
 
     def _wait(self, ready: Callable[[], bool]) -> None:
         began = checked = time.monotonic()
@@ -194,7 +205,7 @@ class Team:
                 if self._add(f"done/{rank}") or not self._add(f"process/{rank}/there"):
                     continue
                 machine, pid = self._text(f"process/{rank}").split(" ", 2)[:2]
-                if machine == _machine() and not is_running(int(pid)):
+                if machine == machine_name() and not is_running(int(pid)):
                     return f"{self._named(rank)} is gone (killed, perhaps for lack of memory)."
         except (*_STORE_IS_GONE, ProcessError):
             return _FIRST_ENDED
@@ -263,13 +274,6 @@ def is_leader() -> bool:
     return _leader_of(0) == 0
 
 
-def scratch_folder() -> Path:
-    """Return a new folder for this process alone, which is removed when the process ends."""
-    folder = tempfile.mkdtemp(prefix="ppocr_ext_")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
-
-
 def _send_at_once() -> None:
     """Let this process's TCP sockets send small messages at once.
 
@@ -282,13 +286,6 @@ def _send_at_once() -> None:
             socket.fromfd(int(file.name), socket.AF_INET, socket.SOCK_STREAM) as each,
         ):
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
-def _machine() -> str:
-    """Return a name for the set of processes that this one can see."""
-    with suppress(OSError):
-        return f"{socket.gethostname()}/{Path('/proc/self/ns/pid').readlink()}"
-    return socket.gethostname()
 
 
 def _log_file() -> str:

@@ -42,10 +42,11 @@ class Store:
 
 
 @pytest.fixture
-def two(monkeypatch):
+def two(monkeypatch, tmp_path):
     """Two members over one store, on one machine whose first is number 0."""
     monkeypatch.setenv("PADDLE_LOG_DIR", "/logs")
     monkeypatch.setenv("PADDLE_LOCAL_RANK", "1")
+    monkeypatch.setenv("PPOCR_EXT_PROCESSES_FOLDER", str(tmp_path / "handed_on"))
     monkeypatch.setattr(module, "_leader_of", lambda rank: 0)
     store = Store()
     return [Team(store, rank, 2) for rank in (0, 1)]
@@ -92,31 +93,27 @@ def test_one_process_waits_for_nobody():
     alone = Team()
     alone.barrier()
     assert alone.highest(3) == alone.total(3) == 3
-    assert alone.once_per_machine("work", lambda: 3) == 3
+    assert alone.once_per_machine("work", lambda: 3, str, int) == 3
     assert alone.text_of_first("word", "yes") == "yes"
 
 
 def test_work_is_done_once_and_its_result_or_error_handed_on(two):
-    first, second = two
     done = []
 
     def work():
         done.append(1)
-        return {"lines": [1, 2]}
+        return Path("usable.txt")
 
     def fail():
-        raise DataError("no usable line")
+        raise DataError("no usable line", code="no_batch")
+
+    def of_both(work):
+        return together(*(lambda each=each: each.once_per_machine("look", work, str, Path) for each in two))
 
     for _ in range(2):  # a second run of the same process
-        results = together(
-            lambda: first.once_per_machine("look", work), lambda: second.once_per_machine("look", work)
-        )
-        assert results == [{"lines": [1, 2]}] * 2
+        assert of_both(work) == [Path("usable.txt")] * 2
     assert len(done) == 2
-    faults = together(
-        lambda: first.once_per_machine("look", fail), lambda: second.once_per_machine("look", fail)
-    )
-    assert [(type(fault), str(fault)) for fault in faults] == [(DataError, "no usable line")] * 2
+    assert [(str(fault), fault.code) for fault in of_both(fail)] == [("no usable line", "no_batch")] * 2
 
 
 def test_machines_with_other_lines_are_refused():
@@ -157,7 +154,7 @@ def test_a_failure_ends_the_waiting_of_the_others_with_its_words(two):
 def test_a_process_that_is_killed_ends_the_waiting_of_the_others(two):
     child = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({2 * HANG})"])
     first, second = two
-    second._publish("process/1", f"{module._machine()} {child.pid} log/workerlog.1")
+    second._publish("process/1", f"{module.machine_name()} {child.pid} log/workerlog.1")
     threading.Timer(0.3, child.kill).start()
     began = time.monotonic()
     with pytest.raises(ProcessError, match=r"Process 1 of 2 \(its messages: log/workerlog\.1\) is gone"):
@@ -205,13 +202,13 @@ def test_the_trial_of_a_loss_leaves_no_trace(monkeypatch):
         np.testing.assert_array_equal(tensor.numpy(), before[name], err_msg=name)
 
 
-def test_a_result_that_went_with_its_process_is_that_process_s_failure(two, monkeypatch, tmp_path):
+def test_a_result_that_went_with_its_process_is_that_process_s_failure(two, monkeypatch):
     first, second = two
     monkeypatch.setattr(module, "_BLAME_WITHIN", 0.1)
-    first._publish("work/0/look/1", str(tmp_path / "gone.pickle"))
+    first._publish("work/0/look/1", "")
     first.fail(DataError("no usable line"))
     with pytest.raises(ProcessError, match="has failed: no usable line"):
-        second.once_per_machine("look", lambda: None)
+        second.once_per_machine("look", lambda: None, str, str)
 
 
 def test_small_messages_are_sent_at_once() -> None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, MissingPackageError, PPOCRExtError
-from ppocr_ext.io.atomic import write_text
+from ppocr_ext.io.atomic import require_no_link, write_text
 from ppocr_ext.loop.events import Outcome
 from ppocr_ext.messages import LOG, did_you_mean, near_match
 from ppocr_ext.report.run_folder import short_loss_name
@@ -88,7 +88,7 @@ class _FileWriter(Writer):
     files: ClassVar[str]
 
     def open(self, folder: Path, config: Config) -> None:
-        package, logs = import_package(self.package), folder / self.folder
+        package, logs = import_package(self.package), require_no_link(folder / self.folder)
         for file in logs.glob(self.files):
             file.unlink()
         self._writer: Any = self._make(package, logs)

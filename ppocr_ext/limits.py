@@ -39,7 +39,7 @@ def open_descriptor(path: str | Path, flags: int = os.O_RDONLY) -> tuple[int, in
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     kind = next((name for matches, name in _KINDS if matches(status.st_mode)), "no regular file")
-    raise OSError(errno.EINVAL, f"it is {kind}, and not a regular file", str(path))
+    raise OSError(errno.EINVAL, f"it is {kind}, and only regular files are read", str(path))
 
 
 def open_regular(path: str | Path) -> BinaryIO:

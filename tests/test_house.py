@@ -12,10 +12,10 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 21_002,
-    "all statements": 26_850,
-    "tokens": 294_000,
-    "files": 354,
+    "working statements": 21_071,
+    "all statements": 26_950,
+    "tokens": 294_900,
+    "files": 355,
     "words of English docs": 74_800,
 }
 ERRORS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 import hashlib
 import io
@@ -258,6 +259,48 @@ def test_a_file_that_differs_from_the_published_digest(entry: OfficialWeights) -
 def test_a_file_that_changed_since_it_was_downloaded(entry: OfficialWeights) -> None:
     fetch(entry).write_bytes(b"something else")
     assert code_of(entry) == "digest_mismatch"
+
+
+def test_the_first_file_of_a_name_is_the_right_one_until_it_is_forgotten(
+    entry: OfficialWeights, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(table(), entry.name, entry)
+    assert main(["weights", "get", entry.name]) == 0
+    today = f"{datetime.date.fromtimestamp(entry.file.with_suffix('.sha256').stat().st_mtime)}"
+    said = capsys.readouterr().out
+    assert hashlib.sha256(CONTENT).hexdigest() in said and today in said
+    entry.file.write_bytes(OTHER)
+    with raises_code(WeightsError, "digest_mismatch", f"ppocr-ext weights forget {entry.name}"):
+        fetch(entry)
+    assert main(["weights", "forget", entry.name]) == main(["weights", "get", entry.name]) == 0
+    assert hashlib.sha256(OTHER).hexdigest() in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("with_length", [True, False])
+def test_a_download_has_an_end(
+    entry: OfficialWeights, server: Server, monkeypatch: pytest.MonkeyPatch, with_length: bool
+) -> None:
+    server.with_length = with_length
+    monkeypatch.setattr(weights_download, "DOWNLOAD_LIMIT", len(CONTENT) - 1, raising=False)
+    with raises_code(WeightsError, "download_failed", f"{len(CONTENT) - 1:,} bytes"):
+        fetch(entry)
+    assert {each.suffix for each in entry.file.parent.iterdir()} <= {".lock", ".version"}
+    monkeypatch.setattr(weights_download, "DOWNLOAD_LIMIT", len(CONTENT))
+    assert fetch(entry).read_bytes() == CONTENT
+
+
+def test_a_user_without_a_home_is_told_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def nobody(number: int) -> None:
+        raise KeyError(number)
+
+    for name in ("HOME", CACHE_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    assert main(["weights", "list"]) == 2
+    said = capsys.readouterr().err
+    assert "[cache_folder]" in said and CACHE_VARIABLE in said
 
 
 @pytest.mark.parametrize("target", ["http://example.org/x.pdparams", "ftp://127.0.0.1/x.pdparams"])

@@ -89,6 +89,7 @@ def test_training_from_a_name_with_a_frozen_part(
     code, said = run(capsys, "train", "-c", "my.yml")
     assert code == 0, said
     assert len(requests) == 1
+    assert said.index(f"{NAME}: sha256 {digest} (none is published") < said.index("head.ctc_encoder")
     assert said.index("head.ctc_encoder") < said.index("epoch 1/1")
     rows = {
         name: rest for name, *rest in re.findall(r"^(\S+) +([\d,]+) +([\d,]+)  (.+)$", said, re.MULTILINE)

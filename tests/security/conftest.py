@@ -1,0 +1,5 @@
+"""The images of tiny runs."""
+
+from tiny_runs import captchas
+
+__all__ = ["captchas"]

@@ -12,7 +12,7 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 21_071,
+    "working statements": 21_072,
     "all statements": 26_950,
     "tokens": 294_900,
     "files": 355,

@@ -29,7 +29,7 @@ except ImportError:  # Windows
 
 TIMEOUT = 30  # seconds without a byte
 CHUNK = 1 << 20
-DOWNLOAD_LIMIT = 4 << 30  # bytes; a length that the server announces is a limit too
+DOWNLOAD_LIMIT = 4 << 30  # bytes
 MEMBER_LIMIT = 2 << 30  # bytes of a file that is read from a tar
 PICKLE_START, PICKLE_END = b"\x80", b"."  # of every file that paddle.save writes
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -150,12 +150,15 @@ def _start_part(part: Path, version: Path, value: str | None) -> None:
 
 
 def _copy(answer: Any, part: Path, done: int, total: int | None, name: str) -> None:
+    most = min(
+        DOWNLOAD_LIMIT, 2 * (total or DOWNLOAD_LIMIT)
+    )  # sent in chunks, it may be longer than announced
     bar = tqdm(total=total, initial=done, unit="B", unit_scale=True, desc=name, disable=None)
     with bar, open(part, "ab" if done else "wb", opener=own_file) as stream:
         while chunk := answer.read(CHUNK):
-            if max(total or 0, stream.tell() + len(chunk)) > DOWNLOAD_LIMIT:
+            if max(total or 0, stream.tell() + len(chunk)) > most:
                 part.unlink()
-                raise OSError(f"the file has more than {DOWNLOAD_LIMIT:,} bytes")
+                raise OSError(f"the file has more than {most:,} bytes")
             stream.write(chunk)
             bar.update(len(chunk))
 

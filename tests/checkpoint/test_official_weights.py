@@ -49,6 +49,7 @@ class Server:
 
     It answers once `open` is set. If `start` is set, that is where it begins when it is asked for a range. Each answer
     has the headers `version` of the content; a range is sent only if `If-Range` names them, or else if `careless`.
+    With `announced` it sends chunks after it has announced that length.
     """
 
     def __init__(self) -> None:
@@ -60,6 +61,7 @@ class Server:
         self.version: Callable[[bytes], dict[str, str]] = etag
         self.careless = False
         self.with_length = True
+        self.announced: int | None = None
         self.open = threading.Event()
         self.open.set()
         server = self
@@ -95,6 +97,10 @@ class Server:
                     self.send_header(*header)
                 if server.with_length:
                     self.send_header("Content-Length", str(len(content) - start))
+                if server.announced is not None:
+                    self.send_header("Content-Length", str(server.announced))
+                    self.send_header("Transfer-Encoding", "chunked")
+                    content = b"%x\r\n%s\r\n0\r\n\r\n" % (len(content), content)
                 self.end_headers()
                 end = start + server.breaks.pop(0) if server.breaks else len(content)
                 self.wfile.write(content[start:end])
@@ -287,6 +293,12 @@ def test_a_download_has_an_end(
     assert {each.suffix for each in entry.file.parent.iterdir()} <= {".lock", ".version"}
     monkeypatch.setattr(weights_download, "DOWNLOAD_LIMIT", len(CONTENT))
     assert fetch(entry).read_bytes() == CONTENT
+
+
+def test_a_download_is_at_most_twice_as_long_as_announced(entry: OfficialWeights, server: Server) -> None:
+    server.with_length, server.announced = False, len(CONTENT) // 3
+    with raises_code(WeightsError, "download_failed", f"{2 * (len(CONTENT) // 3):,} bytes"):
+        fetch(entry)
 
 
 def test_a_user_without_a_home_is_told_what_to_set(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import signal
 import sys
@@ -78,6 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         0: done; 1: done with a negative result; 2: error; 128 + n: signal n.
     """
     _open_closed_streams()
+    _take_any_text()
     arguments = list(sys.argv[1:] if argv is None else argv)
     os.environ.setdefault("OPENCV_LOG_LEVEL", "ERROR")  # we report broken images by name
     for message in _NOISE:
@@ -116,6 +118,15 @@ def _open_closed_streams() -> None:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+
+
+def _take_any_text() -> None:
+    """Let no character end a command: a terminal shows ``?`` for one that it lacks; files and pipes get UTF-8."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a notebook has others
+            stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="replace")
+    encoding = os.environ.get("PYTHONIOENCODING", "").partition(":")[0]
+    os.environ["PYTHONIOENCODING"] = f"{encoding}:replace"  # of child processes that are not commands
 
 
 @contextmanager

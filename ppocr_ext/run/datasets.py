@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +96,33 @@ def run_preflight(
     """
     limit = unusable_limit_of(config)
     names = {mode: eval_section if mode == "Eval" else mode for mode in frames}
+    found, errors = _check_sections(config, charset, frames, names, seconds, report)
+    if "Train" in found and all(map(limit.allows_report, found.values())):
+        found["Train"].warnings.extend(shared_image_warnings(config, found, report))
+    if record is not None and found:
+        content = preflight_json(found, config_warnings)
+        write_text(record, printable(json.dumps(content, indent=2, ensure_ascii=False)) + "\n")
+    _refuse_unusable({names[mode]: checked for mode, checked in found.items()}, errors, limit, record)
+    report_or_raise = partial(report_issues, strict=limit.strict)
+    (warn or report_or_raise)([issue for checked in found.values() for issue in checked.warnings])
+    return found
+
+
+def _check_sections(
+    config: Config,
+    charset: Charset,
+    frames: Mapping[str, FrameCounts],
+    names: Mapping[str, str],
+    seconds: float | None,
+    report: Callable[[str], None],
+) -> tuple[dict[str, PreflightReport], list[DataError]]:
+    """Check the data of each mode, and report what can be used; return the reports by mode, and what cannot be read.
+
+    Arguments are those of :func:`run_preflight`; ``names`` has what messages call the data of a mode.
+    """
+    limit = unusable_limit_of(config)
     found: dict[str, PreflightReport] = {}
-    errors: list[DataError] = []
+    errors = []
     for mode, count in frames.items():
         try:
             checked = _check_section(config, mode, charset, count.limit(required=mode == "Train"), seconds)
@@ -106,24 +132,13 @@ def run_preflight(
         if checked is not None:
             found[mode] = checked
             checked.warnings.extend(data_warnings(config, mode, checked, names[mode]))
-        if checked is not None and limit.allows_report(checked):
+            if not limit.allows_report(checked):
+                continue
             for text in filter(None, (checked.summary(), checked.frames_summary())):
                 report(f"{names[mode].lower()} data: {text}")
-        if checked is None or limit.allows_report(checked):
-            for text in count.notes(0 if checked is None else checked.most_frames):
-                report(text)
-    if "Train" in found and all(map(limit.allows_report, found.values())):
-        found["Train"].warnings.extend(shared_image_warnings(config, found, report))
-    if record is not None and found:
-        content = preflight_json(found, config_warnings)
-        write_text(record, printable(json.dumps(content, indent=2, ensure_ascii=False)) + "\n")
-    _refuse_unusable({names[mode]: checked for mode, checked in found.items()}, errors, limit, record)
-    warnings = [issue for checked in found.values() for issue in checked.warnings]
-    if warn is None:
-        report_issues(warnings, strict=limit.strict)
-    else:
-        warn(warnings)
-    return found
+        for text in count.notes(0 if checked is None else checked.most_frames):
+            report(text)
+    return found, errors
 
 
 def _refuse_unusable(

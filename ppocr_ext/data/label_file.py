@@ -21,6 +21,11 @@ from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.limits import MAX_LABEL_LINE_BYTES, open_regular
 
 _SPACED = re.compile(r"\S*\.\w+ +\S")  # a file name, a space, and something more
+BOXES = r'\[\{[^}\n]*"transcription"'  # begin of a label for text detection, a regular expression
+_BOXES_FIX = (
+    "boxes of a whole image (Label.txt of PPOCRLabel); train on rec_gt.txt and crop_img/, which its menu File > Export "
+    "Recognition Result writes"
+)
 
 
 class LabelLine(NamedTuple):
@@ -128,6 +133,8 @@ def _columns(
     images = _image_names(name)
     if images is None:
         return f"no image path in {_short(text)}"
+    if re.match(BOXES, rest[0]):
+        return _BOXES_FIX
     if ds_width and not _is_size(rest[1:]):
         return f"ds_width needs `path, label, width, height`, found {_short(text)}"
     return images, rest[0], tuple(rest[1:])
@@ -161,7 +168,8 @@ def _short(text: str, limit: int = 60) -> str:
 
 def quotes_hint(column: str) -> str:
     """Return what to do about a column in quotes, as programs write CSV; empty if it has none."""
-    quoted = len(column) > 1 and column[0] == column[-1] == '"'
+    # a comma inside may have cut its end off
+    quoted = len(column) > 1 and column[0] == '"' and '"' not in column[1:-1]
     return "; the columns are in quotes, as in CSV: write them without" if quoted else ""
 
 

@@ -10,7 +10,7 @@ from operator import eq
 from typing import Any, Literal, NamedTuple
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.label_file import LabelLine, quotes_hint
+from ppocr_ext.data.label_file import BOXES, LabelLine, quotes_hint
 from ppocr_ext.limits import MAX_IMAGE_PIXELS, MAX_LABEL_LINE_BYTES
 from ppocr_ext.messages import shortened
 
@@ -189,7 +189,10 @@ class SampleRules:
         any_of = characters if self.charset is not None else f"^{end}{other}"
         if not any_of or len(delimiter) != 1 or delimiter in "\r\n" or min(most) < least:
             return re.compile(r"()()(?:[^\n]*\n|[^\n]+)").findall  # no line
-        path, label = rf"[^{end}\[\s\udc80-\udcff][^{end}{other}]*", f"[{any_of}]{{{least},{min(most)}}}"
+        path, label = (
+            rf"[^{end}\[\s\udc80-\udcff][^{end}{other}]*",
+            f"(?!{BOXES})[{any_of}]{{{least},{min(most)}}}",
+        )
         return re.compile(rf"({path}){end}({label})(?:{end}[^{other}]*)?\n|[^\n]*\n|[^\n]+").findall
 
     def label_issue(self, line: LabelLine) -> SampleIssue | None:

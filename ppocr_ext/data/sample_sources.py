@@ -84,7 +84,10 @@ class LabelFile:
 
     def image_issue(self, line: LabelLine) -> SampleIssue | None:
         """Return the first issue of the images of a line."""
-        return self._images.issue(line.images)
+        issue = self._images.issue(line.images)
+        if line.number == 1 and issue is not None and "." not in line.images[0]:
+            return issue._replace(detail=f"{issue.detail}; if this line is a header, remove it")
+        return issue
 
     def image(self, line: LabelLine) -> bytes | None:
         """Read the first image of a line."""

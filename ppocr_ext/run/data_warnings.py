@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import paddle.distributed as dist
@@ -13,7 +13,7 @@ from ppocr_ext.check.training_warnings import long_warm_up
 from ppocr_ext.config import Config
 from ppocr_ext.data.batch_size import samples_per_step
 from ppocr_ext.data.further_columns import EXAMPLES
-from ppocr_ext.data.preflight_report import PreflightReport
+from ppocr_ext.data.preflight_report import FileReport, PreflightReport
 from ppocr_ext.data.shared_images import MOST_READ, compare_images
 from ppocr_ext.data.visible_text import UNSEEN_FIXES
 from ppocr_ext.issues import Issue
@@ -22,9 +22,11 @@ _WARM_UP = "Optimizer.lr.warmup_steps"
 _DEFAULT_STEPS = 5000  # of the warm-up of LinearWarmupCosine
 _FRAMES = 2  # T to the characters of the longest label, so that each character can have a blank beside it
 _SHOWN = 40  # characters of a label in a message
+_TAB = 'a tab between image and label, and `delimiter: "\\t"`'
+_CSV_FIX = f"write no quotes, but {_TAB}"
 _CUT_FIXES = {  # by whether the delimiter is part of ordinary text: key, and what to do
     False: ("dataset.label_file_list", "write labels without it, and no columns after them"),
-    True: ("dataset.delimiter", 'write a tab between image and label, and `delimiter: "\\t"`'),
+    True: ("dataset.delimiter", f"write {_TAB}"),
 }
 _SHARED = {  # code -> config path, and what is wrong
     "trained_samples": (
@@ -83,24 +85,32 @@ def _unseen(config: Config, mode: str, report: PreflightReport, section: str) ->
 
 
 def _cut_labels(config: Config, mode: str, report: PreflightReport, section: str) -> Iterator[Issue]:
-    """Yield an issue if labels are cut at a delimiter; an error for one that is part of ordinary text."""
-    # not the same columns of numbers on each line, such as scores or widths
-    files = [file for file in report.files if len(file.further.kinds) > 1 or -1 in file.further.kinds]
-    count, delimiter = sum(file.further.cut for file in files), report.delimiter
-    if not count:
-        return
-    is_text = delimiter.strip(" ") in ("", ",")
+    """Yield an issue if labels are in quotes or cut at a delimiter; an error for one that is part of ordinary text."""
+    is_text = report.delimiter.strip(" ") in ("", ",")
     key, fix = _CUT_FIXES[is_text]
-    message = f"{count:,} of {report.usable:,} labels are cut at another delimiter {delimiter!r}. Fix: {fix}."
-    examples = [(file.path, *example) for file in files for example in file.further.examples]
-    for file, number, label, rest in examples[:EXAMPLES]:
-        whole = f"{label}{delimiter}{rest}"
-        message += (
-            f"\n  {report.place(file, number)}: the label is {label[:_SHOWN]!r} without {rest[:_SHOWN]!r}; the whole "
-            f"rest of the line is {whole[:_SHOWN]!r}"
-        )
-    issue = _warning(config, "cut_label", f"{mode}.{key}", message, f"{section}.{key}")
-    yield replace(issue, level="error") if is_text else issue
+    # not the same columns of numbers on each line, such as scores or widths
+    mixed = [file for file in report.files if len(file.further.kinds) > 1 or -1 in file.further.kinds]
+    for code, files, text in (
+        ("quoted_label", report.files, f"begin with a quotation mark, as in CSV. Fix: {_CSV_FIX}"),
+        ("cut_label", mixed, f"are cut at another delimiter {report.delimiter!r}. Fix: {fix}"),
+    ):
+        if count := sum(file.further.counts[code] for file in files):
+            message = f"{count:,} of {report.usable:,} labels {text}.{_examples(report, files, code)}"
+            issue = _warning(config, code, f"{mode}.{key}", message, f"{section}.{key}")
+            yield replace(issue, level="error") if is_text else issue
+
+
+def _examples(report: PreflightReport, files: Sequence[FileReport], code: str) -> str:
+    """Return the first lines that count as ``code``: the label, and what is left out after it."""
+    left_out = " without {!r}; the whole rest of the line is {!r}".format
+    shown = [
+        f"\n  {report.place(file.path, number)}: the label is {label[:_SHOWN]!r}"
+        + (left_out(rest[:_SHOWN], f"{label}{report.delimiter}{rest}"[:_SHOWN]) if rest else "")
+        for file in files
+        for kind, number, label, rest in file.further.examples
+        if kind == code
+    ]
+    return "".join(shown[:EXAMPLES])
 
 
 def shared_image_warnings(

@@ -51,6 +51,8 @@ def test_byte_order_mark_and_carriage_return_are_removed_and_noted():
         b"[1, 2]\tword\n",
         b"a.jpg\t\xff\xfe\n",
         b"a.jpg\tword\rb.jpg\tword\r\n",
+        b'a.jpg\t[{"transcription": "word", "points": [[0, 0], [9, 0], [9, 9], [0, 9]]}]\n',
+        b'a.jpg\t[{"points": [[0, 0], [9, 0], [9, 9], [0, 9]], "transcription": "word"}]\n',
     ],
 )
 def test_a_line_that_cannot_be_read_has_an_issue_and_no_columns(raw):

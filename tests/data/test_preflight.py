@@ -333,11 +333,25 @@ def details(result):
 
 @pytest.mark.parametrize("characters", ["0123456789", '0123456789"'])
 def test_columns_in_quotes_are_called_so(folder, characters):
-    file = write(folder, '"ok.png"\t"12"', 'ok.png\t"12"x')
-    first, second = details(check(file, folder, Charset(tuple(characters)), 25))
+    file = write(folder, '"ok.png"\t"12"', 'ok.png\t"12"x', 'ok.png\t"12\t x"')
+    first, second, *cut = details(check(file, folder, Charset(tuple(characters)), 25))
     assert first[0] == ("missing_image" if '"' in characters else "unknown_char")
     assert "in quotes" in first[1]
     assert "in quotes" not in second[1]
+    assert all("in quotes" in detail for _, detail in cut) and len(cut) == ('"' not in characters)
+
+
+def test_the_names_of_columns_are_not_an_image(folder):
+    file = write(folder, "image\t12", "ok.png\t12", "image\t12", "image.png\t12")
+    missing = details(check(file, folder, Charset(tuple("12")), 25))
+    assert [(reason, "is a header" in detail) for reason, detail in missing] == [
+        ("missing_image", True),
+        ("missing_image", False),
+        ("missing_image", False),
+    ]
+    assert (
+        "header" not in details(check(write(folder, "gone.png\t12"), folder, Charset(tuple("12")), 25))[0][1]
+    )
 
 
 def test_a_path_written_on_windows_names_the_file_that_is_there(folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -83,6 +84,24 @@ def separated(separator: str, third: str = "", **values: Any) -> Change:
         ],
         **values,
     )
+
+
+def csv(third: str, separator: str = ",") -> Change:
+    """A CSV with this label of the third sample; the dictionary has the quotation mark."""
+    lines = labelled(third)
+
+    def plant(place: Place) -> dict[str, Any]:
+        values = lines(place) if callable(lines) else lines
+        (file,) = map(Path, values[TRAIN_LIST])
+        file.write_text(file.read_text().replace(TAB, separator))
+        (place.folder / "dict.txt").write_text("\n".join('0123456789"') + "\n")
+        return {
+            **values,
+            "Global.character_dict_path": str(place.folder / "dict.txt"),
+            "Train.dataset.delimiter": separator,
+        }
+
+    return plant
 
 
 def path_of(line: str) -> str:
@@ -176,6 +195,9 @@ SAMPLES = (
              labelled("12", **{"Global.min_text_length": 2}), "min_text_length"),
     unusable("a space instead of a tab", "bad_format",
              with_lines(lambda lines: [lines[0].replace("\t", " "), *lines[1:]]), with_lines(list), "train.txt:1"),
+    unusable("boxes of PPOCRLabel", "bad_format",
+             labelled('[{"transcription": "12", "points": [[0, 0], [9, 0], [9, 9]], "difficult": false}]'),
+             labelled("12"), "train.txt:3", "rec_gt.txt", "Export Recognition Result"),
     unusable("an image that is not there", "missing_image",
              with_lines(lambda lines: [f"no/{lines[0]}", *lines[1:]]), with_lines(list), "no/", "data_dir"),
     unusable("an image outside data_dir", "outside_data_dir",
@@ -230,6 +252,10 @@ CUT = (
     Fault("a comma in a label of a CSV", preflight, "cut_label", separated(",", ",80", **COMMAS),
           with_lines(lambda lines: [line.replace(TAB, ",") + ",0.98" for line in lines], **COMMAS),
           ("train.txt:3", ",80'", "a tab between"), "error"),
+    Fault("a comma in a label of a CSV, in quotes", preflight, "quoted_label", csv('"12, 4"'), csv('12"4'),
+          ("train.txt:3", "without ' 4\"'", "a tab between"), "error"),
+    warning("quotes of a CSV with semicolons", "quoted_label", csv('"124"', ";"), csv('"', ";"), "train.txt:3",
+            "'\"124\"'", "a tab between"),
 )  # fmt: skip
 
 SHARED = (

@@ -202,7 +202,7 @@ class Charset:
 
 
 def _read_lines(path: Path) -> list[str]:
-    """Return the lines of the file without their ends, split as PaddleOCR splits them: at ``\\n`` alone."""
+    """Return the lines of the file without their ends, split as PaddleOCR splits them: only at ``\\n``."""
     try:
         data = read_at_most(path, MAX_DICTIONARY_BYTES)
     except OSError as error:

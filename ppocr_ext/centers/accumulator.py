@@ -23,7 +23,7 @@ SKIPPED = -1
 
 
 class CenterAccumulator:
-    """Adds features up by class, in float64; memory depends on classes and features alone.
+    """Adds features up by class, in float64; memory depends only on classes and features.
 
     Args:
         classes: C, CTC classes with the blank.

@@ -62,7 +62,7 @@ def check_global(check: ConfigCheck) -> None:
 
 
 def _check_engine(check: ConfigCheck) -> None:
-    """Report that packages of the engine that the role uses are not installed; engines compute on a CPU alone."""
+    """Report that packages of the engine that the role uses are not installed; engines compute only on a CPU."""
     name = {"train": "teacher_engine", "eval": "eval_engine"}.get(check.role)
     if name is None or any(check.at("Global", f"use_{kind}") is True for kind in DEVICES):
         return

@@ -75,12 +75,12 @@ def _check_part(check: ConfigCheck, loss: Any, path: Path) -> set[str]:
     reached = set(map(str, listed(check.at(*path, "model_name_list"))))
     idle = {name for name in reached if is_frozen(check, name)}
     if idle:
-        # beside others it costs time alone, as in a config of PaddleOCR whose teacher was frozen
+        # beside others it only costs time, as in a config of PaddleOCR whose teacher was frozen
         report = check.error if idle == reached else check.warning
         report(
             (*path, "model_name_list"),
             "frozen_is_taught",
-            f"{', '.join(sorted(idle))} is frozen and learns nothing from labels. Fix: name trained sub-models alone.",
+            f"{', '.join(sorted(idle))} is frozen and learns nothing from labels. Fix: name only trained sub-models.",
         )
     pairs = listed(check.at(*path, "model_name_pairs"))
     for pair in pairs if all(isinstance(each, tuple) for each in pairs) else (pairs,):

@@ -143,9 +143,7 @@ def _check_scales(check: ConfigCheck, path: Path) -> None:
         or not scales
         or not all(are_positive_numbers(each, 2) for each in scales)
     ):
-        said = (
-            f"{shown(scales)} is no list of [width, height] in positive whole numbers, such as [[320, 48]]."
-        )
+        said = f"{shown(scales)} is not a list of [width, height] in positive whole numbers, such as [[320, 48]]."
         check.error((*path, "scales"), "bad_value", said)
         return
     if factor is not None and not are_positive_numbers(factor, 2):
@@ -227,7 +225,7 @@ def _differences(
 
 
 def _size_fits(trained: Preprocessing, evaluated: Preprocessing) -> bool:
-    """Return True if each size of Eval is one of Train; heights alone count where images are widened."""
+    """Return True if each size of Eval is one of Train; only heights count where images are widened."""
     if not trained.sizes or not evaluated.sizes:
         return True
     if WIDEN in (trained.fit, evaluated.fit):

@@ -250,7 +250,7 @@ class Checkpoint:
         if not isinstance(digests, dict) or ending not in digests or not file.is_file():
             return  # of PaddleOCR or version 0.1.0; or the file is gone, which its reader says
         if file_digest(file) != digests[ending]:
-            read_plain_pickle(file)  # says so if it is damaged
+            read_plain_pickle(file)  # raises an error if it is damaged
             raise WeightsError(
                 f"{file} and {self.file('.states').name} are of different saves.\nFix: put all three files of one save "
                 f"there, or start a new run from the weights alone: -o Global.pretrained_model={self.prefix}.",

@@ -54,7 +54,7 @@ class CarriedRows:
         )
 
     def restricted(self, prefixes: tuple[str, ...]) -> CarriedRows:
-        """Return the parameters under ``prefixes`` alone."""
+        """Return only the parameters under ``prefixes``."""
         return replace(self, values={n: v for n, v in self.values.items() if n.startswith(prefixes)})
 
     def new_characters(self) -> str:
@@ -128,7 +128,7 @@ def ctc_classes_of(
 def _class_parameters(
     values: Mapping[str, np.ndarray], state: Mapping[str, Any]
 ) -> list[tuple[str, np.ndarray, str, int]]:
-    """Return (name, value, kind of class index, class axis) of the entries that differ in classes alone."""
+    """Return (name, value, kind of class index, class axis) of the entries that differ only in classes."""
     return [
         (name, values[name], kind, axis)
         for name in values

@@ -69,7 +69,7 @@ class WeightMatch:
         return "\n  ".join(filter(None, lines))
 
     def restricted(self, prefixes: tuple[str, ...]) -> WeightMatch:
-        """Return the match of the entries under ``prefixes`` alone."""
+        """Return the match of only the entries under ``prefixes``."""
         carried = self.carried and self.carried.restricted(prefixes)
         return replace(
             self,

@@ -164,7 +164,7 @@ def _copy(answer: Any, part: Path, done: int, total: int | None, name: str) -> N
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):
-    """Follow redirects to HTTPS alone; from plain HTTP on this machine also to the same."""
+    """Follow redirects only to HTTPS; from plain HTTP on this machine also to the same."""
 
     def redirect_request(
         self,

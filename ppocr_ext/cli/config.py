@@ -171,7 +171,7 @@ def _modes(config: Config, role: str) -> list[str]:
 def dry_check(
     config: Config, host: Host, role: str, unused: Sequence[tuple[str, ...]], say: Callable[[str], None]
 ) -> tuple[list[Issue], dict[str, Any]]:
-    """Return what the dry step of a run finds, and the frames of each section if that is no error.
+    """Return what the dry step of a run finds, and the frames of each section if that is not an error.
 
     Nothing is built if ``Global.dry_step`` is false.
 

@@ -158,9 +158,7 @@ def _add_line_arguments(parser: argparse.ArgumentParser) -> None:
         ("--val-fonts", "those of val (the same as of train)"),
     ):
         add(name, nargs="+", default=(), metavar="FILE|FOLDER|PACKAGE", help=what)
-    add(
-        "--font-split", type=float, metavar="SHARE", help="keep this share of the font families for val alone"
-    )
+    add("--font-split", type=float, metavar="SHARE", help="keep this share of the font families only for val")
     add, style = parser.add_argument_group("look").add_argument, LineStyle()
     add("--height", type=int, default=style.height, metavar="PIXELS", help=f"({style.height})")
     add("--width", type=int, metavar="PIXELS", help="one width for all (as wide as the text)")

@@ -82,7 +82,7 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=_SHEET,
         metavar="N",
-        help=f"most images on the sheet ({_SHEET})",
+        help=f"the largest number of images on the sheet ({_SHEET})",
     )
     add(
         "--fonts",
@@ -102,7 +102,11 @@ def _add_reading_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder that paths in label files start from (default: the file's own)",
     )
     add(
-        "--batch-size", type=int, default=16, metavar="N", help="most images in a batch; changes no text (16)"
+        "--batch-size",
+        type=int,
+        default=16,
+        metavar="N",
+        help="images in a batch, at most; changes no text (16)",
     )
     add(
         "--engine",

@@ -106,7 +106,7 @@ def _about(subject: Subject, steps: int) -> Iterator[str]:
     off = ["augmentation" + (f" ({', '.join(batch.left_out)})" if batch.left_out else ""), "dropout"]
     yield f"switched off: {', '.join(off)}, warm-up and decay of the learning rate, mixed precision"
     if batch.size is not None:
-        yield f"of the sizes of the sampler: {batch.size[0]}x{batch.size[1]} alone"
+        yield f"of the sizes of the sampler: only {batch.size[0]}x{batch.size[1]}"
 
 
 def _print_row(cells: Sequence[str]) -> None:

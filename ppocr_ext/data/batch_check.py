@@ -81,7 +81,7 @@ class BatchLabelCheck:
     """Checks the samples of each batch of ``Train``, in the process that puts it together.
 
     Misfits (labels that need more frames than CTC has) are counted over all worker processes (forked later, or
-    given this object): RecConAug may join text lines, so a few of them are no error.
+    given this object): RecConAug may join text lines, so a few of them are not an error.
 
     Args:
         layout: positions of label and length in a sample.

@@ -20,7 +20,7 @@ class BatchLayout:
         label: of the CTC label.
         second_label: of the label of NRTR or SAR beside it.
         length: of the length of the CTC label.
-        valid_ratio: of the share of the image's width that is no padding.
+        valid_ratio: of the share of the image's width that is not padding.
     """
 
     image: int | None = None

@@ -7,7 +7,7 @@ from ppocr_ext.data.preprocessing import is_positive_number
 
 _BATCH_OF_LOADER = "Train.loader.batch_size_per_card"
 _BATCH_OF_SAMPLER = 128  # PaddleOCR's default of first_bs
-_MOST_SAMPLES = 10**9  # a batch size that is no mistake
+_MOST_SAMPLES = 10**9  # above it, a batch size is a mistake
 
 
 def batch_size_key(config: Config) -> str:

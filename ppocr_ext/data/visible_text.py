@@ -84,7 +84,7 @@ def _why_flat(content: bytes) -> str:
     if stored is None or stored.max() == stored.min():
         return "one colour"
     if stored.ndim == 3 and stored.shape[2] == 4 and stored[..., 3].max() != stored[..., 3].min():
-        return "drawn in its transparency alone"
+        return "drawn only in its transparency"
     if stored.dtype == np.uint16:
         return f"16 bits of which {int(stored.max()):,} of 65,535 are used"
     return "nearly one colour"

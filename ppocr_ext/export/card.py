@@ -37,7 +37,7 @@ def write_card(folder: Path, name: str, description: Description, sizes: Mapping
     fixed = (
         ""
         if width is None
-        else f" The graph takes inputs of width {width} alone, and fails on every other one."
+        else f" The graph takes only inputs of width {width}, and fails on every other one."
     )
     parts = [
         f"# {description.model_name}: a text recogniser",

@@ -149,7 +149,7 @@ def export_recogniser(config: Config, trained: TrainedRecogniser, options: Expor
 
 
 def policy_of_width(policy: WidthPolicy, width: int | None) -> WidthPolicy:
-    """Return the policy of a graph that takes one width alone; ``policy`` if it takes every width.
+    """Return the policy of a graph that takes only one width; ``policy`` if it takes every width.
 
     Raises:
         ConfigError: the model squashes images to another width.

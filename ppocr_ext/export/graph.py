@@ -60,7 +60,7 @@ def write_graph(
         width: the only width that the graph takes; None: every width.
 
     Raises:
-        ModelError: the network returns no CTC probabilities, takes one width alone, or Paddle cannot compile it.
+        ModelError: the network returns no CTC probabilities, takes only one width, or Paddle cannot compile it.
     """
     reader = CtcReader(network)
     channels, height, _ = image_shape
@@ -90,7 +90,7 @@ def _check_output(reader: CtcReader, image_shape: tuple[int, int, int], width: i
 
     Raises:
         ModelError: it does not return the softmax of its classifier's logits, these are not finite, or ``width`` is
-            None and it takes one width alone.
+            None and it takes only one width.
     """
     channels, height, usual = image_shape
     widths = (usual, 2 * usual) if width is None else (width,)
@@ -104,7 +104,7 @@ def _check_output(reader: CtcReader, image_shape: tuple[int, int, int], width: i
             if each == usual:
                 raise
             raise ModelError(
-                f"The network takes images of width {usual} alone ({error_text(error)}). Fix: export it with "
+                f"The network takes only images of width {usual} ({error_text(error)}). Fix: export it with "
                 f"--width {usual}.",
                 code="fixed_width",
             ) from error
@@ -120,7 +120,7 @@ def _check_output(reader: CtcReader, image_shape: tuple[int, int, int], width: i
             shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise ModelError(
                 f"The network does not return the probabilities of CTC, [batch, frames, classes], in evaluation "
-                f"(found {shape}). Fix: its head must apply the softmax once, in evaluation alone.",
+                f"(found {shape}). Fix: its head must apply the softmax once, and only in evaluation.",
                 code="unsupported_output",
             )
         classes = int(found.shape[-1])

@@ -119,7 +119,7 @@ def compare(
 
     Args:
         reference: the trained network.
-        reader: the one to judge.
+        reader: the one to check.
         pictures: a few images.
         any_width: the graph should take every width.
         tolerance: the largest difference of probabilities that is accepted.
@@ -136,7 +136,7 @@ class Comparer:
 
     Args:
         reference: the reader that is right.
-        found: the one to judge.
+        found: the one to check.
         tolerance: the largest difference of probabilities that is accepted.
 
     Attributes:
@@ -193,7 +193,7 @@ class Comparer:
         """Give the graph several images at once, and inputs of other widths, and compare.
 
         Args:
-            reader: the reader to judge.
+            reader: the reader to check.
             pictures: a few images.
             any_width: the graph should take every width.
         """

@@ -115,7 +115,7 @@ def verify_export(folder: Path, options: VerifyOptions) -> Verification:
         clients, notes = open_clients(folder, exported, stack) if options.clients else ([], [])
         if not (readers or clients or failed):
             raise DataError(
-                f"{folder} has one form of the model alone, and nothing to compare it with. Fix: give the run that it "
+                f"{folder} has only one form of the model, and nothing to compare it with. Fix: give the run that it "
                 f"was exported from with --run.",
                 code="nothing_to_compare",
             )

@@ -102,7 +102,7 @@ def _exports(init: Path, package: str) -> dict[str, Source]:
     """Return the names that ``init`` imports from sibling modules, also inside its builder function.
 
     Where a name is imported several times, the import under ``model_type == "rec"`` wins;
-    imports for other model types alone are left out.
+    imports that only other model types need are left out.
     """
     try:
         tree = ast.parse(init.read_text(encoding="utf-8", errors="replace"))

@@ -68,7 +68,7 @@ class JudgedDecoder:
         return getattr(self._decoder, name)
 
     def _judged(self, decoded: Any) -> Any:
-        if not isinstance(decoded, tuple) or len(decoded) != 2:  # texts alone, where there are no labels
+        if not isinstance(decoded, tuple) or len(decoded) != 2:  # only texts, where there are no labels
             return decoded
         return decoded[0], self._labels(decoded[1])
 

@@ -36,7 +36,7 @@ def locked_folder(
     A message names the ``option`` that gives another folder.
 
     The system frees the lock when the process ends, however it ends. Where there are no locks (some network file
-    systems, Windows), a line of the log says so, at ``warning_level``.
+    systems, Windows), the log has a line about it, at ``warning_level``.
 
     Raises:
         ConfigError: another training has the folder.

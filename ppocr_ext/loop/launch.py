@@ -89,7 +89,7 @@ def start_processes(config: Config, processes: int, words: Sequence[str]) -> int
 
     Raises:
         PPOCRExtError: the processes cannot be started, or another training has the run folder.
-        ProcessError: a process failed, and process 0 could not say so.
+        ProcessError: a process failed, and process 0 could not report it.
     """
     set_up_console()
     on_cpu = _runs_on_cpu(config, processes)
@@ -147,7 +147,7 @@ def _launch(
 
 
 def _runs_on_cpu(config: Config, processes: int) -> bool:
-    """Return False if the config asks for GPUs or others, for which alone Paddle is imported here.
+    """Return False if the config asks for GPUs or others, the only case in which Paddle is imported here.
 
     Raises:
         ConfigError: the device cannot be used, or not by so many processes.

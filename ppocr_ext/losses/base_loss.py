@@ -86,7 +86,7 @@ class Loss(nn.Layer, ABC):
     def needs_all_classes(self) -> bool:
         """Return False if a teacher's probable classes, and the mean of the others, give the loss within 1e-3.
 
-        A teacher cache may then keep those alone (``teacher_cache/``). True is always right.
+        A teacher cache may then keep only those (``teacher_cache/``). True is always right.
         """
         return True
 

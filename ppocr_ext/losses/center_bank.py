@@ -97,7 +97,7 @@ class CenterBank(nn.Layer):
         classes = self.centers.shape[0]
         own = paddle.arange(classes, dtype="int64")
         known = self.known.clone()
-        known[0] = False  # the blank is no look-alike
+        known[0] = False  # the blank is not a look-alike
         ids = paddle.nonzero(known).flatten()
         count = min(count, max(0, ids.shape[0] - 1))
         if count == 0:

@@ -47,7 +47,7 @@ def build_loss(config: Mapping[str, Any], context: LossContext | None = None) ->
         )
     loss = _build(name, options, context)
     if context is not None and isinstance(loss, Loss):
-        loss.prepare(context.charset, context.feature_sizes)  # of plugins alone
+        loss.prepare(context.charset, context.feature_sizes)  # only of plugins
     return loss
 
 

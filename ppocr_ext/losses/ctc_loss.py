@@ -40,7 +40,7 @@ class CTCLoss(Loss):
     Both are errors here if the label is in CPU memory. Elsewhere the check would stall the device: a run checks the
     samples before they become a batch (:class:`ppocr_ext.data.batch_check.BatchLabelCheck`).
 
-    Where Paddle's kernel cannot run on the device, its CPU kernel computes loss and gradient; a warning says so once.
+    Where Paddle's kernel cannot run on the device, its CPU kernel computes loss and gradient, with one warning.
 
     Args:
         use_focal_loss: multiply each line by ``(1 - p(label))²`` (Lin et al., ICCV 2017, gamma 2).

@@ -67,7 +67,7 @@ class DistillationDKDLoss(PairLoss):
         self.beta = check_option(beta, f"{owner}: beta")
 
     def needs_all_classes(self) -> bool:
-        """Return True but for TCKD alone: NCKD compares improbable classes among themselves."""
+        """Return True except for TCKD: NCKD compares improbable classes among themselves."""
         return self.beta != 0 or self.temperature > 1
 
     def compare(

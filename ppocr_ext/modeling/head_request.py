@@ -10,7 +10,7 @@ from typing import Any
 
 from paddle import Tensor, nn
 
-# layers of a MultiHead that belong to one branch alone
+# layers of a MultiHead that belong to only one branch
 BRANCH_LAYERS = {
     "ctc": ("ctc_encoder", "ctc_head"),
     "gtc": ("before_gtc", "gtc_head"),

@@ -74,7 +74,7 @@ def list_images(places: Iterable[str], data_dir: str | None = None) -> ImageList
         data_dir: folder that the paths of label files start from; None: the folder of the label file.
 
     Raises:
-        DataError: a place that is no image does not exist or has no images, or a label file cannot be read.
+        DataError: a place that is not an image does not exist or has no images, or a label file cannot be read.
     """
     found = ImageList([], [])
     for place in places:

@@ -33,7 +33,7 @@ def read_image(source: ImageSource) -> np.ndarray:
         source: see ``ImageSource``.
 
     Raises:
-        DataError: there is no such file, it is no image or has more than ``MAX_IMAGE_PIXELS`` pixels, or the array
+        DataError: there is no such file, it is not an image or has more than ``MAX_IMAGE_PIXELS`` pixels, or the array
             has another type or shape.
     """
     if isinstance(source, np.ndarray):

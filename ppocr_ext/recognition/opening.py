@@ -183,7 +183,7 @@ def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerPar
     by_nrtr = decoded_by_nrtr(config)
     if by_nrtr and options.engine in ("onnx", "paddle"):
         raise ConfigError(
-            f"engine: {options.engine} reads with CTC alone, but {name} has an NRTR decoder. Fix: leave the engine "
+            f"engine: {options.engine} reads only with CTC, but {name} has an NRTR decoder. Fix: leave the engine "
             f"out.",
             code="unsupported_engine",
         )

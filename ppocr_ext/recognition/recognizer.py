@@ -20,7 +20,7 @@ from ppocr_ext.recognition.nrtr_text import read_sequence
 from ppocr_ext.recognition.opening import EngineName, OpenOptions, Source, open_parts
 
 _Classes = tuple[np.ndarray, np.ndarray]  # the best class of each frame, and its probability: [B, T]
-_WINDOW = 8  # batches, of whose images those of equal width are put together
+_WINDOW = 8  # batches; their images of equal width are put together
 
 
 class _Batch(NamedTuple):
@@ -121,7 +121,7 @@ class Recognizer:
         Args:
             images: one or several, each a path, the bytes of an encoded image, or an array: uint8 or uint16 [H, W],
                 [H, W, 3] (BGR, as ``cv2.imread`` returns it) or [H, W, 4].
-            batch_size: most images that the engine gets at a time.
+            batch_size: images that the engine gets at a time, at most.
 
         Raises:
             WeightsError: the engine's classes are not those of the dictionary.

@@ -172,6 +172,6 @@ def _unsupported(config: Config, path: tuple[str, ...], reason: str) -> ConfigEr
     where = f"{config.where(path)}: {dotted(path)}" if found else dotted(path)
     return ConfigError(
         f"{where}: images of Eval are prepared in a way that only `eval` follows: {reason}. Fix: let Eval decode with "
-        f"DecodeImage and resize with RecResizeImg alone, if the network was trained so.",
+        f"DecodeImage and resize only with RecResizeImg, if the network was trained so.",
         code="unsupported_preprocessing",
     )

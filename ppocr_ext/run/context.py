@@ -217,7 +217,7 @@ def _checkpoint(
         )
     if role == "train" and state.is_empty and checkpoint.file(".states").is_file():
         raise WeightsError(
-            f"Global.checkpoints: {checkpoint.prefix} holds weights alone, not the state of a run. Fix: resume from "
+            f"Global.checkpoints: {checkpoint.prefix} holds only weights, not the state of a run. Fix: resume from "
             f"`latest`, or start a new run from these weights: -o Global.pretrained_model={checkpoint.prefix}.",
             code="weights_alone",
         )

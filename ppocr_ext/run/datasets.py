@@ -37,7 +37,7 @@ OF_LMDB = ("LMDBDataSet",)
 
 
 def second_label_kind(transforms: Any) -> Gtc | None:
-    """Return which second label the transforms make: ``"nrtr"``, ``"sar"`` or None for CTC alone."""
+    """Return which second label the transforms make: ``"nrtr"``, ``"sar"`` or None for CTC only."""
     for entry in transforms or ():
         name, options = next(iter(entry.items())) if isinstance(entry, Mapping) else (entry, None)
         if name == "MultiLabelEncode":

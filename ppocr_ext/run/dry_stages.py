@@ -261,7 +261,7 @@ def report_wrong_label(
         folded = label.lower() if label is not None and step.charset.folds_case else label
         if folded is not None and text != "".join(c for c in folded if c in step.charset.characters):
             entry = f"entry {place + 1}" + (f" ({batch.keys[place]})" if len(batch.keys) > place else "")
-            said = f"it decodes to {text!r}" if text is not None else "it is no such label"
+            said = f"it decodes to {text!r}" if text is not None else "it is not such a label"
             message = (
                 f"{reader} reads {entry} of the batch as a label of {_ENCODERS[head]}, but {said} "
                 f"(expected {label!r}).\n  Kept: [{', '.join(batch.keys)}]. {_ORDER}"

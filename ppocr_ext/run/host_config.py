@@ -46,7 +46,7 @@ def cache_folder(config: Config) -> Path | None:
 
 
 def plugin_names(config: Config) -> tuple[str, ...]:
-    """Return the modules that ``Global.plugins`` lists; none where it is no list, which the config check reports."""
+    """Return the modules that ``Global.plugins`` lists; none where it is not a list, which the config check reports."""
     listed = config.at("Global.plugins", default=None)
     return tuple(map(str, listed)) if isinstance(listed, tuple) else ()
 

@@ -163,7 +163,7 @@ def _loader(
     mode: str,
     seed: int,
 ) -> BatchLoader:
-    """Build the loader of a section; ``check`` of labels and ``views`` are for ``Train`` alone."""
+    """Build the loader of a section; ``check`` of labels and ``views`` are only for ``Train``."""
     loader = context.host.build_dataloader(
         plain, mode, context.device, context.host.logger, seed, classes.get(mode)
     )
@@ -214,7 +214,7 @@ def _heard(context: RunContext, mode: str, content: Mapping[str, Any]) -> Prefli
 
 
 def _usable_files(context: RunContext, preflight: Mapping[str, PreflightReport]) -> dict[str, list[Path]]:
-    """Write label files with the usable samples alone, once on each machine; return them by section."""
+    """Write label files with only the usable samples, once on each machine; return them by section."""
     folder, files = context.folder if _writes(context) else scratch_folder(), {}
     for mode, report in preflight.items():
         if not _is_lmdb(context.config, mode):
@@ -233,7 +233,7 @@ def _is_lmdb(config: Config, mode: str) -> bool:
 
 
 def _dataset_class(context: RunContext, mode: str, report: PreflightReport, failures: LoadFailures) -> type:
-    """Return the host's dataset, which reads the usable samples alone and tells ``failures`` those that fail."""
+    """Return the host's dataset, which reads only the usable samples and tells ``failures`` those that fail."""
     config = context.config
     base = context.host.dataset_class(str(config.at(f"{mode}.dataset.name")))
     if not _is_lmdb(config, mode):

@@ -45,7 +45,7 @@ class ConsoleHandler(logging.Handler):
         self.on_closed: Callable[[], None] | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line, unless it is for the log file alone."""
+        """Write one line, unless it is only for the log file."""
         if getattr(record, "file_only", False):
             return
         mark = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "

@@ -105,7 +105,7 @@ def share_batch_norm(model: Any, config: Config) -> Any:
     """Return ``model`` with BatchNorm over all processes (``Global.use_sync_bn``), except in frozen sub-models.
 
     Names in its ``state_dict`` stay as they are. With one process, or on a device for which Paddle has no such
-    operator, the model does not change, and the log says so.
+    operator, the model does not change, and the log notes it.
     """
     if not config.at("Global.use_sync_bn", default=False):
         return model

@@ -61,7 +61,7 @@ def load_recogniser(
         host_path: a PaddleOCR checkout; None searches for a host.
         model: the sub-model; None: that of ``Metric.key``, or ``Student``.
         old_dictionary: dictionary of the weights, if it differs from the config's.
-        nrtr: also load a recogniser that is read by an NRTR decoder (:func:`decoded_by_nrtr`), not by CTC alone.
+        nrtr: also load a recogniser that is read by an NRTR decoder (:func:`decoded_by_nrtr`), not only by CTC.
 
     Raises:
         PPOCRExtError: something cannot be built, or an entry of the weights is missing; the message says what to

@@ -39,7 +39,7 @@ def require_reading_teachers(context: RunContext, model: Any, names: Sequence[st
         names: the teachers.
 
     Raises:
-        WeightsError: the texts that a teacher reads are no nearer to the labels than to those of other samples.
+        WeightsError: the texts that a teacher reads are not nearer to the labels than to those of other samples.
     """
     config = context.components
     if not names or not context.is_first or context.checkpoint or global_value(config, ALLOW_UNTRAINED):
@@ -65,9 +65,9 @@ def require_reading_teachers(context: RunContext, model: Any, names: Sequence[st
         LOG.info("%s reads %d samples of Train; likeness to their labels: %s", name, batch.samples, said)
         if found and all(own <= chance for own, chance in found.values()):
             raise WeightsError(
-                f"{name} is frozen, but cannot read Train: its texts of {batch.samples} samples are no nearer to their "
-                f"labels than to others (likeness: {said}).\n  Probable causes: a dictionary in another order than its "
-                f"own, a wrong file, another image size or normalisation.\n"
+                f"{name} is frozen, but cannot read Train: its texts of {batch.samples} samples are not nearer to "
+                f"their labels than to others (likeness: {said}).\n  Probable causes: a dictionary in another order "
+                f"than its own, a wrong file, another image size or normalisation.\n"
                 f"Fix: correct that; to train so: -o Global.{ALLOW_UNTRAINED}=true.",
                 code="teacher_cannot_read",
             )

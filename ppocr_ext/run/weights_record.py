@@ -70,7 +70,7 @@ def _records(config: Config) -> Records:
     """Return what the config records.
 
     Raises:
-        ConfigError: it is no mapping of names to digests.
+        ConfigError: it is not a mapping of names to digests.
     """
     given = config.at(_KEY, default=None) or {}
     if not isinstance(given, Mapping) or not all(

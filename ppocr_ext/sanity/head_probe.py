@@ -101,7 +101,7 @@ class HeadProbe:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """Return the shape of the output, found without ids that the head may not know; () if it is no tensor."""
+        """Return the shape of the output, found without ids that the head may not know; () if it is not a tensor."""
         labels = list(self.head.labels)
         if self.ids is not None:
             labels[0] = paddle.zeros_like(labels[0])

@@ -67,7 +67,7 @@ class Lesson:
 
     @property
     def broke(self) -> bool:
-        """Whether the loss is no finite number any more."""
+        """True if the loss is not finite any more."""
         return not math.isfinite(self.points[-1].loss)
 
     def measure(self, step: int) -> None:

@@ -12,8 +12,8 @@ from ppocr_ext.sanity.head_probe import Finding, HeadProbe, centered, fault
 
 _UNCHANGED = 1e-6  # spreads of the output
 _BENT = 0.1  # share by which the output of a straight line may deviate
-_NO_SOFTMAX = Finding("softmax", "ok", "The output is no probabilities.")
-_MOST_MARKS = 4  # classes that are no characters, beyond CTC's blank: n + 4 rows of an NRTR head
+_NO_SOFTMAX = Finding("softmax", "ok", "The output has no probabilities.")
+_MOST_MARKS = 4  # classes that are not characters, beyond CTC's blank: n + 4 rows of an NRTR head
 
 
 def class_count(probe: HeadProbe) -> Finding:
@@ -155,7 +155,7 @@ def _of_probabilities(probe: HeadProbe) -> list[Finding]:
 
 
 def _by_distribution(probe: HeadProbe) -> list[Finding]:
-    """Judge a head without a linear layer of its own by the values of its output alone."""
+    """Test a head without a linear layer of its own only by the values of its output."""
     out = probe.base
     if _are_probabilities(out):
         return _of_probabilities(probe)

@@ -14,7 +14,7 @@ class SeededRandom:
     """Generate the random numbers of one image.
 
     It has the three functions of the module ``secrets`` that the library captcha calls, so it can replace it.
-    Python's own ``random.Random`` is used for ``random()`` alone: its other methods may change between versions.
+    Python's own ``random.Random`` is used only for ``random()``: its other methods may change between versions.
 
     Args:
         seed: of all images.

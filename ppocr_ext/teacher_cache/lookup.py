@@ -108,7 +108,7 @@ def cached_teacher(
         None if a loss needs what the cache lacks: the live teacher answers then, with a warning.
 
     Raises:
-        DataError: it is no cache, or one of another teacher or dictionary.
+        DataError: it is not a cache, or one of another teacher or dictionary.
     """
     store = Store(folder)
     facts, name = store.facts, store.facts.model

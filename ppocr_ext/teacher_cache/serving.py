@@ -9,7 +9,7 @@ from ppocr_ext.losses import CombinedLoss, Loss, required_outputs
 from ppocr_ext.teacher_cache.shards import BRANCHES
 from ppocr_ext.teacher_cache.store import Store
 
-# Mean probability of classes that are not kept, above which a loss that reads the probable ones alone differs by 1e-3.
+# Mean probability of classes that are not kept, above which a loss that reads only the probable ones differs by 1e-3.
 MOST_DROPPED = 5e-4
 
 

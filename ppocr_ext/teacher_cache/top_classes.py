@@ -38,7 +38,7 @@ class TopClasses:
 
 
 def top_classes(logits: np.ndarray, k: int, always: int | None = None) -> TopClasses:
-    """Keep the ``k`` most probable classes of each row; all of them if there are no more.
+    """Keep the ``k`` most probable classes of each row; all of them if there are fewer.
 
     Args:
         logits: float32 [N, C].

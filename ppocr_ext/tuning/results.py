@@ -42,7 +42,7 @@ def write_results(study: TuningStudy, config: Config, folder: Path, command: str
     )
     chosen = config.with_values(trials[0].settings)
     sections = Node({section: chosen.node(section) for section in chosen})
-    best = _part(sections, [split(key) for key in study.shipped])  # an overlay with these keys alone
+    best = _part(sections, [split(key) for key in study.shipped])  # an overlay with only these keys
     write_text(folder / BEST_FILE, f"# {summary}\n# An overlay; train with it: {command}\n{dump(best)}")
     names = short_names(study.shipped)
     _draw(study, names, folder / PICTURE_FILE)
@@ -57,7 +57,7 @@ def _draw(study: TuningStudy, names: Mapping[str, str], file: Path) -> None:
     """Draw parallel coordinates: an axis for each key and one for the metric, a line for each trial."""
     record = study.by_best()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it is experimental, and an axis may have one value alone
+        warnings.simplefilter("ignore")  # it is experimental, and an axis may have only one value
         axes = optuna.visualization.matplotlib.plot_parallel_coordinate(record, target_name=study.indicator)
     axes.set_xticks(range(1 + len(names)), [study.indicator, *(names[key] for key in sorted(names))])
     axes.set_title(f"{len(record.trials)} trials, each by its best evaluation")

@@ -17,13 +17,13 @@ from ppocr_ext.messages import LOG, end_text
 from ppocr_ext.run.recogniser import BEST, recogniser_config
 from ppocr_ext.run.run import Run
 
-_WITHOUT_ONNX = ("missing_package", "not_converted")  # errors after which Paddle's form is written alone
+_WITHOUT_ONNX = ("missing_package", "not_converted")  # errors after which only Paddle's form is written
 
 
 class ExportHook(Hook):
     """Write ``best_accuracy/inference`` (of a run without an evaluation ``latest/inference``) below the run folder.
 
-    The folder is the one that PaddleOCR and PaddleX write. It is a hook of rank 0, for finished runs alone. An export
+    The folder is the one that PaddleOCR and PaddleX write. It runs on rank 0, and only for finished runs. An export
     that fails does not make the run fail: its weights are saved.
     """
 

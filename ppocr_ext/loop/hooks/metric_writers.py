@@ -164,7 +164,7 @@ class WandbWriter(Writer):
         except (wandb.errors.Error, OSError) as error:
             raise PPOCRExtError(
                 f"Global.use_wandb: Weights & Biases cannot be used ({error}). Log in with `wandb login`; "
-                f"or write to the run folder alone with WANDB_MODE=offline in the environment; or leave it out "
+                f"or write only to the run folder with WANDB_MODE=offline in the environment; or leave it out "
                 f"with -o Global.use_wandb=false.",
                 code="service_unavailable",
             ) from error
@@ -189,7 +189,7 @@ def wandb_options(config: Config) -> dict[str, Any]:
     """Return the section ``wandb``: PaddleOCR's keys, which are those of ``wandb.init``; ``save_dir`` is ``dir``.
 
     Raises:
-        ConfigError: it is no mapping, or has a key that ``wandb.init`` does not take.
+        ConfigError: it is not a mapping, or has a key that ``wandb.init`` does not take.
     """
     section = config.at("wandb", default=None)
     if section is not None and not isinstance(section, Config):

@@ -61,7 +61,7 @@ class Window:
         self._began = self._last_step = time.perf_counter()
 
     def add(self, step: StepDone) -> None:
-        """Add one step; the losses stay on the device. One without effect counts for the speed alone."""
+        """Add one step; the losses stay on the device. One without effect counts only for the speed."""
         self._applied += step.applied
         for name, value in step.losses.items() if step.applied else ():
             value = value.detach() if hasattr(value, "detach") else value

@@ -53,7 +53,7 @@ class ProgressBar(Hook):
         done, total = position.global_step, position.total_steps
         left = datetime.timedelta(seconds=round((total - done) * self._seconds))
         line = f"{epoch}  step {done}/{total}  {text}  eta {left}"
-        # with a bar on the terminal the line goes to the log file alone
+        # with a bar on the terminal the line goes only to the log file
         LOG.info(line, extra={"file_only": not self._bar.disable})
 
     def on_eval(self, result: EvalDone) -> None:

@@ -20,7 +20,7 @@ _COMPARED = 1024  # numbers of each tensor, so that the copy has few megabytes
 class WeightChange(Hook):
     """Warn once if the first steps after warm-up hardly change the trained weights (rank 0).
 
-    The first of these steps is the first one whose rate is not above all before. A resumed run is not judged, since it
+    The first of these steps is the first one whose rate is not above all before. A resumed run is not checked, since it
     may be in the low rates of its end.
     """
 

@@ -26,7 +26,7 @@ from ppocr_ext.registry import BACKBONES
 DecayedConv = partial(
     NormedConv, norm_decay=None
 )  # PP-OCRv6 decays its BatchNorms, but for those of the stem
-DOWN = (2, 1)  # stride that halves the height alone
+DOWN = (2, 1)  # stride that halves only the height
 Block = tuple[int, Stride, bool]  # output channels, stride, squeeze-and-excitation
 # channels of the stem, then the blocks of each stage
 SIZES: dict[str, tuple[int, dict[str, tuple[Block, ...]]]] = {

@@ -119,7 +119,7 @@ class SVTRNet(nn.Layer):
         """Images [B, in_channels, H, W] to frames [B, out_channels, 1, T], or all tokens [B, N, embed_dim[-1]]."""
         if tuple(images.shape[2:]) != self._size:
             raise ModelError(
-                f"SVTRNet reads images of {self._size[0]}x{self._size[1]} alone (found {images.shape[2]}x"
+                f"SVTRNet reads only images of {self._size[0]}x{self._size[1]} (found {images.shape[2]}x"
                 f"{images.shape[3]}). Fix: Architecture.Backbone.img_size and RecResizeImg.image_shape must agree.",
                 code="image_size",
             )

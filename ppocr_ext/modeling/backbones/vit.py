@@ -180,7 +180,7 @@ class ViTParseQ(nn.Layer):
         """Map images [B, in_channels, H, W] to tokens [B, N, embed_dim], row by row."""
         if tuple(images.shape[2:]) != self._size:
             raise ModelError(
-                f"ViTParseQ reads images of {self._size[0]}x{self._size[1]} alone (found {images.shape[2]}x"
+                f"ViTParseQ reads only images of {self._size[0]}x{self._size[1]} (found {images.shape[2]}x"
                 f"{images.shape[3]}). Fix: Architecture.Backbone.img_size and RecResizeImg.image_shape must agree.",
                 code="image_size",
             )

@@ -24,7 +24,7 @@ class CTCHead(nn.Layer):
         fc_decay: L2 decay of its weights and biases, in place of the optimizer's.
         mid_channels: width of a linear layer before the classifier; none by default.
         return_feats: also return the classifier's input. PaddleOCR does so in train mode only. An exported
-            graph returns the probabilities alone, which its callers expect.
+            graph returns only the probabilities, which its callers expect.
         use_guide: mix neighbouring frames by convolutions before the linear layers (PP-OCRv6 tiny).
     """
 

@@ -54,7 +54,7 @@ class SARDecoder(nn.Layer):
         bidirectional: whether the LSTM reads both ways.
         rnn_dropout: between the layers of the LSTM.
         dropout: before the classifier's output.
-        concat: True classifies output, attended feature and line feature together; False the attended one alone.
+        concat: True classifies output, attended feature and line feature together; False only the attended one.
         max_length: characters that are decoded.
     """
 

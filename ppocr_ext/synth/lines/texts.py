@@ -45,7 +45,7 @@ class RandomTexts:
 
     Args:
         characters: each with the same probability to begin a text.
-        length: fewest and most characters.
+        length: the smallest and the largest number of characters.
         rich_in: characters that are more likely than the others.
         skip_undrawable: leave out characters that no font draws; otherwise they are an error.
     """

@@ -54,9 +54,7 @@ class WeightChange(Hook):
         """Return numbers of each trained tensor, of its master weight if it has one: float64 [tensors, numbers]."""
         masters = getattr(self._run.optimizer, "_master_weights", None) or {}
         firsts = [masters.get(each.name, each).flatten()[:_COMPARED] for each in self._trained]
-        return np.stack(
-            [np.resize(each.astype("float32").numpy(), _COMPARED) for each in firsts], dtype=float
-        )
+        return np.array([np.resize(each.astype("float32").numpy(), _COMPARED) for each in firsts], float)
 
     def _judge(self, change: float, norm: float) -> None:
         """Warn if the weights hardly change, or if so much is clipped that only decay changes them."""

@@ -36,9 +36,8 @@ class FurtherColumns:
         for number, line in compress(enumerate(lines, first), usable):
             _, label, *rest = line.rstrip(b"\r\n").split(delimiter)
             self.kinds.add(len(rest) if all(map(_IS_NUMBER, rest)) else -1)
-            is_quoted = label.startswith(quote) and label != quote
-            if is_quoted or any(rest):
-                code = "quoted_label" if is_quoted else "cut_label"
+            code = "quoted_label" if label.startswith(quote) and label != quote else "cut_label"
+            if code == "quoted_label" or any(rest):
                 self.counts[code] += 1
                 if self.counts[code] <= EXAMPLES:
                     self.examples.append((code, number, label.decode(), delimiter.join(rest).decode()))

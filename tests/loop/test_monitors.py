@@ -167,6 +167,7 @@ def test_an_evaluation_far_below_the_best_is_found():
 def test_what_a_run_has_not_learnt(loss, guess, values, code):
     found = judge_learning(loss, guess, values, healthy_ranges(), ["the neck"])
     assert found.code == code and found.causes == ("the neck", *CAUSES[code])
+    assert ("loss" in found.text) != math.isnan(loss)
 
 
 def test_every_finding_has_causes():

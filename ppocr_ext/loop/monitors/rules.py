@@ -7,6 +7,7 @@ writes it.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -265,6 +266,5 @@ def judge_learning(
         ("nothing_right", "no text line is right as a whole"): True,
     }
     code, text = next(names for names, holds in found.items() if holds)
-    return Finding(
-        code, f"{text} (loss {loss:.4g}; best constant guess, without the images: {guess:.4g})", necks
-    )
+    measured = f" (loss {loss:.4g}; best constant guess, without the images: {guess:.4g})"
+    return Finding(code, text if math.isnan(loss) else text + measured, necks)

@@ -248,7 +248,7 @@ CONFIGURATION = group(
     ),
     case(
         "max-unusable",
-        "`max_unusable` that is no share",
+        "`max_unusable` that is not a share",
         "`max_unusable` 不是 0 到 1 的比例",
         given("Global.max_unusable=10"),
         "Global.max_unusable",
@@ -550,7 +550,7 @@ LMDB = group(
     ),
     case(
         "no-lmdb",
-        "A folder that is no LMDB",
+        "A folder that is not an LMDB",
         "文件夹不是 LMDB",
         given("Train.dataset.name=LMDBDataSet"),
         "data",

@@ -134,7 +134,7 @@ def shared_image_warnings(
     for code, (count, examples) in compare_images(reports, by_content).items():
         path, text = _SHARED[code]
         usable = found[path.partition(".")[0]].usable if path else sum(report.usable for report in reports)
-        message = f"{count:,} of {usable:,} samples ({100 * count / usable:.2g} %) {text}"
+        message = f"{count:,} of {usable:,} samples ({100 * count / usable:.3g} %) {text}"
         for (first, image, label), (place, own, other) in examples:
             message += f"\n  {place}: {own} {other[:_SHOWN]!r}; {first}: {image} {label[:_SHOWN]!r}"
         yield _warning(config, code, path, message)

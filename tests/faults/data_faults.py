@@ -262,6 +262,8 @@ SHARED = (
     warning("Eval with half of the lines of Train", "trained_samples",
             evaluated(lambda train, own: [*own, *train[:10]]), OWN, "10 of 20 samples (50 %)", "val.txt:11",
             "other samples"),
+    warning("Eval that is Train", "trained_samples", evaluated(lambda train, own: train), OWN,
+            "24 of 24 samples (100 %)"),
     warning("Eval with copies of images of Train", "trained_samples",
             evaluated(lambda train, own: [*own, f"copy/3.png\t{train[3].split(TAB)[1]}"]), OWN,
             "1 of 11 samples", "val.txt:11", "train_list.txt:4"),

@@ -31,7 +31,7 @@ _CUT_FIXES = {  # by whether the delimiter is part of ordinary text: key, and wh
 _SHARED = {  # code -> config path, and what is wrong
     "trained_samples": (
         "Eval.dataset",
-        "have an image of Train: the accuracy says nothing of new images. Fix: evaluate on other samples.",
+        "have an image of Train: the accuracy says nothing about new images. Fix: evaluate on other samples.",
     ),
     "conflicting_labels": (
         "",

@@ -123,7 +123,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     ),
     "nothing_right": (
         _LONGER,
-        "Eval prepares images or labels otherwise than Train: look at samples.json",
+        "Eval prepares images or labels differently from Train: look at samples.json",
         _LABELS,
     ),
 }

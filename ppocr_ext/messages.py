@@ -65,13 +65,13 @@ def printable(text: str) -> str:
 
 
 def unprintable(text: str) -> str:
-    """Return ``text`` with the control characters that :func:`printable` has replaced."""
+    """Return ``text`` with the control characters that :func:`printable` has replaced; ``\\u005c`` is a backslash."""
     return _REPLACED.sub(lambda found: _control_of(found[0]), text)
 
 
 def _control_of(replaced: str) -> str:
     character = chr(int(replaced[2:], 16))
-    return character if _CONTROL.fullmatch(character) else replaced
+    return character if _CONTROL.fullmatch(character) or character == "\\" else replaced
 
 
 def for_people(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ppocr_ext.centers.accumulator import CenterAccumulator
@@ -36,6 +36,8 @@ ANY_TEXT = st.text(max_size=20)
 CELL = st.text(
     st.characters(exclude_categories=("Cs",), exclude_characters="\t\n\r"), min_size=1, max_size=20
 )
+# what the file escapes, and what looks like its escapes
+WRITTEN = ANY_TEXT | st.text(st.sampled_from("\\u001b5cd\x1b\u202e'=\t\n\r\""), max_size=20)
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
@@ -240,11 +242,8 @@ def test_a_damaged_file_of_centers_is_read_or_refused(
 
 
 @some
-@given(
-    st.lists(
-        st.tuples(CELL, CELL, CELL).filter(lambda row: "\\u" not in "".join(row)), min_size=1, max_size=4
-    )
-)
+@given(st.lists(st.tuples(WRITTEN, WRITTEN, WRITTEN), min_size=1, max_size=4))
+@example([("\\u001b[2J", "\\u005c", "\x1b\\u005cu001b")])
 def test_predictions_that_are_written_are_read(tmp_path: Path, rows: list[tuple[str, str, str]]) -> None:
     written = [Prediction(*row, 0.5) for row in rows]
     write_predictions(tmp_path / "p.tsv", written)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ppocr_ext.checkpoint.journal import ENDINGS, finish_journal, write_journal
+from ppocr_ext.checkpoint.journal import ENDINGS, apply_journal, finish_journal, write_journal
 from ppocr_ext.checkpoint.official_weights import other_format, similar_name
 from ppocr_ext.checkpoint.serialize import (
     NAME_TABLE,
@@ -165,7 +165,7 @@ class Checkpoint:
         text = str(path)
         ending = next((ending for ending in ENDINGS if text.endswith(ending)), "")
         self.prefix = Path(text.removesuffix(ending))
-        finish_journal(self.prefix)
+        apply_journal(self.prefix)
 
     def file(self, ending: str) -> Path:
         """Return the file with ``ending``, such as ``".pdparams"``."""

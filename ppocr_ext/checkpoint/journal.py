@@ -39,9 +39,20 @@ def write_journal(prefix: Path, renames: Mapping[str, str]) -> None:
 
 
 def finish_journal(prefix: Path) -> None:
-    """Do the renames that a killed process had written down but not finished.
+    """Do the renames of the journal of ``prefix`` and remove it; only for the process that saves there.
 
-    A journal of another form is ignored if there are weights without it; loading them warns of it.
+    Raises:
+        WeightsError: see :func:`apply_journal`.
+    """
+    if apply_journal(prefix):
+        _journal_of(prefix).unlink(missing_ok=True)
+
+
+def apply_journal(prefix: Path) -> bool:
+    """Do the renames that a killed process had written down but not finished; return True if there were any.
+
+    The journal stays: after a reader has read it, the run may have written its next one. A journal of another form is
+    ignored if there are weights without it; loading them warns of it.
 
     Raises:
         WeightsError: the journal has another form, and there are no weights.
@@ -51,12 +62,11 @@ def finish_journal(prefix: Path) -> None:
     except WeightsError:
         if not Path(f"{prefix}.pdparams").is_file():
             raise
-        return
+        return False
     for temporary, final in renames.items():
         with contextlib.suppress(FileNotFoundError):  # another process has just done it
             (prefix.parent / temporary).replace(prefix.parent / final)
-    if renames:
-        _journal_of(prefix).unlink(missing_ok=True)
+    return bool(renames)
 
 
 def read_journal(prefix: Path) -> dict[str, str]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ppocr_ext.data.sample_seeds import generators_kept
 from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import DataError
 from ppocr_ext.messages import LOG
@@ -177,7 +178,8 @@ class _Reporting(_Dataset):
             sample = self._key(self, _position(index))
             # PaddleOCR joins labels of up to max_text_length, of which NRTR and SAR refuse the longest two
             if self._failures.mode != "Train" or self._log.failing or not self._log.is_joined:
-                self._check_transform(index, reason)
+                with generators_kept():  # a process that has loaded a sample before draws nothing here
+                    self._check_transform(index, reason)
                 self._failures.add(sample, partial(self._place, sample), reason)
             index = _after(index, len(self))
         raise DataError(

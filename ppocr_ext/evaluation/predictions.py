@@ -16,6 +16,7 @@ from ppocr_ext.messages import printable, unprintable
 
 # also with apostrophes before it, so that reading takes away the one that was added
 _FORMULA = re.compile(r"'*(?:[=@].|[+-].*[^\W\d_])", re.DOTALL)
+_LIKE_A_CONTROL = re.compile(r"\\(?=u[0-9a-f]{4})")  # a text that has such a backslash itself
 HEADER = ["image", "label", "prediction", "confidence"]
 
 
@@ -44,8 +45,9 @@ class Prediction:
 def to_tsv(rows: Iterable[Sequence[object]]) -> str:
     """Return rows separated by tabs; a cell that contains a tab or a quotation mark is quoted.
 
-    Control characters are written as ``\\u001b``. A text that a spreadsheet would take for a formula (``=…``, ``@…``,
-    ``+`` or ``-`` before a word) gets an apostrophe in front. :func:`read_predictions` undoes both.
+    Control characters are written as ``\\u001b``, and a backslash that begins such a text as ``\\u005c``. A text that a
+    spreadsheet would take for a formula (``=…``, ``@…``, ``+`` or ``-`` before a word) gets an apostrophe in front.
+    :func:`read_predictions` undoes all three.
     """
     buffer = io.StringIO()
     writer = csv.writer(buffer, delimiter="\t", lineterminator="\n")
@@ -54,7 +56,7 @@ def to_tsv(rows: Iterable[Sequence[object]]) -> str:
 
 
 def _to_cell(text: str) -> str:
-    cell = printable(text)
+    cell = printable(_LIKE_A_CONTROL.sub(r"\\u005c", text))
     return f"'{cell}" if _FORMULA.match(cell) else cell
 
 

@@ -41,8 +41,6 @@ class Evaluations:
 
     def done(self, metrics: Mapping[str, float], position: Position) -> bool:
         """Tell the hooks of an evaluation, and return True if it is the best, by the rule of the host."""
-        for hook in self._hooks:
-            hook.on_eval_end()
         numbers = {name: float(value) for name, value in metrics.items()}
         step = position.global_step
         self.last = {**{name: value for name, value in numbers.items() if name != "fps"}, "step": step}
@@ -55,6 +53,8 @@ class Evaluations:
         result = EvalDone(position, values, is_best, dict(self.best), is_start=step == 0)
         for hook in self._hooks:
             hook.on_eval(result)
+        for hook in self._hooks:
+            hook.on_eval_end()
         return is_best
 
     def state(self) -> Mapping[str, Any]:

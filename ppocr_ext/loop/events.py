@@ -158,7 +158,7 @@ class Hook:
         """Called before an evaluation, and after a save in its midst (rank 0 only)."""
 
     def on_eval_end(self) -> None:
-        """Called after the last batch of an evaluation, and before a save in its midst (rank 0 only)."""
+        """Called after ``on_eval``, and before a save in the midst of an evaluation (rank 0 only)."""
 
     def on_eval(self, result: EvalDone) -> None:
         """Called after an evaluation (rank 0 only)."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ppocr_ext.checkpoint.averages import average_in
 from ppocr_ext.checkpoint.checkpoints import Position, TrainState, write_checkpoint
 from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
 from ppocr_ext.checkpoint.run_checkpoints import keep_newest
@@ -85,7 +86,7 @@ class CheckpointSaver:
         state = trained_state(run.model, run.unsaved_models)
         weights = full_precision(state, run.optimizer, run.float32_copies)
         replaced = replaced or {}
-        if wrong := not_finite(weights) or not_finite(replaced):
+        if wrong := not_finite(weights) or not_finite(replaced) or not_finite(average_in(hook_states or {})):
             raise WeightsError(
                 f"{prefix} is not written: {shortened(wrong, 2)} has values that are not finite after step "
                 f"{position.global_step}. Fix: continue from the last good checkpoint with a lower learning rate.",

@@ -118,7 +118,7 @@ def read_classes(
             symbols[classes[start]],
             confidences[start],
             int(min(last, start * pixels_per_frame)),
-            int(min(last, max(start, math.ceil(end * pixels_per_frame) - 1))),
+            int(min(last, math.ceil(end * pixels_per_frame) - 1)),
         )
         for start, end in runs
     )

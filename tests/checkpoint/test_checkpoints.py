@@ -83,7 +83,33 @@ def test_a_save_that_was_killed_is_finished_by_the_next_reader(tmp_path, monkeyp
     checkpoint = Checkpoint(tmp_path / "latest")
     assert checkpoint.train_state().position.global_step == 2
     np.testing.assert_array_equal(checkpoint.weights()["weight"], layer.weight.numpy())
-    assert sorted(p.suffix for p in tmp_path.iterdir()) == [".pdopt", ".pdparams", ".states"]
+    left = [".journal", ".pdopt", ".pdparams", ".states"]  # the next save takes the journal away
+    assert sorted(p.suffix for p in tmp_path.iterdir()) == left
+    write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Position(0, 3, 3)))
+    assert sorted(p.suffix for p in tmp_path.iterdir()) == left[1:]
+
+
+def test_a_reader_leaves_the_journal_of_a_save_that_began_after_it_looked(tmp_path, monkeypatch):
+    layer, optimizer, _ = trained(1)
+
+    def killed_save(step):
+        with monkeypatch.context() as patch:  # between the journal and the renames
+            patch.setattr(checkpoints, "finish_journal", lambda prefix: None)
+            write_checkpoint(
+                tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Position(0, step, step))
+            )
+
+    def read_before_the_next_save(prefix):
+        renames = real(prefix)
+        monkeypatch.setattr(journal, "read_journal", real)
+        killed_save(2)
+        return renames
+
+    killed_save(1)
+    real = journal.read_journal
+    monkeypatch.setattr(journal, "read_journal", read_before_the_next_save)
+    assert Checkpoint(tmp_path / "latest").train_state().position.global_step == 1
+    assert Checkpoint(tmp_path / "latest").train_state().position.global_step == 2
 
 
 def test_killed_before_the_journal_the_old_checkpoint_stands(tmp_path, monkeypatch):

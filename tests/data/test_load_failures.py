@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import random
 
 import pytest
 from error_codes import raises_code
 
 from ppocr_ext.data.load_failures import LoadFailures, report_failures
+from ppocr_ext.data.sample_seeds import generators_seeded
 from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import DataError
 
@@ -75,6 +77,40 @@ def test_a_failure_is_named_once_and_the_next_sample_taken(dataset, messages):
         "Train: list:5: Decode refuses it",
         "Train: list:33: ValueError: a header of 3 bytes",
     ]
+
+
+class Drawing(Host):
+    """Each sample draws; the transform of sample 3 draws too, and fails."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.ops = [self]
+
+    def __call__(self, data):
+        drawn = random.random()
+        if data == 3:
+            raise ValueError("no such font")
+        return drawn
+
+    def __getitem__(self, index):
+        return self.ops[0](index)
+
+
+def test_a_process_that_fails_at_its_first_sample_draws_as_one_that_has_loaded_others():
+    kind = report_failures(
+        Drawing,
+        LoadFailures("Train", Host.size, 0, UnusableLimit(0.1)),
+        lambda data, index: b"%d" % index,
+        bytes.decode,
+    )
+    drawn = []
+    for before in ([], [7]):
+        data = kind({}, "Train", logging.getLogger("ppocr"))
+        for index in [*before, 3]:
+            with generators_seeded(1, index):
+                value = data[index]
+        drawn.append(value)
+    assert drawn[0] == drawn[1]
 
 
 class Join:

@@ -137,6 +137,16 @@ def nan_weights(place: Place, contents: dict[str, dict[str, Any]]) -> None:
     contents[".pdparams"][CLASSIFIER] = contents[".pdparams"][CLASSIFIER] * np.nan
 
 
+def average_of(number: float) -> Callable[[Place, dict[str, dict[str, Any]]], None]:
+    """The run has averaged its weights; the average of one entry has this number."""
+
+    def change(place: Place, contents: dict[str, dict[str, Any]]) -> None:
+        average = {CLASSIFIER: np.full_like(contents[".pdparams"][CLASSIFIER], number)}
+        contents[".states"].setdefault("hooks", {})["Ema"] = {"updates": 3, "average": average}
+
+    return change
+
+
 def of_two_saves(place: Place) -> dict[str, Any]:
     """The weights are of a later save than the rest."""
     values = resumed()(place)  # type: ignore[operator]
@@ -199,6 +209,8 @@ WEIGHTS = (
 RESUME = (
     resume("files of two saves", "mixed_checkpoint", of_two_saves, "latest.pdparams", "all three files", right=RESUMES),
     resume("a checkpoint with NaN", "nonfinite_weights", resumed(nan_weights), CLASSIFIER, "another checkpoint"),
+    resume("an average with NaN", "nonfinite_weights", resumed(average_of(np.nan)), "latest.states", CLASSIFIER,
+           right=resumed(average_of(0.5))),
     resume("the optimizer state of another run", "optimizer_mismatch", resumed(foreign_optimizer), "latest.pdopt",
            PRETRAINED),
     resume("the optimizer state of a wider network", "optimizer_mismatch", resumed(wider_optimizer), "latest.pdopt",

@@ -144,6 +144,13 @@ class SeeWeights(Hook):
         call.get_metric, call.main_indicator = metric.get_metric, metric.main_indicator
         return call
 
+    def measure_eval(self):
+        self.measured = arrays(self.network)
+        return {}
+
+    def on_eval(self, result):
+        self.told = arrays(self.network)
+
 
 def content(prefix):
     """The numbers of a checkpoint: weights, optimizer, average."""
@@ -194,7 +201,8 @@ def test_a_run_with_an_average(tiny, tmp_path, capsys):
     held = Checkpoint(best).weights()
     for name, value in state["hooks"]["Ema"]["average"].items():
         np.testing.assert_array_equal(held[name], value)
-        np.testing.assert_array_equal(evaluation.seen[name], value)
+        for seen in (evaluation.seen, evaluation.measured, evaluation.told):  # NRTR reads in the last two
+            np.testing.assert_array_equal(seen[name], value)
         assert (held[name] != state["raw_weights"][name]).any() or not value.any()
 
     assert main(["checkpoint", "other", str(whole / "latest"), "-o", str(tmp_path / "averaged")]) == 0
@@ -204,6 +212,28 @@ def test_a_run_with_an_average(tiny, tmp_path, capsys):
         np.testing.assert_array_equal(written[name], average.get(name, value))
     with raises_code(WeightsError, "no_average"):
         other_weights(plain)
+
+
+def test_an_average_that_is_not_finite_is_neither_loaded_nor_saved(tiny, tmp_path):
+    class Spoil(Hook):
+        def on_step(self, step):
+            if step.position.global_step == 5:
+                next(iter(ema._average.values()))[0] = float("nan")
+
+    def start(self, run, position, real=Ema.on_start):
+        nonlocal ema
+        ema = self
+        real(self, run, position)
+
+    ema = None
+    config = tiny("student", **{"Global.ema": 0.9})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ema, "on_start", start)
+        outcome = train(config, hooks=[Spoil()])
+    assert outcome.status == "nonfinite" and "backbone" in outcome.reason
+    latest = Checkpoint(tmp_path / "run" / "latest")
+    assert latest.train_state().position.global_step == 3
+    assert all(np.isfinite(value).all() for value in other_weights(latest).values())
 
 
 def states_file(prefix):

@@ -296,3 +296,19 @@ def test_the_line_of_a_checkpoint_says_what_is_known(weights, tmp_path):
     assert checkpoint_line(copy).startswith(f"{copy}: step and accuracy are not known: ")
     copy.with_suffix(".states").unlink()
     assert checkpoint_line(copy) == f"{copy}: step and accuracy are not known"
+
+
+def test_a_best_evaluation_that_stops_the_run_is_saved(fine_tuned, tmp_path):
+    class Collapse(Hook):
+        def on_eval(self, result):
+            if result.position.global_step == 4:
+                self.loop.request_stop("a collapse", status="collapsed", save_latest=False)
+
+    hooks = [Planned(0.2, 0.9), Collapse()]
+    assert train(fine_tuned(), hooks=hooks).status == "collapsed"
+    recorded = json.loads((tmp_path / "run" / "run.json").read_text())["best"]
+    saved = Checkpoint(tmp_path / "run" / "best_accuracy").train_state()
+    assert (recorded["acc"], saved.best["acc"], saved.position.global_step) == (0.9, 0.9, 4)
+    assert (
+        Checkpoint(tmp_path / "run" / "latest").train_state().position.global_step == 3
+    )  # of the epoch before

@@ -122,6 +122,20 @@ def test_a_run_goes_on_if_an_incident_cannot_be_written(tiny, monkeypatch):
     assert (outcome.status, outcome.position.global_step) == ("finished", 6)
 
 
+def test_a_batch_may_have_entries_that_are_no_tensors(tiny, tmp_path, capsys):
+    """As the path of each image has: a list of texts, which no loss reads."""
+    settings = {"Global.nonfinite": "skip", "Global.epoch_num": 1}
+    for mode in ("Train", "Eval"):
+        transforms = tiny("student").thaw()[mode]["dataset"]["transforms"]
+        transforms[-1]["KeepKeys"]["keep_keys"].append("img_path")
+        settings[f"{mode}.dataset.transforms"] = transforms
+    outcome = train(tiny("student", **settings), hooks=[Plant(times_1e19, 2)])
+    assert (outcome.status, outcome.position.global_step) == ("finished", 3)
+    folder, found = incident(tmp_path / "run")
+    assert found["step"] == 2 and main(["replay", str(folder)]) in (0, 1)
+    assert "internal error" not in "".join(capsys.readouterr())
+
+
 def test_too_many_bad_steps_in_a_row_stop_the_run(tiny):
     settings = {"Global.nonfinite": "skip", "Global.nonfinite_limit": 1}
     outcome = train(tiny("student", **settings), hooks=[Plant(nan_loss, 2, 3)])

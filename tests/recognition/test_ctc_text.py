@@ -66,6 +66,16 @@ def test_columns_stay_in_the_image_where_a_character_is_seen_in_the_padding():
     assert (character.first_column, character.last_column) == (11, 11)
 
 
+@pytest.mark.parametrize("per_frame", [0.3, 0.5, 1.0, 7.9])
+def test_the_columns_of_a_character_are_those_of_its_frames(per_frame):
+    """An image of 12 pixels or fewer has fewer columns than its CTC output has frames."""
+    rows = frames(*[(number % 2, 0.9) for number in range(20)])
+    found = read(rows, Charset(("x", "y", "z")), pixels_per_frame=per_frame).characters
+    for number, character in enumerate(found):
+        touched = {int((2 * number + 1 + part / 100) * per_frame) for part in range(100)}
+        assert {character.first_column, character.last_column} == {min(touched), max(touched)}
+
+
 def test_nothing_but_blanks_is_an_empty_text_of_confidence_0():
     found = read(frames((0, 0.9), (0, 0.9)), Charset(("x", "y", "z")))
     assert (found.text, found.confidence, found.characters, found.error) == ("", 0.0, (), None)

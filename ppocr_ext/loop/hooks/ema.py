@@ -8,7 +8,7 @@ from typing import Any
 
 import paddle
 
-from ppocr_ext.checkpoint.averages import EMA
+from ppocr_ext.checkpoint.averages import EMA, average_in
 from ppocr_ext.checkpoint.model_state import STATISTICS
 from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.loop.events import Hook, Position, StepDone
@@ -59,9 +59,8 @@ class Ema(Hook):
 
     @paddle.no_grad()
     def on_rollback(self, states: Mapping[str, Any]) -> None:
-        kept = states.get(EMA, {})
-        self._updates = int(kept.get("updates", 0))
-        before = kept.get("average", {})
+        self._updates = int(states.get(EMA, {}).get("updates", 0))
+        before = average_in(states)
         self._average = {
             name: paddle.to_tensor(before[name]) if name in before else tensor.clone()
             for name, tensor in self._current().items()

@@ -43,6 +43,15 @@ def add_host_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_trust_argument(parser: argparse.ArgumentParser) -> None:
+    """Add ``--trust-model``."""
+    parser.add_argument(
+        "--trust-model",
+        action="store_true",
+        help="run an exported file whose digest is not in model.json; a model is a program",
+    )
+
+
 def add_strict_argument(parser: argparse.ArgumentParser) -> None:
     """Add ``--strict``."""
     parser.add_argument(

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ppocr_ext.cli.options import add_host_argument, add_option_argument
+from ppocr_ext.cli.options import add_host_argument, add_option_argument, add_trust_argument
 from ppocr_ext.errors import DataError
 from ppocr_ext.messages import for_people
 
@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option_argument(parser, "set single keys of the config, e.g. -o Global.checkpoints=output/run/latest")
     _add_output_arguments(parser)
     _add_reading_arguments(parser)
+    add_trust_argument(parser)
     add_host_argument(parser)
 
 
@@ -162,6 +163,7 @@ def _open(args: argparse.Namespace) -> Recognizer:
         model=args.model,
         host_path=args.host,
         old_dictionary=args.old_dict,
+        trust_model=args.trust_model,
     )
 
 

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ppocr_ext.cli.options import add_host_argument, add_option_argument
+from ppocr_ext.cli.options import add_host_argument, add_option_argument, add_trust_argument
 from ppocr_ext.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="largest difference of two probabilities that is accepted (0.0001)",
     )
     add("--no-clients", action="store_true", help="leave out the installed clients, which start slowly")
+    add_trust_argument(parser)
     add_host_argument(parser)
 
 
@@ -83,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
         data=args.data,
         tolerance=args.tolerance,
         clients=not args.no_clients,
+        trust_model=args.trust_model,
     )
     found = verify_export(args.folder, options)
     _print(found, args.tolerance)

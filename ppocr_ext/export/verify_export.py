@@ -23,7 +23,7 @@ from ppocr_ext.export.verify_readers import dictionary_faults, open_readers
 from ppocr_ext.export.verify_steps import Fault, Seen
 from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.recognition.engines import NetworkEngine
-from ppocr_ext.recognition.exported import Exported, read_exported
+from ppocr_ext.recognition.exported import Exported, read_exported, unknown_model
 from ppocr_ext.recognition.image_lists import list_images
 from ppocr_ext.recognition.images import read_image
 from ppocr_ext.recognition.opening import RecognizerParts
@@ -46,6 +46,7 @@ class VerifyOptions:
         data: a label file, whose images are read in place of these.
         tolerance: the largest difference of probabilities that is accepted.
         clients: also read with the clients that are installed.
+        trust_model: also run files that are not those of ``model.json``.
     """
 
     run: Path | None = None
@@ -55,6 +56,7 @@ class VerifyOptions:
     data: str | None = None
     tolerance: float = TOLERANCE
     clients: bool = True
+    trust_model: bool = False
 
 
 @dataclass
@@ -93,6 +95,9 @@ def verify_export(folder: Path, options: VerifyOptions) -> Verification:
         PPOCRExtError: the folder, the run or all images cannot be read, or there is nothing to compare with.
     """
     exported = read_exported(folder)
+    for name in (GRAPH, WEIGHTS, ONNX):
+        if not options.trust_model and (folder / name).is_file() and not exported.has_digest_of(name):
+            raise unknown_model(folder / name)
     readers, failed = open_readers(folder, exported.policy, exported.reorder)
     config = _config(exported, options)
     if config is not None:

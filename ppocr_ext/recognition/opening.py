@@ -16,7 +16,13 @@ from ppocr_ext.engine.runners import GRAPH, ONNX, WEIGHTS
 from ppocr_ext.errors import ConfigError, DataError, MissingPackageError, WeightsError
 from ppocr_ext.recognition.ctc_text import best_classes
 from ppocr_ext.recognition.engines import Engine, NetworkEngine, NrtrEngine, OnnxEngine, PaddleEngine
-from ppocr_ext.recognition.exported import MODEL_FILE, Exported, described_by_metadata, read_exported
+from ppocr_ext.recognition.exported import (
+    MODEL_FILE,
+    Exported,
+    described_by_metadata,
+    read_exported,
+    unknown_model,
+)
 from ppocr_ext.recognition.resize import WidthPolicy
 
 EngineName = Literal["network", "onnx", "paddle"]
@@ -86,6 +92,7 @@ class OpenOptions:
     model: str | None = None
     host_path: str | None = None
     old_dictionary: str | None = None
+    trust_model: bool = False
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -251,7 +258,11 @@ def _of_export(exported: Exported, options: OpenOptions) -> RecognizerParts:
 
 
 def _of_onnx(file: Path, options: OpenOptions) -> RecognizerParts:
-    """Return the parts of an ONNX file, described by the ``model.json`` beside it or by its own metadata."""
+    """Return the parts of an ONNX file, described by the ``model.json`` beside it or by its own metadata.
+
+    Raises:
+        WeightsError: it is alone, and is not to be trusted.
+    """
     if options.engine == "paddle":
         raise ConfigError(
             f"engine: paddle does not read {file}. Fix: give its folder, or leave the engine out.",
@@ -259,6 +270,8 @@ def _of_onnx(file: Path, options: OpenOptions) -> RecognizerParts:
         )
     if file.name == ONNX and (file.parent / MODEL_FILE).is_file():
         return _of_export(read_exported(file.parent), replace(options, engine="onnx"))
+    if not options.trust_model and file.is_file():
+        raise unknown_model(file)
     return onnx_parts(file, options.threads)
 
 

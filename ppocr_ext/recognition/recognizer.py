@@ -67,6 +67,7 @@ class Recognizer:
         model: the sub-model of a distillation; None: the one that its metric is of.
         host_path: of a run or config: a PaddleOCR checkout; None searches for a host.
         old_dictionary: of a run or config: the dictionary of the weights, if it differs.
+        trust_model: run an ONNX file that no ``model.json`` has the digest of: it is a program.
 
     Attributes:
         engine: name of the engine.
@@ -88,6 +89,7 @@ class Recognizer:
         model: str | None = None,
         host_path: str | None = None,
         old_dictionary: str | None = None,
+        trust_model: bool = False,
     ) -> None:
         given = OpenOptions(
             engine=engine,
@@ -97,6 +99,7 @@ class Recognizer:
             model=model,
             host_path=host_path,
             old_dictionary=old_dictionary,
+            trust_model=trust_model,
         )
         self._parts = open_parts(source, given)
         self.engine = self._parts.engine.name

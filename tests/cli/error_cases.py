@@ -785,7 +785,7 @@ def predict(*images: str, source: str = "trained", options: tuple[str, ...] = ()
 
 
 def onnx_of(content: bytes) -> Arrange:
-    return writing("model.onnx", content, "predict", "model.onnx", "data/val00.png")
+    return writing("model.onnx", content, "predict", "model.onnx", "data/val00.png", "--trust-model")
 
 
 def foreign_onnx(bench: Bench) -> list[str]:
@@ -800,7 +800,7 @@ def foreign_onnx(bench: Bench) -> list[str]:
     graph = helper.make_graph([node], "graph", [ends["x"]], [ends["y"]])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     onnx.save(model, str(bench.folder / "model.onnx"))
-    return ["predict", "model.onnx", "data/val00.png"]
+    return ["predict", "model.onnx", "data/val00.png", "--trust-model"]
 
 
 def no_best(bench: Bench) -> list[str]:
@@ -898,6 +898,13 @@ READING = group(
         onnx_of(b"\x08\x08\x12"),
         "model.onnx",
         shows=r"error: .*?another kind",  # what follows is the runtime's
+    ),
+    case(
+        "onnx-unknown",
+        "An ONNX file without the `model.json` of its export",
+        "没有导出时的 `model.json` 的 ONNX 文件",
+        writing("model.onnx", b"", "predict", "model.onnx", "data/val00.png"),
+        "--trust-model",
     ),
     case(
         "onnx-foreign",

@@ -41,7 +41,9 @@ def verify(trained: TrainedRecogniser, monkeypatch: pytest.MonkeyPatch) -> Calla
     monkeypatch.setattr(verify_module, "load_on_cpu", lambda *given, **choices: trained)
 
     def call(folder: Path, **options: Any) -> Verification:
-        return verify_export(folder, VerifyOptions(run=folder, **{"clients": False, **options}))
+        return verify_export(
+            folder, VerifyOptions(run=folder, **{"clients": False, "trust_model": True, **options})
+        )
 
     return call
 
@@ -229,6 +231,17 @@ def test_truncated_weights_are_found(verify: Callable[..., Verification], copy: 
     found = verify(copy)
     assert [name in str(fault) for fault in found.faults] == [True] and not found.agrees(1e-4)
     assert set(steps(found)) == ({ONNX} if name == ONNX else set(PADDLE))
+
+
+@pytest.mark.parametrize("name", ["inference.json", "inference.pdiparams", ONNX])
+def test_files_of_unknown_origin_run_only_if_they_are_trusted(copy: Path, name: str) -> None:
+    """A model is a program; the digests of `model.json` say that these files are those that were exported."""
+    description = json.loads((copy / "model.json").read_text(encoding="utf-8"))
+    del description["files"][name]  # as if the file had been put beside them
+    (copy / "model.json").write_text(json.dumps(description), encoding="utf-8")
+    with raises_code(WeightsError, "unknown_model", name, "--trust-model"):
+        verify_export(copy, VerifyOptions(clients=False))
+    assert verify_export(copy, VerifyOptions(clients=False, trust_model=True)).agrees(1e-4)
 
 
 def test_a_changed_charset_or_nothing_to_compare_is_an_error(

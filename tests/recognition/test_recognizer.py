@@ -57,8 +57,10 @@ def test_a_run_reads_the_same_compiled(run, images):
 def test_an_onnx_file_reads_the_same_also_without_its_folder(run, exported, images, tmp_path):
     expected = content(Recognizer(run).read(images))
     alone = shutil.copy(exported / "inference.onnx", tmp_path / "my model.onnx")
-    for file in (exported / "inference.onnx", alone):
-        assert content(Recognizer(file).read(images)) == expected
+    assert content(Recognizer(exported / "inference.onnx").read(images)) == expected
+    with raises_code(WeightsError, "unknown_model", alone, "--trust-model"):
+        Recognizer(alone)
+    assert content(Recognizer(alone, trust_model=True).read(images)) == expected
 
 
 def test_a_config_and_its_options_choose_the_weights(run, images):
@@ -262,7 +264,7 @@ def test_an_onnx_file_that_is_not_ours_is_refused(exported, tmp_path, lacking):
     onnx.helper.set_model_props(model, kept)
     onnx.save(model, str(tmp_path / "other.onnx"))
     with raises_code(WeightsError, "not_exported", "other.onnx", lacking):
-        Recognizer(tmp_path / "other.onnx")
+        Recognizer(tmp_path / "other.onnx", trust_model=True)
 
 
 def test_an_onnx_file_of_another_dictionary_is_refused(exported, images, tmp_path):
@@ -271,7 +273,7 @@ def test_an_onnx_file_of_another_dictionary_is_refused(exported, images, tmp_pat
     onnx.helper.set_model_props(model, {**entries, "character": "a\nb\nc"})
     onnx.save(model, str(tmp_path / "other.onnx"))
     with raises_code(WeightsError, "charset_mismatch", 11, 4):
-        Recognizer(tmp_path / "other.onnx").read(images)
+        Recognizer(tmp_path / "other.onnx", trust_model=True).read(images)
 
 
 def test_options_that_the_source_does_not_take(run, exported, images):

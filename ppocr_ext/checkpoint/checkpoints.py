@@ -96,9 +96,9 @@ class TrainState:
         views: seed and count of the views of a teacher cache; None without one.
         accumulate: ``Global.accumulate``; None for 1.
         engines: what computes each frozen sub-model that is compiled; None if none is.
-        unreached: names of the trained parameters that have had no gradient yet; None in PaddleOCR's checkpoints and in
-            older ones.
+        unreached: names of trained parameters without a gradient so far; None in PaddleOCR's and older checkpoints.
         processes: of the run; None in checkpoints of others, and of older versions.
+        settings: labels, losses and indicator (:mod:`ppocr_ext.run.resumed_settings`); empty likewise.
         files: SHA-256 of the other two files by their endings, from :func:`write_checkpoint`; None in PaddleOCR's.
     """
 
@@ -120,6 +120,7 @@ class TrainState:
     engines: Mapping[str, str] | None = None
     unreached: Sequence[str] | None = None
     processes: int | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] | None = field(default=None, compare=False)
 
     @property

@@ -12,6 +12,7 @@ from ppocr_ext.config.node import (
     PlaceKind,
     child,
     dotted,
+    find,
     key_in,
     names_in,
     nearest,
@@ -21,7 +22,7 @@ from ppocr_ext.config.node import (
 )
 from ppocr_ext.config.yaml_io import read_value
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.messages import did_you_mean
+from ppocr_ext.messages import LOG, did_you_mean
 
 ORDERED_LISTS = frozenset({"transforms"})  # lists of single-key mappings in which order changes the meaning
 
@@ -243,4 +244,12 @@ def _apply(root: Node, option: str) -> Node:
 
 
 def _set(root: Node, parts: tuple[str, ...], value: Node, append: bool = False) -> Node:
+    before = find(root, parts)
+    if before is not None and before.is_mapping and value.is_mapping and value.mark is Mark.NONE:
+        lost = before.value.keys() & {"name"} - value.value.keys()
+        if lost:  # of a component, which is another one without it
+            LOG.warning(
+                "%s: the mapping replaces %s, and so its name: %s. Fix: set single keys (`%s.KEY=…`), or write "
+                "`!replace {…}`.", value.place.text, dotted(parts), before.value["name"].value, dotted(parts),
+            )  # fmt: skip
     return assign(root, parts, value if value.mark is Mark.REMOVE else _unmarked(value), append)

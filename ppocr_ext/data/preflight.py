@@ -5,6 +5,7 @@ PaddleOCR replaces such a sample by another one without a message. Imports no Pa
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import time
@@ -162,6 +163,9 @@ def _add_block(
     """Add what was found for a block to ``report``, and its usable samples to ``sample``."""
     seen: list[_Seen] = list(zip(repeat(source), count(block.first), block.items))  # noqa: B905
     others, at = iter(found.others), 0
+    file = report.files[-1]
+    content = b"\n".join(item or b"" for item in block.items)
+    file.digest = hashlib.blake2b(file.digest.encode() + content, digest_size=8).hexdigest()
     for _, group in groupby(found.labels, bool):
         labels = list(group)
         run = seen[at : at + len(labels)]
@@ -177,7 +181,6 @@ def _add_block(
                 report.plain += PLAIN.search(line.label) is not None
                 sample.add([each])
     if not report.is_lmdb:
-        file = report.files[-1]
         file.further.add(block.first, block.items, file.lines[-len(seen) :], report.delimiter.encode())
 
 

@@ -42,12 +42,14 @@ class FileReport:
 
     Attributes:
         path: the label file, or the folder of the LMDB.
+        digest: of all its lines (labels of an LMDB), hexadecimal.
         altered: line ends or a byte order mark were removed from a line.
         lines: 1 byte for each line: 1 if it is usable, else 0.
         further: the columns after the label.
     """
 
     path: Path
+    digest: str = ""
     altered: bool = False
     lines: bytearray = field(default_factory=bytearray, repr=False)
     further: FurtherColumns = field(default_factory=FurtherColumns)
@@ -90,7 +92,7 @@ class PreflightReport:
         unusable_samples: the first ``examples`` of each reason.
         misfits: usable samples whose labels need more frames than T; 0 where such a sample is unusable.
         misfit_examples: the first ``examples`` of them.
-        mapped: usable samples with characters that become the unknown symbol.
+        mapped: usable samples with characters that become the unknown symbol, or are dropped.
         plain: usable samples whose labels have a digit or an ASCII letter.
         longest, longest_at: characters of the longest label, usable or not; its file and line.
         longest_usable: characters of the longest usable label.
@@ -129,7 +131,7 @@ class PreflightReport:
         file = self.files[-1]
         file.altered |= line.altered
         if issue is None:
-            self.mapped += self.rules.is_mapped(line.label)
+            self.mapped += self.rules.has_unknown(line.label)
             if (misfit := self.rules.misfit(line)) is not None:
                 self.misfits += 1
                 if self.misfits <= self.examples:
@@ -204,7 +206,9 @@ class PreflightReport:
             total = f"the first {total} (time was over before the last)"
         notes = f"; {self.misfits:,} with labels that need more frames than CTC has" if self.misfits else ""
         if self.mapped and self.rules.charset is not None:
-            notes += f"; {self.mapped:,} with characters mapped to {self.rules.charset.unknown_symbol!r}"
+            symbol = self.rules.charset.unknown_symbol
+            change = f"mapped to {symbol!r}" if symbol else "that are dropped (Global.unknown_char)"
+            notes += f"; {self.mapped:,} with characters {change}"
         if not self.unusable_count:
             return f"{total}, all usable{notes}"
         first = self.unusable_samples[0]
@@ -283,17 +287,6 @@ class PreflightReport:
                     code="file_changed",
                 )
         return copy
-
-
-def preflight_json(
-    reports: Mapping[str, PreflightReport], config_warnings: Sequence[Issue] = ()
-) -> dict[str, Any]:
-    """Return the content of ``preflight.json``: a report for each section, and all warnings in one list."""
-    warnings = [*config_warnings, *(issue for report in reports.values() for issue in report.warnings)]
-    return {
-        **{mode: report.to_json() for mode, report in reports.items()},
-        "warnings": [issue.to_json() for issue in warnings],
-    }
 
 
 def _at(place: tuple[Path, int] | None) -> dict[str, Any] | None:

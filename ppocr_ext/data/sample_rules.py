@@ -160,11 +160,11 @@ class SampleRules:
         drop = self.charset is not None and self.unknown_char == "drop_char"
         return "".join(filter(self._known.__contains__, label)) if drop else label
 
-    def is_mapped(self, label: str) -> bool:
-        """Return True if a character of ``label`` becomes the unknown symbol."""
-        if self.charset is None or self.unknown_char != "map":
+    def has_unknown(self, label: str) -> bool:
+        """Return True if a character of ``label`` is not in the dictionary."""
+        if self.charset is None:
             return False
-        return not self._known.issuperset(label)
+        return not self._known.issuperset(label.lower() if self.charset.folds_case else label)
 
     def plain_lines(self, delimiter: str) -> Callable[[str], list[tuple[str, str]]]:
         """Return the function that quickly finds path and label of most lines with one path and a usable label.

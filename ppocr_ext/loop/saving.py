@@ -19,6 +19,7 @@ from ppocr_ext.errors import DataError, WeightsError
 from ppocr_ext.messages import shortened
 from ppocr_ext.run.amp import full_precision
 from ppocr_ext.run.compiled_models import engine_names
+from ppocr_ext.run.resumed_settings import settings_of
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.train_setup import loss_state
 
@@ -124,6 +125,7 @@ class CheckpointSaver:
             accumulate=None if self._accumulate == 1 else self._accumulate,
             engines=engine_names(run.engines),
             processes=run.team.size,
+            settings=settings_of(run.config, run.preflight),
         )
 
 

@@ -12,7 +12,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.check import check_all
 from ppocr_ext.check.files import weights_to_load
 from ppocr_ext.check.sub_models import UNTRAINED
-from ppocr_ext.checkpoint.averages import weights_note
+from ppocr_ext.checkpoint.averages import require_usable_averages, weights_note
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.official_weights import digest_line, table
 from ppocr_ext.checkpoint.weights_download import official_file
@@ -195,8 +195,8 @@ def _checkpoint(
     """Return the checkpoint to resume or evaluate, if any.
 
     Raises:
-        WeightsError: it has no state of a run to resume; its dictionary differs; or ``--old-dict`` is given to
-            resume a run.
+        WeightsError: it has no state of a run to resume, or averages that are not finite; its dictionary differs; or
+            ``--old-dict`` is given to resume a run.
     """
     path = config.at("Global.checkpoints", default=None)
     if not path:
@@ -228,6 +228,8 @@ def _checkpoint(
             f"dictionary with --old-dict.",
             code="charset_mismatch",
         )
+    if role == "train":
+        require_usable_averages(checkpoint, state)
     processes = dist.get_world_size()
     if role == "train" and state.processes not in (None, processes) and dist.get_rank() == 0:
         LOG.warning(

@@ -21,7 +21,7 @@ from ppocr_ext.data.label_file import parse_line
 from ppocr_ext.data.lmdb.reader import open_sets
 from ppocr_ext.data.load_failures import LoadFailures, report_failures
 from ppocr_ext.data.preflight import check_label_files, check_lmdbs
-from ppocr_ext.data.preflight_report import FileReport, PreflightReport, preflight_json
+from ppocr_ext.data.preflight_report import FileReport, PreflightReport
 from ppocr_ext.data.sample_rules import FrameLimit, Gtc, SampleRules
 from ppocr_ext.data.sample_seeds import generators_kept
 from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
@@ -139,6 +139,17 @@ def _check_sections(
         for text in count.notes(0 if checked is None else checked.most_frames):
             report(text)
     return found, errors
+
+
+def preflight_json(
+    reports: Mapping[str, PreflightReport], config_warnings: Sequence[Issue] = ()
+) -> dict[str, Any]:
+    """Return the content of ``preflight.json``: a report for each section, and all warnings in one list."""
+    warnings = [*config_warnings, *(issue for report in reports.values() for issue in report.warnings)]
+    return {
+        **{mode: report.to_json() for mode, report in reports.items()},
+        "warnings": [issue.to_json() for issue in warnings],
+    }
 
 
 def _refuse_unusable(

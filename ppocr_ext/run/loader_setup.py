@@ -35,6 +35,7 @@ from ppocr_ext.run.datasets import (
 )
 from ppocr_ext.run.frame_counts import FrameCounts, count_frames, is_ctc_loss
 from ppocr_ext.run.host_config import host_config
+from ppocr_ext.run.resumed_settings import settings_of, warn_of_other_settings
 from ppocr_ext.run.team import is_leader
 
 _TO_TEXT, _OF_TEXT = bytes.maketrans(b"\0\1", b"01"), bytes.maketrans(b"01", b"\0\1")  # of FileReport.lines
@@ -92,6 +93,8 @@ def open_data(
         for mode in modes
     }
     preflight = _preflight(context, frames) if checked is None else dict(checked)
+    if _writes(context) and context.options.evaluates and context.checkpoint is not None:
+        warn_of_other_settings(context.checkpoint, settings_of(config, preflight))
     failures = {
         mode: LoadFailures(
             mode, report.total, report.unusable_count, unusable_limit_of(config), context.name_of(mode)

@@ -13,7 +13,6 @@ from paddle import nn
 from paddle.optimizer.lr import LRScheduler
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.averages import require_usable_averages
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, Position
 from ppocr_ext.checkpoint.model_state import parameter_names, state_digest, trained_state
 from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
@@ -173,7 +172,6 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
             f"Global.epoch_num to continue.",
             code="nothing_left",
         )
-    require_usable_averages(checkpoint, state)
     _require_same_teachers(checkpoint, state.frozen, training.frozen_digests)
     name, accumulate = config.at("Optimizer.name"), int(global_value(config, "accumulate"))
     before = state.accumulate or 1

@@ -125,3 +125,24 @@ def test_origins_of_options(override):
     assert config.where("Global.epoch_num") == "-o Global.epoch_num=20"
     assert config.where("Global.extra.x") == "-o +Global.extra={x: 1}"
     assert config.place("Global.use_gpu").origin.endswith("a.yml")
+
+
+@pytest.mark.parametrize(
+    ("option", "warns"),
+    [
+        ("Optimizer.lr={learning_rate: 0.2}", True),
+        ("Optimizer={lr: {learning_rate: 0.2}}", True),
+        ("Optimizer.lr=!replace {learning_rate: 0.2}", False),
+        ("Optimizer.lr={name: Const, learning_rate: 0.2}", False),
+        ("Optimizer.lr=0.2", False),
+        ("Optimizer={beta1: 0.8}", False),
+        (f"{HEADS}.NRTRHead={{nrtr_dim: 8}}", False),
+    ],
+)
+def test_a_mapping_that_drops_a_name_says_so(override, caplog, option, warns):
+    """A schedule without its name is another schedule."""
+    with caplog.at_level("WARNING", "ppocr_ext"):
+        override(option)
+    messages = [record.getMessage() for record in caplog.records]
+    assert bool(messages) == warns
+    assert all("Cosine" in message and "Optimizer.lr.KEY" in message for message in messages)

@@ -231,6 +231,17 @@ def test_the_frames_of_a_label_are_those_of_its_characters(folder):
     assert check(dropped, folder, DIGITS, 25).most_frames == 5
 
 
+def test_labels_that_lose_characters_are_counted(folder):
+    file = write(folder, "ok.png\t1x1", "ok.png\t11", "ok.png\t2xy", "ok.png\tA1")
+    result = check(file, folder, Charset(("1", "2", "a")), 25, unknown_char="drop_char")
+    assert (result.mapped, result.usable) == (
+        3,
+        4,
+    ) and "3 with characters that are dropped" in result.summary()
+    clean = check(write(folder, "ok.png\t12", name="b.txt"), folder, DIGITS, 25, unknown_char="drop_char")
+    assert clean.mapped == 0 and clean.summary() == "1 samples, all usable"
+
+
 def test_missing_and_empty_label_files(folder):
     (folder / "empty.txt").touch()
     for files, code in (

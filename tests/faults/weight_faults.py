@@ -164,14 +164,33 @@ def of_another_folder(place: Place) -> dict[str, Any]:
     return {**values, RESUMED: str(other / "latest")}
 
 
+def other_labels(place: Place) -> dict[str, Any]:
+    """The label of one sample was corrected before the run goes on."""
+    lines = (place.captchas / "train_list.txt").read_text().splitlines()
+    name, _ = lines[3].split("\t")
+    file = place.folder / "train_list.txt"
+    file.write_text("\n".join([*lines[:3], f"{name}\t1234", *lines[4:]]) + "\n")
+    return {**resumed()(place), "Train.dataset.label_file_list": [str(file)]}  # type: ignore[operator]
+
+
+def same_labels_elsewhere(place: Place) -> dict[str, Any]:
+    """The label file was copied."""
+    content = (place.captchas / "train_list.txt").read_bytes()
+    (place.folder / "copy.txt").write_bytes(content)
+    files = [str(place.folder / "copy.txt")]
+    return {**resumed()(place), "Train.dataset.label_file_list": files}  # type: ignore[operator]
+
+
 def begun_again(place: Place) -> dict[str, Any]:
     """The folder has a finished run, which the new one would replace."""
     place.trained()
     return {}
 
 
-def resume(name: str, code: str, wrong: Change, *names: str, right: Change | None = None) -> Fault:
-    return Fault(name, resuming, code, wrong, RESUMES_AGAIN if right is None else right, names)
+def resume(
+    name: str, code: str, wrong: Change, *names: str, right: Change | None = None, level: str = "error"
+) -> Fault:
+    return Fault(name, resuming, code, wrong, RESUMES_AGAIN if right is None else right, names, level)
 
 
 RESUMES, RESUMES_AGAIN = resumed(), resumed(keep)
@@ -224,6 +243,12 @@ RESUME = (
            "AdamW", PRETRAINED),
     resume("the dictionary of another run", "charset_mismatch",
            resumed(of_states("charset_digest", "0" * 64)), "--old-dict"),
+    resume("other labels than before", "", other_labels, "labels of Train", "24 lines", level="warning",
+           right=same_labels_elsewhere),
+    resume("another loss weight than before", "", resumed(**{"Loss.weight_1": 0.5}), "Loss.weight_1", level="warning",
+           right=RESUMES),
+    resume("another indicator than before", "", resumed(**{"Metric.main_indicator": "norm_edit_dis"}),
+           "Metric.main_indicator (was acc, is norm_edit_dis)", level="warning", right=RESUMES),
     resume("the folder of another run", "folder_holds_run", of_another_folder, "other", "--overwrite",
            "Global.save_model_dir", right=RESUMES),
     resume("a finished run that would be replaced", "folder_holds_run", begun_again, "--overwrite", right=RESUMES),

@@ -18,7 +18,6 @@ import paddle.distributed as dist
 from ppocr_ext import __version__
 from ppocr_ext.checkpoint.model_state import count_parameters
 from ppocr_ext.config import Config
-from ppocr_ext.data.preflight_report import preflight_json
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
@@ -26,6 +25,7 @@ from ppocr_ext.messages import LOG
 from ppocr_ext.optim.trained_parts import trained_parts
 from ppocr_ext.report.run_folder import unevaluated
 from ppocr_ext.run.compiled_models import engine_names
+from ppocr_ext.run.datasets import preflight_json
 from ppocr_ext.run.run import Run
 
 

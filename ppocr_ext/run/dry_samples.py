@@ -36,6 +36,7 @@ from ppocr_ext.run.transform_trace import ConfigPath, TransformTrace, trace_tran
 Report = Callable[[str, ConfigPath, str], Any]  # takes code, config path and message of an issue
 SILENT = logging.Logger("silent", logging.CRITICAL + 1)
 _SAMPLES = 2
+_LEAST_SPREAD = 0.01  # standard deviation; pixels from -1 to 1 that are normalised again have up to 0.008
 _TRIED = 1000  # samples of a file that are tried before two are drawn
 _DECODE = "Fix: put `- DecodeImage: {img_mode: BGR}` before all transforms that work on pixels."
 
@@ -57,6 +58,14 @@ class DryBatch:
     keys: tuple[str, ...]
     keys_path: ConfigPath
     drawn: bool
+
+    @property
+    def is_uniform(self) -> bool:
+        """True if no image has a column whose pixels differ: all of it went, as by a second division by 255."""
+        images = self.entries[0]
+        if not isinstance(images, paddle.Tensor) or images.ndim != 4:
+            return False
+        return float(images.astype("float32").std(axis=2).max()) < _LEAST_SPREAD
 
 
 class DrySection:

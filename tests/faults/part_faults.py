@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planted import Change, Fault, dry_step
+from planted import Change, Fault, Place, dry_step
 
 TRAIN, EVAL = "Train.dataset.transforms", "Eval.dataset.transforms"
 KEYS = "KeepKeys.keep_keys"
@@ -19,6 +19,17 @@ def part(name: str, code: str, wrong: Change, right: Change, *names: str, **opti
 def kept(*keys: str) -> dict[str, Any]:
     """Keep these keys of a training sample."""
     return {f"{TRAIN}.{KEYS}": ["image", *keys]}
+
+
+def normalised(scale: float, mean: float) -> Change:
+    """Normalise the pixels before RecResizeImg does, in Train and Eval."""
+    options = {"scale": scale, "mean": [mean] * 3, "std": [mean or 1.0] * 3, "order": "hwc"}
+
+    def change(place: Place) -> dict[str, Any]:
+        listed = place.config("student").thaw()["Train"]["dataset"]["transforms"]
+        return dict.fromkeys((TRAIN, EVAL), [listed[0], {"NormalizeImage": options}, *listed[1:]])
+
+    return change
 
 
 FAULTS = (
@@ -40,6 +51,8 @@ FAULTS = (
          {f"{LISTED}.CTCFrameKDLoss.temperature": 1.0}, "greater than 0", kind="distill"),
     part("a metric of a sub-model that is not there", "missing_output", {"Metric.key": "Studnet"},
          {"Metric.key": "Student"}, "Metric.key", "Student", kind="distill"),
+    part("images that are normalised twice", "uniform_images", normalised(1 / 255, 0.5), normalised(1.0, 0.0),
+         TRAIN, EVAL, level="warning"),
     part("valid_ratio that is not kept", "no_valid_ratio", kept(*KEPT[1:4]), kept(*KEPT[1:]), "valid_ratio",
          kind="distill", level="warning"),
 )  # fmt: skip

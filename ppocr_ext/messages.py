@@ -65,13 +65,8 @@ def printable(text: str) -> str:
 
 
 def unprintable(text: str) -> str:
-    """Return ``text`` with the control characters that :func:`printable` has replaced; ``\\u005c`` is a backslash."""
-    return _REPLACED.sub(lambda found: _control_of(found[0]), text)
-
-
-def _control_of(replaced: str) -> str:
-    character = chr(int(replaced[2:], 16))
-    return character if _CONTROL.fullmatch(character) or character == "\\" else replaced
+    """Return ``text`` with a character for each ``\\u001b``; a text that had such itself has its backslashes so too."""
+    return _REPLACED.sub(lambda found: chr(int(found[0][2:], 16)), text)
 
 
 def for_people(text: str) -> str:

@@ -120,7 +120,7 @@ class TrainState:
     engines: Mapping[str, str] | None = None
     unreached: Sequence[str] | None = None
     processes: int | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Sequence[str] = ()
     files: Mapping[str, str] | None = field(default=None, compare=False)
 
     @property

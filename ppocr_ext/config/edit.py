@@ -245,11 +245,10 @@ def _apply(root: Node, option: str) -> Node:
 
 def _set(root: Node, parts: tuple[str, ...], value: Node, append: bool = False) -> Node:
     before = find(root, parts)
-    if before is not None and before.is_mapping and value.is_mapping and value.mark is Mark.NONE:
-        lost = before.value.keys() & {"name"} - value.value.keys()
-        if lost:  # of a component, which is another one without it
-            LOG.warning(
-                "%s: the mapping replaces %s, and so its name: %s. Fix: set single keys (`%s.KEY=…`), or write "
-                "`!replace {…}`.", value.place.text, dotted(parts), before.value["name"].value, dotted(parts),
-            )  # fmt: skip
+    is_replaced = value.is_mapping and value.mark is Mark.NONE and "name" not in value.value
+    if is_replaced and before is not None and before.is_mapping and "name" in before.value:
+        LOG.warning(  # a component without its name is another one
+            "%s: the mapping replaces %s, and so its name: %s. Fix: set single keys (`%s.KEY=…`), or write "
+            "`!replace {…}`.", value.place.text, dotted(parts), before.value["name"].value, dotted(parts),
+        )  # fmt: skip
     return assign(root, parts, value if value.mark is Mark.REMOVE else _unmarked(value), append)

@@ -164,8 +164,8 @@ def _add_block(
     seen: list[_Seen] = list(zip(repeat(source), count(block.first), block.items))  # noqa: B905
     others, at = iter(found.others), 0
     file = report.files[-1]
-    content = b"\n".join(item or b"" for item in block.items)
-    file.digest = hashlib.blake2b(file.digest.encode() + content, digest_size=8).hexdigest()
+    lines = [file.digest.encode(), *(item or b"" for item in block.items)]
+    file.digest = hashlib.blake2b(b"\n".join(lines), digest_size=8).hexdigest()
     for _, group in groupby(found.labels, bool):
         labels = list(group)
         run = seen[at : at + len(labels)]

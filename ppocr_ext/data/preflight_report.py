@@ -207,8 +207,7 @@ class PreflightReport:
         notes = f"; {self.misfits:,} with labels that need more frames than CTC has" if self.misfits else ""
         if self.mapped and self.rules.charset is not None:
             symbol = self.rules.charset.unknown_symbol
-            change = f"mapped to {symbol!r}" if symbol else "that are dropped (Global.unknown_char)"
-            notes += f"; {self.mapped:,} with characters {change}"
+            notes += f"; {self.mapped:,} with characters {f'mapped to {symbol!r}' if symbol else 'that are dropped'}"
         if not self.unusable_count:
             return f"{total}, all usable{notes}"
         first = self.unusable_samples[0]

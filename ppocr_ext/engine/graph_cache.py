@@ -10,15 +10,17 @@ import re
 import shutil
 import tempfile
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import paddle
 from paddle import nn
 
-from ppocr_ext.checkpoint.model_state import state_digest
+from ppocr_ext.checkpoint.model_state import code_digest, state_digest
 from ppocr_ext.io.atomic import require_no_link
 from ppocr_ext.io.file_names import cache_folder
 from ppocr_ext.modeling.head_request import HeadRequest
@@ -31,29 +33,37 @@ _CPU_INFO = Path("/proc/cpuinfo")  # of Linux
 
 
 def graph_key(network: nn.Layer, request: HeadRequest, image_shape: tuple[int | None, ...]) -> str:
-    """Return the digest of all that a graph depends on: weights, layers and their options, request, Paddle."""
+    """Return the digest of all that a graph depends on: weights, buffers, layers with options and code, versions."""
     layers = [
-        (name, f"{type(layer).__module__}.{type(layer).__qualname__}", _options(layer))
+        (name, type(layer), {key: value for key, value in vars(layer).items() if _is_option(key, value)})
         for name, layer in network.named_sublayers(include_self=True)
     ]
     asked = {**vars(request), "branches": sorted(request.branches)}
-    parts = [state_digest(network), layers, asked, image_shape, paddle.__version__, FORMAT]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    parts = [
+        state_digest(network),
+        dict(network.named_buffers()),  # a state lacks those that are not persistent
+        code_digest(network),
+        layers,
+        asked,
+        image_shape,
+        paddle.__version__,
+        FORMAT,
+    ]
+    text = json.dumps(parts, sort_keys=True, skipkeys=True, default=_described)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _options(layer: nn.Layer) -> dict[str, Any]:
-    """Return the attributes of a layer that are plain values, but for its mode and the name that Paddle gives it."""
-    return {
-        name: value
-        for name, value in vars(layer).items()
-        if name not in ("training", "_full_name") and _is_plain(value)
-    }
+def _is_option(name: str, value: Any) -> bool:
+    """Return False for what a layer is made of, its mode, and the name that Paddle gives it."""
+    return name not in ("training", "_full_name") and not isinstance(value, OrderedDict)
 
 
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, bool | int | float | str)
+def _described(value: Any) -> Any:
+    """Return what tells a value from others: of arrays a digest, of functions and objects the qualified name."""
+    if isinstance(value, paddle.Tensor | np.ndarray | np.generic):
+        return [str(value.dtype), list(value.shape), hashlib.sha256(np.asarray(value).tobytes()).hexdigest()]
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def _root() -> Path:
@@ -66,11 +76,11 @@ def cached_folder(key: str, write: Callable[[Path], None], *, private: bool = Fa
 
     Processes that need the same one at the same time each write it; the first one stays. The oldest are removed above
     ``LIMIT`` afterwards. Without a folder that can be written to, the graph exists inside this context only; so does a
-    ``private`` one, which is written beside a bad graph that cannot be removed.
+    ``private`` one, which is written beside a bad graph that cannot be removed. A graph of another user is not opened.
     """
     root = _root()
     folder = root / key
-    if folder.is_dir() and not private:
+    if folder.is_dir() and not private and folder.lstat().st_uid == getattr(os, "getuid", int)():
         with suppress(OSError):
             os.utime(folder)
         yield folder

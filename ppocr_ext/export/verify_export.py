@@ -23,7 +23,7 @@ from ppocr_ext.export.verify_readers import dictionary_faults, open_readers
 from ppocr_ext.export.verify_steps import Fault, Seen
 from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.recognition.engines import NetworkEngine
-from ppocr_ext.recognition.exported import Exported, read_exported, unknown_model
+from ppocr_ext.recognition.exported import Exported, read_exported
 from ppocr_ext.recognition.image_lists import list_images
 from ppocr_ext.recognition.images import read_image
 from ppocr_ext.recognition.opening import RecognizerParts
@@ -95,9 +95,8 @@ def verify_export(folder: Path, options: VerifyOptions) -> Verification:
         PPOCRExtError: the folder, the run or all images cannot be read, or there is nothing to compare with.
     """
     exported = read_exported(folder)
-    for name in (GRAPH, WEIGHTS, ONNX):
-        if not options.trust_model and (folder / name).is_file() and not exported.has_digest_of(name):
-            raise unknown_model(folder / name)
+    if not options.trust_model:  # a model is a program
+        exported.check(*(name for name in (GRAPH, WEIGHTS, ONNX) if (folder / name).is_file()))
     readers, failed = open_readers(folder, exported.policy, exported.reorder)
     config = _config(exported, options)
     if config is not None:

@@ -248,10 +248,9 @@ class HostLoop:
 
     def _host_saves(self, *args: Any, **kwargs: Any) -> None:
         """Save under the host's names, in place of its ``save_model``, which does not write atomically."""
-        name = kwargs.get("prefix", "latest")
-        if name != BEST and self._stop is not None and not self._stop.save_latest:
-            return  # asked in the last step of an epoch
-        self.save(name)  # also the best evaluation that has found a collapse: the records name it
+        if kwargs.get("prefix") != BEST and self._stop is not None and not self._stop.save_latest:
+            return  # asked in the last step of an epoch; a best evaluation that has found a collapse is recorded
+        self.save(kwargs.get("prefix", "latest"))
 
     @staticmethod
     def _host_exports(*args: Any, **kwargs: Any) -> None:

@@ -234,8 +234,10 @@ class IncidentFolder:
         name = f"step_{incident.step:06d}" + (f"_rank{run.team.rank}" if run.team.size > 1 else "")
         folder = self._folder / name
         # what is no tensor, such as a path, only keeps its place: no loss computes with it
-        tensors = [entry if isinstance(entry, paddle.Tensor) else paddle.empty([0]) for entry in batch]
-        arrays = {str(index): tensor.numpy() for index, tensor in enumerate(tensors)}
+        arrays = {
+            str(index): entry.numpy() if isinstance(entry, paddle.Tensor) else np.zeros(0)
+            for index, entry in enumerate(batch)
+        }
         if meter.variances is not None:
             arrays[VARIANCES] = meter.variances.numpy()
         record = {**asdict(incident), "paddle_seed": self._step_seed(incident.step - 1)}

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import paddle
 
-from ppocr_ext.checkpoint.model_state import state_digest
+from ppocr_ext.checkpoint.model_state import code_digest, state_digest
 from ppocr_ext.config import Config
+from ppocr_ext.data.load_failures import sample_key
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_views import CACHE_FACTS, Views
 from ppocr_ext.engine.runners import FLOAT32
@@ -22,7 +25,6 @@ from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.io.atomic import scratch_folder
 from ppocr_ext.losses import build_loss
 from ppocr_ext.losses.base_loss import PAD as BLANK
-from ppocr_ext.losses.base_loss import to_tensor
 from ppocr_ext.run.batch_loader import BatchLoader
 from ppocr_ext.run.compiled_models import compile_frozen
 from ppocr_ext.run.context import RunOptions, open_context
@@ -32,7 +34,7 @@ from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.run.model_setup import load_model_weights
 from ppocr_ext.run.run import build_network
 from ppocr_ext.run.train_setup import frozen_models, loss_context
-from ppocr_ext.teacher_cache.lookup import LENGTH, input_keys
+from ppocr_ext.teacher_cache.lookup import LENGTH, branch_logits, input_keys
 from ppocr_ext.teacher_cache.serving import branches_to_keep, reasons_against
 from ppocr_ext.teacher_cache.shards import TABLE, BranchForm, Entry, write_shard
 from ppocr_ext.teacher_cache.store import (
@@ -40,6 +42,7 @@ from ppocr_ext.teacher_cache.store import (
     data_digest,
     open_shard,
     read_facts,
+    require_same_cache,
     shard_file,
     teacher_digest,
 )
@@ -48,8 +51,6 @@ from ppocr_ext.teacher_cache.top_classes import TopClasses, top_classes
 _KEPT = 64  # classes of a row, if no loss needs all
 _MOST_SHARDS, _LEAST_BATCHES = 500, 32  # each shard is a memory map; a process that is killed loses one
 _MOST_CLASSES = 1 << 16  # that a row of chosen classes can name
-# what sets a fact, for messages
-_SET_BY = {"views": "views (--views, --seed)", "dtype": "dtype (Global.teacher_dtype)"}
 Shard = tuple[int, int]  # its view and its number
 
 
@@ -138,7 +139,11 @@ class CacheBuilder:
         self._request = model.models[name].train_request
         self.plan = plan or self._plan(data.preflight, wanted, options.top_k)
         count = len(self._loader.views.of_view(0))
-        batches = max(_LEAST_BATCHES, math.ceil(count * views.count / _MOST_SHARDS))
+        batches = (
+            read_facts(options.folder).batches  # of fewer samples, if the data have grown
+            if (options.folder / CACHE_FACTS).exists()
+            else max(_LEAST_BATCHES, math.ceil(count * views.count / _MOST_SHARDS))
+        )
         self.facts = CacheFacts(
             name,
             teacher_digest(context.config, name, state_digest(model.models[name])),
@@ -149,8 +154,9 @@ class CacheBuilder:
             math.ceil(count / batches),
             batches,
             self.plan.dtype,
+            code_digest(model.models[name]),
         )
-        _require_same_cache(options.folder, self.facts)
+        require_same_cache(options.folder, self.facts)
 
     def _plan(
         self, preflight: Mapping[str, PreflightReport], wanted: Mapping[str, bool], top_k: int | None
@@ -180,12 +186,8 @@ class CacheBuilder:
         data = list(batch[1:])
         if "gtc" in self._request.branches:
             data[LENGTH] = paddle.full_like(data[LENGTH], data[LENGTH - 1].shape[1] - 2)
-        output = self._call(batch[0], data, self._request)
-        head = output["head_out"] if isinstance(output, dict) and "head_out" in output else output
-        return {
-            name: to_tensor(head[name] if isinstance(head, dict) else head, name).numpy()
-            for name in sorted(self._request.branches)
-        }
+        found = branch_logits(self._call(batch[0], data, self._request), self._request.branches)
+        return {name: logits.numpy() for name, logits in found.items()}
 
     def _entries(self, batch: Sequence[Any], dropped: dict[str, tuple[float, int]]) -> dict[bytes, Entry]:
         """Return the entries of a batch by their keys, and add what they drop to ``dropped``."""
@@ -211,10 +213,30 @@ class CacheBuilder:
     @cached_property
     def pending(self) -> list[Shard]:
         """View and number of the shards that were missing or damaged when this was first asked."""
-        every = [
-            (view, number) for view in range(self.facts.views.count) for number in range(self.facts.shards)
+        return [shard for shard, file in self._files.items() if open_shard(file, self.facts) is None]
+
+    @cached_property
+    def _files(self) -> dict[Shard, Path]:
+        """The file of each shard, by the samples that it is to have."""
+        return {
+            (view, number): shard_file(self._folder, view, number, self._digest(batches))
+            for view in range(self.facts.views.count)
+            for number, batches in enumerate(self._shards_of(view))
+        }
+
+    def _shards_of(self, view: int) -> list[Sequence[Any]]:
+        """Return the batches of each shard of a view."""
+        listed, size = self._loader.views.of_view(view), self.facts.batches
+        return [listed[first : first + size] for first in range(0, len(listed), size)]
+
+    def _digest(self, batches: Iterable[Any]) -> str:
+        """Return a digest of the samples of a shard and their sizes: a multi-scale index begins with width, height."""
+        keys = [
+            sample_key(self._loader.dataset, index)
+            + repr(index[:2] if isinstance(index, tuple | list) else "").encode()
+            for index in chain.from_iterable(batches)
         ]
-        return [shard for shard in every if open_shard(shard_file(self._folder, *shard), self.facts) is None]
+        return hashlib.blake2b(b"\n".join(keys), digest_size=8).hexdigest()
 
     def estimate(self) -> tuple[int, int, float]:
         """Return the entries to compute, the bytes of the whole cache, and the seconds for the entries, about."""
@@ -226,11 +248,10 @@ class CacheBuilder:
         """Write ``shards``; ``on_samples`` is told of the samples of each batch."""
         listed: dict[int, Any] = {}
         for view, number in shards:
-            listed = listed if view in listed else {view: self._loader.views.of_view(view)}
+            listed = listed if view in listed else {view: self._shards_of(view)}
             entries: dict[bytes, Entry] = {}
             dropped: dict[str, tuple[float, int]] = {}
-            first = number * self.facts.batches
-            for batch in self._loader.read_view(view, listed[view][first : first + self.facts.batches]):
+            for batch in self._loader.read_view(view, listed[view][number]):
                 entries |= self._entries(batch, dropped)
                 on_samples(len(batch[0]))
             if self._dtype != self.facts.dtype:
@@ -240,7 +261,10 @@ class CacheBuilder:
                     f"again; if it ends here again, Global.teacher_dtype: {self._dtype} and another --output.",
                     code="other_dtype",
                 )
-            write_shard(shard_file(self._folder, view, number), entries, dropped)
+            file = self._files[view, number]
+            write_shard(file, entries, dropped)
+            for other in set(self._folder.glob(f"{file.name.rpartition('-')[0]}*")) - {file}:
+                other.unlink()  # of fewer samples
 
 
 def _frozen_model(model: Any, name: str | None) -> str:
@@ -271,24 +295,3 @@ def _require_servable(loss: Any, name: str) -> None:
         f"teacher.",
         code="unserved_loss",
     )
-
-
-def _require_same_cache(folder: Path, facts: CacheFacts) -> None:
-    """Refuse a folder that holds another cache, or other files."""
-    if not folder.exists() or not any(folder.iterdir()):
-        return
-    if not (folder / CACHE_FACTS).exists():
-        raise DataError(
-            f"{folder} holds other files and no {CACHE_FACTS}. Fix: give another --output, or empty the folder.",
-            code="other_cache",
-        )
-    before = read_facts(folder)
-    pairs = {each.name: (getattr(before, each.name), getattr(facts, each.name)) for each in fields(facts)}
-    other = [
-        f"  {_SET_BY.get(name, name)}: found {found}, expected {expected}"
-        for name, (found, expected) in pairs.items()
-        if found != expected
-    ]
-    if other:
-        message = "\n".join([f"{folder} holds another teacher cache:", *other])
-        raise DataError(f"{message}\nFix: give another --output, or remove the folder.", code="other_cache")

@@ -16,13 +16,7 @@ from ppocr_ext.engine.runners import GRAPH, ONNX, WEIGHTS
 from ppocr_ext.errors import ConfigError, DataError, MissingPackageError, WeightsError
 from ppocr_ext.recognition.ctc_text import best_classes
 from ppocr_ext.recognition.engines import Engine, NetworkEngine, NrtrEngine, OnnxEngine, PaddleEngine
-from ppocr_ext.recognition.exported import (
-    MODEL_FILE,
-    Exported,
-    described_by_metadata,
-    read_exported,
-    unknown_model,
-)
+from ppocr_ext.recognition.exported import MODEL_FILE, Exported, described_by_metadata, read_exported
 from ppocr_ext.recognition.resize import WidthPolicy
 
 EngineName = Literal["network", "onnx", "paddle"]
@@ -271,7 +265,11 @@ def _of_onnx(file: Path, options: OpenOptions) -> RecognizerParts:
     if file.name == ONNX and (file.parent / MODEL_FILE).is_file():
         return _of_export(read_exported(file.parent), replace(options, engine="onnx"))
     if not options.trust_model and file.is_file():
-        raise unknown_model(file)
+        raise WeightsError(
+            f"{file}: no {MODEL_FILE} beside it has its digest, and a model is a program. Fix: give the whole exported "
+            f"folder, or --trust-model (`Recognizer`: trust_model=True) if you trust it.",
+            code="unknown_model",
+        )
     return onnx_parts(file, options.threads)
 
 

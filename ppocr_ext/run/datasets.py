@@ -251,7 +251,9 @@ def _line_finder(label_files: Sequence[Path], delimiter: str) -> Callable[[bytes
     return place
 
 
-def lmdb_dataset_class(base: Any, failures: LoadFailures, reports: Sequence[FileReport]) -> type:
+def lmdb_dataset_class(
+    base: Any, failures: LoadFailures, reports: Sequence[FileReport], data_dir: str
+) -> type:
     """Return the host's ``LMDBDataSet`` without the samples that preflight found unusable, with reports.
 
     Samplers see the number of usable samples. An LMDB is opened once for all its readers.
@@ -260,6 +262,7 @@ def lmdb_dataset_class(base: Any, failures: LoadFailures, reports: Sequence[File
         base: the host's class.
         failures: counts the samples that fail when they are loaded.
         reports: what preflight found, an entry for each LMDB.
+        data_dir: that the LMDBs are in or below; it is no part of the keys of samples.
     """
 
     class UsableSamples(base):
@@ -288,8 +291,12 @@ def lmdb_dataset_class(base: Any, failures: LoadFailures, reports: Sequence[File
             return rows[usable]
 
     UsableSamples.__name__ = base.__name__
+    root = str(Path(data_dir))  # the paths of the LMDBs begin with it
     return report_failures(
-        UsableSamples, failures, lambda dataset, index: sample_name(dataset, index).encode(), bytes.decode
+        UsableSamples,
+        failures,
+        lambda dataset, index: sample_name(dataset, index).removeprefix(root).encode(),
+        lambda key: root + key.decode(),
     )
 
 

@@ -63,9 +63,11 @@ class DryBatch:
     def is_uniform(self) -> bool:
         """True if no image has a column whose pixels differ: all of it went, as by a second division by 255."""
         images = self.entries[0]
-        if not isinstance(images, paddle.Tensor) or images.ndim != 4:
-            return False
-        return float(images.astype("float32").std(axis=2).max()) < _LEAST_SPREAD
+        return (
+            isinstance(images, paddle.Tensor)
+            and images.ndim == 4
+            and float(images.astype("float32").std(axis=2).max()) < _LEAST_SPREAD
+        )
 
 
 class DrySection:
@@ -149,7 +151,9 @@ class DrySection:
             )  # every process takes its share
             if name in OF_LMDB and usable:
                 rows = np.asarray(usable * copies, np.int64)
-                every: Any = lmdb_dataset_class(self._host.dataset_class(name), _NO_REPLACEMENT, ())
+                every: Any = lmdb_dataset_class(
+                    self._host.dataset_class(name), _NO_REPLACEMENT, (), self._dataset["data_dir"]
+                )
                 dataset_class = type(name, (every,), {"dataset_traversal": lambda self: rows})
             else:
                 if self._drawn:

@@ -85,9 +85,17 @@ def dry_step(
                 Issue("narrow_neck", "warning", "Architecture", "", text)
                 for text in narrow_necks(model, charset.ctc_classes)
             ]
-        for mode in (mode for mode, batch in batches.items() if batch is not None and batch.is_uniform):
-            said = "the network sees no contrast in the first images. Fix: normalise once (RecResizeImg does it)."
-            step.issues.append(Issue("uniform_images", "warning", f"{mode}.dataset.transforms", "", said))
+        step.issues += [
+            Issue(
+                "uniform_images",
+                "warning",
+                f"{mode}.dataset.transforms",
+                "",
+                "the network sees no contrast in the first images. Fix: normalise once (RecResizeImg does it).",
+            )
+            for mode, batch in batches.items()
+            if batch is not None and batch.is_uniform
+        ]
         step.run(batches.get("Train"), batches.get("Eval"))
     drawn = [mode for mode, batch in batches.items() if batch is not None and batch.drawn]
     if drawn:

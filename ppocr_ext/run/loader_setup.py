@@ -86,15 +86,13 @@ def open_data(
         DataError: the data cannot be used, do not fill a batch, or differ between machines.
     """
     config, modes = context.config, context.modes
-    _warn(context, views)
     no_limit = FrameCounts({})
     frames = {
         mode: count_frames(model, config, mode) if mode == "Train" or context.options.reads_ctc else no_limit
         for mode in modes
     }
     preflight = _preflight(context, frames) if checked is None else dict(checked)
-    if _writes(context) and context.options.evaluates and context.checkpoint is not None:
-        warn_of_other_settings(context.checkpoint, settings_of(config, preflight))
+    _warn(context, views, preflight)
     failures = {
         mode: LoadFailures(
             mode, report.total, report.unusable_count, unusable_limit_of(config), context.name_of(mode)
@@ -128,11 +126,12 @@ def open_data(
     )
 
 
-def _warn(context: RunContext, views: Views | None) -> None:
-    """Say that a resumed run has other views, and that a run has no evaluation."""
+def _warn(context: RunContext, views: Views | None, preflight: Mapping[str, PreflightReport]) -> None:
+    """Say that a resumed run has other views or settings, and that a run has no evaluation."""
     evaluates = context.options.evaluates
     if _writes(context) and evaluates and context.checkpoint is not None:
         warn_of_other_views(context.checkpoint.train_state().views, views, context.checkpoint.prefix)
+        warn_of_other_settings(context.checkpoint, settings_of(context.config, preflight))
     if evaluates and context.config.at("Eval", default=None) is None:
         LOG.warning("Eval: the section is missing: no evaluation, and no best checkpoint.")
 
@@ -243,7 +242,7 @@ def _dataset_class(context: RunContext, mode: str, report: PreflightReport, fail
         return label_file_dataset_class(base, failures, label_files_of(config, mode), report.delimiter)
     if config.at(f"{mode}.dataset.ratio_list", default=None) is not None:
         LOG.warning("%s.dataset.ratio_list has no effect: LMDBDataSet reads all samples.", mode)
-    return lmdb_dataset_class(base, failures, report.files)
+    return lmdb_dataset_class(base, failures, report.files, str(report.data_dir))
 
 
 def label_check(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import paddle
+from paddle.nn.functional import softmax
+
+from ppocr_ext.checkpoint.model_state import code_digest
 from ppocr_ext.config import Config
+from ppocr_ext.engine.runners import BFLOAT16, FLOAT32
 from ppocr_ext.errors import DataError
+from ppocr_ext.losses.base_loss import to_tensor
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.head_request import is_for_losses
@@ -17,6 +23,9 @@ from ppocr_ext.teacher_cache.shards import input_key
 from ppocr_ext.teacher_cache.store import Store, data_digest, teacher_digest
 from ppocr_ext.teacher_cache.top_classes import dense_logits
 
+_FEW = 8  # samples that are compared with the live teacher
+# of the probability of a row, the share that a cache may have in other classes: float16 changes less than 0.001
+_MOST_APART = {FLOAT32: 0.01, BFLOAT16: 0.05}
 LENGTH = 2  # of the labels of NRTR, in what a MultiHead gets besides the images: CTC's, NRTR's, length, …
 
 
@@ -36,7 +45,7 @@ class CachedTeacher:
     """
 
     def __init__(self, store: Store, model: Any, live: Callable[..., Any]) -> None:
-        self._store, self._live = store, live
+        self._store, self._model, self._live = store, model, live
         self._several_heads, self._all_features = isinstance(model.head, MultiHead), model.return_all_feats
         self._others: frozenset[str] = getattr(model.head, "branches", frozenset()) - set(
             store.facts.branches
@@ -68,14 +77,54 @@ class CachedTeacher:
             name: self._logits(name, entries, data)
             for name in request.branches & set(self._store.facts.branches)
         }
+        if self.batches - self.live_batches == 1:
+            self._compare(
+                logits, images[:_FEW], None if data is None else [each[:_FEW] for each in data], request
+            )
         head = logits if self._several_heads else logits["ctc"]
         return {"head_out": head} if self._all_features else head
+
+    @paddle.no_grad()
+    def _compare(self, logits: Mapping[str, Any], images: Any, data: Any, request: Any) -> None:
+        """Compare entries with the outputs of the sub-model itself, for some samples of the first batch.
+
+        Raises:
+            DataError: they are not its outputs.
+        """
+        facts, live = self._store.facts, branch_logits(self._model(images, data, request), logits)
+        apart = max(_apart(logits[name], each) for name, each in live.items())
+        if apart > (most := _MOST_APART[facts.dtype]):
+            raise DataError(
+                f"Train.teacher_cache: {self._store.folder} has {apart:.1%} of the probability in other classes than "
+                f"the live {facts.model} (limit {most:.0%}; it was built with "
+                f"{'this' if facts.code == code_digest(self._model) else 'other'} code). Fix: build it anew: ppocr-ext "
+                f"cache-teacher -c CONFIG --output NEW_DIR --views {facts.views.count}",
+                code="other_teacher",
+            )
 
     def _logits(self, branch: str, entries: Sequence[Any], data: Any) -> Any:
         # NRTR's rows end with the longest label of the batch
         rows = None if branch == "ctc" else int(data[LENGTH].max()) + 1
         kept = [entry[branch] for entry in entries]
         return dense_logits(kept, self._store.facts.branches[branch].classes, rows)
+
+
+def branch_logits(output: Any, branches: Iterable[str]) -> dict[str, Any]:
+    """Return the logits [B, N, C] of the branches of a sub-model, as its heads return them for the losses."""
+    head = output["head_out"] if isinstance(output, dict) and "head_out" in output else output
+    return {
+        name: to_tensor(head[name] if isinstance(head, dict) else head, name) for name in sorted(branches)
+    }
+
+
+def _apart(logits: Any, live: Any) -> float:
+    """Return the mean share of the probability that lies in other classes; 1 if the rows differ in number."""
+    logits = logits[: live.shape[0], : live.shape[1]]  # NRTR's end with the longest label of the samples
+    return (
+        1.0
+        if logits.shape != live.shape
+        else float((softmax(logits) - softmax(live.astype("float32"))).abs().sum(axis=-1).mean()) / 2
+    )
 
 
 def input_keys(images: Any, data: Sequence[Any] | None, branches: Mapping[str, Any]) -> list[bytes]:

@@ -22,6 +22,8 @@ from ppocr_ext.teacher_cache.top_classes import TopClasses
 
 _FORMAT = 1
 _NOT_OF_OUTPUTS = ("pretrained", "pretrained_dict", "freeze_params")
+# what sets a fact, for messages
+_SET_BY = {"views": "views (--views, --seed)", "dtype": "dtype (Global.teacher_dtype)"}
 _DRAWN_BY = ("dataset", "sampler")  # parts of Train that decide what a view shows
 
 
@@ -39,6 +41,7 @@ class CacheFacts:
         shards: files of each view.
         batches: in a file.
         dtype: that the sub-model computed in.
+        code: digest of the version and of the source files of its layers.
     """
 
     model: str
@@ -49,7 +52,8 @@ class CacheFacts:
     branches: Mapping[str, BranchForm]
     shards: int
     batches: int
-    dtype: str = FLOAT32  # caches of older versions do not say it
+    dtype: str = FLOAT32  # caches of older versions say neither
+    code: str = ""
 
     def write(self, folder: Path) -> None:
         """Write them into the folder of the cache."""
@@ -92,9 +96,36 @@ def read_facts(folder: Path) -> CacheFacts:
         ) from error
 
 
-def shard_file(folder: Path, view: int, number: int) -> Path:
-    """Return the file of a shard."""
-    return folder / f"view{view:03d}-{number:05d}.shard"
+def require_same_cache(folder: Path, facts: CacheFacts) -> None:
+    """Refuse a folder that holds another cache than that of ``facts``, or other files.
+
+    Raises:
+        DataError: it does.
+    """
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not (folder / CACHE_FACTS).exists():
+        raise DataError(
+            f"{folder} holds other files and no {CACHE_FACTS}. Fix: give another --output, or empty the folder.",
+            code="other_cache",
+        )
+    before, now = vars(read_facts(folder)), vars(facts)
+    other = [
+        f"  {_SET_BY.get(name, name)}: found {before[name]}, expected {now[name]}"
+        for name in now
+        if before[name] != now[name] and name != "shards"  # of which the data may need more now
+    ]
+    if other:
+        raise DataError(
+            "\n".join([f"{folder} holds another teacher cache:", *other])
+            + "\nFix: give another --output, or remove the folder.",
+            code="other_cache",
+        )
+
+
+def shard_file(folder: Path, view: int, number: int, samples: str) -> Path:
+    """Return the file of a shard, whose name has a digest of its ``samples``: it is another one if the data grow."""
+    return folder / f"view{view:03d}-{number:05d}-{samples}.shard"
 
 
 def teacher_digest(config: Config, model: str, weights: str) -> str:
@@ -138,11 +169,12 @@ class Store:
 
     Attributes:
         facts: what it has.
+        folder: of the cache.
         entries: how many; the same sample in two lines counts twice.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.facts = read_facts(folder)
+        self.facts, self.folder = read_facts(folder), folder
         opened = (open_shard(path, self.facts) for path in sorted(folder.glob("view*.shard")))
         self._shards = [shard for shard in opened if shard is not None]
         tables = [np.zeros(0, TABLE), *(shard.table for shard in self._shards)]

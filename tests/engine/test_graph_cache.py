@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import paddle
 import pytest
 
+from ppocr_ext.checkpoint import model_state
 from ppocr_ext.engine import graph_cache
-from ppocr_ext.engine.graph_cache import cached_folder, discard
+from ppocr_ext.engine.graph_cache import cached_folder, discard, graph_key
 from ppocr_ext.io.file_names import CACHE_VARIABLE
+from ppocr_ext.modeling import TRAIN
+
+PLUGIN = """
+import paddle
+
+class Columns(paddle.nn.Layer):
+    def __init__(self, act, mask=1.0, table=2.0):
+        super().__init__()
+        self.fc, self.act, self.table = paddle.nn.Linear(3, 3), act, paddle.full([2], table)
+        self.register_buffer("mask", paddle.full([3], mask), persistable=False)
+
+    def forward(self, x):
+        return self.act(self.fc(x) * self.mask)
+"""
 
 
 @pytest.fixture
@@ -123,3 +142,43 @@ def test_one_file_of_a_graph_can_be_removed(root: Path, monkeypatch: pytest.Monk
         patch.setattr(Path, "unlink", unlink)
         assert not discard("a", "file")
     assert discard("a", "file") and list((root / "a").iterdir()) == []
+
+
+@pytest.fixture
+def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """The key of a network of a plugin whose source is ``text``, built anew as by another process."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def build(text: str = PLUGIN, **options: Any) -> str:
+        (tmp_path / "own_columns.py").write_text(text)
+        monkeypatch.delitem(sys.modules, "own_columns", raising=False)
+        paddle.seed(1)
+        options = {"act": paddle.nn.functional.relu, **options}
+        return graph_key(import_module("own_columns").Columns(**options), TRAIN, (3, 32, None))
+
+    return build
+
+
+def test_the_key_follows_from_all_that_a_network_computes_with(
+    key: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = key()
+    assert key() == same
+    others = [
+        key(PLUGIN.replace("* self.mask", "+ self.mask")),
+        key(act=paddle.nn.functional.gelu),
+        key(mask=0.5),  # a buffer that no state has
+        key(table=3.0),  # nor this
+    ]
+    monkeypatch.setattr(model_state, "__version__", "0.0.1")
+    others.append(key())
+    assert len({same, *others}) == 6
+
+
+def test_a_graph_of_another_user_is_not_opened(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert use("a", "theirs") == "theirs"
+    with monkeypatch.context() as patch:
+        patch.setattr(graph_cache.os, "getuid", lambda: root.stat().st_uid + 1)
+        assert use("a", "ours") == "ours"
+    assert use("a") == "theirs"

@@ -239,7 +239,7 @@ def test_files_of_unknown_origin_run_only_if_they_are_trusted(copy: Path, name: 
     description = json.loads((copy / "model.json").read_text(encoding="utf-8"))
     del description["files"][name]  # as if the file had been put beside them
     (copy / "model.json").write_text(json.dumps(description), encoding="utf-8")
-    with raises_code(WeightsError, "unknown_model", name, "--trust-model"):
+    with raises_code(WeightsError, "digest_mismatch", name, "--trust-model"):
         verify_export(copy, VerifyOptions(clients=False))
     assert verify_export(copy, VerifyOptions(clients=False, trust_model=True)).agrees(1e-4)
 

@@ -10,17 +10,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import paddle
 import pytest
 import yaml
 from error_codes import raises_code
 from tiny_runs import tiny_config
 
+from ppocr_ext.checkpoint import model_state
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
 from ppocr_ext.engine.compiled import CompiledNetwork
 from ppocr_ext.engine.runners import has_bfloat16
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.loop.session import train
+from ppocr_ext.modeling.heads.ctc_head import CTCHead
 from ppocr_ext.recipes.cache_builder import CacheBuilder, CacheOptions
 from ppocr_ext.recipes.teacher_cache_job import build_cache
 from ppocr_ext.run import compiled_models
@@ -150,6 +153,29 @@ def test_only_what_is_missing_is_built_again(cache, distill, tmp_path, caplog):
     kept.parent.joinpath("cache.json").unlink()
     with raises_code(DataError, "other_cache", "cache.json"):
         CacheBuilder(distill(tmp_path), options)
+
+
+def test_a_list_that_has_grown_is_stored_to_its_end(distill, captchas, tmp_path):
+    file, folder = tmp_path / "list.txt", tmp_path / "cache"
+    lines = (captchas / "train_list.txt").read_text().splitlines(keepends=True)
+    config = distill(tmp_path, **{"Train.dataset.label_file_list": [str(file)]})
+    for count in (16, 24):
+        file.write_text("".join(lines[:count]))
+        assert len(build(config, folder).pending) == 2
+        assert Store(folder).entries == 2 * count
+    assert CacheBuilder(config, CacheOptions(folder, views=2)).pending == []
+    assert len(shards(folder)) == 2
+
+
+def test_a_teacher_whose_code_has_changed_is_compared_with_its_cache(cache, distill, tmp_path, monkeypatch):
+    real = CTCHead.forward
+    changed = lambda *args, **options: paddle.utils.map_structure(lambda t: t * 50, real(*args, **options))  # noqa: E731
+    monkeypatch.setattr(CTCHead, "forward", changed)
+    with raises_code(DataError, "other_teacher", cache, "%", "ppocr-ext cache-teacher", "--views 2"):
+        train(distill(tmp_path, **{"Train.teacher_cache": str(cache)}))
+    monkeypatch.setattr(model_state, "__version__", "0.0.1")
+    with raises_code(DataError, "other_cache", "code"):
+        CacheBuilder(distill(tmp_path), CacheOptions(cache, views=2))
 
 
 def test_another_number_of_views_is_another_cache(cache, distill, tmp_path):

@@ -1,6 +1,7 @@
 """Data in a run: LMDBs without their bad samples, and exceptions of a dataset that reach the run."""
 
 import json
+import shutil
 from pathlib import Path
 
 import lmdb
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from error_codes import raises_code
 
+from ppocr_ext.data.load_failures import sample_key
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.host import open_host
@@ -87,6 +89,16 @@ def test_an_lmdb_is_trained_on_and_judged_without_its_bad_samples(tiny, lmdbs, c
     labels = [line.split("\t")[1] for line in (captchas / "val_list.txt").read_text().splitlines()]
     assert [p.image for p in result.predictions] == [f"{lmdbs}/val#{n}" for n in range(1, 11)]
     assert [p.label for p in result.predictions] == labels
+
+
+def test_samples_of_an_lmdb_that_was_moved_keep_their_keys(tiny, lmdbs, tmp_path):
+    """The views of a teacher cache are drawn by these keys."""
+    found = []
+    for root in (lmdbs, Path(shutil.copytree(lmdbs, tmp_path / "moved"))):
+        values = {"Train.dataset.data_dir": str(root)}  # both LMDBs
+        dataset = Run.build(on_lmdb(tiny, lmdbs, **values), "train").train_loader.dataset
+        found.append([sample_key(dataset, index) for index in range(len(dataset))])
+    assert found[0] == found[1] and len(set(found[0])) == 32
 
 
 def test_a_run_says_how_many_lines_could_not_be_loaded(tiny, captchas, tmp_path):

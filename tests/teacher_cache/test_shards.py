@@ -36,7 +36,7 @@ def cache(tmp_path):
     FACTS.write(tmp_path)
     for number in range(2):
         entries = {key(each): entry(each) for each in range(3 * number, 3 * number + 3)}
-        write_shard(shard_file(tmp_path, 0, number), entries, {"ctc": (0.5, 24), "gtc": (0.0, 20)})
+        write_shard(shard_file(tmp_path, 0, number, "ab"), entries, {"ctc": (0.5, 24), "gtc": (0.0, 20)})
     return tmp_path
 
 
@@ -75,14 +75,14 @@ def test_a_key_tells_pixels_shapes_and_labels_apart():
 
 
 def test_a_damaged_entry_counts_as_missing(cache):
-    flip(shard_file(cache, 0, 1), -1)
+    flip(shard_file(cache, 0, 1, "ab"), -1)
     store = Store(cache)
     assert store.find(key(5)) is None and store.find(key(4)) is not None
 
 
 @pytest.mark.parametrize("damage", ["table", "header", "cut off", "short", "empty"])
 def test_a_damaged_shard_is_left_out(cache, damage, caplog):
-    file = shard_file(cache, 0, 0)
+    file = shard_file(cache, 0, 0, "ab")
     if damage in ("table", "header"):
         flip(file, 60 if damage == "table" else 9)
     else:

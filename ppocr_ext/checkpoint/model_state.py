@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ppocr_ext import __version__
 from ppocr_ext.io.file_names import file_digest
 
 STATISTICS = ("._mean", "._variance")  # of BatchNorm, which Paddle counts as parameters
@@ -47,20 +46,20 @@ def state_digest(layer: Any) -> str:
 
 
 def code_digest(layer: Any) -> str:
-    """Return the SHA-256 over version and source files of what computes ``layer``; Paddle itself is not part of it.
+    """Return the SHA-256 over the source files of what computes ``layer``; Paddle itself is not part of it.
 
-    Source files are those of the classes of all layers, of their bases, and of functions that layers were given. What
-    those import from another module is not followed.
+    They are those of the classes of all layers, of their bases, of functions that layers were given, and the file that
+    states the version of this package. What they import from another module is not followed.
     """
     layers = layer.sublayers(include_self=True)
     given = (value for each in layers for value in vars(each).values() if inspect.isroutine(value))
     parts = {
         str(part.__module__) for part in (*given, *(base for each in layers for base in type(each).__mro__))
     }
-    files = {name: str(getattr(sys.modules.get(name), "__file__", "")) for name in parts}
+    files = {name: str(getattr(sys.modules.get(name), "__file__", "")) for name in (*parts, "ppocr_ext")}
     digests = {
         name: file_digest(file) if Path(file).is_file() else ""  # of an interactive session
         for name, file in sorted(files.items())
         if not name.startswith("paddle.")
     }
-    return hashlib.sha256(repr([__version__, digests]).encode()).hexdigest()
+    return hashlib.sha256(repr(digests).encode()).hexdigest()

@@ -13,7 +13,6 @@ from typing import Any
 import paddle
 import pytest
 
-from ppocr_ext.checkpoint import model_state
 from ppocr_ext.engine import graph_cache
 from ppocr_ext.engine.graph_cache import cached_folder, discard, graph_key
 from ppocr_ext.io.file_names import CACHE_VARIABLE
@@ -161,7 +160,7 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
 
 def test_the_key_follows_from_all_that_a_network_computes_with(
-    key: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    key: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     same = key()
     assert key() == same
@@ -171,7 +170,8 @@ def test_the_key_follows_from_all_that_a_network_computes_with(
         key(mask=0.5),  # a buffer that no state has
         key(table=3.0),  # nor this
     ]
-    monkeypatch.setattr(model_state, "__version__", "0.0.1")
+    (tmp_path / "version.py").write_text('__version__ = "0.0.1"')
+    monkeypatch.setattr(sys.modules["ppocr_ext"], "__file__", str(tmp_path / "version.py"))
     others.append(key())
     assert len({same, *others}) == 6
 

@@ -68,7 +68,8 @@ def flow(folder: Path, seed: int) -> list[str]:
         if seed != 1 and words[0] == "make-dataset":
             words += ["--seed", str(seed if "data/lines" in words else 100 + seed)]
         if seed != 1 and words[0] == "train":
-            words += [*([] if "-o" in words else ["-o"]), f"Global.seed={seed}"]
+            at = words.index("-o") if "-o" in words else len(words)
+            words[at : at + 1] = ["-o", f"Global.seed={seed}"]
         minutes[line] = _run(folder, f"{number:02d}_{words[0]}", words) / 60
     rows = [
         f"| {seed} | {name} | {_accuracy(folder, run, 'data/test/val')} |" for name, run in MODELS.items()

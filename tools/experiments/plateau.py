@@ -46,6 +46,7 @@ STEPS = 1_250  # one epoch of 20,000
 BATCH = 16
 GUESS = 27.0  # CTC loss of the best constant guess for such lines
 _SVTR = {"name": "svtr", "kernel_size": [1, 3], "depth": 2, "dims": 256, "hidden_dims": 256}
+_SMALL_SVTR = {**_SVTR, "depth": 1, "dims": 64, "hidden_dims": 64, "use_guide": False}
 NECKS: dict[str, dict[str, Any]] = {
     "svtr, use_guide: true": {**_SVTR, "use_guide": True},
     "svtr": {**_SVTR, "use_guide": False},
@@ -77,6 +78,8 @@ STARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # a first stage, t
     "guidance (NRTR) first": ({**_FIRST_EPOCH, "Loss.weight_1": 0.0}, {}),
     "bias of blank: 5": ({}, {}),
     "bias of blank: -3": ({}, {}),
+    "NRTR without the places of the frames": ({}, {"Architecture.Head.use_pos": False}),
+    "neck svtr": ({}, {"Architecture.Head.head_list.0.CTCHead.Neck": _SMALL_SVTR}),
 }
 
 

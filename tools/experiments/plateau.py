@@ -77,7 +77,7 @@ STARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # a first stage, t
     "lines of 1 to 3 characters first": (_FIRST_EPOCH, {}),
     "guidance (NRTR) first": ({**_FIRST_EPOCH, "Loss.weight_1": 0.0}, {}),
     "bias of blank: 5": ({}, {}),
-    "bias of blank: -3": ({}, {}),
+    "rate 0.0015 in place of 0.003": ({}, {"Optimizer.lr.learning_rate": 0.0015}),
     "NRTR without the places of the frames": ({}, {"Architecture.Head.use_pos": False}),
     "neck svtr": ({}, {"Architecture.Head.head_list.0.CTCHead.Neck": _SMALL_SVTR}),
 }
@@ -114,7 +114,7 @@ def neck_run(folder: Path, neck: str, lines: int, seed: int) -> Training:
                 {"NRTRHead": {"nrtr_dim": 128, "num_decoder_layers": 1}},
             ],
         },
-        "Optimizer.lr": {"name": "Const", "learning_rate": 0.0015, "warmup_epoch": 125 * BATCH / lines},
+        "Optimizer.lr": {"name": "Const", "learning_rate": 0.00065, "warmup_epoch": 125 * BATCH / lines},
         "Global.seed": seed,
         "Global.epoch_num": STEPS * BATCH // lines,
         "Global.print_batch_step": 10,

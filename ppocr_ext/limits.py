@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 MAX_IMAGE_PIXELS = 50_000_000  # default of Global.max_image_pixels
 MAX_CONFIG_BYTES = 1 << 20  # a config in memory takes some 500 times its size
@@ -15,6 +16,10 @@ MAX_CONFIG_VALUES = 100_000  # after aliases are expanded
 MAX_DICTIONARY_BYTES = 16 << 20
 MAX_DICTIONARY_LINES = 200_000  # Unicode 16 has 154,998 characters
 MAX_LABEL_LINE_BYTES = 1 << 16  # thousands of lines are in memory at a time
+MAX_TEXT_BYTES = 256 << 20  # of metrics.jsonl and a predictions file: a million lines and more
+MAX_RECORD_BYTES = 16 << 20  # of a JSON file: in memory it takes up to 24 times its size
+MAX_INPUT_WIDTH = 3200  # pixels of an image at the height of the network, as in the client of PaddleOCR 3.x
+MAX_IMAGE_SCANS = 100  # of a JPEG: cameras write 10
 _KINDS = (
     (stat.S_ISFIFO, "a pipe"),
     (stat.S_ISCHR, "a device"),
@@ -61,6 +66,41 @@ def read_at_most(path: str | Path, most: int) -> bytes:
         if os.fstat(stream.fileno()).st_size <= most:
             return stream.read(most)
     raise OSError(errno.EFBIG, f"it is larger than the limit of {most:,} bytes", str(path))
+
+
+def read_text(path: str | Path) -> str:
+    """Return the text of a regular file in UTF-8 of at most ``MAX_TEXT_BYTES``, with its line ends as they are.
+
+    Raises:
+        OSError: as :func:`read_at_most`.
+        ValueError: it is not UTF-8.
+    """
+    return read_at_most(path, MAX_TEXT_BYTES).decode("utf-8-sig")
+
+
+def read_json_object(path: str | Path) -> dict[str, Any]:
+    """Return the JSON object in a regular file of at most ``MAX_RECORD_BYTES``.
+
+    Raises:
+        OSError: as :func:`read_at_most`.
+        ValueError: it holds anything else.
+    """
+    return json_object(read_at_most(path, MAX_RECORD_BYTES))
+
+
+def json_object(text: str | bytes) -> dict[str, Any]:
+    """Return the object that a JSON text holds.
+
+    Raises:
+        ValueError: it holds none.
+    """
+    try:
+        content = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"it is a {type(content).__name__}, not an object")
+    return content
 
 
 def most_memory(size: int) -> int:

@@ -16,6 +16,7 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.io.arrays import load_arrays
 from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
+from ppocr_ext.limits import json_object, open_regular
 
 _ARRAYS = ("class_ids", "characters", "centers", "counts", "variance", "meta")
 _OLD_VARIANCE = "spread"  # its name in files that version 0.1.0 wrote
@@ -98,7 +99,7 @@ def read_centers(path: str | Path) -> CenterTable:
     path = Path(path)
     if not path.is_file():
         raise DataError(f"there is no file of centers {path}. {_FIX}", code="missing_file")
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         is_zip = stream.read(2) == b"PK"
     arrays, meta = _read_npz(path) if is_zip else (_read_pickle(path), {})
     _check_arrays(arrays, path)
@@ -129,12 +130,9 @@ def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             f"{path} is not a file of centers (no {', '.join(lacking)}). {_FIX}", code="bad_content"
         )
     try:
-        meta = json.loads(str(arrays["meta"]))
-    except (ValueError, RecursionError):
-        meta = None
-    if not isinstance(meta, dict):
-        raise DataError(f"{path}: meta is not a JSON object. {_FIX}", code="bad_content")
-    return arrays, meta
+        return arrays, json_object(str(arrays["meta"]))
+    except ValueError as error:
+        raise DataError(f"{path}: meta is not a JSON object. {_FIX}", code="bad_content") from error
 
 
 def _read_pickle(path: Path) -> dict[str, np.ndarray]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ppocr_ext.check.config_check import ConfigCheck
@@ -15,6 +14,7 @@ from ppocr_ext.config import named_items
 from ppocr_ext.config.node import PlaceKind
 from ppocr_ext.config.values import shown
 from ppocr_ext.data.batch_size import samples_per_step
+from ppocr_ext.limits import read_text
 
 _RATES = ("learning_rate", "max_lr")
 _MOST_WEIGHT_DECAY = 1.0
@@ -106,9 +106,9 @@ def _check_comment(check: ConfigCheck, path: KeyPath, samples: int) -> None:
     place = check.place(path)
     found = None
     if place.kind is PlaceKind.FILE:
-        with suppress(OSError, UnicodeDecodeError, ValueError, IndexError):
+        with suppress(OSError, ValueError, IndexError):
             number = int(place.text.rpartition(":")[2])
-            found = _MADE_FOR.search(Path(place.origin).read_text(encoding="utf-8").split("\n")[number - 1])
+            found = _MADE_FOR.search(read_text(place.origin).split("\n")[number - 1])
     if found is None:
         return
     cards, batch = int(found[1]), int(found[2])

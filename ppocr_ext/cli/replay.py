@@ -14,6 +14,8 @@ A run that finds a value that is not finite, or an absurd one, writes the batch,
 the step into `incidents` of its folder. This command repeats the step from them, in float32, without the data of
 the run.
 
+The modules of Global.plugins are imported only with --import-plugins, since that runs their code.
+
 exit code: 1 the bad value is there again, 0 every value is good, 2 the step cannot be repeated.
 
 examples:
@@ -27,6 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="INCIDENT", help="a folder in `incidents` of a run")
     add_option_argument(parser, "set keys of the run's config")
     add_host_argument(parser)
+    parser.add_argument(
+        "--import-plugins", action="store_true", help="import Global.plugins, which runs their code"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
     set_up_console()
     quiet_host(open_host(args.host).logger)
-    found = replay(args.folder, args.host, args.opt)
+    found = replay(args.folder, args.host, args.opt, with_plugins=args.import_plugins)
     if found.incident is None:
         print("every value of this step is good")
         return 0

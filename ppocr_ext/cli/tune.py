@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_config
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.limits import read_text
 
 NAME = "tune"
 HELP = "search for better settings: many short trainings, a table, and the best settings as an overlay"
@@ -101,5 +102,5 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print(f"\nstopped; the study is kept. Go on with: {again}")
         raise
-    print(f"\n{results.read_text(encoding='utf-8')}\nresults: {results}")
+    print(f"\n{read_text(results)}\nresults: {results}")
     return 0

@@ -14,6 +14,7 @@ from ppocr_ext.io.resources import shown_path
 from ppocr_ext.limits import MAX_CONFIG_BYTES, MAX_CONFIG_VALUES, read_at_most
 from ppocr_ext.messages import printable
 
+_MAX_NUMBER = 100  # characters: each `:` of 1:59:59 multiplies what is before it
 _WIDEST = 72  # columns; comments behind longer lines are not aligned with the others
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 _MARKS = {mark.value: mark for mark in (Mark.REMOVE, Mark.REPLACE)}
@@ -21,8 +22,28 @@ _TAG_HELP = "Only plain YAML, `!remove` and `!replace` are allowed."
 _FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)[eE][-+]?[0-9]+$")
 
 
-class _Loader(yaml.SafeLoader):
-    """SafeLoader that reads ``1e-3`` as a float (in YAML 1.1 it is a string) and ``=`` as a string."""
+class PlainLoader(yaml.SafeLoader):
+    """SafeLoader without numbers that take more time than their text is worth, or that collide as keys of a dict."""
+
+    def construct_scalar(self, node: Any) -> Any:
+        """Return the text of a scalar; a number may have at most ``_MAX_NUMBER`` characters."""
+        if len(node.value) > _MAX_NUMBER and node.tag.endswith((":int", ":float")):
+            raise ValueError(f"a number has at most {_MAX_NUMBER} characters")
+        return super().construct_scalar(node)
+
+    def construct_yaml_int(self, node: Any) -> int:
+        """Return a whole number of at most 64 bits."""
+        number: int = super().construct_yaml_int(node)
+        if number.bit_length() > 64:
+            raise ValueError("a whole number has at most 64 bits")
+        return number
+
+
+PlainLoader.add_constructor("tag:yaml.org,2002:int", PlainLoader.construct_yaml_int)
+
+
+class _Loader(PlainLoader):
+    """Loader that reads ``1e-3`` as a float (in YAML 1.1 it is a string) and ``=`` as a string."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -228,7 +249,7 @@ class _Reader:
             raise ConfigError(f"{place.text}: {error.problem}. {_TAG_HELP}", code="bad_tag") from error
         except ValueError as error:
             raise ConfigError(
-                f"{place.text}: {node.value!r} cannot be read: {error}. Fix: quote it.", code="bad_value"
+                f"{place.text}: {node.value!r:.100} cannot be read: {error}. Fix: quote it.", code="bad_value"
             ) from error
 
     def _pairs(self, node: yaml.MappingNode) -> dict[Key, yaml.Node]:

@@ -14,8 +14,8 @@ from posixpath import (
 
 from ppocr_ext.data.label_file import quotes_hint
 from ppocr_ext.data.sample_rules import ImageCheck, SampleIssue
-from ppocr_ext.io.image_pixels import JPEG, PNG, PixelLimitError, check_size, decode_image
-from ppocr_ext.limits import MAX_IMAGE_PIXELS, open_descriptor
+from ppocr_ext.io.image_pixels import JPEG, PNG, PixelLimitError, check_size, decode_image, most_image_bytes
+from ppocr_ext.limits import MAX_IMAGE_PIXELS, open_descriptor, read_at_most
 
 _PNG_START = PNG + b"\0\0\0\rIHDR"  # width and height follow
 _PNG_END = b"IEND\xaeB`\x82"
@@ -54,6 +54,14 @@ class ImageFolder:
     def path(self, name: str) -> str:
         """Return the path of the image that a label file calls ``name``."""
         return join(self._data_dir, name)
+
+    def read(self, name: str) -> bytes:
+        """Return the content of the image that a label file calls ``name``.
+
+        Raises:
+            OSError: it cannot be read, is no regular file, or is larger than an image of so many pixels can be.
+        """
+        return read_at_most(self.path(name), most_image_bytes(self._max_pixels))
 
     def is_whole(self, name: str) -> bool:
         """Tell quickly if an image is allowed and whole by its header; if False, :meth:`issue` has to decide."""
@@ -147,7 +155,7 @@ def image_issue(path: str, check: ImageCheck, max_pixels: int = MAX_IMAGE_PIXELS
                 return None
         finally:
             os.close(handle)
-        return content_issue(Path(path).read_bytes(), path, "decode", max_pixels)
+        return content_issue(read_at_most(path, most_image_bytes(max_pixels)), path, "decode", max_pixels)
     except (FileNotFoundError, NotADirectoryError):
         return SampleIssue("missing_image", f"there is no file {path}")
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path

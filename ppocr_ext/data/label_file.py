@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer
-from ppocr_ext.limits import MAX_LABEL_LINE_BYTES, open_regular
+from ppocr_ext.limits import MAX_LABEL_LINE_BYTES, MAX_TEXT_BYTES, open_regular
 
 _SPACED = re.compile(r"\S*\.\w+ +\S")  # a file name, a space, and something more
 BOXES = r'\[\{[^}\n]*"transcription"'  # begin of a label for text detection, a regular expression
@@ -62,7 +62,7 @@ def read_label_file(
         ds_width: each line must have its image's width and height (``dataset.ds_width``).
 
     Raises:
-        DataError: the file is missing, cannot be opened, or is UTF-16.
+        DataError: the file is missing, cannot be opened, is UTF-16, or has a line that is far too long to skip.
     """
     for number, raw in enumerate(read_raw_lines(path), start=1):
         yield parse_line(number, raw, delimiter, ds_width)
@@ -83,9 +83,14 @@ def read_raw_lines(path: str | Path) -> Iterator[bytes]:
             raise DataError(f"{path}: the label file is UTF-16. Fix: save it as UTF-8.", code="bad_encoding")
         stream.seek(0)
         while line := stream.readline(MAX_LABEL_LINE_BYTES + 1):
-            rest = line
+            rest, begin = line, stream.tell()
             while len(rest) > MAX_LABEL_LINE_BYTES and not rest.endswith(b"\n"):
                 rest = stream.readline(MAX_LABEL_LINE_BYTES + 1)
+                if stream.tell() - begin > MAX_TEXT_BYTES:
+                    raise DataError(
+                        f"{path}: a line has no end within {MAX_TEXT_BYTES:,} bytes. Fix: give a label file.",
+                        code="bad_content",
+                    )
             yield line
 
 

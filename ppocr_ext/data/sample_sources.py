@@ -91,7 +91,7 @@ class LabelFile:
 
     def image(self, line: LabelLine) -> bytes | None:
         """Read the first image of a line."""
-        return Path(self._images.path(line.images[0])).read_bytes()
+        return self._images.read(line.images[0])
 
 
 class LmdbSamples:

@@ -17,6 +17,7 @@ from ppocr_ext.engine.graph_maker import GraphMaker, NetworkGraph, chunk_size, f
 from ppocr_ext.engine.request_graph import ImageShape
 from ppocr_ext.engine.runners import PADDLE, other_engines
 from ppocr_ext.io.atomic import write_text
+from ppocr_ext.limits import read_json_object
 from ppocr_ext.messages import LOG
 
 WORTH = 300.0  # seconds that Paddle must have to compute; to open and time the others takes about 15
@@ -28,10 +29,10 @@ def kept_choice(maker: GraphMaker, image_shape: ImageShape, dtype: str) -> str |
     """Return the engine that was chosen at an earlier start with this processor, threads and packages, if any."""
     file, engine = _file(maker, image_shape, dtype), ""
     try:
-        engine = str(json.loads(file.read_text(encoding="utf-8"))["engine"])
-    except OSError:  # there is none
+        engine = str(read_json_object(file)["engine"])
+    except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError):
         LOG.info("%s is damaged: the engines are timed again", file)
     if engine in (PADDLE, *other_engines(dtype)):
         return engine

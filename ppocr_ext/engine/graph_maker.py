@@ -20,6 +20,7 @@ from ppocr_ext.engine.request_graph import IMAGES, TARGET, ImageShape, labels_of
 from ppocr_ext.engine.runners import BFLOAT16, FLOAT32, ONNX, PADDLE, Runner, open_runner, other_engines
 from ppocr_ext.errors import ModelError
 from ppocr_ext.io.atomic import write_text
+from ppocr_ext.limits import read_text
 from ppocr_ext.messages import LOG, error_text
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.modeling.heads.nrtr_head import START_ID
@@ -177,8 +178,8 @@ class GraphMaker:
         """
         key = self.key(image_shape)
         file, found = self._refusal(key, engine, dtype), ""
-        with suppress(OSError):  # there is none
-            found = file.read_text(encoding="utf-8", errors="replace")
+        with suppress(OSError, ValueError):  # there is none
+            found = read_text(file)
         if found:
             others = engine != PADDLE or dtype == BFLOAT16  # may compute it; else a graph of one width may
             raise (RefusedError if others else ModelError)(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
+from ppocr_ext.limits import read_text
 from ppocr_ext.messages import printable, unprintable
 
 # also with apostrophes before it, so that reading takes away the one that was added
@@ -79,9 +80,8 @@ def read_predictions(path: str | Path) -> list[Prediction]:
     path = Path(path)
     fix = f"Fix: write it by `ppocr-ext eval … --save-predictions {shlex.quote(path.name)}`"
     try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            rows = list(csv.reader(stream, delimiter="\t"))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        rows = list(csv.reader(io.StringIO(read_text(path), newline=""), delimiter="\t"))
+    except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"{path} cannot be read ({error}). {fix}", code="unreadable_file") from error
     if not rows or rows[0] != HEADER:
         raise DataError(

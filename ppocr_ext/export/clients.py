@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.engine.runners import ONNX
+from ppocr_ext.limits import MAX_INPUT_WIDTH
 from ppocr_ext.recognition.resize import WidthPolicy
 
-CLIENT_WIDTH = 3200  # pixels, the widest input of PaddleOCR's 3.x client
+CLIENT_WIDTH = MAX_INPUT_WIDTH  # of PaddleOCR's 3.x client
 
 
 def shell_command(folder: str | Path, model_name: str, policy: WidthPolicy, engine: str | None = None) -> str:

@@ -21,6 +21,8 @@ from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.recognition.ctc_text import is_reordered
 from ppocr_ext.recognition.exported import FORMAT, MODEL_FILE
 from ppocr_ext.recognition.resize import WidthPolicy
+from ppocr_ext.report.formats import finite_number
+from ppocr_ext.report.run_folder import lookup, read_record
 from ppocr_ext.run.recogniser import TrainedRecogniser
 
 
@@ -152,8 +154,7 @@ def _recipe(config: Config) -> str:
 
 def _data(config: Config, run_folder: Path) -> dict[str, str]:
     """Return the data of ``Train`` and ``Eval`` in words, with the samples that the run counted."""
-    file = run_folder / "preflight.json"
-    counted = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    counted = read_record(run_folder, "preflight.json")
     data = {}
     for mode in ("Train", "Eval"):
         dataset = config.at(f"{mode}.dataset", default=None)
@@ -161,8 +162,8 @@ def _data(config: Config, run_folder: Path) -> dict[str, str]:
             continue
         files = dataset.get("label_file_list") or ()
         names = [Path(name).name for name in ([files] if isinstance(files, str) else files)]
-        count = counted.get(mode, {}).get("usable")
-        parts = [str(dataset.get("name")), *names, *([] if count is None else [f"{count:,} samples"])]
+        count = finite_number(lookup(counted, mode, "usable"))
+        parts = [str(dataset.get("name")), *names, *([] if count is None else [f"{count:,.0f} samples"])]
         data[mode] = ", ".join(parts)
     return data
 

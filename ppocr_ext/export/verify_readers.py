@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.config.yaml_io import PlainLoader
 from ppocr_ext.engine.runners import GRAPH, ONNX, WEIGHTS
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.export.inference_yml import INFERENCE_YML
@@ -54,7 +55,7 @@ def open_readers(
 def _settings(file: Path) -> tuple[Any, Any, tuple[str, ...]]:
     """Return size, order of channels and dictionary, as the client of PaddleOCR 3.x reads them."""
     try:
-        content = yaml.safe_load(read_at_most(file, MAX_DICTIONARY_BYTES))
+        content = yaml.load(read_at_most(file, MAX_DICTIONARY_BYTES), PlainLoader)
         operators = {
             name: value for each in content["PreProcess"]["transform_ops"] for name, value in each.items()
         }
@@ -66,7 +67,15 @@ def _settings(file: Path) -> tuple[Any, Any, tuple[str, ...]]:
         # without DecodeImage the client reads images as RGB
         color = operators.get("DecodeImage", {"img_mode": "RGB"})["img_mode"]
         return tuple(operators["RecResizeImg"]["image_shape"]), color, tuple(map(str, characters))
-    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+    except (
+        OSError,
+        yaml.YAMLError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise DataError(
             f"{file} cannot be read as PaddleOCR 3.x does ({type(error).__name__}: {error}). Fix: export the model "
             f"again.",

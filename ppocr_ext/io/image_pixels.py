@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from ppocr_ext.limits import MAX_IMAGE_PIXELS
+from ppocr_ext.limits import MAX_IMAGE_PIXELS, MAX_IMAGE_SCANS
 
 PNG = b"\x89PNG\r\n\x1a\n"
 JPEG = b"\xff\xd8\xff"
-_SEGMENTS = 10_000  # of a JPEG before its size
+_SEGMENTS = 10_000  # of a JPEG before its pixels
 _BLOCK = 1024  # bytes that are looked at together
 _NO_LENGTH = {0x01, *range(0xD0, 0xD9)}  # JPEG markers that stand alone
+_SEQUENTIAL = {0xC0, 0xC1, 0xC9}  # of the next: one scan if that has all components
 _SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG markers that start a frame, with its size
 _ENDS = {0xD9, 0xDA}  # end of the image, and start of its pixels
-_SKIPPED = {*range(0xFF)} - _NO_LENGTH - _SIZES - _ENDS  # JPEG markers with a length
+_SCAN, _SCAN_START = 0xDA, b"\xff\xda"  # compressed pixels never have these two bytes
 _segment = struct.Struct(">BBH").unpack_from  # 0xFF, marker, length
 _two_numbers = struct.Struct(">II").unpack_from
 Read = Callable[[int, int], bytes]  # (offset, bytes) to content, shorter at its end
@@ -27,6 +28,11 @@ Read = Callable[[int, int], bytes]  # (offset, bytes) to content, shorter at its
 
 class PixelLimitError(ValueError):
     """An image has more pixels, or bytes, than the limit; the message begins with a verb."""
+
+
+def most_image_bytes(pixels: int) -> int:
+    """Return the bytes of the largest file of an image: four channels of 16 bit without compression."""
+    return 8 * pixels + (1 << 20)
 
 
 def check_size(read: Read, length: int, most: int = MAX_IMAGE_PIXELS, head: bytes | None = None) -> None:
@@ -42,7 +48,7 @@ def check_size(read: Read, length: int, most: int = MAX_IMAGE_PIXELS, head: byte
         PixelLimitError: it has more.
         ValueError: its size cannot be read; the message begins with a verb.
     """
-    if length > 8 * most + (1 << 20):  # four channels of 16 bit without compression
+    if length > most_image_bytes(most):
         raise PixelLimitError(f"has {length:,} bytes, too many for {most:,} pixels, the limit")
     found = _claimed_size(read, length, read(0, _BLOCK) if head is None else head)
     if found is None:
@@ -80,7 +86,7 @@ def _claimed_size(read: Read, length: int, head: bytes) -> tuple[int, int] | Non
         if head.startswith(PNG):
             return _two_numbers(head, 16)
         if head.startswith(JPEG):
-            return _jpeg_size(read, head)
+            return _jpeg_size(read, length, head)
         if head.startswith(b"BM"):
             old = head[14:18] == b"\x0c\0\0\0"  # the header of OS/2
             width, height = struct.unpack("<HH" if old else "<ii", head[18 : 22 if old else 26])
@@ -103,30 +109,48 @@ def _webp_size(head: bytes) -> tuple[int, int] | None:
     return (width, height) if kind == b"VP8 " else None
 
 
-def _jpeg_size(read: Read, block: bytes) -> tuple[int, int] | None:
-    """Return the size in the first frame of a JPEG that starts with ``block``, where its decoder looks for it too."""
-    at, start, last = 2, 0, len(block) - 9
+def _jpeg_size(read: Read, length: int, block: bytes) -> tuple[int, int] | None:
+    """Return the size in the first frame of a JPEG that starts with ``block``, where its decoder looks for it too.
+
+    Raises:
+        ValueError: it has more scans than the limit: each goes over all pixels.
+    """
+    frame, components = None, 0  # components of the frame, if one scan may have all of them
+    for marker, segment in _jpeg_segments(read, block):
+        if marker in _SIZES and frame is None:
+            height, width, count = struct.unpack_from(">xHHB", segment, 4)
+            frame, components = (width, height), count if marker in _SEQUENTIAL else 0
+        elif marker in _ENDS:
+            if marker == _SCAN and segment[4] == components:
+                return frame
+            break
+    content = read(0, length)
+    scans = content.count(_SCAN_START)
+    if scans > MAX_IMAGE_SCANS:
+        raise ValueError(f"has {scans:,} scans, the limit is {MAX_IMAGE_SCANS}")
+    if len(content) < length:
+        raise ValueError("has scans that are not read")
+    return frame
+
+
+def _jpeg_segments(read: Read, block: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield marker and first bytes of frames and pixels (and the end) of a JPEG that starts with ``block``."""
+    at, start, last = 2, 0, len(block) - 10
     for _ in range(_SEGMENTS):
         if at > last:
             start, block = at, read(at, _BLOCK)
-            last = start + len(block) - 9
-            if len(block) < 9:
-                return None
+            last = start + len(block) - 10
+            if len(block) < 10:
+                return
         first, marker, length = _segment(block, at - start)
-        if first == 0xFF and marker in _SKIPPED:
-            at += 2 + (length if length > 2 else 2)
-        elif first != 0xFF or marker == 0xFF:  # decoders skip what is between segments
+        if first != 0xFF or marker == 0xFF:  # decoders skip what is between segments
             chunk = read(at, 1 << 16)
             skipped = chunk.find(b"\xff", 1) if first != 0xFF else len(chunk) - len(chunk.lstrip(b"\xff")) - 1
             at += len(chunk) if skipped < 0 else skipped
-        elif marker in _SIZES:
-            height, width = struct.unpack_from(">HH", block, at - start + 5)
-            return width, height
-        elif marker in _ENDS:
-            return None
-        else:
-            at += 2
-    return None
+            continue
+        if marker in _SIZES or marker in _ENDS:
+            yield marker, block[at - start : at - start + 10]
+        at += 2 if marker in _NO_LENGTH else 2 + (length if length > 2 else 2)
 
 
 def _other_size(content: bytes) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ import os
 import pickle
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
@@ -23,6 +23,14 @@ from ppocr_ext.limits import most_memory, open_regular
 
 _PER_OPCODE = 224  # bytes: the most that an opcode takes without content, an empty set on the stack
 _PER_ENTRY = 100  # bytes of an entry of a copied container
+# of what is on the stack since the last mark, the keys of a dict or the entries of a set
+_KEYS = {
+    pickle.SETITEM[0]: slice(-2, -1),
+    pickle.SETITEMS[0]: slice(None, None, 2),
+    pickle.DICT[0]: slice(None, None, 2),
+    pickle.ADDITEMS[0]: slice(None),
+    pickle.FROZENSET[0]: slice(None),
+}
 _DAMAGE = (
     pickle.UnpicklingError,
     struct.error,
@@ -131,16 +139,39 @@ def _checked_array(shape: Any, dtype: Any, fortran: bool, content: Any) -> np.nd
     return array
 
 
+def _check_keys(keys: Iterable[Any]) -> None:
+    """Refuse keys of a dict, or entries of a set, whose hashes can be chosen to be equal.
+
+    They would take a time that grows with the square of their number; tuples of tuples even more.
+    """
+    for key in keys:
+        is_plain = key is None or isinstance(key, str | bytes | float | np.integer | np.floating)
+        if not is_plain and not (isinstance(key, int) and key.bit_length() <= 64):
+            raise pickle.UnpicklingError("it has a key that is neither text nor a number of at most 64 bits")
+
+
+def _dict(pairs: Any = ()) -> dict[Any, Any]:
+    """Replace ``dict`` and ``OrderedDict``."""
+    _check_keys(key for key, _ in pairs)
+    return dict(pairs)
+
+
+def _set(entries: Any = ()) -> set[Any]:
+    """Replace ``set``."""
+    _check_keys(entries)
+    return set(entries)
+
+
 _NDARRAY = object()  # a pickle may name ``numpy.ndarray`` but not call it
 _ALLOWED: dict[tuple[str, str], Any] = {
-    ("collections", "OrderedDict"): dict,
+    ("collections", "OrderedDict"): _dict,
     ("builtins", "tuple"): tuple,
     ("builtins", "list"): list,
-    ("builtins", "dict"): dict,
-    ("builtins", "set"): set,
+    ("builtins", "dict"): _dict,
+    ("builtins", "set"): _set,
     ("__builtin__", "bytes"): lambda: b"",  # old pickles call it for empty bytes
     ("__builtin__", "tuple"): tuple,
-    ("__builtin__", "set"): set,
+    ("__builtin__", "set"): _set,
     ("_codecs", "encode"): _encode,
 }
 for _module in (
@@ -168,9 +199,10 @@ def _copied(arguments: Any) -> int:
     return sum(len(each) * (1 if isinstance(each, bytes | bytearray | str) else _PER_ENTRY) for each in sized)
 
 
-def _counted(step: Callable[[Any], None]) -> Callable[[Any], None]:
+def _counted(step: Callable[[Any], None], keys: slice) -> Callable[[Any], None]:
     def load(unpickler: _PlainUnpickler) -> None:
         unpickler.spend(_PER_OPCODE)
+        _check_keys(unpickler.stack[keys])
         step(unpickler)
 
     return load
@@ -228,7 +260,7 @@ class _PlainUnpickler(pickle._Unpickler):
     dispatch[pickle.BUILD[0]] = _load_build
     dispatch[pickle.REDUCE[0]] = _load_reduce
     dispatch[pickle.NEWOBJ[0]] = _load_newobj
-    dispatch.update({code: _counted(step) for code, step in dispatch.items()})
+    dispatch.update({code: _counted(step, _KEYS.get(code, slice(0))) for code, step in dispatch.items()})
 
     def find_class(self, module: str, name: str) -> Any:
         try:

@@ -18,6 +18,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.io.atomic import own_file
 from ppocr_ext.messages import LOG, shortened
+from ppocr_ext.report.run_folder import read_record
 
 try:
     import fcntl
@@ -166,7 +167,5 @@ def _is_in(folder: Path, checkpoint: str) -> bool:
 
 
 def _status(folder: Path) -> str:
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        status = str(json.loads((folder / "run.json").read_text(encoding="utf-8"))["status"])
-        return "killed" if status == "running" else f"{status:.20}"
-    return "without run.json"
+    status = str(read_record(folder).get("status", "without run.json"))
+    return "killed" if status == "running" else f"{status:.20}"

@@ -24,6 +24,7 @@ from ppocr_ext.loop.step_values import LARGEST, StepMeter, StepReading, ctc_logi
 from ppocr_ext.losses import CTCLoss
 from ppocr_ext.messages import shortened
 from ppocr_ext.run.amp import full_precision
+from ppocr_ext.run.host_config import plugin_names
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.train_setup import loss_state
 
@@ -255,7 +256,8 @@ class IncidentFolder:
 
     def replay_command(self, folder: Path) -> str:
         """Return the command that replays the incident in ``folder``."""
-        return command_line("replay", folder, host=self._run.options.host_path)
+        plugins = ["--import-plugins"] if plugin_names(self._run.config) else []
+        return command_line("replay", folder, *plugins, host=self._run.options.host_path)
 
 
 def layout_of(config: Config) -> BatchLayout:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ import paddle
 
 from ppocr_ext.checkpoint.serialize import read_plain_pickle, read_state
 from ppocr_ext.config import load
-from ppocr_ext.errors import DataError
+from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.io.arrays import load_arrays
+from ppocr_ext.limits import read_json_object
 from ppocr_ext.loop.anomaly import AnomalyWatch
 from ppocr_ext.loop.incidents import (
     BATCH,
@@ -30,11 +30,17 @@ from ppocr_ext.loop.incidents import (
 from ppocr_ext.loop.step import limits_of
 from ppocr_ext.loop.step_values import StepMeter
 from ppocr_ext.losses import build_loss, required_outputs
+from ppocr_ext.messages import end_text, shortened
 from ppocr_ext.run.context import RunContext, RunOptions, open_context
 from ppocr_ext.run.freezing import freeze_guided, freeze_parts
+from ppocr_ext.run.host_config import plugin_names
+from ppocr_ext.run.loader_setup import label_check
 from ppocr_ext.run.model_setup import restrict_outputs
 from ppocr_ext.run.run import build_network
 from ppocr_ext.run.train_setup import loss_context, return_features
+
+# what Paddle and NumPy raise for arrays of other shapes and types
+_MISFITS = (ValueError, TypeError, LookupError, RuntimeError, AttributeError, OSError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -50,12 +56,20 @@ class Replay:
     operator: str | None
 
 
-def replay(folder: Path, host_path: str | None = None, options: Sequence[str] = ()) -> Replay:
-    """Repeat the step of the incident in ``folder``, in float32; ``options`` are as after ``-o``.
+def replay(
+    folder: Path, host_path: str | None = None, options: Sequence[str] = (), *, with_plugins: bool = False
+) -> Replay:
+    """Repeat the step of an incident, in float32.
+
+    Args:
+        folder: of the incident.
+        host_path: a PaddleOCR checkout; None searches for a host.
+        options: as after ``-o``.
+        with_plugins: import ``Global.plugins`` of its config, which runs their code.
 
     Raises:
-        DataError: the folder holds no incident.
-        PPOCRExtError: the networks or the loss cannot be built.
+        DataError: the folder holds no incident, or its parts do not fit each other.
+        PPOCRExtError: the networks or the loss cannot be built, or need plugins.
     """
     if not (folder / RECORD).is_file():
         raise DataError(
@@ -63,32 +77,64 @@ def replay(folder: Path, host_path: str | None = None, options: Sequence[str] = 
             code="no_incident",
         )
     try:
-        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        record = read_json_object(folder / RECORD)
         number, last_good, seed = (int(record[key]) for key in ("step", "last_good_step", "paddle_seed"))
         arrays = load_arrays(folder / BATCH)
         variances = arrays.pop(VARIANCES, None)
         batch = [paddle.to_tensor(arrays[str(index)]) for index in range(len(arrays))]
-    except (ValueError, TypeError, KeyError) as error:
-        raise DataError(
-            f"{folder} is not complete: {error}. Fix: copy the whole folder of the incident again.",
-            code="damaged_file",
-        ) from error
+    except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:
+        raise _damaged(folder, error) from error
     # every weight is in the incident; nothing else is read
     config = load([folder / CONFIG], options).with_values(
         {"Global.checkpoints": None, "Global.pretrained_model": None}
     )
+    if (names := plugin_names(config)) and not with_plugins:
+        raise ConfigError(
+            f"{folder / CONFIG}: Global.plugins names modules, whose code would run here: {shortened(names, 3)}. "
+            "Fix: read them, then add --import-plugins.",
+            code="plugin_not_loaded",
+        )
     models = config.at("Architecture.Models", default=None) or ()
     own = {f"Architecture.Models.{name}.pretrained": None for name in models}
     context = open_context(config.with_values(own), RunOptions("predict", host_path))
-    network, loss = _network_and_loss(context, folder)
-    step = _Step(network, loss, batch, variances, seed)
-    meter = StepMeter(network, loss, limits_of(context.config))
-    predictions, reading = step.measure(meter, number)
-    if reading.is_good:
-        return Replay(None, None)
-    layout = layout_of(context.config)
-    incident = find_incident(meter, reading, number, last_good, predictions, batch, layout, context.charset)
-    return Replay(incident, step.first_operator())
+    try:
+        _check_labels(context, arrays)
+        network, loss = _network_and_loss(context, folder)
+        step = _Step(network, loss, batch, variances, seed)
+        meter = StepMeter(network, loss, limits_of(context.config))
+        predictions, reading = step.measure(meter, number)
+        if reading.is_good:
+            return Replay(None, None)
+        layout = layout_of(context.config)
+        incident = find_incident(
+            meter, reading, number, last_good, predictions, batch, layout, context.charset
+        )
+        return Replay(incident, step.first_operator())
+    except _MISFITS as error:
+        raise _damaged(folder, error) from error
+
+
+def _damaged(folder: Path, error: Exception) -> DataError:
+    reason = end_text(error).removeprefix("internal error: ").rstrip(".")
+    return DataError(
+        f"{folder} is not complete: {reason}. Fix: copy the whole folder of the incident again.",
+        code="damaged_file",
+    )
+
+
+def _check_labels(context: RunContext, arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse labels with classes that do not exist: Paddle reads memory at their places, and the process ends."""
+    check = label_check(context.config, context.charset, None)
+    if check is not None:
+        columns = (arrays[str(index)] for index in range(len(arrays)))
+        check([list(sample) for sample in zip(*columns, strict=True)])
+
+
+def _check_ids(layer: Any, inputs: Any) -> None:
+    """Refuse ids that an embedding has no row for: its lookup would read memory there."""
+    ids = inputs[0]
+    if int(ids.min()) < 0 or int(ids.max()) >= layer.weight.shape[0]:
+        raise ValueError(f"a label has a class outside 0 to {layer.weight.shape[0] - 1}")
 
 
 def _network_and_loss(context: RunContext, folder: Path) -> tuple[Any, Any]:
@@ -101,7 +147,14 @@ def _network_and_loss(context: RunContext, folder: Path) -> tuple[Any, Any]:
     return_features(network, outputs or ())
     freeze_parts(network, config)
     freeze_guided(network, outputs)
-    network.set_state_dict(read_state(folder / WEIGHTS))
+    for layer in network.sublayers():
+        if isinstance(layer, paddle.nn.Embedding):
+            layer.register_forward_pre_hook(_check_ids)
+    weights = read_state(folder / WEIGHTS)
+    wanted = {name: tuple(value.shape) for name, value in network.state_dict().items()}
+    if wanted != {name: value.shape for name, value in weights.items()}:
+        raise ValueError(f"{WEIGHTS} is of another network than {CONFIG}")
+    network.set_state_dict(weights)
     state = read_plain_pickle(folder / LOSS)
     if state and isinstance(loss, paddle.nn.Layer):
         loss.set_state_dict(state)

@@ -25,10 +25,12 @@ from ppocr_ext.host import open_host
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.cores import usable_cores
 from ppocr_ext.io.resources import config_path, config_root
+from ppocr_ext.limits import read_json_object, read_text
 from ppocr_ext.loop.child import last_error, start_child, stop_child
 from ppocr_ext.loop.session import train
 from ppocr_ext.messages import LOG
 from ppocr_ext.recipes.quickstart_table import TEST_IMAGES, StageResult, to_markdown
+from ppocr_ext.report.run_folder import read_metrics, read_record
 from ppocr_ext.report.run_page import REPORT_FILE, write_curves, write_report
 from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.run.run import Run
@@ -115,7 +117,7 @@ def _check_options(folder: Path, options: QuickstartOptions, host_path: str | No
         )
     file = folder / "quickstart.json"
     if file.is_file():
-        before = QuickstartOptions(**json.loads(file.read_text(encoding="utf-8")))
+        before = _options_in(file)
         if before != options:
             raise ConfigError(
                 f"{folder} was made with other options than {' '.join(options.words())}. Fix: choose another folder, "
@@ -124,6 +126,15 @@ def _check_options(folder: Path, options: QuickstartOptions, host_path: str | No
                 code="other_options",
             )
     write_text(file, json.dumps(asdict(options)) + "\n")
+
+
+def _options_in(file: Path) -> QuickstartOptions:
+    try:
+        return QuickstartOptions(**read_json_object(file))
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{file} cannot be read ({error}). Fix: choose another folder.", code="unreadable_file"
+        ) from error
 
 
 def _make_data(folder: Path, options: QuickstartOptions, processes: int) -> None:
@@ -141,7 +152,7 @@ def _make_data(folder: Path, options: QuickstartOptions, processes: int) -> None
     drawn = make_folder(data, DatasetFolder(source, train=0, val=VALIDATION_IMAGES + TEST_IMAGES), processes)
     if drawn:
         LOG.info("drew %d CAPTCHAs for validation and test", drawn)
-    lines = (data / "val_list.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = read_text(data / "val_list.txt").splitlines(keepends=True)
     write_text(data / "validation.txt", "".join(lines[:VALIDATION_IMAGES]))
     write_text(data / "test.txt", "".join(lines[VALIDATION_IMAGES:]))
 
@@ -252,8 +263,7 @@ def _weights(folder: Path, stage: str, name: str = "latest") -> Path:
 
 
 def _is_finished(run_folder: Path) -> bool:
-    file = run_folder / "run.json"
-    return file.is_file() and json.loads(file.read_text(encoding="utf-8"))["status"] == "finished"
+    return read_record(run_folder).get("status") == "finished"
 
 
 def _evaluate_stage(
@@ -271,13 +281,13 @@ def _evaluate_stage(
     result = evaluate(run)
     write_predictions(run_folder / "predictions.tsv", result.predictions)
     network = run.model if stage != "distilled" else run.sub_model("Student")
-    record = json.loads((run_folder / "run.json").read_text(encoding="utf-8"))
-    last = (run_folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1]
+    metrics = read_metrics(run_folder)
+    last = max((*metrics.train, *metrics.evals), key=lambda line: line["step"])
     return StageResult(
         name=STAGES[stage],
         parameters=count_parameters(network),
-        steps=int(record["global_step"]),
-        minutes=float(json.loads(last)["time"]) / 60,  # over all calls
+        steps=last["step"],
+        minutes=float(last["time"]) / 60,  # over all calls
         accuracy=sum(p.correct for p in result.predictions) / len(result.predictions),
         similarity=float(result.metrics["norm_edit_dis"]),
     )

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.io.image_pixels import PixelLimitError, decode_image
+from ppocr_ext.io.image_pixels import PixelLimitError, decode_image, most_image_bytes
 from ppocr_ext.limits import MAX_IMAGE_PIXELS, read_at_most
 
 # the path of a file, the bytes of an encoded image, or pixels: uint8 or uint16 [H, W] or [H, W, 1 | 3 | 4], BGR
@@ -46,7 +46,7 @@ def read_image(source: ImageSource) -> np.ndarray:
         )
     path = Path(fspath(source))
     try:
-        content = read_at_most(path, 8 * MAX_IMAGE_PIXELS)
+        content = read_at_most(path, most_image_bytes(MAX_IMAGE_PIXELS))
     except FileNotFoundError:
         raise DataError(f"there is no file {path}", code="missing_image") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path

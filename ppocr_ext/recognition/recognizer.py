@@ -178,6 +178,8 @@ class Recognizer:
                 by_width[pixels.shape[2]].append((place, (image.shape[0], image.shape[1]), pixels))
             except DataError as problem:
                 error = str(problem)
+            except MemoryError:
+                error = f"{name} needs more memory than there is"
             readings.append(Reading(image=name, error=error))
         batches = []
         for equal in by_width.values():

@@ -22,6 +22,7 @@ from ppocr_ext.data.preprocessing import (
     read_preprocessing,
 )
 from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.limits import MAX_INPUT_WIDTH
 
 Kind = Literal["pad", "squash", "widen"]
 Color = Literal["BGR", "RGB"]
@@ -45,8 +46,8 @@ class WidthPolicy:
             longer image makes a wider input (``eval_mode: true``).
         image_shape: (3, height, width).
         color: order of the channels that the network takes.
-        max_width: limit of ``"widen"``, beyond which an image is squeezed. PaddleOCR's transform has none (None);
-            the client of PaddleOCR 3.x has 3200.
+        max_width: limit of ``"widen"``, beyond which an image is squeezed. PaddleOCR's transform has none (None), so a
+            PNG of 662 bytes can ask for gigabytes; :meth:`from_config` sets ``MAX_INPUT_WIDTH``.
     """
 
     kind: Kind
@@ -99,7 +100,8 @@ class WidthPolicy:
         if found.normalisation != (HALF,) or found.sizes[0][0] != 3 or found.color is None:
             said = f"found {found.color}, {list(found.sizes[0])}, {' then '.join(found.normalisation)}"
             raise _unsupported(config, found.path, said)
-        return cls(_KINDS[found.fit], found.sizes[0], "RGB" if found.color == "RGB" else "BGR")
+        kind = _KINDS[found.fit]
+        return cls(kind, found.sizes[0], "RGB" if found.color == "RGB" else "BGR", _most_columns(kind))
 
     @classmethod
     def from_json(cls, content: Any, where: str) -> WidthPolicy:
@@ -114,7 +116,8 @@ class WidthPolicy:
         """
         try:
             shape = tuple(content["image_shape"])
-            return cls(content["kind"], shape, content["color"], content.get("max_width"))
+            kind = content["kind"]
+            return cls(kind, shape, content["color"], content.get("max_width", _most_columns(kind)))
         except (DataError, TypeError, KeyError, AttributeError) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else error
             raise DataError(
@@ -159,6 +162,10 @@ class WidthPolicy:
         prepared = np.zeros((3, rows, columns), np.float32)
         prepared[:, :, :filled] = cv2.LUT(resized, _NORMALISED).transpose(2, 0, 1)
         return prepared
+
+
+def _most_columns(kind: Kind) -> int | None:
+    return MAX_INPUT_WIDTH if kind == "widen" else None
 
 
 def _of_pixels(config: Config) -> list[tuple[str, tuple[str, ...]]]:

@@ -6,7 +6,6 @@ import base64
 import contextlib
 import heapq
 import itertools
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from ppocr_ext.data.lmdb.reader import LmdbSet, open_sets
 from ppocr_ext.errors import DataError, MissingPackageError
 from ppocr_ext.evaluation.predictions import Prediction, read_predictions
 from ppocr_ext.io.image_pixels import decode_image
+from ppocr_ext.limits import read_at_most, read_json_object
 from ppocr_ext.report.formats import finite_number
 
 SAMPLES_FILE = "samples.json"
@@ -125,13 +125,14 @@ def read_samples(folder: Path, rule: str = "") -> list[SampleSet]:
     """Read the samples of a run's last evaluation; an empty list if there are none.
 
     Raises:
-        ValueError: the file is invalid.
+        OSError: the file cannot be read.
+        ValueError: it is invalid.
     """
     file = folder / SAMPLES_FILE
     if not file.is_file():
         return []
-    content = json.loads(file.read_text(encoding="utf-8"))
-    if not isinstance(content, dict) or not isinstance(content.get("samples"), list):
+    content = read_json_object(file)
+    if not isinstance(content.get("samples"), list):
         raise ValueError("it has no list of samples")
     cards = [_card(entry) for entry in content["samples"] if isinstance(entry, dict)]
     step, count, wrong = (int(finite_number(content.get(key)) or 0) for key in ("step", "judged", "wrong"))
@@ -244,8 +245,7 @@ class SampleImages:
 
 def _read_file(path: Path) -> bytes | None:
     with contextlib.suppress(OSError, ValueError):  # moved since, or not a file name
-        if path.is_file() and 0 < path.stat().st_size <= _MOST_BYTES:
-            return path.read_bytes()
+        return read_at_most(path, _MOST_BYTES) or None
     return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any, Literal
 
 from ppocr_ext.config import load
 from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.limits import MAX_CONFIG_BYTES, json_object, read_at_most, read_json_object, read_text
 from ppocr_ext.metrics import SPACES_IGNORED
 from ppocr_ext.report.formats import finite_number
 from ppocr_ext.report.page_samples import SampleSet, read_prediction_samples, read_samples
@@ -80,17 +80,17 @@ def read_metrics(path: str | Path) -> Metrics:
     path = Path(path)
     file = path / METRICS_FILE if path.is_dir() else path
     try:
-        texts = file.read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError as error:
+        texts = read_text(file).split("\n")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise DataError(
-            f"{file} cannot be read: {error.strerror}. A run writes it into its folder (Global.save_model_dir).",
+            f"{file} cannot be read: {reason}. A run writes it into its folder (Global.save_model_dir).",
             code="unreadable_file",
         ) from error
     metrics = Metrics()
     last = max((index for index, text in enumerate(texts) if text.strip()), default=-1)
     for index, text in enumerate(texts[: last + 1]):
-        line = _json_object(text)
-        if line.get("kind") in ("train", "eval") and isinstance(line.get("step"), int):
+        if line := metrics_line(text):
             kept = metrics.train if line["kind"] == "train" else metrics.evals
             while kept and kept[-1]["step"] >= line["step"]:
                 kept.pop()
@@ -100,6 +100,17 @@ def read_metrics(path: str | Path) -> Metrics:
                 f"{file}:{index + 1}: not a line of {METRICS_FILE} (found {text[:80]!r}).", code="bad_content"
             )
     return metrics
+
+
+def metrics_line(text: str) -> dict[str, Any]:
+    """Return the content of a line of ``metrics.jsonl``; empty if it is none: a file may hold anything."""
+    try:
+        line = json_object(text)
+    except ValueError:
+        return {}
+    is_good = line.get("kind") in ("train", "eval") and type(line.get("step")) is int
+    is_good = is_good and isinstance(line.get("losses") or {}, dict)
+    return line if is_good and finite_number(line.get("time", 0)) is not None else {}
 
 
 def lookup(values: Any, *keys: str) -> Any:
@@ -183,7 +194,7 @@ def read_runs(paths: Sequence[str | Path]) -> list[RunFolder]:
         runs = [path] if _is_run(path) else []
         if not runs and path.is_dir():
             runs = sorted(folder for folder in path.iterdir() if _is_run(folder))
-            runs.sort(key=lambda folder: str(_json(folder / RECORD_FILE).get("started", "")))
+            runs.sort(key=lambda folder: str(read_record(folder).get("started", "")))
         if not runs:
             raise DataError(
                 f"{path}: no run folder, and no folder of runs (found neither {METRICS_FILE} nor {RECORD_FILE}). "
@@ -213,18 +224,18 @@ def _read(folder: Path, name: str) -> RunFolder:
     except DataError as error:
         notes.append(str(error))
     for file, attribute in ((RECORD_FILE, "record"), ("preflight.json", "preflight")):
-        files[attribute] = _json(folder / file)
+        files[attribute] = read_record(folder, file)
         if not files[attribute]:
             notes.append(f"{file} is missing or cannot be read.")
     try:
-        files["config_text"] = (folder / "config.yml").read_text(encoding="utf-8")
+        files["config_text"] = read_at_most(folder / "config.yml", MAX_CONFIG_BYTES).decode("utf-8")
         files["config"] = load([folder / "config.yml"]).thaw()
-    except (OSError, UnicodeDecodeError, ConfigError):
+    except (OSError, ValueError, ConfigError):
         notes.append("config.yml is missing or cannot be read.")
     run = RunFolder(folder, name, **files, notes=notes)
     try:
         run.samples.extend(read_samples(folder, SPACES_IGNORED if run.ignores_spaces else ""))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         notes.append(f"samples.json cannot be read: {error}.")
     data_dir = lookup(run.config, "Eval", "dataset", "data_dir")
     others = read_prediction_samples(folder, Path(data_dir) if isinstance(data_dir, str) else None)
@@ -233,18 +244,9 @@ def _read(folder: Path, name: str) -> RunFolder:
     return run
 
 
-def _json(file: Path) -> dict[str, Any]:
-    """Return the object in ``file``; empty if the file is missing or broken, as after a kill."""
+def read_record(folder: Path, file: str = RECORD_FILE) -> dict[str, Any]:
+    """Return the object in a file of a run folder; empty if the file is missing or broken, as after a kill."""
     try:
-        return _json_object(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
+        return read_json_object(folder / file)
+    except (OSError, ValueError):
         return {}
-
-
-def _json_object(text: str) -> dict[str, Any]:
-    """Return the object that ``text`` holds; empty if it holds none."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -17,7 +17,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
-from ppocr_ext.data.label_file import parse_line
+from ppocr_ext.data.label_file import parse_line, read_raw_lines
 from ppocr_ext.data.lmdb.reader import open_sets
 from ppocr_ext.data.load_failures import LoadFailures, report_failures
 from ppocr_ext.data.preflight import check_label_files, check_lmdbs
@@ -242,10 +242,9 @@ def _line_finder(label_files: Sequence[Path], delimiter: str) -> Callable[[bytes
     def place(line: bytes) -> str:
         wanted = parse_line(2, line, delimiter)  # not the first, whose byte order mark is already removed
         for file in label_files:
-            with file.open("rb") as stream:
-                for number, raw in enumerate(stream, start=1):
-                    if parse_line(number, raw, delimiter).content == wanted.content:
-                        return f"{file}:{number}"
+            for number, raw in enumerate(read_raw_lines(file), start=1):
+                if parse_line(number, raw, delimiter).content == wanted.content:
+                    return f"{file}:{number}"
         return ", ".join(wanted.images)
 
     return place

@@ -21,6 +21,7 @@ from tqdm import tqdm
 from ppocr_ext.data.label_file import write_label_file
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer, write_text
+from ppocr_ext.limits import MAX_RECORD_BYTES, read_at_most, read_json_object, read_text
 from ppocr_ext.synth.captcha import CaptchaSource
 from ppocr_ext.synth.contact_sheet import Caption, Picture, contact_sheet
 from ppocr_ext.synth.lines.line_source import LineSource
@@ -104,7 +105,7 @@ def _is_complete(out: Path, wanted: DatasetFolder, parameters: dict[str, Any]) -
         return False
     manifest = out / _MANIFEST
     try:
-        known = json.loads(manifest.read_text(encoding="utf-8"))
+        known = read_json_object(manifest)
         kind, before, digest = known["kind"], known["parameters"], known["digest"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"{_MANIFEST} cannot be read ({error!r})" if manifest.is_file() else f"it has no {_MANIFEST}"
@@ -159,7 +160,7 @@ def _draw_task(out: Path, wanted: DatasetFolder, task: tuple[str, range]) -> tup
     for index in indexes:
         path = out / wanted.path(split, index)
         if path.is_file():
-            content = path.read_bytes()
+            content = read_at_most(path, MAX_RECORD_BYTES)
         else:
             image = wanted.source.image(split, index)[1]
             content = bytes(cv2.imencode(f".{wanted.image_format}", image, quality)[1])
@@ -186,9 +187,7 @@ def _write_texts(out: Path, wanted: DatasetFolder) -> list[str]:
         pictures.append(Picture(image, (Caption(label, source.font(split, index)),)))
     with atomic_writer(out / "samples.png") as stream:
         stream.write(contact_sheet(pictures))
-    return [
-        (out / name).read_text(encoding="utf-8") for name in ("train_list.txt", "val_list.txt", "dict.txt")
-    ]
+    return [read_text(out / name) for name in ("train_list.txt", "val_list.txt", "dict.txt")]
 
 
 @contextmanager

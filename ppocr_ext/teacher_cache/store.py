@@ -16,6 +16,7 @@ from ppocr_ext.data.sample_views import CACHE_FACTS, Views
 from ppocr_ext.engine.runners import BFLOAT16, FLOAT32
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
+from ppocr_ext.limits import read_json_object
 from ppocr_ext.messages import LOG
 from ppocr_ext.teacher_cache.shards import BRANCHES, TABLE, BranchForm, Shard
 from ppocr_ext.teacher_cache.top_classes import TopClasses
@@ -68,7 +69,7 @@ def read_facts(folder: Path) -> CacheFacts:
     """
     file = folder / CACHE_FACTS
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = read_json_object(file)
         if content.pop("format") != _FORMAT:
             raise ValueError("another version")
         views, branches = Views(**content.pop("views")), content.pop("branches")

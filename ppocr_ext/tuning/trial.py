@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +13,7 @@ from typing import Any
 from ppocr_ext.errors import DataError
 from ppocr_ext.loop.child import last_error, start_child, stop_child
 from ppocr_ext.report.formats import finite_number
-from ppocr_ext.report.run_folder import RECORD_FILE, read_metrics
+from ppocr_ext.report.run_folder import read_metrics, read_record
 
 _POLL = 0.5  # seconds
 # Less than one image in a million: it decides between equal accuracies only, above all between those that are still 0.
@@ -76,9 +75,7 @@ def run_trial(command: list[str], folder: Path, indicator: str, on_evaluation: O
 
 def _failure(code: int, folder: Path, log: Path, evaluated: bool) -> str:
     """Return why a training failed that ended with ``code``; empty if it finished."""
-    record: dict[str, Any] = {}
-    with suppress(OSError, ValueError):
-        record = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
+    record = read_record(folder)
     status = record.get("status")
     if code < 0:
         name = signal.Signals(-code).name

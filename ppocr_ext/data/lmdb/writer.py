@@ -162,7 +162,7 @@ def _write(store: _Store, state: LmdbState, source: LmdbInput) -> None:
     def read(item: tuple[Path, LabelLine]) -> tuple[SampleIssue | None, list[bytes]]:
         line = item[1]
         issue = rules.label_issue(line) or folder.issue(line.images)
-        return issue, [] if issue else [Path(folder.path(name)).read_bytes() for name in line.images]
+        return issue, [] if issue else [folder.read(name) for name in line.images]
 
     lines = ((file, line) for file in source.label_files for line in read_label_file(file, source.delimiter))
     done = sum(len(line.content) + 1 for _, line in islice(lines, state.lines))

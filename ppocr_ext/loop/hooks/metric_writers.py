@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, MissingPackageError, PPOCRExtError
 from ppocr_ext.io.atomic import require_no_link, write_text
+from ppocr_ext.limits import read_text
 from ppocr_ext.loop.events import Outcome
 from ppocr_ext.messages import LOG, did_you_mean, near_match
 from ppocr_ext.report.run_folder import short_loss_name
@@ -150,7 +151,7 @@ class WandbWriter(Writer):
         id_file = folder / _ID_FILE
         resumed = bool(config.at("Global.checkpoints", default=None)) and id_file.is_file()
         if resumed and not options.get("id"):
-            options["id"] = id_file.read_text(encoding="utf-8").strip()
+            options["id"] = read_text(id_file).strip()
         save_dir = Path(options.pop("save_dir", None) or folder)
         save_dir.mkdir(parents=True, exist_ok=True)
         seconds = {name: value for name, value in _SECONDS.items() if hasattr(wandb.Settings(), name)}

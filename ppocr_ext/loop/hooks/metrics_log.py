@@ -14,10 +14,11 @@ import numpy as np
 import paddle
 
 from ppocr_ext.io.atomic import write_text
+from ppocr_ext.limits import read_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
 from ppocr_ext.loop.hooks.metric_writers import LineScalars, Writer
 from ppocr_ext.messages import LOG
-from ppocr_ext.report.run_folder import METRICS_FILE
+from ppocr_ext.report.run_folder import METRICS_FILE, metrics_line
 from ppocr_ext.run.run import Run
 
 
@@ -201,10 +202,10 @@ def _lines_until(path: Path, step: int, unwritten: int) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     lines = []
-    for text in path.read_text(encoding="utf-8").splitlines():
-        try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError:  # cut off when the process was killed
+    for text in read_text(path).splitlines():
+        if line := metrics_line(text):
+            lines.append(line)
+        else:  # cut off when the process was killed
             LOG.warning("%s: skipped a line that was cut off", path)
     last = {"train": step - unwritten}
     return [line for line in lines if line["step"] <= last.get(line["kind"], step)]

@@ -9,6 +9,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tqdm import tqdm
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.file_names import named_by_content
-from ppocr_ext.limits import open_regular
+from ppocr_ext.limits import MAX_TEXT_BYTES, open_regular
 from ppocr_ext.messages import shortened
 from ppocr_ext.synth.lines.fonts import FontCoverage, FontFile
 from ppocr_ext.synth.lines.texts import MAX_LISTED, FrequentCharacters, check_texts
@@ -112,7 +113,7 @@ class CorpusTextGenerator:
 
     def _part(self, number: int) -> str:
         """Read a part again, with single spaces for white space."""
-        with Path(self._texts.files[self._files[number]]).open("rb") as stream:
+        with open_regular(self._texts.files[self._files[number]]) as stream:
             stream.seek(self._starts[number])
             return " ".join(stream.read(self._sizes[number]).decode("utf-8").split())
 
@@ -185,7 +186,8 @@ def _lines(path: str, what: str) -> Iterator[tuple[int, str]]:
         size = Path(path).stat().st_size
         bar = tqdm(total=size, desc=what, unit="B", unit_scale=True, leave=False, disable=None, delay=2)
         with open_regular(path) as stream, bar:
-            for number, raw in enumerate(stream, start=1):  # noqa: B007 - a message below names it
+            lines = iter(partial(stream.readline, MAX_TEXT_BYTES), b"")
+            for number, raw in enumerate(lines, start=1):  # noqa: B007 - a message below names it
                 yield offset, raw.decode("utf-8")
                 offset += len(raw)
                 bar.update(len(raw))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.errors import DataError
+from ppocr_ext.limits import read_text
 from ppocr_ext.messages import shortened
 from ppocr_ext.synth.lines.fonts import FontCoverage, FontFile
 from ppocr_ext.synth.option_checks import check_options, is_range
@@ -35,7 +36,7 @@ class FrequentCharacters:
         """Read the characters from a text or a file; white space does not count."""
         file = Path(named)
         is_file = len(file.name) < 256 and file.is_file()  # a longer name is an OSError
-        text = file.read_text(encoding="utf-8-sig") if is_file else named
+        text = read_text(file) if is_file else named
         return cls("".join(dict.fromkeys("".join(text.split()))), share)
 
 

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -92,15 +93,12 @@ def json_object(text: str | bytes) -> dict[str, Any]:
     """Return the object that a JSON text holds.
 
     Raises:
-        ValueError: it holds none.
+        ValueError: it holds none, or is nested too deeply.
     """
-    try:
-        content = json.loads(text)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"it is a {type(content).__name__}, not an object")
-    return content
+    with suppress(RecursionError):
+        if isinstance(content := json.loads(text), dict):
+            return content
+    raise ValueError("it is no JSON object, or nested too deeply")
 
 
 def most_memory(size: int) -> int:

@@ -30,6 +30,7 @@ from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.messages import did_you_mean, shortened
 
+_MAPPINGS = "best_model_dict parameter_names frozen scaler loss hooks raw_weights views engines"
 SHOWN = 8  # names in a message before "and N more"
 WRAPPERS = ("module.", "_layers.")  # prefixes that data-parallel wrappers add to every name
 
@@ -237,7 +238,9 @@ class Checkpoint:
     def _states(self) -> dict[str, Any]:
         file = self.file(".states")
         states = read_plain_pickle(file) if file.is_file() else {}
-        if not isinstance(states, dict):
+        if not isinstance(states, dict) or any(
+            type(states.get(key, {})) is not dict for key in _MAPPINGS.split()
+        ):
             raise WeightsError(f"{file} does not hold the state of a run.", code="bad_content")
         return states
 

@@ -62,9 +62,10 @@ def read_state(path: Path) -> dict[str, np.ndarray]:
             continue
         if isinstance(value, tuple) and len(value) == 2:
             value = value[1]
-        if not isinstance(value, np.ndarray):
+        if not isinstance(value, np.ndarray) or not isinstance(name, str):
             raise WeightsError(
-                f"{path}: the entry {name!r} is a {type(value).__name__}, not an array.", code="bad_content"
+                f"{path}: the entry {name!r} is a {type(value).__name__}, not an array with a name.",
+                code="bad_content",
             )
         state[name] = value
     if not state:

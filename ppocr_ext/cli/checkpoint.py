@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from numbers import Real
 from pathlib import Path
 
 from ppocr_ext.checkpoint.averages import other_weights, weights_note
@@ -88,7 +89,11 @@ def _inspect(checkpoint: Checkpoint, names: bool) -> None:
     print(
         f"epochs finished: {position.epoch}, steps: {position.global_step} of {state.total_steps or 'unknown'}"
     )
-    best = ", ".join(f"{name} {value:.4g}" for name, value in state.best.items() if name != "fps")
+    best = ", ".join(
+        f"{name} {value:.4g}"
+        for name, value in state.best.items()
+        if name != "fps" and isinstance(value, Real)
+    )
     print(f"best evaluation of the run: {best or 'none'}")
     if note := weights_note(state):
         print(note)

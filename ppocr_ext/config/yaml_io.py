@@ -14,7 +14,7 @@ from ppocr_ext.io.resources import shown_path
 from ppocr_ext.limits import MAX_CONFIG_BYTES, MAX_CONFIG_VALUES, read_at_most
 from ppocr_ext.messages import printable
 
-_MAX_NUMBER = 100  # characters: each `:` of 1:59:59 multiplies what is before it
+_MAX_NUMBERS = {"tag:yaml.org,2002:int": 19, "tag:yaml.org,2002:float": 100}  # characters; those of 2**63 - 1
 _WIDEST = 72  # columns; comments behind longer lines are not aligned with the others
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 _MARKS = {mark.value: mark for mark in (Mark.REMOVE, Mark.REPLACE)}
@@ -23,23 +23,14 @@ _FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)[eE][-+]
 
 
 class PlainLoader(yaml.SafeLoader):
-    """SafeLoader without numbers that take more time than their text is worth, or that collide as keys of a dict."""
+    """SafeLoader without long numbers: each ``:59`` multiplies what is before it, and large ones collide as keys."""
 
     def construct_scalar(self, node: Any) -> Any:
-        """Return the text of a scalar; a number may have at most ``_MAX_NUMBER`` characters."""
-        if len(node.value) > _MAX_NUMBER and node.tag.endswith((":int", ":float")):
-            raise ValueError(f"a number has at most {_MAX_NUMBER} characters")
+        """Return the text of a scalar; a number may have at most :data:`_MAX_NUMBERS` characters."""
+        most = _MAX_NUMBERS.get(node.tag, len(node.value))
+        if len(node.value) > most:
+            raise ValueError(f"a number has at most {most} characters")
         return super().construct_scalar(node)
-
-    def construct_yaml_int(self, node: Any) -> int:
-        """Return a whole number of at most 64 bits."""
-        number: int = super().construct_yaml_int(node)
-        if number.bit_length() > 64:
-            raise ValueError("a whole number has at most 64 bits")
-        return number
-
-
-PlainLoader.add_constructor("tag:yaml.org,2002:int", PlainLoader.construct_yaml_int)
 
 
 class _Loader(PlainLoader):

@@ -24,12 +24,9 @@ from ppocr_ext.limits import most_memory, open_regular
 _PER_OPCODE = 224  # bytes: the most that an opcode takes without content, an empty set on the stack
 _PER_ENTRY = 100  # bytes of an entry of a copied container
 # of what is on the stack since the last mark, the keys of a dict or the entries of a set
-_KEYS = {
-    pickle.SETITEM[0]: slice(-2, -1),
-    pickle.SETITEMS[0]: slice(None, None, 2),
-    pickle.DICT[0]: slice(None, None, 2),
-    pickle.ADDITEMS[0]: slice(None),
-    pickle.FROZENSET[0]: slice(None),
+_KEYS = dict.fromkeys(pickle.ADDITEMS + pickle.FROZENSET, slice(None))
+_KEYS |= dict.fromkeys(pickle.SETITEMS + pickle.DICT, slice(None, None, 2)) | {
+    pickle.SETITEM[0]: slice(-2, -1)
 }
 _DAMAGE = (
     pickle.UnpicklingError,
@@ -145,19 +142,17 @@ def _check_keys(keys: Iterable[Any]) -> None:
     They would take a time that grows with the square of their number; tuples of tuples even more.
     """
     for key in keys:
-        is_plain = key is None or isinstance(key, str | bytes | float | np.integer | np.floating)
-        if not is_plain and not (isinstance(key, int) and key.bit_length() <= 64):
+        is_small = isinstance(key, int) and key.bit_length() <= 64
+        if not is_small and not isinstance(key, str | bytes | float | np.integer | np.floating | None):
             raise pickle.UnpicklingError("it has a key that is neither text nor a number of at most 64 bits")
 
 
 def _dict(pairs: Any = ()) -> dict[Any, Any]:
-    """Replace ``dict`` and ``OrderedDict``."""
     _check_keys(key for key, _ in pairs)
     return dict(pairs)
 
 
 def _set(entries: Any = ()) -> set[Any]:
-    """Replace ``set``."""
     _check_keys(entries)
     return set(entries)
 
@@ -174,13 +169,8 @@ _ALLOWED: dict[tuple[str, str], Any] = {
     ("__builtin__", "set"): _set,
     ("_codecs", "encode"): _encode,
 }
-for _module in (
-    "numpy",
-    "numpy.core.multiarray",
-    "numpy._core.multiarray",
-    "numpy.core.numeric",
-    "numpy._core.numeric",
-):
+_CORES = [f"numpy.{core}.{part}" for core in ("core", "_core") for part in ("multiarray", "numeric")]
+for _module in ("numpy", *_CORES):
     for _name, _replacement in (
         ("ndarray", _NDARRAY),
         ("dtype", _make_dtype),

@@ -115,9 +115,9 @@ def replay(
 
 
 def _damaged(folder: Path, error: Exception) -> DataError:
-    reason = end_text(error).removeprefix("internal error: ").rstrip(".")
     return DataError(
-        f"{folder} is not complete: {reason}. Fix: copy the whole folder of the incident again.",
+        f"{folder} is not complete: {end_text(error).removeprefix('internal error: ').rstrip('.')}. "
+        "Fix: copy the whole folder of the incident again.",
         code="damaged_file",
     )
 

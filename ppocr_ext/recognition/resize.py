@@ -100,8 +100,8 @@ class WidthPolicy:
         if found.normalisation != (HALF,) or found.sizes[0][0] != 3 or found.color is None:
             said = f"found {found.color}, {list(found.sizes[0])}, {' then '.join(found.normalisation)}"
             raise _unsupported(config, found.path, said)
-        kind = _KINDS[found.fit]
-        return cls(kind, found.sizes[0], "RGB" if found.color == "RGB" else "BGR", _most_columns(kind))
+        color: Color = "RGB" if found.color == "RGB" else "BGR"
+        return cls(_KINDS[found.fit], found.sizes[0], color, _most_columns(_KINDS[found.fit]))
 
     @classmethod
     def from_json(cls, content: Any, where: str) -> WidthPolicy:

@@ -108,9 +108,9 @@ def metrics_line(text: str) -> dict[str, Any]:
         line = json_object(text)
     except ValueError:
         return {}
-    is_good = line.get("kind") in ("train", "eval") and type(line.get("step")) is int
-    is_good = is_good and isinstance(line.get("losses") or {}, dict)
-    return line if is_good and finite_number(line.get("time", 0)) is not None else {}
+    is_step = line.get("kind") in ("train", "eval") and type(line.get("step")) is int
+    is_good = isinstance(line.get("losses") or {}, dict) and finite_number(line.get("time", 0)) is not None
+    return line if is_step and is_good else {}
 
 
 def lookup(values: Any, *keys: str) -> Any:

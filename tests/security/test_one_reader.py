@@ -1,0 +1,84 @@
+"""Files of others are opened in `limits.py` alone: a plain `open` waits for a pipe and reads a sparse file whole."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+from house import modules
+
+# what may be opened plainly: files that this process has just written, that ship with the package, or of the system
+ALLOWED = {
+    "ppocr_ext.io.arrays": "np.load of a stream that open_regular returned",
+    "ppocr_ext.io.resources": "shipped dictionaries, and one of the same size",
+    "ppocr_ext.io.atomic": "/proc",
+    "ppocr_ext.commands": "a word of a command line",
+    "ppocr_ext.run.device": "/proc/cpuinfo",
+    "ppocr_ext.engine.graph_cache": "/proc/cpuinfo",
+    "ppocr_ext.run.team": "what another process of the run has written",
+    "ppocr_ext.run.batch_loader": "an exception of a worker, in memory",
+    "ppocr_ext.loop.launch": "logs of the processes that it has started",
+    "ppocr_ext.loop.child": "the log of the process that it has started",
+    "ppocr_ext.loop.monitors.rules": "a table that ships with the package",
+    "ppocr_ext.checkpoint.official_weights": "a table that ships with the package",
+    "ppocr_ext.checkpoint.weights_download": "files of the cache",
+    "ppocr_ext.host.catalog": "the code of the host, which is imported anyway",
+    "ppocr_ext.export.inference_yml": "what it has just written",
+    "ppocr_ext.export.dictionary_files": "what it has just written",
+    "ppocr_ext.synth.lines.painting": "photos of the user's own folder",
+}
+READERS = {"read_text", "read_bytes", "imread", "fromfile", "loadtxt", "genfromtxt", "memmap"}
+LOADERS = {
+    "np.load",
+    "numpy.load",
+    "json.load",
+    "pickle.load",
+    "pickle.loads",
+    "yaml.safe_load",
+    "cv2.imread",
+}
+
+
+def plain_reads(tree: ast.AST) -> Iterator[int]:
+    """Yield the lines of calls that open a file, or take its content, without a limit."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        method = name.rpartition(".")[2] if isinstance(node.func, ast.Attribute) else ""
+        mode = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "mode"), None)
+        reads = mode is None or (isinstance(mode, ast.Constant) and str(mode.value).startswith("r"))
+        if name == "open" or name in LOADERS or method in READERS or (method == "open" and reads):
+            yield node.lineno
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "open(path)",
+        "path.read_text()",
+        "Path(name).read_bytes()",
+        "path.open('rb')",
+        "path.open(encoding='utf-8')",
+        "np.load(path)",
+        "json.load(stream)",
+        "cv2.imread(name)",
+    ],
+)
+def test_a_plain_read_is_found(code: str) -> None:
+    assert list(plain_reads(ast.parse(code)))
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["open_regular(path)", "read_text(path)", "path.open('wb')", "os.open(path, flags)", "json.loads(text)"],
+)
+def test_the_reader_and_writers_are_not(code: str) -> None:
+    assert not list(plain_reads(ast.parse(code)))
+
+
+def test_no_other_module_opens_files_plainly() -> None:
+    found = {name: list(plain_reads(tree)) for name, tree in modules().items()}
+    assert {name: lines for name, lines in found.items() if lines and name not in ALLOWED} == {}
+    assert [name for name in ALLOWED if not found[name]] == []

@@ -20,6 +20,7 @@ from ppocr_ext.checkpoint.journal import ENDINGS, apply_journal, finish_journal,
 from ppocr_ext.checkpoint.official_weights import other_format, similar_name
 from ppocr_ext.checkpoint.serialize import (
     NAME_TABLE,
+    is_train_state,
     read_plain_pickle,
     read_state,
     tensors_to_bytes,
@@ -30,7 +31,6 @@ from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.messages import did_you_mean, shortened
 
-_MAPPINGS = "best_model_dict parameter_names frozen scaler loss hooks raw_weights views engines"
 SHOWN = 8  # names in a message before "and N more"
 WRAPPERS = ("module.", "_layers.")  # prefixes that data-parallel wrappers add to every name
 
@@ -238,9 +238,7 @@ class Checkpoint:
     def _states(self) -> dict[str, Any]:
         file = self.file(".states")
         states = read_plain_pickle(file) if file.is_file() else {}
-        if not isinstance(states, dict) or any(
-            type(states.get(key, {})) is not dict for key in _MAPPINGS.split()
-        ):
+        if not is_train_state(states):
             raise WeightsError(f"{file} does not hold the state of a run.", code="bad_content")
         return states
 

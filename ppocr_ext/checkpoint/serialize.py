@@ -19,6 +19,18 @@ from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
 
 NAME_TABLE = "StructuredToParameterName@@"  # what paddle.save adds to the tensors
 
+_DICTS = (
+    "best_model_dict",
+    "parameter_names",
+    "frozen",
+    "scaler",
+    "loss",
+    "hooks",
+    "raw_weights",
+    "views",
+    "engines",
+)
+
 
 def read_plain_pickle(path: Path) -> Any:
     """Unpickle arrays and plain containers from ``path``.
@@ -71,6 +83,14 @@ def read_state(path: Path) -> dict[str, np.ndarray]:
     if not state:
         raise WeightsError(f"{path} holds no weights.", code="bad_content")
     return state
+
+
+def is_train_state(content: Any) -> bool:
+    """Return True if a ``.states`` file holds a dict, with dicts and no arrays where a run writes them."""
+    return isinstance(content, dict) and all(
+        type(value) is dict if name in _DICTS else not isinstance(value, np.ndarray)
+        for name, value in content.items()
+    )
 
 
 def write_temporary(path: Path, content: bytes) -> Path:

@@ -169,8 +169,7 @@ _ALLOWED: dict[tuple[str, str], Any] = {
     ("__builtin__", "set"): _set,
     ("_codecs", "encode"): _encode,
 }
-_CORES = [f"numpy.{core}.{part}" for core in ("core", "_core") for part in ("multiarray", "numeric")]
-for _module in ("numpy", *_CORES):
+for _module in ("", ".core.multiarray", "._core.multiarray", ".core.numeric", "._core.numeric"):
     for _name, _replacement in (
         ("ndarray", _NDARRAY),
         ("dtype", _make_dtype),
@@ -178,7 +177,7 @@ for _module in ("numpy", *_CORES):
         ("_frombuffer", _from_buffer),
         ("scalar", _scalar),
     ):
-        _ALLOWED[_module, _name] = _replacement
+        _ALLOWED[f"numpy{_module}", _name] = _replacement
 
 
 def _copied(arguments: Any) -> int:

@@ -132,8 +132,7 @@ def _check_labels(context: RunContext, arrays: Mapping[str, np.ndarray]) -> None
 
 def _check_ids(layer: Any, inputs: Any) -> None:
     """Refuse ids that an embedding has no row for: its lookup would read memory there."""
-    ids = inputs[0]
-    if int(ids.min()) < 0 or int(ids.max()) >= layer.weight.shape[0]:
+    if int(inputs[0].min()) < 0 or int(inputs[0].max()) >= layer.weight.shape[0]:
         raise ValueError(f"a label has a class outside 0 to {layer.weight.shape[0] - 1}")
 
 

@@ -201,4 +201,11 @@ def _build(registry: Registry, config: Mapping[str, Any], **injected: Any) -> nn
         )
     if "in_channels" in options:
         injected["in_channels"] = options.pop("in_channels")
-    return registry.build(name, options, **injected)
+    try:
+        return registry.build(name, options, **injected)
+    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
+        raise ModelError(
+            f"the {registry.kind} {name} takes no such options ({type(error).__name__}: {error}). Fix: compare their "
+            f"types with docs/networks.md.",
+            code="bad_value",
+        ) from error

@@ -100,8 +100,12 @@ class WidthPolicy:
         if found.normalisation != (HALF,) or found.sizes[0][0] != 3 or found.color is None:
             said = f"found {found.color}, {list(found.sizes[0])}, {' then '.join(found.normalisation)}"
             raise _unsupported(config, found.path, said)
-        color: Color = "RGB" if found.color == "RGB" else "BGR"
-        return cls(_KINDS[found.fit], found.sizes[0], color, _most_columns(_KINDS[found.fit]))
+        return cls(
+            _KINDS[found.fit],
+            found.sizes[0],
+            "RGB" if found.color == "RGB" else "BGR",
+            _most_columns(_KINDS[found.fit]),
+        )
 
     @classmethod
     def from_json(cls, content: Any, where: str) -> WidthPolicy:
@@ -116,8 +120,12 @@ class WidthPolicy:
         """
         try:
             shape = tuple(content["image_shape"])
-            kind = content["kind"]
-            return cls(kind, shape, content["color"], content.get("max_width", _most_columns(kind)))
+            return cls(
+                content["kind"],
+                shape,
+                content["color"],
+                content.get("max_width", _most_columns(content["kind"])),
+            )
         except (DataError, TypeError, KeyError, AttributeError) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else error
             raise DataError(

@@ -72,7 +72,7 @@ def damage(file: Path, draw: random.Random, secret: Path) -> str:
 def _replace(file: Path, draw: random.Random, secret: Path) -> str:
     file.unlink()
     links = {"device": Path("/dev/zero"), "link": secret, "dangling link": file.with_name("nowhere")}
-    sizes = {"sparse": 8 << 30, "small sparse": 100 << 20, "empty": 0}
+    sizes = {"sparse": 3 << 30, "small sparse": 100 << 20, "empty": 0}
     what = draw.choice(["pipe", "folder", "missing", *links, *sizes])
     if what == "pipe":
         os.mkfifo(file)

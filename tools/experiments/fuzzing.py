@@ -54,7 +54,7 @@ SECONDS = 30.0  # of the processor, for one input
 WHOLE = -1  # number of the input without damage, which must not be an error
 HANG = 120.0  # seconds without a sign of life
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-_BATCH = 50  # inputs of a child
+_BATCH = (50, 3)  # inputs of a child, and of slow ones: Paddle keeps memory after its check of values
 _IN_CI = (24, 3)  # inputs of a kind, of a slow one
 
 
@@ -156,7 +156,8 @@ class Fuzzing:
         self.rows: dict[str, Row] = {}
         self.outside.mkdir()
         (self.outside / "secret.txt").write_text("keep me\n", encoding="utf-8")
-        _in_child(lambda: make_project(self.project))
+        with _output_in(folder / "project.log"):
+            _in_child(lambda: make_project(self.project))
         self._before = self._state()
 
     def run(self, subject: Subject, numbers: range) -> None:
@@ -164,7 +165,7 @@ class Fuzzing:
         first = [] if subject.kind in self.rows else [WHOLE]
         row, left = self.rows.setdefault(subject.kind, Row()), [*first, *numbers]
         while left:
-            done, fault = self._child(subject, left[:_BATCH], row)
+            done, fault = self._child(subject, left[: _BATCH[subject.slow]], row)
             if fault:
                 row.faults.append(f"{subject.kind} {left[done]}: {fault}")
                 done += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,6 @@ from ppocr_ext.messages import end_text, shortened
 from ppocr_ext.run.context import RunContext, RunOptions, open_context
 from ppocr_ext.run.freezing import freeze_guided, freeze_parts
 from ppocr_ext.run.host_config import plugin_names
-from ppocr_ext.run.loader_setup import label_check
 from ppocr_ext.run.model_setup import restrict_outputs
 from ppocr_ext.run.run import build_network
 from ppocr_ext.run.train_setup import loss_context, return_features
@@ -98,7 +97,6 @@ def replay(
     own = {f"Architecture.Models.{name}.pretrained": None for name in models}
     context = open_context(config.with_values(own), RunOptions("predict", host_path))
     try:
-        _check_labels(context, arrays)
         network, loss = _network_and_loss(context, folder)
         step = _Step(network, loss, batch, variances, seed)
         meter = StepMeter(network, loss, limits_of(context.config))
@@ -122,18 +120,14 @@ def _damaged(folder: Path, error: Exception) -> DataError:
     )
 
 
-def _check_labels(context: RunContext, arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuse labels with classes that do not exist: Paddle reads memory at their places, and the process ends."""
-    check = label_check(context.config, context.charset, None)
-    if check is not None:
-        columns = (arrays[str(index)] for index in range(len(arrays)))
-        check([list(sample) for sample in zip(*columns, strict=True)])
-
-
 def _check_ids(layer: Any, inputs: Any) -> None:
-    """Refuse ids that an embedding has no row for: its lookup would read memory there."""
+    """Refuse ids that an embedding has no row for: Paddle would read memory at their places, and the process end."""
     if int(inputs[0].min()) < 0 or int(inputs[0].max()) >= layer.weight.shape[0]:
-        raise ValueError(f"a label has a class outside 0 to {layer.weight.shape[0] - 1}")
+        raise DataError(
+            f"{BATCH}: a label has a class outside 0 to {layer.weight.shape[0] - 1}. Fix: copy the whole folder of the "
+            f"incident again.",
+            code="bad_label",
+        )
 
 
 def _network_and_loss(context: RunContext, folder: Path) -> tuple[Any, Any]:

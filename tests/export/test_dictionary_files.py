@@ -17,7 +17,7 @@ from ppocr_ext.export.inference_yml import write_inference_yml
 from ppocr_ext.export.model_names import CLIENT_NAMES, choose_name
 from ppocr_ext.recognition.resize import WidthPolicy
 
-POLICY = WidthPolicy("widen", (3, 48, 320), "RGB")
+POLICY = WidthPolicy("widen", (3, 48, 320), "RGB", max_width=3200)
 
 # what YAML could take for something else, or change
 AWKWARD = (

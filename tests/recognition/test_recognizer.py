@@ -41,6 +41,22 @@ def test_it_reads_what_an_evaluation_reads(run, images, captchas):
     assert len({each.text for each in readings}) > 5  # of 10
 
 
+def test_an_image_that_memory_does_not_suffice_for_fails_alone(run, images, monkeypatch):
+    recognizer, prepare, calls = Recognizer(run), WidthPolicy.prepare, []
+    expected = content(recognizer.read(images))
+
+    def fail_once(policy, image):
+        calls.append(image)
+        if len(calls) == 2:
+            raise MemoryError
+        return prepare(policy, image)
+
+    monkeypatch.setattr(WidthPolicy, "prepare", fail_once)
+    found = recognizer.read(images)
+    assert str(images[1]) in found[1].error and found[1].text == ""
+    assert content([found[0], *found[2:]]) == [expected[0], *expected[2:]]
+
+
 @pytest.mark.parametrize("engine", [None, "onnx", "paddle"])
 def test_an_exported_folder_reads_the_same(run, exported, images, engine):
     recognizer = Recognizer(exported, engine=engine, threads=1)

@@ -82,6 +82,17 @@ def test_a_limit_squeezes_what_is_longer():
     assert policy.widths(48, 100) == (320, 100)
 
 
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_a_wide_image_does_not_ask_for_gigabytes(kind):
+    image = np.zeros((1, 30_000, 3), np.uint8)  # 1.4 million columns at the height of the network
+    policy = WidthPolicy.from_config(eval_config(*transforms(OPTIONS[kind], shape=(3, 48, 320))))
+    for each in (
+        policy,
+        WidthPolicy.from_json({"kind": kind, "image_shape": [3, 48, 320], "color": "BGR"}, ""),
+    ):
+        assert each.prepare(image).shape == (3, 48, 3200 if kind == "widen" else 320)
+
+
 def test_global_keys_go_over_those_of_the_transform():
     config = eval_config(*transforms(), Global={"infer_mode": True})
     assert WidthPolicy.from_config(config).kind == "widen"

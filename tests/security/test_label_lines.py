@@ -6,13 +6,15 @@ import time
 from pathlib import Path
 
 import pytest
+from error_codes import raises_code
 from waiting import HANG
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.label_file import parse_line, read_label_file
 from ppocr_ext.data.preflight import check_label_files
 from ppocr_ext.data.sample_rules import SampleRules
-from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
+from ppocr_ext.errors import DataError
+from ppocr_ext.limits import MAX_LABEL_LINE_BYTES, MAX_TEXT_BYTES
 from ppocr_ext.messages import for_people
 
 
@@ -48,6 +50,16 @@ def test_a_line_is_read_up_to_a_limit_and_those_after_it_too(tmp_path: Path) -> 
     assert [line.issue is None for line in read] == [True, False, True, False, False, True]
     assert read[0].label == longest[6:] and read[2].label == "2" and read[5].label == "3"
     assert all(f"{MAX_LABEL_LINE_BYTES:,}" in (line.issue or "") for line in read if line.issue)
+
+
+def test_a_line_without_an_end_is_not_read_to_the_end(tmp_path: Path) -> None:
+    with (tmp_path / "list.txt").open("wb") as stream:
+        stream.write(b"a.png\t1\n")
+        stream.truncate(8 << 30)
+    lines = read_label_file(tmp_path / "list.txt")
+    assert next(lines).label == "1"
+    with raises_code(DataError, "bad_content", tmp_path / "list.txt", f"{MAX_TEXT_BYTES:,}"):
+        next(lines)
 
 
 def test_a_file_without_line_ends_takes_little_memory(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 21_072,
-    "all statements": 26_950,
-    "tokens": 294_900,
-    "files": 355,
+    "working statements": 21_250,
+    "all statements": 27_200,
+    "tokens": 298_100,
+    "files": 356,
     "words of English docs": 74_800,
 }
 ERRORS = {

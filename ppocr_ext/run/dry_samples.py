@@ -61,12 +61,12 @@ class DryBatch:
 
     @property
     def is_uniform(self) -> bool:
-        """True if no image has a column whose pixels differ: all of it went, as by a second division by 255."""
+        """True if the pixels of each column hardly differ, as after a second division by 255; blank images are not meant."""
         images = self.entries[0]
         return (
             isinstance(images, paddle.Tensor)
             and images.ndim == 4
-            and float(images.astype("float32").std(axis=2).max()) < _LEAST_SPREAD
+            and 0 < float(images.astype("float32").std(axis=2).max()) < _LEAST_SPREAD
         )
 
 

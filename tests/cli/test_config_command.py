@@ -20,7 +20,8 @@ def files(tmp_path: Path) -> Path:
     """The quickstart's student with the files that it names: ``my.yml``."""
     (tmp_path / "dict.txt").write_text("\n".join("0123456789") + "\n")
     cv2.imwrite(
-        str(tmp_path / "a.png"), np.zeros((32, 128, 3), np.uint8) + np.arange(128, dtype=np.uint8)[:, None]
+        str(tmp_path / "a.png"),
+        np.zeros((32, 128, 3), np.uint8) + np.arange(32, dtype=np.uint8)[:, None, None],
     )
     (tmp_path / "val.txt").write_text("a.png\t123\n" * 4)
     own = {

@@ -90,7 +90,6 @@ class TrainState:
         scaler: state of the AMP scaler.
         loss: state of the loss, such as centers.
         charset_digest: digest of the dictionary; None in PaddleOCR's checkpoints.
-        rate_factor: what rollbacks have multiplied the learning rate by; None without any.
         hooks: what hooks keep, by their names; None if none keeps anything.
         raw_weights: of a checkpoint with averaged weights, those that a resumed run continues with, by name.
         sample_seeds: ``data.sample_seeds.SCHEME``; None in PaddleOCR's checkpoints and in those of 0.1.0.
@@ -112,7 +111,6 @@ class TrainState:
     scaler: dict[str, Any] = field(default_factory=dict)
     loss: Mapping[str, Any] = field(default_factory=dict)
     charset_digest: str | None = None
-    rate_factor: float | None = None
     hooks: Mapping[str, Any] | None = None
     raw_weights: Mapping[str, Any] | None = None
     sample_seeds: int | None = None

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import paddle
-from paddle.base import unique_name
 from paddle.base.layer_helper import LayerHelper
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
@@ -63,7 +62,6 @@ def restore_optimizer(
     translated = _translate(state, {before[n]: names[n] for n in before if n in names})
     _require_own(file, translated, trained, before.values())
     converted = _convert_masters(translated, trained, checkpoint, names)
-    drop_moments(optimizer, converted.keys() | converted.get(MASTERS, {}).keys())
     try:
         with warnings.catch_warnings():
             # LinearWarmup keeps an entry for the schedule inside it, which Paddle then reports as unused
@@ -77,31 +75,6 @@ def restore_optimizer(
             code="optimizer_mismatch",
         ) from error
     return True
-
-
-def drop_moments(optimizer: Any, kept: Set[str]) -> None:
-    """Remove the moments and master weights that an earlier state does not have, before ``optimizer`` is set to it.
-
-    Paddle creates them at a parameter's first gradient; those of a first gradient after that state would stay.
-
-    Args:
-        optimizer: of the run.
-        kept: names of the moments in the earlier state, and of the parameters that have master weights in it.
-    """
-    created, masters = optimizer._already_create_accumulator, optimizer._master_weights
-    owners = {master.name: name for name, master in masters.items()}
-    for moments in optimizer._accumulators.values():
-        for owner in [owner for owner, moment in moments.items() if moment.name not in kept]:
-            _free_name(moments.pop(owner))
-            created.discard(owners.get(owner, owner))
-    for name in masters.keys() - kept:
-        _free_name(masters.pop(name))
-        created.discard(name)
-
-
-def _free_name(tensor: Any) -> None:
-    """Let Paddle give this name again: it numbers names, and a resume expects the number 0."""
-    unique_name.generator.ids.pop(tensor.name.rpartition("_")[0], None)
 
 
 @paddle.no_grad()

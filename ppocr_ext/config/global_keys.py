@@ -99,15 +99,12 @@ _OURS = {
     "allow_different_preprocessing": _truth("accept an Eval that prepares images differently from Train"),
     "dry_step": _truth("run one step on two samples first, to find parts that do not fit", True),
     "nonfinite": _choice(
-        "at a bad value: stop, skip the step, or go back to the last good state with half the rate",
+        "at a bad value: stop, or skip the step",
         "stop",
         "stop",
         "skip",
-        "rollback",
     ),
-    "nonfinite_limit": _whole(
-        "steps skipped in a row, or rollbacks, after which the next bad value stops the run", 3
-    ),
+    "nonfinite_limit": _whole("steps skipped in a row, after which the next bad value stops the run", 3),
     "absurd_input": GlobalKey(
         kind="number",
         least=0,

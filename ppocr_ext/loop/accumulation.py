@@ -39,12 +39,8 @@ class Group:
     ) -> None:
         self._size, self._parameters, self._usual = size, parameters, usual
         self._batches = self._samples = 0
-        self.restore(unreached)
+        self.unreached = set(parameters if unreached is None else unreached)
         self.is_open = self.is_bad = False
-
-    def restore(self, unreached: Collection[str] | None) -> None:
-        """Go back to a state in which these parameters had had no gradient yet; None: all."""
-        self.unreached = set(self._parameters if unreached is None else unreached)
 
     def begin_batch(self, ends_epoch: bool) -> None:
         """Count one more batch, of this group or of a new one."""

@@ -50,9 +50,7 @@ class HostLoop:
         self._stop: StopRun | None = None
         self._saved_early = False
         self._saver = CheckpointSaver(run)
-        self._step = OptimizerStep(
-            run, self._step_seed, self._hook_states, lambda states: self._tell("on_rollback", states)
-        )
+        self._step = OptimizerStep(run, self._step_seed)
         self._values: dict[str, float] = {}  # that hooks measured in this step
 
     def request_stop(
@@ -190,11 +188,11 @@ class HostLoop:
     def _step_done(self, lr: float) -> None:
         self.position = self.position.next_step()
         step = self._step
-        images, rate = step.images * dist.get_world_size(), lr * step.rate_factor
+        images = step.images * dist.get_world_size()
         values, is_whole = {**step.reading.to_log(), **self._values}, not step.group.is_open
         if not is_whole:
             del values["grad_norm"]  # of a part of the group
-        done = StepDone(self.position, step.losses, rate, images, values, step.applied, is_whole)
+        done = StepDone(self.position, step.losses, lr, images, values, step.applied, is_whole)
         self._tell("on_step", done)
 
     def _step_seed(self, steps_done: int) -> int:
@@ -267,8 +265,8 @@ class HostLoop:
             return prefix
         try:
             replaced = {key: value for hook in self.hooks for key, value in hook.saved_weights(name).items()}
-            states, step, best = self._hook_states(), self._step, self._evaluations.best
-            self._saver.save(name, position, best, step.rate_factor, states, replaced, step.group.unreached)
+            states, best = self._hook_states(), self._evaluations.best
+            self._saver.save(name, position, best, states, replaced, self._step.group.unreached)
         except WeightsError as error:
             LOG.error("%s", error)
             self.request_stop(str(error), status="nonfinite", save_latest=False)

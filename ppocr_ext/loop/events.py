@@ -163,9 +163,6 @@ class Hook:
     def on_eval(self, result: EvalDone) -> None:
         """Called after an evaluation (rank 0 only)."""
 
-    def on_rollback(self, states: Mapping[str, Any]) -> None:
-        """Called after the run has gone back to its last good state; ``states`` are those of the hooks then."""
-
     def on_save(self, prefix: Path, position: Position) -> None:
         """Called after a checkpoint has been written (rank 0 only)."""
 

@@ -57,7 +57,6 @@ class CheckpointSaver:
         name: str,
         position: Position,
         best: Mapping[str, float],
-        rate_factor: float = 1.0,
         hook_states: Mapping[str, Any] | None = None,
         replaced: Mapping[str, Any] | None = None,
         unreached: Collection[str] = (),
@@ -68,7 +67,6 @@ class CheckpointSaver:
             name: of the checkpoint.
             position: of the run.
             best: the best evaluation so far.
-            rate_factor: what rollbacks have multiplied the learning rate by.
             hook_states: what hooks keep, by their names.
             replaced: entries that the weights have in place of the network's, which go into the training state.
             unreached: names of the trained parameters that have had no gradient yet.
@@ -95,7 +93,6 @@ class CheckpointSaver:
             )
         states = replace(
             self._train_state(position, best),
-            rate_factor=None if rate_factor == 1.0 else rate_factor,
             hooks=hook_states or None,
             unreached=sorted(unreached),
             raw_weights={name: weights[name].numpy() for name in replaced} or None,

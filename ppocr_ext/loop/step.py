@@ -10,6 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import paddle
+
+from ppocr_ext.checkpoint.model_state import STATISTICS
+from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.batch_size import batch_size
@@ -18,14 +22,12 @@ from ppocr_ext.loop.accumulation import Group
 from ppocr_ext.loop.anomaly import AnomalyWatch
 from ppocr_ext.loop.events import StopRun
 from ppocr_ext.loop.incidents import Incident, IncidentFolder, find_incident, layout_of
-from ppocr_ext.loop.last_good import BeforeForward, LastGood
 from ppocr_ext.loop.step_values import Limits, StepMeter, StepReading
 from ppocr_ext.messages import LOG
-from ppocr_ext.optim.trained_parts import scale_rates
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
 
-_ROLLBACK_FACTOR = 0.5  # of the learning rate
+Tensors = Mapping[str, Any]
 
 
 def limits_of(config: Config) -> Limits:
@@ -34,14 +36,41 @@ def limits_of(config: Config) -> Limits:
     return Limits(*given)
 
 
+class BeforeForward:
+    """A copy of what a forward pass changes: the statistics of BatchNorm, other buffers, the state of the loss."""
+
+    def __init__(self, network: Any, loss: Any) -> None:
+        self._loss = loss
+        statistics = {name: p for name, p in network.named_parameters() if name.endswith(STATISTICS)}
+        self._changing = {**statistics, **dict(network.named_buffers())}
+        self._kept: tuple[Tensors, Tensors] = ({}, {})
+
+    @paddle.no_grad()
+    def keep(self) -> None:
+        """Copy it, before a forward pass."""
+        self._kept = _copies(self._changing), _copies(_loss_tensors(self._loss))
+
+    @paddle.no_grad()
+    def restore(self) -> None:
+        """Put the copy back, after a forward pass."""
+        for copies, tensors in zip(self._kept, (self._changing, _loss_tensors(self._loss)), strict=True):
+            put_back(copies, tensors)
+
+
+def _copies(tensors: Tensors) -> dict[str, Any]:
+    return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+def _loss_tensors(loss: Any) -> dict[str, Any]:
+    return dict(loss.state_dict()) if isinstance(loss, paddle.nn.Layer) else {}
+
+
 class OptimizerStep:
     """Decide, when the host steps, whether the optimizer applies the gradient, and what to do at a bad value.
 
     Args:
         run: a training run.
         step_seed: returns the seed of Paddle's generator in the step after so many steps, for a replay.
-        hook_states: returns what hooks keep, by their names.
-        on_rollback: called with what they kept in the last good state, after the run has gone back to it.
 
     Attributes:
         reading: the values of the last step.
@@ -49,16 +78,9 @@ class OptimizerStep:
         images: images in the last batch.
         applied: the last step had no bad value, nor had its group before it.
         group: the batches of one step of the optimizer, ``Global.accumulate``.
-        rate_factor: what rollbacks have multiplied the learning rate by.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        step_seed: Callable[[int], int],
-        hook_states: Callable[[], Mapping[str, Any]],
-        on_rollback: Callable[[Mapping[str, Any]], None],
-    ) -> None:
+    def __init__(self, run: Run, step_seed: Callable[[int], int]) -> None:
         self._run = run
         self._meter = StepMeter(run.network, run.loss, limits_of(run.config))
         self._scaler = run.amp.scaler
@@ -67,10 +89,8 @@ class OptimizerStep:
         self.group = Group(batches, trained, run.unreached, usual)
         self._incidents = IncidentFolder(run, step_seed)
         self._limit = int(global_value(run.config, "nonfinite_limit"))
-        mode = global_value(run.config, "nonfinite")
-        self._before = BeforeForward(run.network, run.loss) if mode == "skip" else None
-        self._last_good = LastGood(run, hook_states, self.group) if mode == "rollback" else None
-        self._on_rollback = on_rollback
+        skips = global_value(run.config, "nonfinite") == "skip"
+        self._before = BeforeForward(run.network, run.loss) if skips else None
         detects, compiled = (bool(global_value(run.config, key)) for key in ("detect_anomaly", "to_static"))
         self._watch = AnomalyWatch(run.network, run.loss, active=detects, compiled=compiled)
         self._steps_done = self._good_step = run.start.global_step
@@ -81,7 +101,6 @@ class OptimizerStep:
         self.losses: Mapping[str, Any] = {}
         self.images = 0
         self.applied = True
-        self.rate_factor = run.rate_factor
 
     def begin(self, steps_done: int, ends_epoch: bool) -> None:
         """Prepare the step after ``steps_done`` steps, before its batch is seen."""
@@ -90,8 +109,6 @@ class OptimizerStep:
         self._meter.begin()
         if self._before is not None:
             self._before.keep()
-        if self._last_good is not None and self.applied and not self.group.is_open:
-            self._last_good.keep(steps_done)
         self.group.begin_batch(ends_epoch)
         self._watch.on("the loss")
 
@@ -162,24 +179,8 @@ class OptimizerStep:
             self._before.restore()
             self._meter.forget()
             LOG.warning("step %d is skipped (%d in a row)", incident.step, self._skipped_in_a_row)
-        elif self._last_good is not None and (same_group or self._rollbacks() < self._limit):
-            step, kept = self._last_good.restore()
-            self._on_rollback(kept)
-            self._meter.forget()
-            if not same_group:
-                scale_rates(self._run.network, _ROLLBACK_FACTOR)
-                self.rate_factor *= _ROLLBACK_FACTOR
-            LOG.warning(
-                "back to the state after step %d; the learning rate is multiplied by %g from now on (rollback %d)",
-                step,
-                self.rate_factor,
-                self._rollbacks(),
-            )
         else:
             raise StopRun(incident.summary, None, "nonfinite", save_latest=False)
-
-    def _rollbacks(self) -> int:
-        return round(math.log(self.rate_factor, _ROLLBACK_FACTOR))
 
     def _report(self, elsewhere: bool) -> Incident:
         """Say what is bad, and write the incident; ``elsewhere``: in the forward pass of another process."""

@@ -86,14 +86,6 @@ def set_rates(network: nn.Layer, factors: Mapping[str, float]) -> dict[str, floa
     return {name: float(factors[pattern]) for name, pattern in matched.items()}
 
 
-def scale_rates(network: nn.Layer, factor: float) -> None:
-    """Multiply the learning rate of every trained parameter by ``factor``, besides its schedule."""
-    for _, parameter in _parameters(network):
-        if not parameter.stop_gradient:
-            own = parameter.optimize_attr.get("learning_rate", 1.0)
-            parameter.optimize_attr["learning_rate"] = own * factor
-
-
 def _parameters(network: nn.Layer) -> Iterator[tuple[str, Any]]:
     """Yield names and parameters without BatchNorm's running statistics, which Paddle counts among them."""
     for name, parameter in network.named_parameters():

@@ -27,7 +27,7 @@ from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.features import ctc_head_of, feature_sizes
 from ppocr_ext.optim import build_optimizer
-from ppocr_ext.optim.trained_parts import parts_table, scale_rates, trained_parts
+from ppocr_ext.optim.trained_parts import parts_table, trained_parts
 from ppocr_ext.run.amp import Amp, build_amp, decorate, untrained
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.freezing import freeze_guided, freeze_parts
@@ -55,7 +55,7 @@ class Training:
         optimizer, schedule: of the trained parameters, and of its learning rate.
         amp: scaler and settings of mixed precision.
         start: where the run begins or resumes.
-        rate_factor, best: before that, what rollbacks have multiplied the rate by, and the best evaluation.
+        best: the best evaluation before that.
         hook_states: what hooks kept there, by their names.
         unreached: names of the trained parameters that had no gradient before that; None: of all.
         frozen_digests: digest of each frozen sub-model.
@@ -70,7 +70,6 @@ class Training:
     schedule: Any = None
     amp: Amp = field(default_factory=Amp)
     start: Position = field(default_factory=Position)
-    rate_factor: float = 1.0
     best: Mapping[str, float] = field(default_factory=dict)
     hook_states: Mapping[str, Any] = field(default_factory=dict)
     unreached: Sequence[str] | None = None
@@ -200,9 +199,7 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
     LOG.info("resuming from %s: epoch %d, step %d", prefix, start.epoch + 1, start.global_step)
     if start.global_step:
         warn_of_other_seeds(state.sample_seeds, prefix)
-    factor = 1.0 if state.rate_factor is None else float(state.rate_factor)
-    scale_rates(network, factor)
-    training = replace(training, start=start, rate_factor=factor, best=dict(state.best))
+    training = replace(training, start=start, best=dict(state.best))
     return replace(training, hook_states=state.hooks or {}, unreached=state.unreached)
 
 

@@ -62,6 +62,36 @@ def test_training_goes_on_as_if_never_stopped_in_a_process_with_other_names(tmp_
     assert other_optimizer.get_lr() == pytest.approx(optimizer.get_lr())
 
 
+def test_a_first_gradient_may_come_in_the_first_step_after_a_resume(tmp_path):
+    def built():
+        paddle.seed(0)
+        layers = paddle.nn.LayerList([paddle.nn.Linear(2, 1), paddle.nn.Linear(2, 1)])
+        return layers, paddle.optimizer.AdamW(0.1, parameters=layers.parameters())
+
+    def take_step(used, optimizer):
+        sum(layer(paddle.ones([1, 2])).square() for layer in used).sum().backward()
+        optimizer.step()
+        optimizer.clear_grad(set_to_zero=False)
+
+    layers, optimizer = built()
+    take_step(layers[1:], optimizer)
+    write_checkpoint(tmp_path / "latest", layers.state_dict(), optimizer, TrainState(Position(0, 1, 1)))
+    others, other_optimizer = built()
+    checkpoint = Checkpoint(tmp_path / "latest")
+    others.set_state_dict({name: paddle.to_tensor(value) for name, value in checkpoint.weights().items()})
+    restore_optimizer(other_optimizer, checkpoint, parameter_names(others), parameter_names(layers))
+    for each, own in ((layers, optimizer), (others, other_optimizer)):
+        take_step(each, own)
+        take_step(each, own)
+    for name, value in layers.state_dict().items():
+        np.testing.assert_array_equal(others.state_dict()[name].numpy(), value.numpy(), err_msg=name)
+
+
+def test_fields_of_features_that_are_gone_are_left_out():
+    states = {"epoch": 7, "global_step": 70, "rate_factor": 0.25}
+    assert TrainState.from_dict(states) == TrainState(Position(7, 0, 70))
+
+
 def test_a_checkpoint_of_paddleocr_is_read(tmp_path):
     kwargs = {"best_model_dict": {"acc": 0.25, "start_epoch": 1}, "epoch": 7, "global_step": 70}
     (tmp_path / "latest.states").write_bytes(pickle.dumps(kwargs, protocol=2))

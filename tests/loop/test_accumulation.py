@@ -231,14 +231,3 @@ def test_a_bad_value_skips_its_group_and_no_other(tiny, bad):
     moved = [np.abs(a - b).max() for a, b in zip(steps.weights[3], steps.weights[2], strict=True)]
     assert max(moved) > 0
     assert [bool(outputs) for outputs in steps.outputs] == [False] * 6  # let go of after each step
-
-
-@pytest.mark.e2e
-def test_a_rollback_goes_back_to_the_start_of_a_group(tiny):
-    steps = Steps()
-    settings = {"Global.accumulate": 2, "Global.nonfinite": "rollback", "Train.loader.batch_size_per_card": 4}
-    settings["Global.nonfinite_limit"] = 1  # two bad batches of one group are one rollback
-    outcome = train(tiny("student", **settings), hooks=[Plant(nan_loss, 3, 4), steps])
-    assert outcome.status == "finished"
-    assert_close(steps.weights[4], steps.weights[2], 0)
-    assert np.abs(steps.weights[6][0] - steps.weights[4][0]).max() > 0

@@ -142,54 +142,6 @@ def test_too_many_bad_steps_in_a_row_stop_the_run(tiny):
     assert (outcome.status, outcome.position.global_step) == ("nonfinite", 2)
 
 
-LATE = "head.ctc_head.fc.bias"
-
-
-class FirstGradient(Hook):
-    """Let a parameter have a gradient in steps 2 and 5 only, which the rollbacks undo."""
-
-    def on_start(self, run, position):
-        self.layer, self.steps = run.network.head.ctc_head.fc, position.global_step
-        self.layer.register_forward_pre_hook(lambda *_: self.stop(self.steps + 1 not in (2, 5)))
-        self.layer.register_forward_post_hook(lambda *_: self.stop(False))
-
-    def stop(self, stops):
-        self.layer.bias.stop_gradient = stops
-
-    def on_step(self, step):
-        self.steps = step.position.global_step
-
-
-def test_a_rollback_takes_the_copy_in_memory_and_then_the_checkpoint(tiny, tmp_path):
-    states = States()
-    settings = {"Global.nonfinite": "rollback", "Global.nonfinite_limit": 2, "Global.ema": 0.9}
-    config = tiny("student", **settings)
-    outcome = train(config, hooks=[Plant(nan_loss, 3, 6), states, FirstGradient()])
-    assert (outcome.status, outcome.position.global_step) == ("finished", 6)
-    assert_equal(states.weights[3], states.weights[1])  # copied after the first step
-    assert_equal(states.moments[3], states.moments[1])
-    assert len(states.moments[2]) > len(states.moments[1])  # those of the first gradient, which is undone
-    latest = states.weights[3]  # saved at the end of the epoch
-    assert_equal(states.weights[6], latest)
-    assert_equal(states.moments[6], states.moments[3])
-    factors = [states.rates[step][0] / states.rates[step][1] for step in (1, 2, 3, 4, 5, 6)]
-    assert factors == pytest.approx([1, 1, 0.5, 0.5, 0.5, 0.25])
-    checkpoint = tmp_path / "run" / "latest"
-    state = Checkpoint(checkpoint).train_state()
-    assert (state.rate_factor, list(state.unreached)) == (0.25, [LATE])
-    assert state.hooks["Ema"]["updates"] == 1  # each time the average went back too
-
-    more = States()
-    goes_on = config.with_values({"Global.checkpoints": str(checkpoint), "Global.epoch_num": 3})
-    outcome = train(goes_on, hooks=[Plant(nan_loss, 8), more])
-    assert (outcome.status, outcome.position.global_step) == ("nonfinite", 7)  # the third, of two
-    assert more.rates[7][0] == pytest.approx(0.25 * more.rates[7][1])
-    rate = next(p for p in more.run.network.parameters() if not p.stop_gradient).optimize_attr[
-        "learning_rate"
-    ]
-    assert rate == 0.25
-
-
 def test_a_learning_rate_of_a_million_ends_the_run(tiny):
     outcome = train(tiny("student", **{"Optimizer.lr.learning_rate": 1e6}))
     assert outcome.status == "nonfinite"

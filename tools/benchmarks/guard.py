@@ -1,4 +1,4 @@
-"""What the check for bad values, the copies for skip and rollback, an average and the monitors add to a training step.
+"""What the check for bad values, the copy for skip, an average and the monitors add to a training step.
 
 What they add is less than the noise of a whole step on most machines, so the seconds inside them are measured: on a
 CPU, where an operation has ended when its call returns, they are what is added. Seconds on a CPU are those that the
@@ -22,8 +22,8 @@ from benchmarks.table import machine, report, threads
 from ppocr_ext.loop.events import Position, StepDone
 from ppocr_ext.loop.hooks.collapse_watch import LEAST_EVERY
 from ppocr_ext.loop.hooks.ema import Ema
-from ppocr_ext.loop.last_good import BeforeForward, tensors_of
 from ppocr_ext.loop.monitors.measurements import measure_model
+from ppocr_ext.loop.step import BeforeForward
 from ppocr_ext.loop.step_values import Limits, StepMeter, head_outputs
 from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling import build_model
@@ -31,11 +31,7 @@ from ppocr_ext.run.device import tune_cpu
 from ppocr_ext.run.model_setup import restrict_outputs
 from ppocr_ext.run.run import Run
 
-_CHECK, _SKIP, _ROLLBACK = (
-    "the check",
-    "skip: copy before each step",
-    "rollback: copy in memory, a hundredth of it",
-)
+_CHECK, _SKIP = "the check", "skip: copy before each step"
 _AVERAGE, _MONITORS = "Global.ema: the average", "monitors: a tenth of it"
 MOST = {_CHECK: 0.01, _MONITORS: 0.02}  # of a step
 
@@ -47,7 +43,7 @@ class GuardCosts:
     Attributes:
         setting: what was run, and where.
         steps: of a whole step without any of them.
-        inside: of the check, of skip's copy, of rollback's copy and of the monitors alone.
+        inside: of the check, of skip's copy, of the average and of the monitors alone.
     """
 
     setting: str
@@ -95,7 +91,6 @@ def measure_guard(size: str, batch: int, rounds: int = 20) -> GuardCosts:
             step.inside, bare = {part: [] for part in step.inside}, []
         bare.append(seconds_of(lambda: step.take(guarded=False))[0])
         step.take(guarded=True)
-        step.copy_all()
         step.average()
         step.monitor()
     described += (
@@ -126,7 +121,7 @@ class _Step:
         self._model, self._loss, self._optimizer, self._batch = model, loss, optimizer, batch
         self._meter = StepMeter(model, loss, Limits(100.0, 10000.0))
         self._before = BeforeForward(model, loss)
-        parts = (_CHECK, _SKIP, _ROLLBACK, _AVERAGE, _MONITORS)
+        parts = (_CHECK, _SKIP, _AVERAGE, _MONITORS)
         self.inside: dict[str, list[float]] = {part: [] for part in parts}
         self._average = Ema(0.9998)
         run = SimpleNamespace(network=model, frozen=model.frozen, optimizer=optimizer, hook_states={})
@@ -156,11 +151,6 @@ class _Step:
         self._optimizer.clear_grad()
         for value in losses.values():  # as the host does
             float(value)
-
-    def copy_all(self) -> None:
-        """Copy what a rollback may need: once in 100 steps."""
-        tensors = tensors_of(self._model, self._optimizer).values()
-        self.inside[_ROLLBACK].append(seconds_of(lambda: [value.clone() for value in tensors])[0] / 100)
 
     def average(self) -> None:
         """Average the weights, as after each step."""

@@ -49,18 +49,15 @@ class Ema(Hook):
     def __init__(self, decay: float) -> None:
         self._decay = decay
 
+    @paddle.no_grad()
     def on_start(self, run: Run, position: Position) -> None:
         self._tensors = averaged_tensors(run.network, run.frozen)
         self._optimizer = run.optimizer
         self._raw: dict[str, Any] | None = None  # during an evaluation
         if position.global_step and EMA not in run.hook_states:
             LOG.info("Global.ema: the checkpoint has no average; it begins with the weights of this step")
-        self.on_rollback(run.hook_states)
-
-    @paddle.no_grad()
-    def on_rollback(self, states: Mapping[str, Any]) -> None:
-        self._updates = int(states.get(EMA, {}).get("updates", 0))
-        before = average_in(states)
+        self._updates = int(run.hook_states.get(EMA, {}).get("updates", 0))
+        before = average_in(run.hook_states)
         self._average = {
             name: paddle.to_tensor(before[name]) if name in before else tensor.clone()
             for name, tensor in self._current().items()

@@ -80,7 +80,6 @@ def _check_hooks(check: ConfigCheck) -> None:
             "there is no Eval, so the run never learns whether it gets better. Fix: give Eval, or remove it."
         )
         check.error(path, "missing_section", message)
-    _check_average_last(check)
     if check.at("Global", "recompute") is True and check.at("Global", "to_static") is True:
         message = "a network that `to_static` compiles keeps its activations. Fix: remove one of the two."
         check.error(("Global", "recompute"), "conflicting_keys", message)
@@ -90,24 +89,6 @@ def _check_hooks(check: ConfigCheck) -> None:
                 f"{path[-1]}: {value} asks PaddleOCR for an average of its own. Fix: remove one of the two."
             )
             check.error(("Global", "ema"), "conflicting_keys", message)
-
-
-def _check_average_last(check: ConfigCheck) -> None:
-    """Report that there will not be as many checkpoints as are to be averaged."""
-    names = ("average_last", "epoch_num", "save_epoch_step", "keep_last")
-    given = {name: check.at("Global", name) for name in names}
-    if given["average_last"] is None or any(GLOBAL_KEYS[name].problem(given[name]) for name in names):
-        return
-    count, epochs, every, kept = (
-        GLOBAL_KEYS[name].default if value is None else value for name, value in given.items()
-    )
-    there = min(epochs // every, epochs if kept is None else kept)
-    if there < count:
-        message = (
-            f"is {count}, but the run ends with {there} checkpoints iter_epoch_N (epoch_num {epochs}, save_epoch_step "
-            f"{every}, keep_last {kept or 'none'}). Fix: save_epoch_step: 1, and keep_last: {count} or more."
-        )
-        check.error(("Global", "average_last"), "conflicting_keys", message)
 
 
 def check_loaders(check: ConfigCheck) -> None:

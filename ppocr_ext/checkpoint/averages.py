@@ -1,9 +1,8 @@
-"""Averaged weights: which a checkpoint holds, the others that it keeps, the mean of several checkpoints; no Paddle."""
+"""Averaged weights: which a checkpoint holds, and the others that it keeps; no Paddle."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -54,30 +53,3 @@ def other_weights(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
             code="no_average",
         )
     return {**checkpoint.weights(), **others}
-
-
-def mean_weights(prefixes: Sequence[Path]) -> dict[str, np.ndarray]:
-    """Return the mean of several checkpoints of one network, BatchNorm's statistics included.
-
-    Entries that are not of floating-point numbers come from the last one.
-
-    Raises:
-        WeightsError: a checkpoint cannot be read, or two have other entries or shapes.
-    """
-    sums: dict[str, np.ndarray] = {}
-    for prefix in prefixes:
-        weights = Checkpoint(prefix).weights()
-        shapes = {name: value.shape for name, value in weights.items()}
-        if sums and shapes != {name: value.shape for name, value in sums.items()}:
-            raise WeightsError(
-                f"{prefix} and {prefixes[0]} are not of one network: their entries differ. Fix: remove the checkpoints "
-                f"of another run from this folder.",
-                code="shape_mismatch",
-            )
-        for name, value in weights.items():
-            exact = value.astype("float64") if value.dtype.kind == "f" else value
-            sums[name] = sums[name] + exact if name in sums and value.dtype.kind == "f" else exact
-    means = {name: value / len(prefixes) for name, value in sums.items() if value.dtype.kind == "f"}
-    return {
-        name: means[name].astype(value.dtype) if name in means else value for name, value in weights.items()
-    }

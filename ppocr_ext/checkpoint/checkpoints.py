@@ -124,7 +124,7 @@ class TrainState:
 
     @property
     def is_empty(self) -> bool:
-        """True if it is of no run: of weights that were extracted or averaged."""
+        """True if it is of no run: of weights that were extracted."""
         return self.position.global_step == self.position.epoch == 0 and not self.parameter_names
 
     def to_dict(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.atomic import remove_temporary_files
 
 _JOURNAL = ".journal"
-_NAMES = re.compile(r"latest|best_accuracy|averaged|iter_epoch_(?P<epoch>\d+)")
+_NAMES = re.compile(r"latest|best_accuracy|iter_epoch_(?P<epoch>\d+)")
 
 
 def names_in(folder: Path) -> list[str]:

@@ -28,7 +28,7 @@ def own_metrics(name: str, state: TrainState) -> Mapping[str, Any]:
         name: of the checkpoint, such as ``latest``.
         state: its training state.
     """
-    if name == BEST or state.is_empty:  # extracted and averaged weights have no step
+    if name == BEST or state.is_empty:  # extracted weights have no step
         return state.best
     kept = state.hooks or {}
     found: Mapping[str, Any] = kept.get(EVALUATED, {})

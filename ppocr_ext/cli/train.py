@@ -24,7 +24,7 @@ examples:
 
 The run folder (Global.save_model_dir) holds config.yml, host_config.json, run.json, train.log, metrics.jsonl,
 preflight.json, samples.json, report.html and the checkpoints latest.*, best_accuracy.*,
-iter_epoch_N.*, averaged.*. Ctrl-C stops after the step in progress and leaves `latest` to resume from.
+iter_epoch_N.*. Ctrl-C stops after the step in progress and leaves `latest` to resume from.
 """
 
 

@@ -126,9 +126,6 @@ _OURS = {
         most=0.999999,
         meaning="evaluate an average of the weights over the steps, with this decay",
     ),
-    "average_last": _whole(
-        "at the end of the run, average the last so many `iter_epoch_N` into `averaged`", least=2
-    ),
     "early_stop": GlobalKey(
         kind="options",
         options=(

@@ -17,7 +17,6 @@ from ppocr_ext.host import open_host
 from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook, Outcome, Position
 from ppocr_ext.loop.folder_lock import LOCK_FILE, check_folder, locked_folder
-from ppocr_ext.loop.hooks.average_last import AverageLast
 from ppocr_ext.loop.hooks.cache_use import CacheUse
 from ppocr_ext.loop.hooks.collapse_watch import CollapseWatch
 from ppocr_ext.loop.hooks.early_stop import EarlyStop
@@ -72,8 +71,6 @@ def default_hooks(run: Run) -> list[Hook]:
     ]
     if (decay := global_value(run.config, "ema")) is not None:
         hooks.append(Ema(decay))
-    if (count := global_value(run.config, "average_last")) is not None:
-        hooks.append(AverageLast(count, record.add))
     if global_value(run.config, "report"):
         hooks.append(ReportHook())
     if global_value(run.config, "uniform_output_enabled"):

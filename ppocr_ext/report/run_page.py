@@ -166,14 +166,6 @@ def _comparison(runs: Sequence[RunFolder]) -> str:
     return f'<div class="card scroll">{table(["run", *tables[0]], rows)}</div>'
 
 
-def _average(run: RunFolder) -> str:
-    """Return which checkpoints `Global.average_last` has averaged, and how well they read; empty if none."""
-    names, value = (lookup(run.record, "averaged", *keys) for keys in (("of",), ("metrics", run.indicator)))
-    if not isinstance(names, list):
-        return ""
-    return ", ".join(map(str, names)) + ("" if finite_number(value) is None else f": {percent(value)}")
-
-
 def _facts(run: RunFolder) -> list[tuple[str, str]]:
     def recorded(*keys: str) -> str:
         value = lookup(run.record, *keys)
@@ -197,7 +189,6 @@ def _facts(run: RunFolder) -> list[tuple[str, str]]:
         ("parameters", "" if finite_number(every) is None else parameters),
         ("accuracy", SPACES_IGNORED if run.ignores_spaces else ""),
         *(("checkpoint", checkpoint_line(run.folder / name, name)) for name in kept),
-        ("averaged", _average(run)),
         ("date", period(recorded("started"), recorded("ended"))),
         (
             "resumed at",

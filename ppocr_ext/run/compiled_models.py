@@ -113,8 +113,7 @@ def model_to_evaluate(run: Any, samples: int) -> Any:
     """Return the model of an evaluation, its networks compiled if that pays (``Global.eval_engine``).
 
     Args:
-        run: built with role ``"eval"``; the host reads its CTC branch. In a training Paddle computes, as it does in
-            :func:`compile_trained`.
+        run: built with role ``"eval"``; the host reads its CTC branch.
         samples: that will be evaluated.
     """
     model = run.model
@@ -123,7 +122,7 @@ def model_to_evaluate(run: Any, samples: int) -> Any:
     model.eval()
     if not isinstance(model, DistillationModel):
         return compile_evaluated(run, model.eval_request, samples)
-    options: dict[str, Any] = {"engine": _eval_engine(run), "images": samples}
+    options: dict[str, Any] = {"engine": global_value(run.config, "eval_engine"), "images": samples}
     for name in model.evaluated:
         network = model.models[name]
         model.set_caller(name, _compile(network, network.eval_request, run.config, "Eval", name, **options))
@@ -133,12 +132,8 @@ def model_to_evaluate(run: Any, samples: int) -> Any:
 def compile_evaluated(run: Any, request: HeadRequest, samples: int) -> CompiledNetwork:
     """Compile the only network of ``run`` for ``request`` and so many samples; see :func:`model_to_evaluate`."""
     run.model.eval()
-    engine = _eval_engine(run)
+    engine = global_value(run.config, "eval_engine")
     return _compile(run.model, request, run.config, "Eval", "the model", engine=engine, images=samples)
-
-
-def _eval_engine(run: Any) -> str:
-    return PADDLE if run.trains else str(global_value(run.config, "eval_engine"))
 
 
 def compile_trained(run: Any) -> dict[str, ChangingNetwork]:

@@ -209,6 +209,8 @@ def test_a_run_with_an_average(tiny, tmp_path, capsys):
     written = Checkpoint(tmp_path / "averaged").weights()
     for name, value in raw.items():
         np.testing.assert_array_equal(written[name], average.get(name, value))
+    with raises_code(WeightsError, "weights_alone", "Global.pretrained_model"):
+        train(config("more", **{"Global.checkpoints": str(tmp_path / "averaged")}))
     with raises_code(WeightsError, "no_average"):
         other_weights(plain)
 

@@ -19,7 +19,6 @@ from ppocr_ext.centers.single_model import config_of_model
 from ppocr_ext.checkpoint.checkpoints import TrainState
 from ppocr_ext.config import Config
 from ppocr_ext.engine import compiled as compiled_networks
-from ppocr_ext.engine import runners
 from ppocr_ext.engine.compiled import CompiledNetwork
 from ppocr_ext.engine.runners import has_bfloat16
 from ppocr_ext.evaluation.evaluate import evaluate, select_model
@@ -29,7 +28,6 @@ from ppocr_ext.run.compiled_models import (
     compile_frozen,
     compile_trained,
     engine_names,
-    model_to_evaluate,
 )
 from ppocr_ext.run.run import Run
 
@@ -293,19 +291,6 @@ def test_a_resumed_run_takes_the_type_of_its_checkpoint_unless_an_engine_is_name
     found = compile_frozen(context, run.network, LEAST_SAMPLES, prepare=False)
     assert engine_names(found) == {"Teacher": expected}
     assert ("latest" in caplog.text) == (recorded != expected)
-
-
-def test_an_evaluation_in_a_training_is_computed_by_paddle_whichever_engine_is_named(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """That of ``Global.average_last``, in which another engine may be named that is not installed."""
-    made: dict[str, CompiledNetwork] = {}
-    monkeypatch.setattr(runners, "find_spec", lambda name: None)
-    monkeypatch.setattr(CompiledNetwork, "prepare", lambda self, shape: None)
-    monkeypatch.setattr(run.network, "set_caller", made.__setitem__)
-    config = run.config.with_values({"Global.eval_engine": "openvino"})
-    model_to_evaluate(replace(run, config=config, model=run.network), 10)
-    assert [each.label for each in made.values()] == ["paddle"]
 
 
 def test_a_teacher_is_compiled_only_if_it_computes_many_samples(

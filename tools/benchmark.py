@@ -25,7 +25,6 @@ examples:
   python tools/benchmark.py step --size full --batch 16 --processes 2
   python tools/benchmark.py guard --size full --batch 8
   python tools/benchmark.py engine --size full --batch 16 --threads 2
-  python tools/benchmark.py new-weights --size full --batch 16 --threads 2
   python tools/benchmark.py kernels --size full --batch 8 --threads 1
   python tools/benchmark.py losses --size full --threads 2 --peer /path/to/PaddleOCR
   python tools/benchmark.py center
@@ -39,7 +38,6 @@ _ALONE = (
     "step",
     "guard",
     "kernels",
-    "new-weights",
     "loader",
     "losses",
 )  # computed in one process of its own; others start their own ones
@@ -113,10 +111,6 @@ _COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
         _NETWORKS | {"--batch": _one(32, "images in a batch")},
     ),
     "engine": ("seconds and memory of compiled networks", _NETWORKS),
-    "new-weights": (
-        "seconds until a student is compiled for new weights, and from how many images on that pays",
-        _NETWORKS,
-    ),
     "kernels": (
         "the student's own step by operator, and other forms of these",
         _NETWORKS | {"--batch": _one(8, "images in a batch")},

@@ -148,8 +148,7 @@ _OURS = {
         *DTYPES,
     ),
     "eval_engine": _choice(
-        "the same for the networks of `eval` and `export-center`; the evaluations of a training compile by `paddle`: "
-        "where it pays, always (a named engine), or never (`network`)",
+        "the same for the networks of `eval` and `export-center`; in a training the network itself evaluates",
         "auto",
         *ENGINES,
     ),

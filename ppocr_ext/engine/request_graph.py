@@ -88,58 +88,36 @@ class _Traced(nn.Layer):
         return paddle.utils.flatten(outputs)
 
 
-class GraphWriter:
-    """Write what a network is asked for as a graph, again for other weights without a new trace.
+def write_request_graph(
+    network: nn.Layer, request: HeadRequest, position: int | None, image_shape: ImageShape, folder: Path
+) -> None:
+    """Write ``inference.json`` and ``inference.pdiparams`` for batches of any size.
+
+    Paddle's generator is as it was afterwards.
 
     Args:
         network: a ``BaseModel`` with weights.
         request: what the graph returns; a tensor that the network returns twice is one output.
         position: see :func:`target_position`.
         image_shape: of the images; without a width for all widths.
+        folder: an existing folder.
+
+    Raises:
+        ModelError: Paddle cannot compile it.
     """
+    spec = [InputSpec([None, *image_shape], "float32", name=IMAGES)]
+    if position is not None:
+        spec.append(InputSpec([None, None], "int64", name=TARGET))
 
-    def __init__(
-        self, network: nn.Layer, request: HeadRequest, position: int | None, image_shape: ImageShape
-    ) -> None:
-        self._network, self._request, self._position = network, request, position
-        self._spec = [InputSpec([None, *image_shape], "float32", name=IMAGES)]
-        if position is not None:
-            self._spec.append(InputSpec([None, None], "int64", name=TARGET))
-        self._traced: nn.Layer | None = None
+    def save() -> None:
+        traced = _Traced(network, request, position)
+        static = paddle.jit.to_static(traced, input_spec=spec, full_graph=True)
+        paddle.jit.save(static, str(folder / STEM))
 
-    def write(self, folder: Path) -> None:
-        """Write ``inference.json`` and ``inference.pdiparams`` with the weights of now, for batches of any size.
-
-        Paddle's generator is as it was afterwards.
-
-        Args:
-            folder: an existing folder.
-
-        Raises:
-            ModelError: Paddle cannot compile it.
-        """
-        generator = paddle.get_rng_state()
-        try:
-            captured(lambda: self._save(str(folder / STEM)), "The network cannot be compiled", "not_compiled")
-        finally:
-            paddle.set_rng_state(generator)
-        if not (folder / GRAPH).is_file():
-            raise ModelError(f"Paddle {paddle.__version__} writes no {GRAPH}.", code="needs_paddle_3")
-
-    def _save(self, prefix: str) -> None:
-        if self._traced is None:
-            traced = _Traced(self._network, self._request, self._position)
-            self._traced = paddle.jit.to_static(traced, input_spec=self._spec, full_graph=True)
-        else:
-            # layers that are folded are new ones, with other names in Paddle: these stay
-            current = inference_copy(self._network, self._request).state_dict()
-            for name, tensor in self._traced.network.state_dict().items():
-                tensor.set_value(current[name])
-        paddle.jit.save(self._traced, prefix)  # it traces only once
-
-
-def write_request_graph(
-    network: nn.Layer, request: HeadRequest, position: int | None, image_shape: ImageShape, folder: Path
-) -> None:
-    """Write a graph once; see :class:`GraphWriter`."""
-    GraphWriter(network, request, position, image_shape).write(folder)
+    generator = paddle.get_rng_state()
+    try:
+        captured(save, "The network cannot be compiled", "not_compiled")
+    finally:
+        paddle.set_rng_state(generator)
+    if not (folder / GRAPH).is_file():
+        raise ModelError(f"Paddle {paddle.__version__} writes no {GRAPH}.", code="needs_paddle_3")

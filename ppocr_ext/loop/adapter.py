@@ -22,13 +22,12 @@ from ppocr_ext.errors import ModelError, WeightsError
 from ppocr_ext.loop.accumulation import ScheduleProxy
 from ppocr_ext.loop.evaluations import Evaluations, evaluate_now
 from ppocr_ext.loop.events import Hook, Outcome, StepDone, StopRun
-from ppocr_ext.loop.proxies import EvalListener, EvalLoader, LoaderProxy, ModelProxy
+from ppocr_ext.loop.proxies import EvalListener, EvalLoader, LoaderProxy
 from ppocr_ext.loop.saving import CheckpointSaver
 from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.loop.step import OptimizerStep
 from ppocr_ext.loop.step_proxies import LossProxy, OptimizerProxy, ScalerProxy
 from ppocr_ext.messages import LOG, end_text, error_text
-from ppocr_ext.run.compiled_models import compile_trained
 from ppocr_ext.run.logs import console_may_close
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
@@ -138,8 +137,7 @@ class HostLoop:
         eval_loader: Any = ()
         if run.eval_loader is not None:
             eval_loader = EvalLoader(run.eval_loader, lambda: self._tell("on_eval_start"), self._evaluating)
-        model = ModelProxy(run.model, run.network, compile_trained(run))
-        evaluate = partial(evaluate_now, run, model, eval_loader, metric)
+        evaluate = partial(evaluate_now, run, run.model, eval_loader, metric)
         if self._evaluations.due_at_start:  # the other processes wait at their first step
             self._evaluate(evaluate)
         loader = LoaderProxy(
@@ -157,7 +155,7 @@ class HostLoop:
             loader,
             eval_loader,
             run.device,
-            model,
+            run.model,
             LossProxy(run.loss, self._forward_done),
             OptimizerProxy(run.optimizer, self._step_done, self._step.allows, self._step.keeps_gradient),
             run.schedule

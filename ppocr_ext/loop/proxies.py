@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from ppocr_ext.data.sample_seeds import generators_seeded
-from ppocr_ext.engine.changing_network import ChangingNetwork
 
 _PRIME = 1_000_003  # keeps the seeds of two epochs apart
 
@@ -92,35 +91,6 @@ def _begin_epoch(loader: Any, epoch: int, seed: int) -> None:
         # PaddleOCR's MultiScaleSampler shuffles the order of the epoch before, which a resumed run does not have
         sampler.batchs_in_one_epoch_id = list(range(len(sampler.batchs_in_one_epoch_id)))
         sampler.seed = seed
-
-
-class ModelProxy(Proxy):
-    """The model as the host sees it: in eval mode, compiled networks compute in place of those of ``engines``.
-
-    Args:
-        model: with a wrapper for data parallel, if there is one.
-        network: without it.
-        engines: see :func:`ppocr_ext.run.compiled_models.compile_trained`.
-    """
-
-    def __init__(self, model: Any, network: Any, engines: Mapping[str, ChangingNetwork]) -> None:
-        super().__init__(model)
-        self._network, self._engines = network, engines
-
-    def train(self) -> None:
-        """Switch to train mode, in which the weights change."""
-        for engine in self._engines.values():
-            engine.train()
-        self.real.train()
-
-    def __call__(self, *inputs: Any, **labels: Any) -> Any:
-        """Return the outputs of the model."""
-        network, engines = self._network, self._engines
-        if network.training or not engines:
-            return self.real(*inputs, **labels)
-        if "" in engines:
-            return engines[""](*inputs, **labels)
-        return network.evaluate(*inputs, **labels, callers=engines)
 
 
 class EvalLoader(Proxy):

@@ -132,7 +132,7 @@ class DistillationModel(nn.Layer):
             data: labels, as for :class:`BaseModel`.
         """
         if not self.training:
-            return self.evaluate(x, data)
+            return {name: self.caller(name)(x, data) for name in self.evaluated}
         return {name: self._run(name, x, data) for name in self.models if name not in self.unread}
 
     def _run(self, name: str, x: Tensor, data: Sequence[Tensor] | None) -> Any:
@@ -140,22 +140,6 @@ class DistillationModel(nn.Layer):
         if name in self.frozen:
             return self.caller(name)(x, data, self.models[name].train_request)
         return self.caller(name)(x, data)
-
-    def evaluate(
-        self,
-        x: Tensor,
-        data: Sequence[Tensor] | None = None,
-        callers: Mapping[str, Callable[..., Any]] | None = None,
-    ) -> dict[str, Any]:
-        """Return the outputs of the sub-models that run in eval mode, by name.
-
-        Args:
-            x: images [B, C, H, W].
-            data: labels, as for :class:`BaseModel`.
-            callers: what is called in place of some of them, this once.
-        """
-        callers = callers or {}
-        return {name: callers.get(name, self.caller(name))(x, data) for name in self.evaluated}
 
     def _check_names(self, names: Iterable[str], where: str) -> None:
         unknown = [name for name in names if name not in self.models]

@@ -1,4 +1,4 @@
-"""Compile networks of a run: frozen ones in training, and those of an evaluation, also of one during a training."""
+"""Compile networks of a run: frozen ones in training, and those of ``eval`` and ``export-center``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import paddle.distributed as dist
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.preprocessing import read_preprocessing
-from ppocr_ext.engine.changing_network import ChangingNetwork
 from ppocr_ext.engine.compiled import CompiledNetwork, compile_network
 from ppocr_ext.engine.runners import AUTO, BFLOAT16, FLOAT32, NETWORK, PADDLE, other_engines
 from ppocr_ext.messages import LOG
@@ -19,8 +18,6 @@ from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.context import RunContext
 
 LEAST_SAMPLES = 512  # for fewer, compiling takes longer than it saves
-LEAST_TRAINED = 128  # samples of an evaluation in training: the graph is made once for all of them
-LEAST_SIZE = 1_000_000  # weights of a network that is compiled in training; smaller ones gain nothing
 _WATCHED = ("to_static", "detect_anomaly")  # compile or watch the layers of the networks themselves
 
 
@@ -136,56 +133,28 @@ def compile_evaluated(run: Any, request: HeadRequest, samples: int) -> CompiledN
     return _compile(run.model, request, run.config, "Eval", "the model", engine=engine, images=samples)
 
 
-def compile_trained(run: Any) -> dict[str, ChangingNetwork]:
-    """Compile the networks that a training evaluates, for each evaluation anew if that pays (``Global.eval_engine``).
-
-    Paddle computes them, whichever engine that key names: another one would need a conversion for each evaluation.
-
-    Args:
-        run: built with role ``"train"``.
-
-    Returns:
-        What is called in an evaluation in place of a network, by the name of the sub-model; ``""`` if there is only one
-        network. A graph is made when the first images come.
-    """
-    samples = 0 if run.eval_loader is None else len(run.eval_loader.dataset)
-    if samples == 0 or not evaluates_compiled(run, samples, LEAST_TRAINED):
-        return {}
-    network, always = run.network, global_value(run.config, "eval_engine") != AUTO
-    networks = {"": network}
-    if isinstance(network, DistillationModel):
-        networks = {name: network.models[name] for name in network.evaluated}
-    engines = {
-        name: ChangingNetwork(each, each.eval_request, name or "the model")
-        for name, each in networks.items()
-        if always or sum(int(parameter.size) for parameter in each.parameters()) >= LEAST_SIZE
-    }
-    return {name: engine for name, engine in engines.items() if engine.engine == PADDLE}
-
-
-def evaluates_compiled(run: Any, samples: int, least: int | None = None) -> bool:
+def evaluates_compiled(run: Any, samples: int) -> bool:
     """Return True if an evaluation of so many samples is to compile its networks.
 
     Args:
         run: its networks.
         samples: of the evaluation.
-        least: for which compiling pays; None: ``LEAST_SAMPLES``.
     """
-    return _is_wanted(run, run.network, "eval_engine", samples, least)
+    return _is_wanted(run, run.network, "eval_engine", samples)
 
 
 def _is_ours(network: Any) -> bool:
     return isinstance(network, BaseModel | DistillationModel)
 
 
-def _is_wanted(context: RunContext, network: Any, key: str, samples: int, least: int | None = None) -> bool:
+def _is_wanted(context: RunContext, network: Any, key: str, samples: int) -> bool:
     """Return True if the engine ``Global.KEY`` is to compute so many samples; see :func:`evaluates_compiled`.
 
     The log of the first process says why a named engine does not.
     """
     config, device = context.config, context.device
     engine = global_value(config, key)
-    if engine == NETWORK or (engine == AUTO and samples < (least or LEAST_SAMPLES)):
+    if engine == NETWORK or (engine == AUTO and samples < LEAST_SAMPLES):
         return False
     reasons = [
         f"Global.{each} needs the layers of the network" for each in _WATCHED if global_value(config, each)

@@ -26,8 +26,8 @@ from ppocr_ext.run import compiled_models
 from ppocr_ext.run.compiled_models import (
     LEAST_SAMPLES,
     compile_frozen,
-    compile_trained,
     engine_names,
+    evaluates_compiled,
 )
 from ppocr_ext.run.run import Run
 
@@ -151,31 +151,6 @@ def test_a_teacher_is_compiled_unless_something_needs_its_layers(
     assert caplog.text == ""
 
 
-@pytest.mark.parametrize(
-    ("values", "least", "expected"),
-    [
-        ({}, (10, 1000), ["Student"]),
-        ({}, (11, 1000), []),
-        ({}, (10, 1_000_000), []),
-        ({"eval_engine": "paddle"}, (11, 1_000_000), ["Student"]),
-        ({"eval_engine": "paddle", "to_static": True}, (10, 1000), []),
-        ({"eval_engine": "network"}, (10, 1000), []),
-    ],
-    ids=["auto", "few samples", "small", "always", "compiled for training", "never"],
-)
-def test_a_training_compiles_what_it_evaluates_where_that_pays(
-    run: Run,
-    monkeypatch: pytest.MonkeyPatch,
-    values: dict[str, Any],
-    least: tuple[int, int],
-    expected: list[str],
-) -> None:
-    monkeypatch.setattr(compiled_models, "LEAST_TRAINED", least[0])
-    monkeypatch.setattr(compiled_models, "LEAST_SIZE", least[1])
-    config = run.config.with_values({f"Global.{key}": value for key, value in values.items()})
-    assert list(compile_trained(replace(run, config=config))) == expected
-
-
 @pytest.mark.parametrize("asked", ["auto", "paddle"])
 @pytest.mark.parametrize("key", ["teacher_engine", "eval_engine"])
 @pytest.mark.parametrize(
@@ -195,7 +170,7 @@ def test_a_named_engine_that_does_not_compute_says_why(
     config = run.config.with_values({f"Global.{key}": asked, **values})
     context = replace(run, config=config, device=device)
     assert compile_frozen(context, run.network, LEAST_SAMPLES) == {}
-    assert compile_trained(context) == {}
+    assert not evaluates_compiled(context, LEAST_SAMPLES)
     said = [each for each in caplog.messages if key in each and asked in each and reason in each]
     assert len(said) == len(caplog.messages) == (asked != "auto")
 
@@ -206,12 +181,11 @@ def test_only_the_first_process_says_so_and_only_of_what_would_be_computed(
     named = {"Global.teacher_engine": "paddle", "Global.eval_engine": "paddle"}
     context = replace(run, config=run.config.with_values({**named, "Global.to_static": True}))
     compile_frozen(context, run.network.models["Student"], LEAST_SAMPLES)  # it has no frozen sub-model
-    compile_trained(replace(context, eval_loader=None))
     second: Any = SimpleNamespace(rank=1)
     compile_frozen(replace(context, team=second), run.network, LEAST_SAMPLES)
     assert caplog.messages == []
     other: Any = paddle.nn.Linear(1, 1)
-    assert compile_trained(replace(run, config=run.config.with_values(named), model=other)) == {}
+    assert not evaluates_compiled(replace(run, config=run.config.with_values(named), model=other), 1)
     assert "eval_engine" in caplog.text and "Linear" in caplog.text
 
 

@@ -165,7 +165,7 @@ def _reader(run: Run, options: CollectOptions) -> Iterator[Callable[[Tensor], tu
     count = min(count, options.limit or count)
     if evaluates_compiled(run, count):
         ctc_head_of(model).return_feats = True
-        compiled = compile_evaluated(run, _FEATURES, count)
+        compiled = compile_evaluated(run, _FEATURES)
         if compiled.engine != NETWORK:
             yield lambda images: _features_of(compiled(images, None, _FEATURES))
             return

@@ -137,8 +137,8 @@ _OURS = {
     ),
     "on_collapse": _choice("warn of a training that has collapsed, or stop it", "warn", "warn", "stop"),
     "teacher_engine": _choice(
-        "what computes the frozen networks on a CPU: for 512 samples or more `paddle`, in a long run what is installed "
-        "and faster; always the named engine; or the `network` itself",
+        "what computes the frozen networks on a CPU: for 512 samples or more `openvino` if it is installed, else "
+        "`paddle`; always the named engine; or the `network` itself",
         "auto",
         *ENGINES,
     ),

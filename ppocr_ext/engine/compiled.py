@@ -9,30 +9,23 @@ How a graph comes about::
       │    ├─ convert_graph                onnx_conversion.py: for engines that read ONNX
       │    ├─ open_runner                  runners.py: Paddle Inference, ONNX Runtime, OpenVINO
       │    └─ open_graph                   graph_maker.py: compare with the network
-      └─ choose                            choice.py: the fastest engine, for ``"auto"``
+      └─ engine_of                         runners.py: which engine ``"auto"`` is
 
-What can fail. A refusal is remembered beside the graph, for this kind of processor and version of the engine:
+What can fail:
 
-=============================================  ==================================  ==========
-what fails                                     who computes then                   remembered
-=============================================  ==================================  ==========
-a package of a named engine is missing         nobody, it is an error              no
-the converter knows no form of a layer         Paddle                              yes
-the converter fails (memory, disk, import)     Paddle                              no
-an engine cannot open the file                 Paddle                              no
-an engine's outputs differ                     Paddle                              yes
-Paddle's differ in bfloat16                    Paddle in float32; for ``"auto"``   yes
-                                               OpenVINO in bfloat16 before
-a graph of any width fails, or differs         graphs of one width, at most 4      if it differs
-that of one width fails, or differs            the network                         if it differs
-a file of the cache folder is damaged          the same engine, its file is made   no
-                                               once more
-an engine fails on a batch                     this batch: the network; later      no
-                                               ones: the next in this table
-train mode, another request, a GPU             the network                         no
-=============================================  ==================================  ==========
+=============================================  ======================================================
+what fails                                     who computes then
+=============================================  ======================================================
+a package of a named engine is missing         nobody, it is an error
+bfloat16 is missing (processor, ONNX Runtime)  the same engine in float32
+a graph of any width fails, or differs         graphs of one width, at most 4
+that of one width fails, or differs            the network
+a file of the cache folder is damaged          the same engine, its file is made once more
+an engine fails on a batch                     the network, from this batch on
+train mode, another request, a GPU             the network
+=============================================  ======================================================
 
-One line of the log has the reason of a change. An engine that ``"auto"`` tries and that fails is left out.
+One line of the log has the reason why a network is not compiled.
 """
 
 from __future__ import annotations
@@ -46,18 +39,16 @@ import numpy as np
 import paddle
 from paddle import Tensor, nn
 
-from ppocr_ext.engine.choice import choose, kept_choice
-from ppocr_ext.engine.graph_maker import GraphMaker, NetworkGraph, RefusedError, first_line
+from ppocr_ext.engine.graph_maker import GraphMaker, NetworkGraph, first_line
 from ppocr_ext.engine.request_graph import ImageShape, target_position
 from ppocr_ext.engine.runners import (
-    AUTO,
     BFLOAT16,
     FLOAT32,
     NETWORK,
     ONNXRUNTIME,
     PADDLE,
+    engine_of,
     has_bfloat16,
-    other_engines,
     require_engine,
 )
 from ppocr_ext.errors import ModelError
@@ -75,7 +66,6 @@ def compile_network(
     threads: int | None = None,
     dtype: str = FLOAT32,
     engine: str = PADDLE,
-    images: int = 0,
 ) -> CompiledNetwork:
     """Return what computes ``request`` in place of ``network``, on the CPU.
 
@@ -87,17 +77,15 @@ def compile_network(
         request: what is computed.
         name: of the network in messages.
         threads: of the computation; None: as many as the network itself has (``OMP_NUM_THREADS``).
-        dtype: ``"float32"`` or ``"bfloat16"`` of products and convolutions. Without instructions for bfloat16, or if
-            its outputs differ too much, another engine (``"auto"``) or float32 is used, with a warning.
-        engine: ``"paddle"`` (Paddle Inference with oneDNN), ``"onnxruntime"``, ``"openvino"``, or ``"auto"``: Paddle,
-            or another one that is installed and faster, which is measured once; see
-            :func:`ppocr_ext.engine.choice.choose`.
-        images: that will be computed; for few, ``"auto"`` measures nothing.
+        dtype: ``"float32"`` or ``"bfloat16"`` of products and convolutions. Without instructions for bfloat16, float32
+            is used, with a warning.
+        engine: ``"paddle"`` (Paddle Inference with oneDNN), ``"onnxruntime"``, ``"openvino"``, or ``"auto"``; see
+            :func:`ppocr_ext.engine.runners.engine_of`.
 
     Raises:
         MissingPackageError: a package of ``engine`` is not installed.
     """
-    return CompiledNetwork(network, request, name, threads, dtype, engine, images)
+    return CompiledNetwork(network, request, name, threads, dtype, engine)
 
 
 class CompiledNetwork:
@@ -108,8 +96,7 @@ class CompiledNetwork:
     network itself also computes any other request, and in train mode.
 
     Attributes:
-        engine: that computes, ``"paddle"`` until ``"auto"`` has chosen another one; ``"network"`` once something
-            could not be compiled.
+        engine: that computes; ``"network"`` once something could not be compiled.
         dtype: that it computes in.
         asked: the type that was asked for, perhaps of a run before; see :attr:`label`.
     """
@@ -122,11 +109,9 @@ class CompiledNetwork:
         threads: int | None,
         dtype: str,
         engine: str = PADDLE,
-        images: int = 0,
     ) -> None:
         require_engine(engine)
-        self.engine, self.dtype = PADDLE if engine == AUTO else engine, dtype
-        self._auto, self._images, self.asked = engine == AUTO, images, dtype
+        self.engine, self.dtype, self.asked = engine_of(engine), dtype, dtype
         self._network, self._request, self._name = network, request, name
         self._graphs: dict[ImageShape, NetworkGraph] = {}
         self._one_width = False  # the network takes no other; each width has its graph
@@ -143,19 +128,16 @@ class CompiledNetwork:
             self.dtype = FLOAT32
             without = "ONNX Runtime" if engine == ONNXRUNTIME else "this processor"
             LOG.warning("%s computes in float32: %s has no bfloat16.", name, without)
-        self._fallbacks = _fallbacks(engine, self.dtype)
-        self._threads = threads or int((os.environ.get("OMP_NUM_THREADS") or "1").partition(",")[0])
-        self._maker = GraphMaker(network, request, self._position, name, self._threads)
+        threads = threads or int((os.environ.get("OMP_NUM_THREADS") or "1").partition(",")[0])
+        self._maker = GraphMaker(network, request, self._position, name, threads)
 
     @property
     def label(self) -> str:
         """Engine and dtype in a run's records: ``"paddle"``, ``"openvino bfloat16"``, ``"network"``.
 
-        The type is left out if float32 was asked for. ``"auto"`` as long as no graph has been needed, and so no engine
-        was chosen.
+        The type is left out if float32 was asked for.
         """
-        engine = AUTO if self._auto and self.engine != NETWORK else self.engine
-        return engine if self.asked == FLOAT32 else f"{engine} {self.dtype}"
+        return self.engine if self.asked == FLOAT32 else f"{self.engine} {self.dtype}"
 
     def __call__(
         self, images: Tensor, data: Sequence[Tensor] | None = None, request: HeadRequest | None = None
@@ -177,7 +159,7 @@ class CompiledNetwork:
                 return self._graph(images.shape[1:]).run(images.numpy(), target)
             except Exception as error:  # whatever Paddle raises
                 outputs = self._network(images, data, request)  # it says what is wrong with the images
-                self._step_down(error)
+                self._give_up(error)
                 return outputs
         return self._network(images, data, request)
 
@@ -193,9 +175,8 @@ class CompiledNetwork:
         if self.engine != NETWORK and not self._network.training:
             try:
                 self._graph(image_shape)
-            except Exception as error:
-                self._step_down(error)
-                self.prepare(image_shape)
+            except Exception as error:  # whatever Paddle or another library raises
+                self._give_up(error)
 
     def _target(self, data: Sequence[Tensor] | None) -> np.ndarray | None:
         """Return the ids up to the end of the longest line of a batch."""
@@ -219,8 +200,6 @@ class CompiledNetwork:
         if not self._one_width:
             try:
                 return self._graphs.setdefault(of_all, self._open(of_all, width))
-            except RefusedError:
-                raise
             except Exception as error:  # such as SVTRNet's, which takes images of one size
                 LOG.info(
                     "%s gets a graph for each width, one of any width fails: %s",
@@ -234,50 +213,9 @@ class CompiledNetwork:
         return graph
 
     def _open(self, image_shape: ImageShape, width: int) -> NetworkGraph:
-        """Open a graph; with the first one, decide on the engine.
-
-        Raises:
-            RefusedError: the engine cannot compute it in this type.
-            Exception: whatever Paddle makes of a network that it cannot compile.
-        """
-        maker, undecided = self._maker, self._auto and self.engine == PADDLE
-        if undecided and (kept := kept_choice(maker, image_shape, self.dtype)):
-            self._decide(kept)
-            undecided = False
-        graph = maker.open(image_shape, width, self.engine, self.dtype)
-        if undecided:
-            engine, graph = choose(maker, graph, image_shape, width, self.dtype, self._images)
-            self._decide(engine)
-        self._auto = False
-        return graph
-
-    def _decide(self, engine: str) -> None:
-        self._auto = False
-        if engine != self.engine:
-            self.engine, self._fallbacks = engine, _fallbacks(engine, self.dtype)
-
-    def _step_down(self, error: Exception) -> None:
-        """Use the next engine or type; after the last one, the network itself."""
-        if not self._fallbacks:
-            self._give_up(error)
-            return
-        failed = f"{self.engine} in {self.dtype}"
-        self._graphs.clear()
-        self._one_width = False
-        self.engine, self.dtype = self._fallbacks.pop(0)
-        now = f"{self.engine} in {self.dtype}"
-        LOG.warning("%s is computed by %s, not by %s: %s", self._name, now, failed, first_line(error))
+        return self._maker.open(image_shape, width, self.engine, self.dtype)
 
     def _give_up(self, error: Exception, level: int = logging.WARNING) -> None:
         self.engine, self.dtype = NETWORK, FLOAT32
         self._graphs.clear()
         LOG.log(level, "%s is not compiled, it runs as it is: %s", self._name, first_line(error))
-
-
-def _fallbacks(engine: str, dtype: str) -> list[tuple[str, str]]:
-    """Return the engines and types that compute one after the other where ``engine`` fails."""
-    found = [] if engine in (AUTO, PADDLE) else [(PADDLE, dtype)]
-    if dtype == BFLOAT16:
-        found += [(other, dtype) for other in other_engines(dtype) if engine == AUTO]
-        found.append((PADDLE, FLOAT32))
-    return found

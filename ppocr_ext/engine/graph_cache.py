@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
-import re
 import shutil
 import tempfile
 import time
@@ -29,7 +27,6 @@ FORMAT = 1  # of the graphs
 LIMIT = 2 << 30  # bytes of all compiled networks together
 _PART = ".part-"  # begin of the names of folders that are written or removed
 _STALE = 24 * 3600  # seconds, after which the folder of a killed process is removed
-_CPU_INFO = Path("/proc/cpuinfo")  # of Linux
 
 
 def graph_key(network: nn.Layer, request: HeadRequest, image_shape: tuple[int | None, ...]) -> str:
@@ -109,34 +106,11 @@ def _new_folder(root: Path | None) -> Path:
     return Path(tempfile.mkdtemp())
 
 
-def discard(key: str, file: str | None = None) -> bool:
-    """Remove the graph ``key``, or one file of it, if it is there; return False if it cannot be removed."""
+def discard(key: str) -> bool:
+    """Remove the graph ``key`` if it is there; return False if it cannot be removed."""
     folder = _root() / key
-    if file is None:
-        _remove(folder)
-        return not folder.is_dir()
-    with suppress(OSError):
-        (folder / file).unlink(missing_ok=True)
-    return not (folder / file).exists()
-
-
-def note_file(key: str, kind: str, *facts: object) -> Path:
-    """Return the file beside the graph ``key`` that keeps what was found on this processor and with these ``facts``.
-
-    Such as that a graph is unlike its network, which would else be made again at each start, or which engine is the
-    fastest. Machines with other processors may share the folder.
-    """
-    digest = hashlib.sha256(f"{_processor()} {facts}".encode()).hexdigest()[:8]
-    return _root() / key / f"{kind}-{digest}"
-
-
-def _processor() -> str:
-    """Return the instructions of the processor, which decide how oneDNN computes; of an unknown one its kind."""
-    with suppress(OSError):
-        text = _CPU_INFO.read_text(encoding="utf-8", errors="replace")
-        if flags := re.search(r"^(flags|Features)\s*:.*$", text, re.MULTILINE):
-            return flags[0]
-    return platform.machine()
+    _remove(folder)
+    return not folder.is_dir()
 
 
 def _remove_oldest(root: Path, kept: Path) -> None:

@@ -1,26 +1,24 @@
-"""The graphs of one network and request: make or open one, compare it with the network, remember a refusal."""
+"""The graphs of one network and request: make or open one, and compare it with the network."""
 
 from __future__ import annotations
 
 import re
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import paddle
 from paddle import Tensor, nn
 
-from ppocr_ext.engine.graph_cache import cached_folder, discard, graph_key, note_file
-from ppocr_ext.engine.onnx_conversion import UnconvertibleError, convert_graph
+from ppocr_ext.engine.graph_cache import cached_folder, discard, graph_key
+from ppocr_ext.engine.onnx_conversion import convert_graph
 from ppocr_ext.engine.request_graph import IMAGES, TARGET, ImageShape, labels_of, write_request_graph
-from ppocr_ext.engine.runners import BFLOAT16, FLOAT32, ONNX, PADDLE, Runner, open_runner, other_engines
+from ppocr_ext.engine.runners import BFLOAT16, FLOAT32, ONNX, PADDLE, Runner, open_runner
 from ppocr_ext.errors import ModelError
-from ppocr_ext.io.atomic import write_text
-from ppocr_ext.limits import read_text
 from ppocr_ext.messages import LOG, error_text
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.modeling.heads.nrtr_head import START_ID
@@ -112,16 +110,11 @@ def open_graph(
     return graph
 
 
-def tolerance(dtype: str) -> float:
-    """Return how far the outputs of a graph may be from its network's; see the constants."""
-    return BFLOAT16_TOLERANCE if dtype == BFLOAT16 else TOLERANCE
-
-
 def _is_near(found: Tensor, right: Tensor, dtype: str) -> bool:
     """Compare outputs of the same shape; NaN is not near."""
     if dtype == BFLOAT16:
-        return float((found - right).norm()) <= tolerance(dtype) * float(right.norm())
-    return float((found - right).abs().max()) <= tolerance(dtype) * max(1.0, float(right.abs().max()))
+        return float((found - right).norm()) <= BFLOAT16_TOLERANCE * float(right.norm())
+    return float((found - right).abs().max()) <= TOLERANCE * max(1.0, float(right.abs().max()))
 
 
 def probe(shape: tuple[int, ...], position: int | None) -> tuple[np.ndarray, np.ndarray | None]:
@@ -129,10 +122,6 @@ def probe(shape: tuple[int, ...], position: int | None) -> tuple[np.ndarray, np.
     images = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
     ids = np.arange(START_ID, START_ID + _PROBE_LENGTH, dtype=np.int64)
     return images, None if position is None else np.tile(ids, (shape[0], 1))
-
-
-class RefusedError(ModelError):
-    """An engine cannot compute a graph in a type; another engine, or float32, may."""
 
 
 class GraphMaker:
@@ -149,19 +138,8 @@ class GraphMaker:
     def __init__(
         self, network: nn.Layer, request: HeadRequest, position: int | None, name: str, threads: int
     ) -> None:
-        self._keys: dict[ImageShape, str] = {}
         self.name, self.threads = name, threads
         self._network, self._request, self._position = network, request, position
-
-    def key(self, image_shape: ImageShape) -> str:
-        """Return the digest of the graph for images of a shape; see :func:`graph_key`."""
-        if image_shape not in self._keys:
-            self._keys[image_shape] = graph_key(self._network, self._request, image_shape)
-        return self._keys[image_shape]
-
-    def probe(self, count: int, image_shape: ImageShape, width: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return images [count, C, H, width] of noise and, if they are needed, ids."""
-        return probe((count, *image_shape[:2], width), self._position)
 
     def open(self, image_shape: ImageShape, width: int, engine: str, dtype: str) -> NetworkGraph:
         """Open a graph of the cache; write it if it is not there, or is not right.
@@ -173,95 +151,54 @@ class GraphMaker:
             dtype: that it computes in.
 
         Raises:
-            RefusedError: this engine cannot compute it in this type, as was found now or at an earlier start.
-            Exception: whatever Paddle makes of a network that it cannot compile.
+            UnlikeError: it computes other numbers.
+            Exception: whatever Paddle, the converter or the engine makes of a network that it cannot compile.
         """
-        key = self.key(image_shape)
-        file, found = self._refusal(key, engine, dtype), ""
-        with suppress(OSError, ValueError):  # there is none
-            found = read_text(file)
-        if found:
-            others = engine != PADDLE or dtype == BFLOAT16  # may compute it; else a graph of one width may
-            raise (RefusedError if others else ModelError)(
-                f"{found} (at an earlier start). Fix: remove {file.parent}", code="not_compiled"
-            )
-        write = partial(write_request_graph, self._network, self._request, self._position, image_shape)
-        narrow, private = max(8, width // 16 * 8) if image_shape[2] is None else width, False
+        key, private = graph_key(self._network, self._request, image_shape), False
+        narrow = max(8, width // 16 * 8) if image_shape[2] is None else width
+        shapes = [(1, *image_shape[:2], width), (2, *image_shape[:2], narrow)]
         try:
-            return self._read(key, None, image_shape, (width, narrow), engine, dtype)
+            return self._read(key, _leave, shapes, engine, dtype)
         except FileNotFoundError:
             LOG.info("compiling %s for images of height %d", self.name, image_shape[1])
-        except RefusedError:  # in bfloat16, float32, which reads the same graph, tells whether that is right
-            raise
-        except Exception as error:
+        except Exception as error:  # whatever the libraries make of damaged files
             LOG.info("compiling %s again: %s", self.name, first_line(error))
-            private = not discard(key, None if engine == PADDLE else ONNX)  # Paddle's may be right
-        return self._read(key, write, image_shape, (width, narrow), engine, dtype, private=private)
+            private = not discard(key)
+        write = partial(write_request_graph, self._network, self._request, self._position, image_shape)
+        try:
+            return self._read(key, write, shapes, engine, dtype, private=private)
+        except Exception:
+            discard(key)
+            raise
 
     def _read(
         self,
         key: str,
-        write: Callable[[Path], None] | None,
-        image_shape: ImageShape,
-        widths: Sequence[int],
+        write: Callable[[Path], None],
+        shapes: Sequence[tuple[int, ...]],
         engine: str,
         dtype: str,
         *,
         private: bool = False,
     ) -> NetworkGraph:
-        """Open a graph and compare it with the network; one that is kept, on images of one width only.
+        """Open a graph and compare it with the network.
 
         Args:
             key: of the graph.
-            write: writes it; None: only open it.
-            image_shape: see :meth:`open`.
-            widths: of the images that it is compared on.
+            write: writes it if it is not there.
+            shapes: of the images that it is compared on.
             engine: see :meth:`open`.
             dtype: see :meth:`open`.
             private: see :func:`ppocr_ext.engine.graph_cache.cached_folder`.
+
+        Raises:
+            Exception: see :meth:`open`.
         """
-        refuse = partial(self._refuse, key, engine, dtype)
-        with cached_folder(key, write or _leave, private=private) as folder, ExitStack() as stack:
-            kept = write is None and (engine == PADDLE or (folder / ONNX).exists())
-            try:
-                if engine != PADDLE and not kept:
-                    folder = _with_onnx(folder, stack)
-                runner = open_runner(engine, folder, threads=self.threads, dtype=dtype)
-            except UnconvertibleError as error:
-                refuse(first_line(error), True)
-            except Exception as error:  # whatever the library makes of the file; it may pass
-                broken = not isinstance(error, ImportError)  # else the file may be right
-                if engine == PADDLE or (kept and broken):
-                    raise
-                if broken:
-                    with suppress(OSError):  # the folder is of another user
-                        (folder / ONNX).unlink(missing_ok=True)
-                raise RefusedError(first_line(error), code="not_compiled") from error
-        shapes = [(count, *image_shape[:2], width) for count, width in enumerate(widths, start=1)]
-        try:
-            return open_graph(
-                runner, self._network, self._request, self._position, shapes[:1] if kept else shapes, dtype
-            )
-        except UnlikeError as error:
-            if kept and dtype != BFLOAT16:  # it is made again
-                raise
-            refuse(str(error), dtype == BFLOAT16 or engine != PADDLE)
-
-    def _refuse(self, key: str, engine: str, dtype: str, found: str, final: bool) -> NoReturn:
-        """Keep that a graph is not right, and raise that; unless it is final, a graph of one width may be."""
-        file = self._refusal(key, engine, dtype)
-        if file.parent.is_dir():
-            with suppress(OSError):
-                write_text(file, found)
-        raise (RefusedError if final else ModelError)(found, code="not_compiled")
-
-    def refuses(self, image_shape: ImageShape, engine: str, dtype: str) -> bool:
-        """Return True if it is remembered that an engine cannot compute the graph in a type."""
-        return self._refusal(self.key(image_shape), engine, dtype).exists()
-
-    def _refusal(self, key: str, engine: str, dtype: str) -> Path:
-        version = other_engines(dtype).get(engine)
-        return note_file(key, f"refused-{engine}-{dtype}", tolerance(dtype), version)
+        with cached_folder(key, write, private=private) as folder, ExitStack() as stack:
+            if engine != PADDLE and not (folder / ONNX).exists():
+                folder = _with_onnx(folder, stack)
+            runner = open_runner(engine, folder, threads=self.threads, dtype=dtype)
+        return open_graph(runner, self._network, self._request, self._position, shapes, dtype)
 
 
 def first_line(error: Exception) -> str:

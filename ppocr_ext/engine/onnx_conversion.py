@@ -20,14 +20,7 @@ _CODE = (
 )
 _SHOWN = 3  # lines of what was printed
 _ERROR = "[ERROR]"  # begin of the lines in which paddle2onnx names a reason
-_LASTING = "[ERROR][Paddle2ONNX]"  # … about a layer, not about a file
-_NO_MEMORY = "bad_alloc"  # C++ then ends the process with SIGABRT too …
-_THROWN = "terminate called after"  # … as it does for any error that nothing has caught
 _NO_IMPORT = ("ImportError: ", "ModuleNotFoundError: ")  # begin of the last line of a traceback
-
-
-class UnconvertibleError(ModelError):
-    """The converter knows no form of a layer: it cannot convert the network, and will not another time."""
 
 
 def convert_graph(folder: Path, target: Path, place: Path) -> None:
@@ -42,9 +35,8 @@ def convert_graph(folder: Path, target: Path, place: Path) -> None:
         place: a folder on the same disk for a temporary folder.
 
     Raises:
-        UnconvertibleError: the converter cannot convert a layer; the message has the reason that it printed.
         MissingPackageError: the converter cannot be imported.
-        ModelError: it fails for another reason, such as lack of memory or disk, which may pass.
+        ModelError: it cannot convert a layer, or lacks memory or disk; the message has the reason that it printed.
     """
     with tempfile.TemporaryDirectory(dir=place, prefix=".part-") as temporary:
         part = Path(temporary).resolve() / target.name
@@ -73,14 +65,9 @@ def _failure(code: int, printed: str) -> PPOCRExtError:
             f"paddle2onnx cannot be imported: {lines[-1]}. Fix: install it again: {INSTALL_ONNX}",
             code="missing_package",
         )
-    aborted = code == -signal.SIGABRT
-    named = any(line.startswith(_LASTING) for line in lines)
-    unexplained = not any(line.startswith(f"{_ERROR} ") for line in lines) and _THROWN not in printed
-    lasting = (named and (aborted or code > 0)) or (aborted and unexplained)
-    if code < 0 and not aborted:
+    if code < 0 and code != -signal.SIGABRT:
         return ModelError(f"paddle2onnx was killed by signal {-code}.", code="not_converted")
-    kind = UnconvertibleError if lasting and _NO_MEMORY not in printed else ModelError
-    return kind(f"paddle2onnx cannot convert the network: {_reason(lines)}", code="not_converted")
+    return ModelError(f"paddle2onnx cannot convert the network: {_reason(lines)}", code="not_converted")
 
 
 def _reason(lines: list[str]) -> str:

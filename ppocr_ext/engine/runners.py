@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from ppocr_ext.errors import MissingPackageError
 from ppocr_ext.messages import INSTALL_ONNX, INSTALL_PADDLE
 
 Runner = Callable[[Mapping[str, np.ndarray]], Sequence[np.ndarray]]  # inputs by name to the outputs in order
-# `auto`: Paddle, or what is installed and faster; `network`: the network itself computes
+# `auto`: see `engine_of`; `network`: the network itself computes
 AUTO, PADDLE, ONNXRUNTIME, OPENVINO, NETWORK = ENGINES
 FLOAT32, BFLOAT16 = DTYPES
 STEM = "inference"  # of the files of a graph
@@ -49,21 +47,17 @@ def require_engine(engine: str) -> None:
         )
 
 
-def other_engines(dtype: str) -> dict[str, str]:
-    """Return the installed engines that can compute in ``dtype``, without Paddle, and their versions."""
+def engine_of(asked: str) -> str:
+    """Return the engine that computes: of ``"auto"`` OpenVINO if its packages are installed, else Paddle."""
+    if asked != AUTO:
+        return asked
+    return PADDLE if missing_packages_of(OPENVINO) else OPENVINO
+
+
+def other_engines(dtype: str) -> list[str]:
+    """Return the installed engines that can compute in ``dtype``, without Paddle."""
     able = (ONNXRUNTIME, OPENVINO) if dtype == FLOAT32 else (OPENVINO,)
-    return {
-        engine: f"{_version(engine)} {_version('paddle2onnx')}"
-        for engine in able
-        if not missing_packages_of(engine)
-    }
-
-
-def _version(package: str) -> str:
-    for distribution in (package, f"{package}-gpu"):
-        with suppress(PackageNotFoundError):
-            return version(distribution)
-    return ""
+    return [engine for engine in able if not missing_packages_of(engine)]
 
 
 def open_runner(engine: str, folder: Path, *, threads: int, dtype: str = FLOAT32) -> Runner:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import paddle.distributed as dist
-
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.preprocessing import read_preprocessing
@@ -28,7 +26,7 @@ def compile_frozen(
 
     They compute in ``Global.teacher_dtype`` if they are compiled and the processor has it. A resumed run whose
     checkpoint has other engines or types says so: its numbers differ. With ``auto`` it takes the engines and types of
-    its checkpoint; several processes take Paddle, since each would choose by itself.
+    its checkpoint.
 
     Args:
         context: of the run.
@@ -56,7 +54,6 @@ def compile_frozen(
                 name,
                 dtype=kind,
                 engine=taken,
-                images=samples,
             )
             engine.asked = dtype
             if engine.engine != NETWORK:
@@ -73,7 +70,7 @@ def compile_frozen(
 
 
 def _compare_engines(prefix: object, before: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Say that a checkpoint was computed by other engines; ``"auto"`` of one that computed nothing is any engine."""
+    """Say that a checkpoint was computed by other engines; ``"auto"`` of an older one is any engine."""
     known = {
         name: now.get(name, label) if label.startswith(AUTO) else label for name, label in before.items()
     }
@@ -88,14 +85,14 @@ def _compare_engines(prefix: object, before: Mapping[str, str], now: Mapping[str
 
 
 def _engine_to_take(asked: str, recorded: str, dtype: str) -> tuple[str, str]:
-    """Return engine and type: with ``auto`` the engine of a checkpoint, in float32 if bfloat16 failed in that run."""
+    """Return engine and type: with ``auto`` those of a checkpoint, which names no type if float32 was asked for."""
     if asked != AUTO:
         return asked, dtype
     kept, _, kind = recorded.partition(" ")
     kind = kind if dtype == BFLOAT16 and kind else dtype
     if kept in (PADDLE, *other_engines(kind)):
         return kept, kind
-    return AUTO if dist.get_world_size() == 1 else PADDLE, dtype
+    return asked, dtype
 
 
 def engine_names(engines: Mapping[str, CompiledNetwork]) -> dict[str, str] | None:
@@ -118,19 +115,21 @@ def model_to_evaluate(run: Any, samples: int) -> Any:
         return model
     model.eval()
     if not isinstance(model, DistillationModel):
-        return compile_evaluated(run, model.eval_request, samples)
-    options: dict[str, Any] = {"engine": global_value(run.config, "eval_engine"), "images": samples}
+        return compile_evaluated(run, model.eval_request)
+    asked = global_value(run.config, "eval_engine")
     for name in model.evaluated:
         network = model.models[name]
-        model.set_caller(name, _compile(network, network.eval_request, run.config, "Eval", name, **options))
+        model.set_caller(
+            name, _compile(network, network.eval_request, run.config, "Eval", name, engine=asked)
+        )
     return model
 
 
-def compile_evaluated(run: Any, request: HeadRequest, samples: int) -> CompiledNetwork:
-    """Compile the only network of ``run`` for ``request`` and so many samples; see :func:`model_to_evaluate`."""
+def compile_evaluated(run: Any, request: HeadRequest) -> CompiledNetwork:
+    """Compile the only network of ``run`` for ``request``; see :func:`model_to_evaluate`."""
     run.model.eval()
     engine = global_value(run.config, "eval_engine")
-    return _compile(run.model, request, run.config, "Eval", "the model", engine=engine, images=samples)
+    return _compile(run.model, request, run.config, "Eval", "the model", engine=engine)
 
 
 def evaluates_compiled(run: Any, samples: int) -> bool:

@@ -130,19 +130,6 @@ def test_a_folder_that_cannot_be_removed_stays_and_another_is_written_for_this_p
     assert [each.name for each in root.iterdir()] == ["a"]
 
 
-def test_one_file_of_a_graph_can_be_removed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    use("a")
-    assert discard("a", "other") and (root / "a" / "file").exists()
-
-    def unlink(self: Path, missing_ok: bool = False) -> None:
-        raise PermissionError(13, "planted")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", unlink)
-        assert not discard("a", "file")
-    assert discard("a", "file") and list((root / "a").iterdir()) == []
-
-
 @pytest.fixture
 def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """The key of a network of a plugin whose source is ``text``, built anew as by another process."""

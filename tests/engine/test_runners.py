@@ -1,4 +1,4 @@
-"""ONNX Runtime and OpenVINO compute what the network computes, or Paddle does and the log says why."""
+"""ONNX Runtime and OpenVINO compute what the network computes, or the network does and the log says why."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import logging
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import paddle
 import pytest
 from error_codes import raises_code
 from test_compiled import HEIGHT, LOGITS, assert_equal_outputs, batch, of_case, teacher
 
-from ppocr_ext.engine import graph_maker, onnx_conversion, runners
+from ppocr_ext.engine import onnx_conversion, runners
 from ppocr_ext.engine.compiled import compile_network
-from ppocr_ext.engine.onnx_conversion import UnconvertibleError
-from ppocr_ext.engine.runners import BFLOAT16, ONNXRUNTIME, OPENVINO, PADDLE, has_bfloat16
+from ppocr_ext.engine.runners import BFLOAT16, NETWORK, ONNXRUNTIME, OPENVINO, PADDLE, has_bfloat16
 from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
 from ppocr_ext.io.file_names import CACHE_VARIABLE
 from ppocr_ext.modeling import EVAL, TRAIN, BaseModel
@@ -92,7 +90,7 @@ class Pooled(paddle.nn.Layer):
         return paddle.nn.functional.adaptive_avg_pool2d(self.inner(images), [1, 6])
 
 
-def test_what_cannot_be_converted_is_computed_by_paddle_which_is_kept(
+def test_what_cannot_be_converted_for_any_width_is_for_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pytest.importorskip(ONNXRUNTIME)
@@ -101,16 +99,12 @@ def test_what_cannot_be_converted_is_computed_by_paddle_which_is_kept(
     network.backbone = Pooled(network.backbone)
     caplog.set_level(logging.INFO, "ppocr_ext")
     images, labels = batch(2, 96)
-    for _ in range(2):
-        caplog.clear()
-        found = compile_network(network, LOGITS, name="Teacher", engine=ONNXRUNTIME)
-        with paddle.no_grad():
-            assert_equal_outputs(found(images, labels, LOGITS), network(images, labels, LOGITS))
-        assert found.label == PADDLE
-        (said,) = (each for each in caplog.messages if ONNXRUNTIME in each)
-        assert "Teacher" in said and "Adaptive" in said
-        monkeypatch.setattr(graph_maker, "convert_graph", _never)  # at the second start
-    assert str(tmp_path) in said
+    found = compile_network(network, LOGITS, name="Teacher", engine=ONNXRUNTIME)
+    with paddle.no_grad():
+        assert_equal_outputs(found(images, labels, LOGITS), network(images, labels, LOGITS))
+    assert found.label == ONNXRUNTIME
+    (said,) = (each for each in caplog.messages if "each width" in each)
+    assert "Teacher" in said and "Adaptive" in said
 
 
 ABORT = "import os; os.abort()"
@@ -121,20 +115,15 @@ FULL = "raise OSError(28, 'No space left on device')"
 @pytest.mark.parametrize(
     ("code", "kind", "fact"),
     [
-        (f"{OPERATOR}; {ABORT}", UnconvertibleError, "no such form"),
-        (ABORT, UnconvertibleError, "printed nothing"),
-        (f"{OPERATOR}; raise SystemExit(255)", UnconvertibleError, "no such form"),
-        (f"print('std::bad_alloc', flush=True); {ABORT}", ModelError, "bad_alloc"),
+        (f"{OPERATOR}; {ABORT}", ModelError, "no such form"),
+        (ABORT, ModelError, "printed nothing"),
         (f"{OPERATOR}; raise SystemExit", ModelError, "no such form"),
-        (f"print('[ERROR] cannot open', flush=True); {ABORT}", ModelError, "cannot open"),
-        (f"print('terminate called after throwing Full', flush=True); {ABORT}", ModelError, "throwing Full"),
         (FULL, ModelError, "No space left"),
-        ("print('[ERROR] Failed to write the model'); raise SystemExit(1)", ModelError, "Failed to write"),
         (f"import os; os.kill(os.getpid(), {int(signal.SIGKILL)})", ModelError, "signal 9"),
         ("import no_such_library", MissingPackageError, "no_such_library"),
     ],
 )
-def test_a_converter_fails_for_good_only_if_it_names_a_layer_or_aborts(
+def test_a_converter_that_fails_is_an_error_with_its_reason(
     code: str, kind: type[Exception], fact: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(onnx_conversion, "_CODE", code)
@@ -144,9 +133,9 @@ def test_a_converter_fails_for_good_only_if_it_names_a_layer_or_aborts(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("code", "is_kept"), [(FULL, False), (ABORT, True)])
-def test_only_what_cannot_be_converted_is_not_tried_again(
-    code: str, is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("code", [FULL, ABORT])
+def test_what_cannot_be_converted_is_computed_by_the_network_and_tried_at_the_next_start(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip(ONNXRUNTIME)
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
@@ -155,22 +144,18 @@ def test_only_what_cannot_be_converted_is_not_tried_again(
         patch.setattr(onnx_conversion, "_CODE", code)
         found = compile_network(network, LOGITS, engine=ONNXRUNTIME)
         found.prepare((3, HEIGHT, 64))
-        assert found.label == PADDLE
+        assert found.label == NETWORK
+    assert list((tmp_path / "engines").iterdir()) == []
     again = compile_network(network, LOGITS, engine=ONNXRUNTIME)
     again.prepare((3, HEIGHT, 64))
-    assert again.label == (PADDLE if is_kept else ONNXRUNTIME)
-    assert not list(tmp_path.rglob(".*"))
-
-
-def _never(*args: Any) -> None:
-    raise AssertionError("converted")
+    assert again.label == ONNXRUNTIME
 
 
 def test_an_engine_that_is_not_installed_is_named_with_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(runners, "find_spec", lambda name: None)
-    assert runners.other_engines("float32") == {}
+    assert runners.other_engines("float32") == []
     for engine, extra in ((OPENVINO, "ppocr-ext[openvino]"), (ONNXRUNTIME, "ppocr-ext[onnx]")):
         with raises_code(MissingPackageError, "missing_package", engine, "paddle2onnx", extra):
             compile_network(teacher(), LOGITS, engine=engine)

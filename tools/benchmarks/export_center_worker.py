@@ -67,7 +67,7 @@ def _forward(run: Run, compiled: bool) -> float:
     began = time.perf_counter()
     run.model.eval()
     ctc_head_of(run.model).return_feats = compiled
-    network = compile_evaluated(run, _FEATURES, len(run.eval_loader.dataset)) if compiled else run.model
+    network = compile_evaluated(run, _FEATURES) if compiled else run.model
     with paddle.no_grad():
         for batch in run.eval_loader:
             network(batch[0], None, _FEATURES if compiled else None)

@@ -61,7 +61,7 @@ class DryBatch:
 
     @property
     def is_uniform(self) -> bool:
-        """True if the pixels of each column hardly differ, as after a second division by 255; blank images are not meant."""
+        """True if the pixels of each column hardly differ, as after a second division by 255; not if all are equal."""
         images = self.entries[0]
         return (
             isinstance(images, paddle.Tensor)

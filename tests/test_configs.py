@@ -32,7 +32,7 @@ def test_a_shipped_config_builds(name):
     with paddle.LazyGuard():  # without initial values, which take most of the time
         model = build_model(config.at("Architecture").thaw())
     loss = build_loss(config.at("Loss").thaw())
-    assert loss.reads()
+    assert loss.required_outputs()
     assert build_metric(config.at("Metric").thaw()).main_indicator == "acc"
     assert model.state_dict()
 

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
-import warnings
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "ppocr_ext"
-OLD_NAMES = {
-    "ppocr_ext.data.lines": "ppocr_ext.synth.lines",
-    "ppocr_ext.data.lmdb_preflight": "ppocr_ext.data.preflight",
-    "ppocr_ext.training.events": "ppocr_ext.loop.events",
-    "ppocr_ext.training.session": "ppocr_ext.loop.session",
-}
 HOST_MODULES = ("ppocr", "tools")
 
 
@@ -33,10 +22,10 @@ def levels() -> dict[str, int]:
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Name and tree of each module; old names, which only pass on, are left out."""
+    """Name and tree of each module."""
     for file in sorted(PACKAGE.rglob("*.py")):
         name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        if name not in OLD_NAMES and not name.startswith("ppocr_ext.host.graft") and name.count("."):
+        if not name.startswith("ppocr_ext.host.graft") and name.count("."):
             yield name, ast.parse(file.read_text(encoding="utf-8"))
 
 
@@ -61,7 +50,7 @@ def room(name: str) -> str:
 
 def test_every_room_is_drawn() -> None:
     known = levels()
-    assert {room(name) for name, _ in modules()} - {"__main__", "training"} == set(known)
+    assert {room(name) for name, _ in modules()} - {"__main__"} == set(known)
 
 
 def test_rooms_import_downwards_only() -> None:
@@ -85,14 +74,3 @@ def test_only_the_host_imports_paddleocr() -> None:
         if imported.split(".")[0] in HOST_MODULES and room(name) != "host"
     ]
     assert found == []
-
-
-@pytest.mark.parametrize(("old", "new"), OLD_NAMES.items())
-def test_an_old_name_still_works_and_says_the_new_one(old: str, new: str) -> None:
-    sys.modules.pop(old, None)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        module = import_module(old)
-    assert any(new in str(w.message) and w.category is DeprecationWarning for w in caught)
-    public = [name for name in vars(import_module(new)) if not name.startswith("_")]
-    assert public and all(getattr(module, name) is getattr(import_module(new), name) for name in public)

@@ -19,7 +19,6 @@ from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
 from ppocr_ext.limits import json_object, open_regular
 
 _ARRAYS = ("class_ids", "characters", "centers", "counts", "variance", "meta")
-_OLD_VARIANCE = "spread"  # its name in files that version 0.1.0 wrote
 _FIX = "Fix: write the centers with `ppocr-ext export-center`."
 
 
@@ -115,15 +114,13 @@ def read_centers(path: str | Path) -> CenterTable:
 
 def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     try:
-        arrays = load_arrays(path, (*_ARRAYS, _OLD_VARIANCE))
+        arrays = load_arrays(path, _ARRAYS)
     except ValueError as error:
         raise DataError(
             f"{path} cannot be read as centers ({error}). It is truncated, damaged, or holds Python objects, which "
             f"are not read. {_FIX}",
             code="damaged_file",
         ) from error
-    if _OLD_VARIANCE in arrays:
-        arrays.setdefault("variance", arrays[_OLD_VARIANCE])
     lacking = [name for name in _ARRAYS if name not in arrays]
     if lacking:
         raise DataError(

@@ -92,7 +92,7 @@ class TrainState:
         charset_digest: digest of the dictionary; None in PaddleOCR's checkpoints.
         hooks: what hooks keep, by their names; None if none keeps anything.
         raw_weights: of a checkpoint with averaged weights, those that a resumed run continues with, by name.
-        sample_seeds: ``data.sample_seeds.SCHEME``; None in PaddleOCR's checkpoints and in those of 0.1.0.
+        sample_seeds: ``data.sample_seeds.SCHEME``; None in PaddleOCR's checkpoints.
         views: seed and count of the views of a teacher cache; None without one.
         accumulate: ``Global.accumulate``; None for 1.
         engines: what computes each frozen sub-model that is compiled; None if none is.
@@ -248,7 +248,7 @@ class Checkpoint:
         """
         file, digests = self.file(ending), states.get("files")
         if not isinstance(digests, dict) or ending not in digests or not file.is_file():
-            return  # of PaddleOCR or version 0.1.0; or the file is gone, which its reader says
+            return  # of PaddleOCR; or the file is gone, which its reader says
         if file_digest(file) != digests[ending]:
             read_plain_pickle(file)  # raises an error if it is damaged
             raise WeightsError(

@@ -52,7 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pkl", type=Path, metavar="FILE", help="also write {class id: float32 [D]}, as PaddleOCR does")
     add("--frames", choices=("argmax", "aligned"), default="argmax", help="which frames count (argmax)")
     add("--all-lines", action="store_true", help="with argmax: samples read wrongly count too")
-    add("--keep-blank", action="store_true", help=argparse.SUPPRESS)  # the blank is always exported
     add("--limit", type=int, metavar="N", help="samples at most")
     add("--resume", action="store_true", help="continue a pass that was interrupted")
     add("--old-dict", metavar="FILE", help="dictionary of the weights, if it is another one")

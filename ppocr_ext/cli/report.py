@@ -36,8 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--title", default="", help="heading of the page (default: the name of the folder)")
     parser.add_argument(
         "--no-curves",
-        "--no-png",
-        dest="no_curves",
         action="store_true",
         help="do not write the curves to a file of their own (FILE_curves.svg); the page has them too",
     )

@@ -9,11 +9,9 @@ import hashlib
 import math
 import os
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import fields
 from functools import partial
 from itertools import count, groupby, islice, repeat
 from pathlib import Path
@@ -21,7 +19,7 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from ppocr_ext.charset import PLAIN, Charset
+from ppocr_ext.charset import PLAIN
 from ppocr_ext.data.label_file import LabelLine
 from ppocr_ext.data.lmdb.reader import open_sets
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
@@ -210,30 +208,3 @@ def _check_block(rules: SampleRules, source: SampleSource, block: Block) -> _Fou
             line = source.line(block.first + at, block.items[at])
             others.append((line, rules.label_issue(line) or source.image_issue(line)))
     return _Found(labels, others)
-
-
-def check(
-    label_files: str | Path | Sequence[str | Path],
-    data_dir: str | Path,
-    charset: Charset,
-    max_text_length: int,
-    **options: Any,
-) -> PreflightReport:
-    """Call :func:`check_label_files`; the old name, for one version."""
-    return check_label_files(
-        label_files, data_dir, _old_rules("check_label_files", charset, max_text_length, options), **options
-    )
-
-
-def check_lmdb(
-    data_dir: str | Path, charset: Charset, max_text_length: int, **options: Any
-) -> PreflightReport:
-    """Call :func:`check_lmdbs`; the old name, for one version."""
-    return check_lmdbs(data_dir, _old_rules("check_lmdbs", charset, max_text_length, options), **options)
-
-
-def _old_rules(new: str, charset: Charset, max_text_length: int, options: dict[str, Any]) -> SampleRules:
-    """Take the options of the rules out of ``options``."""
-    warnings.warn(f"the function is {new} now, and takes SampleRules", DeprecationWarning, stacklevel=3)
-    names = [field.name for field in fields(SampleRules) if field.name in options]
-    return SampleRules(charset, max_text_length, **{name: options.pop(name) for name in names})

@@ -99,7 +99,7 @@ def warn_of_other_seeds(scheme: int | None, prefix: Path) -> None:
     """Warn if the run of a checkpoint, which stores ``scheme``, gave its samples other random numbers."""
     if scheme != SCHEME:
         LOG.warning(
-            "%s was written by an older version or by PaddleOCR: from here on, samples are augmented with other random "
+            "%s was written by PaddleOCR: from here on, samples are augmented with other random "
             "numbers than that run would have drawn.",
             prefix,
         )

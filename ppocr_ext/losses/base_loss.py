@@ -75,13 +75,7 @@ class Loss(nn.Layer, ABC):
         The sub-model is None for a model without sub-models. The output is one of ``ctc``, ``gtc``, ``sar``,
         ``neck``, ``backbone``, ``features`` (what the CTC classifier sees).
         """
-        if self.requires is not None:
-            return {(None, output) for output in self.requires}
-        return self.reads() if type(self).reads is not Loss.reads else None
-
-    def reads(self) -> set[OutputRef] | None:
-        """Return :meth:`required_outputs`, which had this name in 0.1.0; a plugin may still override it."""
-        return self.required_outputs()
+        return None if self.requires is None else {(None, output) for output in self.requires}
 
     def needs_all_classes(self) -> bool:
         """Return False if a teacher's probable classes, and the mean of the others, give the loss within 1e-3.
@@ -90,22 +84,10 @@ class Loss(nn.Layer, ABC):
         """
         return True
 
-    def prepare(self, charset: Charset, feature_sizes: Mapping[str | None, int]) -> None:
-        """Do nothing but call the losses inside; a plugin written for 0.1.0 may override it.
-
-        :func:`ppocr_ext.losses.build_loss` calls it once if it has a context. A new loss takes ``context`` in its
-        constructor instead.
-        """
-        for child in self.children():
-            if isinstance(child, Loss):
-                child.prepare(charset, feature_sizes)
-
 
 def required_outputs(loss: Any) -> set[OutputRef] | None:
     """Return the outputs that any kind of ``loss`` requires; None if it does not tell."""
-    overridden = not isinstance(loss, Loss) or type(loss).reads is not Loss.reads
-    names = ("reads", "required_outputs") if overridden else ("required_outputs",)
-    method = next((getattr(loss, name) for name in names if hasattr(loss, name)), None)
+    method = getattr(loss, "required_outputs", None)
     return None if method is None else method()
 
 

@@ -43,7 +43,6 @@ class CenterLoss(Loss):
         look_alikes: of a character: how many nearest centers; or a file of groups, one group on each line; or
             ``shipped``, the groups that come with this package. A character that is in no group has no such term.
         warmup_steps: the loss grows from 0 to its weight over this many steps.
-        labels: the name of ``frames`` in 0.1.0.
         context: dictionary and feature size; not needed if ``num_classes`` and ``feat_dim`` are given, unless
             ``look_alikes`` names groups.
 
@@ -70,18 +69,10 @@ class CenterLoss(Loss):
         margin: float = 0.0,
         look_alikes: int | str = 3,
         warmup_steps: int = 0,
-        labels: str | None = None,
         context: LossContext | None = None,
     ) -> None:
         super().__init__()
-        if labels is not None and frames not in ("argmax", labels):
-            raise ConfigError(
-                f"CenterLoss: frames is {frames!r} and labels, its old name, {labels!r}. Fix: remove labels.",
-                code="conflicting_keys",
-            )
-        self.frames = check_option(
-            labels or frames, "CenterLoss: frames", "text", choices=("argmax", "aligned")
-        )
+        self.frames = check_option(frames, "CenterLoss: frames", "text", choices=("argmax", "aligned"))
         self.blank = check_option(blank, "CenterLoss: blank", "truth")
         self.update = check_option(update, "CenterLoss: update", "text", choices=("frozen", "ema"))
         self.margin = check_option(margin, "CenterLoss: margin", least=0.0)

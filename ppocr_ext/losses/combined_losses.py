@@ -45,10 +45,7 @@ def build_loss(config: Mapping[str, Any], context: LossContext | None = None) ->
         raise ConfigError(
             f"Loss: `name` is missing. Fix: give one of {', '.join(LOSSES.names())}.", code="missing_key"
         )
-    loss = _build(name, options, context)
-    if context is not None and isinstance(loss, Loss):
-        loss.prepare(context.charset, context.feature_sizes)  # only of plugins
-    return loss
+    return _build(name, options, context)
 
 
 def _build(name: str, options: Mapping[str, Any], context: LossContext | None) -> Any:

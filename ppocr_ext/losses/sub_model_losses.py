@@ -88,7 +88,7 @@ class DistillationCenterLoss(SubModelLoss):
         multi_head: the sub-models have a MultiHead, of which ``ctc`` is used.
         name: the values are logged as ``NAME_MODEL_INDEX``.
         center_file_path: the file for all sub-models; or ``{MODEL: file}``.
-        num_classes, feat_dim, frames, blank, update, momentum, margin, look_alikes, warmup_steps, labels, context:
+        num_classes, feat_dim, frames, blank, update, momentum, margin, look_alikes, warmup_steps, context:
             as in :class:`CenterLoss`.
 
     Raises:
@@ -112,13 +112,12 @@ class DistillationCenterLoss(SubModelLoss):
         margin: float = 0.0,
         look_alikes: int | str = 3,
         warmup_steps: int = 0,
-        labels: str | None = None,
         context: LossContext | None = None,
     ) -> None:
         def center_loss(model: str) -> CenterLoss:
             return CenterLoss(
                 num_classes, feat_dim, _file_of(model, center_file_path, model_name_list, update), frames, blank,
-                update, momentum, margin, look_alikes, warmup_steps, labels,
+                update, momentum, margin, look_alikes, warmup_steps,
                 None if context is None else LossContext(context.charset, {None: context.feature_size(model)}),
             )  # fmt: skip
 

@@ -53,8 +53,8 @@ class CacheFacts:
     branches: Mapping[str, BranchForm]
     shards: int
     batches: int
-    dtype: str = FLOAT32  # caches of older versions say neither
-    code: str = ""
+    dtype: str
+    code: str = ""  # caches of older versions do not say it
 
     def write(self, folder: Path) -> None:
         """Write them into the folder of the cache."""

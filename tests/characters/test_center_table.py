@@ -40,14 +40,6 @@ def test_a_table_is_read_back_as_written(tmp_path: Path) -> None:
     assert back.class_ids.dtype == back.counts.dtype == np.int64
 
 
-def test_the_old_name_of_the_variance_is_read(tmp_path: Path) -> None:
-    table().save(tmp_path / "c.npz")
-    with np.load(tmp_path / "c.npz") as content:
-        arrays = dict(content)
-    np.savez(tmp_path / "old.npz", spread=arrays.pop("variance"), **arrays)
-    np.testing.assert_array_equal(read_centers(tmp_path / "old.npz").variance, table().variance)
-
-
 def test_the_pickle_is_what_paddleocr_reads(tmp_path: Path) -> None:
     table().save_pickle(tmp_path / "c.pkl")
     with (tmp_path / "c.pkl").open("rb") as stream:

@@ -97,7 +97,7 @@ def test_another_form_is_refused(tmp_path: Path, value: str) -> None:
 
 def test_a_count_that_is_given_says_what_takes_it_away(tmp_path: Path) -> None:
     plain = with_class_counts(Config(PLAIN), Charset(("a", "b"))).thaw()
-    del plain["computed"]  # as version 0.1.0 wrote it
+    del plain["computed"]
     (tmp_path / "old.yml").write_text(Config(plain).to_yaml())
     charset = Charset(("a",))
     for remedy in (LIST, IGNORE):

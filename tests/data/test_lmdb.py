@@ -9,7 +9,6 @@ import pytest
 from error_codes import raises_code
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data import preflight
 from ppocr_ext.data.lmdb.reader import open_sets
 from ppocr_ext.data.preflight import check_lmdbs
 from ppocr_ext.data.sample_rules import FrameLimit, SampleRules
@@ -122,10 +121,3 @@ def test_an_lmdb_without_its_count(tmp_path):
         put.put(b"label-000000001", b"1")
     with raises_code(DataError, "bad_num_samples"):
         check_lmdbs(tmp_path / "a", SampleRules(DIGITS, 5))
-
-
-def test_the_old_name_takes_the_old_arguments(tmp_path):
-    folder = write(tmp_path / "a", ["12", "1x"])
-    with pytest.warns(DeprecationWarning):
-        result = preflight.check_lmdb(folder, DIGITS, 6, unknown_char="drop_char", examples=3)
-    assert (result.usable, result.examples) == (2, 3)

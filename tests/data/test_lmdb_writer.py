@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 
 import cv2
@@ -164,22 +163,6 @@ def test_killed_anywhere_it_continues(images, tmp_path, monkeypatch, commits):
     state, written = make_lmdb(tmp_path / "half", job)
     assert written < 14 and state.skipped == 1
     assert stored(tmp_path / "half") == stored(tmp_path / "whole")
-
-
-def test_a_half_written_one_of_0_1_0_is_continued(images, tmp_path, monkeypatch):
-    """Its state also has the place in the label file: number of the file, byte, line."""
-    out, job = tmp_path / "half", wanted(images)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        kill_after(patch, 1)
-        make_lmdb(out, job)
-    with lmdb.open(str(out)) as environment, environment.begin(write=True) as transaction:
-        state = json.loads(transaction.get(b"ppocr-ext-make-lmdb"))
-        state["position"] = [0, 54, 3]
-        transaction.put(b"ppocr-ext-make-lmdb", json.dumps(state).encode())
-    state, written = make_lmdb(out, job)
-    assert (written, state.samples) == (9, 12)
-    make_lmdb(tmp_path / "whole", job)
-    assert stored(out) == stored(tmp_path / "whole")
 
 
 def test_a_complete_one_is_not_changed(images, tmp_path):

@@ -14,7 +14,6 @@ import pytest
 from error_codes import raises_code
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data import preflight
 from ppocr_ext.data.preflight import check_label_files
 from ppocr_ext.data.sample_rules import FrameLimit, SampleRules
 from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
@@ -470,10 +469,3 @@ def test_both_sections_are_given_one_width(folder):
 def test_the_default_characters_have_no_space_to_allow(folder):
     result = check(write(folder, "ok.png\t1 2"), folder, Charset.default(), 25)
     assert "Global.character_dict_path" in result.unusable_samples[0].detail
-
-
-def test_the_old_name_takes_the_old_arguments(folder):
-    file = write(folder, "ok.png\t1x", "ok.png\t12345")
-    with pytest.warns(DeprecationWarning):
-        result = preflight.check(file, folder, DIGITS, 4, unknown_char="drop_char", ds_width=False)
-    assert (result.usable, result.counts) == (1, {"too_long": 1})

@@ -98,7 +98,7 @@ def weights(name: str, code: str, wrong: Change, right: Change, *names: str, **o
 def resumed(change: Callable[[Place, dict[str, dict[str, Any]]], Any] | None = None, **values: Any) -> Change:
     """Resume the finished run for another epoch, after a change of the content of its files by ending.
 
-    A change makes the files as version 0.1.0 wrote them: without digests, which would find any change.
+    A change makes the files as PaddleOCR's: without digests, which would find any change.
     """
 
     def plant(place: Place) -> dict[str, Any]:

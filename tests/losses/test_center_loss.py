@@ -283,15 +283,6 @@ def test_sizes_come_from_the_options_or_the_context(given: dict[str, int]) -> No
         CenterLoss(update="ema", **given)
 
 
-def test_labels_is_the_old_name_of_frames() -> None:
-    assert CenterLoss(6, 5, update="ema", labels="aligned").frames == "aligned"
-    assert build_loss(
-        {"name": "CenterLoss", "num_classes": 6, "feat_dim": 5, "update": "ema", "labels": "aligned"}
-    )
-    with raises_code(ConfigError, "conflicting_keys"):
-        CenterLoss(6, 5, update="ema", frames="aligned", labels="argmax")
-
-
 def test_the_blank_is_no_look_alike(tmp_path: Path) -> None:
     table_of(np.array([[0.1, 0.0], [0.0, 0.0], [5.0, 0.0]])).save(tmp_path / "c.npz")
     loss = CenterLoss(3, 2, str(tmp_path / "c.npz"))

@@ -1,44 +1,17 @@
-"""Losses of a user's own: with a context, and as they were written for 0.1.0, with ``reads`` and ``prepare``."""
+"""Losses of a user's own: with a context and without."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import paddle
 import pytest
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.losses import CTCLoss, Loss, LossContext, build_loss, required_outputs
+from ppocr_ext.losses import Loss, LossContext, build_loss, required_outputs
 from ppocr_ext.registry import LOSSES
 
 CONTEXT = LossContext(Charset(tuple("abc")), {"Student": 7})
-
-
-class Old(Loss):
-    """As in the documentation of 0.1.0."""
-
-    def __init__(self, model: str = "Student") -> None:
-        super().__init__()
-        self.model = model
-        self.seen: list[tuple[int, dict[str | None, int]]] = []
-
-    def prepare(self, charset: Charset, feature_sizes: Mapping[str | None, int]) -> None:
-        super().prepare(charset, feature_sizes)
-        self.seen.append((charset.ctc_classes, dict(feature_sizes)))
-
-    def forward(self, predicts: Any, batch: Any) -> dict[str, paddle.Tensor]:
-        return {"loss": paddle.to_tensor(1.0)}
-
-    def reads(self) -> set[tuple[str | None, str]]:
-        return {(self.model, "ctc")}
-
-
-class Derived(CTCLoss):
-    """One of ours whose ``reads`` is overridden."""
-
-    def reads(self) -> set[tuple[str | None, str]]:
-        return {*super().reads(), (None, "neck")}
 
 
 class New(Loss):
@@ -50,6 +23,13 @@ class New(Loss):
 
     def forward(self, predicts: Any, batch: Any) -> dict[str, paddle.Tensor]:
         return {"loss": paddle.to_tensor(1.0)}
+
+
+class Telling(New):
+    """A loss that says what it requires."""
+
+    def required_outputs(self) -> set[tuple[str | None, str]]:
+        return {("Student", "ctc")}
 
 
 class AnyOptions(Loss):
@@ -66,7 +46,7 @@ class AnyOptions(Loss):
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        LOSSES, "_own", {**LOSSES._own, **{c.__name__: c for c in (Old, Derived, New, AnyOptions)}}
+        LOSSES, "_own", {**LOSSES._own, **{c.__name__: c for c in (New, AnyOptions, Telling)}}
     )
 
 
@@ -74,23 +54,14 @@ def combined(*names: str) -> dict[str, Any]:
     return {"name": "CombinedLoss", "loss_config_list": [{name: {"weight": 1.0}} for name in names]}
 
 
-def test_reads_of_a_plugin_is_used() -> None:
-    assert build_loss({"name": "Old"}).required_outputs() == {("Student", "ctc")}
-    assert build_loss(combined("Old", "CTCLoss")).required_outputs() == {("Student", "ctc"), (None, "ctc")}
-    assert required_outputs(Derived()) == {(None, "ctc"), (None, "neck")}
-    assert build_loss(combined("Derived")).required_outputs() == {(None, "ctc"), (None, "neck")}
-    assert build_loss(combined("Old", "New")).required_outputs() is None
-
-
-def test_the_old_name_still_answers_for_our_losses() -> None:
-    assert build_loss(combined("CTCLoss")).reads() == {(None, "ctc")}
-
-
-def test_prepare_of_a_plugin_is_called_once_with_the_context() -> None:
-    alone, listed = build_loss({"name": "Old"}, CONTEXT), build_loss(combined("Old"), CONTEXT)
-    [(_, _, inner)] = listed.losses
-    assert alone.seen == inner.seen == [(4, {"Student": 7})]
-    assert build_loss({"name": "Old"}).seen == []
+def test_the_outputs_that_a_plugin_requires_are_known() -> None:
+    assert build_loss({"name": "Telling"}).required_outputs() == {("Student", "ctc")}
+    assert build_loss(combined("Telling", "CTCLoss")).required_outputs() == {
+        ("Student", "ctc"),
+        (None, "ctc"),
+    }
+    assert build_loss(combined("Telling", "New")).required_outputs() is None
+    assert required_outputs(object()) is None
 
 
 def test_a_plugin_gets_the_context_if_its_constructor_takes_it() -> None:

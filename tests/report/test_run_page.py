@@ -359,7 +359,7 @@ def test_the_command(tmp_path, capsys):
     assert text.index("early") < text.index("late") and "both" in text
     assert ET.parse(tmp_path / "runs" / "report_curves.svg").getroot().tag.endswith("svg")
     out = tmp_path / "new" / "x.html"
-    assert main(["report", str(tmp_path / "runs" / "late"), "-o", str(out), "--no-png"]) == 0
+    assert main(["report", str(tmp_path / "runs" / "late"), "-o", str(out), "--no-curves"]) == 0
     assert [file.name for file in out.parent.iterdir()] == ["x.html"]
     assert capsys.readouterr().out.splitlines()[-1] == f"report: {out}"
 

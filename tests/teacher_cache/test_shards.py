@@ -15,7 +15,7 @@ from ppocr_ext.teacher_cache.store import CacheFacts, Store, read_facts, shard_f
 from ppocr_ext.teacher_cache.top_classes import top_classes
 
 FORMS = {"ctc": BranchForm(40, 6), "gtc": BranchForm(43, 43)}
-FACTS = CacheFacts("Teacher", "a", "b", "c", Views(1, 2), FORMS, 2, 32)
+FACTS = CacheFacts("Teacher", "a", "b", "c", Views(1, 2), FORMS, 2, 32, "float32")
 
 
 def entry(seed: int):

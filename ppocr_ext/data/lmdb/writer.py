@@ -269,7 +269,6 @@ class _Store:
                 f"{self._out} was made with other parameters or label files: {listed}. {_FIX_OUT}",
                 code="other_parameters",
             )
-        known.pop("position", None)  # 0.1.0 also kept the byte in the label file
         return LmdbState(**known)
 
     def commit(self, pending: list[tuple[bytes, bytes]], state: LmdbState) -> None:

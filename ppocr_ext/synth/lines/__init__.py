@@ -8,8 +8,6 @@ Example::
     text, image = source.image("test", 0)
 """
 
-import warnings
-
 from ppocr_ext.synth.lines.corpus import CorpusTexts
 from ppocr_ext.synth.lines.fonts import FontFile, find_fonts, split_fonts
 from ppocr_ext.synth.lines.line_source import LineSource, LineSplit
@@ -28,11 +26,3 @@ __all__ = [
     "find_photos",
     "split_fonts",
 ]
-
-
-def __getattr__(name: str) -> type[FrequentCharacters]:
-    """Return the class that had the name ``RichIn`` in version 0.1.0, with a warning."""
-    if name != "RichIn":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn("RichIn is FrequentCharacters now", DeprecationWarning, stacklevel=2)
-    return FrequentCharacters

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config.global_keys import GLOBAL_KEYS
 from ppocr_ext.data.lmdb.reader import DATA_FILE
-from ppocr_ext.data.lmdb.writer import LmdbInput, LmdbState, make_lmdb
+from ppocr_ext.data.lmdb.writer import LmdbCounts, LmdbInput, make_lmdb
 from ppocr_ext.data.preflight_report import by_reason
 from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.data.unusable_limit import MAX_UNUSABLE
@@ -26,8 +25,8 @@ examples:
   ppocr-ext make-lmdb --label-files a.txt b.txt --data-dir images --out lmdb/train --dict dict.txt --check decode
 
 Images are stored as they are. Unusable lines are skipped, counted and named. A line with a list of images
-gives a sample for each. Interrupted or killed, the same command continues where it was; until the LMDB is
-complete, it has no num-samples, and nobody reads it. A DIR that holds something else is not changed.
+gives a sample for each. If the command is killed, delete DIR and start again: until the LMDB is complete, it
+has no num-samples, and nobody reads it. A DIR that is not empty is not changed.
 
 exit codes: 0 the LMDB is complete; 2 it could not be made, or too many lines are unusable
 """
@@ -67,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=MAX_UNUSABLE,
         metavar="SHARE",
-        help=f"do not complete it if more lines are skipped ({MAX_UNUSABLE:g})",
+        help=f"refuse if more lines are skipped ({MAX_UNUSABLE:g})",
     )
     parser.add_argument(
         "--max-image-pixels",
@@ -110,29 +109,18 @@ def run(args: argparse.Namespace) -> int:
     )
     source = LmdbInput(tuple(args.label_files), args.data_dir, rules, args.delimiter)
     started = time.perf_counter()
-    try:
-        state, written = make_lmdb(
-            args.out, source, args.max_unusable, max(1 << 20, int(args.map_size * _GB))
-        )
-    except KeyboardInterrupt:
-        print(f"continue with: {args.again}", file=sys.stderr)
-        raise
-    _report(args.out, state, written, time.perf_counter() - started)
+    counts = make_lmdb(args.out, source, args.max_unusable, max(1 << 20, int(args.map_size * _GB)))
+    _report(args.out, counts, time.perf_counter() - started)
     return 0
 
 
-def _report(out: Path, state: LmdbState, written: int, seconds: float) -> None:
-    if written:
-        before = state.samples - written
-        there = f", {before:,} were there" if before else ""
-        print(f"{written:,} images in {seconds:.1f} s ({written / seconds:,.0f} images/s){there}")
-    else:
-        print("complete; nothing to do")
+def _report(out: Path, counts: LmdbCounts, seconds: float) -> None:
+    print(f"{counts.samples:,} images in {seconds:.1f} s ({counts.samples / seconds:,.0f} images/s)")
     size = (out / DATA_FILE).stat().st_size
-    print(f"{out}: {state.samples:,} samples, {size / 1e6:,.1f} MB")
-    if state.skipped:
-        print(f"skipped {state.skipped:,} of {state.lines:,} lines: {by_reason(state.unusable)}")
-        print(for_people(state.example_lines()))
+    print(f"{out}: {counts.samples:,} samples, {size / 1e6:,.1f} MB")
+    if counts.skipped:
+        print(f"skipped {counts.skipped:,} of {counts.lines:,} lines: {by_reason(counts.unusable)}")
+        print(for_people(counts.example_lines()))
     print(f"To train from it (transforms as for label files):\n{_SNIPPET.format(out=out)}", end="")
 
 

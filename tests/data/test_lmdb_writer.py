@@ -1,8 +1,12 @@
-"""LMDBs from label files: what the host reads back, and what interruption leaves."""
+"""LMDBs from label files: what the host reads back, and what a writer that is stopped or killed leaves."""
 
 from __future__ import annotations
 
 import logging
+import signal
+import subprocess
+import sys
+from unittest.mock import Mock
 
 import cv2
 import lmdb
@@ -12,6 +16,7 @@ from error_codes import raises_code
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.lmdb import writer as lmdb_writer
+from ppocr_ext.data.lmdb.reader import open_sets
 from ppocr_ext.data.lmdb.writer import LmdbInput, make_lmdb
 from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.errors import DataError
@@ -40,16 +45,14 @@ def wanted(images, *lists, **changed):
 
 def stored(out):
     with lmdb.open(str(out), readonly=True, lock=False) as environment, environment.begin() as transaction:
-        everything = {bytes(key): bytes(value) for key, value in transaction.cursor()}
-    everything.pop(b"ppocr-ext-make-lmdb")
-    return everything
+        return {bytes(key): bytes(value) for key, value in transaction.cursor()}
 
 
 def test_the_host_reads_it_back(images, tmp_path):
     from ppocr_ext.host import open_host
 
-    state, written = make_lmdb(tmp_path / "out", wanted(images))
-    assert (written, state.skipped) == (12, 0)
+    counts = make_lmdb(tmp_path / "out", wanted(images))
+    assert (counts.samples, counts.skipped) == (12, 0)
     open_host()
     from ppocr.data.lmdb_dataset import LMDBDataSet
 
@@ -89,15 +92,15 @@ def test_an_unusable_line_is_skipped_counted_and_named(images, tmp_path):
         b"0.jpg\tgood\nno tab\ngone.png\tx\n1.png\t\nempty.png\tx\ncut.png\tx\n../outside.png\tx\n"
         b"3.png\tfine\n\xff\tx\n"
     )
-    state, _ = make_lmdb(tmp_path / "out", wanted(images, bad, image_check="decode"), max_unusable=0.9)
-    assert state.unusable == {
+    counts = make_lmdb(tmp_path / "out", wanted(images, bad, image_check="decode"), max_unusable=0.9)
+    assert counts.unusable == {
         "bad_format": 2,
         "missing_image": 1,
         "empty_label": 1,
         "broken_image": 2,
         "outside_data_dir": 1,
     }
-    assert {(place, reason) for _, place, reason, _ in state.examples} == {
+    assert {(place, reason) for _, place, reason, _ in counts.examples} == {
         (2, "bad_format"),
         (3, "missing_image"),
         (4, "empty_label"),
@@ -113,64 +116,59 @@ def test_an_unusable_line_is_skipped_counted_and_named(images, tmp_path):
 def test_outside_images_are_used_if_allowed(images, tmp_path):
     (tmp_path / "outside.png").write_bytes((images / "1.png").read_bytes())
     (tmp_path / "o.txt").write_text("../outside.png\tx\n")
-    state, _ = make_lmdb(tmp_path / "out", wanted(images, tmp_path / "o.txt", allow_outside_data_dir=True))
-    assert state.samples == 1
+    counts = make_lmdb(tmp_path / "out", wanted(images, tmp_path / "o.txt", allow_outside_data_dir=True))
+    assert counts.samples == 1
 
 
 def test_labels_are_checked_by_dictionary_and_length(images, tmp_path):
     (tmp_path / "d.txt").write_text("1.png\tab\n3.png\tabx\n5.png\tabab\n7.png\ta b\n")
     checked = wanted(images, tmp_path / "d.txt", charset=Charset(("a", "b")), max_text_length=3)
-    state, _ = make_lmdb(tmp_path / "out", checked, max_unusable=1)
-    assert state.unusable == {"unknown_char": 2, "too_long": 1}
+    counts = make_lmdb(tmp_path / "out", checked, max_unusable=1)
+    assert counts.unusable == {"unknown_char": 2, "too_long": 1}
     with_space = wanted(images, tmp_path / "d.txt", max_text_length=3)
-    assert make_lmdb(tmp_path / "two", with_space, max_unusable=1)[0].unusable == {"too_long": 1}
+    assert make_lmdb(tmp_path / "two", with_space, max_unusable=1).unusable == {"too_long": 1}
 
 
 def test_each_image_of_a_list_is_a_sample(images, tmp_path):
     (tmp_path / "j.txt").write_text('["1.png", "3.png"]\ttwice\n0.jpg\tonce\n["5.png", "gone.png"]\tno\n')
-    state, _ = make_lmdb(tmp_path / "out", wanted(images, tmp_path / "j.txt"), max_unusable=0.5)
+    counts = make_lmdb(tmp_path / "out", wanted(images, tmp_path / "j.txt"), max_unusable=0.5)
     content = stored(tmp_path / "out")
     assert [content[b"label-%09d" % n] for n in (1, 2, 3)] == [b"twice", b"twice", b"once"]
     assert content[b"image-000000002"] == (images / "3.png").read_bytes()
-    assert content[b"num-samples"] == b"3" and state.unusable == {"missing_image": 1}
+    assert content[b"num-samples"] == b"3" and counts.unusable == {"missing_image": 1}
 
 
-def kill_after(patch, commits):
-    """Let the process end at a commit; each is of three lines."""
-    patch.setattr(lmdb_writer, "_CHUNK", 3)
-    patch.setattr(lmdb_writer, "_BATCH", 1)
-    commit, done = lmdb_writer._Store.commit, []
+def test_one_whose_writer_was_killed_is_refused_and_not_read(images, tmp_path):
+    code = (
+        "import os, signal, sys; from pathlib import Path\n"
+        "from ppocr_ext.data.lmdb import writer; from ppocr_ext.data.sample_rules import SampleRules\n"
+        "writer._check_limit = lambda *given: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "folder = Path(sys.argv[1])\n"
+        "job = writer.LmdbInput((folder / 'list.txt',), folder / 'images', SampleRules(None, None))\n"
+        "writer.make_lmdb(folder / 'out', job)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)]).returncode == -signal.SIGKILL
+    assert len(stored(tmp_path / "out")) == 24
+    with raises_code(DataError, "folder_not_empty", "data.mdb", "not continued"):
+        make_lmdb(tmp_path / "out", wanted(images))
+    with raises_code(DataError, "bad_num_samples", "incomplete"):
+        open_sets(tmp_path / "out")
 
-    def killed(self, pending, state):
-        if len(done) == commits:
-            raise KeyboardInterrupt
-        commit(self, pending, state)
-        done.append(state.lines)
 
-    patch.setattr(lmdb_writer._Store, "commit", killed)
-
-
-@pytest.mark.parametrize("commits", [1, 2, 3, 5])
-def test_killed_anywhere_it_continues(images, tmp_path, monkeypatch, commits):
-    second = tmp_path / "second.txt"
-    second.write_text("1.png\tanother\nbad\n3.png\tone\n")
-    job = wanted(images, tmp_path / "list.txt", second)
-    make_lmdb(tmp_path / "whole", job)
+def test_one_that_is_stopped_leaves_an_empty_folder(images, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        kill_after(patch, commits)
-        make_lmdb(tmp_path / "half", job)
-    assert b"num-samples" not in stored(tmp_path / "half")
-    state, written = make_lmdb(tmp_path / "half", job)
-    assert written < 14 and state.skipped == 1
-    assert stored(tmp_path / "half") == stored(tmp_path / "whole")
+        patch.setattr(lmdb_writer, "_check_limit", Mock(side_effect=KeyboardInterrupt))
+        make_lmdb(tmp_path / "out", wanted(images))
+    assert [*(tmp_path / "out").iterdir()] == []
+    assert make_lmdb(tmp_path / "out", wanted(images)).samples == 12
 
 
 def test_a_complete_one_is_not_changed(images, tmp_path):
     make_lmdb(tmp_path / "out", wanted(images))
-    before = (tmp_path / "out" / "data.mdb").stat().st_mtime_ns
-    state, written = make_lmdb(tmp_path / "out", wanted(images))
-    assert written == 0 and state.samples == 12
-    assert (tmp_path / "out" / "data.mdb").stat().st_mtime_ns == before
+    before = stored(tmp_path / "out")
+    with raises_code(DataError, "folder_not_empty", tmp_path / "out"):
+        make_lmdb(tmp_path / "out", wanted(images))
+    assert stored(tmp_path / "out") == before
 
 
 def test_the_map_grows(images, tmp_path):
@@ -182,60 +180,40 @@ def test_the_map_grows(images, tmp_path):
     assert stored(tmp_path / "out")[b"num-samples"] == b"4"
 
 
-def test_too_many_unusable_lines_leave_it_incomplete_until_they_are_allowed(images, tmp_path):
+def test_too_many_unusable_lines_leave_nothing_until_they_are_allowed(images, tmp_path):
     (tmp_path / "b.txt").write_text("1.png\tx\ngone.png\ty\n")
     job = wanted(images, tmp_path / "b.txt")
     facts = ("1 of 2 ", "1 missing_image", "--max-unusable 0.5", "b.txt:2: missing_image")
     with raises_code(DataError, "too_many_unusable", *facts):
         make_lmdb(tmp_path / "out", job)
-    assert b"num-samples" not in stored(tmp_path / "out")
-    assert make_lmdb(tmp_path / "out", job, max_unusable=0.5)[0].samples == 1
+    assert [*(tmp_path / "out").iterdir()] == []
+    assert make_lmdb(tmp_path / "out", job, max_unusable=0.5).samples == 1
     assert stored(tmp_path / "out")[b"num-samples"] == b"1"
 
 
-def test_without_a_single_sample_the_next_run_begins_anew(images, tmp_path):
-    (tmp_path / "g.txt").write_text("later.png\tx\n" * 3000)
-    job = wanted(images, tmp_path / "g.txt")
-    with pytest.raises(DataError, match="missing_image") as refused:
-        make_lmdb(tmp_path / "out", job)
-    assert refused.value.code == "too_many_unusable"
-    assert "3,000" not in str(refused.value)  # it need not look at all of them
-    (images / "later.png").write_bytes((images / "1.png").read_bytes())
-    assert make_lmdb(tmp_path / "out", job)[0].samples == 3000
-
-
-def test_lines_that_were_not_read_do_not_count_as_unusable(images, tmp_path):
+def test_without_a_single_sample_not_all_lines_are_read(images, tmp_path):
     (tmp_path / "g.txt").write_text("gone.png\tx\n" * 3000 + "1.png\tx\n")
-    with pytest.raises(DataError, match="missing_image"):
+    with pytest.raises(DataError, match="missing_image") as refused:
         make_lmdb(tmp_path / "out", wanted(images, tmp_path / "g.txt"), max_unusable=1)
-    assert b"num-samples" not in stored(tmp_path / "out")
+    assert refused.value.code == "too_many_unusable"
+    assert "3,000" not in str(refused.value)
 
 
-def test_other_label_files_and_foreign_folders_are_refused(images, tmp_path):
-    make_lmdb(tmp_path / "out", wanted(images))
-    (tmp_path / "list.txt").write_text("1.png\tother\n")
-    with raises_code(DataError, "other_parameters", "label_files"):
-        make_lmdb(tmp_path / "out", wanted(images))
-    with lmdb.open(str(tmp_path / "theirs")) as environment, environment.begin(write=True) as transaction:
-        transaction.put(b"num-samples", b"3")
-    for folder in (images, tmp_path / "theirs", tmp_path / "list.txt"):
-        with raises_code(DataError, "not_an_lmdb", str(folder)):
+def test_folders_with_other_files_are_refused(images, tmp_path):
+    for folder, code in ((images, "folder_not_empty"), (tmp_path / "list.txt", "not_an_lmdb")):
+        with raises_code(DataError, code, str(folder)):
             make_lmdb(folder, wanted(images))
 
 
 def test_two_processes_do_not_mix(images, tmp_path, monkeypatch):
-    monkeypatch.setattr(lmdb_writer, "_CHUNK", 3)
-    monkeypatch.setattr(lmdb_writer, "_BATCH", 1)
-    commit = lmdb_writer._Store.commit
+    def other(*given):
+        with raises_code(DataError, "folder_not_empty"):
+            make_lmdb(tmp_path / "out", wanted(images))
 
-    def overtaken(self, pending, state):
-        with self._environment.begin(write=True) as transaction:
-            transaction.put(b"ppocr-ext-make-lmdb", b"of another")
-        commit(self, pending, state)
-
-    monkeypatch.setattr(lmdb_writer._Store, "commit", overtaken)
-    with raises_code(DataError, "in_use"):
-        make_lmdb(tmp_path / "out", wanted(images))
+    with monkeypatch.context() as patch:
+        patch.setattr(lmdb_writer, "_check_limit", other)
+        assert make_lmdb(tmp_path / "out", wanted(images)).samples == 12
+    assert len(stored(tmp_path / "out")) == 25
 
 
 def test_an_empty_list_and_a_missing_one_are_refused(images, tmp_path):

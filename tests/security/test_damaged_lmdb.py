@@ -12,8 +12,6 @@ import pytest
 from error_codes import raises_code
 
 from ppocr_ext.data.lmdb.reader import open_sets
-from ppocr_ext.data.lmdb.writer import LmdbInput, make_lmdb
-from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.errors import DataError
 
 PAGE, SAMPLES = 4096, 300
@@ -64,14 +62,6 @@ def test_a_truncated_one_is_refused_wherever_it_ends(tmp_path: Path, whole: byte
     ran = subprocess.run([sys.executable, "-c", code, *map(str, folders)], capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.splitlines() == ["damaged_file True"] * 2 * len(sizes)
-
-
-def test_a_truncated_one_is_not_continued(tmp_path: Path, whole: bytes) -> None:
-    folder = folder_of(tmp_path, "cut", whole[: len(whole) // 2])
-    (tmp_path / "list.txt").write_text("a.png\t1\n")
-    source = LmdbInput((tmp_path / "list.txt",), tmp_path, SampleRules(None, None))
-    with raises_code(DataError, "damaged_file", folder, f"{len(whole) // 2:,} of {len(whole):,}"):
-        make_lmdb(folder, source)
 
 
 @pytest.mark.parametrize("fill", [b"\0", b"\xff", b"junk"])

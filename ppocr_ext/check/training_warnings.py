@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -11,18 +10,12 @@ from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.config_check import Path as KeyPath
 from ppocr_ext.check.sub_models import is_frozen, listed
 from ppocr_ext.config import named_items
-from ppocr_ext.config.node import PlaceKind
 from ppocr_ext.config.values import shown
 from ppocr_ext.data.batch_size import samples_per_step
-from ppocr_ext.limits import read_text
 
 _RATES = ("learning_rate", "max_lr")
 _MOST_WEIGHT_DECAY = 1.0
 _MOST_REGULARIZATION = 0.1  # the factor of L1 or L2, which PaddleOCR's configs set to 1e-5 to 1e-4
-_OTHER_BATCH = 2.0  # ratio of the batch of a comment to the batch of the run
-_MADE_FOR = re.compile(
-    r"#.*?\b(\d+)\s*gpus?\W*(\d+)", re.IGNORECASE
-)  # `# 8gpus 192bs` beside a learning rate
 
 
 class RateLimits(NamedTuple):
@@ -57,7 +50,7 @@ def check_training(check: ConfigCheck) -> None:
 
 
 def _check_rate(check: ConfigCheck) -> None:
-    """Compare the learning rate with what the optimizer bears, and with the batch that a comment names."""
+    """Compare the learning rate with what the optimizer bears."""
     rate, path = _highest_rate(check)
     samples = samples_per_step(check.config, check.processes)
     constant: KeyPath = ("Optimizer", "lr", "learning_rate")
@@ -68,7 +61,6 @@ def _check_rate(check: ConfigCheck) -> None:
         return
     name = str(check.at("Optimizer", "name"))
     of_sample = f"{rate:g} with {samples:,} samples a step is {rate / samples:.2g} a sample"
-    _check_comment(check, path, samples)
     if name not in _LIMITS:
         return
     clipped, free = _LIMITS[name]
@@ -99,30 +91,6 @@ def _highest_rate(check: ConfigCheck) -> tuple[float, KeyPath]:
     values = check.at("Optimizer", "lr", "values")  # of Piecewise
     paths += [("Optimizer", "lr", "values", str(index)) for index in range(len(listed(values)))]
     return max((_number(check.at(*path)) or 0.0, path) for path in paths)
-
-
-def _check_comment(check: ConfigCheck, path: KeyPath, samples: int) -> None:
-    """Compare the batch with that of a comment such as ``# 8gpus 192bs`` on the line of the learning rate."""
-    place = check.place(path)
-    found = None
-    if place.kind is PlaceKind.FILE:
-        with suppress(OSError, ValueError, IndexError):
-            number = int(place.text.rpartition(":")[2])
-            found = _MADE_FOR.search(read_text(place.origin).split("\n")[number - 1])
-    if found is None:
-        return
-    cards, batch = int(found[1]), int(found[2])
-    made_for = cards * batch
-    if made_for <= _OTHER_BATCH * samples:
-        return
-    rate = float(check.at(*path))
-    check.warning(
-        path,
-        "rate_of_other_batch",
-        f"its line says {cards} GPUs × {batch}: {rate:g} is for {made_for:,} samples a step ({rate / made_for:.2g} a "
-        f"sample), this run has {samples:,} ({rate / samples:.2g} a sample). "
-        f"Fix: {rate * samples / made_for:.2g} gives the same rate a sample.",
-    )
 
 
 def _check_decay(check: ConfigCheck) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from official_facts import Check, facts, only
+from official_facts import Check, facts
 
-from ppocr_ext.check import check_all, training_warnings
+from ppocr_ext.check import training_warnings
 from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.config import Config, load
 from ppocr_ext.host import Host
@@ -93,28 +93,7 @@ def test_wrong_values_are_left_to_the_other_checks(value: Any, two: Config, host
         training_warnings.check_training(ConfigCheck(two.with_values({path: value}), host, "train"))
 
 
-def of_file(folder: Path, config: Config, line: str) -> Config:
-    """``config`` as a file whose learning rate stands on ``line``."""
-    file = folder / "rate.yml"
-    text = config.with_values({RATE: 0.000777}).to_yaml()
-    assert text.count("learning_rate: 0.000777") == 1
-    file.write_text(text.replace("learning_rate: 0.000777", line))
-    return load([file])
-
-
-def test_the_rate_for_eight_gpus_is_named_on_one(
-    tmp_path: Path, one: Config, check: Check, host: Host
-) -> None:
-    config = of_file(tmp_path, one, "learning_rate: 0.001 # 8gpus 192bs")
-    issue = only(check(config))
-    assert (issue.level, issue.code, issue.path) == ("warning", "rate_of_other_batch", RATE)
-    assert "1,536" in issue.message and "6.5e-07" in issue.message and "5.2e-06" in issue.message
-    assert check_all(config, host, "train", processes=8)[0] == []
-    assert check(config.with_values({RATE: 0.00013})) == []  # a rate of the user's own
-    assert check(of_file(tmp_path, one, "learning_rate: 0.001 # 2 GPUs × 192")) == []
-
-
-CODES = {"high_learning_rate", "no_gradient_clip", "rate_of_other_batch", "high_weight_decay", "long_warm_up"} | {
+CODES = {"high_learning_rate", "no_gradient_clip", "high_weight_decay", "long_warm_up"} | {
     "zero_learning_rate", "high_momentum", "small_batch", "loss_weight",
     "frozen_is_evaluated"
 }  # fmt: skip

@@ -25,7 +25,6 @@ examples:
   python tools/benchmark.py step --size full --batch 16 --processes 2
   python tools/benchmark.py guard --size full --batch 8
   python tools/benchmark.py engine --size full --batch 16 --threads 2
-  python tools/benchmark.py kernels --size full --batch 8 --threads 1
   python tools/benchmark.py losses --size full --threads 2 --peer /path/to/PaddleOCR
   python tools/benchmark.py center
   python tools/benchmark.py export-center --size full --peer /path/to/PaddleOCR
@@ -37,7 +36,6 @@ _BAD = 1  # exit code: done, and the verdict is bad
 _ALONE = (
     "step",
     "guard",
-    "kernels",
     "loader",
     "losses",
 )  # computed in one process of its own; others start their own ones
@@ -111,10 +109,6 @@ _COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
         _NETWORKS | {"--batch": _one(32, "images in a batch")},
     ),
     "engine": ("seconds and memory of compiled networks", _NETWORKS),
-    "kernels": (
-        "the student's own step by operator, and other forms of these",
-        _NETWORKS | {"--batch": _one(8, "images in a batch")},
-    ),
     "losses": (
         "milliseconds of each loss of a distillation, forward and backward",
         _NETWORKS | {"--rounds": _one(10, "measured rounds"), "--peer": _PEER},

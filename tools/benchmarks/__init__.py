@@ -1,10 +1,9 @@
 """What ``tools/benchmark.py`` measures. A command calls ``measure_COMMAND`` of the module of its name.
 
-- Commands: ``step`` (``processes`` with ``--processes``), ``guard``, ``engine``, ``kernels``, ``losses``,
-  ``center``, ``export_center``, ``infer``, ``labels`` and ``loader``. ``whole`` is the command ``all``, ``whole_rows``
-  its table.
+- Commands: ``step`` (``processes`` with ``--processes``), ``guard``, ``engine``, ``losses``, ``center``,
+  ``export_center``, ``infer``, ``labels`` and ``loader``. ``whole`` is the command ``all``, ``whole_rows`` its table.
 - Their parts: ``X_worker`` is what the processes of X do, ``X_data`` what they are given, ``growth_worker`` the cost
-  against data, ``kernel_forms`` and ``numba_loops`` other forms of operators.
+  against data.
 - Shared: ``fresh`` starts a process for some work, ``processes`` some that take steps together, ``memory`` measures
   peaks, ``limits`` the arithmetic limit, ``peer`` finds a checkout of PaddleOCR, ``sizes`` has the two sizes of
   networks, ``table`` prints, ``charts`` draws, ``options`` checks numbers of the command line.

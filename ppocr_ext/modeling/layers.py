@@ -214,7 +214,7 @@ class MixingBlock(Recomputable):
     """A mixer and an MLP, each with a residual; LayerNorm after both, or before both.
 
     Args:
-        mixer: maps tokens to tokens.
+        mixer: maps tokens, and their (H, W) if it is given, to tokens.
         dim: features of a token.
         mlp_ratio: width of the MLP in multiples of `dim`.
         drop: dropout in the MLP.
@@ -243,12 +243,12 @@ class MixingBlock(Recomputable):
         self.drop_path = DropPath(drop_path)
         self._norm_after = norm_after
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """[B, N, dim] to the same shape."""
+    def forward(self, tokens: Tensor, *size: Size) -> Tensor:
+        """[B, N, dim] to the same shape; with (H, W) if the mixer takes it."""
         if self._norm_after:
-            tokens = self.norm1(tokens + self.drop_path(self.mixer(tokens)))
+            tokens = self.norm1(tokens + self.drop_path(self.mixer(tokens, *size)))
             return self.norm2(tokens + self.drop_path(self.mlp(tokens)))
-        tokens = tokens + self.drop_path(self.mixer(self.norm1(tokens)))
+        tokens = tokens + self.drop_path(self.mixer(self.norm1(tokens), *size))
         return tokens + self.drop_path(self.mlp(self.norm2(tokens)))
 
 

@@ -10,7 +10,6 @@ from paddle import Tensor, nn
 
 from ppocr_ext.errors import ModelError
 from ppocr_ext.modeling.backbones.svtrv2_layers import (
-    Block,
     ConvMixer,
     Feat2D,
     LastStage,
@@ -19,7 +18,7 @@ from ppocr_ext.modeling.backbones.svtrv2_layers import (
     Stage,
     SubSample,
 )
-from ppocr_ext.modeling.layers import SelfAttention
+from ppocr_ext.modeling.layers import MixingBlock, SelfAttention
 from ppocr_ext.registry import BACKBONES
 
 CONV, GLOBAL = "Conv", "Global"
@@ -98,14 +97,14 @@ class SVTRv2(nn.Layer):
         grid = (max_sz[0] // 4, max_sz[1] // 4) if use_pos_embed else None
         self.pope = PatchEmbedding(in_channels, dims[0], grid)
 
-        def block(stage: int, kind: str, drop_path: float) -> Block:
+        def block(stage: int, kind: str, drop_path: float) -> MixingBlock:
             dim, heads = dims[stage], num_heads[stage]
             layer = (
                 ConvMixer(dim, heads, kernel_size, padding)
                 if kind == CONV
                 else SelfAttention(dim, heads, qkv_bias, qk_scale, attn_drop_rate, drop_rate)
             )
-            return Block(layer, dim, mlp_ratio, drop_rate, drop_path, eps)
+            return MixingBlock(layer, dim, mlp_ratio, drop_rate, drop_path, eps, norm_after=True)
 
         drop_paths = iter(np.linspace(0, drop_path_rate, sum(depths)).tolist())
         self.stages = nn.LayerList()

@@ -14,14 +14,12 @@ from ppocr_ext.modeling.layers import (
     TRUNCATED_STD,
     Conv2D,
     ConvNorm,
-    DropPath,
-    Mlp,
+    MixingBlock,
     Size,
     linear,
     to_images,
     to_tokens,
 )
-from ppocr_ext.modeling.recompute import Recomputable
 
 
 class ConvMixer(Conv2D):
@@ -37,35 +35,10 @@ class ConvMixer(Conv2D):
             weight_attr=ParamAttr(initializer=KaimingNormal()),
         )
 
-
-class Block(Recomputable):
-    """Apply a mixer and an MLP, each with a residual and a LayerNorm after it.
-
-    Args:
-        mixer: :class:`ConvMixer` or :class:`SelfAttention`.
-        dim: features of a token.
-        mlp_ratio: width of the MLP in multiples of ``dim``.
-        drop: dropout in the MLP.
-        drop_path: probability of skipping a branch.
-        eps: of the LayerNorms.
-    """
-
-    def __init__(
-        self, mixer: nn.Layer, dim: int, mlp_ratio: float, drop: float, drop_path: float, eps: float
-    ) -> None:
-        super().__init__()
-        self.norm1 = nn.LayerNorm(dim, epsilon=eps)
-        self.mixer = mixer
-        self.norm2 = nn.LayerNorm(dim, epsilon=eps)
-        self.mlp = Mlp(dim, int(dim * mlp_ratio), F.gelu, drop)
-        self.drop_path = DropPath(drop_path)
-        self.mixes_images = isinstance(mixer, ConvMixer)
-
-    def forward(self, tokens: Tensor, size: Size) -> Tensor:
+    # a convolution itself, not a layer that has one: PaddleOCR's checkpoints have its weights under its own name
+    def forward(self, tokens: Tensor, size: Size) -> Tensor:  # type: ignore[override]
         """Map [B, H * W, dim] to the same shape; ``size`` is (H, W)."""
-        mixed = to_tokens(self.mixer(to_images(tokens, size))) if self.mixes_images else self.mixer(tokens)
-        tokens = self.norm1(tokens + self.drop_path(mixed))
-        return self.norm2(tokens + self.drop_path(self.mlp(tokens)))
+        return to_tokens(super().forward(to_images(tokens, size)))
 
 
 class SubSample(nn.Layer):
@@ -96,20 +69,24 @@ class Stage(nn.Layer):
     layer without weights there, which counts in the names of its checkpoints.
     """
 
-    def __init__(self, blocks: Sequence[Block], downsample: SubSample | None) -> None:
+    def __init__(self, blocks: Sequence[MixingBlock], downsample: SubSample | None) -> None:
         super().__init__()
         self.blocks = nn.LayerDict()
-        first = blocks[0].mixes_images
+        first = _mixes_images(blocks[0])
         for index, block in enumerate(blocks):
-            skipped = 1 if first and not block.mixes_images else 0
+            skipped = 1 if first and not _mixes_images(block) else 0
             self.blocks[str(index + skipped)] = block
         self.downsample = downsample
 
     def forward(self, tokens: Tensor, size: Size) -> tuple[Tensor, Size]:
         """Map [B, H * W, C] and (H, W) to those of the next stage."""
         for block in self.blocks.values():
-            tokens = block(tokens, size)
+            tokens = block(tokens, size) if _mixes_images(block) else block(tokens)
         return (tokens, size) if self.downsample is None else self.downsample(tokens, size)
+
+
+def _mixes_images(block: MixingBlock) -> bool:
+    return isinstance(block.mixer, ConvMixer)
 
 
 class PositionEmbedding(nn.Layer):

@@ -12,11 +12,11 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 21_250,
-    "all statements": 27_200,
-    "tokens": 298_100,
-    "files": 356,
-    "words of English docs": 74_800,
+    "working statements": 20_740,
+    "all statements": 26_570,
+    "tokens": 291_100,
+    "files": 347,
+    "words of English docs": 73_700,
 }
 ERRORS = {
     name

@@ -141,4 +141,4 @@ def _images() -> None:
 
 def _facts() -> CacheFacts:
     views, branches = Views(seed=1, count=2), {"ctc": BranchForm(classes=11, kept=4)}
-    return CacheFacts("Teacher", "a", "b", "c", views, branches, shards=1, batches=2)
+    return CacheFacts("Teacher", "a", "b", "c", views, branches, shards=1, batches=2, dtype="float32")

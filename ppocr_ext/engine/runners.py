@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -84,9 +84,19 @@ def open_runner(engine: str, folder: Path, *, threads: int, dtype: str = FLOAT32
     return lambda inputs: session.run(None, {name: inputs[name] for name in names})
 
 
-def _openvino_runner(file: Path, threads: int, dtype: str) -> Runner:
+@cache
+def _openvino_core() -> Any:
+    """Return the only core of this process, which lives as long as the process.
+
+    Each core replaces the stack that signals are handled on, and puts back the one before when it is freed. Of several,
+    freed in another order, that stack is gone, and the next signal ends the process.
+    """
     import openvino
 
+    return openvino.Core()
+
+
+def _openvino_runner(file: Path, threads: int, dtype: str) -> Runner:
     options = {
         "PERFORMANCE_HINT": "LATENCY",  # one batch at a time, by all threads
         "INFERENCE_NUM_THREADS": threads,
@@ -95,7 +105,7 @@ def _openvino_runner(file: Path, threads: int, dtype: str) -> Runner:
         # processes of one thread each would all be bound to the first core
         "ENABLE_CPU_PINNING": False,
     }
-    compiled = openvino.Core().compile_model(str(file), "CPU", options)
+    compiled = _openvino_core().compile_model(str(file), "CPU", options)
     request = compiled.create_infer_request()
     names = [each.get_any_name() for each in compiled.inputs]
 

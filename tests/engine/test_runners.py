@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,6 +71,32 @@ def test_openvino_computes_in_bfloat16() -> None:
         errors = [float((one - other).norm() / other.norm()) for one, other in pairs]
     assert found.label == "openvino bfloat16"
     assert 1e-3 < max(errors) < 0.05
+
+
+SIGNAL_AFTER_THREE = """
+import signal, sys
+from pathlib import Path
+from ppocr_ext.engine.runners import OPENVINO, open_runner
+
+opened = [open_runner(OPENVINO, Path(sys.argv[1]), threads=1) for _ in range(3)]
+while opened:
+    opened.pop(0)
+signal.signal(signal.SIGINT, lambda *_: print("handled"))
+signal.raise_signal(signal.SIGINT)
+"""
+
+
+def test_a_signal_is_handled_after_graphs_of_openvino_were_freed(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    helper = pytest.importorskip("onnx").helper
+    x, y = (helper.make_tensor_value_info(name, 1, [1]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", [x], [y])
+    opset = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    (tmp_path / "inference.onnx").write_bytes(model.SerializeToString())
+    command = [sys.executable, "-c", SIGNAL_AFTER_THREE, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "handled"), done.stderr
 
 
 def test_a_graph_that_onnx_runtime_refuses_in_bfloat16_is_computed_in_float32(

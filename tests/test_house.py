@@ -12,7 +12,7 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 20_740,
+    "working statements": 20_745,
     "all statements": 26_570,
     "tokens": 291_100,
     "files": 347,

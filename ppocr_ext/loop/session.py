@@ -110,12 +110,12 @@ def train(
     new = [path for path in (folder, *folder.parents) if _is_new(path)] if first else []
     with ExitStack() as stack:
         stack.enter_context(failing_together())
-        stack.enter_context(ending_with_launcher())
         replaced: list[str] = []
         if first:
             stack.enter_context(locked_folder(folder))
             replaced = check_folder(folder, config, host_path, overwrite, processes)
             stack.enter_context(log_file(folder / "train.log", *loggers))
+        stack.enter_context(ending_with_launcher())  # its message goes into the log
         try:
             run = Run.build(config, "train", host_path=host_path, old_dictionary=old_dictionary)
         except BaseException as fault:

@@ -52,25 +52,34 @@ def ending_with_launcher() -> Iterator[None]:
     A process that then does not stop, because it computes or waits for another one, is killed by the system. Does
     nothing in a process that Paddle's launcher has not started.
     """
-    done = threading.Event()
+    done, watch = threading.Event(), None
     if "PADDLE_LOCAL_RANK" in os.environ and hasattr(signal, "alarm"):  # not on Windows
-        threading.Thread(target=_watch, args=(os.getppid(), done), daemon=True).start()
+        watch = threading.Thread(target=_watch, args=(os.getppid(), done), daemon=True)
+        watch.start()
     try:
         yield
     finally:
         done.set()
+        if watch is not None:
+            watch.join()
 
 
 def _watch(launcher: int, done: threading.Event) -> None:
-    starter = os.environ.get(_STARTER)
-    while os.getppid() == launcher and (starter is None or is_running(int(starter))):
-        if done.wait(_LOOK_EVERY):
+    while not _is_gone(launcher):
+        if done.wait(_LOOK_EVERY) and not _is_gone(launcher):
             return
-    # needs no Python, which may be busy; the next thread that it runs may be a long way off
-    signal.alarm(_GRACE)
+    if not done.is_set():
+        # needs no Python, which may be busy; the next thread that it runs may be a long way off
+        signal.alarm(_GRACE)
     LOG.error(
         "the launcher of this process, or the command that started it, is gone: this process stops, and is killed if "
         "that takes more than %d seconds",
         _GRACE,
     )
-    os.kill(os.getpid(), signal.SIGTERM)
+    if not done.is_set():  # else another process has seen it first, and all are stopping
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _is_gone(launcher: int) -> bool:
+    starter = os.environ.get(_STARTER)
+    return os.getppid() != launcher or (starter is not None and not is_running(int(starter)))

@@ -962,7 +962,7 @@ def center_table(characters: str = "0123456789", feat_dim: int = 16) -> bytes:
         characters=np.array(["blank", *characters]),
         centers=np.zeros((classes, feat_dim), np.float32),
         counts=np.ones(classes, np.int64),
-        spread=np.ones(classes),
+        variance=np.ones(classes),
         meta=np.array(
             json.dumps({"charset": "letters.txt", "classes": classes, "charset_digest": charset.digest})
         ),

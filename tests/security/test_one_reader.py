@@ -15,7 +15,7 @@ ALLOWED = {
     "ppocr_ext.io.atomic": "/proc",
     "ppocr_ext.commands": "a word of a command line",
     "ppocr_ext.run.device": "/proc/cpuinfo",
-    "ppocr_ext.engine.graph_cache": "/proc/cpuinfo",
+    "ppocr_ext.run.logs": "a log that it opens to write",
     "ppocr_ext.run.team": "what another process of the run has written",
     "ppocr_ext.run.batch_loader": "an exception of a worker, in memory",
     "ppocr_ext.loop.launch": "logs of the processes that it has started",

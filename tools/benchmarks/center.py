@@ -257,9 +257,9 @@ def _ours(centers: np.ndarray, options: dict[str, Any]) -> Formula:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "centers.npz"
         table.save(path)
-        loss = CenterLoss(
-            center_file_path=str(path), context=LossContext(charset, {None: features}), **options
-        )
+        context = LossContext(charset, {None: features})
+        named = {"frames" if key == "labels" else key: value for key, value in options.items()}
+        loss = CenterLoss(center_file_path=str(path), context=context, **named)
     return lambda features, logits, batch: loss((features, logits), batch)["loss"]
 
 

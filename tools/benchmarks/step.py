@@ -192,6 +192,7 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
         label = engine if dtype == runners.FLOAT32 else f"{engine} {dtype}"
         steps[kind] = step_with(compile_teacher(engine=engine, dtype=dtype), label)
     if cache is not None:
+        model.Teacher.set_state_dict(paddle.load(str(cache.with_name("teacher.pdparams"))))  # of the cache
         steps[CACHED] = step_with(CachedTeacher(Store(cache), model.Teacher, _refuse))
         steps |= {
             f"{kind}{RECOMPUTED}": _recomputed(model.Student, steps[kind]) for kind in (CACHED, COMPILED)

@@ -32,7 +32,7 @@ from experiments.runs import RunFailedError, experiment_parser, from_command_lin
 from ppocr_ext.evaluation.predictions import read_predictions  # noqa: E402
 from ppocr_ext.io.atomic import write_text  # noqa: E402
 
-BLOCK = re.compile(r"^```(yaml|bash|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(yaml|bash)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MODELS = {
     "teacher": "output/lines_teacher",
     "student, distilled": "output/lines_distill",
@@ -44,7 +44,7 @@ CHARACTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ0123456789"  # no I and O, as on many plat
 
 
 def use_it(page: str = "README.md") -> tuple[dict[str, str], list[str]]:
-    """Return files (by the name in their first comment) and commands of the section; its Python is a command."""
+    """Return files (by the name in their first comment) and commands of the section."""
     text = (ROOT / page).read_text(encoding="utf-8")
     section = re.split(r"^## ", text.partition("<!-- use it -->")[2], flags=re.MULTILINE)[1]
     files, commands = {}, []
@@ -52,8 +52,6 @@ def use_it(page: str = "README.md") -> tuple[dict[str, str], list[str]]:
         if kind == "yaml":
             named = re.match(r"# ([\w.]+\.yml)", body)
             files[named[1] if named else "data.yml"] = body
-        elif kind == "python":
-            commands.append(body)
         else:
             commands += [re.sub(r"\s+#.*", "", line) for line in body.splitlines()]
     return files, commands

@@ -77,7 +77,6 @@ STARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # a first stage, t
     "lines of 1 to 3 characters first": (_FIRST_EPOCH, {}),
     "guidance (NRTR) first": ({**_FIRST_EPOCH, "Loss.weight_1": 0.0}, {}),
     "bias of blank: 5": ({}, {}),
-    "rate 0.0015 in place of 0.003": ({}, {"Optimizer.lr.learning_rate": 0.0015}),
     "NRTR without the places of the frames": ({}, {"Architecture.Head.use_pos": False}),
     "neck svtr": ({}, {"Architecture.Head.head_list.0.CTCHead.Neck": _SMALL_SVTR}),
 }

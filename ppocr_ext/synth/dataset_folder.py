@@ -106,7 +106,7 @@ def _is_complete(out: Path, wanted: DatasetFolder, parameters: dict[str, Any]) -
     manifest = out / _MANIFEST
     try:
         known = read_json_object(manifest)
-        kind, before, digest = known["kind"], known["parameters"], known["digest"]
+        kind, before, digest = known["kind"], dict(known["parameters"]), known["digest"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"{_MANIFEST} cannot be read ({error!r})" if manifest.is_file() else f"it has no {_MANIFEST}"
         what = reason if out.is_dir() else "it is a file"

@@ -106,9 +106,10 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path, capsys):
     assert make(tmp_path / "thesis.tex") == 2
     assert capsys.readouterr().err.endswith("[not_a_dataset]\n")
     (tmp_path / "thesis.tex").unlink()
-    (tmp_path / "dataset.json").write_text("{}")
-    assert make(tmp_path) == 2
-    assert capsys.readouterr().err.endswith("[not_a_dataset]\n")
+    for content_of_another in ("{}", '{"kind": "captcha", "parameters": 0, "digest": null}'):
+        (tmp_path / "dataset.json").write_text(content_of_another)
+        assert make(tmp_path) == 2
+        assert capsys.readouterr().err.endswith("[not_a_dataset]\n")
 
 
 def test_characters_lengths_size_and_format(tmp_path):

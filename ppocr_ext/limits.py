@@ -98,7 +98,7 @@ def json_object(text: str | bytes) -> dict[str, Any]:
     with suppress(RecursionError):
         if isinstance(content := json.loads(text), dict):
             return content
-    raise ValueError("it is no JSON object, or nested too deeply")
+    raise ValueError("it is not a JSON object, or is nested too deeply")
 
 
 def most_memory(size: int) -> int:

@@ -65,7 +65,7 @@ def printable(text: str) -> str:
 
 
 def unprintable(text: str) -> str:
-    """Return ``text`` with a character for each ``\\u001b``; a text that had such itself has its backslashes so too."""
+    """Return ``text`` with the character for each ``\\u001b``, also for the ``\\u005c`` of a backslash."""
     return _REPLACED.sub(lambda found: chr(int(found[0][2:], 16)), text)
 
 

@@ -150,9 +150,8 @@ def _start_part(part: Path, version: Path, value: str | None) -> None:
 
 
 def _copy(answer: Any, part: Path, done: int, total: int | None, name: str) -> None:
-    most = min(
-        DOWNLOAD_LIMIT, 2 * (total or DOWNLOAD_LIMIT)
-    )  # sent in chunks, it may be longer than announced
+    # sent in chunks, it may be longer than announced
+    most = min(DOWNLOAD_LIMIT, 2 * (total or DOWNLOAD_LIMIT))
     bar = tqdm(total=total, initial=done, unit="B", unit_scale=True, desc=name, disable=None)
     with bar, open(part, "ab" if done else "wb", opener=own_file) as stream:
         while chunk := answer.read(CHUNK):

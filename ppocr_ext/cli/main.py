@@ -121,7 +121,7 @@ def _open_closed_streams() -> None:
 
 
 def _take_any_text() -> None:
-    """Let no character end a command: a terminal shows ``?`` for one that it lacks; files and pipes get UTF-8."""
+    """Let no character end a command: a terminal shows ``?`` for one that it cannot show; others get UTF-8."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a notebook has others
             stream.reconfigure(encoding=stream.encoding if stream.isatty() else "utf-8", errors="replace")

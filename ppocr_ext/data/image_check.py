@@ -59,7 +59,7 @@ class ImageFolder:
         """Return the content of the image that a label file calls ``name``.
 
         Raises:
-            OSError: it cannot be read, is no regular file, or is larger than an image of so many pixels can be.
+            OSError: it cannot be read, is not a regular file, or is too large for an image within the limit.
         """
         return read_at_most(self.path(name), most_image_bytes(self._max_pixels))
 

@@ -16,7 +16,7 @@ What can fail:
 =============================================  ======================================================
 what fails                                     who computes then
 =============================================  ======================================================
-a package of a named engine is missing         nobody, it is an error
+a package of a named engine is missing         nothing: it is an error
 bfloat16 is missing (processor, ONNX Runtime)  the same engine in float32
 a graph of any width fails, or differs         graphs of one width, at most 4
 that of one width fails, or differs            the network

@@ -38,7 +38,7 @@ def graph_key(network: nn.Layer, request: HeadRequest, image_shape: tuple[int | 
     asked = {**vars(request), "branches": sorted(request.branches)}
     parts = [
         state_digest(network),
-        dict(network.named_buffers()),  # a state lacks those that are not persistent
+        dict(network.named_buffers()),  # also those that are not persistent, which no state has
         code_digest(network),
         layers,
         asked,

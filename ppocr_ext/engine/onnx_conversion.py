@@ -36,7 +36,7 @@ def convert_graph(folder: Path, target: Path, place: Path) -> None:
 
     Raises:
         MissingPackageError: the converter cannot be imported.
-        ModelError: it cannot convert a layer, or lacks memory or disk; the message has the reason that it printed.
+        ModelError: it cannot convert a layer, or memory or disk is full; the message has the reason that it printed.
     """
     with tempfile.TemporaryDirectory(dir=place, prefix=".part-") as temporary:
         part = Path(temporary).resolve() / target.name

@@ -234,7 +234,7 @@ class IncidentFolder:
         run = self._run
         name = f"step_{incident.step:06d}" + (f"_rank{run.team.rank}" if run.team.size > 1 else "")
         folder = self._folder / name
-        # what is no tensor, such as a path, only keeps its place: no loss computes with it
+        # an entry that is not a tensor, such as a path, keeps its place: no loss computes with it
         arrays: dict[str, Any] = {
             str(index): entry.numpy() if isinstance(entry, paddle.Tensor) else np.zeros(0)
             for index, entry in enumerate(batch)

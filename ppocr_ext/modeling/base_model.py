@@ -205,7 +205,7 @@ def _build(registry: Registry, config: Mapping[str, Any], **injected: Any) -> nn
         return registry.build(name, options, **injected)
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
         raise ModelError(
-            f"the {registry.kind} {name} takes no such options ({type(error).__name__}: {error}). Fix: compare their "
-            f"types with docs/networks.md.",
+            f"the {registry.kind} {name} does not take these options ({type(error).__name__}: {error}). "
+            f"Fix: compare their types with docs/networks.md.",
             code="bad_value",
         ) from error

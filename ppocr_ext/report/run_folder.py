@@ -103,7 +103,7 @@ def read_metrics(path: str | Path) -> Metrics:
 
 
 def metrics_line(text: str) -> dict[str, Any]:
-    """Return the content of a line of ``metrics.jsonl``; empty if it is none: a file may hold anything."""
+    """Return the content of a line of ``metrics.jsonl``; empty if it has another form."""
     try:
         line = json_object(text)
     except ValueError:

@@ -261,7 +261,7 @@ def lmdb_dataset_class(
         base: the host's class.
         failures: counts the samples that fail when they are loaded.
         reports: what preflight found, an entry for each LMDB.
-        data_dir: that the LMDBs are in or below; it is no part of the keys of samples.
+        data_dir: that the LMDBs are in or below; the keys of samples leave it out.
     """
 
     class UsableSamples(base):

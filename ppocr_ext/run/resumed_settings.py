@@ -1,4 +1,4 @@
-"""What decides over the curve of a run besides its weights: labels, losses, indicator. A resume with others says so."""
+"""Labels, losses and indicator of a run: a resume with other ones is warned of, since curves then mix both."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Write an LMDB of text lines for PaddleOCR's ``LMDBDataSet``; imports no Paddle.
 
-``num-samples``, without which nobody reads it, comes last: an LMDB whose writer was killed is not read by mistake.
+``num-samples``, without which it is not read, comes last: an LMDB whose writer was killed is not read by mistake.
 """
 
 from __future__ import annotations

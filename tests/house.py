@@ -30,6 +30,7 @@ MUTATORS = {
     "setdefault",
     "update",
 }
+GENERATED = {"reference.md", "errors.md", "README.zh.md"}
 STATEFUL = {"ContextVar", "WeakKeyDictionary", "WeakValueDictionary", "local"}
 CACHES = {"cache", "lru_cache"}
 # names that tests give to text which a program has printed or raised
@@ -78,14 +79,53 @@ def tokens(tree: ast.Module) -> int:
 def totals() -> dict[str, int]:
     """Return what the package and its English documents come to; tests/test_house.py holds the limits."""
     trees = list(modules().values())
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    prose, tables, pages = english_words()
     return {
         "working statements": sum(map(working_statements, trees)),
         "all statements": sum(map(statements, trees)),
         "tokens": sum(map(tokens, trees)),  # last: it takes the docstrings away
         "files": len(trees),
-        "words of English docs": sum(len(page.read_text(encoding="utf-8").split()) for page in pages),
+        "lines of tests": _lines(ROOT / "tests"),
+        "lines of tools": _lines(ROOT / "tools"),
+        "words of English prose": prose,
+        "words of tables": tables,
+        "pages": pages,
     }
+
+
+def english_words() -> tuple[int, int, int]:
+    """Return the words of prose and of tables in English Markdown, and its pages.
+
+    Blocks of code, the Chinese pages and the generated pages do not count.
+    """
+    prose, tables, pages = 0, 0, 0
+    for page in sorted(ROOT.rglob("*.md")):
+        inside = page.relative_to(ROOT)
+        if "zh" in inside.parts or inside.name in GENERATED or any(part[0] == "." for part in inside.parts):
+            continue
+        pages += 1
+        for line in re.sub(
+            r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S
+        ).splitlines():
+            words = len(line.split())
+            tables += words if line.lstrip().startswith("|") else 0
+            prose += 0 if line.lstrip().startswith("|") else words
+    return prose, tables, pages
+
+
+def packed_assignments(trees: dict[str, ast.Module]) -> int:
+    """Count the assignments of several values to several names at once."""
+    return sum(
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Tuple)
+        and isinstance(node.targets[0], ast.Tuple)
+        for tree in trees.values()
+        for node in ast.walk(tree)
+    )
+
+
+def _lines(folder: Path) -> int:
+    return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in folder.rglob("*.py"))
 
 
 def documented(trees: dict[str, ast.Module]) -> tuple[int, int]:
@@ -293,6 +333,7 @@ def table() -> dict[str, str]:
         "median file, lines": f"{statistics.median(lines.values()):.0f}",
         "longest file, lines": str(max(lines.values())),
         "modules, classes and functions with a docstring": f"{with_text / total:.1%}",
+        "packed assignments": str(packed_assignments(trees)),
         "circles of imports": str(len(circles(trees))),
         "process-wide state": str(len(process_state(trees))),
         "tests that assert wording alone": f"{len(wording)} of {tests:,}",

@@ -16,7 +16,11 @@ MOST = {
     "all statements": 26_570,
     "tokens": 291_100,
     "files": 347,
-    "words of English docs": 73_700,
+    "lines of tests": 43_560,
+    "lines of tools": 7_942,
+    "words of English prose": 31_912,
+    "words of tables": 25_317,
+    "pages": 28,
 }
 ERRORS = {
     name

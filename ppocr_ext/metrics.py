@@ -1,4 +1,7 @@
-"""Metrics by PaddleOCR's names: the accuracy of recognised lines, of one model or of several sub-models."""
+"""Metrics by PaddleOCR's names: the accuracy of recognised lines, of one model or of several sub-models.
+
+``confusions``, and the report's count over a predictions file, compare whole texts: spaces count there.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -15,12 +14,12 @@ import pytest
 from ppocr_ext.cli.main import COMMANDS, build_parser, import_command
 from ppocr_ext.config.node import Place
 from ppocr_ext.config.yaml_io import read_value
-from ppocr_ext.registry import BY_KIND
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("README*.md"), *DOCS.rglob("*.md")])
 ENGLISH = sorted(DOCS.glob("*.md"))
+GENERATED = ("errors.md", "reference.md")  # English alone
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -136,7 +135,7 @@ def test_configs_that_commands_name_are_shipped() -> None:
     assert named and [(page, name) for page, name in named if not (ROOT / name).is_file()] == []
 
 
-@pytest.mark.parametrize("page", ENGLISH, ids=name_of)
+@pytest.mark.parametrize("page", [each for each in ENGLISH if each.name not in GENERATED], ids=name_of)
 def test_every_guide_has_its_chinese_mirror(page: Path) -> None:
     mirror = DOCS / "zh" / page.name
     if page.name == "results.md" and not mirror.exists():
@@ -153,24 +152,3 @@ def test_the_readme_has_its_chinese_mirror() -> None:
     english, chinese = ROOT / "README.md", ROOT / "README.zh.md"
     assert blocks(english, "bash")[0] == blocks(chinese, "bash")[0]
     assert len(HEADING.findall(prose(english))) == len(HEADING.findall(prose(chinese)))
-
-
-@pytest.mark.parametrize("page", [DOCS / "reference.md", DOCS / "zh" / "reference.md"], ids=name_of)
-def test_the_reference_lists_every_component(page: Path) -> None:
-    for module in ("modeling", "losses", "optim", "metrics", "synth.synthetic_dataset"):
-        importlib.import_module(f"ppocr_ext.{module}")
-    text = page.read_text(encoding="utf-8")
-    ours = [
-        (kind, name)
-        for kind, registry in BY_KIND.items()
-        for name in registry.names()
-        if registry.get(name).__module__.startswith("ppocr_ext.")
-    ]
-    assert len(ours) > 30
-    assert [(kind, name) for kind, name in ours if f"`{name}`" not in text] == []
-
-
-@pytest.mark.parametrize("page", [DOCS / "reference.md", DOCS / "zh" / "reference.md"], ids=name_of)
-def test_the_reference_lists_every_command(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    assert [name for name in COMMANDS if f"`ppocr-ext {name}" not in text] == []

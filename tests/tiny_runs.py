@@ -4,6 +4,7 @@ import signal
 from functools import cache
 
 import pytest
+from experiments.fuzzing_project import TINY
 
 from ppocr_ext.config import Config, load
 from ppocr_ext.io.resources import config_path
@@ -11,35 +12,6 @@ from ppocr_ext.loop.events import Hook
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 
-TINY = {
-    "Backbone": {
-        "name": "SVTRv2",
-        "dims": [8, 16, 16],
-        "depths": [1, 2, 1],
-        "num_heads": [1, 1, 1],
-        "mixer": [["Conv"], ["Conv", "Global"], ["Global"]],
-        "sub_k": [[4, 1], [2, 1], [-1, -1]],
-        "use_pool": True,
-    },
-    "Head": {
-        "name": "MultiHead",
-        "head_list": [
-            {
-                "CTCHead": {
-                    "Neck": {
-                        "name": "svtr",
-                        "dims": 16,
-                        "depth": 1,
-                        "hidden_dims": 16,
-                        "kernel_size": [1, 3],
-                    },
-                    "Head": {"fc_decay": 0.00001},
-                }
-            },
-            {"NRTRHead": {"nrtr_dim": 32, "num_decoder_layers": 1, "max_text_length": 8}},
-        ],
-    },
-}
 MULTI_SCALE = {
     "name": "MultiScaleSampler",
     "scales": [[128, 32], [128, 48]],

@@ -1,6 +1,6 @@
 """The keys of ``Global``: the rule, default and meaning of each.
 
-The config check, the defaults of a run and the table in docs/reference.md come from here; tests/config/key_table.py
+The config check, the defaults of a run and the table in docs/reference.md come from here; tests/write_reference.py
 writes that table.
 """
 

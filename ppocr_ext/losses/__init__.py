@@ -1,4 +1,8 @@
-"""Losses by PaddleOCR's names, and corrected ones under names of their own; importing this registers them."""
+"""Losses by PaddleOCR's names, and corrected ones under names of their own; importing this registers them.
+
+``metrics.jsonl`` lists each part of a loss under its name; INDEX, in these names, counts from 0. If two parts have the
+same name, the second is logged as ``NAME#2``. The parts of ``MultiLoss`` have the name of their loss.
+"""
 
 from ppocr_ext.losses.base_loss import Loss, LossContext, required_outputs
 from ppocr_ext.losses.center_loss import CenterLoss

@@ -1,4 +1,17 @@
-"""Networks: backbones, necks, heads, and the models that connect them."""
+"""Networks: backbones, necks, heads, and the models that connect them.
+
+Keys of ``Architecture``:
+    model_type: ``rec``.
+    algorithm: read by the host's loop. With ``SVTR_LCNet`` it passes the labels to the model, and a MultiHead needs
+        them. A DistillationModel has ``Distillation``, and each of its sub-models has its own.
+    Transform, Backbone, Neck, Head: the parts; each has a ``name``.
+    in_channels: channels of the image (3).
+    return_all_feats: return ``backbone_out``, ``neck_out`` and ``head_out``; losses with a ``key`` need them.
+    pretrained_dict: dictionary of ``Global.pretrained_model``, if it is another one.
+    Models: of a DistillationModel: name → the keys above, and those below.
+    Models.NAME.freeze_params: the sub-model stays in evaluation mode and is not trained (false).
+    Models.NAME.pretrained: weights of the sub-model.
+"""
 
 from __future__ import annotations
 

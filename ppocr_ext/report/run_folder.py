@@ -1,4 +1,58 @@
-"""Read a run folder, complete or not: a run may have been killed at any moment."""
+"""Read a run folder, complete or not: a run may have been killed at any moment.
+
+``metrics.jsonl`` has one JSON object on each line; a number that is not finite is ``null``. ``eval --save-predictions``
+and ``predict`` write UTF-8 text with a header, separated by tabs; control characters, and what a spreadsheet would take
+for a formula, are quoted. ``run.json`` is one JSON object.
+
+Keys of ``metrics.jsonl``:
+    kind: ``train``, for a window of ``print_batch_step`` steps, or ``eval``.
+    epoch: in progress, counted from 1.
+    step: steps of the optimizer since the beginning of the run; 0 in the evaluation of the weights it starts from.
+    time: seconds of training so far, evaluations included; a resumed run adds the time before the stop.
+    lr: learning rate of the last step.
+    loss: mean over the window.
+    losses: the same for each part of the loss, with its weight.
+    ips: images a second, without evaluations.
+    grad_norm: mean norm of the gradient before clipping.
+    blank_share: share of frames that the CTC blank wins; ``blank_share_NAME`` of the sub-model NAME.
+    blank_probability: mean probability of the blank in one step of the window; so are the next four.
+    text_length: mean length of the texts that CTC reads in the batch.
+    distinct_texts: how many different texts.
+    nrtr_end_share: share of text lines whose first NRTR token is ``</s>``.
+    first_loss: the CTC loss of step 1.
+    teacher_cached: share of batches that the teacher cache answered.
+    skipped: steps without effect, because of a bad value.
+    acc, norm_edit_dis, acc_with_space: of ``eval``: the numbers of the metric.
+    nrtr_empty: of ``eval``: share of empty texts that greedy NRTR decoding reads in a fixed batch.
+    fps: of ``eval``: images a second.
+
+Keys of a file of predictions:
+    image: path as in the label file.
+    label: the whole text.
+    prediction: the whole text.
+    confidence: mean probability of the characters read; 0 if nothing was read.
+
+Keys of ``run.json``:
+    status: ``running``, ``finished``, ``stopped``, ``failed``, ``nonfinite`` or ``collapsed``.
+    reason: of the status, in words.
+    started, ended: times in UTC.
+    resumed_from: checkpoint that the run was resumed from, or ``null``.
+    resumed_from_step: its step, or 0.
+    command: as it was called.
+    versions, host, device, processes, seed: what computed it.
+    parameters: ``all`` and ``trained``, without BatchNorm's running statistics.
+    parts: of the networks: ``name``, ``parameters``, ``trained``, and ``rates``, the factors of the learning rate.
+    dictionary: ``path``, ``classes`` (of CTC), ``digest``.
+    label_files: path → SHA-256.
+    frozen: frozen sub-model → digest of its state.
+    engines: frozen sub-model → engine, of those compiled when the run began.
+    official_weights: name → ``sha256``, ``address``, ``source``, of those that the run loaded.
+    best: the best evaluation, and its ``best_epoch`` (0: of the weights that the run started from).
+    never_evaluated: which steps at the end of an unfinished run were never evaluated, in words.
+    verdict: of a run that finished with an accuracy of 0: ``code``, ``text``, ``causes``, the ``next`` command.
+    epoch, step_in_epoch, global_step: position at the end.
+    failed_to_load: section → number of samples that failed when they were loaded, in process 0.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Datasets that draw their images during training: no image is seen twice, and nothing is written to the disk."""
+"""Datasets that draw their images during training: no image is seen twice, and nothing is written to the disk.
+
+Keys of ``dataset``:
+    name: one of the datasets below; each adds its own keys.
+    transforms: PaddleOCR's; ``DecodeImage`` at their beginning is not run.
+    size: images of an epoch.
+    seed: of the images; default ``Global.seed``.
+"""
 
 from __future__ import annotations
 
@@ -146,13 +153,13 @@ def _check_labels(source: SampleSource, charset: Charset, longest: int) -> None:
 
 @DATASETS.register("CaptchaDataSet")
 class CaptchaDataSet(SyntheticDataSet):
-    """Draw CAPTCHAs, see :class:`~ppocr_ext.synth.captcha.CaptchaOptions` and docs/making_data.md."""
+    """Draw CAPTCHAs, by the keys of :class:`~ppocr_ext.synth.captcha.CaptchaOptions`."""
 
     OPTIONS = CaptchaOptions
 
 
 @DATASETS.register("TextLineDataSet")
 class TextLineDataSet(SyntheticDataSet):
-    """Draw text lines, see :class:`~ppocr_ext.synth.lines.line_source.LineOptions` and docs/making_data.md."""
+    """Draw text lines, by the keys of :class:`~ppocr_ext.synth.lines.line_source.LineOptions`."""
 
     OPTIONS = LineOptions

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from key_table import key_table
 
 import ppocr_ext
 from ppocr_ext.config import Config
@@ -67,16 +66,3 @@ def test_a_wrong_value_names_its_place(name: str, value: Any, code: str) -> None
     with pytest.raises(ConfigError) as error:
         global_value(Config({"Global": {name: value}}, "my.yml"), name)
     assert error.value.code == code and str(error.value).startswith(f"my.yml: Global.{name}: ")
-
-
-def cells(table: str) -> list[list[str]]:
-    """Return the first three cells (key, values, default) of each row of ``Global``."""
-    rows = [line.split(" |")[:3] for line in table.splitlines() if line.startswith("| `")]
-    return [[cell.strip("| ") for cell in row] for row in rows]
-
-
-def test_the_reference_is_current() -> None:
-    """`python tests/config/key_table.py` writes the table."""
-    assert key_table() in (DOCS / "reference.md").read_text(encoding="utf-8")
-    section = (DOCS / "zh" / "reference.md").read_text(encoding="utf-8").partition("## `Global` 的键")[2]
-    assert cells(section.partition("\n## ")[0]) == cells(key_table())

@@ -27,7 +27,35 @@ from ppocr_ext.teacher_cache.shards import BranchForm
 from ppocr_ext.teacher_cache.store import CacheFacts
 
 _GOOD_STEPS = 3
-_BLOCK = {"name": "svtr", "dims": 16, "depth": 1, "hidden_dims": 16, "kernel_size": [1, 3]}
+TINY = {
+    "Backbone": {
+        "name": "SVTRv2",
+        "dims": [8, 16, 16],
+        "depths": [1, 2, 1],
+        "num_heads": [1, 1, 1],
+        "mixer": [["Conv"], ["Conv", "Global"], ["Global"]],
+        "sub_k": [[4, 1], [2, 1], [-1, -1]],
+        "use_pool": True,
+    },
+    "Head": {
+        "name": "MultiHead",
+        "head_list": [
+            {
+                "CTCHead": {
+                    "Neck": {
+                        "name": "svtr",
+                        "dims": 16,
+                        "depth": 1,
+                        "hidden_dims": 16,
+                        "kernel_size": [1, 3],
+                    },
+                    "Head": {"fc_decay": 0.00001},
+                }
+            },
+            {"NRTRHead": {"nrtr_dim": 32, "num_decoder_layers": 1, "max_text_length": 8}},
+        ],
+    },
+}
 _SMALL = {
     "Global.use_gpu": False,
     "Global.dry_step": False,
@@ -37,22 +65,7 @@ _SMALL = {
     "Global.save_model_dir": "run",
     "Global.character_dict_path": "data/dict.txt",
     "Optimizer.lr.warmup_epoch": 0,
-    "Architecture.Backbone": {
-        "name": "SVTRv2",
-        "dims": [8, 16, 16],
-        "depths": [1, 2, 1],
-        "num_heads": [1, 1, 1],
-        "mixer": [["Conv"], ["Conv", "Global"], ["Global"]],
-        "sub_k": [[4, 1], [2, 1], [-1, -1]],
-        "use_pool": True,
-    },
-    "Architecture.Head": {
-        "name": "MultiHead",
-        "head_list": [
-            {"CTCHead": {"Neck": _BLOCK, "Head": {}}},
-            {"NRTRHead": {"nrtr_dim": 32, "num_decoder_layers": 1, "max_text_length": 8}},
-        ],
-    },
+    **{f"Architecture.{part}": value for part, value in TINY.items()},
     "Train.loader.batch_size_per_card": 3,
     "Train.loader.num_workers": 0,
     "Eval.loader.num_workers": 0,

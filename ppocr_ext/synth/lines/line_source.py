@@ -125,7 +125,7 @@ class LineOptions:
         rich_in: a text or a file with characters that are more frequent, and their share.
         skip_undrawable: leave out characters that no font draws; otherwise they are an error.
         fonts: files, folders or packages; none for the packages that are installed.
-        style: see :meth:`LineStyle.from_options`.
+        style: a mapping of the keys of :class:`LineStyle`; a range may be a single number, ``photos`` is a folder.
     """
 
     corpus: Sequence[str] = ()

@@ -135,20 +135,47 @@ def test_configs_that_commands_name_are_shipped() -> None:
     assert named and [(page, name) for page, name in named if not (ROOT / name).is_file()] == []
 
 
-@pytest.mark.parametrize("page", [each for each in ENGLISH if each.name not in GENERATED], ids=name_of)
-def test_every_guide_has_its_chinese_mirror(page: Path) -> None:
-    mirror = DOCS / "zh" / page.name
-    if page.name == "results.md" and not mirror.exists():
-        pytest.skip("results.md has not been translated yet")
-    assert mirror.is_file(), f"docs/zh/{page.name} is missing"
-
-    def levels(text: str) -> list[int]:
-        return [len(match.group(0).split()[0]) for match in HEADING.finditer(text)]
-
-    assert levels(prose(mirror)) == levels(prose(page))
+MIRRORED = [(each, DOCS / "zh" / each.name) for each in ENGLISH if each.name not in GENERATED]
+MIRRORED += [(ROOT / "README.md", ROOT / "README.zh.md")]
+NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+IN_WORDS = {str(number) for number in range(13)}  # a sentence may write them as words
 
 
-def test_the_readme_has_its_chinese_mirror() -> None:
-    english, chinese = ROOT / "README.md", ROOT / "README.zh.md"
-    assert blocks(english, "bash")[0] == blocks(chinese, "bash")[0]
-    assert len(HEADING.findall(prose(english))) == len(HEADING.findall(prose(chinese)))
+def code_blocks(page: Path) -> list[tuple[str, str]]:
+    """Return language and text of each fenced block without comments and docstrings; of drawings only numbers."""
+    found = []
+    for language, text in FENCE.findall(page.read_text(encoding="utf-8")):
+        text = re.sub(r"^ *\"\"\".*?\"\"\"$", "", text, flags=re.MULTILINE | re.DOTALL)
+        text = re.sub(r"\s*(?:#|<!--).*", "", text)
+        found.append((language, " ".join(text.split() if language in TRANSLATED else NUMBER.findall(text))))
+    return found
+
+
+TRANSLATED = {"bash", "yaml", "python", "json"}
+
+
+def spans(text: str) -> set[str]:
+    """Return the code within sentences, on one line each."""
+    return {" ".join(span.split()) for span in re.findall(r"`([^`]+)`", text)}
+
+
+def numbers(text: str) -> set[str]:
+    """Return the numbers within sentences, those that may be words left out."""
+    bare = re.sub(r"`[^`]*`|\]\([^)]*\)", "", text)
+    return {number.replace(",", "") for number in NUMBER.findall(bare)} - IN_WORDS
+
+
+def rows(text: str) -> list[tuple[int, set[str], set[str]]]:
+    """Return of each row of a table how many cells it has, its code and its numbers."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [(line.count("|"), spans(line), numbers(line)) for line in lines]
+
+
+@pytest.mark.parametrize(("english", "chinese"), MIRRORED, ids=[name_of(each) for each, _ in MIRRORED])
+def test_both_languages_give_the_same_commands_code_and_numbers(english: Path, chinese: Path) -> None:
+    assert chinese.is_file(), f"{name_of(chinese)} is missing"
+    assert code_blocks(chinese) == code_blocks(english)
+    ours, theirs = prose(english), prose(chinese)
+    assert spans(theirs) == spans(ours)
+    assert numbers(theirs) == numbers(ours)
+    assert rows(theirs) == rows(ours)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from ppocr_ext.characters.center_table import read_centers
-from ppocr_ext.checkpoint.averages import other_weights
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.contents import other_weights
 from ppocr_ext.cli.main import main
 from ppocr_ext.evaluation.predictions import read_predictions
 from ppocr_ext.report.run_folder import read_metrics

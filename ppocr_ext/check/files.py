@@ -11,7 +11,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.checkpoint.checkpoints import why_missing
-from ppocr_ext.checkpoint.journal import read_journal
+from ppocr_ext.checkpoint.files import read_journal
 from ppocr_ext.checkpoint.official_weights import is_official
 from ppocr_ext.config import Config, named_items, read_old_charset, resolve_charset
 from ppocr_ext.config.class_counts import class_counts, wrong_counts

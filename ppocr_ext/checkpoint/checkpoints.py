@@ -16,17 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from ppocr_ext.checkpoint.journal import ENDINGS, apply_journal, finish_journal, write_journal
-from ppocr_ext.checkpoint.official_weights import other_format, similar_name
-from ppocr_ext.checkpoint.serialize import (
+from ppocr_ext.checkpoint.files import (
+    ENDINGS,
     NAME_TABLE,
+    apply_journal,
+    finish_journal,
     is_train_state,
     read_plain_pickle,
     read_state,
     tensors_to_bytes,
     write_all_temporary,
+    write_journal,
 )
-from ppocr_ext.checkpoint.weights_download import official_file
+from ppocr_ext.checkpoint.official_weights import official_file, other_format, similar_name
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.messages import did_you_mean, shortened

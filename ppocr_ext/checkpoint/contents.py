@@ -1,19 +1,173 @@
-"""Say what a checkpoint holds, and take one of its sub-models out; imports no Paddle."""
+"""Say what a checkpoint holds and how well it reads, check its numbers, take a sub-model out; imports no Paddle."""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState, unwrapped
 from ppocr_ext.checkpoint.class_rows import class_axis
-from ppocr_ext.checkpoint.serialize import read_state
+from ppocr_ext.checkpoint.files import read_state
 from ppocr_ext.errors import DataError, WeightsError
 from ppocr_ext.io.atomic import atomic_writer
+
+_FIX = "Fix: give another checkpoint, one from before it went wrong."
+
+
+def require_usable_values(file: Path, values: Mapping[str, np.ndarray]) -> None:
+    """Check the entries of ``file`` that are loaded into a network.
+
+    Args:
+        file: for the message.
+        values: by name; a part (``Student``, ``backbone``) is what stands before the first dot.
+
+    Raises:
+        WeightsError: an entry is not of real numbers, is not finite, or is a negative variance; or all matrices of a
+            part are zero.
+    """
+    filled: dict[str, list[bool]] = {}  # of each part, whether a matrix has a number other than 0
+    for name, value in values.items():
+        problem, code = _problem(name, value)
+        if problem:
+            raise WeightsError(f"{file}: the entry {name!r} {problem}. {_FIX}", code=code)
+        if value.ndim > 1:
+            filled.setdefault(name.partition(".")[0], []).append(bool(value.any()))
+    for part, matrices in filled.items():
+        if len(matrices) > 1 and not any(matrices):  # a network may begin with one matrix of zeros
+            raise WeightsError(
+                f"{file}: all {len(matrices)} matrices of {part!r} are 0, so that it computes nothing. {_FIX}",
+                code="zero_weights",
+            )
+
+
+def not_finite(values: Mapping[str, Any]) -> list[str]:
+    """Return the names of the entries (arrays or tensors) that hold NaN or infinity."""
+    return [name for name, value in values.items() if not np.isfinite(np.asarray(value)).all()]
+
+
+def _problem(name: str, value: np.ndarray) -> tuple[str, str]:
+    """Return what is wrong with an entry, and the code of the error; both empty if nothing is."""
+    if value.dtype.kind not in "biuf":
+        return f"is of type {value.dtype}, not of real numbers", "bad_content"
+    if value.dtype.kind != "f":
+        return "", ""
+    if not np.isfinite(value).all():
+        wrong = int(value.size - np.isfinite(value).sum())
+        return f"has {wrong:,} of {value.size:,} numbers that are NaN or infinite", "nonfinite_weights"
+    if name.endswith("._variance") and (value < 0).any():  # of BatchNorm, which takes its root
+        return f"is a variance, but has negative numbers (least {value.min():.3g})", "negative_variance"
+    return "", ""
+
+
+EMA = "Ema"  # the hook that keeps the average, in `TrainState.hooks`
+
+
+def weights_note(state: TrainState) -> str | None:
+    """Return what kind of weights a checkpoint holds; None if its run averaged none."""
+    if state.raw_weights:
+        return "averaged weights (Global.ema); the raw ones are in its training state"
+    if EMA in (state.hooks or {}):
+        return "raw weights; the averaged ones (Global.ema) are in its training state"
+    return None
+
+
+def require_usable_averages(checkpoint: Checkpoint, state: TrainState) -> None:
+    """Check the averaged and the raw weights in the training state of a checkpoint, as its weights are checked.
+
+    Raises:
+        WeightsError: see :func:`ppocr_ext.checkpoint.contents.require_usable_values`.
+    """
+    for kept in (average_in(state.hooks or {}), state.raw_weights or {}):
+        require_usable_values(checkpoint.file(".states"), kept)
+
+
+def average_in(hook_states: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the averaged weights by name; empty without ``Global.ema``."""
+    return hook_states.get(EMA, {}).get("average", {})
+
+
+def other_weights(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
+    """Return the weights that a checkpoint does not hold as its own: the raw ones, or the averaged ones.
+
+    Raises:
+        WeightsError: it has only one kind, or the others have no usable numbers.
+    """
+    state = checkpoint.train_state()
+    require_usable_averages(checkpoint, state)
+    others = state.raw_weights or average_in(state.hooks or {})
+    if not others:
+        raise WeightsError(
+            f"{checkpoint.prefix} holds one kind of weights. Fix: train with Global.ema to have averaged ones too.",
+            code="no_average",
+        )
+    return {**checkpoint.weights(), **others}
+
+
+BEST = "best_accuracy"
+EVALUATED = "Evaluations"  # the last evaluation and its step, in `TrainState.hooks`
+START = "the start weights: no evaluation of the training was better"
+
+
+def is_start(best: Mapping[str, Any]) -> bool:
+    """Return True if the best evaluation is that of the weights that its run started from."""
+    return best.get("best_epoch") == 0
+
+
+def own_metrics(name: str, state: TrainState) -> Mapping[str, Any]:
+    """Return the evaluation of the very weights of a checkpoint; empty if there was none.
+
+    Args:
+        name: of the checkpoint, such as ``latest``.
+        state: its training state.
+    """
+    if name == BEST or state.is_empty:  # extracted weights have no step
+        return state.best
+    kept = state.hooks or {}
+    found: Mapping[str, Any] = kept.get(EVALUATED, {})
+    # with Global.ema, other weights than these were evaluated
+    return found if found.get("step") == state.position.global_step and EMA not in kept else {}
+
+
+def checkpoint_line(path: str | Path, shown_as: str = "") -> str:
+    """Return a line such as ``run/best_accuracy: step 1302, acc 0.8880``.
+
+    Args:
+        path: the checkpoint.
+        shown_as: in place of its path.
+    """
+    checkpoint = Checkpoint(path)
+    shown_as = shown_as or str(checkpoint.prefix)
+    try:
+        state = checkpoint.train_state()
+    except WeightsError as error:  # who resumes is told so; for all others the weights suffice
+        return f"{shown_as}: step and accuracy are not known: {str(error).splitlines()[0]}"
+    metrics = own_metrics(checkpoint.prefix.name, state)
+    said = [] if state.is_empty else [f"step {state.position.global_step}"]
+    said += [f"{name} {metrics[name]:.4f}" for name in _shown(metrics)]
+    if not _shown(metrics):
+        said.append("accuracy not known" if said else "step and accuracy are not known")
+        said += [f"best of its run: {name} {state.best[name]:.4f}" for name in _shown(state.best)]
+    elif is_start(state.best) and checkpoint.prefix.name == BEST:
+        said[0] += f" ({START})"
+    return f"{shown_as}: {', '.join(said)}"
+
+
+def _shown(metrics: Mapping[str, Any]) -> list[str]:
+    """Return the name of the accuracy, or of the first number of a metric without one, in a list; or an empty list."""
+    # a file may hold anything
+    names = [
+        str(name)
+        for name, value in metrics.items()
+        if isinstance(value, Real) and name not in ("step", "fps") and "_epoch" not in str(name)
+    ]
+    return ["acc"] if "acc" in names else names[:1]
+
 
 _PARTS = ("transform", "backbone", "neck", "head")  # of a recogniser
 # kind of class index: name of its branch, and rows of its parameters that are of no class

@@ -17,11 +17,10 @@ import paddle
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import SHOWN, Checkpoint
 from ppocr_ext.checkpoint.class_rows import carried_rows, ctc_classes_of, with_other_space
-from ppocr_ext.checkpoint.config_differences import config_differences
-from ppocr_ext.checkpoint.journal import read_journal
+from ppocr_ext.checkpoint.contents import require_usable_values
+from ppocr_ext.checkpoint.files import read_journal
 from ppocr_ext.checkpoint.official_weights import about, table
-from ppocr_ext.checkpoint.weight_match import WeightMatch, match_weights
-from ppocr_ext.checkpoint.weight_values import require_usable_values
+from ppocr_ext.checkpoint.weight_match import WeightMatch, config_differences, match_weights
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.messages import LOG, shortened
 

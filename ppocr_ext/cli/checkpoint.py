@@ -6,10 +6,16 @@ import argparse
 from numbers import Real
 from pathlib import Path
 
-from ppocr_ext.checkpoint.averages import other_weights, weights_note
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.contents import branch_classes, extract, parts_of, write_weights
-from ppocr_ext.checkpoint.summary import checkpoint_line
+from ppocr_ext.checkpoint.contents import (
+    branch_classes,
+    checkpoint_line,
+    extract,
+    other_weights,
+    parts_of,
+    weights_note,
+    write_weights,
+)
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.file_names import file_digest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from ppocr_ext.checkpoint.summary import BEST, checkpoint_line
+from ppocr_ext.checkpoint.contents import BEST, checkpoint_line
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument, add_strict_argument, read_config
 from ppocr_ext.commands import run_command
 from ppocr_ext.messages import LOG

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ppocr_ext.checkpoint.official_weights import digest_line, official, pin_file, table
-from ppocr_ext.checkpoint.weights_download import fetch
+from ppocr_ext.checkpoint.official_weights import digest_line, fetch, official, pin_file, table
 from ppocr_ext.io.file_names import cache_folder
 from ppocr_ext.run.logs import set_up_console
 

@@ -14,7 +14,7 @@ import paddle
 from ppocr_ext import __version__
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.summary import checkpoint_line, own_metrics
+from ppocr_ext.checkpoint.contents import checkpoint_line, own_metrics
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.file_names import file_digest

@@ -17,7 +17,7 @@ from typing import Any
 import paddle
 import paddle.distributed as dist
 
-from ppocr_ext.checkpoint.summary import BEST
+from ppocr_ext.checkpoint.contents import BEST
 from ppocr_ext.errors import ModelError, WeightsError
 from ppocr_ext.loop.accumulation import ScheduleProxy
 from ppocr_ext.loop.evaluations import Evaluations, evaluate_now

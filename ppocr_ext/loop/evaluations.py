@@ -9,7 +9,7 @@ import paddle.distributed as dist
 
 from ppocr_ext.check.wiring import TAUGHT
 from ppocr_ext.checkpoint.checkpoints import Position
-from ppocr_ext.checkpoint.summary import EVALUATED
+from ppocr_ext.checkpoint.contents import EVALUATED
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.loop.events import EvalDone, Hook
 from ppocr_ext.run.run import Run

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.run_checkpoints import finish_saves, names_in
+from ppocr_ext.checkpoint.files import finish_saves, names_in
 from ppocr_ext.commands import run_command
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError

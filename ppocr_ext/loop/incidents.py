@@ -13,8 +13,8 @@ import numpy as np
 import paddle
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.checkpoint.files import tensors_to_bytes
 from ppocr_ext.checkpoint.model_state import STATISTICS
-from ppocr_ext.checkpoint.serialize import tensors_to_bytes
 from ppocr_ext.commands import command_line
 from ppocr_ext.config import Config
 from ppocr_ext.data.batch_layout import BatchLayout, kept_keys

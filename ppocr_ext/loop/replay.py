@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ppocr_ext.checkpoint.serialize import read_plain_pickle, read_state
+from ppocr_ext.checkpoint.files import read_plain_pickle, read_state
 from ppocr_ext.config import load
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.io.arrays import load_arrays

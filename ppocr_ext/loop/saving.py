@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ppocr_ext.checkpoint.averages import average_in
 from ppocr_ext.checkpoint.checkpoints import Position, TrainState, write_checkpoint
+from ppocr_ext.checkpoint.contents import average_in, not_finite
+from ppocr_ext.checkpoint.files import keep_newest
 from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
-from ppocr_ext.checkpoint.run_checkpoints import keep_newest
-from ppocr_ext.checkpoint.weight_values import not_finite
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.sample_seeds import SCHEME
 from ppocr_ext.errors import DataError, WeightsError

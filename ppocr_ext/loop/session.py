@@ -10,7 +10,7 @@ from pathlib import Path
 
 import paddle.distributed as dist
 
-from ppocr_ext.checkpoint.run_checkpoints import remove_checkpoints
+from ppocr_ext.checkpoint.files import remove_checkpoints
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.host import open_host

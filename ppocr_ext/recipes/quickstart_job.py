@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.contents import BEST
 from ppocr_ext.checkpoint.model_state import count_parameters
-from ppocr_ext.checkpoint.summary import BEST
 from ppocr_ext.commands import command_line
 from ppocr_ext.config import Config, load
 from ppocr_ext.errors import ConfigError, ModelError

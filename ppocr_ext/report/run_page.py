@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from ppocr_ext.checkpoint.run_checkpoints import names_in
-from ppocr_ext.checkpoint.summary import BEST, checkpoint_line
+from ppocr_ext.checkpoint.contents import BEST, checkpoint_line
+from ppocr_ext.checkpoint.files import names_in
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.metrics import SPACES_IGNORED
 from ppocr_ext.report.curves import best_point, color_mark, curves_file

@@ -12,10 +12,9 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.check import check_all
 from ppocr_ext.check.files import weights_to_load
 from ppocr_ext.check.sub_models import UNTRAINED
-from ppocr_ext.checkpoint.averages import require_usable_averages, weights_note
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.official_weights import digest_line, table
-from ppocr_ext.checkpoint.weights_download import official_file
+from ppocr_ext.checkpoint.contents import require_usable_averages, weights_note
+from ppocr_ext.checkpoint.official_weights import digest_line, official_file, table
 from ppocr_ext.config import Config, read_old_charset, resolve_charset, with_class_counts
 from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import WeightsError

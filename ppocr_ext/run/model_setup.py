@@ -10,8 +10,8 @@ from typing import Any
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.sub_models import ALLOW_UNTRAINED, UNTRAINED, untrained
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.contents import checkpoint_line
 from ppocr_ext.checkpoint.official_weights import is_official, table
-from ppocr_ext.checkpoint.summary import checkpoint_line
 from ppocr_ext.checkpoint.weight_match import WeightMatch, match_weights
 from ppocr_ext.checkpoint.weights import load_weights
 from ppocr_ext.config import Config, read_old_charset

@@ -9,7 +9,7 @@ from typing import Any
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.summary import BEST
+from ppocr_ext.checkpoint.contents import BEST
 from ppocr_ext.config import Config, load
 from ppocr_ext.errors import ConfigError, DataError, WeightsError
 from ppocr_ext.io.resources import find_config

@@ -7,8 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ppocr_ext.checkpoint.official_weights import digest_of, is_official, table
-from ppocr_ext.checkpoint.weights_download import fetch
+from ppocr_ext.checkpoint.official_weights import digest_of, fetch, is_official, table
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.values import shown
 from ppocr_ext.errors import ConfigError, WeightsError

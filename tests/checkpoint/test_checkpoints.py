@@ -7,11 +7,11 @@ import pytest
 from error_codes import raises_code
 from paddle.base.layer_helper import LayerHelper
 
-from ppocr_ext.checkpoint import checkpoints, journal, serialize
+from ppocr_ext.checkpoint import checkpoints, files
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, Position, TrainState, write_checkpoint
+from ppocr_ext.checkpoint.files import read_state
 from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
 from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
-from ppocr_ext.checkpoint.serialize import read_state
 from ppocr_ext.errors import WeightsError
 
 
@@ -131,13 +131,13 @@ def test_a_reader_leaves_the_journal_of_a_save_that_began_after_it_looked(tmp_pa
 
     def read_before_the_next_save(prefix):
         renames = real(prefix)
-        monkeypatch.setattr(journal, "read_journal", real)
+        monkeypatch.setattr(files, "read_journal", real)
         killed_save(2)
         return renames
 
     killed_save(1)
-    real = journal.read_journal
-    monkeypatch.setattr(journal, "read_journal", read_before_the_next_save)
+    real = files.read_journal
+    monkeypatch.setattr(files, "read_journal", read_before_the_next_save)
     assert Checkpoint(tmp_path / "latest").train_state().position.global_step == 1
     assert Checkpoint(tmp_path / "latest").train_state().position.global_step == 2
 
@@ -151,7 +151,7 @@ def test_killed_before_the_journal_the_old_checkpoint_stands(tmp_path, monkeypat
     def killed(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(journal, "write_text", killed)
+    monkeypatch.setattr(files, "write_text", killed)
     with pytest.raises(KeyboardInterrupt):
         write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Position(0, 2, 2)))
     checkpoint = Checkpoint(tmp_path / "latest")
@@ -161,14 +161,14 @@ def test_killed_before_the_journal_the_old_checkpoint_stands(tmp_path, monkeypat
 
 def test_a_save_that_fails_leaves_no_temporary_file(tmp_path, monkeypatch):
     layer, optimizer, _ = trained(1)
-    real = serialize.write_temporary
+    real = files.write_temporary
 
     def write(path, content):
         if path.suffix == ".pdopt":
             raise OSError("No space left on device")
         return real(path, content)
 
-    monkeypatch.setattr(serialize, "write_temporary", write)
+    monkeypatch.setattr(files, "write_temporary", write)
     with pytest.raises(OSError, match="No space"):
         write_checkpoint(tmp_path / "latest", layer.state_dict(), optimizer, TrainState(Position(0, 1, 1)))
     assert not list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ import pytest
 from error_codes import raises_code
 from networks import read_case
 
-from ppocr_ext.checkpoint.config_differences import config_differences
+from ppocr_ext.checkpoint.weight_match import config_differences
 from ppocr_ext.checkpoint.weights import load_weights
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.modeling import build_model

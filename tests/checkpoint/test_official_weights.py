@@ -26,10 +26,9 @@ import pytest
 from error_codes import raises_code
 from waiting import HANG
 
-from ppocr_ext.checkpoint import weights_download
+from ppocr_ext.checkpoint import official_weights
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.official_weights import OfficialWeights, official, table
-from ppocr_ext.checkpoint.weights_download import fetch, official_file
+from ppocr_ext.checkpoint.official_weights import OfficialWeights, fetch, official, official_file, table
 from ppocr_ext.cli.main import main
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.file_names import CACHE_VARIABLE
@@ -287,11 +286,11 @@ def test_a_download_has_an_end(
     entry: OfficialWeights, server: Server, monkeypatch: pytest.MonkeyPatch, with_length: bool
 ) -> None:
     server.with_length = with_length
-    monkeypatch.setattr(weights_download, "DOWNLOAD_LIMIT", len(CONTENT) - 1, raising=False)
+    monkeypatch.setattr(official_weights, "DOWNLOAD_LIMIT", len(CONTENT) - 1, raising=False)
     with raises_code(WeightsError, "download_failed", f"{len(CONTENT) - 1:,} bytes"):
         fetch(entry)
     assert {each.suffix for each in entry.file.parent.iterdir()} <= {".lock", ".version"}
-    monkeypatch.setattr(weights_download, "DOWNLOAD_LIMIT", len(CONTENT))
+    monkeypatch.setattr(official_weights, "DOWNLOAD_LIMIT", len(CONTENT))
     assert fetch(entry).read_bytes() == CONTENT
 
 
@@ -333,7 +332,7 @@ def test_only_https_is_followed(entry: OfficialWeights, server: Server, target: 
     ],
 )
 def test_a_redirect_never_leaves_https(start: str, target: str, allowed: bool) -> None:
-    handler, request = weights_download._SafeRedirects(), urllib.request.Request(start)
+    handler, request = official_weights._SafeRedirects(), urllib.request.Request(start)
     with nullcontext() if allowed else raises_code(WeightsError, "insecure_address", target):
         followed = handler.redirect_request(request, io.BytesIO(), 302, "Found", HTTPMessage(), target)
         assert followed is not None and followed.full_url == target
@@ -379,7 +378,7 @@ def test_a_tar_without_the_file(
     members: dict[str, bytes | None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(weights_download, "MEMBER_LIMIT", len(CONTENT) - 1)
+    monkeypatch.setattr(official_weights, "MEMBER_LIMIT", len(CONTENT) - 1)
     tar_of(server, **members)
     assert code_of(archive_of(entry, server)) == "bad_archive"
     assert {each.suffix for each in entry.file.parent.iterdir()} == {".lock"}

@@ -11,8 +11,13 @@ from error_codes import raises_code
 
 from ppocr_ext.checkpoint import checkpoints
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, Position, TrainState, write_checkpoint
-from ppocr_ext.checkpoint.run_checkpoints import finish_saves, keep_newest, names_in, remove_checkpoints
-from ppocr_ext.checkpoint.serialize import write_temporary
+from ppocr_ext.checkpoint.files import (
+    finish_saves,
+    keep_newest,
+    names_in,
+    remove_checkpoints,
+    write_temporary,
+)
 from ppocr_ext.checkpoint.weights import load_weights
 from ppocr_ext.errors import WeightsError
 

@@ -6,7 +6,7 @@ import paddle
 import pytest
 from error_codes import raises_code
 
-from ppocr_ext.checkpoint.serialize import read_plain_pickle, read_state
+from ppocr_ext.checkpoint.files import read_plain_pickle, read_state
 from ppocr_ext.errors import WeightsError
 
 

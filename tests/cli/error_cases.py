@@ -608,7 +608,7 @@ def nan_weights(name: str, *arguments: str) -> Arrange:
     def arrange(bench: Bench) -> list[str]:
         import numpy as np
 
-        from ppocr_ext.checkpoint.serialize import read_state
+        from ppocr_ext.checkpoint.files import read_state
 
         weights = read_state(bench.folder / "trained" / "latest.pdparams")
         weights["head.ctc_head.fc.bias"][3] = np.nan
@@ -1034,12 +1034,12 @@ def own_data(name: str, code: str, *options: str) -> Arrange:
 
 
 def disk_full(bench: Bench) -> list[str]:
-    from ppocr_ext.checkpoint import serialize
+    from ppocr_ext.checkpoint import files
 
     def refuse(path: Path, content: bytes) -> Path:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
-    bench.patch.setattr(serialize, "write_temporary", refuse)
+    bench.patch.setattr(files, "write_temporary", refuse)
     return train()
 
 

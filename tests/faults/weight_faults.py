@@ -10,7 +10,7 @@ import numpy as np
 from planted import Change, Fault, Place, resuming, weight_loading
 from saved_runs import network_of
 
-from ppocr_ext.checkpoint.serialize import read_plain_pickle
+from ppocr_ext.checkpoint.files import read_plain_pickle
 
 Arrays = dict[str, np.ndarray]
 CLASSIFIER = "head.ctc_head.fc.weight"

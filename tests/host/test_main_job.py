@@ -18,7 +18,7 @@ import pytest
 from tiny_runs import StopAfter, tiny_config
 from waiting import HANG
 
-from ppocr_ext.checkpoint.serialize import read_state
+from ppocr_ext.checkpoint.files import read_state
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config, load
 from ppocr_ext.evaluation.evaluate import evaluate

@@ -6,7 +6,7 @@ from error_codes import raises_code
 from tiny_runs import StopAfter
 
 from ppocr_ext.characters.center_table import CenterTable
-from ppocr_ext.checkpoint.serialize import read_plain_pickle, read_state
+from ppocr_ext.checkpoint.files import read_plain_pickle, read_state
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.issues import InvalidConfigError

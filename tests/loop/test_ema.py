@@ -12,8 +12,8 @@ from error_codes import raises_code
 from paddle import nn
 from tiny_runs import StopAfter
 
-from ppocr_ext.checkpoint.averages import other_weights
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.contents import other_weights
 from ppocr_ext.cli.main import main
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.evaluation.evaluate import evaluate

@@ -11,7 +11,7 @@ import pytest
 from tiny_runs import DRAWING, StopAfter, tiny_config
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.summary import START, checkpoint_line
+from ppocr_ext.checkpoint.contents import START, checkpoint_line
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
 from ppocr_ext.loop.events import EvalDone, Hook, Position

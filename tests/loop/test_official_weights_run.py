@@ -17,9 +17,8 @@ import yaml
 from error_codes import raises_code
 
 from ppocr_ext.check.files import weights_to_load
-from ppocr_ext.checkpoint.official_weights import official, table
-from ppocr_ext.checkpoint.serialize import read_state
-from ppocr_ext.checkpoint.weights_download import fetch
+from ppocr_ext.checkpoint.files import read_state
+from ppocr_ext.checkpoint.official_weights import fetch, official, table
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
 from ppocr_ext.config.node import dotted

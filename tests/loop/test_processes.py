@@ -17,7 +17,7 @@ from tiny_runs import ONE_BRANCH
 from waiting import HANG, wait_for
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.serialize import read_state
+from ppocr_ext.checkpoint.files import read_state
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.session import train
 from ppocr_ext.recipes.cache_builder import CacheBuilder, CacheOptions

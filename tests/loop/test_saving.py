@@ -4,7 +4,7 @@ import pytest
 from error_codes import raises_code
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.run_checkpoints import names_in
+from ppocr_ext.checkpoint.files import names_in
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train

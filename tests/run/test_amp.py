@@ -7,7 +7,7 @@ import paddle
 import pytest
 from tiny_runs import single_head
 
-from ppocr_ext.checkpoint.serialize import read_plain_pickle, read_state
+from ppocr_ext.checkpoint.files import read_plain_pickle, read_state
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train

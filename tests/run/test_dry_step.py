@@ -16,7 +16,7 @@ import pytest
 from paddle import nn
 
 from ppocr_ext.check import check_all
-from ppocr_ext.checkpoint.serialize import read_plain_pickle, read_state
+from ppocr_ext.checkpoint.files import read_plain_pickle, read_state
 from ppocr_ext.cli.config import dry_check
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config, resolve_charset, switch_features_on, with_class_counts

@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import pytest
 
-from ppocr_ext.checkpoint.serialize import read_state
+from ppocr_ext.checkpoint.files import read_state
 from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train

@@ -14,7 +14,7 @@ import pytest
 from error_codes import raises_code
 
 from ppocr_ext.characters.center_table import CenterTable, read_centers
-from ppocr_ext.checkpoint.serialize import read_plain_pickle
+from ppocr_ext.checkpoint.files import read_plain_pickle
 from ppocr_ext.errors import DataError, WeightsError
 from ppocr_ext.io.plain_pickle import load_plain_pickle
 from ppocr_ext.limits import most_memory

@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 from error_codes import raises_code
 
-from ppocr_ext.checkpoint.official_weights import official
-from ppocr_ext.checkpoint.serialize import write_temporary
-from ppocr_ext.checkpoint.weights_download import fetch
+from ppocr_ext.checkpoint.files import write_temporary
+from ppocr_ext.checkpoint.official_weights import fetch, official
 from ppocr_ext.config import Config
 from ppocr_ext.engine.graph_cache import cached_folder
 from ppocr_ext.errors import DataError

@@ -12,7 +12,7 @@ from waiting import HANG
 
 from ppocr_ext.characters.look_alikes import read_groups
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.serialize import read_plain_pickle
+from ppocr_ext.checkpoint.files import read_plain_pickle
 from ppocr_ext.config import load
 from ppocr_ext.data.image_check import image_issue
 from ppocr_ext.data.label_file import read_label_file

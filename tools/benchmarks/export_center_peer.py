@@ -20,7 +20,7 @@ from benchmarks.memory import peak_memory
 from benchmarks.peer import imported, take_weights
 from ppocr_ext.centers.single_model import config_of_model
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.serialize import read_state
+from ppocr_ext.checkpoint.files import read_state
 from ppocr_ext.config import Config, load, with_class_counts
 from ppocr_ext.modeling.features import FeatureTap
 from ppocr_ext.run.device import tune_cpu

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ppocr_ext.checkpoint.summary import is_start
+from ppocr_ext.checkpoint.contents import is_start
 from ppocr_ext.commands import command_line
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ppocr_ext.checkpoint.summary import is_start
+from ppocr_ext.checkpoint.contents import is_start
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.loop.events import EvalDone, Hook, Position
 from ppocr_ext.run.run import Run

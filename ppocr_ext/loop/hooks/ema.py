@@ -8,7 +8,7 @@ from typing import Any
 
 import paddle
 
-from ppocr_ext.checkpoint.averages import EMA, average_in
+from ppocr_ext.checkpoint.contents import EMA, average_in
 from ppocr_ext.checkpoint.model_state import STATISTICS
 from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.loop.events import Hook, Position, StepDone

@@ -1,0 +1,285 @@
+"""The files of checkpoints: read without running their code, written as a whole, renamed together; imports no Paddle.
+
+``.pdparams``, ``.pdopt`` and ``.states`` are pickles, read by :mod:`ppocr_ext.io.plain_pickle`. A journal lists the
+renames that are still to do. It may come from anywhere, as weights do: its renames are done only if it has the form that
+:func:`write_journal` writes, the files of one checkpoint in one folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import secrets
+import stat
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ppocr_ext.errors import WeightsError
+from ppocr_ext.io.atomic import atomic_writer, remove_temporary_files, write_text
+from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
+from ppocr_ext.messages import LOG
+
+NAME_TABLE = "StructuredToParameterName@@"  # what paddle.save adds to the tensors
+
+_DICTS = (
+    "best_model_dict",
+    "parameter_names",
+    "frozen",
+    "scaler",
+    "loss",
+    "hooks",
+    "raw_weights",
+    "views",
+    "engines",
+)
+
+
+def read_plain_pickle(path: Path) -> Any:
+    """Unpickle arrays and plain containers from ``path``.
+
+    Raises:
+        WeightsError: the file is missing, truncated, or holds anything else.
+    """
+    if not path.is_file():
+        raise WeightsError(
+            f"There is no file {path}. Fix: give the path of a checkpoint, with or without its ending.",
+            code="missing_file",
+        )
+    try:
+        return load_plain_pickle(path)
+    except PlainPickleError as error:
+        raise WeightsError(
+            f"{path} ({path.stat().st_size} bytes) cannot be read as a checkpoint: {error}. It is truncated, or was "
+            f"not written by paddle.save. Fix: use another checkpoint of the run.",
+            code="damaged_file",
+        ) from error
+
+
+def read_state(path: Path) -> dict[str, np.ndarray]:
+    """Return weights by name, as ``paddle.save(layer.state_dict(), path)`` wrote them.
+
+    Tensors that Paddle wrote as ``(name, array)`` are unwrapped; its table of names is dropped.
+
+    Raises:
+        WeightsError: the file cannot be read, or holds something else than arrays by name.
+    """
+    content = read_plain_pickle(path)
+    if not isinstance(content, dict):
+        raise WeightsError(
+            f"{path} holds a {type(content).__name__}, not weights by name. Fix: give a file written by "
+            f"`paddle.save(model.state_dict(), path)`.",
+            code="bad_content",
+        )
+    state: dict[str, np.ndarray] = {}
+    for name, value in content.items():
+        if name == NAME_TABLE:
+            continue
+        if isinstance(value, tuple) and len(value) == 2:
+            value = value[1]
+        if not isinstance(value, np.ndarray) or not isinstance(name, str):
+            raise WeightsError(
+                f"{path}: the entry {name!r} is a {type(value).__name__}, not an array with a name.",
+                code="bad_content",
+            )
+        state[name] = value
+    if not state:
+        raise WeightsError(f"{path} holds no weights.", code="bad_content")
+    return state
+
+
+def is_train_state(content: Any) -> bool:
+    """Return True if a ``.states`` file holds a dict, with dicts and no arrays where a run writes them."""
+    return isinstance(content, dict) and all(
+        type(value) is dict if name in _DICTS else not isinstance(value, np.ndarray)
+        for name, value in content.items()
+    )
+
+
+def write_temporary(path: Path, content: bytes) -> Path:
+    """Write and sync a temporary file in the folder of ``path``; return its path."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    with atomic_writer(temporary) as stream:
+        stream.write(content)
+    return temporary
+
+
+def write_all_temporary(contents: Mapping[Path, bytes]) -> dict[Path, Path]:
+    """Write a temporary file for each path, or none if one cannot be written; return them by path."""
+    written: dict[Path, Path] = {}
+    try:
+        for path, content in contents.items():
+            written[path] = write_temporary(path, content)
+    except BaseException:
+        for file in written.values():
+            file.unlink(missing_ok=True)
+        raise
+    return written
+
+
+def tensors_to_bytes(state: Any) -> bytes:
+    """Return the bytes that ``paddle.save(state, file)`` writes."""
+    import paddle
+
+    buffer = io.BytesIO()
+    paddle.save(state, buffer)
+    return buffer.getvalue()
+
+
+ENDINGS = (".pdparams", ".pdopt", ".states")
+_MAX_BYTES = 8192  # six names in JSON
+_RANDOM = "[a-z0-9_]{8}"  # what tempfile puts into a temporary name
+
+
+def _journal_of(prefix: Path) -> Path:
+    return Path(f"{prefix}.journal")
+
+
+def write_journal(prefix: Path, renames: Mapping[str, str]) -> None:
+    """Write the journal of the checkpoint ``prefix``: temporary name to final name."""
+    journal = _journal_of(prefix)
+    if journal.is_dir() and not journal.is_symlink():  # a file cannot replace a folder
+        other = journal.rename(tempfile.mkdtemp(prefix=f"{journal.name}.", dir=journal.parent))
+        LOG.warning("%s is a folder; it is now called %s.", journal, other.name)
+    write_text(journal, json.dumps(renames))
+
+
+def finish_journal(prefix: Path) -> None:
+    """Do the renames of the journal of ``prefix`` and remove it; only for the process that saves there.
+
+    Raises:
+        WeightsError: see :func:`apply_journal`.
+    """
+    if apply_journal(prefix):
+        _journal_of(prefix).unlink(missing_ok=True)
+
+
+def apply_journal(prefix: Path) -> bool:
+    """Do the renames that a killed process had written down but not finished; return True if there were any.
+
+    The journal stays: after a reader has read it, the run may have written its next one. A journal of another form is
+    ignored if there are weights without it; loading them warns of it.
+
+    Raises:
+        WeightsError: the journal has another form, and there are no weights.
+    """
+    try:
+        renames = read_journal(prefix)
+    except WeightsError:
+        if not Path(f"{prefix}.pdparams").is_file():
+            raise
+        return False
+    for temporary, final in renames.items():
+        with contextlib.suppress(FileNotFoundError):  # another process has just done it
+            (prefix.parent / temporary).replace(prefix.parent / final)
+    return bool(renames)
+
+
+def read_journal(prefix: Path) -> dict[str, str]:
+    """Return the renames still to do for the checkpoint ``prefix``; empty if there is no journal.
+
+    Returns:
+        Temporary name to final name, both in the folder of ``prefix``.
+
+    Raises:
+        WeightsError: the journal does not have the form in which a checkpoint is written.
+    """
+    journal = _journal_of(prefix)
+    try:
+        content = _read(journal)
+        return {} if content is None else _renames(prefix, json.loads(content))
+    except (OSError, RecursionError, ValueError) as error:  # also damaged JSON, and text that is not UTF-8
+        raise WeightsError(
+            f"{journal}: not the journal of a checkpoint ({error}). Fix: delete it.", code="bad_journal"
+        ) from error
+
+
+def _read(journal: Path) -> str | None:
+    """Return the text of ``journal``, or None if there is none; never wait for it, never follow a link."""
+    try:
+        _require_regular(journal.lstat())
+        handle = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    with os.fdopen(handle, "rb") as stream:
+        _require_regular(os.fstat(handle))
+        content = stream.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise ValueError(f"it has more than {_MAX_BYTES} bytes")
+    return content.decode("utf-8")
+
+
+def _require_regular(found: os.stat_result, name: str = "it") -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(f"{name} is a link, a folder or a pipe, not a file")
+
+
+def _renames(prefix: Path, content: Any) -> dict[str, str]:
+    finals = [f"{prefix.name}{ending}" for ending in ENDINGS]
+    if not isinstance(content, dict) or not all(isinstance(final, str) for final in content.values()):
+        raise ValueError("it does not give one name for another")
+    if sorted(content.values()) != sorted(finals):
+        raise ValueError(f"it does not name exactly {', '.join(finals)}")
+    for temporary, final in content.items():
+        if not re.fullmatch(rf"\.{re.escape(final)}\.{_RANDOM}\.tmp", temporary):
+            raise ValueError(f"{temporary!r:.60} is not a temporary name of {final}")
+        with contextlib.suppress(FileNotFoundError):  # renamed already
+            _require_regular((prefix.parent / temporary).lstat(), f"{temporary!r:.60}")
+    return content
+
+
+_JOURNAL = ".journal"
+_NAMES = re.compile(r"latest|best_accuracy|iter_epoch_(?P<epoch>\d+)")
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names of the checkpoints that a run left in ``folder``: ``latest`` first, then by name."""
+    names = {file.name.removesuffix(".pdparams") for file in folder.glob("*.pdparams")}
+    found = [name for name in names if _NAMES.fullmatch(name)]
+    return sorted(found, key=lambda name: (name != "latest", name))
+
+
+def finish_saves(folder: Path) -> None:
+    """Finish the saves of killed processes in ``folder``, and remove the temporary files that no save needs.
+
+    No other process may save there meanwhile.
+    """
+    for journal in folder.glob(f"*{_JOURNAL}"):
+        try:
+            finish_journal(folder / journal.name.removesuffix(_JOURNAL))
+        except WeightsError:  # not one of ours; who opens that checkpoint is told
+            return
+    remove_temporary_files(folder)
+
+
+def remove_checkpoints(folder: Path, names: Sequence[str]) -> None:
+    """Remove the files of the checkpoints ``names`` in ``folder``, the weights last."""
+    for name in names:
+        for ending in (_JOURNAL, *reversed(ENDINGS)):
+            (folder / f"{name}{ending}").unlink(missing_ok=True)
+
+
+def keep_newest(folder: Path, name: str, count: int) -> None:
+    """Keep the ``count`` newest checkpoints ``iter_epoch_N`` up to ``name``, which has just been saved.
+
+    Later ones stay: the run has gone back to an earlier checkpoint and writes them again.
+    """
+    if (saved := _epoch(name)) is not None:
+        remove_checkpoints(folder, epoch_names(folder, saved)[:-count])
+
+
+def epoch_names(folder: Path, last: int) -> list[str]:
+    """Return the names of the checkpoints ``iter_epoch_N`` up to the epoch ``last``, in their order."""
+    epochs = {epoch: name for name in names_in(folder) if (epoch := _epoch(name)) is not None}
+    return [epochs[epoch] for epoch in sorted(epochs) if epoch <= last]
+
+
+def _epoch(name: str) -> int | None:
+    match = _NAMES.fullmatch(name)
+    return int(match["epoch"]) if match and match["epoch"] else None

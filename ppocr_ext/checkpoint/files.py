@@ -1,8 +1,8 @@
 """The files of checkpoints: read without running their code, written as a whole, renamed together; imports no Paddle.
 
 ``.pdparams``, ``.pdopt`` and ``.states`` are pickles, read by :mod:`ppocr_ext.io.plain_pickle`. A journal lists the
-renames that are still to do. It may come from anywhere, as weights do: its renames are done only if it has the form that
-:func:`write_journal` writes, the files of one checkpoint in one folder.
+renames that are still to do. It may come from anywhere, as weights do: its renames are done only if it has the form
+that :func:`write_journal` writes, the files of one checkpoint in one folder.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     from ppocr_ext.host import open_host
-    from ppocr_ext.loop.replay import replay
+    from ppocr_ext.loop.incidents import replay
     from ppocr_ext.run.logs import quiet_host, set_up_console
 
     set_up_console()

@@ -1,32 +1,105 @@
-"""Say what went wrong in a step with a bad value, and keep its batch and weights for `ppocr-ext replay`."""
+"""Incidents: say what went wrong in a step with a bad value, keep its batch and weights, and replay it."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import paddle
+from paddle import nn
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.files import tensors_to_bytes
+from ppocr_ext.checkpoint.files import read_plain_pickle, read_state, tensors_to_bytes
 from ppocr_ext.checkpoint.model_state import STATISTICS
 from ppocr_ext.commands import command_line
-from ppocr_ext.config import Config
+from ppocr_ext.config import Config, load
 from ppocr_ext.data.batch_layout import BatchLayout, kept_keys
 from ppocr_ext.data.sample_rules import frames_needed
+from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.io.arrays import load_arrays
 from ppocr_ext.io.atomic import atomic_folder, require_no_link
-from ppocr_ext.loop.step_values import LARGEST, StepMeter, StepReading, ctc_logits, head_outputs
-from ppocr_ext.losses import CTCLoss
-from ppocr_ext.messages import shortened
+from ppocr_ext.limits import read_json_object
+from ppocr_ext.loop.step_values import LARGEST, StepMeter, StepReading, ctc_logits, head_outputs, limits_of
+from ppocr_ext.losses import CTCLoss, build_loss, required_outputs
+from ppocr_ext.messages import end_text, shortened
 from ppocr_ext.run.amp import full_precision
+from ppocr_ext.run.context import RunContext, RunOptions, open_context
+from ppocr_ext.run.freezing import freeze_guided, freeze_parts
 from ppocr_ext.run.host_config import plugin_names
-from ppocr_ext.run.run import Run
-from ppocr_ext.run.train_setup import loss_state
+from ppocr_ext.run.model_setup import restrict_outputs
+from ppocr_ext.run.run import Run, build_network
+from ppocr_ext.run.train_setup import loss_context, loss_state, return_features
+
+_FLAG = "FLAGS_check_nan_inf"
+# "There are NAN or INF (num_nan=2, …) in [device=cpu, op=matmul, tensor=, dtype=fp32]"
+_FOUND = re.compile(r"There are NAN or INF.*?\bop=(?P<op>\w+)", re.DOTALL)
+
+
+class AnomalyWatch:
+    """Raise at the first operator whose result is not finite, and know in which layer that was.
+
+    Args:
+        network: its layers are watched by their paths.
+        loss: the same, below ``loss``; a function has no layers.
+        active: False: nothing is watched or checked.
+        compiled: the layers run in a compiled graph, where hooks see nothing.
+    """
+
+    def __init__(self, network: Any, loss: Any, *, active: bool = True, compiled: bool = False) -> None:
+        self.active = active
+        self._entered: list[str] = []
+        self._phase = "the loss"
+        layers = [] if compiled or not active else list(network.named_sublayers())
+        if isinstance(loss, nn.Layer) and active:
+            layers += [
+                (f"loss.{path}".rstrip("."), layer) for path, layer in loss.named_sublayers(include_self=True)
+            ]
+        for path, layer in layers:
+            layer.register_forward_pre_hook(lambda layer, inputs, path=path: self._entered.append(path))
+            layer.register_forward_post_hook(self._leave)
+
+    def _leave(self, *_: Any) -> None:
+        """Forget the innermost layer; what such a hook returned would take the place of its outputs."""
+        del self._entered[-1:]
+
+    def on(self, phase: str) -> None:
+        """Check every operator from now on; ``phase`` is what runs outside of all layers."""
+        self._entered.clear()
+        self._phase = phase
+        self._set(1)
+
+    def off(self) -> None:
+        """Check no operator any more."""
+        self._set(0)
+
+    def _set(self, flag: int) -> None:
+        if self.active:
+            paddle.set_flags({_FLAG: flag})
+
+    @contextmanager
+    def checking(self, phase: str) -> Iterator[None]:
+        """Check every operator inside this context."""
+        self.on(phase)
+        try:
+            yield
+        finally:
+            self.off()
+
+    def describe(self, error: BaseException) -> str | None:
+        """Return operator and layer of an error that Paddle's check raised; None for another error."""
+        found = _FOUND.search(str(error)) if self.active else None
+        if found is None:
+            return None
+        where = f"the layer {self._entered[-1]}" if self._entered else self._phase
+        return f"the operator {found['op']} in {where} gave the first value that is not finite"
+
 
 INCIDENTS = "incidents"  # in the run folder
 RECORD, BATCH, WEIGHTS, LOSS, CONFIG = (
@@ -264,3 +337,164 @@ def layout_of(config: Config) -> BatchLayout:
     """Return the layout of the batches of ``Train``."""
     keys = kept_keys(config.at("Train.dataset.transforms", default=None))
     return BatchLayout() if keys is None else BatchLayout.of_keys(keys)
+
+
+# what Paddle and NumPy raise for arrays of other shapes and types
+_MISFITS = (ValueError, TypeError, LookupError, RuntimeError, AttributeError, OSError, MemoryError)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replayed step gave.
+
+    Attributes:
+        incident: what is bad in it; None if every value is good.
+        operator: the operator and the layer of the first value that is not finite, if there is one.
+    """
+
+    incident: Incident | None
+    operator: str | None
+
+
+def replay(
+    folder: Path, host_path: str | None = None, options: Sequence[str] = (), *, with_plugins: bool = False
+) -> Replay:
+    """Repeat the step of an incident, in float32.
+
+    Args:
+        folder: of the incident.
+        host_path: a PaddleOCR checkout; None searches for a host.
+        options: as after ``-o``.
+        with_plugins: import ``Global.plugins`` of its config, which runs their code.
+
+    Raises:
+        DataError: the folder holds no incident, or its parts do not fit each other.
+        PPOCRExtError: the networks or the loss cannot be built, or need plugins.
+    """
+    if not (folder / RECORD).is_file():
+        raise DataError(
+            f"{folder} holds no incident (found no {RECORD}). Fix: give a folder in `incidents` of a run.",
+            code="no_incident",
+        )
+    try:
+        record = read_json_object(folder / RECORD)
+        number, last_good, seed = (int(record[key]) for key in ("step", "last_good_step", "paddle_seed"))
+        arrays = load_arrays(folder / BATCH)
+        variances = arrays.pop(VARIANCES, None)
+        batch = [paddle.to_tensor(arrays[str(index)]) for index in range(len(arrays))]
+    except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:
+        raise _damaged(folder, error) from error
+    # every weight is in the incident; nothing else is read
+    config = load([folder / CONFIG], options).with_values(
+        {"Global.checkpoints": None, "Global.pretrained_model": None}
+    )
+    if (names := plugin_names(config)) and not with_plugins:
+        raise ConfigError(
+            f"{folder / CONFIG}: Global.plugins names modules, whose code would run here: {shortened(names, 3)}. "
+            "Fix: read them, then add --import-plugins.",
+            code="plugin_not_loaded",
+        )
+    models = config.at("Architecture.Models", default=None) or ()
+    own = {f"Architecture.Models.{name}.pretrained": None for name in models}
+    context = open_context(config.with_values(own), RunOptions("predict", host_path))
+    try:
+        network, loss = _network_and_loss(context, folder)
+        step = _Step(network, loss, batch, variances, seed)
+        meter = StepMeter(network, loss, limits_of(context.config))
+        predictions, reading = step.measure(meter, number)
+        if reading.is_good:
+            return Replay(None, None)
+        layout = layout_of(context.config)
+        incident = find_incident(
+            meter, reading, number, last_good, predictions, batch, layout, context.charset
+        )
+        return Replay(incident, step.first_operator())
+    except _MISFITS as error:
+        raise _damaged(folder, error) from error
+
+
+def _damaged(folder: Path, error: Exception) -> DataError:
+    return DataError(
+        f"{folder} is not complete: {end_text(error).removeprefix('internal error: ').rstrip('.')}. "
+        "Fix: copy the whole folder of the incident again.",
+        code="damaged_file",
+    )
+
+
+def _check_ids(layer: Any, inputs: Any) -> None:
+    """Refuse ids that an embedding has no row for: Paddle would read memory at their places, and the process end."""
+    if int(inputs[0].min()) < 0 or int(inputs[0].max()) >= layer.weight.shape[0]:
+        raise DataError(
+            f"{BATCH}: a label has a class outside 0 to {layer.weight.shape[0] - 1}. Fix: copy the whole folder of the "
+            f"incident again.",
+            code="bad_label",
+        )
+
+
+def _network_and_loss(context: RunContext, folder: Path) -> tuple[Any, Any]:
+    """Return network and loss as the run had them, with the weights and the state of the incident."""
+    config = context.config
+    network = build_network(context.components)
+    loss = build_loss(context.components.at("Loss").thaw(), loss_context(network, context.charset))
+    outputs = required_outputs(loss)
+    restrict_outputs(network, outputs, config)
+    return_features(network, outputs or ())
+    freeze_parts(network, config)
+    freeze_guided(network, outputs)
+    for layer in network.sublayers():
+        if isinstance(layer, paddle.nn.Embedding):
+            layer.register_forward_pre_hook(_check_ids)
+    weights = read_state(folder / WEIGHTS)
+    wanted = {name: tuple(value.shape) for name, value in network.state_dict().items()}
+    if wanted != {name: value.shape for name, value in weights.items()}:
+        raise ValueError(f"{WEIGHTS} is of another network than {CONFIG}")
+    network.set_state_dict(weights)
+    state = read_plain_pickle(folder / LOSS)
+    if state and isinstance(loss, paddle.nn.Layer):
+        loss.set_state_dict(state)
+    return network, loss
+
+
+@dataclass
+class _Step:
+    """The step to repeat; each repetition starts from the same random numbers and running statistics."""
+
+    network: Any
+    loss: Any
+    batch: list[Any]
+    variances: Any
+    seed: int
+
+    def measure(self, meter: StepMeter, number: int) -> tuple[Any, Any]:
+        """Return the predictions and the reading of the step."""
+        layers = [layer for _, layer in meter.batch_norms]
+        for layer, variance in zip(layers, () if self.variances is None else self.variances, strict=False):
+            layer._variance.set_value(np.full(layer._variance.shape, variance, "float32"))
+            layer._mean.set_value(np.zeros(layer._mean.shape, "float32"))
+        meter.begin()
+        predictions = self._forward()
+        losses = self.loss(predictions, self.batch)
+        factor = meter.forward(predictions, self.batch, losses, number)
+        (losses["loss"] * factor).backward()
+        return predictions, meter.read()
+
+    def first_operator(self) -> str | None:
+        """Return the operator and the layer of the first value that is not finite; None if all are finite."""
+        watch = AnomalyWatch(self.network, self.loss)
+        try:
+            with watch.checking("the loss"):
+                total = self.loss(self._forward(), self.batch)["loss"]
+            with watch.checking("the backward pass"):
+                total.backward()
+        except RuntimeError as error:
+            said = watch.describe(error)
+            if said is None:
+                raise
+            return said
+        return None
+
+    def _forward(self) -> Any:
+        paddle.seed(self.seed)
+        self.network.train()
+        self.network.clear_gradients()
+        return self.network(self.batch[0], data=self.batch[1:])

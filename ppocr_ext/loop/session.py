@@ -17,7 +17,6 @@ from ppocr_ext.host import open_host
 from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook, Outcome, Position
 from ppocr_ext.loop.folder_lock import LOCK_FILE, check_folder, locked_folder
-from ppocr_ext.loop.hooks.cache_use import CacheUse
 from ppocr_ext.loop.hooks.collapse_watch import CollapseWatch
 from ppocr_ext.loop.hooks.early_stop import EarlyStop
 from ppocr_ext.loop.hooks.ema import Ema
@@ -27,7 +26,7 @@ from ppocr_ext.loop.hooks.metrics_log import MetricsLog
 from ppocr_ext.loop.hooks.progress import ProgressBar
 from ppocr_ext.loop.hooks.report_hook import ReportHook
 from ppocr_ext.loop.hooks.run_record import RunRecord
-from ppocr_ext.loop.hooks.teacher_check import TeacherCheck
+from ppocr_ext.loop.hooks.teacher_check import CacheUse, TeacherCheck
 from ppocr_ext.loop.hooks.weight_change import WeightChange
 from ppocr_ext.loop.launch import MESSAGES, advise_processes
 from ppocr_ext.messages import LOG

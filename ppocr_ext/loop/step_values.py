@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ppocr_ext.config import Config
+from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.losses.base_loss import HEADS, required_outputs
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.head_request import understands_requests
@@ -36,6 +38,12 @@ class Limits:
 
     image: float = math.inf
     variance: float = math.inf
+
+
+def limits_of(config: Config) -> Limits:
+    """Return the limits that ``Global.absurd_input`` and ``Global.absurd_variance`` set; 0 switches one off."""
+    given = (float(global_value(config, key)) or math.inf for key in ("absurd_input", "absurd_variance"))
+    return Limits(*given)
 
 
 @dataclass(frozen=True)

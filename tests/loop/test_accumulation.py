@@ -13,10 +13,10 @@ from faults import Plant, nan_loss
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.errors import WeightsError
-from ppocr_ext.loop.accumulation import Group
 from ppocr_ext.loop.events import Hook
+from ppocr_ext.loop.proxies import OptimizerProxy
 from ppocr_ext.loop.session import train
-from ppocr_ext.loop.step_proxies import OptimizerProxy
+from ppocr_ext.loop.step import Group
 
 SCHEDULE = {"name": "Cosine", "learning_rate": 0.05, "warmup_epoch": 1}
 MOMENTUM = {"name": "Momentum", "momentum": 0.9, "lr": SCHEDULE}
@@ -129,7 +129,7 @@ def gradient_of_group(sizes, usual, monkeypatch):
     samples = [[draw.normal(size=(count, 3)) for count in process] for process in sizes]
     weight = draw.normal(size=3)
     team = SimpleNamespace(size=len(sizes), total=lambda own: sum(map(sum, sizes)))
-    monkeypatch.setattr("ppocr_ext.loop.accumulation.team", lambda: team)
+    monkeypatch.setattr("ppocr_ext.loop.step.team", lambda: team)
     parameters = {"w": SimpleNamespace(grad=Gradient(np.zeros(3)))}
     groups = [Group(len(sizes[0]) + 1, parameters, usual=usual) for _ in sizes]
     for index in range(len(sizes[0])):

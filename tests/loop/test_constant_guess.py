@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import pytest
 
-from ppocr_ext.loop.monitors.constant_guess import (
+from ppocr_ext.loop.hooks.collapse_watch import (
     HeadLosses,
     constant_losses,
     ctc_guess,

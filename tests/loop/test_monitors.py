@@ -9,16 +9,16 @@ import pytest
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.io.resources import config_root
-from ppocr_ext.loop.monitors.measurements import first_loss, measure_model
-from ppocr_ext.loop.monitors.rules import (
+from ppocr_ext.loop.hooks.collapse_rules import (
     CAUSES,
     HEALTHY_RUNS,
     LEARNT,
     StepRules,
+    check_evaluation,
+    check_learning,
     healthy_ranges,
-    judge_evaluation,
-    judge_learning,
 )
+from ppocr_ext.loop.hooks.collapse_watch import first_loss, measure_model
 
 RECORDED = json.loads(HEALTHY_RUNS.read_text(encoding="utf-8"))["runs"]
 
@@ -75,7 +75,7 @@ def test_a_healthy_run_raises_nothing(name):
     for row in sorted(events, key=lambda row: row["step"]):
         if "acc" in row:
             best = max(best, row["acc"])
-            assert not judge_evaluation(row["step"], row, row["acc"], best, ranges)
+            assert not check_evaluation(row["step"], row, row["acc"], best, ranges)
         else:
             judged += 1
             assert not rules.see(row["step"], row, learnt=best >= LEARNT)
@@ -144,12 +144,12 @@ def test_one_odd_batch_is_no_collapse():
 
 def test_an_evaluation_far_below_the_best_is_found():
     ranges = healthy_ranges()
-    assert [finding.code for finding in judge_evaluation(60, {}, 0.0, 0.95, ranges)] == ["accuracy_fell"]
-    assert not judge_evaluation(60, {"nrtr_empty": 0.0}, 0.9, 0.95, ranges)
+    assert [finding.code for finding in check_evaluation(60, {}, 0.0, 0.95, ranges)] == ["accuracy_fell"]
+    assert not check_evaluation(60, {"nrtr_empty": 0.0}, 0.9, 0.95, ranges)
     empty = {"nrtr_empty": 1.0}
-    assert [f.code for f in judge_evaluation(60, empty, 0.9, 0.95, ranges)] == ["nrtr_empty"]
-    assert not judge_evaluation(60, empty, 0.0, 0.0, ranges)  # a run that begins reads so too
-    assert [f.code for f in judge_evaluation(9000, empty, 0.0, 0.0, ranges)] == ["nrtr_empty"]
+    assert [f.code for f in check_evaluation(60, empty, 0.9, 0.95, ranges)] == ["nrtr_empty"]
+    assert not check_evaluation(60, empty, 0.0, 0.0, ranges)  # a run that begins reads so too
+    assert [f.code for f in check_evaluation(9000, empty, 0.0, 0.0, ranges)] == ["nrtr_empty"]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_an_evaluation_far_below_the_best_is_found():
     ],
 )
 def test_what_a_run_has_not_learnt(loss, guess, values, code):
-    found = judge_learning(loss, guess, values, healthy_ranges(), ["the neck"])
+    found = check_learning(loss, guess, values, healthy_ranges(), ["the neck"])
     assert found.code == code and found.causes == ("the neck", *CAUSES[code])
     assert ("loss" in found.text) != math.isnan(loss)
 

@@ -20,9 +20,8 @@ import paddle
 from benchmarks.step import WARM_UP, optimizer_of, setting
 from benchmarks.table import machine, report, threads
 from ppocr_ext.loop.events import Position, StepDone
-from ppocr_ext.loop.hooks.collapse_watch import LEAST_EVERY
+from ppocr_ext.loop.hooks.collapse_watch import LEAST_EVERY, measure_model
 from ppocr_ext.loop.hooks.ema import Ema
-from ppocr_ext.loop.monitors.measurements import measure_model
 from ppocr_ext.loop.step import BeforeForward
 from ppocr_ext.loop.step_values import Limits, StepMeter, head_outputs
 from ppocr_ext.losses import build_loss

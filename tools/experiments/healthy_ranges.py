@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ppocr_ext.loop.monitors.rules import ALL_BLANK, IN_A_ROW, LEARNT
+from ppocr_ext.loop.hooks.collapse_rules import ALL_BLANK, IN_A_ROW, LEARNT
 from ppocr_ext.report.run_folder import Metrics
 
 _KEPT = ("first_loss", "blank_share", "blank_probability", "text_length", "distinct_texts", "nrtr_end_share")

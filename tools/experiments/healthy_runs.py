@@ -3,7 +3,7 @@
 
 `record` trains recipes one after the other on a CPU, at reduced size: drawn CAPTCHAs, small batches, few steps, from
 nothing. A frozen teacher keeps its initial weights. `ranges` reads `metrics.jsonl` of all recorded runs and of others
-that are given, and adds them to `ppocr_ext/loop/monitors/healthy_runs.json`.
+that are given, and adds them to `ppocr_ext/loop/hooks/healthy_runs.json`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from ppocr_ext.config import load  # noqa: E402
 from ppocr_ext.io.atomic import write_text  # noqa: E402
 from ppocr_ext.io.resources import config_path, config_root  # noqa: E402
 from ppocr_ext.loop.events import Hook, StepDone  # noqa: E402
+from ppocr_ext.loop.hooks.collapse_rules import HEALTHY_RUNS  # noqa: E402
 from ppocr_ext.loop.hooks.collapse_watch import CollapseWatch  # noqa: E402
-from ppocr_ext.loop.monitors.rules import HEALTHY_RUNS  # noqa: E402
 from ppocr_ext.loop.session import train  # noqa: E402
 from ppocr_ext.report.run_folder import read_metrics  # noqa: E402
 

@@ -1,4 +1,9 @@
-"""Watch for a collapse of the training (``Global.on_collapse``), and for one that learns nothing from its images."""
+"""Watch for a collapse of the training (``Global.on_collapse``), and for one that learns nothing from its images.
+
+A training that learns nothing stays at the loss of the best constant guess: one distribution, whatever the image
+shows. It has learnt how long the labels are and which characters are frequent. The losses of this comparison have no
+weight, no smoothing and no gradient.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +11,38 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
+import paddle
+import paddle.nn.functional as F
 
+from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.contents import is_start
 from ppocr_ext.commands import command_line
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
-from ppocr_ext.loop.incidents import layout_of
-from ppocr_ext.loop.monitors.constant_guess import HeadLosses, ctc_guess, decoder_guess, head_losses
-from ppocr_ext.loop.monitors.measurements import first_loss, measure_model
-from ppocr_ext.loop.monitors.nrtr_reading import NrtrReader
-from ppocr_ext.loop.monitors.rules import (
+from ppocr_ext.loop.hooks.collapse_rules import (
     LEARNT,
     Finding,
     StepRules,
+    check_evaluation,
+    check_learning,
     healthy_ranges,
-    judge_evaluation,
-    judge_learning,
 )
+from ppocr_ext.loop.hooks.nrtr_reading import NrtrReader
+from ppocr_ext.loop.incidents import layout_of
 from ppocr_ext.loop.proxies import Proxy
-from ppocr_ext.loop.step_values import main_head, named_outputs, trained_outputs
+from ppocr_ext.loop.step_values import ctc_logits, main_head, named_outputs, trained_outputs
+from ppocr_ext.losses import CTCLoss
+from ppocr_ext.losses.base_loss import PAD
+from ppocr_ext.losses.ctc_loss import frames_needed
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import DistillationModel
+from ppocr_ext.modeling.heads.nrtr_head import END_ID
 from ppocr_ext.modeling.necks import narrow_necks
+from ppocr_ext.report.run_folder import short_loss_name
 from ppocr_ext.run.run import Run
 
 LEAST_EVERY = 10  # steps between two measurements, at least
@@ -126,7 +138,7 @@ class CollapseWatch(Hook):
             values |= {} if blanks is None else {"blank_share": blanks}
             self._say(self._rules[model].see(self._steps, values, self._best >= LEARNT), self._steps, model)
         self._measured = {}
-        found = self._judge_learning() if self._steps == self._third else None
+        found = self._check_learning() if self._steps == self._third else None
         if found is not None and found.code in ("constant_guess", "nrtr_ends"):
             LOG.warning(
                 "step %d of %d: %s: %s. %s", self._steps, self._total, found.code, found.text, found.advice
@@ -135,7 +147,7 @@ class CollapseWatch(Hook):
     def on_end(self, outcome: Outcome) -> None:
         if outcome.status != "finished" or outcome.best.get("acc") != 0:
             return
-        found = self._judge_learning()
+        found = self._check_learning()
         command = command_line(
             "sanity", "-c", self._run.folder / "config.yml", host=self._run.options.host_path
         )
@@ -143,7 +155,7 @@ class CollapseWatch(Hook):
         LOG.warning("%s", text)
         self._add("verdict", {"code": found.code, "text": text, "causes": found.causes, "next": command})
 
-    def _judge_learning(self) -> Finding:
+    def _check_learning(self) -> Finding:
         """Compare the losses that were kept with the best constant guess for their labels."""
         loss = guess = math.nan
         if self._losses:
@@ -153,7 +165,7 @@ class CollapseWatch(Hook):
                 (ctc_guess if self._head.endswith("ctc") else decoder_guess)(found),
             )
         necks = narrow_necks(self._run.network, self._run.charset.ctc_classes)
-        return judge_learning(loss, guess, self._values, self._ranges, necks)
+        return check_learning(loss, guess, self._values, self._ranges, necks)
 
     def measure_eval(self) -> Mapping[str, float]:
         if not self._images:
@@ -167,7 +179,7 @@ class CollapseWatch(Hook):
         indicator = "acc" if "acc" in result.metrics else self._run.metric.main_indicator
         accuracy, step = float(result.metrics[indicator]), result.position.global_step
         self._best = max(self._best, accuracy)
-        self._say(judge_evaluation(step, result.metrics, accuracy, self._best, self._ranges), step, None)
+        self._say(check_evaluation(step, result.metrics, accuracy, self._best, self._ranges), step, None)
 
     def _say(self, findings: Sequence[Finding], step: int, model: str | None) -> None:
         for finding in findings:
@@ -193,3 +205,180 @@ class _FirstImages(Proxy):
         if not self._images and isinstance(images, np.ndarray) and images.ndim == 4:
             self._images += [image.copy() for image in images[:_FIXED]]
         return self.real(decoded, batch, **kwargs)
+
+
+FEW_LABELS = 4  # so many different labels a batch needs for a statement about equal predictions
+
+
+@paddle.no_grad()
+def measure_model(outputs: Mapping[str, Any], model: str | None, labels: Any) -> dict[str, float]:
+    """Return the measurements of one sub-model in one training step.
+
+    Args:
+        outputs: of the heads, as :func:`ppocr_ext.loop.step_values.head_outputs` names them.
+        model: name of the sub-model; None for a model without sub-models.
+        labels: CTC labels [B, L]; None if unknown.
+
+    Returns:
+        ``blank_probability``, the mean over the frames; ``text_length``, the mean length of the texts that CTC reads;
+        ``distinct_texts``, how many of them differ (only for a batch with :data:`FEW_LABELS` different labels);
+        ``nrtr_end_share``, the share of text lines whose first NRTR token is ``</s>``. What has no output is missing.
+    """
+    parts: dict[str, Any] = {}
+    logits = ctc_logits(outputs, model)
+    if logits is not None and logits.ndim == 3:
+        logits = logits.astype("float32")
+        parts["classes"] = logits.argmax(axis=-1)
+        parts["blank"] = (logits[:, :, 0] - logits.logsumexp(axis=-1)).exp().mean()
+    tokens = outputs.get(f"{model}.gtc" if model else "gtc")
+    if tokens is not None and tokens.ndim == 3 and tokens.shape[1] > 0:
+        parts["end"] = (tokens[:, 0].argmax(axis=-1) == END_ID).astype("float32").mean()
+    if not parts:
+        return {}
+    host = paddle.concat([part.astype("float32").flatten() for part in parts.values()]).numpy()  # one copy
+    values: dict[str, float] = {}
+    if "end" in parts:
+        values["nrtr_end_share"] = float(host[-1])
+    if "classes" in parts:
+        count = math.prod(parts["classes"].shape)
+        values["blank_probability"] = float(host[count])
+        texts = _texts(host[:count].reshape(parts["classes"].shape))
+        values["text_length"] = float(np.mean([len(text) for text in texts]))
+        if labels is not None and len({row.tobytes() for row in np.asarray(labels)}) >= FEW_LABELS:
+            values["distinct_texts"] = float(len(set(texts)))
+    return values
+
+
+def _texts(classes: np.ndarray) -> list[tuple[float, ...]]:
+    """Return CTC's text of each row of ``classes`` [B, T], as class ids."""
+    kept = classes != 0
+    kept[:, 1:] &= classes[:, 1:] != classes[:, :-1]
+    return [tuple(row[keep].tolist()) for row, keep in zip(classes, kept, strict=True)]
+
+
+def first_loss(losses: Mapping[str, Any], outputs: Mapping[str, Any], charset: Charset) -> dict[str, float]:
+    """Return ``first_loss``, the loss of an untrained network over that of chance: the greater one of CTC and NRTR.
+
+    Chance is ln(classes) for each frame of CTC, as if each class were as probable as any other, and ln(classes) for
+    each character of NRTR. Of two sub-models the Student's counts; parts have their weight in the total.
+    """
+    named_ctc = [output for name, output in outputs.items() if name.split(".")[-1] in ("ctc", "")]
+    frames = [output.shape[1] for output in named_ctc if output.ndim == 3]
+    chance = {"nrtr": math.log(charset.nrtr_classes)}
+    if frames:
+        chance["ctc"] = max(frames) * math.log(charset.ctc_classes)
+    named = {short_loss_name(name): float(np.mean(np.asarray(value))) for name, value in losses.items()}
+    if set(named) == {"loss"} and ("ctc" in chance) != ("gtc" in outputs):  # of a single head
+        named["ctc" if "ctc" in chance else "nrtr"] = named["loss"]
+    ratios = [named[name] / chance[name] for name in chance if name in named]
+    return {"first_loss": max(ratios)} if ratios else {}
+
+
+_ROWS = 12  # text lines of a batch: those of ten batches are compared in less than a second
+
+
+class HeadLosses(NamedTuple):
+    """What a head makes of n text lines.
+
+    Attributes:
+        losses: of each text line (CTC), or of each character and ``</s>`` (NRTR).
+        label: class ids [n, L] of these lines, padded.
+        lengths: characters of each, [n].
+        frames: T of each, [n].
+        counts: how often each character is in the labels of whole batches, [C].
+    """
+
+    losses: np.ndarray
+    label: np.ndarray
+    lengths: np.ndarray
+    frames: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def of_batches(cls, batches: Sequence[HeadLosses]) -> HeadLosses:
+        """Return those of all text lines of the batches."""
+        *lines, counts = zip(*batches, strict=True)
+        return cls._make([*map(np.concatenate, lines), np.sum(counts, axis=0)])
+
+
+@paddle.no_grad()
+def head_losses(logits: Any, label: Any, lengths: Any, is_ctc: bool) -> HeadLosses | None:
+    """Return the losses of a head; None if it cannot learn any of these labels.
+
+    Args:
+        logits: [B, T, C].
+        label: class ids [B, L], of NRTR with ``<s>`` and ``</s>``.
+        lengths: characters of each label.
+        is_ctc: whether the head is one of CTC, and not a decoder.
+    """
+    counts = np.bincount(label.numpy().ravel(), minlength=logits.shape[-1])
+    counts[: 1 if is_ctc else END_ID + 1] = 0
+    lengths = lengths.reshape([-1]).astype("int64")
+    # a decoder with as many places as its label does not predict the next character
+    is_next = paddle.full([len(label)], logits.shape[1] < label.shape[1])
+    rows = (
+        (frames_needed(label, lengths) <= logits.shape[1] if is_ctc else is_next).nonzero().flatten()[:_ROWS]
+    )
+    if not rows.size:
+        return None
+    label, lengths, logits = label[rows], lengths[rows], logits[rows].astype("float32")
+    if is_ctc:
+        losses = CTCLoss().line_losses(logits, [None, label, lengths])
+    else:
+        targets = label[:, 1 : 1 + logits.shape[1]]
+        losses = F.cross_entropy(logits, targets, reduction="none").reshape(targets.shape)[targets != PAD]
+    frames = np.full(len(rows), logits.shape[1])
+    return HeadLosses(losses.numpy(), label.numpy(), lengths.numpy(), frames, counts)
+
+
+def ctc_guess(found: HeadLosses) -> float:
+    """Return the lowest mean CTC loss of the lines if all frames of all images have the same probabilities.
+
+    The characters share what the blank leaves in proportion to their counts; the blank's probability is searched.
+    """
+
+    @cache
+    def mean(odds: float) -> float:
+        """Return the loss for the logarithm of the odds of the blank."""
+        probabilities = found.counts / found.counts.sum() / (1 + np.exp(odds))
+        probabilities[0] = 1 / (1 + np.exp(-odds))
+        return float(constant_losses(found, probabilities).mean())
+
+    best = 1.0
+    for width in (4.0, 2.0, 1.0, 0.5, 0.25, 0.12, 0.06):
+        best = min((best - width, best, best + width), key=mean)
+    return mean(best)
+
+
+def constant_losses(found: HeadLosses, probabilities: np.ndarray) -> np.ndarray:
+    """Return the CTC loss of each line, [n], if every frame has the same ``probabilities`` [C], the blank's first.
+
+    Thousands of classes would take seconds, and only those of a line count: its characters get numbers, equal
+    neighbours the same. The kernel's softmax then divides each frame by the sum of the line, which is put back.
+    """
+    label = found.label
+    numbers = 1 + np.cumsum(np.diff(label, axis=1, prepend=label[:, :1]) != 0, axis=1)
+    lines = np.full((len(label), label.shape[1] + 1), probabilities[0])
+    np.put_along_axis(lines, numbers, probabilities[label], axis=1)
+    scores = np.broadcast_to(np.log(lines).astype("float32"), (found.frames.max(), *lines.shape))
+    arrays = (scores, numbers.astype("int32"), found.frames, found.lengths)
+    losses = F.ctc_loss(*[paddle.to_tensor(each, place="cpu") for each in arrays], reduction="none")
+    return losses.numpy() - found.frames * np.log(lines.sum(axis=1))
+
+
+def decoder_guess(found: HeadLosses) -> float:
+    """Return the lowest mean cross entropy of a decoder that knows the place of a character and nothing else.
+
+    At each place ``</s>`` has the share of the labels that end there; the characters share the rest in proportion to
+    their counts, at every place alike: so many places have too few labels to count each apart.
+    """
+    targets = found.label[:, 1:]
+    reached, ends = (targets != PAD).sum(axis=0), (targets == END_ID).sum(axis=0)
+    of_ends = (_weighted(reached) - _weighted(ends) - _weighted(reached - ends)).sum()
+    entropy = np.log(found.counts.sum()) - _weighted(found.counts).sum() / found.counts.sum()
+    return float((of_ends + (reached - ends).sum() * entropy) / reached.sum())
+
+
+def _weighted(counts: np.ndarray) -> np.ndarray:
+    """Return ``n · ln n``, 0 for 0."""
+    return counts * np.log(np.maximum(counts, 1))

@@ -13,7 +13,7 @@ import numpy as np
 from ppocr_ext.commands import command_line
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
-from ppocr_ext.loop.monitors.nrtr_reading import NrtrReader
+from ppocr_ext.loop.hooks.nrtr_reading import NrtrReader
 from ppocr_ext.loop.proxies import Proxy
 from ppocr_ext.messages import LOG
 from ppocr_ext.report.page_samples import SAMPLES_FILE, SampleSelection, normalised_png

@@ -48,7 +48,7 @@ class WeightChange(Hook):
         else:
             self._steps += 1
             if self._steps == STEPS:
-                self._judge(relative_change(self._before, self._weights()), norm)
+                self._check(relative_change(self._before, self._weights()), norm)
 
     def _weights(self) -> np.ndarray:
         """Return numbers of each trained tensor, of its master weight if it has one: float64 [tensors, numbers]."""
@@ -56,7 +56,7 @@ class WeightChange(Hook):
         firsts = [masters.get(each.name, each).flatten()[:_COMPARED] for each in self._trained]
         return np.array([np.resize(each.astype("float32").numpy(), _COMPARED) for each in firsts], float)
 
-    def _judge(self, change: float, norm: float) -> None:
+    def _check(self, change: float, norm: float) -> None:
         """Warn if the weights hardly change, or if so much is clipped that only decay changes them."""
         options = self._run.config.at("Optimizer")
         causes = {

@@ -143,7 +143,7 @@ class Repeated:
         self.count = self.since = 0
 
     def see(self, step: int, values: Mapping[str, float], learnt: bool) -> Finding | None:
-        """Judge the values of one step."""
+        """Check the values of one step."""
         text = self._state(values)
         if text is None:
             return None
@@ -222,7 +222,7 @@ class StepRules:
         return share if value > most else ""
 
 
-def judge_evaluation(
+def check_evaluation(
     step: int, values: Mapping[str, float], accuracy: float, best: float, ranges: Ranges
 ) -> list[Finding]:
     """Return what is wrong with an evaluation.
@@ -235,8 +235,8 @@ def judge_evaluation(
         ranges: what is healthy.
     """
     found = []
-    judges_nrtr = best >= LEARNT or step > ranges.nrtr_steps
-    if judges_nrtr and values.get("nrtr_empty", 0.0) > ranges.nrtr_empty:
+    checks_nrtr = best >= LEARNT or step > ranges.nrtr_steps
+    if checks_nrtr and values.get("nrtr_empty", 0.0) > ranges.nrtr_empty:
         share, most = values["nrtr_empty"], ranges.nrtr_empty
         text = f"NRTR reads {share:.0%} of a fixed batch as empty (healthy: up to {most:.0%})"
         found.append(Finding("nrtr_empty", text))
@@ -246,7 +246,7 @@ def judge_evaluation(
     return found
 
 
-def judge_learning(
+def check_learning(
     loss: float, guess: float, values: Mapping[str, float], ranges: Ranges, necks: Sequence[str] = ()
 ) -> Finding:
     """Return what a run that reads no text line right has not learnt, by the head that is evaluated.

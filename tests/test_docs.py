@@ -66,7 +66,7 @@ def test_yaml_examples_are_read() -> None:
         for page in PAGES
         for number, text in enumerate(blocks(page, "yaml"), start=1)
     ]
-    assert len(examples) > 50
+    assert len(examples) > 20
     for place, text in examples:
         assert read_value(text, Place(place, place)).is_mapping, place
 

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Count the files of the package that one command executes, imports aside: what a reader of that command may meet.
+
+`python tools/experiments/files_executed.py` draws a few text lines, runs each command below and prints a row for it.
+PYTHONPATH chooses the package, so that two states of it can be compared.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+TRACED = """
+import json, os, sys, threading
+import ppocr_ext
+from ppocr_ext.cli.main import main
+package = os.path.dirname(ppocr_ext.__file__) + os.sep
+files = set()
+def note(frame, event, argument):
+    code = frame.f_code
+    if event == "call" and code.co_name != "<module>" and code.co_filename.startswith(package):
+        files.add(code.co_filename[len(package):])
+threading.setprofile(note)
+sys.setprofile(note)
+code = main(sys.argv[2:])
+sys.setprofile(None)
+with open(sys.argv[1], "w") as stream:
+    json.dump({"code": code, "files": sorted(files)}, stream)
+"""
+SMALL = (
+    "Global.epoch_num=1 Global.save_model_dir=run Global.character_dict_path=data/dict.txt Global.report=false "
+    "Train.loader.num_workers=0 Eval.loader.num_workers=0 Train.dataset.data_dir=data Eval.dataset.data_dir=data "
+    "Train.dataset.label_file_list=[data/train_list.txt] Eval.dataset.label_file_list=[data/val_list.txt] "
+    "Train.loader.batch_size_per_card=4"
+).split()
+TRAIN = ["-c", "configs/lines/teacher.yml", "-o", *SMALL]
+COMMANDS = {
+    "one step": ["train", *TRAIN],
+    "save and resume": ["train", *TRAIN, "Global.checkpoints=run/latest", "Global.epoch_num=2"],
+    "one predict": ["predict", "run", "data/val"],
+    "one compiled batch": ["eval", *TRAIN, "Global.checkpoints=run/latest", "Global.eval_engine=paddle"],
+    "one unknown key": ["config", "--check", *TRAIN, "Global.epochnum=1"],
+}
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        program = [sys.executable, "-m", "ppocr_ext"]
+        draw = [
+            "make-dataset",
+            "lines",
+            "--out",
+            "data",
+            "--train",
+            "4",
+            "--val",
+            "2",
+            "--processes",
+            "1",
+            "--length",
+            "2",
+            "8",
+        ]
+        subprocess.run([*program, *draw], cwd=folder, check=True, capture_output=True)
+        for title, words in COMMANDS.items():
+            out = folder / "files.json"
+            command = [sys.executable, "-c", TRACED, str(out), *words]
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=os.environ)
+            if not out.exists():
+                sys.exit(done.stderr[-2000:])
+            found = json.loads(out.read_text())
+            print(f"{title:20} {len(found['files']):4} files, exit code {found['code']}", flush=True)
+            if "--list" in sys.argv:
+                print("\n".join(f"    {file}" for file in found["files"]))
+            out.unlink()
+
+
+if __name__ == "__main__":
+    main()

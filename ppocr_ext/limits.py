@@ -107,3 +107,8 @@ def most_memory(size: int) -> int:
     paddle.save and NumPy write arrays byte by byte, so an honest file stays far below.
     """
     return 4 * size + (256 << 20)
+
+
+def usable_cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -14,7 +14,7 @@ from matplotlib.patheffects import Normal, Stroke
 
 from ppocr_ext.centers.center_summary import CenterPair
 from ppocr_ext.characters.center_table import CenterTable
-from ppocr_ext.characters.symbol_names import code_points, is_invisible
+from ppocr_ext.characters.look_alikes import code_points, is_invisible
 from ppocr_ext.synth.lines.fonts import package_folder
 
 # fonts of matplotlib that draw no text: boxes for every code point, and formulas with codes of their own

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from ppocr_ext.characters.center_table import CenterTable
-from ppocr_ext.characters.look_alikes import look_alikes_of
-from ppocr_ext.characters.symbol_names import symbol_name
+from ppocr_ext.characters.look_alikes import look_alikes_of, symbol_name
 from ppocr_ext.charset import Charset
 from ppocr_ext.messages import shortened
 

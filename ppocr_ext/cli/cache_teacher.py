@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_config
 from ppocr_ext.commands import command_line, setting
 from ppocr_ext.errors import DataError
-from ppocr_ext.io.cores import usable_cores
+from ppocr_ext.limits import usable_cores
 from ppocr_ext.run.logs import set_up_logs
 
 if TYPE_CHECKING:
-    from ppocr_ext.recipes.cache_builder import CacheBuilder
+    from ppocr_ext.recipes.teacher_cache_job import CacheBuilder
 
 NAME = "cache-teacher"
 HELP = "Store the outputs of a frozen teacher for K views of each sample of Train."
@@ -58,8 +58,7 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.host.quiet import import_paddle
 
     import_paddle()
-    from ppocr_ext.recipes.cache_builder import CacheBuilder, CacheOptions
-    from ppocr_ext.recipes.teacher_cache_job import build_cache
+    from ppocr_ext.recipes.teacher_cache_job import CacheBuilder, CacheOptions, build_cache
 
     set_up_logs(args.host)
     least_of = {"views": 1, "top_k": 1, "processes": 1, "seed": 0}

@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     from ppocr_ext.report import confusion_report as report
-    from ppocr_ext.report.confusion_page import confusion_page
+    from ppocr_ext.report.confusion_report import confusion_page
     from ppocr_ext.report.page_samples import SampleImages
 
     _check_options(args)

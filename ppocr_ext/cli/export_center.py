@@ -64,8 +64,13 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.host.quiet import import_paddle
 
     import_paddle()
-    from ppocr_ext.centers.collect import CollectOptions, collect, remove_partial, require_frames
-    from ppocr_ext.centers.single_model import config_of_model
+    from ppocr_ext.centers.collect import (
+        CollectOptions,
+        collect,
+        config_of_model,
+        remove_partial,
+        require_frames,
+    )
     from ppocr_ext.run.run import Run
 
     set_up_logs(args.host)

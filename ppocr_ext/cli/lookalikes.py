@@ -20,11 +20,13 @@ from ppocr_ext.synth.glyph_similarity import (
     GlyphMaps,
     SimilarPair,
     draw_maps,
+    groups_of,
+    pair_sheet,
     similar_pairs,
+    to_file,
 )
 from ppocr_ext.synth.lines.fonts import find_fonts
 from ppocr_ext.synth.lines.line_source import visible
-from ppocr_ext.synth.look_alike_groups import groups_of, pair_sheet, to_file
 
 NAME = "lookalikes"
 HELP = "Find characters of a dictionary that look alike, from their glyphs in some fonts."

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
-from ppocr_ext.io.cores import usable_cores
+from ppocr_ext.limits import usable_cores
 from ppocr_ext.messages import for_people
 from ppocr_ext.synth.captcha import LIBRARY_FONT_SIZES, CaptchaOptions, CaptchaSource
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 from ppocr_ext.synth.lines.corpus import CorpusTexts
 from ppocr_ext.synth.lines.fonts import FontFile, find_fonts, split_fonts
 from ppocr_ext.synth.lines.line_source import LineOptions, LineSource, LineSplit, visible
-from ppocr_ext.synth.lines.line_style import BACKGROUNDS, LineStyle
+from ppocr_ext.synth.lines.painting import BACKGROUNDS, LineStyle
 
 NAME = "make-dataset"
 HELP = "Draw labelled images to train and test a recogniser with."

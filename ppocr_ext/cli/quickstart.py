@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ppocr_ext.cli.options import add_host_argument
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.io.cores import usable_cores
+from ppocr_ext.limits import usable_cores
 
 NAME = "quickstart"
 HELP = "train a teacher, a student and a distilled student on drawn CAPTCHAs, and print a table of results"
@@ -67,8 +67,7 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.host.quiet import import_paddle
 
     import_paddle()
-    from ppocr_ext.recipes.quickstart_job import QuickstartOptions, StopSignal, run_quickstart
-    from ppocr_ext.recipes.quickstart_table import to_markdown
+    from ppocr_ext.recipes.quickstart_job import QuickstartOptions, StopSignal, run_quickstart, to_markdown
     from ppocr_ext.run.logs import set_up_console
 
     set_up_console()

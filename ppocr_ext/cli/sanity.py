@@ -59,9 +59,8 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.io.atomic import check_writable
     from ppocr_ext.modeling.necks import narrow_necks
     from ppocr_ext.run.logs import set_up_logs
-    from ppocr_ext.sanity.causes import remarks
     from ppocr_ext.sanity.head_probe import Finding
-    from ppocr_ext.sanity.learning import learn
+    from ppocr_ext.sanity.learning import learn, remarks
     from ppocr_ext.sanity.page import HEAD, row
     from ppocr_ext.sanity.structure import test_structure
     from ppocr_ext.sanity.subject import open_subject

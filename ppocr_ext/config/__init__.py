@@ -1,8 +1,7 @@
 """Configurations: read, overlaid, resolved once, and never changed after that."""
 
 from ppocr_ext.config.class_counts import read_old_charset, resolve_charset, with_class_counts
-from ppocr_ext.config.config_files import load
-from ppocr_ext.config.config_view import Config, named_items
+from ppocr_ext.config.config_view import Config, load, named_items
 from ppocr_ext.config.derive import (
     CENTER_LOSSES,
     ctc_heads,

@@ -21,7 +21,7 @@ from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.recognition.ctc_text import is_reordered
 from ppocr_ext.recognition.exported import FORMAT, MODEL_FILE
 from ppocr_ext.recognition.resize import WidthPolicy
-from ppocr_ext.report.formats import finite_number
+from ppocr_ext.report.page_template import finite_number
 from ppocr_ext.report.run_folder import lookup, read_record
 from ppocr_ext.run.recogniser import TrainedRecogniser
 

@@ -26,7 +26,7 @@ from ppocr_ext.config.global_keys import DEVICES
 from ppocr_ext.data.batch_size import batch_share, batch_size, samples_per_step
 from ppocr_ext.errors import ConfigError, PPOCRExtError, ProcessError
 from ppocr_ext.io.atomic import own_file, require_no_link
-from ppocr_ext.io.cores import usable_cores
+from ppocr_ext.limits import usable_cores
 from ppocr_ext.loop.folder_lock import locked_folder
 from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.messages import LOG

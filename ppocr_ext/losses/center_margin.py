@@ -11,8 +11,7 @@ import paddle.nn.functional as F
 from paddle import nn
 from paddle.autograd import PyLayer
 
-from ppocr_ext.characters.look_alikes import SHIPPED, read_groups, within
-from ppocr_ext.characters.symbol_names import symbol_name
+from ppocr_ext.characters.look_alikes import SHIPPED, read_groups, symbol_name, within
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.losses.center_bank import FAR, CenterBank

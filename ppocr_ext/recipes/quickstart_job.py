@@ -23,19 +23,55 @@ from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.evaluation.predictions import write_predictions
 from ppocr_ext.host import open_host
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.io.cores import usable_cores
 from ppocr_ext.io.resources import config_path, config_root
-from ppocr_ext.limits import read_json_object, read_text
+from ppocr_ext.limits import read_json_object, read_text, usable_cores
 from ppocr_ext.loop.child import last_error, start_child, stop_child
 from ppocr_ext.loop.session import train
 from ppocr_ext.messages import LOG
-from ppocr_ext.recipes.quickstart_table import TEST_IMAGES, StageResult, to_markdown
 from ppocr_ext.report.run_folder import read_metrics, read_record
 from ppocr_ext.report.run_page import REPORT_FILE, write_curves, write_report
 from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.run.run import Run
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
 from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
+
+TEST_IMAGES = 1_000
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """One row of the table.
+
+    Attributes:
+        name: of the stage.
+        parameters: of the whole network, both heads.
+        steps: optimizer steps.
+        minutes: training time, with evaluations.
+        accuracy: share of held-out images without an error.
+        similarity: 1 - normalised edit distance, mean over the images.
+    """
+
+    name: str
+    parameters: int
+    steps: int
+    minutes: float
+    accuracy: float
+    similarity: float
+
+
+def to_markdown(results: Sequence[StageResult]) -> str:
+    """Return the table as Markdown."""
+    lines = [
+        f"| model | parameters | steps | minutes | accuracy on {TEST_IMAGES:,} held-out images | 1 - NED |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {r.name} | {r.parameters / 1e6:.2f} M | {r.steps} | {r.minutes:.1f} "
+        f"| {r.accuracy:.1%} | {r.similarity:.4f} |"
+        for r in results
+    ]
+    return "\n".join(lines)
+
 
 VALIDATION_IMAGES = 200
 CURVES_FILE = "curves.svg"

@@ -5,23 +5,304 @@ A shard that is whole is kept: another call continues where the last one stopped
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import math
 import multiprocessing
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import paddle
 from tqdm import tqdm
 
+from ppocr_ext.checkpoint.model_state import code_digest, state_digest
 from ppocr_ext.config import Config
-from ppocr_ext.data.sample_views import CACHE_FACTS
-from ppocr_ext.errors import DataError, PPOCRExtError, ProcessError
-from ppocr_ext.io.atomic import check_writable, remove_temporary_files
+from ppocr_ext.data.load_failures import sample_key
+from ppocr_ext.data.preflight_report import PreflightReport
+from ppocr_ext.data.sample_views import CACHE_FACTS, Views
+from ppocr_ext.engine.runners import FLOAT32
+from ppocr_ext.errors import ConfigError, DataError, PPOCRExtError, ProcessError
+from ppocr_ext.io.atomic import check_writable, remove_temporary_files, scratch_folder
+from ppocr_ext.losses import build_loss
+from ppocr_ext.losses.base_loss import PAD as BLANK
 from ppocr_ext.messages import LOG
-from ppocr_ext.recipes.cache_builder import BuildPlan, CacheBuilder, CacheOptions, Shard
-from ppocr_ext.run.batch_loader import leave_signals_to_the_run
-from ppocr_ext.run.logs import set_up_console
+from ppocr_ext.run.batch_loader import BatchLoader, leave_signals_to_the_run
+from ppocr_ext.run.compiled_models import compile_frozen
+from ppocr_ext.run.context import RunOptions, open_context
+from ppocr_ext.run.host_config import seed_of
+from ppocr_ext.run.loader_setup import open_data
+from ppocr_ext.run.logs import quiet_host, set_up_console
+from ppocr_ext.run.model_setup import load_model_weights
+from ppocr_ext.run.run import build_network
+from ppocr_ext.run.train_setup import frozen_models, loss_context
+from ppocr_ext.teacher_cache.lookup import LENGTH, branch_logits, input_keys
+from ppocr_ext.teacher_cache.serving import branches_to_keep, reasons_against
+from ppocr_ext.teacher_cache.shards import TABLE, BranchForm, Entry, write_shard
+from ppocr_ext.teacher_cache.store import (
+    CacheFacts,
+    data_digest,
+    open_shard,
+    read_facts,
+    require_same_cache,
+    shard_file,
+    teacher_digest,
+)
+from ppocr_ext.teacher_cache.top_classes import TopClasses, top_classes
+
+_KEPT = 64  # classes of a row, if no loss needs all
+_MOST_SHARDS, _LEAST_BATCHES = 500, 32  # each shard is a memory map; a process that is killed loses one
+_MOST_CLASSES = 1 << 16  # that a row of chosen classes can name
+Shard = tuple[int, int]  # its view and its number
+
+
+@dataclass(frozen=True)
+class CacheOptions:
+    """What is built.
+
+    Attributes:
+        folder: of the cache.
+        model: the frozen sub-model; None: the only one.
+        views: of each sample.
+        seed: of the views; None: ``Global.seed``.
+        top_k: classes of each row; None: as the losses need.
+        processes: that share the work.
+        host_path: a PaddleOCR checkout; None searches for a host.
+    """
+
+    folder: Path
+    model: str | None = None
+    views: int = 4
+    seed: int | None = None
+    top_k: int | None = None
+    processes: int = 1
+    host_path: str | None = None
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """What the first process of a build finds out for all.
+
+    Attributes:
+        preflight: the check of the data.
+        branches: what is kept of each branch.
+        entry_bytes: of an entry.
+        seconds: of an entry, about.
+        dtype: that the teacher computes in.
+    """
+
+    preflight: Mapping[str, PreflightReport]
+    branches: Mapping[str, BranchForm]
+    entry_bytes: int
+    seconds: float
+    dtype: str
+
+
+class CacheBuilder:
+    """Compute the entries of a cache; complete when it exists.
+
+    Args:
+        config: of the distillation, as loaded.
+        options: what is built.
+        plan: of the first process; None in this one.
+
+    Attributes:
+        facts: of the cache.
+        loss: of the config.
+        plan: what the other processes need.
+
+    Raises:
+        ConfigError: no sub-model is frozen, or it is not clear which one is meant.
+        DataError: a loss needs what no such cache has, or the folder holds another one.
+        PPOCRExtError: something cannot be built.
+    """
+
+    def __init__(self, config: Config, options: CacheOptions, plan: BuildPlan | None = None) -> None:
+        # nothing is left in the run folder
+        values: dict[str, Any] = {"Global.save_model_dir": str(scratch_folder()), "Train.teacher_cache": None}
+        if options.processes > 1:
+            values["Train.loader.num_workers"] = 0
+        context = open_context(
+            config.with_values(values), RunOptions("train", options.host_path, evaluates=False)
+        )
+        quiet_host(context.host.logger)
+        views = Views(seed_of(context.config) if options.seed is None else options.seed, options.views)
+        model = build_network(context.components)
+        name = _frozen_model(model, options.model)
+        data = open_data(context, model, views, None if plan is None else plan.preflight)
+        self._loader: BatchLoader = data.train_loader
+        load_model_weights(model, context, needed=(name,))
+        self.loss = build_loss(context.components.at("Loss").thaw(), loss_context(model, context.charset))
+        _require_servable(self.loss, name)
+        wanted = branches_to_keep(self.loss, name)
+        model.require({name: wanted})
+        engines = compile_frozen(context, model, len(self._loader.dataset) * views.count)
+        self._call, self._folder, self._engine = model.caller(name), options.folder, engines.get(name)
+        self._request = model.models[name].train_request
+        self.plan = plan or self._plan(data.preflight, wanted, options.top_k)
+        count = len(self._loader.views.of_view(0))
+        batches = (
+            read_facts(options.folder).batches  # of fewer samples, if the data have grown
+            if (options.folder / CACHE_FACTS).exists()
+            else max(_LEAST_BATCHES, math.ceil(count * views.count / _MOST_SHARDS))
+        )
+        self.facts = CacheFacts(
+            name,
+            teacher_digest(context.config, name, state_digest(model.models[name])),
+            context.charset.digest,
+            data_digest(context.config),
+            views,
+            self.plan.branches,
+            math.ceil(count / batches),
+            batches,
+            self.plan.dtype,
+            code_digest(model.models[name]),
+        )
+        require_same_cache(options.folder, self.facts)
+
+    def _plan(
+        self, preflight: Mapping[str, PreflightReport], wanted: Mapping[str, bool], top_k: int | None
+    ) -> BuildPlan:
+        """Compute two batches, and decide what is kept."""
+        began = time.perf_counter()
+        for batch in self._loader.read_view(0, self._loader.views.of_view(0)[:2]):  # the first one is slower
+            logits = self._logits(batch)
+            began, seconds = time.perf_counter(), time.perf_counter() - began
+        forms, size = {}, TABLE.itemsize
+        for name, everything in wanted.items():
+            rows, classes = logits[name].shape[1:]
+            everything = everything or classes > _MOST_CLASSES
+            kept = min(classes, (classes if everything else _KEPT) if top_k is None else top_k)
+            if everything and kept < classes:
+                raise DataError(
+                    f"--top-k is {top_k}, but all {classes:,} classes of {name} are needed. Fix: leave it out, or use "
+                    f"another loss (docs/teacher_cache.md lists them).",
+                    code="unserved_loss",
+                )
+            forms[name] = BranchForm(classes, kept)
+            size += forms[name].row_bytes * rows
+        return BuildPlan(preflight, forms, size, seconds / len(batch[0]), self._dtype)
+
+    def _logits(self, batch: Sequence[Any]) -> dict[str, np.ndarray]:
+        """Return the logits of the branches [B, N, C]; of NRTR for all positions that a label may have."""
+        data = list(batch[1:])
+        if "gtc" in self._request.branches:
+            data[LENGTH] = paddle.full_like(data[LENGTH], data[LENGTH - 1].shape[1] - 2)
+        found = branch_logits(self._call(batch[0], data, self._request), self._request.branches)
+        return {name: logits.numpy() for name, logits in found.items()}
+
+    def _entries(self, batch: Sequence[Any], dropped: dict[str, tuple[float, int]]) -> dict[bytes, Entry]:
+        """Return the entries of a batch by their keys, and add what they drop to ``dropped``."""
+        logits = self._logits(batch)
+        entries: list[dict[str, TopClasses]] = [{} for _ in range(len(batch[0]))]
+        for name, values in logits.items():
+            form, (mass, rows) = self.facts.branches[name], dropped.get(name, (0.0, 0))
+            for place, of_sample in enumerate(values):
+                kept = top_classes(of_sample, form.kept, BLANK if name == "ctc" else None)
+                # what NRTR says after the end of a label counts nowhere
+                counted = None if name == "ctc" else int(batch[1 + LENGTH][place]) + 1
+                entries[place][name] = kept
+                mass += float(kept.mass(form.classes)[:counted].sum())
+                rows += len(kept.rest[:counted])
+            dropped[name] = (mass, rows)
+        keys = input_keys(batch[0], batch[1:], self.facts.branches)
+        return dict(zip(keys, entries, strict=True))
+
+    @property
+    def _dtype(self) -> str:
+        return FLOAT32 if self._engine is None else self._engine.dtype
+
+    @cached_property
+    def pending(self) -> list[Shard]:
+        """View and number of the shards that were missing or damaged when this was first asked."""
+        return [shard for shard, file in self._files.items() if open_shard(file, self.facts) is None]
+
+    @cached_property
+    def _files(self) -> dict[Shard, Path]:
+        """The file of each shard, by the samples that it is to have."""
+        return {
+            (view, number): shard_file(self._folder, view, number, self._digest(batches))
+            for view in range(self.facts.views.count)
+            for number, batches in enumerate(self._shards_of(view))
+        }
+
+    def _shards_of(self, view: int) -> list[Sequence[Any]]:
+        """Return the batches of each shard of a view."""
+        listed, size = self._loader.views.of_view(view), self.facts.batches
+        return [listed[first : first + size] for first in range(0, len(listed), size)]
+
+    def _digest(self, batches: Iterable[Any]) -> str:
+        """Return a digest of the samples of a shard and their sizes: a multi-scale index begins with width, height."""
+        keys = [
+            sample_key(self._loader.dataset, index)
+            + repr(index[:2] if isinstance(index, tuple | list) else "").encode()
+            for index in chain.from_iterable(batches)
+        ]
+        return hashlib.blake2b(b"\n".join(keys), digest_size=8).hexdigest()
+
+    def estimate(self) -> tuple[int, int, float]:
+        """Return the entries to compute, the bytes of the whole cache, and the seconds for the entries, about."""
+        every = len(self._loader.dataset) * self.facts.views.count
+        entries = round(every * len(self.pending) / (self.facts.views.count * self.facts.shards))
+        return entries, every * self.plan.entry_bytes, entries * self.plan.seconds
+
+    def build(self, shards: Iterable[Shard], on_samples: Callable[[int], Any]) -> None:
+        """Write ``shards``; ``on_samples`` is told of the samples of each batch."""
+        listed: dict[int, Any] = {}
+        for view, number in shards:
+            listed = listed if view in listed else {view: self._shards_of(view)}
+            entries: dict[bytes, Entry] = {}
+            dropped: dict[str, tuple[float, int]] = {}
+            for batch in self._loader.read_view(view, listed[view][number]):
+                entries |= self._entries(batch, dropped)
+                on_samples(len(batch[0]))
+            if self._dtype != self.facts.dtype:
+                raise DataError(
+                    f"Global.teacher_dtype: the teacher has changed its type, as the log says (found {self._dtype}, "
+                    f"expected {self.facts.dtype} for {self._folder}). Whole shards are kept. Fix: the same command "
+                    f"again; if it ends here again, Global.teacher_dtype: {self._dtype} and another --output.",
+                    code="other_dtype",
+                )
+            file = self._files[view, number]
+            write_shard(file, entries, dropped)
+            for other in set(self._folder.glob(f"{file.name.rpartition('-')[0]}*")) - {file}:
+                other.unlink()  # of fewer samples
+
+
+def _frozen_model(model: Any, name: str | None) -> str:
+    """Return the sub-model whose outputs are stored.
+
+    Raises:
+        ConfigError: there is none, or several and no name.
+    """
+    frozen = sorted(frozen_models(model))
+    chosen = [each for each in frozen if name in (None, each)]
+    if len(chosen) == 1:
+        return chosen[0]
+    problem = "several sub-models are frozen" if chosen else f"no sub-model {name or ''} is frozen"
+    raise ConfigError(
+        f"Architecture.Models: {problem} (frozen: {', '.join(frozen) or 'none'}). Fix: give a config of a distillation "
+        f"with `freeze_params: true` for its teacher; with several, --model NAME.",
+        code="no_frozen_model",
+    )
+
+
+def _require_servable(loss: Any, name: str) -> None:
+    against = reasons_against(loss, name)
+    if not against and branches_to_keep(loss, name):
+        return
+    lines = "\n".join(f"  {line}" for line in against or [f"no loss reads {name}"])
+    raise DataError(
+        f"Loss: a teacher cache cannot serve this config:\n{lines}\nFix: remove these losses, or train with the live "
+        f"teacher.",
+        code="unserved_loss",
+    )
 
 
 def build_cache(config: Config, builder: CacheBuilder, options: CacheOptions) -> None:

@@ -10,8 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ppocr_ext.report.formats import esc, percent, plain
-from ppocr_ext.report.page_template import RUN_COLORS, plot_style
+from ppocr_ext.report.page_template import RUN_COLORS, esc, percent, plain, plot_style
 from ppocr_ext.report.run_folder import Metrics, Series
 
 _SMOOTH_FROM = 40  # points from which a smoothed curve is drawn over the points

@@ -20,7 +20,7 @@ from ppocr_ext.errors import DataError, MissingPackageError
 from ppocr_ext.evaluation.predictions import Prediction, read_predictions
 from ppocr_ext.io.image_pixels import decode_image
 from ppocr_ext.limits import read_at_most, read_json_object
-from ppocr_ext.report.formats import finite_number
+from ppocr_ext.report.page_template import finite_number
 
 SAMPLES_FILE = "samples.json"
 KEPT, KEPT_WRONG = 24, 18  # samples kept of an evaluation, and at most so many of them errors

@@ -66,8 +66,8 @@ from ppocr_ext.config import load
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.limits import MAX_CONFIG_BYTES, json_object, read_at_most, read_json_object, read_text
 from ppocr_ext.metrics import SPACES_IGNORED
-from ppocr_ext.report.formats import finite_number
 from ppocr_ext.report.page_samples import SampleSet, read_prediction_samples, read_samples
+from ppocr_ext.report.page_template import finite_number
 
 # how a run can end (`status` in run.json), and the exit code of `train`; after a signal it is 128 + its number
 EXIT_CODES = {"finished": 0, "stopped": 0, "collapsed": 1, "nonfinite": 1, "failed": 2}

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from ppocr_ext.report.curves import Plot, plots_file
-from ppocr_ext.report.formats import esc, plain
 from ppocr_ext.report.page_samples import normalised_png
-from ppocr_ext.report.page_template import page, table
+from ppocr_ext.report.page_template import esc, page, plain, table
 from ppocr_ext.sanity.learning import APART, TOGETHER, Lesson
 
 HEAD = ("head", "trained", "steps", "loss", "at chance", "read", "verdict")

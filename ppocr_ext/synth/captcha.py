@@ -5,22 +5,252 @@ No Paddle. Neither the number of processes nor the order of the images changes a
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+import cv2
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.errors import DataError
+from ppocr_ext.errors import DataError, MissingPackageError
 from ppocr_ext.io.file_names import named_by_content
 from ppocr_ext.messages import shortened
-from ppocr_ext.synth.captcha_painters import PAINTERS, FastPainter, LibraryPainter, captcha_library
 from ppocr_ext.synth.lines.fonts import drawable, read_fonts
 from ppocr_ext.synth.option_checks import are_names, check_options, is_range, is_whole
 from ppocr_ext.synth.seeded_random import SeededRandom
+
+Color = tuple[int, int, int]
+_SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13  # Pillow's SMOOTH filter
+# From the corners of a quadrilateral (upper left, lower left, lower right, upper right) to the coefficients
+# of 1, x, y, xy of the bilinear map that takes the unit square to it.
+_BILINEAR = np.array([[1, 0, 0, 0], [-1, 0, 0, 1], [-1, 1, 0, 0], [1, -1, 1, -1]], np.float32)
+_DOTS = 30
+_MARGIN = 4  # around the image, for dots that lie partly outside
+
+
+def captcha_library() -> Any:
+    """Return the module ``captcha.image``.
+
+    Raises:
+        MissingPackageError: it is not installed, or does not draw its random numbers from ``secrets``.
+    """
+    try:
+        import captcha.image as module
+    except ImportError as error:
+        raise MissingPackageError(
+            "CAPTCHAs need the package captcha. Fix: pip install 'captcha>=0.7'", code="missing_package"
+        ) from error
+    if not hasattr(module, "secrets"):
+        raise MissingPackageError(
+            "The installed package captcha is too old. Fix: pip install --upgrade 'captcha>=0.7'",
+            code="old_package",
+        )
+    return module
+
+
+class LibraryPainter:
+    """Draw with the library itself, and replace its random numbers with ours while it draws.
+
+    It uses the module ``secrets``, which cannot be seeded. Only one thread draws at a time.
+    """
+
+    _lock = threading.Lock()
+
+    def __init__(self, width: int, height: int, fonts: Sequence[str], font_sizes: Sequence[int]) -> None:
+        self._module = captcha_library()
+        self._library = self._module.ImageCaptcha(width, height, list(fonts), tuple(font_sizes))
+
+    def paint(self, text: str, rng: SeededRandom) -> np.ndarray:
+        """Draw ``text``: uint8 [height, width, 3], BGR."""
+        with self._lock:
+            secrets = self._module.secrets
+            self._module.secrets = rng
+            try:
+                image = self._library.generate_image(text)
+            finally:
+                self._module.secrets = secrets
+        return np.ascontiguousarray(np.asarray(image)[:, :, ::-1])
+
+
+class _Glyph(NamedTuple):
+    """A character: its ink ([h, w], None for a space) and the size of the box that the library gives it."""
+
+    ink: np.ndarray | None
+    width: int
+    height: int
+
+
+class FastPainter:
+    """Draw what ``captcha.image.ImageCaptcha`` draws, in a fifth of the time.
+
+    Args:
+        width, height: of the image, pixels.
+        fonts: TrueType files.
+        font_sizes: pixels.
+    """
+
+    def __init__(self, width: int, height: int, fonts: Sequence[str], font_sizes: Sequence[int]) -> None:
+        self._width, self._height = width, height
+        self._style: Any = captcha_library().ImageCaptcha  # its ranges of angle, warp, spacing
+        self._fonts = [ImageFont.truetype(path, size) for path in fonts for size in font_sizes]
+        # Pixels of a dot relative to its place in a flat image, from Pillow's short thick line.
+        image = Image.new("L", (2 * _MARGIN + 1, 2 * _MARGIN + 1))
+        ImageDraw.Draw(image).line(((_MARGIN, _MARGIN), (_MARGIN - 1, _MARGIN - 1)), fill=255, width=3)
+        y, x = np.nonzero(np.asarray(image))
+        self._dot = (y - _MARGIN) * (width + 2 * _MARGIN) + x - _MARGIN
+
+    def paint(self, text: str, rng: SeededRandom) -> np.ndarray:
+        """Draw ``text``: uint8 [height, width, 3], BGR."""
+        background = _color(rng, 238, 255)
+        rng.randbelow(36)  # the library's opacity of the ink, which has no effect on an RGB image
+        ink = _color(rng, 10, 200)
+        cells: list[_Glyph] = []
+        for character in text:
+            if _share(rng) > self._style.word_space_probability:
+                cells.append(self._cell(" ", rng))
+            cells.append(self._cell(character, rng))
+        plane = _ink_share(self._layers(cells, len(text), rng), ink)
+        if plane.shape[1] > self._width:
+            plane = np.asarray(Image.fromarray(plane).resize((self._width, self._height)))
+        plane = self._with_noise(plane, rng)
+        smooth = cv2.filter2D(plane, -1, _SMOOTH)
+        for edge in (np.s_[0], np.s_[-1], np.s_[:, 0], np.s_[:, -1]):  # Pillow leaves them as they are
+            smooth[edge] = plane[edge]
+        share = np.arange(256)[:, None] / 255
+        table = np.rint((1 - share) * np.array(background) + share * np.array(ink)).astype(np.uint8)
+        return cv2.LUT(cv2.merge([smooth] * 3), table.reshape(1, 256, 3))
+
+    def _cell(self, character: str, rng: SeededRandom) -> _Glyph:
+        """Turn, stretch and warp a character by random amounts; its ink is bool."""
+        style = self._style
+        font = rng.choice(self._fonts)
+        rng.randbelow(style.character_offset_dx[1] - style.character_offset_dx[0] + 1)
+        rng.randbelow(style.character_offset_dy[1] - style.character_offset_dy[0] + 1)  # cropped away again
+        glyph = _render(character, font)
+        low, high = style.character_rotate
+        angle = low + _share(rng) * (high - low)
+        # How far a corner may move; the lower limit is pixels where the range is a share, as in the library.
+        (low_x, high_x), (low_y, high_y) = style.character_warp_dx, style.character_warp_dy
+        reach_x = glyph.width * _share(rng) * (high_x - low_x) + low_x
+        reach_y = glyph.height * _share(rng) * (high_y - low_y) + low_y
+        x1, y1, x2, y2 = (
+            int(_share(rng) * 2 * reach - reach) for reach in (reach_x, reach_y, reach_x, reach_y)
+        )
+        if glyph.ink is None:
+            return glyph
+        wide, tall = glyph.width + abs(x1) + abs(x2), glyph.height + abs(y1) + abs(y2)
+        stretched = cv2.resize(_turned(glyph.ink, angle), (wide, tall), interpolation=cv2.INTER_CUBIC)
+        corners = np.array([(x1, y1), (-x1, tall - y2), (wide + x2, tall + y2), (wide - x2, -y1)], np.float32)
+        where = np.floor((_BILINEAR @ corners).T @ _grid(glyph.width, glyph.height))
+        x, y = where.reshape(2, glyph.height, glyph.width)
+        warped = cv2.remap(stretched, x, y, cv2.INTER_NEAREST)
+        # A trace of ink counts in full: the library pastes by color, not by opacity. One level of 255 is
+        # what the overshoot of the cubic filter leaves outside the strokes.
+        return glyph._replace(ink=warped > 1)
+
+    def _layers(self, cells: list[_Glyph], characters: int, rng: SeededRandom) -> np.ndarray:
+        """Set a line and count the characters over each pixel: uint8 [height, width of the line]."""
+        line_width = sum(cell.width for cell in cells)
+        layers = np.zeros((self._height, max(line_width, self._width)), np.uint8)
+        average = int(line_width / characters)
+        overlap = int(self._style.word_offset_dx * average)
+        left = int(average * 0.1)
+        for cell in cells:
+            if cell.ink is not None:
+                _add(layers, cell.ink, left, int((self._height - cell.height) / 2))
+            left += cell.width - rng.randbelow(overlap + 1)
+        return layers
+
+    def _with_noise(self, plane: np.ndarray, rng: SeededRandom) -> np.ndarray:
+        """Draw dots and an arc over the plane."""
+        width, height = self._width, self._height
+        row = width + 2 * _MARGIN
+        framed = np.pad(plane, _MARGIN)
+        dots = [(rng.randbelow(width + 1), rng.randbelow(height + 1)) for _ in range(_DOTS)]
+        x, y = np.array(dots).T[..., None]
+        framed.reshape(-1)[(y + _MARGIN) * row + x + _MARGIN + self._dot] = 255
+        x1 = rng.randbelow(width // 5 + 1)
+        x2 = rng.randbelow(width - width // 5 + 1) + width // 5
+        y1 = rng.randbelow(height - 2 * (height // 5) + 1) + height // 5
+        y2 = rng.randbelow(height - y1 - height // 5 + 1) + y1
+        end, start = rng.randbelow(41) + 160, rng.randbelow(21)
+        image = Image.fromarray(framed[_MARGIN:-_MARGIN, _MARGIN:-_MARGIN])
+        ImageDraw.Draw(image).arc((x1, y1, x2, y2), start, end, fill=255)
+        return np.asarray(image)
+
+
+PAINTERS: dict[str, type[LibraryPainter | FastPainter]] = {"library": LibraryPainter, "fast": FastPainter}
+
+
+def _share(rng: SeededRandom) -> float:
+    return rng.randbits(32) / 2**32
+
+
+def _color(rng: SeededRandom, low: int, high: int) -> Color:
+    red, green, blue = (rng.whole((low, high)) for _ in range(3))
+    return blue, green, red
+
+
+@lru_cache(maxsize=1 << 12)
+def _render(character: str, font: ImageFont.FreeTypeFont) -> _Glyph:
+    """Render a character, its ink cut out: uint8, 255 where there is ink."""
+    draw = ImageDraw.Draw(Image.new("RGB", (1, 1)))
+    _, _, right, bottom = draw.multiline_textbbox((1, 1), character, font=font)
+    image = Image.new("L", (int(right) + _MARGIN, int(bottom) + _MARGIN))
+    ImageDraw.Draw(image).text((0, 0), character, font=font, fill=255)
+    box = image.getbbox()
+    return _Glyph(None if box is None else np.asarray(image.crop(box)), int(right), int(bottom))
+
+
+@lru_cache(maxsize=1 << 12)
+def _grid(width: int, height: int) -> np.ndarray:
+    """Return 1, x, y and xy of each pixel center, x and y from 0 to 1: float32 [4, height * width]."""
+    x, y = np.meshgrid(*((np.arange(size, dtype=np.float32) + 0.5) / size for size in (width, height)))
+    return np.stack([np.ones_like(x), x, y, x * y]).reshape(4, -1)
+
+
+def _turned(ink: np.ndarray, degrees: float) -> np.ndarray:
+    """Turn counter-clockwise about the middle, in an image just large enough, as Pillow's ``rotate``."""
+    height, width = ink.shape
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    half_x = (abs(cos) * width + abs(sin) * height) / 2
+    half_y = (abs(sin) * width + abs(cos) * height) / 2
+    new_width = math.ceil(width / 2 + half_x) - math.floor(width / 2 - half_x)
+    new_height = math.ceil(height / 2 + half_y) - math.floor(height / 2 - half_y)
+    middle_x, middle_y = (new_width - 1) / 2, (new_height - 1) / 2
+    to_source = np.array(
+        [
+            [cos, -sin, (width - 1) / 2 - cos * middle_x + sin * middle_y],
+            [sin, cos, (height - 1) / 2 - sin * middle_x - cos * middle_y],
+        ]
+    )
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    return cv2.warpAffine(ink, to_source, (new_width, new_height), flags=flags)
+
+
+def _add(layers: np.ndarray, ink: np.ndarray, left: int, top: int) -> None:
+    """Add 1 where ``ink`` lies with its corner at (left, top); what is outside is cut off."""
+    height, width = layers.shape
+    rows = slice(max(top, 0), max(min(top + ink.shape[0], height), 0))
+    columns = slice(max(left, 0), max(min(left + ink.shape[1], width), 0))
+    target = layers[rows, columns]
+    target += ink[rows.start - top :, columns.start - left :][: target.shape[0], : target.shape[1]]
+
+
+def _ink_share(layers: np.ndarray, ink: Color) -> np.ndarray:
+    """Return the share of ink (0 to 255) under so many layers: each covers as much as its color is bright."""
+    blue, green, red = ink
+    brightness = (19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16  # Pillow's grey
+    opacity = min(int(brightness * 1.97), 255) / 255  # the library's table
+    shares = 255 * (1 - (1 - opacity) ** np.arange(256))
+    return cv2.LUT(layers, np.rint(shares).astype(np.uint8))
+
 
 LIBRARY_FONT_SIZES = (42, 50, 56)
 _MAX_LENGTH = 50  # characters of a CAPTCHA; far fewer can be read

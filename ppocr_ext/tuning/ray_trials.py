@@ -19,8 +19,12 @@ from ray.tune.search import Searcher  # noqa: E402
 
 from ppocr_ext.errors import PPOCRExtError  # noqa: E402
 from ppocr_ext.tuning.search import RunTrials, Search  # noqa: E402
-from ppocr_ext.tuning.study import TuningStudy  # noqa: E402
-from ppocr_ext.tuning.trial import Evaluation, TrialResult, objective  # noqa: E402
+from ppocr_ext.tuning.study import (  # noqa: E402
+    Evaluation,
+    TrialResult,
+    TuningStudy,  # noqa: E402
+    objective,
+)
 
 
 class _Driver(Searcher, tune.Stopper):

@@ -13,11 +13,12 @@ from tiny_runs import captchas, single_head, tiny, tiny_config  # noqa: F401
 from ppocr_ext.centers.collect import (
     CollectOptions,
     collect,
+    config_of_model,
+    label_positions,
     remove_partial,
     require_frames,
     table_of,
 )
-from ppocr_ext.centers.single_model import config_of_model, label_positions
 from ppocr_ext.characters.center_table import read_centers
 from ppocr_ext.cli import export_center as export_command
 from ppocr_ext.cli import train as train_command

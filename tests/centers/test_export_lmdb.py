@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from tiny_runs import captchas, tiny_config  # noqa: F401
 
-from ppocr_ext.centers.collect import CollectOptions, collect, table_of
-from ppocr_ext.centers.single_model import config_of_model
+from ppocr_ext.centers.collect import CollectOptions, collect, config_of_model, table_of
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config

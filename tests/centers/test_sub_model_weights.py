@@ -10,7 +10,7 @@ import pytest
 from error_codes import raises_code
 from tiny_runs import captchas, tiny  # noqa: F401
 
-from ppocr_ext.centers.single_model import config_of_model
+from ppocr_ext.centers.collect import config_of_model
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.run.run import Run
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ppocr_ext.characters.symbol_names import code_points, symbol_name
+from ppocr_ext.characters.look_alikes import code_points, symbol_name
 
 
 @pytest.mark.parametrize(

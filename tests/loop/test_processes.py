@@ -20,8 +20,7 @@ from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.files import read_state
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.session import train
-from ppocr_ext.recipes.cache_builder import CacheBuilder, CacheOptions
-from ppocr_ext.recipes.teacher_cache_job import build_cache
+from ppocr_ext.recipes.teacher_cache_job import CacheBuilder, CacheOptions, build_cache
 from ppocr_ext.run.run import Run
 
 HERE = Path(__file__).parent

@@ -24,8 +24,7 @@ from ppocr_ext.engine.runners import has_bfloat16
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.loop.session import train
 from ppocr_ext.modeling.heads.ctc_head import CTCHead
-from ppocr_ext.recipes.cache_builder import CacheBuilder, CacheOptions
-from ppocr_ext.recipes.teacher_cache_job import build_cache
+from ppocr_ext.recipes.teacher_cache_job import CacheBuilder, CacheOptions, build_cache
 from ppocr_ext.run import compiled_models
 from ppocr_ext.run.run import Run
 from ppocr_ext.teacher_cache.store import Store, open_shard
@@ -241,7 +240,7 @@ def test_the_processes_that_have_a_shard_share_the_time(
         pending=[(0, number) for number in range(shards_left)],
         facts=SimpleNamespace(branches={}),
     )
-    monkeypatch.setattr("ppocr_ext.recipes.cache_builder.CacheBuilder", lambda *_: builder)
+    monkeypatch.setattr("ppocr_ext.recipes.teacher_cache_job.CacheBuilder", lambda *_: builder)
     (tmp_path / "c.yml").write_text("Global: {}\n")
     command = ["cache-teacher", "-c", str(tmp_path / "c.yml"), "--output", str(tmp_path / "cache")]
     assert main([*command, "--processes", str(processes), "--estimate"]) == 0

@@ -15,8 +15,7 @@ import pytest
 from saved_runs import save_run
 from tiny_runs import captchas, tiny_config  # noqa: F401
 
-from ppocr_ext.centers.collect import CollectOptions, collect
-from ppocr_ext.centers.single_model import config_of_model
+from ppocr_ext.centers.collect import CollectOptions, collect, config_of_model
 from ppocr_ext.checkpoint.checkpoints import TrainState
 from ppocr_ext.config import Config
 from ppocr_ext.engine import compiled as compiled_networks

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from ppocr_ext.sanity.causes import remarks
 from ppocr_ext.sanity.head_probe import Finding
-from ppocr_ext.sanity.learning import APART, TOGETHER, Lesson, Point
+from ppocr_ext.sanity.learning import APART, TOGETHER, Lesson, Point, remarks
 
 HEAD: Any = SimpleNamespace(name="ctc", takes_labels=False)
 DECODER: Any = SimpleNamespace(name="ctc", takes_labels=True)

@@ -19,8 +19,7 @@ from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling.base_model import BaseModel
 from ppocr_ext.sanity import structure
 from ppocr_ext.sanity.head_probe import Finding
-from ppocr_ext.sanity.rate_probe import learning_rate
-from ppocr_ext.sanity.structure import ORDER
+from ppocr_ext.sanity.structure import ORDER, learning_rate
 from ppocr_ext.sanity.subject import open_subject
 
 SVTR = {

@@ -13,10 +13,18 @@ from error_codes import raises_code
 
 from ppocr_ext.characters.look_alikes import read_groups
 from ppocr_ext.errors import DataError
-from ppocr_ext.synth.glyph_similarity import GRID, GlyphMaps, SimilarPair, draw_maps, similar_pairs
+from ppocr_ext.synth.glyph_similarity import (
+    GRID,
+    GlyphMaps,
+    Group,
+    SimilarPair,
+    draw_maps,
+    groups_of,
+    similar_pairs,
+    to_file,
+)
 from ppocr_ext.synth.lines.fonts import find_fonts
 from ppocr_ext.synth.lines.line_source import visible
-from ppocr_ext.synth.look_alike_groups import Group, groups_of, to_file
 
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 SANS, SERIF = str(FONTS / "DejaVuSans.ttf"), str(FONTS / "DejaVuSerif.ttf")

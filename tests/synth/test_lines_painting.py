@@ -12,8 +12,7 @@ from error_codes import raises_code
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.synth.lines import LineSource, LineSplit, LineStyle, RandomTexts, find_fonts, find_photos
-from ppocr_ext.synth.lines.line_style import OFF
-from ppocr_ext.synth.lines.painting import bend, place
+from ppocr_ext.synth.lines.painting import OFF, bend, place
 from ppocr_ext.synth.seeded_random import SeededRandom
 
 PLAIN = LineStyle(

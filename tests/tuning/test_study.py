@@ -13,10 +13,9 @@ pytest.importorskip("optuna")
 from ppocr_ext.config import Config, load  # noqa: E402
 from ppocr_ext.errors import ConfigError  # noqa: E402
 from ppocr_ext.io.resources import config_path  # noqa: E402
-from ppocr_ext.tuning.results import short_names, write_results  # noqa: E402
+from ppocr_ext.tuning.search import short_names, write_results  # noqa: E402
 from ppocr_ext.tuning.space import Parameter, default_space  # noqa: E402
-from ppocr_ext.tuning.study import TuningStudy, check_study_file  # noqa: E402
-from ppocr_ext.tuning.trial import TrialResult, objective  # noqa: E402
+from ppocr_ext.tuning.study import TrialResult, TuningStudy, check_study_file, objective  # noqa: E402  # noqa: E402
 
 CONFIG = load([config_path("quickstart/distill.yml")])
 SPACE = default_space(CONFIG)

@@ -25,8 +25,11 @@ from ppocr_ext.loop.session import train  # noqa: E402
 from ppocr_ext.tuning import search as search_module  # noqa: E402
 from ppocr_ext.tuning.search import Search  # noqa: E402
 from ppocr_ext.tuning.space import read_space  # noqa: E402
-from ppocr_ext.tuning.study import TuningStudy  # noqa: E402
-from ppocr_ext.tuning.trial import TrialResult, run_trial  # noqa: E402
+from ppocr_ext.tuning.study import (  # noqa: E402
+    TrialResult,
+    TuningStudy,  # noqa: E402
+    run_trial,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 SPACE = """
@@ -150,7 +153,7 @@ def test_a_failed_trial_has_its_reason(tmp_path: Path, record: Any, said: str, r
         (tmp_path / "run.log").write_text(said)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ppocr_ext.tuning.trial.time.sleep", replace_log)
+        patch.setattr("ppocr_ext.tuning.study.time.sleep", replace_log)
         result = run_trial(["train"], folder, "acc", lambda count, line: False)
     assert result.state == "failed" and reason in result.reason
 
@@ -175,7 +178,7 @@ def test_records_of_an_earlier_study_are_not_read(folder: Path, monkeypatch: pyt
     old.mkdir(parents=True)
     (old / "run.json").write_text(json.dumps({"status": "nonfinite", "reason": "the loss was NaN"}))
     (old / "metrics.jsonl").write_text(json.dumps({"kind": "eval", "step": 5, "acc": 0.9}) + "\n")
-    monkeypatch.setattr("ppocr_ext.tuning.trial.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("ppocr_ext.tuning.study.time.sleep", lambda seconds: None)
     seen = []
     search = Search(load([folder / "my.yml"]), ("my.yml",), folder / "study", 1)
     result = search.train(0, {}, "acc", lambda count, line: bool(seen.append(line)))  # there is no config.yml

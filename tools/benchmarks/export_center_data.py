@@ -17,7 +17,7 @@ import paddle
 
 from benchmarks.labels import write_repeated
 from benchmarks.sizes import SIZES, charset_of
-from ppocr_ext.centers.single_model import config_of_model
+from ppocr_ext.centers.collect import config_of_model
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
 from ppocr_ext.errors import PPOCRExtError

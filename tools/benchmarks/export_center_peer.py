@@ -18,7 +18,7 @@ import paddle
 
 from benchmarks.memory import peak_memory
 from benchmarks.peer import imported, take_weights
-from ppocr_ext.centers.single_model import config_of_model
+from ppocr_ext.centers.collect import config_of_model
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.files import read_state
 from ppocr_ext.config import Config, load, with_class_counts

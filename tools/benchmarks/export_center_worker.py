@@ -12,8 +12,7 @@ import paddle
 from benchmarks.export_center_data import config_to_read
 from benchmarks.memory import peak_memory
 from ppocr_ext.centers.accumulator import CenterAccumulator
-from ppocr_ext.centers.collect import CollectOptions, collect
-from ppocr_ext.centers.single_model import config_of_model
+from ppocr_ext.centers.collect import CollectOptions, collect, config_of_model
 from ppocr_ext.host import open_host
 from ppocr_ext.modeling.features import ctc_head_of
 from ppocr_ext.modeling.head_request import HeadRequest

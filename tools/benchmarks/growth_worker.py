@@ -9,12 +9,10 @@ from typing import Any
 
 from benchmarks.memory import peak_memory
 from benchmarks.step_data import training_config
-from ppocr_ext.centers.collect import CollectOptions, collect
-from ppocr_ext.centers.single_model import config_of_model
+from ppocr_ext.centers.collect import CollectOptions, collect, config_of_model
 from ppocr_ext.config import load
 from ppocr_ext.host import open_host
-from ppocr_ext.recipes.cache_builder import CacheBuilder, CacheOptions
-from ppocr_ext.recipes.teacher_cache_job import build_cache
+from ppocr_ext.recipes.teacher_cache_job import CacheBuilder, CacheOptions, build_cache
 from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.run.run import Run
 

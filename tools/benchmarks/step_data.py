@@ -17,8 +17,7 @@ from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.modeling import build_model
 from ppocr_ext.modeling.features import classifier_of, ctc_head_of
-from ppocr_ext.recipes.cache_builder import CacheBuilder, CacheOptions
-from ppocr_ext.recipes.teacher_cache_job import build_cache
+from ppocr_ext.recipes.teacher_cache_job import CacheBuilder, CacheOptions, build_cache
 from ppocr_ext.run.run import Run
 
 CACHE = "cache"

@@ -31,12 +31,17 @@ sys.setprofile(None)
 with open(sys.argv[1], "w") as stream:
     json.dump({"code": code, "files": sorted(files)}, stream)
 """
-SMALL = (
-    "Global.epoch_num=1 Global.save_model_dir=run Global.character_dict_path=data/dict.txt Global.report=false "
-    "Train.loader.num_workers=0 Eval.loader.num_workers=0 Train.dataset.data_dir=data Eval.dataset.data_dir=data "
-    "Train.dataset.label_file_list=[data/train_list.txt] Eval.dataset.label_file_list=[data/val_list.txt] "
-    "Train.loader.batch_size_per_card=4"
-).split()
+SMALL = [
+    "Global.epoch_num=1",
+    "Global.save_model_dir=run",
+    "Global.character_dict_path=data/dict.txt",
+    "Global.report=false",
+    "Train.loader.batch_size_per_card=4",
+    *(f"{mode}.loader.num_workers=0" for mode in ("Train", "Eval")),
+    *(f"{mode}.dataset.data_dir=data" for mode in ("Train", "Eval")),
+    "Train.dataset.label_file_list=[data/train_list.txt]",
+    "Eval.dataset.label_file_list=[data/val_list.txt]",
+]
 TRAIN = ["-c", "configs/lines/teacher.yml", "-o", *SMALL]
 COMMANDS = {
     "one step": ["train", *TRAIN],

@@ -8,11 +8,10 @@ Example::
     text, image = source.image("test", 0)
 """
 
-from ppocr_ext.synth.lines.corpus import CorpusTexts
+from ppocr_ext.synth.lines.corpus import CorpusTexts, FrequentCharacters, RandomTexts
 from ppocr_ext.synth.lines.fonts import FontFile, find_fonts, split_fonts
 from ppocr_ext.synth.lines.line_source import LineSource, LineSplit
-from ppocr_ext.synth.lines.line_style import LineStyle, find_photos
-from ppocr_ext.synth.lines.texts import FrequentCharacters, RandomTexts
+from ppocr_ext.synth.lines.painting import LineStyle, find_photos
 
 __all__ = [
     "CorpusTexts",

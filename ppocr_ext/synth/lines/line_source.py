@@ -12,11 +12,15 @@ import numpy as np
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
 from ppocr_ext.registry import known_options
-from ppocr_ext.synth.lines.corpus import CorpusTextGenerator, CorpusTexts
+from ppocr_ext.synth.lines.corpus import (
+    CorpusTextGenerator,
+    CorpusTexts,
+    FrequentCharacters,
+    RandomTextGenerator,
+    RandomTexts,
+)
 from ppocr_ext.synth.lines.fonts import FontFile, find_fonts
-from ppocr_ext.synth.lines.line_style import LineStyle
-from ppocr_ext.synth.lines.painting import paint
-from ppocr_ext.synth.lines.texts import FrequentCharacters, RandomTextGenerator, RandomTexts
+from ppocr_ext.synth.lines.painting import LineStyle, paint
 from ppocr_ext.synth.option_checks import are_names, check_options
 from ppocr_ext.synth.seeded_random import SeededRandom
 

@@ -16,10 +16,10 @@ MOST = {
     "all statements": 26_570,
     "tokens": 291_100,
     "files": 347,
-    "lines of tests": 43_600,
-    "lines of tools": 8_040,
-    "words of English prose": 31_912,
-    "words of tables": 25_317,
+    "lines of tests": 44_000,
+    "lines of tools": 8_100,
+    "words of English prose": 32_300,
+    "words of tables": 25_700,
     "pages": 28,
 }
 ERRORS = {

@@ -18,7 +18,8 @@ def command_line(name: str, *words: str | Path, host: str | None = None) -> str:
 
 def run_command(name: str, checkpoint: Path, host: str | None) -> str:
     """Return the command ``name`` for a checkpoint of a run, with the config of its run folder."""
-    config, weights = checkpoint.parent / "config.yml", setting("Global.checkpoints", checkpoint)
+    config = checkpoint.parent / "config.yml"
+    weights = setting("Global.checkpoints", checkpoint)
     return command_line(name, "-c", config, "-o", weights, host=host)
 
 

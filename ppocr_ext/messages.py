@@ -25,7 +25,8 @@ _PADDLE_NOISE = re.compile(r"\s*\[Hint: .*|\s*\(at [^()]*:\d+\)|\s*\[operator < 
 # that follows, and halves of surrogate pairs
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _REPLACED = re.compile(r"\\u[0-9a-f]{4}")
-_LINE_START, _LINE_END = 1500, 500  # characters of a line that a message keeps
+_LINE_START = 1500
+_LINE_END = 500  # characters of a line that a message keeps
 _FIXES = {
     errno.ENOSPC: "free some space, or write to another place",
     errno.EACCES: "choose a folder that you may write to",

@@ -58,7 +58,8 @@ class Registry:
 
         ``has_checkout``: the host is a PaddleOCR checkout, so messages do not suggest one.
         """
-        self._find_foreign, self._foreign_names = find, names
+        self._find_foreign = find
+        self._foreign_names = names
         self._has_checkout = has_checkout
 
     def names(self) -> list[str]:

@@ -13,7 +13,7 @@ MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
     "working statements": 20_745,
-    "all statements": 26_570,
+    "all statements": 26_700,
     "tokens": 291_100,
     "files": 347,
     "lines of tests": 44_000,

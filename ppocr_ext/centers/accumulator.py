@@ -49,7 +49,8 @@ class CenterAccumulator:
         """
         used = class_ids >= 0
         if not used.all():
-            features, class_ids = features[used], class_ids[used]
+            features = features[used]
+            class_ids = class_ids[used]
         if not len(class_ids):
             return
         order = np.argsort(class_ids, kind="stable")
@@ -129,7 +130,9 @@ class CenterAccumulator:
         same = all(found[name].shape == x.shape and found[name].dtype == x.dtype for name, x in own.items())
         if not same or min(found["counts"].min(), found["done"].min()) < 0:
             raise damaged
-        self.sums, self.counts, self.squares = found["sums"], found["counts"], found["squares"]
+        self.sums = found["sums"]
+        self.counts = found["counts"]
+        self.squares = found["squares"]
         done, self.samples, self.correct = (int(number) for number in found["done"])
         return done
 

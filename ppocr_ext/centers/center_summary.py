@@ -63,7 +63,8 @@ def nearest_pairs(table: CenterTable, count: int = 20) -> list[CenterPair]:
 
 def _known_variance(table: CenterTable, rows: np.ndarray) -> np.ndarray | None:
     """Return float64 [K], all above 0: the median for those of few or of equal frames; None if none is known."""
-    counts, variance = table.counts[rows], table.variance[rows]
+    counts = table.counts[rows]
+    variance = table.variance[rows]
     known = (counts >= FEW_FRAMES) & (variance > 0)
     if known.any():
         usual = float(np.median(variance[known]))
@@ -75,7 +76,8 @@ def _known_variance(table: CenterTable, rows: np.ndarray) -> np.ndarray | None:
 def _near(centers: np.ndarray, variance: np.ndarray, count: int) -> Iterator[tuple[int, int]]:
     """Yield rows i < j of about the ``count`` pairs of smallest ratio, computed in float32."""
     moved = (centers - centers.mean(axis=0)).astype(np.float32)  # near 0, where float32 is exact enough
-    norms, width = np.einsum("kd,kd->k", moved, moved), variance.astype(np.float32)
+    norms = np.einsum("kd,kd->k", moved, moved)
+    width = variance.astype(np.float32)
     best = np.zeros([0, 3])  # squared ratio, i, j
     for begin in range(0, len(moved), _BLOCK):
         end = min(begin + _BLOCK, len(moved))

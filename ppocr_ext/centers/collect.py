@@ -102,8 +102,10 @@ class _ShareOfBatches:
     """
 
     def __init__(self, sampler: Any, limit: int | None, rank: int, size: int, skip: int) -> None:
-        self._sampler, self._limit = sampler, limit
-        self._first, self._step = rank + skip * size, size
+        self._sampler = sampler
+        self._limit = limit
+        self._first = rank + skip * size
+        self._step = size
         self._count = sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -191,8 +193,10 @@ def _run_batches(
     done: int,
     identity: str,
 ) -> None:
-    loader, (label, length) = run.eval_loader, label_positions(run.config)
-    rank, size = dist.get_rank(), dist.get_world_size()
+    loader = run.eval_loader
+    label, length = label_positions(run.config)
+    rank = dist.get_rank()
+    size = dist.get_world_size()
     loader.batch_sampler = _ShareOfBatches(loader.batch_sampler, options.limit, rank, size, done)
     saved = time.perf_counter()
     run.model.eval()
@@ -218,7 +222,8 @@ def _run_batches(
 @contextmanager
 def _reader(run: Run, options: CollectOptions) -> Iterator[Callable[[Tensor], tuple[Tensor, Tensor]]]:
     """Yield what returns features [B, T, D] and logits [B, T, C] of images: compiled, or the network itself."""
-    model, count = run.model, len(run.eval_loader.dataset)
+    model = run.model
+    count = len(run.eval_loader.dataset)
     count = min(count, options.limit or count)
     if evaluates_compiled(run, count):
         ctc_head_of(model).return_feats = True
@@ -312,7 +317,8 @@ def require_frames(result: CenterAccumulator, options: CollectOptions) -> None:
 
 def table_of(result: CenterAccumulator, run: Run, meta: Mapping[str, Any]) -> CenterTable:
     """Return the centers, with what they were made of in ``meta``."""
-    present, charset = result.present, run.charset
+    present = result.present
+    charset = run.charset
     name = charset.name
     if charset.path is not None:
         name = name.replace(str(charset.path), charset.path.name)  # center files are passed on

@@ -72,10 +72,8 @@ class CenterTable:
         Raises:
             DataError: they were made with another dictionary, or have a class that this one lacks.
         """
-        dictionary, made_with = (
-            f"{charset.name} ({charset.ctc_classes} classes)",
-            self.meta.get("charset_digest"),
-        )
+        dictionary = f"{charset.name} ({charset.ctc_classes} classes)"
+        made_with = self.meta.get("charset_digest")
         highest = int(self.class_ids[-1]) if len(self.class_ids) else 0
         if made_with not in (None, charset.digest):
             other = f"{self.meta.get('charset', 'unnamed')}, {self.meta.get('classes')} classes"
@@ -173,7 +171,8 @@ def _is_row(value: Any) -> bool:
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
-    ids, centers = arrays["class_ids"], arrays["centers"]
+    ids = arrays["class_ids"]
+    centers = arrays["centers"]
     k = len(ids) if ids.ndim == 1 else -1
     good = (
         k >= 0

@@ -63,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
     set_up_logs(args.host)
     least_of = {"views": 1, "top_k": 1, "processes": 1, "seed": 0}
     for name, least in least_of.items():
-        value, option = getattr(args, name), f"--{name.replace('_', '-')}"
+        value = getattr(args, name)
+        option = f"--{name.replace('_', '-')}"
         if value is not None and value < least:
             raise DataError(f"{option} is {value}, but must be at least {least}.", code="bad_value")
     config = read_config(args)

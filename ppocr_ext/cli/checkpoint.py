@@ -69,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _inspect(checkpoint: Checkpoint, names: bool) -> None:
-    weights, file = checkpoint.weights(), checkpoint.weights_file()
+    weights = checkpoint.weights()
+    file = checkpoint.weights_file()
     print(checkpoint_line(checkpoint.prefix))
     there = [file, checkpoint.file(".pdopt"), checkpoint.file(".states")]
     for each in (path for path in there if path.is_file()):

@@ -145,7 +145,8 @@ def _check_machine(
         else:
             shown, counts = dry_check(config, host, args.role, unused, _print)
             print(*(for_people(f"{issue.level}: {issue}\n") for issue in shown), sep="", end="")
-            wrong, frames = any(issue.level == "error" for issue in shown), frames | counts
+            wrong = any(issue.level == "error" for issue in shown)
+            frames = frames | counts
             issues += shown
         seconds = _SECONDS if args.data == "quick" else None
         warnings: list[Issue] = []
@@ -193,10 +194,13 @@ def dry_check(
     from ppocr_ext.run.frame_counts import count_frames
     from ppocr_ext.run.run import build_network
 
-    charset, whole = _charset(config, host), _resolved(config, host).without(unused)
+    charset = _charset(config, host)
+    whole = _resolved(config, host).without(unused)
     if charset is None or not global_value(whole, "dry_step"):
         return [], {}
-    device, modes, model = choose_device(whole), _modes(whole, role), build_network(whole)
+    device = choose_device(whole)
+    modes = _modes(whole, role)
+    model = build_network(whole)
     issues = dry_step(whole, charset, host, model, modes, device, seed_of(whole), say)
     modes = [] if any(issue.level == "error" for issue in issues) else modes
     return issues, {mode: count_frames(model, whole, mode) for mode in modes}

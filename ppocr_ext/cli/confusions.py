@@ -98,7 +98,8 @@ def run(args: argparse.Namespace) -> int:
     if images.note:
         print(images.note)
     print(f"written: {', '.join(map(str, paths))}")
-    drop, limit = comparison.drop, args.max_drop
+    drop = comparison.drop
+    limit = args.max_drop
     if drop is None or limit is None or drop <= limit + _ROUNDING:
         return 0
     print(f"the accuracy on the general list has fallen by {drop:.2%} (limit: {limit:.2%}, --max-drop)")

@@ -188,7 +188,8 @@ def _run(arguments: list[str]) -> int:
     if arguments[0] == "--version":
         print(f"{PROGRAM} {__version__}")
         return 0
-    name, rest = arguments[0].replace("_", "-"), arguments[1:]
+    name = arguments[0].replace("_", "-")
+    rest = arguments[1:]
     if name == "benchmark":
         moved = f"benchmarks are now a script of a clone: python tools/benchmark.py {' '.join(rest)}"
         raise PPOCRExtError(moved, code="moved_command")

@@ -126,7 +126,8 @@ def run(args: argparse.Namespace) -> int:
 def _add_line_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the lines."""
     text = parser.add_argument_group("text")
-    which, add = text.add_mutually_exclusive_group(), text.add_argument
+    which = text.add_mutually_exclusive_group()
+    add = text.add_argument
     add("--corpus", nargs="+", metavar="FILE", help="text files, a text on each line (random characters)")
     add("--val-corpus", nargs="+", metavar="FILE", help="those of val (the same)")
     add(
@@ -159,7 +160,8 @@ def _add_line_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         add(name, nargs="+", default=(), metavar="FILE|FOLDER|PACKAGE", help=what)
     add("--font-split", type=float, metavar="SHARE", help="keep this share of the font families only for val")
-    add, style = parser.add_argument_group("look").add_argument, LineStyle()
+    add = parser.add_argument_group("look").add_argument
+    style = LineStyle()
     add("--height", type=int, default=style.height, metavar="PIXELS", help=f"({style.height})")
     add("--width", type=int, metavar="PIXELS", help="one width for all (as wide as the text)")
     for key, (unit, what) in _RANGES.items():

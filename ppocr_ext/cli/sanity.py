@@ -33,7 +33,8 @@ examples:
   ppocr-ext sanity -c my.yml --structure            look for faults of heads that learn, too
   ppocr-ext sanity -c my.yml -o Global.pretrained_model=null      from random weights
 """
-_STEPS, _SAMPLES = 300, 16
+_STEPS = 300
+_SAMPLES = 16
 _WIDTHS = (18, 10, 7, 18, 11, 11, 0)  # of the columns of the table
 
 
@@ -97,7 +98,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _about(subject: Subject, steps: int) -> Iterator[str]:
     """Yield what is learned and what was changed for it, a line each."""
-    batch, shape = subject.batch, subject.batch.entries[0].shape
+    batch = subject.batch
+    shape = subject.batch.entries[0].shape
     yield (
         f"{batch.samples} samples of {shape[3]}x{shape[2]} pixels, at most {steps} steps at a learning rate of "
         f"{subject.peak:g}"

@@ -45,7 +45,8 @@ def fit_center_losses(config: Config) -> Config:
 
 
 def _combine(config: Config) -> Config:
-    loss, entries = config.node("Loss"), config.node(_LISTED)
+    loss = config.node("Loss")
+    entries = config.node(_LISTED)
     if loss is None or entries is None or not entries.is_list:
         return config
     name = config.at("Loss.name", default=None)
@@ -75,7 +76,8 @@ def _is_center_loss(entry: Node) -> bool:
 
 
 def _name_sub_models(config: Config) -> Config:
-    models, entries = config.at("Architecture.Models", default=None), config.node(_LISTED)
+    models = config.at("Architecture.Models", default=None)
+    entries = config.node(_LISTED)
     if not isinstance(models, Mapping) or entries is None or not entries.is_list:
         return config
     if not all(isinstance(options, Mapping) for options in models.values()):
@@ -189,7 +191,8 @@ def fill_train_frames(config: Config) -> Config:
     lacking: list[tuple[str, ...]] = []
     for name in models:
         backbone = ("Architecture", "Models", str(name), "Backbone")
-        path, component = (*backbone, _FRAMES), config.at((*backbone, "name"), None)
+        path = (*backbone, _FRAMES)
+        component = config.at((*backbone, "name"), None)
         is_frozen = config.at((*backbone[:-1], "freeze_params"), None)
         if config.at(path, None) is not None:
             trained += [] if is_frozen else [path]

@@ -66,7 +66,8 @@ def assign(node: Node, parts: tuple[str, ...], value: Node, append: bool = False
 
 
 def _assign_in_list(node: Node, parts: tuple[str, ...], at: int, value: Node, append: bool) -> Node:
-    part, trail = parts[at], parts[:at]
+    part = parts[at]
+    trail = parts[:at]
     index = position(node, part, trail)
     if index is None:
         if not (append and node.is_keyed_list and not part.isdecimal() and value.mark is not Mark.REMOVE):

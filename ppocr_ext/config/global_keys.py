@@ -267,7 +267,8 @@ def global_value(config: Config, name: str) -> Any:
     Raises:
         ConfigError: the value breaks the rule of the key.
     """
-    key, path = GLOBAL_KEYS[name], f"Global.{name}"
+    key = GLOBAL_KEYS[name]
+    path = f"Global.{name}"
     value = config.at(path, None)
     problem = key.problem(value)
     if problem is not None:

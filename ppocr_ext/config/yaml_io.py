@@ -166,7 +166,8 @@ class _Reader:
     """
 
     def __init__(self, origin: str, place: Place | None = None) -> None:
-        self._origin, self._place = origin, place
+        self._origin = origin
+        self._place = place
         self._values = 0
         self._open: list[yaml.Node] = []
 
@@ -249,7 +250,8 @@ class _Reader:
         own: dict[Key, yaml.Node] = {}
         lines: dict[Any, int] = {}
         for key_node, item in node.value:
-            is_merge, place = key_node.tag == _MERGE_TAG, self._here(key_node)
+            is_merge = key_node.tag == _MERGE_TAG
+            place = self._here(key_node)
             if not isinstance(key_node, yaml.ScalarNode):
                 raise _invalid(place, "a key must be a plain word or number, not a list or a mapping")
             key = "<<" if is_merge else self._scalar(key_node, place)

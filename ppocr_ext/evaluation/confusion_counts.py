@@ -125,7 +125,8 @@ class Rate:
         if not self.total:
             return 0.0, 1.0
         z = 1.959963984540054
-        share, n = self.value, self.total
+        share = self.value
+        n = self.total
         middle = (share + z * z / (2 * n)) / (1 + z * z / n)
         half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
         return max(0.0, middle - half), min(1.0, middle + half)
@@ -208,7 +209,8 @@ class McNemar:
     @property
     def p_value(self) -> float:
         """Two-sided p-value of the binomial distribution; 1 if no item changed."""
-        n, k = self.only_before + self.only_after, min(self.only_before, self.only_after)
+        n = self.only_before + self.only_after
+        k = min(self.only_before, self.only_after)
         # logarithms, since the binomial coefficients of many items have no float
         logs = (math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) for i in range(k + 1))
         return min(1.0, 2 * math.fsum(math.exp(log - n * math.log(2)) for log in logs))

@@ -37,7 +37,8 @@ class _RecordingMetric:
     """A metric that also keeps (label, text, confidence) of each sample."""
 
     def __init__(self, metric: Any, model_name: str | None) -> None:
-        self._metric, self._model_name = metric, model_name
+        self._metric = metric
+        self._model_name = model_name
         self.main_indicator = metric.main_indicator
         self.samples: list[tuple[str, str, float]] = []
 
@@ -58,7 +59,9 @@ class _GtcDecoder:
     """
 
     def __init__(self, nrtr: Any, ctc: Any, model_name: str | None) -> None:
-        self._nrtr, self._ctc, self._model_name = nrtr, ctc, model_name
+        self._nrtr = nrtr
+        self._ctc = ctc
+        self._model_name = model_name
 
     def __call__(self, predictions: Any, label: Any = None, *args: Any, **kwargs: Any) -> Any:
         output = predictions[self._model_name] if self._model_name is not None else predictions
@@ -116,7 +119,8 @@ def _decoder(run: Run, head: str, name: str | None) -> Iterator[Any]:
             f"--head gtc: {name or 'the model'} has no NRTR branch (NRTRHead in head_list)",
             code="unknown_head",
         )
-    request, models = network.eval_request, getattr(run.model, "eval_models", None)
+    request = network.eval_request
+    models = getattr(run.model, "eval_models", None)
     network.eval_request = replace(request, branches=frozenset({"gtc"}), decode=True, as_dict=False)
     if name is not None:
         run.model.eval_models = (name,)

@@ -20,7 +20,8 @@ _NO_LENGTH = {0x01, *range(0xD0, 0xD9)}  # JPEG markers that stand alone
 _SEQUENTIAL = {0xC0, 0xC1, 0xC9}  # of the next: one scan if that has all components
 _SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # JPEG markers that start a frame, with its size
 _ENDS = {0xD9, 0xDA}  # end of the image, and start of its pixels
-_SCAN, _SCAN_START = 0xDA, b"\xff\xda"  # compressed pixels never have these two bytes
+_SCAN = 0xDA
+_SCAN_START = b"\xff\xda"  # compressed pixels never have these two bytes
 _segment = struct.Struct(">BBH").unpack_from  # 0xFF, marker, length
 _two_numbers = struct.Struct(">II").unpack_from
 Read = Callable[[int, int], bytes]  # (offset, bytes) to content, shorter at its end
@@ -115,11 +116,13 @@ def _jpeg_size(read: Read, length: int, block: bytes) -> tuple[int, int] | None:
     Raises:
         ValueError: it has more scans than the limit: each goes over all pixels.
     """
-    frame, components = None, 0  # components of the frame, if one scan may have all of them
+    frame = None
+    components = 0  # components of the frame, if one scan may have all of them
     for marker, segment in _jpeg_segments(read, block):
         if marker in _SIZES and frame is None:
             height, width, count = struct.unpack_from(">xHHB", segment, 4)
-            frame, components = (width, height), count if marker in _SEQUENTIAL else 0
+            frame = (width, height)
+            components = count if marker in _SEQUENTIAL else 0
         elif marker in _ENDS:
             if marker == _SCAN and segment[4] == components:
                 return frame
@@ -135,10 +138,13 @@ def _jpeg_size(read: Read, length: int, block: bytes) -> tuple[int, int] | None:
 
 def _jpeg_segments(read: Read, block: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield marker and first bytes of frames and pixels (and the end) of a JPEG that starts with ``block``."""
-    at, start, last = 2, 0, len(block) - 10
+    at = 2
+    start = 0
+    last = len(block) - 10
     for _ in range(_SEGMENTS):
         if at > last:
-            start, block = at, read(at, _BLOCK)
+            start = at
+            block = read(at, _BLOCK)
             last = start + len(block) - 10
             if len(block) < 10:
                 return

@@ -61,7 +61,9 @@ def shown_path(path: Path) -> str:
 
     A shipped file is ``configs/…``; a file inside the current folder is relative to it.
     """
-    file, root, here = path.resolve(), config_root().resolve(), Path.cwd()
+    file = path.resolve()
+    root = config_root().resolve()
+    here = Path.cwd()
     if file.is_relative_to(root):
         shipped = str(Path("configs", file.relative_to(root)))
         if find_config(shipped).resolve() == file:  # no file of that name in the current folder

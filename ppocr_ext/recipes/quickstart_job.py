@@ -269,7 +269,8 @@ def _student_beside(
         yield lambda: None
         return
     config, begun = _config_to_go_on("student", folder, options)
-    file, log = folder / "student.yml", folder / "student.log"
+    file = folder / "student.yml"
+    log = folder / "student.log"
     write_text(file, config.to_yaml())
     host = [] if host_path is None else ["--host", host_path]
     process = start_child(["train", "-c", str(file), *([] if begun else ["--overwrite"]), *host], log)

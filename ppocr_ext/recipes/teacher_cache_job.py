@@ -57,7 +57,8 @@ from ppocr_ext.teacher_cache.store import (
 from ppocr_ext.teacher_cache.top_classes import TopClasses, top_classes
 
 _KEPT = 64  # classes of a row, if no loss needs all
-_MOST_SHARDS, _LEAST_BATCHES = 500, 32  # each shard is a memory map; a process that is killed loses one
+_MOST_SHARDS = 500
+_LEAST_BATCHES = 32  # each shard is a memory map; a process that is killed loses one
 _MOST_CLASSES = 1 << 16  # that a row of chosen classes can name
 Shard = tuple[int, int]  # its view and its number
 
@@ -143,7 +144,9 @@ class CacheBuilder:
         wanted = branches_to_keep(self.loss, name)
         model.require({name: wanted})
         engines = compile_frozen(context, model, len(self._loader.dataset) * views.count)
-        self._call, self._folder, self._engine = model.caller(name), options.folder, engines.get(name)
+        self._call = model.caller(name)
+        self._folder = options.folder
+        self._engine = engines.get(name)
         self._request = model.models[name].train_request
         self.plan = plan or self._plan(data.preflight, wanted, options.top_k)
         count = len(self._loader.views.of_view(0))
@@ -174,7 +177,8 @@ class CacheBuilder:
         for batch in self._loader.read_view(0, self._loader.views.of_view(0)[:2]):  # the first one is slower
             logits = self._logits(batch)
             began, seconds = time.perf_counter(), time.perf_counter() - began
-        forms, size = {}, TABLE.itemsize
+        forms = {}
+        size = TABLE.itemsize
         for name, everything in wanted.items():
             rows, classes = logits[name].shape[1:]
             everything = everything or classes > _MOST_CLASSES
@@ -202,7 +206,8 @@ class CacheBuilder:
         logits = self._logits(batch)
         entries: list[dict[str, TopClasses]] = [{} for _ in range(len(batch[0]))]
         for name, values in logits.items():
-            form, (mass, rows) = self.facts.branches[name], dropped.get(name, (0.0, 0))
+            form = self.facts.branches[name]
+            mass, rows = dropped.get(name, (0.0, 0))
             for place, of_sample in enumerate(values):
                 kept = top_classes(of_sample, form.kept, BLANK if name == "ctc" else None)
                 # what NRTR says after the end of a label counts nowhere
@@ -234,7 +239,8 @@ class CacheBuilder:
 
     def _shards_of(self, view: int) -> list[Sequence[Any]]:
         """Return the batches of each shard of a view."""
-        listed, size = self._loader.views.of_view(view), self.facts.batches
+        listed = self._loader.views.of_view(view)
+        size = self.facts.batches
         return [listed[first : first + size] for first in range(0, len(listed), size)]
 
     def _digest(self, batches: Iterable[Any]) -> str:
@@ -316,7 +322,8 @@ def build_cache(config: Config, builder: CacheBuilder, options: CacheOptions) ->
     folder = options.folder
     check_writable(folder / CACHE_FACTS)
     remove_temporary_files(folder)
-    samples, free = builder.estimate()[0], shutil.disk_usage(folder).free
+    samples = builder.estimate()[0]
+    free = shutil.disk_usage(folder).free
     needed = samples * builder.plan.entry_bytes
     if needed > free:
         raise DataError(
@@ -335,7 +342,8 @@ def build_cache(config: Config, builder: CacheBuilder, options: CacheOptions) ->
 def _build_together(config: Config, options: CacheOptions, builder: CacheBuilder, bar: Any) -> None:
     """Build in this process and in others."""
     spawn = multiprocessing.get_context("spawn")  # a forked process could not use Paddle's threads
-    pending, count = builder.pending, min(options.processes, len(builder.pending))
+    pending = builder.pending
+    count = min(options.processes, len(builder.pending))
     progress = _Progress(spawn.Value("q", 0), spawn.Value("q", count), spawn.SimpleQueue())
     workers = [
         spawn.Process(

@@ -65,7 +65,8 @@ def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 
 def _pair_cards(comparison: Comparison) -> str:
-    confusions, before = comparison.after.confusions, comparison.before
+    confusions = comparison.after.confusions
+    before = comparison.before
     rows = []
     for a, b, count in confusions.substitutions()[:_MOST_PAIRS]:
         total = confusions.characters[a].count
@@ -85,7 +86,8 @@ def _pair(a: str, b: str) -> str:
 
 
 def _samples(comparison: Comparison, images: SampleImages) -> str:
-    after, before = comparison.after, comparison.before
+    after = comparison.after
+    before = comparison.before
     parts = []
     for a, b, count in after.confusions.substitutions()[:_PAIRS_WITH_SAMPLES]:
         times = "once" if count == 1 else f"{plain(count)} times"
@@ -104,10 +106,12 @@ def _samples(comparison: Comparison, images: SampleImages) -> str:
 
 
 def _groups(comparison: Comparison) -> str:
-    after, before = comparison.after.by_group, comparison.before
+    after = comparison.after.by_group
+    before = comparison.before
     rows = []
     for group in comparison.most_confused_groups:
-        hits, was = after[group].hits, before.by_group[group].hits if before else 0
+        hits = after[group].hits
+        was = before.by_group[group].hits if before else 0
         if hits or was:
             then = [plain(was)] if before else []
             name = f'<span class="glyphs">{esc(" ".join(group))}</span>'
@@ -194,7 +198,8 @@ class Comparison:
     def rates(self) -> list[tuple[str, Rate, Rate | None]]:
         """Name, rate after and rate before of each headline number."""
         spaces = any(" " in line.label or " " in line.text for line in self.after.predictions)
-        before, name = self.before, "accuracy, spaces count" if spaces else "accuracy"
+        before = self.before
+        name = "accuracy, spaces count" if spaces else "accuracy"
         rates = [
             (name, self.after.accuracy, None if before is None else before.accuracy),
             ("look-alike error", self.after.look_alikes, None if before is None else before.look_alikes),
@@ -254,7 +259,8 @@ def pairs_tsv(comparison: Comparison) -> str:
 
 def groups_tsv(comparison: Comparison) -> str:
     """Return each group that occurs, the most confused first: count, confused, share, and confused before."""
-    before, after = comparison.before, comparison.after.by_group
+    before = comparison.before
+    after = comparison.after.by_group
     rows = [
         [group, after[group].total, after[group].hits, _share(after[group].value)]
         + ([before.by_group[group].hits] if before else [])

@@ -16,8 +16,12 @@ from ppocr_ext.report.run_folder import Metrics, Series
 _SMOOTH_FROM = 40  # points from which a smoothed curve is drawn over the points
 _MOST_PARTS = 6  # parts of the loss that have a plot of their own
 _DASHES = ("", "7 4", "2 3", "8 3 2 3")  # for more runs than colours
-_WIDTH, _HEIGHT = 370, 230
-_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 10, 10, 36
+_WIDTH = 370
+_HEIGHT = 230
+_LEFT = 48
+_RIGHT = 10
+_TOP = 10
+_BOTTOM = 36
 _MOST_POINTS = 400  # of one line; a long run has more than a screen has pixels
 
 
@@ -130,10 +134,12 @@ def plots_file(
         below: what stands under the legend, as SVG from (0, 0), and its height.
     """
     rows = math.ceil(len(plots) / columns)
-    width, top_of_legend = columns * (_WIDTH + 20) + 20, 50 + rows * (_HEIGHT + 40)
+    width = columns * (_WIDTH + 20) + 20
+    top_of_legend = 50 + rows * (_HEIGHT + 40)
     parts = [f'<text x="{width / 2:g}" y="28" text-anchor="middle" font-weight="bold">{esc(title)}</text>']
     for index, (plot, svg) in enumerate(zip(plots, draw(plots, [name for name, _ in legend]), strict=True)):
-        left, top = 20 + index % columns * (_WIDTH + 20), 50 + index // columns * (_HEIGHT + 40)
+        left = 20 + index % columns * (_WIDTH + 20)
+        top = 50 + index // columns * (_HEIGHT + 40)
         parts.append(f'<text x="{left}" y="{top + 10}">{esc(plot.title)}</text>')
         parts.append(f'<g transform="translate({left} {top + 20})">{svg}</g>')
     for index, (_, text) in enumerate(legend):
@@ -171,7 +177,9 @@ def best_point(series: Series) -> tuple[int, float] | None:
 
 
 def _draw(plot: Plot, names: Sequence[str], x: _Scale) -> str:
-    y, right, bottom = _y_scale(plot), _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+    y = _y_scale(plot)
+    right = _WIDTH - _RIGHT
+    bottom = _HEIGHT - _BOTTOM
     body = []
     for tick in y.ticks:
         at = f"{y(tick):.1f}"
@@ -192,18 +200,22 @@ def _draw(plot: Plot, names: Sequence[str], x: _Scale) -> str:
 
 
 def _y_scale(plot: Plot) -> _Scale:
-    start, end = _HEIGHT - _BOTTOM, _TOP
+    start = _HEIGHT - _BOTTOM
+    end = _TOP
     if plot.style == "accuracy":
         return _Scale(0.0, 1.0, start, end, (0, 0.25, 0.5, 0.75, 1.0))
     values = [value for series in plot.series for _, value in series if math.isfinite(value)]
-    low, high = min(values), max(values)
+    low = min(values)
+    high = max(values)
     if plot.style == "loss" and low > 0 and high / low >= 20:  # a logarithmic axis shows more
-        low, high = low / 1.15, high * 1.15
+        low = low / 1.15
+        high = high * 1.15
         return _Scale(low, high, start, end, log_ticks(low, high), log=True)
     if plot.style == "loss":
         low, high = low - 0.06 * (high - low), high + 0.06 * (high - low)
     else:
-        low, high = min(0.0, low), 1.08 * high
+        low = min(0.0, low)
+        high = 1.08 * high
     if high <= low:  # one value only
         low, high = low - (abs(low) or 1.0) / 2, low + (abs(low) or 1.0) / 2
     return _Scale(low, high, start, end, nice_ticks(low, high, 5))
@@ -214,7 +226,8 @@ def nice_ticks(low: float, high: float, about: int) -> list[float]:
     rough = (high - low) / about
     magnitude = 10.0 ** math.floor(math.log10(rough))
     step = next(m * magnitude for m in (1, 2, 2.5, 5, 10) if m * magnitude >= rough * 0.999)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
     return [round(n * step, 12) for n in range(first, last + 1)]
 
 
@@ -228,7 +241,8 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def _curve(plot: Plot, index: int, names: Sequence[str], x: _Scale, y: _Scale) -> str:
-    series, line = plot.series[index], f'class="line"{dash_of(index)}'
+    series = plot.series[index]
+    line = f'class="line"{dash_of(index)}'
     points = _thinned(series)
     if plot.style == "lr" and len(names) > 1:  # schedules are often the same: a curve behind is wider
         line += f' style="stroke-width:{2 + 2.5 * index:g}"'
@@ -251,7 +265,8 @@ def _curve(plot: Plot, index: int, names: Sequence[str], x: _Scale, y: _Scale) -
 
 def _line(points: Series, x: _Scale, y: _Scale, attributes: str) -> str:
     """Return a path through the points, broken at values that are not finite; a single point is a dot."""
-    path, pen = [], "M"
+    path = []
+    pen = "M"
     for step, value in points:
         if math.isfinite(value):
             path.append(f"{pen}{x(step):.1f} {y(value):.1f}")
@@ -283,7 +298,8 @@ def smoothed(series: Series, reach: int) -> Series:
     smooth = []
     for index, (step, value) in enumerate(series):
         near = min(reach, index, len(series) - 1 - index)  # even to both sides, so that the ends do not lag
-        first, end = index - near, index + near + 1
+        first = index - near
+        end = index + near + 1
         known = counts[end] - counts[first]
         mean = (sums[end] - sums[first]) / known if math.isfinite(value) else math.nan
         smooth.append((step, mean))

@@ -23,11 +23,13 @@ from ppocr_ext.limits import read_at_most, read_json_object
 from ppocr_ext.report.page_template import finite_number
 
 SAMPLES_FILE = "samples.json"
-KEPT, KEPT_WRONG = 24, 18  # samples kept of an evaluation, and at most so many of them errors
+KEPT = 24
+KEPT_WRONG = 18  # samples kept of an evaluation, and at most so many of them errors
 _LONG = 5  # width / height of the image of a long text line
 _PNG = re.compile(r"iVBORw0KGgo[A-Za-z0-9+/]{32,}={0,2}")  # a PNG in base64
 _MOST_BYTES = 20 << 20  # of an image file
-_WIDTH, _HEIGHT = 480, 96  # pixels of an image on the page, at most
+_WIDTH = 480
+_HEIGHT = 96  # pixels of an image on the page, at most
 _IN_LMDB = re.compile(r"(?P<folder>.+)#(?P<sample>[1-9][0-9]{0,8})", re.ASCII)  # as `eval` names its samples
 
 T = TypeVar("T")
@@ -96,7 +98,8 @@ class SampleCard:
     def is_long(self) -> bool:
         """True if the image shows a long text line, which needs a wide card."""
         header = base64.b64decode(self.png[:32])  # bytes 16 to 23 of a PNG are its width and height
-        width, height = int.from_bytes(header[16:20], "big"), int.from_bytes(header[20:24], "big")
+        width = int.from_bytes(header[16:20], "big")
+        height = int.from_bytes(header[20:24], "big")
         return width > _LONG * height > 0
 
 
@@ -142,7 +145,8 @@ def read_samples(folder: Path, rule: str = "") -> list[SampleSet]:
 def _card(entry: Mapping[str, Any]) -> SampleCard:
     png, label, text = (str(entry.get(key, "")) for key in ("png", "label", "text"))
     shown = png if _PNG.fullmatch(png) else ""
-    confidence, right = finite_number(entry.get("confidence")), bool(entry.get("right"))
+    confidence = finite_number(entry.get("confidence"))
+    right = bool(entry.get("right"))
     nrtr = entry.get("nrtr")
     return SampleCard(label, text, confidence, right, shown, nrtr=nrtr if isinstance(nrtr, str) else None)
 
@@ -173,7 +177,9 @@ def _select(name: str, predictions: Sequence[Prediction], data_dir: Path | None)
 
 def card_of(prediction: Prediction, images: SampleImages, before: str | None = None) -> SampleCard:
     """Return the card of a prediction, with its image, and with an earlier prediction if there is one."""
-    label, text, image = prediction.label, prediction.text, prediction.image
+    label = prediction.label
+    text = prediction.text
+    image = prediction.image
     confidence = finite_number(prediction.confidence)
     return SampleCard(label, text, confidence, prediction.correct, images.png(image), image, before)
 

@@ -170,14 +170,16 @@ def warnings(runs: Sequence[RunFolder]) -> str:
 
 def data(runs: Sequence[RunFolder]) -> str:
     """Return what preflight found in the label files: counts by reason, and some skipped samples."""
-    rows, details = [], []
+    rows = []
+    details = []
     for index, run in enumerate(runs):
         for mode, found in run.preflight.items():
             if not isinstance(found, dict) or finite_number(found.get("total")) is None:
                 continue
             counts = found.get("counts")
             reasons = [f"{plain(n)} {esc(r)}" for r, n in counts.items()] if isinstance(counts, dict) else []
-            total, usable = plain(found.get("total")), plain(found.get("usable"))
+            total = plain(found.get("total"))
+            usable = plain(found.get("usable"))
             rows.append([_name(run, index), esc(mode), total, usable, ", ".join(reasons) or "none"])
             details.append(_skipped(run, str(mode), found))
     if not rows:
@@ -321,7 +323,8 @@ def _best(run: RunFolder) -> tuple[int, float] | tuple[None, None]:
 
 def _numbers(run: RunFolder) -> dict[str, str]:
     """Return the most important numbers of a run as text, by their names in the table of runs."""
-    train, evals = run.metrics.train, run.metrics.evals
+    train = run.metrics.train
+    evals = run.metrics.evals
     step, best = _best(run)
     best_line = next((line for line in evals if line["step"] == step), {})
     # of each window; over all calls
@@ -372,7 +375,8 @@ def _card(run: RunFolder, index: int, figures: str) -> str:
 
 
 def _figures(run: RunFolder) -> str:
-    numbers, name = _numbers(run), run.indicator_name
+    numbers = _numbers(run)
+    name = run.indicator_name
     where = "no evaluation yet" if _best(run)[0] is None else f"at step {numbers['at step']}"
     labels = {
         "best": f"best {name}, {where}",
@@ -389,7 +393,8 @@ def _figures(run: RunFolder) -> str:
 
 
 def _comparison(runs: Sequence[RunFolder]) -> str:
-    tables, bests = [_numbers(run) for run in runs], [_best(run)[1] for run in runs]
+    tables = [_numbers(run) for run in runs]
+    bests = [_best(run)[1] for run in runs]
     top = max((best for best in bests if best is not None), default=None)
     rows = []
     for index, (run, numbers) in enumerate(zip(runs, tables, strict=True)):
@@ -404,7 +409,8 @@ def _facts(run: RunFolder) -> list[tuple[str, str]]:
         value = lookup(run.record, *keys)
         return "" if value is None else str(value)
 
-    epochs, versions = lookup(run.config, "Global", "epoch_num"), lookup(run.record, "versions")
+    epochs = lookup(run.config, "Global", "epoch_num")
+    versions = lookup(run.record, "versions")
     lines = [*run.metrics.train[-1:], *run.metrics.evals[-1:]]
     epoch = max(
         (line["epoch"] for line in lines if finite_number(line.get("epoch")) is not None), default=None
@@ -413,7 +419,8 @@ def _facts(run: RunFolder) -> list[tuple[str, str]]:
     every, trained = (lookup(run.record, "parameters", key) for key in ("all", "trained"))
     parameters = millions(every) + (f", {millions(trained)} of them trained" if trained != every else "")
     processes = finite_number(lookup(run.record, "processes")) or 1
-    classes, dictionary = recorded("dictionary", "classes"), Path(recorded("dictionary", "path"))
+    classes = recorded("dictionary", "classes")
+    dictionary = Path(recorded("dictionary", "path"))
     if dictionary.is_relative_to(Path.cwd()):
         dictionary = dictionary.relative_to(Path.cwd())
     kept = [name for name in names_in(run.folder) if name in (BEST, "latest")]

@@ -88,7 +88,8 @@ class HeadProbe:
 
     def logits(self, ids: np.ndarray | None = None, images: np.ndarray | None = None) -> np.ndarray:
         """Return the output float64 [B, L, C] for other label ids [B, N] or other images [B, 3, H, W]."""
-        head, labels = self.head, list(self.head.labels)
+        head = self.head
+        labels = list(self.head.labels)
         if ids is not None:
             labels[0] = like(labels[0], ids)
         shown = head.images if images is None else like(head.images, images)
@@ -223,7 +224,8 @@ _MOST_MARKS = 4  # classes that are not characters, beyond CTC's blank: n + 4 ro
 
 def class_count(probe: HeadProbe) -> Finding:
     """Compare the classes of the output with the dictionary and with the labels."""
-    classes, n = probe.shape[-1], probe.head.charset.ctc_classes
+    classes = probe.shape[-1]
+    n = probe.head.charset.ctc_classes
     known = f"{classes} classes, and the dictionary has {n - 1} characters"
     largest = _largest_id(probe)
     most = n + _MOST_MARKS
@@ -364,7 +366,8 @@ def _by_distribution(probe: HeadProbe) -> list[Finding]:
     out = probe.base
     if _are_probabilities(out):
         return _of_probabilities(probe)
-    low, high = float(out.min()), float(out.max())
+    low = float(out.min())
+    high = float(out.max())
     seen = f"No layer was found that makes the logits; all {out.size} are between {low:.2g} and {high:.2g}."
     if high > 0 and low > -0.3 and high > -10 * low and probe.loss_has_softmax:
         meaning = f"{_guess(low, high, 1.0)} seems to stand before the softmax: hardly any logit is negative."
@@ -377,7 +380,8 @@ def _scaled_outputs(probe: HeadProbe) -> list[np.ndarray] | None:
 
     None if no layer is found that makes the logits.
     """
-    classes, calls = probe.base.shape[-1], []
+    classes = probe.base.shape[-1]
+    calls = []
 
     def watch(layer: nn.Layer) -> Callable[..., None]:
         def seen(_: Any, __: Any, output: Any) -> None:

@@ -16,8 +16,11 @@ from ppocr_ext.sanity.heads import TrainedHead
 from ppocr_ext.sanity.subject import Subject
 
 BETWEEN = 10  # steps between two measurements
-READ, READ_AT_LEAST, OF_CHANCE = 0.9, 0.5, 0.1
-TOGETHER, APART = "together", "apart"
+READ = 0.9
+READ_AT_LEAST = 0.5
+OF_CHANCE = 0.1
+TOGETHER = "together"
+APART = "apart"
 _SAME = 1e-4  # relative difference of two losses that are the same
 
 
@@ -92,7 +95,8 @@ def learn(subject: Subject, steps: int) -> Iterator[Lesson]:
     optimizer = subject.restart()
     chances = {head.name: head.chance() for head in heads}
     with paddle.no_grad():
-        whole, own = float(subject.total()), [float(head.loss(head.output())) for head in heads]
+        whole = float(subject.total())
+        own = [float(head.loss(head.output())) for head in heads]
     together = [Lesson(head, TOGETHER, chances[head.name]) for head in heads]
     _train(together, subject.total, optimizer, steps, "all heads")
     trained = {name: value.clone() for name, value in subject.network.state_dict().items()}
@@ -190,7 +194,8 @@ def remarks(
 
 def _other_cause(lessons: Mapping[str, Lesson], steps: int, rates: Sequence[str]) -> str:
     """Return the most likely cause if the structure of a head has no fault."""
-    together, apart = lessons.get(TOGETHER), lessons.get(APART)
+    together = lessons.get(TOGETHER)
+    apart = lessons.get(APART)
     if together is not None and apart is not None and apart.passed and not together.passed:
         return (
             "it learns apart, but not together with the others. Fix: change the weights of the losses, or try a lower "

@@ -12,14 +12,17 @@ from ppocr_ext.sanity.learning import APART, TOGETHER, Lesson
 
 HEAD = ("head", "trained", "steps", "loss", "at chance", "read", "verdict")
 _COLUMNS = 4  # samples in a row of the picture
-_CELL, _IMAGE, _LINE = 195, 56, 19  # pixels: width of a sample, height of its image and of a line of text
+_CELL = 195
+_IMAGE = 56
+_LINE = 19  # pixels: width of a sample, height of its image and of a line of text
 _LONGEST = 24  # characters of a text
 _WRONG = "#b3261e"
 
 
 def row(lesson: Lesson) -> tuple[str, ...]:
     """Return the row of the table for a lesson, as text under :data:`HEAD`."""
-    first, last = lesson.points[0], lesson.points[-1]
+    first = lesson.points[0]
+    last = lesson.points[-1]
     verdict = "learned" if lesson.passed else "loss is not finite" if lesson.broke else "NOT LEARNED"
     loss = f"{plain(first.loss, 3)} -> {plain(last.loss, 3)}"
     read = f"{last.read} of {len(lesson.readings)}"

@@ -41,10 +41,12 @@ def learning_rate(head: Any) -> Finding:
     with weights_kept(head.model):
         for factors in (FACTORS, _WIDER):
             runs = [_train(head, each) for each in tqdm(factors, "learning rates", disable=None, leave=False)]
-            rates, falls = [rate for rate, _ in runs], [1.0 - _last(losses) / losses[0] for _, losses in runs]
+            rates = [rate for rate, _ in runs]
+            falls = [1.0 - _last(losses) / losses[0] for _, losses in runs]
             if max(falls) >= _FALLS:
                 break
-    own, fell = rates[_OWN], falls[_OWN]
+    own = rates[_OWN]
+    fell = falls[_OWN]
     table = ", ".join(f"{rate:.1e}: {losses[0]:.3g} to {_last(losses):.3g}" for rate, losses in runs)
     seen = f"{STEPS} steps at each of {len(runs)} learning rates: the loss goes, at {table}."
     if max(falls) < _FALLS:
@@ -227,7 +229,8 @@ def _dependence(probe: HeadProbe, offset: int) -> tuple[float, float]:
 
     Characters of three places are changed, one place at a time.
     """
-    ids, counts = probe.ids, probe.counts
+    ids = probe.ids
+    counts = probe.counts
     assert ids is not None and counts is not None
     first = max(1, int(probe.begins_with_mark))  # place 0 has none before it
     last = int(counts.max()) - 1 + int(probe.begins_with_mark)

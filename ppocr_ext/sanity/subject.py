@@ -123,7 +123,8 @@ def open_subject(
         )
     batch = one_batch(context, network, samples)
     training = set_up_training(context, network, RunData(train_loader=[batch.entries], **_NO_DATA))
-    network, loss = training.model, training.loss
+    network = training.model
+    loss = training.loss
     network.train()
     switch_off_dropout(network)
     of_loss = loss.state_dict() if isinstance(loss, nn.Layer) else {}

@@ -96,7 +96,8 @@ class FastPainter:
     """
 
     def __init__(self, width: int, height: int, fonts: Sequence[str], font_sizes: Sequence[int]) -> None:
-        self._width, self._height = width, height
+        self._width = width
+        self._height = height
         self._style: Any = captcha_library().ImageCaptcha  # its ranges of angle, warp, spacing
         self._fonts = [ImageFont.truetype(path, size) for path in fonts for size in font_sizes]
         # Pixels of a dot relative to its place in a flat image, from Pillow's short thick line.
@@ -136,7 +137,8 @@ class FastPainter:
         low, high = style.character_rotate
         angle = low + _share(rng) * (high - low)
         # How far a corner may move; the lower limit is pixels where the range is a share, as in the library.
-        (low_x, high_x), (low_y, high_y) = style.character_warp_dx, style.character_warp_dy
+        low_x, high_x = style.character_warp_dx
+        low_y, high_y = style.character_warp_dy
         reach_x = glyph.width * _share(rng) * (high_x - low_x) + low_x
         reach_y = glyph.height * _share(rng) * (high_y - low_y) + low_y
         x1, y1, x2, y2 = (
@@ -144,7 +146,8 @@ class FastPainter:
         )
         if glyph.ink is None:
             return glyph
-        wide, tall = glyph.width + abs(x1) + abs(x2), glyph.height + abs(y1) + abs(y2)
+        wide = glyph.width + abs(x1) + abs(x2)
+        tall = glyph.height + abs(y1) + abs(y2)
         stretched = cv2.resize(_turned(glyph.ink, angle), (wide, tall), interpolation=cv2.INTER_CUBIC)
         corners = np.array([(x1, y1), (-x1, tall - y2), (wide + x2, tall + y2), (wide - x2, -y1)], np.float32)
         where = np.floor((_BILINEAR @ corners).T @ _grid(glyph.width, glyph.height))
@@ -169,7 +172,8 @@ class FastPainter:
 
     def _with_noise(self, plane: np.ndarray, rng: SeededRandom) -> np.ndarray:
         """Draw dots and an arc over the plane."""
-        width, height = self._width, self._height
+        width = self._width
+        height = self._height
         row = width + 2 * _MARGIN
         framed = np.pad(plane, _MARGIN)
         dots = [(rng.randbelow(width + 1), rng.randbelow(height + 1)) for _ in range(_DOTS)]
@@ -179,7 +183,8 @@ class FastPainter:
         x2 = rng.randbelow(width - width // 5 + 1) + width // 5
         y1 = rng.randbelow(height - 2 * (height // 5) + 1) + height // 5
         y2 = rng.randbelow(height - y1 - height // 5 + 1) + y1
-        end, start = rng.randbelow(41) + 160, rng.randbelow(21)
+        end = rng.randbelow(41) + 160
+        start = rng.randbelow(21)
         image = Image.fromarray(framed[_MARGIN:-_MARGIN, _MARGIN:-_MARGIN])
         ImageDraw.Draw(image).arc((x1, y1, x2, y2), start, end, fill=255)
         return np.asarray(image)
@@ -218,12 +223,14 @@ def _grid(width: int, height: int) -> np.ndarray:
 def _turned(ink: np.ndarray, degrees: float) -> np.ndarray:
     """Turn counter-clockwise about the middle, in an image just large enough, as Pillow's ``rotate``."""
     height, width = ink.shape
-    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    cos = math.cos(math.radians(degrees))
+    sin = math.sin(math.radians(degrees))
     half_x = (abs(cos) * width + abs(sin) * height) / 2
     half_y = (abs(sin) * width + abs(cos) * height) / 2
     new_width = math.ceil(width / 2 + half_x) - math.floor(width / 2 - half_x)
     new_height = math.ceil(height / 2 + half_y) - math.floor(height / 2 - half_y)
-    middle_x, middle_y = (new_width - 1) / 2, (new_height - 1) / 2
+    middle_x = (new_width - 1) / 2
+    middle_y = (new_height - 1) / 2
     to_source = np.array(
         [
             [cos, -sin, (width - 1) / 2 - cos * middle_x + sin * middle_y],
@@ -290,7 +297,8 @@ class CaptchaOptions:
         Raises:
             DataError: ``bad_value``, ``bad_font`` or ``undrawable_characters``; the message starts with the option.
         """
-        text, sizes = self.characters, self.font_sizes
+        text = self.characters
+        sizes = self.font_sizes
         characters = isinstance(text, str) and 0 < len(text) == len(set(text))
         length = is_range(self.length, 1, _MAX_LENGTH, (int,))
         font_sizes = bool(sizes) and all(is_whole(size, 4, 1024) for size in sizes)
@@ -334,7 +342,9 @@ class CaptchaSource:
 
     def __init__(self, options: CaptchaOptions, seed: int) -> None:
         options.check()
-        self.options, self.seed, self.max_length = options, seed, options.length[1]
+        self.options = options
+        self.seed = seed
+        self.max_length = options.length[1]
         self.characters: Sequence[str] = options.characters
 
     @cached_property

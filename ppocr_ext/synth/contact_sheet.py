@@ -10,7 +10,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 _GAP = 12
-_CAPTION, _LINE = 15, 18  # font size and distance of captions, pixels
+_CAPTION = 15
+_LINE = 18  # font size and distance of captions, pixels
 _WIDTH = 1000
 Font = tuple[str, int]  # a file, and the font's number in it
 
@@ -46,8 +47,12 @@ def contact_sheet(pictures: Sequence[Picture]) -> bytes:
     Args:
         pictures: at least one.
     """
-    cells, room = [], _WIDTH - 2 * _GAP
-    left, top, row_height, sheet_width = _GAP, _GAP, 0, 0
+    cells = []
+    room = _WIDTH - 2 * _GAP
+    left = _GAP
+    top = _GAP
+    row_height = 0
+    sheet_width = 0
     for picture in pictures:
         image = Image.fromarray(np.ascontiguousarray(picture.image[:, :, ::-1]))
         if image.width > room:
@@ -56,7 +61,9 @@ def contact_sheet(pictures: Sequence[Picture]) -> bytes:
         longest = max(int(font.getlength(caption.text)) + 1 for caption, font in lines)
         width = max(image.width, min(room, longest)) + _GAP
         if left > _GAP and left + width > _WIDTH:
-            left, top, row_height = _GAP, top + row_height, 0
+            left = _GAP
+            top = top + row_height
+            row_height = 0
         cells.append((left, top, image, lines))
         left += width
         sheet_width = max(sheet_width, left)

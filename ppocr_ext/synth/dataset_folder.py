@@ -82,7 +82,8 @@ def make_folder(out: str | Path, wanted: DatasetFolder, processes: int = 1) -> i
             "Fix: give at least one image and one process.",
             code="bad_value",
         )
-    source, counts = wanted.source, {"train": wanted.train, "val": wanted.val}
+    source = wanted.source
+    counts = {"train": wanted.train, "val": wanted.val}
     parameters = {**source.to_json(), **counts, "seed": source.seed, "format": wanted.image_format}
     parameters = json.loads(json.dumps(parameters))  # as they are read again: lists for tuples
     if _is_complete(out, wanted, parameters):
@@ -106,7 +107,9 @@ def _is_complete(out: Path, wanted: DatasetFolder, parameters: dict[str, Any]) -
     manifest = out / _MANIFEST
     try:
         known = read_json_object(manifest)
-        kind, before, digest = known["kind"], dict(known["parameters"]), known["digest"]
+        kind = known["kind"]
+        before = dict(known["parameters"])
+        digest = known["digest"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"{_MANIFEST} cannot be read ({error!r})" if manifest.is_file() else f"it has no {_MANIFEST}"
         what = reason if out.is_dir() else "it is a file"
@@ -143,7 +146,8 @@ def _draw_missing(out: Path, wanted: DatasetFolder, processes: int) -> tuple[int
         for split in SPLITS
         for start in range(0, wanted.count(split), _CHUNK)
     ]
-    drawn, hashes = 0, []
+    drawn = 0
+    hashes = []
     bar = tqdm(total=wanted.train + wanted.val, desc=wanted.source.kind, unit="image", disable=None)
     with bar, map_in_processes(partial(_draw_task, out, wanted), tasks, processes) as results:
         for (_, indexes), (new, digest) in zip(tasks, results, strict=True):
@@ -155,7 +159,9 @@ def _draw_missing(out: Path, wanted: DatasetFolder, processes: int) -> tuple[int
 
 def _draw_task(out: Path, wanted: DatasetFolder, task: tuple[str, range]) -> tuple[int, str]:
     """Draw the images of a task that are missing: how many, and the SHA-256 of its images in order."""
-    drawn, digest, (split, indexes) = 0, hashlib.sha256(), task
+    drawn = 0
+    digest = hashlib.sha256()
+    split, indexes = task
     quality = [cv2.IMWRITE_JPEG_QUALITY, 95] if wanted.image_format == "jpg" else []
     for index in indexes:
         path = out / wanted.path(split, index)

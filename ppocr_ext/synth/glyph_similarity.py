@@ -24,7 +24,8 @@ _CANVAS = 96  # pixels: an em and a half
 _BASELINE = 70
 _BORDER = 4  # rows and columns without ink on each side of a filled map
 # in cells: the difference of two Gaussians with these deviations keeps the strokes and removes their weight
-_FINE, _COARSE = 0.7, 3.0
+_FINE = 0.7
+_COARSE = 3.0
 _BLOCK = 256  # characters compared with all others at a time
 _SHIFTS = tuple((down, right) for down in (-1, 0, 1) for right in (-1, 0, 1))
 _SAME = 0.995
@@ -92,7 +93,8 @@ def draw_maps(fonts: Sequence[FontFile], characters: Sequence[str]) -> list[Glyp
 
 def _draw_font(font: FontFile, characters: Sequence[str], drawn: frozenset[str]) -> GlyphMaps:
     face = load_face(font, _EM)
-    count, side = len(characters), GRID - 2 * _BORDER
+    count = len(characters)
+    side = GRID - 2 * _BORDER
     maps = np.zeros((2, count, GRID * GRID), np.int8)
     measures = np.ones((3, count), np.float32)
     is_drawn = np.zeros(count, bool)
@@ -103,7 +105,8 @@ def _draw_font(font: FontFile, characters: Sequence[str], drawn: frozenset[str])
         if not picture.any():  # a glyph outside the canvas cannot be compared
             continue
         is_drawn[number] = True
-        rows, columns = np.flatnonzero(picture.any(axis=1)), np.flatnonzero(picture.any(axis=0))
+        rows = np.flatnonzero(picture.any(axis=1))
+        columns = np.flatnonzero(picture.any(axis=0))
         ink = picture[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
         filled = np.pad(cv2.resize(ink, (side, side), interpolation=cv2.INTER_AREA), _BORDER)
         maps[0, number] = _strokes(cv2.resize(picture, (GRID, GRID), interpolation=cv2.INTER_AREA))
@@ -262,7 +265,8 @@ def to_file(groups: Iterable[Group], same: Sequence[str], heading: Sequence[str]
         if step != above:
             lines += ["", f"# similarity {step:.2f} and more"]
             above = step
-        first, rest = group.characters[0], group.characters[1:]
+        first = group.characters[0]
+        rest = group.characters[1:]
         lines.append(
             rest + first if first == "#" else group.characters
         )  # a line that begins with # is a comment

@@ -68,16 +68,21 @@ class SyntheticDataSet(Dataset):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        section, global_config, where = config[mode]["dataset"], config["Global"], f"{mode}.dataset"
-        self._mode, self._epoch = mode.lower(), 0
+        section = config[mode]["dataset"]
+        global_config = config["Global"]
+        where = f"{mode}.dataset"
+        self._mode = mode.lower()
+        self._epoch = 0
         given = {key: value for key, value in section.items() if key not in _OWN_KEYS}
         options: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value
             for key, value in known_options(self.OPTIONS, given, where).items()
         }
-        path, use_space = global_config.get("character_dict_path"), bool(global_config.get("use_space_char"))
+        path = global_config.get("character_dict_path")
+        use_space = bool(global_config.get("use_space_char"))
         charset = Charset.from_file(path, use_space, lenient=True) if path else Charset.default()
-        size, own_seed = section.get("size"), section.get("seed")
+        size = section.get("size")
+        own_seed = section.get("seed")
         expected = "the number of images of an epoch, such as 10000"
         try:
             check_options(
@@ -89,7 +94,8 @@ class SyntheticDataSet(Dataset):
             _check_labels(source, charset, int(global_config.get("max_text_length", 25)))
         except (ConfigError, DataError) as error:
             raise ConfigError(f"{where}.{error}", code=error.code) from error
-        self._source, self._size = source, size
+        self._source = source
+        self._size = size
         transforms = list(section.get("transforms") or ())
         decodes = bool(transforms) and "DecodeImage" in transforms[0]
         self._decode = dict(transforms.pop(0)["DecodeImage"] or {}) if decodes else None

@@ -32,7 +32,8 @@ class _Driver(Searcher, tune.Stopper):
 
     def __init__(self, search: Search, study: TuningStudy) -> None:
         super().__init__()
-        self._search, self._study = search, study
+        self._search = search
+        self._study = study
         self._numbers: dict[str, int] = {}  # trials by Ray's names
         self._evaluations: dict[str, list[Evaluation]] = {}
         self.error: PPOCRExtError | None = None
@@ -40,7 +41,8 @@ class _Driver(Searcher, tune.Stopper):
     def suggest(self, trial_id: str) -> dict[str, Any]:
         """Return what the trainable gets."""
         number, settings = self._study.ask()
-        self._numbers[trial_id], self._evaluations[trial_id] = number, []
+        self._numbers[trial_id] = number
+        self._evaluations[trial_id] = []
         return {"number": number, "settings": json.dumps(settings)}
 
     def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:

@@ -29,7 +29,9 @@ from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.tuning.space import Space, check_space, space_text
 from ppocr_ext.tuning.study import STUDY_FILE, OnEvaluation, TrialResult, TuningStudy, run_trial
 
-RESULTS_FILE, PICTURE_FILE, BEST_FILE = "results.md", "parallel.png", "best.yml"
+RESULTS_FILE = "results.md"
+PICTURE_FILE = "parallel.png"
+BEST_FILE = "best.yml"
 _LEAST_TRIALS = 4  # for the importance of keys
 _CHANCE = """\
 All trials have one seed. Another seed alone often moves the accuracy by a point or more: a smaller difference is no
@@ -103,7 +105,8 @@ def _table(study: TuningStudy, names: Mapping[str, str]) -> str:
     head = ["trial", *names.values(), study.indicator, "1 - NED", "step", "state", "minutes"]
     rows = [head, ["---"] * len(head)]
     for trial in study.trials():
-        result, mark = trial.result, ", shipped" if trial.settings == study.shipped else ""
+        result = trial.result
+        mark = ", shipped" if trial.settings == study.shipped else ""
         numbers = [percent(result.best.get(study.indicator)), similarity(result.best.get("norm_edit_dis"))]
         numbers.append(str(result.best.get("step", "–")))
         state = f"{result.state}: {result.reason}" if result.reason else result.state
@@ -176,7 +179,8 @@ class Search:
             ModelError: the trial with the config's own settings failed, and no other has finished: all would fail.
         """
         trial = study.tell(number, result)
-        trials, reason = study.trials(), f": {result.reason}" if result.reason else ""
+        trials = study.trials()
+        reason = f": {result.reason}" if result.reason else ""
         if trial.settings == study.shipped and all(each.result.state == "failed" for each in trials):
             (self.folder / STUDY_FILE).unlink()
             command = command_line("train", "-c", self.folder / "config.yml", host=self.host_path)
@@ -185,7 +189,8 @@ class Search:
                 f"{command}",
                 code="training_failed",
             )
-        best, name = trials[0], study.indicator
+        best = trials[0]
+        name = study.indicator
         values = [percent(each.result.best.get(name)) for each in (trial, best)]
         said = (
             f"trial {number}: {settings_text(trial.settings)}: {name} {values[0]}, {result.state}{reason}, "

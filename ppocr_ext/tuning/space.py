@@ -97,7 +97,8 @@ def _value_error(values: Any) -> ConfigError | None:
         if problem := _RULES[name].problem("" if value is None else value):
             return ConfigError(f"{name}: {problem.message}", code=problem.code)
     low: Any = values.get("low")
-    high, choices = values.get("high"), values.get("choices")
+    high = values.get("high")
+    choices = values.get("choices")
     if choices is not None:
         scalars = isinstance(choices, list) and all(isinstance(each, _SCALAR) for each in choices)
         right = scalars and len(values) == 1 and len(set(choices)) == len(choices) > 1

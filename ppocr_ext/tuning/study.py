@@ -62,7 +62,10 @@ def run_trial(command: list[str], folder: Path, indicator: str, on_evaluation: O
     If ``on_evaluation`` returns True, or raises an exception (Ctrl-C), it ends as by SIGTERM: after the step in
     progress, with its checkpoint.
     """
-    log, began, pruned, ended = folder.with_name(f"{folder.name}.log"), time.monotonic(), False, False
+    log = folder.with_name(f"{folder.name}.log")
+    began = time.monotonic()
+    pruned = False
+    ended = False
     lines: list[Evaluation] = []
     process = start_child(command, log)
     try:
@@ -154,7 +157,8 @@ class TuningStudy:
 
     def __init__(self, folder: Path, space: Space, config: Config, seed: int) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self.indicator, self._seed = str(config.at("Metric.main_indicator", None) or "acc"), seed
+        self.indicator = str(config.at("Metric.main_indicator", None) or "acc")
+        self._seed = seed
         self.shipped = {parameter.key: config.at(parameter.key) for parameter in space}
         self._distributions = {parameter.key: _distribution(parameter) for parameter in space}
         file = folder / STUDY_FILE
@@ -196,7 +200,8 @@ class TuningStudy:
 
     def tell(self, number: int, result: TrialResult) -> Trial:
         """End a trial, and return it."""
-        trial, state = self._running.pop(number), _STATES[result.state]
+        trial = self._running.pop(number)
+        state = _STATES[result.state]
         trial.set_user_attr("result", asdict(result))
         value = objective(result.best, self.indicator) if state is TrialState.COMPLETE else None
         self.record.tell(trial, value, state)
@@ -207,7 +212,8 @@ class TuningStudy:
         study = optuna.create_study(direction="maximize")
         for trial in self.trials():
             if trial.result.best:
-                value, chosen = objective(trial.result.best, self.indicator), dict(trial.settings)
+                value = objective(trial.result.best, self.indicator)
+                chosen = dict(trial.settings)
                 study.add_trial(
                     optuna.trial.create_trial(params=chosen, distributions=self._distributions, value=value)
                 )
@@ -251,7 +257,9 @@ def _open_record(file: Path) -> optuna.Study:
 def _distribution(parameter: Parameter) -> BaseDistribution:
     if "choices" in parameter.values:
         return CategoricalDistribution(parameter.ends)
-    (low, high), step, log = parameter.ends, parameter.step, bool(parameter.values.get("log"))
+    low, high = parameter.ends
+    step = parameter.step
+    log = bool(parameter.values.get("log"))
     if step is not None:
         high = low + int((high - low) / step + 1e-8) * step
     if all(isinstance(each, int) for each in (low, high, step)):

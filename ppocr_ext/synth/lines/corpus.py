@@ -214,7 +214,9 @@ class CorpusTextGenerator:
     def __init__(self, texts: CorpusTexts, fonts: Sequence[FontFile]) -> None:
         self._texts = texts
         # the parts: number of the file, first byte, bytes
-        self._files, self._starts, self._sizes = array("H"), array("q"), array("i")
+        self._files = array("H")
+        self._starts = array("q")
+        self._sizes = array("i")
         rich = texts.rich_in.characters if texts.rich_in else ""
         self._places: dict[str, array[int]] = {character: array("q") for character in dict.fromkeys(rich)}
         lines = (line for path in texts.files for _, line in _lines(path, "characters of the corpus"))
@@ -239,7 +241,8 @@ class CorpusTextGenerator:
 
     def text(self, rng: SeededRandom) -> str:
         """Return a text that at least one font draws."""
-        rich_in, length = self._texts.rich_in, self._texts.length
+        rich_in = self._texts.rich_in
+        length = self._texts.length
         if rich_in is None or not self._frequent or rng.random() >= rich_in.share:
             return cut(self._part(rng.randbelow(len(self._starts))), length, rng)
         character = rng.choice(self._frequent)
@@ -266,7 +269,8 @@ class CorpusTextGenerator:
                 for run in run_of_allowed.finditer(line):
                     for start, stop in self._drawable_parts(line, run.start(), run.end()):
                         offset += len(line[before:start].encode())
-                        before, text = start, line[start:stop]
+                        before = start
+                        text = line[start:stop]
                         for character in self._places.keys() & set(text):
                             if len(self._places[character]) < _OCCURRENCES:
                                 self._places[character].append(len(self._starts))
@@ -317,7 +321,8 @@ def _lines(path: str, what: str) -> Iterator[tuple[int, str]]:
     Raises:
         DataError: the file cannot be read, or a line is not UTF-8.
     """
-    offset, number = 0, 0
+    offset = 0
+    number = 0
     try:
         size = Path(path).stat().st_size
         bar = tqdm(total=size, desc=what, unit="B", unit_scale=True, leave=False, disable=None, delay=2)
@@ -370,7 +375,8 @@ def is_break(text: str, place: int) -> bool:
 
     It may not be cut inside a word, nor between a bracket or a punctuation mark and the text it belongs to.
     """
-    before, after = text[place - 1], text[place]
+    before = text[place - 1]
+    after = text[place]
     if " " in (before, after):
         return True
     if unicodedata.category(before) in _OPENING or unicodedata.category(after) in _CLOSING:

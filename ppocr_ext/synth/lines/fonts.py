@@ -118,7 +118,9 @@ def split_fonts(
     rng = SeededRandom(seed, "fonts", 0)
     families.sort(key=lambda _: rng.random())
     divided: dict[str, tuple[FontFile, ...]] = {}
-    start, passed, total = 0, 0.0, sum(shares.values())
+    start = 0
+    passed = 0.0
+    total = sum(shares.values())
     for number, (name, share) in enumerate(shares.items(), start=1):
         passed += share
         # each split gets at least one family, and so does each that follows
@@ -250,7 +252,8 @@ def drawable(font: FontFile, characters: Iterable[str]) -> frozenset[str]:
     gc.collect()  # the tables of a large font are cycles: 50 MB that Python would free much later
     with TTFont(font.path, lazy=True, fontNumber=font.index) as table:
         mapped: dict[int, str] = table.getBestCmap() or {}
-        shared, misplaced = Counter(mapped.values()), _misplaced(mapped)
+        shared = Counter(mapped.values())
+        misplaced = _misplaced(mapped)
         face = load_face(font, _SIZE)
         # Boxes are compared first: they are cheap, and few characters have that of the absent ones. The
         # pixels cannot be compared, since hinting makes different pixels of the same outline.

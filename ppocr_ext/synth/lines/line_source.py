@@ -56,7 +56,9 @@ class LineSource:
 
     def __init__(self, splits: Mapping[str, LineSplit], style: LineStyle, seed: int) -> None:
         style.check()
-        self.style, self.seed, self._splits = style, seed, dict(splits)
+        self.style = style
+        self.seed = seed
+        self._splits = dict(splits)
         for name, split in self._splits.items():
             if not split.fonts:
                 raise DataError(f"fonts: the split {name} has none.", code="no_fonts")
@@ -106,7 +108,8 @@ class LineSource:
         return font.path, font.index
 
     def _text_and_font(self, stream: str, index: int) -> tuple[str, FontFile, SeededRandom]:
-        rng, generator = SeededRandom(self.seed, stream, index), self._generator(stream)
+        rng = SeededRandom(self.seed, stream, index)
+        generator = self._generator(stream)
         text = generator.text(rng)
         return text, generator.coverage.choose(text, rng), rng
 
@@ -146,7 +149,8 @@ class LineOptions:
         Raises:
             DataError: ``bad_value``; the message starts with the option.
         """
-        rich_in, skip = self.rich_in, self.skip_undrawable
+        rich_in = self.rich_in
+        skip = self.skip_undrawable
         pair = isinstance(rich_in, list | tuple) and len(rich_in) == 2 and are_names(rich_in[:1])
         check_options(
             ("characters", isinstance(self.characters, str | None), self.characters, "a text in quotes"),

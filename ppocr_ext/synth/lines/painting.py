@@ -165,9 +165,11 @@ _EDGE = 1  # rows and columns at the border of the image that stay free of ink
 _RISE = 0.35  # a line rises by at most this share of its height from one end to the other
 _ROOM = 2  # times the font size: above the baseline, below it, and half of it before the first character
 _WEIGHTS = (0.114, 0.587, 0.299)  # of blue, green, red in brightness (ITU-R BT.601)
-_PALE, _COLORFUL = 4, 2  # paper and walls are mostly pale, ink less so
+_PALE = 4
+_COLORFUL = 2  # paper and walls are mostly pale, ink less so
 _DIM = 0.15  # share of lines whose ink is on the side with less contrast, if both sides have enough
-_ROWS, _COLUMNS = 128, 1024  # pixels of the noise that textures and grain are cut from
+_ROWS = 128
+_COLUMNS = 1024  # pixels of the noise that textures and grain are cut from
 _PHOTO_SIDE = 2048  # pixels; a larger photo is made smaller
 
 
@@ -226,7 +228,8 @@ def set_line(text: str, font: FontFile, size: int, spacing: float) -> np.ndarray
             clusters[-1] += character
         else:
             clusters.append(character)
-    places, pen = [], 0.0
+    places = []
+    pen = 0.0
     for cluster in clusters:
         places.append(round(pen))
         pen += max(_advance(cluster, face) + spacing, 1.0)
@@ -254,7 +257,8 @@ def bend(ink: np.ndarray, style: LineStyle, rng: SeededRandom) -> np.ndarray:
     corners = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float64)
     centered = corners - (width / 2, height / 2)
     centered[:, 0] -= slant * centered[:, 1]
-    cos, sin = math.cos(angle), math.sin(angle)
+    cos = math.cos(angle)
+    sin = math.sin(angle)
     turned = centered @ np.array([[cos, -sin], [sin, cos]])
     turned += [(rng.uniform((-reach, reach)), rng.uniform((-reach, reach))) for _ in corners]
     turned -= turned.min(axis=0)
@@ -267,7 +271,8 @@ def bend(ink: np.ndarray, style: LineStyle, rng: SeededRandom) -> np.ndarray:
 def place(ink: np.ndarray, style: LineStyle, rng: SeededRandom) -> np.ndarray:
     """Put ``ink`` at a random place of an image of the style's height (and width), with margins."""
     before, after = (max(_EDGE, round(rng.uniform(style.margin) * style.height)) for _ in range(2))
-    across, down = rng.random(), (rng.random() + rng.random()) / 2  # likelier in the middle
+    across = rng.random()
+    down = (rng.random() + rng.random()) / 2  # likelier in the middle
     if style.width is not None:
         room = max(1, style.width - before - after)
         if ink.shape[1] > room:
@@ -329,10 +334,12 @@ def with_ink(back: np.ndarray, style: LineStyle, rng: SeededRandom) -> tuple[np.
 def grain(height: int, width: int, rng: SeededRandom) -> np.ndarray:
     """Return normal noise, different in each channel: float32 [height, width, 3], mean 0, standard deviation 1."""
     tile = _noise_tile()
-    top, left = rng.randbelow(_ROWS), rng.randbelow(_COLUMNS)
+    top = rng.randbelow(_ROWS)
+    left = rng.randbelow(_COLUMNS)
     if height <= _ROWS and width <= _COLUMNS:  # a view, five times as fast as an index
         return tile[top : top + height, left : left + width]
-    rows, columns = np.arange(top, top + height) % _ROWS, np.arange(left, left + width) % _COLUMNS
+    rows = np.arange(top, top + height) % _ROWS
+    columns = np.arange(left, left + width) % _COLUMNS
     return tile[rows[:, None], columns]
 
 
@@ -366,10 +373,12 @@ def _extremes(back: np.ndarray) -> tuple[float, float]:
 
 def _ramp(height: int, width: int, rng: SeededRandom) -> np.ndarray:
     """Return a plane that rises from 0 to 1 in a random direction: float32 [height, width]."""
-    across, down = rng.uniform((-1, 1)), rng.uniform((-1, 1))
+    across = rng.uniform((-1, 1))
+    down = rng.uniform((-1, 1))
     row = np.linspace(0, across, width, dtype=np.float32)
     plane = row + np.linspace(0, down, height, dtype=np.float32)[:, None]
-    low, high = float(plane.min()), float(plane.max())
+    low = float(plane.min())
+    high = float(plane.max())
     return (plane - low) / max(high - low, 1e-6)
 
 
@@ -387,11 +396,13 @@ def _photo_crop(photos: Sequence[str], height: int, width: int, rng: SeededRando
     """Cut a part of a photo, at its own scale or smaller, mirrored where the photo is too narrow."""
     photo = _photo(rng.choice(photos))
     scale = rng.uniform((1, max(1.0, min(4.0, photo.shape[0] / height, photo.shape[1] / width))))
-    rows, columns = round(height * scale), round(width * scale)
+    rows = round(height * scale)
+    columns = round(width * scale)
     missing = (max(0, rows - photo.shape[0]), max(0, columns - photo.shape[1]))
     if any(missing):
         photo = cv2.copyMakeBorder(photo, 0, missing[0], 0, missing[1], cv2.BORDER_REFLECT)
-    top, left = rng.randbelow(photo.shape[0] - rows + 1), rng.randbelow(photo.shape[1] - columns + 1)
+    top = rng.randbelow(photo.shape[0] - rows + 1)
+    left = rng.randbelow(photo.shape[1] - columns + 1)
     crop = photo[top : top + rows, left : left + columns]
     return cv2.resize(crop, (width, height), interpolation=cv2.INTER_AREA).astype(np.float32)
 

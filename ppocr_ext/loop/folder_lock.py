@@ -18,7 +18,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.io.atomic import own_file
 from ppocr_ext.messages import LOG, shortened
-from ppocr_ext.report.run_folder import read_record
+from ppocr_ext.report.run_folder import read_record, status_of
 
 try:
     import fcntl
@@ -134,7 +134,7 @@ def check_folder(
     if overwrite:
         _require_other_weights(folder, config)
         return names
-    status = _status(folder)
+    status = status_of(read_record(folder)).replace("running", "killed")  # else it had the lock
     problem = f"a run ({status}: {shortened(names, 3)})"
     again = folder / names[0]
     if resumed:
@@ -164,8 +164,3 @@ def _require_other_weights(folder: Path, config: Config) -> None:
 
 def _is_in(folder: Path, checkpoint: str) -> bool:
     return Checkpoint(checkpoint).prefix.parent.resolve() == folder.resolve()
-
-
-def _status(folder: Path) -> str:
-    status = str(read_record(folder).get("status", "without run.json"))
-    return "killed" if status == "running" else f"{status:.20}"

@@ -31,9 +31,8 @@ from ppocr_ext.losses import CTCLoss, build_loss, required_outputs
 from ppocr_ext.messages import end_text, shortened
 from ppocr_ext.run.amp import full_precision
 from ppocr_ext.run.context import RunContext, RunOptions, open_context
-from ppocr_ext.run.freezing import freeze_guided, freeze_parts
+from ppocr_ext.run.freezing import choose_trained
 from ppocr_ext.run.host_config import plugin_names
-from ppocr_ext.run.model_setup import restrict_outputs
 from ppocr_ext.run.run import Run, build_network
 from ppocr_ext.run.train_setup import loss_context, loss_state, return_features
 
@@ -437,10 +436,8 @@ def _network_and_loss(context: RunContext, folder: Path) -> tuple[Any, Any]:
     network = build_network(context.components)
     loss = build_loss(context.components.at("Loss").thaw(), loss_context(network, context.charset))
     outputs = required_outputs(loss)
-    restrict_outputs(network, outputs, config)
     return_features(network, outputs or ())
-    freeze_parts(network, config)
-    freeze_guided(network, outputs)
+    choose_trained(network, config, outputs)
     for layer in network.sublayers():
         if isinstance(layer, paddle.nn.Embedding):
             layer.register_forward_pre_hook(_check_ids)

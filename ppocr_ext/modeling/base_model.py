@@ -76,7 +76,6 @@ class BaseModel(nn.Layer):
         self.frozen = True
         for parameter in self.parameters():
             parameter.stop_gradient = True
-            parameter.trainable = False
         self._hold_in_eval()
 
     def train(self) -> None:

@@ -1,4 +1,4 @@
-"""Freeze parts of a network and set learning rates for parts, by patterns over the names in ``state_dict``."""
+"""Set learning rates for parts of a network, by patterns over the names in ``state_dict``; show its parts."""
 
 from __future__ import annotations
 
@@ -11,21 +11,6 @@ from paddle import nn
 
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.messages import near_match
-
-# Layers that behave differently in train mode. They are switched one by one: a container decides which outputs the
-# network returns, and how many frames. Our own layers with dropout inside have an attribute `has_dropout`.
-_SWITCHED = (
-    nn.BatchNorm,
-    nn.BatchNorm1D,
-    nn.BatchNorm2D,
-    nn.BatchNorm3D,
-    nn.SyncBatchNorm,
-    nn.Dropout,
-    nn.Dropout2D,
-    nn.Dropout3D,
-    nn.AlphaDropout,
-    nn.RNNBase if hasattr(nn, "RNNBase") else nn.LSTM,
-)
 
 
 @dataclass(frozen=True)
@@ -45,24 +30,6 @@ class TrainedPart:
     rates: tuple[float, ...]
 
 
-def freeze_parameters(network: nn.Layer, patterns: Sequence[str]) -> list[str]:
-    """Switch off the gradients of all parameters that a pattern matches, and return their names.
-
-    Args:
-        network: its names are those of ``state_dict``.
-        patterns: shell patterns, such as ``backbone.*``; of a distillation ``Student.backbone.*``.
-
-    Raises:
-        ConfigError: a pattern matches nothing.
-    """
-    matched = match_patterns(network, patterns, "Global.freeze")
-    for name, parameter in _parameters(network):
-        if name in matched:
-            parameter.stop_gradient = True
-            parameter.trainable = False
-    return list(matched)
-
-
 def set_rates(network: nn.Layer, factors: Mapping[str, float]) -> dict[str, float]:
     """Multiply the learning rate of parameters by the factor of the last pattern that matches them.
 
@@ -79,14 +46,14 @@ def set_rates(network: nn.Layer, factors: Mapping[str, float]) -> dict[str, floa
         ConfigError: a pattern matches nothing.
     """
     matched = match_patterns(network, factors, "Optimizer.lr_mult")
-    for name, parameter in _parameters(network):
+    for name, parameter in named_weights(network):
         if name in matched:
             own = parameter.optimize_attr.get("learning_rate", 1.0)
             parameter.optimize_attr["learning_rate"] = own * float(factors[matched[name]])
     return {name: float(factors[pattern]) for name, pattern in matched.items()}
 
 
-def _parameters(network: nn.Layer) -> Iterator[tuple[str, Any]]:
+def named_weights(network: nn.Layer) -> Iterator[tuple[str, Any]]:
     """Yield names and parameters without BatchNorm's running statistics, which Paddle counts among them."""
     for name, parameter in network.named_parameters():
         if not name.endswith(("._mean", "._variance")):
@@ -104,7 +71,7 @@ def match_patterns(network: nn.Layer, patterns: Iterable[str], key: str) -> dict
     Raises:
         ConfigError: a pattern matches nothing; the message names the sub-model that it lacks, or a near part.
     """
-    names = [name for name, _ in _parameters(network)]
+    names = [name for name, _ in named_weights(network)]
     found: dict[str, str] = {}
     for pattern in patterns:
         matched = [name for name in names if fnmatchcase(name, str(pattern))]
@@ -134,30 +101,11 @@ def _hint(network: nn.Layer, pattern: str, names: Sequence[str]) -> str:
     return f"Did you mean '{near}.*'?" if near else f"Names begin with {', '.join(first)}."
 
 
-def layers_held_in_eval(network: nn.Layer) -> list[nn.Layer]:
-    """Return the BatchNorm, dropout and stochastic-depth layers of which everything is frozen.
-
-    A layer without parameters counts with those of the layer that holds it.
-    """
-    parents = {
-        id(child): layer for layer in network.sublayers(include_self=True) for child in layer.children()
-    }
-    held = []
-    for layer in network.sublayers():
-        if not isinstance(layer, _SWITCHED) and not getattr(layer, "has_dropout", False):
-            continue
-        owner: Any = layer if layer.parameters() else parents.get(id(layer), layer)
-        parameters = owner.parameters()
-        if parameters and all(parameter.stop_gradient for parameter in parameters):
-            held.append(layer)
-    return held
-
-
 def trained_parts(network: nn.Layer) -> list[TrainedPart]:
     """Return the parts of a network with their parameters: backbone, neck, and each branch of the head."""
     depth = 3 if getattr(network, "model_name_list", None) else 2
     rows: dict[str, list[tuple[int, bool, float]]] = {}
-    for name, parameter in _parameters(network):
+    for name, parameter in named_weights(network):
         words = name.split(".")[:-1][:depth]
         part = ".".join(words[:-1] if len(words) == depth and words[-2] != "head" else words)
         rate = parameter.optimize_attr.get("learning_rate", 1.0)

@@ -28,7 +28,7 @@ from ppocr_ext.limits import read_json_object, read_text, usable_cores
 from ppocr_ext.loop.child import last_error, start_child, stop_child
 from ppocr_ext.loop.session import train
 from ppocr_ext.messages import LOG
-from ppocr_ext.report.run_folder import read_metrics, read_record
+from ppocr_ext.report.run_folder import read_metrics, read_record, status_of
 from ppocr_ext.report.run_page import REPORT_FILE, write_curves, write_report
 from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.run.run import Run
@@ -300,7 +300,7 @@ def _weights(folder: Path, stage: str, name: str = "latest") -> Path:
 
 
 def _is_finished(run_folder: Path) -> bool:
-    return read_record(run_folder).get("status") == "finished"
+    return status_of(read_record(run_folder)) == "finished"
 
 
 def _evaluate_stage(

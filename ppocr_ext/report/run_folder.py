@@ -202,9 +202,8 @@ class RunFolder:
 
     @property
     def status(self) -> str:
-        """A key of :data:`EXIT_CODES`, ``running`` (or killed), or ``unknown``."""
-        status = self.record.get("status")
-        return str(status) if status in (*EXIT_CODES, "running") else "unknown"
+        """See :func:`status_of`."""
+        return status_of(self.record)
 
     @property
     def ignores_spaces(self) -> bool:
@@ -223,6 +222,12 @@ class RunFolder:
     def indicator_name(self) -> str:
         """Name of that metric as pages show it."""
         return _INDICATOR_NAMES.get(self.indicator, self.indicator)
+
+
+def status_of(record: dict[str, Any]) -> str:
+    """Return the status in a ``run.json``: a key of :data:`EXIT_CODES`, ``running`` (or killed), or ``unknown``."""
+    status = record.get("status")
+    return str(status) if status in (*EXIT_CODES, "running") else "unknown"
 
 
 def unevaluated(evaluated: int, step: int) -> str:

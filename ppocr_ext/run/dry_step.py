@@ -33,8 +33,7 @@ from ppocr_ext.optim.trained_parts import match_patterns
 from ppocr_ext.run.dry_samples import SILENT, ConfigPath, DryBatch, DrySection, described_error
 from ppocr_ext.run.dry_stages import DryLosses, DryNetwork, DryReader, StageFailed
 from ppocr_ext.run.frame_counts import left_as_it_was
-from ppocr_ext.run.host_config import complete, host_config
-from ppocr_ext.run.model_setup import decoder_models
+from ppocr_ext.run.host_config import complete, decoder_models, host_config
 
 _SECTIONS = ("Architecture", "Loss", "Train", "Eval", "PostProcess", "Metric")
 _NEVER = 10**9

@@ -23,7 +23,7 @@ from ppocr_ext.losses import CTCLoss, DistillationCTCLoss
 from ppocr_ext.messages import error_text
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.head_request import HeadRequest
-from ppocr_ext.run.model_setup import decoder_models
+from ppocr_ext.run.host_config import decoder_models
 
 _CTC_DECODERS = ("CTCLabelDecode", "DistillationCTCLabelDecode")
 _CTC_LOGITS = HeadRequest(frozenset({"ctc"}), as_dict=False)

@@ -1,18 +1,106 @@
-"""Freeze parts of the networks of a run: those that its config names, and those that no loss can train."""
+"""What of the networks of a run is trained: freeze what the config names, and what no loss can train.
+
+A sub-model with ``freeze_params: true`` is frozen when it is built (:meth:`ppocr_ext.modeling.BaseModel.freeze`). Here
+go parts of the others, since a data-parallel reducer would wait for gradients that never come.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+import paddle
+import paddle.distributed as dist
+from paddle import Tensor, nn
 
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.losses.base_loss import OutputRef
-from ppocr_ext.messages import LOG
+from ppocr_ext.messages import LOG, shortened
 from ppocr_ext.modeling import BaseModel, DistillationModel
-from ppocr_ext.optim.trained_parts import freeze_parameters, layers_held_in_eval
+from ppocr_ext.modeling.head_request import BRANCH_LAYERS, understands_requests
+from ppocr_ext.optim.trained_parts import match_patterns, named_weights
+from ppocr_ext.run.frame_counts import left_as_it_was
+from ppocr_ext.run.host_config import decoder_models
 
+_BRANCH_OF = {"ctc": "ctc", "neck": "ctc", "gtc": "gtc", "sar": "sar"}
 _BEHIND_GUIDE = {"ctc", "neck", "features"}  # outputs whose gradient `use_guide` keeps from the backbone
+
+# Layers that behave differently in train mode. They are switched one by one: a container decides which outputs the
+# network returns, and how many frames. Our own layers with dropout inside have an attribute `has_dropout`.
+_SWITCHED = (
+    nn.BatchNorm,
+    nn.BatchNorm1D,
+    nn.BatchNorm2D,
+    nn.BatchNorm3D,
+    nn.SyncBatchNorm,
+    nn.Dropout,
+    nn.Dropout2D,
+    nn.Dropout3D,
+    nn.AlphaDropout,
+    nn.RNNBase if hasattr(nn, "RNNBase") else nn.LSTM,
+)
+
+
+def choose_trained(model: Any, config: Config, reads: Iterable[OutputRef] | None) -> None:
+    """Compute and train only what ``reads`` needs and ``Global.freeze`` leaves.
+
+    Args:
+        model: with BatchNorm as it is trained; not yet wrapped for several processes.
+        config: of the run.
+        reads: the outputs that the losses read; None: a foreign loss does not say.
+
+    Raises:
+        ConfigError: see :func:`freeze_parts`.
+    """
+    restrict_outputs(model, reads, config)
+    freeze_parts(model, config)
+    freeze_guided(model, reads)
+
+
+def _stop(parameters: Iterable[Tensor]) -> None:
+    for parameter in parameters:
+        parameter.stop_gradient = True
+
+
+def restrict_outputs(model: Any, reads: Iterable[OutputRef] | None, config: Config) -> None:
+    """Let each sub-model compute only the branches that something reads.
+
+    Parameters of branches that nothing reads are no longer trained (a data-parallel reducer would
+    wait for their gradients). ``reads`` None: a foreign loss does not say, everything is computed.
+    """
+    if reads is None:
+        return
+    reads = set(reads)
+    if config.at("Global.cal_metric_during_train", default=False):
+        reads |= {(name, "ctc") for name in decoder_models(config) or (None,)}
+    branches: dict[str | None, set[str]] = {name: set() for name, _ in reads}
+    for name, output in reads:
+        if output in _BRANCH_OF:
+            branches[name].add(_BRANCH_OF[output])
+    if not isinstance(model, DistillationModel):
+        wanted = branches.get(None, set())
+        if hasattr(model, "train_request"):
+            model.train_request = replace(model.train_request, branches=frozenset(wanted))
+        _freeze_unread(model, wanted)
+        return
+    model.require({str(name): wanted for name, wanted in branches.items()})
+    model.unread = frozenset(model.models) - branches.keys()
+    for name, sub_model in model.models.items():
+        if name in branches:
+            _freeze_unread(sub_model, branches[name])
+        elif name not in model.frozen:  # its parameters would never get a gradient
+            LOG.warning("Loss: no loss reads the sub-model %s, so it is not trained.", name)
+            _stop(sub_model.parameters())
+
+
+def _freeze_unread(model: Any, wanted: set[str]) -> None:
+    head = getattr(model, "head", None)
+    for branch in BRANCH_LAYERS.keys() - wanted:
+        for layer in BRANCH_LAYERS[branch]:
+            if hasattr(head, layer):
+                _stop(getattr(head, layer).parameters())
 
 
 def freeze_parts(model: Any, config: Config) -> None:
@@ -32,6 +120,40 @@ def freeze_parts(model: Any, config: Config) -> None:
     for network in networks:
         network.held_in_eval = tuple(layers_held_in_eval(network))
     LOG.info("Global.freeze: %d parameters are frozen", len(names))
+
+
+def freeze_parameters(network: nn.Layer, patterns: Sequence[str]) -> list[str]:
+    """Switch off the gradients of all parameters that a pattern matches, and return their names.
+
+    Args:
+        network: its names are those of ``state_dict``.
+        patterns: shell patterns, such as ``backbone.*``; of a distillation ``Student.backbone.*``.
+
+    Raises:
+        ConfigError: a pattern matches nothing.
+    """
+    matched = match_patterns(network, patterns, "Global.freeze")
+    _stop(parameter for name, parameter in named_weights(network) if name in matched)
+    return list(matched)
+
+
+def layers_held_in_eval(network: nn.Layer) -> list[nn.Layer]:
+    """Return the BatchNorm, dropout and stochastic-depth layers of which everything is frozen.
+
+    A layer without parameters counts with those of the layer that holds it.
+    """
+    parents = {
+        id(child): layer for layer in network.sublayers(include_self=True) for child in layer.children()
+    }
+    held = []
+    for layer in network.sublayers():
+        if not isinstance(layer, _SWITCHED) and not getattr(layer, "has_dropout", False):
+            continue
+        owner: Any = layer if layer.parameters() else parents.get(id(layer), layer)
+        parameters = owner.parameters()
+        if parameters and all(parameter.stop_gradient for parameter in parameters):
+            held.append(layer)
+    return held
 
 
 def freeze_guided(model: Any, reads: Iterable[OutputRef] | None) -> None:
@@ -59,10 +181,51 @@ def freeze_guided(model: Any, reads: Iterable[OutputRef] | None) -> None:
                 who,
             )
         elif read and read <= _BEHIND_GUIDE:
-            for parameter in backbone.parameters():  # a data-parallel reducer would wait for their gradients
-                parameter.stop_gradient = True
+            _stop(backbone.parameters())
             LOG.warning(
                 "%sno loss trains the backbone: use_guide keeps the gradient of the CTC branch from it. Fix: train the "
                 "second head too (MultiLoss, or a loss with dis_head: gtc), or set use_guide: false.",
                 who,
             )
+
+
+def says_what_it_reads(model: Any, reads: Any) -> bool:
+    """Return True if it is known what gets a gradient: the loss names what it reads, and the heads are ours."""
+    if reads is None or any(output == "backbone" for _, output in reads):
+        return False
+    heads = [getattr(m, "head", None) for m in getattr(model, "model_list", [model])]
+    return all(head is not None and understands_requests(head) for head in heads)
+
+
+def freeze_untouched(model: Any, loss: Callable[..., Mapping[str, Any]], batch: Sequence[Any]) -> list[str]:
+    """Stop training the parameters that the loss of one batch gives no gradient, in any process.
+
+    A data-parallel reducer waits for the gradient of every parameter. A loss that does not say what it reads
+    is therefore tried once. Statistics that the trial changes are put back.
+
+    Args:
+        model: not yet wrapped; its gradients are cleared.
+        loss: as the host calls it.
+        batch: one of this process's batches, as the loader gives it.
+
+    Returns:
+        Names of the parameters that are no longer trained.
+    """
+    named = [(name, p) for name, p in model.named_parameters() if not p.stop_gradient]
+    with left_as_it_was(model):
+        model.train()
+        loss(model(batch[0], data=batch[1:]), batch)["loss"].backward()
+    touched = paddle.to_tensor([int(p.grad is not None) for _, p in named])
+    dist.all_reduce(touched, op=dist.ReduceOp.MAX)
+    for _, parameter in named:
+        parameter.clear_gradient(set_to_zero=False)
+    untouched = {name: p for (name, p), used in zip(named, touched.numpy(), strict=True) if not used}
+    _stop(untouched.values())
+    if untouched:
+        LOG.warning(
+            "the loss gives no gradient to %d of %d parameters (%s): they are not trained",
+            len(untouched),
+            len(named),
+            shortened(list(untouched), 3),
+        )
+    return list(untouched)

@@ -45,6 +45,14 @@ def cache_folder(config: Config) -> Path | None:
     return None if given is None else Path(given)
 
 
+def decoder_models(config: Config) -> tuple[str, ...] | None:
+    """Return the names of the sub-models that the decoder reads; None for a model without sub-models."""
+    if config.at("Architecture.Models", default=None) is None:
+        return None
+    names = config.at("PostProcess.model_name", default=None) or ("Student",)
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 def plugin_names(config: Config) -> tuple[str, ...]:
     """Return the modules that ``Global.plugins`` lists; none where it is not a list, which the config check reports."""
     listed = config.at("Global.plugins", default=None)
@@ -134,7 +142,7 @@ def host_config(
 
 
 def evaluation_steps(config: Config, steps_per_epoch: int) -> tuple[int, int]:
-    """Return (steps before the first evaluation, steps between two), within the run, so that a best checkpoint exists.
+    """Return (steps before the first evaluation, steps between two); the loop evaluates the last step in any case.
 
     Args:
         config: resolved; ``eval_batch_epoch`` takes precedence over ``eval_batch_step``.
@@ -148,16 +156,15 @@ def evaluation_steps(config: Config, steps_per_epoch: int) -> tuple[int, int]:
     key = "eval_batch_step" if epochs is None else "eval_batch_epoch"
     steps = global_value(config, "eval_batch_step") if epochs is None else epochs * steps_per_epoch
     start, every = steps if isinstance(steps, list | tuple) else (0, steps)
-    if start + every <= total:
-        return start, every
-    LOG.warning(
-        "Global.%s: the first evaluation is due at step %d, but the run has %d steps; it is set to step %d.",
-        key,
-        start + every,
-        total,
-        total,
-    )
-    return 0, total
+    if start + every > total:
+        LOG.warning(
+            "Global.%s: the first evaluation is due at step %d, but the run has %d steps; it is set to step %d.",
+            key,
+            start + every,
+            total,
+            total,
+        )
+    return start, every
 
 
 def check_profiler(config: Config, total_steps: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,69 +13,13 @@ from ppocr_ext.checkpoint.contents import checkpoint_line
 from ppocr_ext.checkpoint.official_weights import is_official, table
 from ppocr_ext.checkpoint.weight_match import WeightMatch, match_weights
 from ppocr_ext.checkpoint.weights import load_weights
-from ppocr_ext.config import Config, read_old_charset
+from ppocr_ext.config import read_old_charset
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.messages import LOG, did_you_mean, is_misspelling, near_match
 from ppocr_ext.modeling import DistillationModel
-from ppocr_ext.modeling.head_request import BRANCH_LAYERS
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.weights_record import require_recorded
-
-Reads = set[tuple[str | None, str]]
-_BRANCH_OF = {"ctc": "ctc", "neck": "ctc", "gtc": "gtc", "sar": "sar"}
-
-
-def decoder_models(config: Config) -> tuple[str, ...] | None:
-    """Return the names of the sub-models that the decoder reads; None for a model without sub-models."""
-    if config.at("Architecture.Models", default=None) is None:
-        return None
-    names = config.at("PostProcess.model_name", default=None) or ("Student",)
-    return (names,) if isinstance(names, str) else tuple(names)
-
-
-def restrict_outputs(model: Any, reads: Reads | None, config: Config) -> None:
-    """Let each sub-model compute only the branches that something reads.
-
-    Parameters of branches that nothing reads are no longer trained (a data-parallel reducer would
-    wait for their gradients). ``reads`` None: a foreign loss does not say, everything is computed.
-    """
-    if reads is None:
-        return
-    reads = set(reads)
-    if config.at("Global.cal_metric_during_train", default=False):
-        reads |= {(name, "ctc") for name in decoder_models(config) or (None,)}
-    branches: dict[str | None, set[str]] = {name: set() for name, _ in reads}
-    for name, output in reads:
-        if output in _BRANCH_OF:
-            branches[name].add(_BRANCH_OF[output])
-    if not isinstance(model, DistillationModel):
-        wanted = branches.get(None, set())
-        if hasattr(model, "train_request"):
-            model.train_request = replace(model.train_request, branches=frozenset(wanted))
-        _freeze_unread(model, wanted)
-        return
-    model.require({str(name): wanted for name, wanted in branches.items()})
-    model.unread = frozenset(model.models) - branches.keys()
-    for name, sub_model in model.models.items():
-        if name in branches:
-            _freeze_unread(sub_model, branches[name])
-        elif name not in model.frozen:  # its parameters would never get a gradient
-            LOG.warning("Loss: no loss reads the sub-model %s, so it is not trained.", name)
-            _freeze(sub_model)
-
-
-def _freeze(layer: Any) -> None:
-    for parameter in layer.parameters():
-        parameter.stop_gradient = True
-
-
-def _freeze_unread(model: Any, wanted: set[str]) -> None:
-    head = getattr(model, "head", None)
-    for branch in BRANCH_LAYERS.keys() - wanted:
-        for layer in BRANCH_LAYERS[branch]:
-            if hasattr(head, layer):
-                _freeze(getattr(head, layer))
 
 
 def load_model_weights(

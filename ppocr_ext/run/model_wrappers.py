@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import paddle
@@ -14,9 +14,7 @@ from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.errors import ModelError, PPOCRExtError
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import BaseModel, DistillationModel
-from ppocr_ext.modeling.head_request import understands_requests
 from ppocr_ext.modeling.recompute import recompute_blocks
-from ppocr_ext.run.frame_counts import left_as_it_was
 
 
 def data_parallel(model: Any, config: Config) -> Any:
@@ -54,51 +52,6 @@ def recompute_activations(model: Any, config: Config) -> None:
                 f"Global.recompute.",
                 code="unsupported_model",
             )
-
-
-def says_what_it_reads(model: Any, reads: Any) -> bool:
-    """Return True if it is known what gets a gradient: the loss names what it reads, and the heads are ours."""
-    if reads is None or any(output == "backbone" for _, output in reads):
-        return False
-    heads = [getattr(m, "head", None) for m in getattr(model, "model_list", [model])]
-    return all(head is not None and understands_requests(head) for head in heads)
-
-
-def freeze_untouched(model: Any, loss: Callable[..., Mapping[str, Any]], batch: Sequence[Any]) -> list[str]:
-    """Stop training the parameters that the loss of one batch gives no gradient, in any process.
-
-    A data-parallel reducer waits for the gradient of every parameter. A loss that does not say what it reads
-    is therefore tried once. Statistics that the trial changes are put back.
-
-    Args:
-        model: not yet wrapped; its gradients are cleared.
-        loss: as the host calls it.
-        batch: one of this process's batches, as the loader gives it.
-
-    Returns:
-        Names of the parameters that are no longer trained.
-    """
-    named = [(name, p) for name, p in model.named_parameters() if not p.stop_gradient]
-    with left_as_it_was(model):
-        model.train()
-        loss(model(batch[0], data=batch[1:]), batch)["loss"].backward()
-    touched = paddle.to_tensor([int(p.grad is not None) for _, p in named])
-    dist.all_reduce(touched, op=dist.ReduceOp.MAX)
-    untouched = []
-    for (name, parameter), used in zip(named, touched.numpy(), strict=True):
-        parameter.clear_gradient(set_to_zero=False)
-        if not used:
-            parameter.stop_gradient = True
-            untouched.append(name)
-    if untouched:
-        LOG.warning(
-            "the loss gives no gradient to %d of %d parameters (%s%s): they are not trained",
-            len(untouched),
-            len(named),
-            ", ".join(untouched[:3]),
-            ", …" if len(untouched) > 3 else "",
-        )
-    return untouched
 
 
 def share_batch_norm(model: Any, config: Config) -> Any:

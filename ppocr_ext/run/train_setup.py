@@ -30,15 +30,13 @@ from ppocr_ext.optim import build_optimizer
 from ppocr_ext.optim.trained_parts import parts_table, trained_parts
 from ppocr_ext.run.amp import Amp, build_amp, decorate, untrained
 from ppocr_ext.run.context import RunContext
-from ppocr_ext.run.freezing import freeze_guided, freeze_parts
+from ppocr_ext.run.freezing import choose_trained, freeze_untouched, says_what_it_reads
 from ppocr_ext.run.host_config import check_profiler
 from ppocr_ext.run.loader_setup import RunData
-from ppocr_ext.run.model_setup import load_model_weights, restrict_outputs
+from ppocr_ext.run.model_setup import load_model_weights
 from ppocr_ext.run.model_wrappers import (
     compile_model,
     data_parallel,
-    freeze_untouched,
-    says_what_it_reads,
     share_batch_norm,
 )
 from ppocr_ext.run.teacher_reading import require_reading_teachers
@@ -98,7 +96,6 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     config, checkpoint = context.config, context.checkpoint
     loss = build_loss(context.components.at("Loss").thaw(), loss_context(model, context.charset))
     outputs = required_outputs(loss)
-    restrict_outputs(model, outputs, config)
     needed = None if outputs is None else _models_used(model, outputs)
     loaded = load_model_weights(model, context, needed=needed)
     records = official_records(config, loaded.values(), None if checkpoint is None else checkpoint.prefix)
@@ -108,8 +105,7 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
         compare_center_weights(loss, model)
     digests = {name: state_digest(getattr(model, name)) for name in sorted(frozen_models(model))}
     model = share_batch_norm(model, config)
-    freeze_parts(model, config)
-    freeze_guided(model, outputs)
+    choose_trained(model, config, outputs)
     if context.team.size > 1 and not says_what_it_reads(model, outputs):
         freeze_untouched(model, loss, next(iter(data.train_loader or ())))
     starts = checkpoint is None and bool(loaded.keys() - frozen_models(model))

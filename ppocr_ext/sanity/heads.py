@@ -16,9 +16,8 @@ from ppocr_ext.losses import CenterLoss, CombinedLoss, DistillationCenterLoss, M
 from ppocr_ext.losses.base_loss import HEADS, head_batch
 from ppocr_ext.losses.combined_losses import BRANCH_OF
 from ppocr_ext.losses.distillation_base import PairLoss, SubModelLoss
-from ppocr_ext.modeling.head_request import HeadRequest
+from ppocr_ext.modeling.head_request import BRANCH_LAYERS, HeadRequest
 from ppocr_ext.run.context import RunContext
-from ppocr_ext.run.model_setup import BRANCH_LAYERS
 from ppocr_ext.run.train_setup import frozen_models
 
 _DECODERS = {"ctc": "CTCLabelDecode", "gtc": "NRTRLabelDecode", "sar": "SARLabelDecode"}

@@ -21,7 +21,7 @@ from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.loop.child import last_error, start_child, stop_child
 from ppocr_ext.messages import end_text
 from ppocr_ext.report.page_template import finite_number
-from ppocr_ext.report.run_folder import read_metrics, read_record
+from ppocr_ext.report.run_folder import read_metrics, read_record, status_of
 from ppocr_ext.tuning.space import Parameter, Space
 
 _POLL = 0.5  # seconds
@@ -88,7 +88,7 @@ def run_trial(command: list[str], folder: Path, indicator: str, on_evaluation: O
 def _failure(code: int, folder: Path, log: Path, evaluated: bool) -> str:
     """Return why a training failed that ended with ``code``; empty if it finished."""
     record = read_record(folder)
-    status = record.get("status")
+    status = status_of(record)
     if code < 0:
         name = signal.Signals(-code).name
         return f"killed by {name}{_HINTS.get(name, '')}"

@@ -14,12 +14,11 @@ from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling import DistillationModel, build_model
 from ppocr_ext.optim import build_optimizer
 from ppocr_ext.optim.trained_parts import (
-    freeze_parameters,
-    layers_held_in_eval,
     parts_table,
     set_rates,
     trained_parts,
 )
+from ppocr_ext.run.freezing import freeze_parameters, layers_held_in_eval
 
 CASE = read_case("model_v4_v5_mobile_reduced")
 

@@ -19,7 +19,7 @@ from ppocr_ext.run.batch_loader import BatchLoader
 from ppocr_ext.run.host_config import host_config
 from ppocr_ext.run.loader_setup import label_check
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "tools")]
 from tiny_runs import tiny_config  # noqa: E402
 
 IDS = {

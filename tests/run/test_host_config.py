@@ -40,13 +40,13 @@ def test_what_the_host_cannot_use_is_not_in_it_and_the_config_is_unchanged():
     ("values", "steps", "expected"),
     [
         ({}, 20, (0, 10)),
-        ({}, 4, (0, 8)),  # at the end of the run, so that a best checkpoint exists
+        ({}, 4, (0, 10)),  # beyond the end of the run, where the loop evaluates
         ({"Global.eval_batch_step": 3}, 20, (0, 3)),
         ({"Global.eval_batch_step": [5, 3]}, 20, (5, 3)),
         ({"Global.eval_batch_epoch": 1}, 20, (0, 20)),
     ],
 )
-def test_evaluations_are_counted_in_steps_within_the_run(values, steps, expected):
+def test_evaluations_are_counted_in_steps(values, steps, expected):
     assert evaluation_steps(CONFIG.with_values(values), steps) == expected
 
 

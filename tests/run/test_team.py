@@ -16,7 +16,7 @@ from error_codes import raises_code
 from waiting import HANG
 
 from ppocr_ext.errors import DataError, ProcessError
-from ppocr_ext.run import loader_setup, model_wrappers
+from ppocr_ext.run import freezing, loader_setup
 from ppocr_ext.run import team as module
 from ppocr_ext.run.team import Team
 
@@ -192,11 +192,11 @@ def test_the_trial_of_a_loss_leaves_no_trace(monkeypatch):
         def forward(self, x, data=None):
             return self.used(self.norm(x))
 
-    monkeypatch.setattr(model_wrappers.dist, "all_reduce", lambda tensor, op: None)
+    monkeypatch.setattr(freezing.dist, "all_reduce", lambda tensor, op: None)
     model = Net()
     before = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
     batch = [paddle.rand([4, 3]) + 5]
-    untouched = model_wrappers.freeze_untouched(model, lambda found, batch: {"loss": found.sum()}, batch)
+    untouched = freezing.freeze_untouched(model, lambda found, batch: {"loss": found.sum()}, batch)
     assert untouched == ["unused.weight", "unused.bias"]
     for name, tensor in model.state_dict().items():  # BatchNorm's statistics too
         np.testing.assert_array_equal(tensor.numpy(), before[name], err_msg=name)

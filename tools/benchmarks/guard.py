@@ -27,7 +27,7 @@ from ppocr_ext.loop.step_values import Limits, StepMeter, head_outputs
 from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling import build_model
 from ppocr_ext.run.device import tune_cpu
-from ppocr_ext.run.model_setup import restrict_outputs
+from ppocr_ext.run.freezing import restrict_outputs
 from ppocr_ext.run.run import Run
 
 _CHECK, _SKIP = "the check", "skip: copy before each step"

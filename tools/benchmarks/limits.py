@@ -22,7 +22,7 @@ from ppocr_ext.engine.request_graph import inference_copy
 from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling import build_model
 from ppocr_ext.run.device import tune_cpu
-from ppocr_ext.run.model_setup import restrict_outputs
+from ppocr_ext.run.freezing import restrict_outputs
 
 OPERATIONS = 2  # of a multiply-add
 BACKWARD = 2  # times the products of a forward pass: gradients of the inputs, and of the weights

@@ -164,3 +164,10 @@ def _without_traceback(text: str) -> tuple[str, str]:
         return "", text
     last = _LAST_LINE.search(text.rpartition('\n  File "')[2])
     return (last["type"], last["message"].strip()) if last else ("", text.splitlines()[0])
+
+
+def metric_text(name: str, value: float) -> str:
+    """Return a metric of an evaluation in a line of the log, such as ``acc 98.70 %`` or ``1 - NED 0.9794``."""
+    if name.endswith(("acc", "acc_with_space")):
+        return f"{name} {100 * value:.2f} %"
+    return f"{name.replace('norm_edit_dis', '1 - NED')} {value:.4f}"

@@ -16,6 +16,7 @@ from ppocr_ext.checkpoint.class_rows import class_axis
 from ppocr_ext.checkpoint.files import read_state
 from ppocr_ext.errors import DataError, WeightsError
 from ppocr_ext.io.atomic import atomic_writer
+from ppocr_ext.messages import metric_text
 
 _FIX = "Fix: give another checkpoint, one from before it went wrong."
 
@@ -135,7 +136,7 @@ def own_metrics(name: str, state: TrainState) -> Mapping[str, Any]:
 
 
 def checkpoint_line(path: str | Path, shown_as: str = "") -> str:
-    """Return a line such as ``run/best_accuracy: step 1302, acc 0.8880``.
+    """Return a line such as ``run/best_accuracy: step 1302, acc 88.80 %``.
 
     Args:
         path: the checkpoint.
@@ -149,10 +150,10 @@ def checkpoint_line(path: str | Path, shown_as: str = "") -> str:
         return f"{shown_as}: step and accuracy are not known: {str(error).splitlines()[0]}"
     metrics = own_metrics(checkpoint.prefix.name, state)
     said = [] if state.is_empty else [f"step {state.position.global_step}"]
-    said += [f"{name} {metrics[name]:.4f}" for name in _shown(metrics)]
+    said += [metric_text(name, metrics[name]) for name in _shown(metrics)]
     if not _shown(metrics):
         said.append("accuracy not known" if said else "step and accuracy are not known")
-        said += [f"best of its run: {name} {state.best[name]:.4f}" for name in _shown(state.best)]
+        said += [f"best of its run: {metric_text(name, state.best[name])}" for name in _shown(state.best)]
     elif is_start(state.best) and checkpoint.prefix.name == BEST:
         said[0] += f" ({START})"
     return f"{shown_as}: {', '.join(said)}"

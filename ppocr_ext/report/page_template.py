@@ -43,13 +43,6 @@ def similarity(value: Any) -> str:
     return "–" if finite_number(value) is None else f"{value:.4f}"
 
 
-def metric_text(name: str, value: float) -> str:
-    """Return a metric of an evaluation in a line of the log, such as ``acc 98.70 %`` or ``1 - NED 0.9794``."""
-    if name.endswith(("acc", "acc_with_space")):
-        return f"{name} {100 * value:.2f} %"
-    return f"{name.replace('norm_edit_dis', '1 - NED')} {value:.4f}"
-
-
 def plain(value: Any, digits: int = 4) -> str:
     """Return a number with ``digits`` significant digits and separated thousands."""
     given = finite_number(value)

@@ -96,19 +96,19 @@ def test_the_best_checkpoint_is_the_best_of_all_evaluations(fine_tuned, tmp_path
         assert_same_weights(run / "best_accuracy", run / "latest" if best else weights)
     said = checkpoint_line(run / "best_accuracy")
     assert said.startswith(f"{run}/best_accuracy: step {best}") and said.endswith(
-        f"acc {max(accuracies):.4f}"
+        f"acc {100 * max(accuracies):.2f} %"
     )
     assert (START in said) == (best == 0)
-    assert checkpoint_line(run / "latest") == f"{run}/latest: step 6, acc {accuracies[-1]:.4f}"
+    assert checkpoint_line(run / "latest") == f"{run}/latest: step 6, acc {100 * accuracies[-1]:.2f} %"
 
 
 def test_commands_and_the_page_say_that_no_training_was_better(fine_tuned, tmp_path, captchas, capsys):
     config = fine_tuned()
     train(config, hooks=[Planned(0.9, 0.5, 0.6)])
-    run, said = tmp_path / "run", f"step 0 ({START}), acc 0.9000"
+    run, said = tmp_path / "run", f"step 0 ({START}), acc 90.00 %"
     write_report([run], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
-    assert f"best_accuracy: {said}" in page and "latest: step 6, acc 0.6000" in page
+    assert f"best_accuracy: {said}" in page and "latest: step 6, acc 60.00 %" in page
     capsys.readouterr()
     image = next(captchas.glob("**/*.png"))
     best = f"Global.checkpoints={run / 'best_accuracy'}"
@@ -234,7 +234,7 @@ def test_a_run_that_is_stopped_says_which_steps_were_never_evaluated(fine_tuned,
     assert f"WARNING: {said}" in (run / "train.log").read_text()
     write_report([run], tmp_path / "report.html")
     assert said in (tmp_path / "report.html").read_text()
-    assert "step 5, accuracy not known, best of its run: acc 0.0000" in checkpoint_line(run / "latest")
+    assert "step 5, accuracy not known, best of its run: acc 0.00 %" in checkpoint_line(run / "latest")
     again = fine_tuned(**more, **{"Global.checkpoints": str(run / "latest")})
     train(again, hooks=[StopAfter(5)])  # it stops before another evaluation
     train(again.with_values({"Global.epoch_num": 3}), hooks=[StopAfter(8)])
@@ -290,7 +290,7 @@ def test_the_line_of_a_checkpoint_says_what_is_known(weights, tmp_path):
     copy = tmp_path / "mine"
     for ending in (".pdparams", ".states"):
         shutil.copy(f"{weights}{ending}", f"{copy}{ending}")
-    assert checkpoint_line(f"{copy}.pdparams") == f"{copy}: step 3, acc 0.0000"
+    assert checkpoint_line(f"{copy}.pdparams") == f"{copy}: step 3, acc 0.00 %"
     with copy.with_suffix(".pdparams").open("ab") as stream:
         stream.write(b"another save")
     assert checkpoint_line(copy).startswith(f"{copy}: step and accuracy are not known: ")

@@ -9,9 +9,8 @@ from tqdm import tqdm
 
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
 from ppocr_ext.loop.hooks.metrics_log import Window
-from ppocr_ext.messages import LOG
+from ppocr_ext.messages import LOG, metric_text
 from ppocr_ext.metrics import space_note
-from ppocr_ext.report.page_template import metric_text
 from ppocr_ext.report.run_folder import short_loss_name
 from ppocr_ext.run.run import Run
 

@@ -26,7 +26,7 @@ examples:
 
 A view is a sample as the transforms of Train draw it. A training with the cache shows view e mod K in epoch e, in
 batches that are mixed anew, and asks the live teacher only for batches that are not stored. Interrupted or killed,
-the same command continues where it was. docs/teacher_cache.md says which losses can be served.
+the same command continues where it was. docs/distillation.md says which losses can be served.
 
 exit codes: 0 the cache is complete and serves the losses; 1 it is complete, but a loss needs more than it keeps;
 2 it could not be built

@@ -186,7 +186,7 @@ class CacheBuilder:
             if everything and kept < classes:
                 raise DataError(
                     f"--top-k is {top_k}, but all {classes:,} classes of {name} are needed. Fix: leave it out, or use "
-                    f"another loss (docs/teacher_cache.md lists them).",
+                    f"another loss (docs/distillation.md lists them).",
                     code="unserved_loss",
                 )
             forms[name] = BranchForm(classes, kept)

@@ -80,7 +80,7 @@ class OfficialWeights:
         return (
             self.dictionary
             or "not included. Take `PostProcess.character_dict` from the inference.yml of the released model "
-            "(docs/networks.md)"
+            "(docs/weights.md)"
         )
 
 

@@ -205,6 +205,6 @@ def _build(registry: Registry, config: Mapping[str, Any], **injected: Any) -> nn
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
         raise ModelError(
             f"the {registry.kind} {name} does not take these options ({type(error).__name__}: {error}). "
-            f"Fix: compare their types with docs/networks.md.",
+            f"Fix: compare their types with docs/weights.md.",
             code="bad_value",
         ) from error

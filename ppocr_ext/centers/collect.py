@@ -24,8 +24,8 @@ from ppocr_ext.centers.accumulator import BLANK, CenterAccumulator, Frames, clas
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.config import Config
+from ppocr_ext.config.global_keys import NETWORK
 from ppocr_ext.data.batch_layout import BatchLayout, kept_keys
-from ppocr_ext.engine.runners import NETWORK
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.messages import LOG

@@ -6,8 +6,8 @@ from ppocr_ext.check.config_check import PLUGIN, ConfigCheck
 from ppocr_ext.config import ctc_heads
 from ppocr_ext.config.global_keys import DEVICES, GLOBAL_KEYS
 from ppocr_ext.config.values import ValueRule
-from ppocr_ext.engine.runners import require_engine
 from ppocr_ext.errors import MissingPackageError
+from ppocr_ext.inference.runners import require_engine
 
 _SECTIONS = ("Global", "Architecture", "Loss", "Optimizer", "PostProcess", "Metric", "Train", "Eval")
 _ALSO_READ = ("Quickstart", "wandb", "profiler_options", "_BASE_", "computed")

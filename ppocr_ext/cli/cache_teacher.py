@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace, builder: CacheBuilder) -> int:
-    from ppocr_ext.teacher_cache.serving import reasons_against
+    from ppocr_ext.teacher_cache.lookup import reasons_against
     from ppocr_ext.teacher_cache.store import Store
 
     store = Store(args.output)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_config
 from ppocr_ext.commands import command_line
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.inference.formats import FORMATS
 
 if TYPE_CHECKING:
     from ppocr_ext.config import Config
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="(default: Global.save_inference_dir, or the folder `inference` of the run)",
     )
-    add("--format", choices=("paddle", "onnx", "both"), default="both", help="(default: both)")
+    add("--format", choices=(*reversed(FORMATS), "both"), default="both", help="(default: both)")
     add(
         "--width",
         type=_width,
@@ -119,9 +120,9 @@ def _folder(args: argparse.Namespace, config: Config) -> Path:
 
 def _print(exported: ExportedModel) -> None:
     """Print what was written, how it was checked, and how to read an image with it."""
-    from ppocr_ext.engine.runners import GRAPH
+    from ppocr_ext.export.card import recommended
     from ppocr_ext.export.clients import shell_command, width_warning
-    from ppocr_ext.export.policy_accuracy import recommended
+    from ppocr_ext.inference.runners import GRAPH
 
     described = exported.description
     print(f"written: {exported.folder}")

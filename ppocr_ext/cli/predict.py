@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ppocr_ext.cli.options import add_host_argument, add_option_argument, add_trust_argument
+from ppocr_ext.config.global_keys import NETWORK
 from ppocr_ext.errors import DataError
+from ppocr_ext.inference.formats import FORMATS
 from ppocr_ext.messages import for_people
 
 if TYPE_CHECKING:
-    from ppocr_ext.recognition.image_lists import ImageList
+    from ppocr_ext.recognition.images import ImageList
     from ppocr_ext.recognition.reading_files import ReadImage, RowForm
     from ppocr_ext.recognition.recognizer import Recognizer
 
@@ -111,7 +113,7 @@ def _add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--engine",
-        choices=("network", "onnx", "paddle"),
+        choices=(NETWORK, *FORMATS),
         help="network (default) or paddle, which compiles it, for a run; onnx (default if installed) or paddle for an "
         "export",
     )
@@ -123,7 +125,7 @@ def _add_reading_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     from ppocr_ext.io.atomic import check_writable
-    from ppocr_ext.recognition.image_lists import list_images
+    from ppocr_ext.recognition.images import list_images
     from ppocr_ext.recognition.reading_files import RowForm, summary
 
     for file in filter(None, (args.output, args.sheet)):
@@ -223,7 +225,7 @@ def _report_unreadable(read: Sequence[ReadImage], bad_lines: Sequence[str]) -> N
 def _draw_sheet(args: argparse.Namespace, good: Sequence[ReadImage]) -> None:
     """Draw the first images."""
     from ppocr_ext.io.atomic import atomic_writer
-    from ppocr_ext.recognition.reading_sheet import reading_sheet
+    from ppocr_ext.recognition.reading_files import reading_sheet
 
     shown = good[: args.sheet_images]
     content, note = reading_sheet(shown, args.fonts)

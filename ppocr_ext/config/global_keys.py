@@ -14,8 +14,15 @@ from ppocr_ext.config.values import ValueRule
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.limits import MAX_IMAGE_PIXELS
 
-ENGINES = ("auto", "paddle", "onnxruntime", "openvino", "network")  # what can compute a network
-DTYPES = ("float32", "bfloat16")  # of the products in a compiled network
+AUTO = "auto"  # see `inference.runners.engine_of`
+PADDLE = "paddle"
+ONNXRUNTIME = "onnxruntime"
+OPENVINO = "openvino"
+NETWORK = "network"  # the network itself
+ENGINES = (AUTO, PADDLE, ONNXRUNTIME, OPENVINO, NETWORK)  # what can compute a network
+FLOAT32 = "float32"
+BFLOAT16 = "bfloat16"
+DTYPES = (FLOAT32, BFLOAT16)  # of the products in a compiled network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,17 +146,17 @@ _OURS = {
     "teacher_engine": _choice(
         "what computes the frozen networks on a CPU: for 512 samples or more `openvino` if it is installed, else "
         "`paddle`; always the named engine; or the `network` itself",
-        "auto",
+        AUTO,
         *ENGINES,
     ),
     "teacher_dtype": _choice(
         "type of the products in a compiled frozen network; `bfloat16` is faster where the processor has it",
-        "float32",
+        FLOAT32,
         *DTYPES,
     ),
     "eval_engine": _choice(
         "the same for the networks of `eval` and `export-center`; in a training the network itself evaluates",
-        "auto",
+        AUTO,
         *ENGINES,
     ),
     "report": _truth("write `report.html` at the end of a run", True),

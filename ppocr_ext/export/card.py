@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import paddle
 
 from ppocr_ext import __version__
-from ppocr_ext.engine.runners import GRAPH, ONNX
+from ppocr_ext.charset import Charset
+from ppocr_ext.checkpoint.checkpoints import Checkpoint
+from ppocr_ext.checkpoint.contents import checkpoint_line, own_metrics
+from ppocr_ext.config import Config, named_items
 from ppocr_ext.export import clients
-from ppocr_ext.export.description import Description
-from ppocr_ext.export.policy_accuracy import recommended
+from ppocr_ext.inference.formats import FORMATS
+from ppocr_ext.inference.runners import GRAPH, ONNX
 from ppocr_ext.io.atomic import write_text
+from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.recognition.ctc_text import is_reordered
+from ppocr_ext.recognition.opening import FORMAT, MODEL_FILE
+from ppocr_ext.recognition.resize import WidthPolicy
+from ppocr_ext.report.page_template import finite_number
+from ppocr_ext.report.run_folder import lookup, read_record
+from ppocr_ext.run.recogniser import TrainedRecogniser
 
 CARD_FILE = "README.md"
 _FILES = {
-    "inference.json": "the graph, for Paddle Inference",
-    "inference.pdiparams": "its weights",
+    **{file: what for form in FORMATS.values() for file, what in form.files.items()},
     "inference.yml": "pre-processing and dictionary, for PaddleOCR 3.x",
-    "inference.onnx": "graph, weights and dictionary, for ONNX Runtime",
     "charset.txt": "the dictionary: class 1 on the first line, and so on; the blank is class 0",
     "model.json": "all facts of this page, for programs",
     "vectors.json": "images with what each step makes of them, to test a reader of your own",
@@ -132,3 +146,156 @@ def _lines(name: str, description: Description, sizes: Mapping[str, int]) -> lis
         "PaddleOCR 3.7 with `batch_size=8` (pytest -m clients tests/clients)."
     )
     return [*parts, note] if policy.kind != "squash" else parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What is known of an exported model.
+
+    Attributes:
+        model_name: under which PaddleOCR's 3.x client loads it.
+        policy: how images are prepared.
+        width: the only width that the graph takes; None: every width.
+        charset: the dictionary.
+        network: its backbone, neck and head, in words.
+        parameters: of the exported network.
+        weights: name of the file that they were loaded from, with its folder.
+        weights_digest: SHA-256 of that file.
+        sub_model: that was taken from a distillation; None for a model without sub-models.
+        checkpoint: their step, and how well they read, in a line.
+        metric: of these weights, by name; empty if it is not known.
+        recipe: the losses and the optimizer, in words; empty if the config has none.
+        data: the data of ``Train`` and ``Eval``, in words.
+        accuracy: share of a labelled list that is read correctly, by width policy; empty if none was given.
+    """
+
+    model_name: str
+    policy: WidthPolicy
+    width: int | None
+    charset: Charset
+    network: str
+    parameters: int
+    weights: str
+    weights_digest: str
+    sub_model: str | None = None
+    checkpoint: str = ""
+    metric: Mapping[str, float] = field(default_factory=dict)
+    recipe: str = ""
+    data: Mapping[str, str] = field(default_factory=dict)
+    accuracy: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self, folder: Path, files: Sequence[str]) -> dict[str, Any]:
+        """Return the content of ``model.json``, with sizes and digests of ``files`` in ``folder``."""
+        digest = self.charset.digest
+        return {
+            "format": FORMAT,
+            "created_by": f"ppocr-ext {__version__}",
+            "model_name": self.model_name,
+            "image_shape": list(self.policy.image_shape),
+            "width_policy": self.policy.to_json(),
+            "reorder": is_reordered(self.charset),
+            "width": "dynamic" if self.width is None else self.width,
+            "classes": self.charset.ctc_classes,
+            "dictionary": {
+                "digest": digest,
+                "use_space_char": self.charset.use_space,
+                "unknown_symbol": self.charset.unknown_symbol or None,
+            },
+            "files": {
+                name: {"sha256": file_digest(folder / name), "bytes": (folder / name).stat().st_size}
+                for name in files
+            },
+            "source": {"weights": self.weights, "digest": self.weights_digest, "sub_model": self.sub_model},
+            "metric": dict(self.metric) or None,
+            "accuracy_by_width_policy": dict(self.accuracy) or None,
+            "parameters": self.parameters,
+            "versions": {
+                "ppocr_ext": __version__,
+                "paddle": paddle.__version__,
+                "python": platform.python_version(),
+            },
+        }
+
+
+def describe(config: Config, trained: TrainedRecogniser, parameters: int, **choices: Any) -> Description:
+    """Return the description of a recogniser.
+
+    Args:
+        config: of the training, with all sub-models.
+        trained: the recogniser.
+        parameters: of the exported network.
+        choices: the attributes that the export decides: ``model_name``, ``policy``, ``width``, ``accuracy``.
+    """
+    name = "/".join(trained.weights.parts[-2:])
+    return Description(
+        charset=trained.charset,
+        network=_network(trained.config),
+        parameters=parameters,
+        weights=name,
+        checkpoint=checkpoint_line(trained.weights, name.removesuffix(".pdparams")),
+        weights_digest=file_digest(trained.weights),
+        sub_model=trained.sub_model,
+        metric=_metric(trained.weights),
+        recipe=_recipe(config),
+        data=_data(config, trained.weights.parent),
+        **choices,
+    )
+
+
+def _network(config: Config) -> str:
+    """Return ``SVTRv2, MultiHead (CTCHead, NRTRHead)``."""
+    head = config.at("Architecture.Head.name", default="?")
+    branches = ", ".join(name for name, _ in named_items(config, "Architecture", "Head", "head_list"))
+    names = [config.at(f"Architecture.{part}.name", default=None) for part in ("Backbone", "Neck")]
+    return ", ".join([*filter(None, names), f"{head} ({branches})" if branches else str(head)])
+
+
+def _metric(weights: Path) -> dict[str, float]:
+    """Return the metric of these very weights; empty if they were not evaluated."""
+    found = own_metrics(weights.stem, Checkpoint(weights).train_state())
+    return {name: float(value) for name, value in found.items() if name not in ("fps", "step")}
+
+
+def _recipe(config: Config) -> str:
+    """Return losses, teacher and optimizer of the training in words; empty without a loss."""
+    losses = [
+        f"{name} {config.at((*path, 'weight'), default=1.0)}"
+        for name, path in named_items(config, "Loss", "loss_config_list")
+    ] or [str(config.at("Loss.name", default=""))]
+    models = config.at("Architecture.Models", default=None) or {}
+    teachers = [f"taught by {name}" for name, model in models.items() if model.get("freeze_params")]
+    optimizer = [str(config.at("Optimizer.name", default=""))]
+    rate, epochs = (
+        config.at("Optimizer.lr.learning_rate", default=None),
+        config.at("Global.epoch_num", default=None),
+    )
+    optimizer += [f"learning rate {rate}"] * (rate is not None) + [f"{epochs} epochs"] * (epochs is not None)
+    parts = [", ".join(part) for part in (losses, teachers, optimizer) if any(part)]
+    return "; ".join(parts) if any(losses) else ""
+
+
+def _data(config: Config, run_folder: Path) -> dict[str, str]:
+    """Return the data of ``Train`` and ``Eval`` in words, with the samples that the run counted."""
+    counted = read_record(run_folder, "preflight.json")
+    data = {}
+    for mode in ("Train", "Eval"):
+        dataset = config.at(f"{mode}.dataset", default=None)
+        if dataset is None:
+            continue
+        files = dataset.get("label_file_list") or ()
+        names = [Path(name).name for name in ([files] if isinstance(files, str) else files)]
+        count = finite_number(lookup(counted, mode, "usable"))
+        parts = [str(dataset.get("name")), *names, *([] if count is None else [f"{count:,.0f} samples"])]
+        data[mode] = ", ".join(parts)
+    return data
+
+
+def write_model_json(folder: Path, description: Description, files: Sequence[str]) -> None:
+    """Write ``model.json`` into ``folder``, with sizes and digests of ``files``."""
+    content = description.to_json(folder, files)
+    write_text(folder / MODEL_FILE, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+
+
+def recommended(accuracy: Mapping[str, float], trained: str) -> str:
+    """Return the width policy that reads most; of equals the one that the model was trained with."""
+    return max(accuracy, key=lambda kind: (accuracy[kind], kind == trained))

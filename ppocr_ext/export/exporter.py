@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
+
+import numpy as np
+from tqdm import tqdm
 
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import DEVICES
-from ppocr_ext.engine.runners import GRAPH, ONNX, WEIGHTS
-from ppocr_ext.errors import ConfigError
-from ppocr_ext.export.card import CARD_FILE, write_card
-from ppocr_ext.export.description import Description, describe, write_model_json
-from ppocr_ext.export.dictionary_files import onnx_metadata, write_charset
-from ppocr_ext.export.graph import write_graph
-from ppocr_ext.export.inference_yml import INFERENCE_YML, write_inference_yml
-from ppocr_ext.export.model_names import choose_name
-from ppocr_ext.export.onnx_file import require_converter, write_onnx
-from ppocr_ext.export.policy_accuracy import accuracy_by_policy
-from ppocr_ext.export.sample_images import drawn_images, eval_images
-from ppocr_ext.export.vectors import VECTORS_FILE, write_vectors
-from ppocr_ext.export.verify import Comparison, Picture, compare, require_equal
-from ppocr_ext.export.verify_readers import dictionary_faults, open_readers
+from ppocr_ext.data.label_file import read_label_file
+from ppocr_ext.errors import ConfigError, DataError, ModelError
+from ppocr_ext.export.card import CARD_FILE, Description, describe, write_card, write_model_json
+from ppocr_ext.export.clients import CLIENT_WIDTH, choose_name
+from ppocr_ext.export.files import (
+    INFERENCE_YML,
+    VECTORS_FILE,
+    onnx_metadata,
+    write_charset,
+    write_inference_yml,
+    write_vectors,
+)
+from ppocr_ext.export.verify import (
+    Comparison,
+    EngineReader,
+    Picture,
+    compare,
+    eval_images,
+    open_readers,
+)
+from ppocr_ext.inference.comparison import drawn_images
+from ppocr_ext.inference.formats import FORMATS
+from ppocr_ext.inference.graph import write_reader
+from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.io.atomic import atomic_folder
 from ppocr_ext.messages import LOG
-from ppocr_ext.recognition.engines import NetworkEngine
-from ppocr_ext.recognition.exported import CHARSET_FILE, MODEL_FILE
-from ppocr_ext.recognition.opening import RecognizerParts
-from ppocr_ext.recognition.resize import WidthPolicy
+from ppocr_ext.recognition.ctc_text import read
+from ppocr_ext.recognition.images import read_image
+from ppocr_ext.recognition.opening import CHARSET_FILE, MODEL_FILE, RecognizerParts
+from ppocr_ext.recognition.resize import Kind, WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser, load_recogniser
 
-Format = Literal["paddle", "onnx", "both"]
+BOTH = "both"  # all forms
+_OF_FORMS = tuple(file for form in reversed(FORMATS.values()) for file in form.files)
 # all that an export may write; model.json is the last, and has the digests of the others
-FILES = (GRAPH, WEIGHTS, INFERENCE_YML, ONNX, CHARSET_FILE, VECTORS_FILE, CARD_FILE, MODEL_FILE)
+FILES = (*_OF_FORMS, INFERENCE_YML, CHARSET_FILE, VECTORS_FILE, CARD_FILE, MODEL_FILE)
 _COMPARED = 4  # images of Eval, besides the drawn ones
 
 
@@ -43,16 +57,16 @@ class ExportOptions:
 
     Attributes:
         output: the folder.
-        format: files for Paddle Inference, for ONNX Runtime, or both.
+        format: a name in ``FORMATS``, or ``"both"`` for all of them.
         width: the only width that the graph takes, pixels; None: every width.
         model_name: under which PaddleOCR's 3.x client loads it; None: see
-            :func:`ppocr_ext.export.model_names.choose_name`.
+            :func:`ppocr_ext.export.clients.choose_name`.
         force: accept a folder that is not empty.
         data: a label file to evaluate the width policies on, if any.
     """
 
     output: Path
-    format: Format = "both"
+    format: str = BOTH
     width: int | None = None
     model_name: str | None = None
     force: bool = False
@@ -118,24 +132,25 @@ def export_recogniser(config: Config, trained: TrainedRecogniser, options: Expor
     policy = policy_of_width(WidthPolicy.from_config(trained.config), options.width)
     charset, width = trained.charset, options.width
     name = choose_name(config, trained.sub_model, charset, options.model_name)
-    metadata = None
-    if options.format != "paddle":
-        require_converter()
-        metadata = onnx_metadata(charset, policy)
+    chosen = [form for key, form in FORMATS.items() if options.format in (key, BOTH)]
+    for form in chosen:
+        form.require_packages()
+    metadata = onnx_metadata(charset, policy) if any(form.write for form in chosen) else {}
     parts = RecognizerParts(NetworkEngine(trained.network), policy, charset)
-    drawn = drawn_images(charset, policy.image_shape[1])
+    drawn = drawn_images(charset.characters, policy.image_shape[1])
     with atomic_folder(options.output, FILES, force=options.force) as folder:
-        graph = write_graph(trained.network, folder, policy.image_shape, width)
+        graph = write_reader(trained.network, folder, policy.image_shape, width)
         write_charset(folder / CHARSET_FILE, charset, graph.classes)
         yml = folder / INFERENCE_YML
         write_inference_yml(yml, name, policy.image_shape, policy.color, charset.characters)
-        if metadata is not None:
-            write_onnx(folder, metadata)
+        for form in chosen:
+            if form.write is not None:
+                form.write(folder, metadata)
         pictures = [*map(Picture, eval_images(trained.config, _COMPARED)), *map(Picture, drawn)]
         comparisons = compare_files(folder, parts, pictures, any_width=width is None)
-        if options.format == "onnx":
-            for file in (GRAPH, WEIGHTS):
-                (folder / file).unlink()
+        for file in _OF_FORMS:
+            if all(file not in form.files for form in chosen):
+                (folder / file).unlink(missing_ok=True)
         write_vectors(folder / VECTORS_FILE, drawn, parts)
         accuracy: dict[str, float] = {}
         if options.data is not None:
@@ -194,15 +209,67 @@ def compare_files(
     readers, failed = open_readers(folder, trained.policy, trained.reorder)
     if failed:
         raise next(iter(failed.values()))
-    comparisons = []
-    for reader in readers:
-        comparison = compare(trained, reader, pictures, any_width)
-        comparison.add_faults(dictionary_faults(trained.charset, reader))
+    _, *comparisons = compare(EngineReader("trained network", trained), readers, pictures, any_width)
+    for comparison in comparisons:
         require_equal(comparison)
-        comparisons.append(comparison)
     return comparisons
+
+
+def require_equal(comparison: Comparison) -> None:
+    """Refuse a file that computes something else than the network.
+
+    Raises:
+        ModelError: the probabilities or the texts differ.
+    """
+    if comparison.agrees():
+        return
+    pair = f" It reads {comparison.texts[0][1]!r} for {comparison.texts[0][0]!r}." if comparison.texts else ""
+    steps = "".join(f"\n  {fault}" for fault in comparison.faults)
+    raise ModelError(
+        f"What was written does not compute what the network computes ({comparison}), so nothing is published.{pair} "
+        f"Fix: export again; if it stays so, report it with the config: Paddle or the converter cannot express this "
+        f"network.{steps}",
+        code="export_differs",
+    )
 
 
 def sizes_of(folder: Path) -> dict[str, int]:
     """Return the bytes of each file of an export."""
     return {name: (folder / name).stat().st_size for name in FILES if (folder / name).is_file()}
+
+
+def accuracy_by_policy(
+    parts: RecognizerParts, label_file: Path, width: int | None = None
+) -> dict[str, float]:
+    """Return the share of samples whose text equals the label, by width policy.
+
+    Args:
+        parts: the model, the policy that it was trained with, and its dictionary.
+        label_file: ``image<TAB>label`` lines; images are relative to its folder.
+        width: the only width that the model takes; None: every width.
+
+    Raises:
+        DataError: the file has no sample, or an image cannot be read.
+        WeightsError: the engine's classes are not those of the dictionary.
+    """
+    kinds: list[Kind] = [kind for kind in get_args(Kind) if width is None or kind != "widen"]
+    policies = [
+        replace(parts.policy, kind=kind, max_width=CLIENT_WIDTH if kind == "widen" else None)
+        for kind in kinds
+    ]
+    right, count = dict.fromkeys(kinds, 0), 0
+    for image, label in tqdm(_samples(label_file), desc="width policies", unit=" images", disable=None):
+        count += 1
+        for each in policies:  # one image at a time: a batch needs one width
+            found = parts.probabilities(each.prepare(image)[None])[0]
+            right[each.kind] += read(found, parts.charset, reorder=parts.reorder).text == label
+    if not count:
+        raise DataError(f"{label_file} has no sample. Fix: write `image<TAB>label` lines.", code="no_samples")
+    return {kind: correct / count for kind, correct in right.items()}
+
+
+def _samples(label_file: Path) -> Iterator[tuple[np.ndarray, str]]:
+    for line in read_label_file(label_file):
+        if line.issue is not None:
+            raise DataError(f"{label_file}:{line.number}: {line.issue}", code="bad_line")
+        yield read_image(label_file.parent / line.images[0]), line.label

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from itertools import islice, product
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, get_args
 
+import cv2
 import numpy as np
+import yaml
 
-from ppocr_ext.errors import ModelError, PPOCRExtError
-from ppocr_ext.export.sample_images import batches_of
-from ppocr_ext.export.verify_steps import Fault, Seen, distance, input_faults, output_faults
+from ppocr_ext.charset import Charset
+from ppocr_ext.config import Config
+from ppocr_ext.config.global_keys import PADDLE
+from ppocr_ext.config.yaml_io import PlainLoader
+from ppocr_ext.data.label_file import read_label_file
+from ppocr_ext.data.lmdb.reader import open_sets
+from ppocr_ext.errors import DataError, PPOCRExtError
+from ppocr_ext.export.files import INFERENCE_YML
+from ppocr_ext.inference.comparison import TOLERANCE, distance
+from ppocr_ext.inference.formats import FORMATS, ExportedEngine
+from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
 from ppocr_ext.recognition.ctc_text import read
-from ppocr_ext.recognition.opening import RecognizerParts
-from ppocr_ext.recognition.resize import WidthPolicy
+from ppocr_ext.recognition.images import ImageSource, read_image
+from ppocr_ext.recognition.opening import RecognizerParts, parts_of_metadata
+from ppocr_ext.recognition.resize import Color, Kind, WidthPolicy
 
-TOLERANCE = 1e-4  # of probabilities; Paddle and ONNX Runtime differ by less than 1e-5
 _EXAMINED = 2  # images of a reader whose faulty step is searched
 _LONGEST = 200  # letters of a message
 _SHOWN = 5  # pairs of texts that are kept
+_TOGETHER = 8  # images that are also given to a graph at once
 
 
 class Picture(NamedTuple):
@@ -27,6 +40,32 @@ class Picture(NamedTuple):
 
     pixels: np.ndarray
     label: str | None = None
+
+
+class Fault(NamedTuple):
+    """What differs: ``decode``, ``resize``, ``width policy``, ``graph``, …, and how."""
+
+    step: str
+    detail: str
+
+    def __str__(self) -> str:
+        """Return ``channel order: RGB in place of BGR``."""
+        return f"{self.step}: {self.detail}"
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What a reader made of one image.
+
+    Attributes:
+        text: what it read.
+        probabilities: float32 [T, C].
+        input: what it gave the graph, float32 [3, H, W].
+    """
+
+    text: str
+    probabilities: np.ndarray
+    input: np.ndarray
 
 
 class Reader(Protocol):
@@ -59,7 +98,8 @@ class EngineReader:
     note = ""
 
     def __init__(self, name: str, parts: RecognizerParts) -> None:
-        self.name, self.parts = name, parts
+        self.name = name
+        self.parts = parts
 
     def see(self, pixels: np.ndarray) -> Seen:
         """See :class:`Reader`."""
@@ -109,26 +149,41 @@ class Comparison:
 
 
 def compare(
-    reference: RecognizerParts,
-    reader: EngineReader,
-    pictures: Sequence[Picture],
+    right: EngineReader,
+    readers: Sequence[Reader],
+    pictures: Iterable[Picture],
     any_width: bool,
     tolerance: float = TOLERANCE,
-) -> Comparison:
-    """Compare a reader with the reference: each image alone, several at once, and inputs of other widths.
+) -> list[Comparison]:
+    """Compare readers with the one that is right: each image alone; graphs with several at once and other widths too.
 
     Args:
-        reference: the trained network.
-        reader: the one to check.
-        pictures: a few images.
-        any_width: the graph should take every width.
+        right: the trained network.
+        readers: those to check.
+        pictures: the images.
+        any_width: the graphs should take every width.
         tolerance: the largest difference of probabilities that is accepted.
+
+    Returns:
+        One for ``right`` itself, and one for each of ``readers``.
     """
-    comparer = Comparer(reference, reader, tolerance)
+    reference, *comparers = [Comparer(right.parts, each, tolerance) for each in (right, *readers)]
+    together: list[np.ndarray] = []
     for picture in pictures:
-        comparer.add(picture, comparer.right.see(picture.pixels))
-    comparer.add_batches(reader, pictures, any_width)
-    return comparer.result
+        together += [picture.pixels] * (len(together) < _TOGETHER)
+        seen = right.see(picture.pixels)
+        reference.judge(picture, seen, seen)
+        expected: dict[WidthPolicy, Seen] = {right.parts.policy: seen}
+        for comparer in comparers:
+            policy = comparer.right.parts.policy
+            if policy not in expected:
+                expected[policy] = comparer.right.see(picture.pixels)
+            comparer.add(picture, expected[policy])
+    for comparer, reader in zip(comparers, readers, strict=True):
+        if together and isinstance(reader, EngineReader):
+            comparer.result.add_faults(dictionary_faults(right.parts.charset, reader))
+            comparer.add_batches(reader, together, any_width)
+    return [each.result for each in (reference, *comparers)]
 
 
 class Comparer:
@@ -146,23 +201,23 @@ class Comparer:
 
     def __init__(self, reference: RecognizerParts, found: Reader, tolerance: float = TOLERANCE) -> None:
         self.right = EngineReader("", replace(reference, policy=found.own_policy or reference.policy))
-        self._found, self._tolerance = found, tolerance
-        self._examined = 0
         self.result = Comparison(found.name, found.note)
+        self._found = found
+        self._tolerance = tolerance
+        self._examined = 0
 
     def add(self, picture: Picture, expected: Seen) -> None:
         """Read an image, and add what is found to ``result``; ``expected`` is what ``right`` sees in it."""
-        result = self.result
         try:
             seen = self._found.see(picture.pixels)
         except Exception as error:  # whatever an engine or a client raises
-            result.images += 1
-            result.largest = math.inf
-            result.different += 1
-            result.labelled += picture.label is not None
+            self.result.images += 1
+            self.result.largest = math.inf
+            self.result.different += 1
+            self.result.labelled += picture.label is not None
             step = "graph" if isinstance(self._found, EngineReader) else "client"
             height, width = picture.pixels.shape[:2]
-            result.add_faults([_failure(error, f"an image of {width} x {height} pixels", step)])
+            self.result.add_faults([_failure(error, f"an image of {width} x {height} pixels", step)])
         else:
             self.judge(picture, expected, seen)
 
@@ -172,51 +227,43 @@ class Comparer:
         result.images += 1
         largest = distance(expected.probabilities, seen.probabilities)
         result.largest = max(result.largest, largest)
-        if picture.label is not None:
-            result.labelled += 1
-            result.correct += seen.text == picture.label
+        result.labelled += picture.label is not None
+        result.correct += seen.text == picture.label
         differs = seen.text != expected.text
         if differs:
             result.different += 1
             result.texts += [(expected.text, seen.text)] * (len(result.texts) < _SHOWN)
         if (differs or largest > self._tolerance) and self._examined < _EXAMINED:
             self._examined += 1
-            result.add_faults(self._explain(picture.pixels, seen))
+            # the steps before the graph, the graph, and those behind it
+            before = input_faults(self.right.parts.policy, picture.pixels, seen.input)
+            result.add_faults([*before, *output_faults(self.right.parts, seen, self._tolerance)])
 
-    def _explain(self, pixels: np.ndarray, seen: Seen) -> list[Fault]:
-        """Return the steps that differ: those before the graph, the graph, and those behind it."""
-        right = self.right.parts
-        before = input_faults(right.policy, pixels, seen.input)
-        return [*before, *output_faults(right, seen, self._tolerance)]
-
-    def add_batches(self, reader: EngineReader, pictures: Sequence[Picture], any_width: bool) -> None:
+    def add_batches(self, reader: EngineReader, images: Sequence[np.ndarray], any_width: bool) -> None:
         """Give the graph several images at once, and inputs of other widths, and compare.
 
         Args:
             reader: the reader to check.
-            pictures: a few images.
+            images: a few, uint8 [H, W, 3].
             any_width: the graph should take every width.
         """
         right, result = self.right.parts, self.result
-        images = [picture.pixels for picture in pictures]
         batches = [batch for batch in batches_of(images, right.policy) if len(batch) > 1]
         if not batches:
             batches = [np.repeat(right.policy.prepare(images[0])[None], 2, axis=0)]
         if any_width:
             batches += batches_of(images, replace(right.policy, kind="widen"))
         for batch in batches:
+            given = f"{len(batch)} images of width {batch.shape[3]}"
             expected = right.engine.probabilities(batch)
             try:
-                found = reader.parts.engine.probabilities(batch)
+                largest = distance(expected, reader.parts.engine.probabilities(batch))
             except Exception as error:  # whatever an engine raises
-                result.largest = math.inf
-                result.add_faults([_failure(error, f"{len(batch)} images of width {batch.shape[3]}")])
-                continue
-            largest = distance(expected, found)
+                largest = math.inf
+                result.add_faults([_failure(error, given)])
             result.largest = max(result.largest, largest)
-            if largest > self._tolerance:
-                what = f"other probabilities for {len(batch)} images of width {batch.shape[3]}"
-                result.add_faults([Fault("graph", what)] if not result.faults else [])
+            if largest > self._tolerance and not result.faults:
+                result.add_faults([Fault("graph", f"other probabilities for {given}")])
 
 
 def _failure(error: Exception, given: str, step: str = "graph") -> Fault:
@@ -227,19 +274,216 @@ def _failure(error: Exception, given: str, step: str = "graph") -> Fault:
     return Fault(step, f"it fails on {given}: {said}"[:_LONGEST])
 
 
-def require_equal(comparison: Comparison) -> None:
-    """Refuse a file that computes something else than the network.
+_SAME = 1e-3  # of values of an input, which go from -1 to 1
+_NEAR = 0.1  # mean difference of an input that only another library has resized
+_INTERPOLATIONS = {
+    "": cv2.INTER_LINEAR,
+    "the nearest pixel in place of linear interpolation": cv2.INTER_NEAREST,
+    "cubic in place of linear interpolation": cv2.INTER_CUBIC,
+    "the mean of an area in place of linear interpolation": cv2.INTER_AREA,
+    "Lanczos in place of linear interpolation": cv2.INTER_LANCZOS4,
+}
+_MEAN, _DEVIATION = (
+    np.array(values, np.float32)[:, None, None] for values in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+)
+_NORMALISATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "": lambda pixels: (pixels - 0.5) / 0.5,
+    "the values go from 0 to 255": lambda pixels: pixels * 255,
+    "the values go from 0 to 1": lambda pixels: pixels,
+    "with mean and deviation of ImageNet": lambda pixels: (pixels - _MEAN) / _DEVIATION,
+}
 
-    Raises:
-        ModelError: the probabilities or the texts differ.
+
+def input_faults(policy: WidthPolicy, pixels: np.ndarray, found: np.ndarray) -> list[Fault]:
+    """Return the steps before the graph that differ; none if the input is right.
+
+    Args:
+        policy: how the image should be prepared.
+        pixels: the image, uint8 [H, W, 3] in BGR.
+        found: what the graph was given, float32 [3, H, W].
     """
-    if comparison.agrees():
-        return
-    pair = f" It reads {comparison.texts[0][1]!r} for {comparison.texts[0][0]!r}." if comparison.texts else ""
-    steps = "".join(f"\n  {fault}" for fault in comparison.faults)
-    raise ModelError(
-        f"What was written does not compute what the network computes ({comparison}), so nothing is published.{pair} "
-        f"Fix: export again; if it stays so, report it with the config: Paddle or the converter cannot express this "
-        f"network.{steps}",
-        code="export_differs",
-    )
+    expected = policy.prepare(pixels)
+    if distance(expected, found) <= _SAME:
+        return []
+    columns = expected.shape[2]
+    wider = found.shape[:2] == expected.shape[:2] and found.shape[2] > columns
+    if wider and distance(expected, found[:, :, :columns]) <= _SAME and not found[:, :, columns:].any():
+        return [Fault("batch padding", f"filled up from {columns} to {found.shape[2]} columns")]
+    # fewer swapped steps first, so that one wrong step is not explained by two
+    for faults, prepared in sorted(_ways(policy, pixels), key=lambda way: len(way[0])):
+        if distance(prepared, found) <= _SAME:
+            return faults
+    if found.shape != expected.shape:
+        return [Fault("width policy", f"the input is {list(found.shape)}, expected {list(expected.shape)}")]
+    if float(np.abs(expected - found).mean()) <= _NEAR:
+        return [Fault("resize", "values that no interpolation of OpenCV gives")]
+    return [Fault("decode", "the input is of other pixels than those of the image")]
+
+
+def _ways(policy: WidthPolicy, pixels: np.ndarray) -> Iterator[tuple[list[Fault], np.ndarray]]:
+    """Yield the image prepared in each known way, with the steps in which that differs from ``policy``."""
+    images = {
+        "": pixels,
+        "grey": cv2.cvtColor(cv2.cvtColor(pixels, cv2.COLOR_BGR2GRAY), cv2.COLOR_GRAY2BGR),
+        "turned": np.rot90(pixels, 1),
+        "turned back": np.rot90(pixels, 3),
+    }
+    kinds, colors = get_args(Kind), get_args(Color)
+    ways = product(images.items(), kinds, colors, _INTERPOLATIONS.items(), _NORMALISATIONS.items())
+    for (decoding, image), kind, color, (interpolation, flag), (values, normalised) in ways:
+        swapped = replace(policy, kind=kind, color=color)
+        columns, filled = swapped.widths(*image.shape[:2])
+        shape = (3, policy.image_shape[1], filled)
+        resized = cv2.resize(image, shape[:0:-1], interpolation=flag)
+        scaled = (WidthPolicy("squash", shape, color).prepare(resized) + 1) / 2  # of its own size already
+        prepared = np.zeros((*shape[:2], columns), np.float32)
+        prepared[:, :, :filled] = normalised(scaled)
+        differing = {
+            "decode": f"the image is {decoding}" if decoding else "",
+            "width policy": f"{kind} in place of {policy.kind}" if kind != policy.kind else "",
+            "resize": interpolation,
+            "channel order": f"{color} in place of {policy.color}" if color != policy.color else "",
+            "normalisation": values,
+        }
+        yield [Fault(step, detail) for step, detail in differing.items() if detail], prepared
+
+
+def output_faults(right: RecognizerParts, seen: Seen, tolerance: float) -> list[Fault]:
+    """Return ``graph`` and ``dictionary`` if they differ, on the input that the reader itself prepared.
+
+    Args:
+        right: the network.
+        seen: what the reader made of an image.
+        tolerance: the largest difference of probabilities that is accepted.
+    """
+    expected, found = right.engine.probabilities(seen.input[None])[0], seen.probabilities
+    faults = []
+    if distance(expected, found) > tolerance:
+        powers = np.exp(expected)
+        twice = distance(powers / powers.sum(axis=-1, keepdims=True), found) <= tolerance
+        shape = f"the output is {list(found.shape)}, expected {list(expected.shape)}"
+        what = "a second softmax" if twice else "other weights or layers"
+        faults.append(Fault("graph", what if expected.shape == found.shape else shape))
+    if found.shape[1:] != (right.charset.ctc_classes,):
+        return faults
+    text = read(found, right.charset, reorder=right.reorder).text
+    if text != seen.text:
+        faults.append(Fault("dictionary", f"{seen.text!r} in place of {text!r} for the same classes"))
+    return faults
+
+
+def open_readers(
+    folder: Path, policy: WidthPolicy, reorder: bool | None = None
+) -> tuple[list[EngineReader], dict[str, PPOCRExtError]]:
+    """Return a reader for each form of the model, and why another form cannot be opened, by its name.
+
+    Args:
+        folder: has the files of an export.
+        policy: of the export; ``inference.yml`` overrides its size and its order of channels.
+        reorder: see :func:`ppocr_ext.recognition.ctc_text.read`.
+    """
+    readers: list[EngineReader] = []
+    failed: dict[str, PPOCRExtError] = {}
+    for name, form in reversed(FORMATS.items()):
+        for way in form.openers if any((folder / file).is_file() for file in form.files) else ():
+            try:
+                if name == PADDLE:
+                    shape, color, characters = _settings(folder / INFERENCE_YML)
+                    own = replace(policy, image_shape=shape, color=color)
+                    engine = ExportedEngine(name, folder, way=way)
+                    parts = RecognizerParts(engine, own, Charset(characters), reorder)
+                else:
+                    parts = parts_of_metadata(name, folder, way=way)
+                readers.append(EngineReader(way, parts))
+            except PPOCRExtError as error:
+                failed[way] = error
+    return readers, failed
+
+
+def _settings(file: Path) -> tuple[Any, Any, tuple[str, ...]]:
+    """Return size, order of channels and dictionary, as the client of PaddleOCR 3.x reads them."""
+    try:
+        content = yaml.load(read_at_most(file, MAX_DICTIONARY_BYTES), PlainLoader)
+        operators = {
+            name: value for each in content["PreProcess"]["transform_ops"] for name, value in each.items()
+        }
+        characters = content["PostProcess"]["character_dict"]
+        if any(
+            isinstance(each, list | dict) for each in characters
+        ):  # aliases in it could be text of any size
+            raise TypeError("character_dict has a list or a mapping")
+        # without DecodeImage the client reads images as RGB
+        color = operators.get("DecodeImage", {"img_mode": "RGB"})["img_mode"]
+        return tuple(operators["RecResizeImg"]["image_shape"]), color, tuple(map(str, characters))
+    except (
+        OSError,
+        yaml.YAMLError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        raise DataError(
+            f"{file} cannot be read as PaddleOCR 3.x does ({type(error).__name__}: {error}). Fix: export the model "
+            f"again.",
+            code="bad_content",
+        ) from error
+
+
+def dictionary_faults(expected: Charset, reader: EngineReader) -> list[Fault]:
+    """Return how the dictionary of a reader differs, also in characters that no image shows."""
+    right, found = expected.characters, reader.parts.charset.characters
+    if right == found:
+        return []
+    if len(right) != len(found):
+        return [Fault("dictionary", f"{len(found)} characters in place of {len(right)}")]
+    number = next(n for n, (one, two) in enumerate(zip(right, found, strict=True)) if one != two)
+    return [Fault("dictionary", f"character {number + 1} is {found[number]!r} in place of {right[number]!r}")]
+
+
+def eval_images(config: Config, count: int) -> list[np.ndarray]:
+    """Return the first images of ``Eval`` that can be read, uint8 [H, W, 3]; fewer or none if there are fewer."""
+    images = []
+    for source in islice(_sources(config), 10 * count):
+        try:
+            images.append(read_image(source))
+        except PPOCRExtError:
+            continue  # `eval` and `config --check` report it; here another image does as well
+        if len(images) == count:
+            break
+    return images
+
+
+def _sources(config: Config) -> Iterator[ImageSource]:
+    """Yield the images that the config's own kinds of data name; a dataset of a plugin yields none."""
+    dataset = config.at("Eval.dataset", default=None) or {}
+    folder, files = dataset.get("data_dir"), dataset.get("label_file_list") or ()
+    try:
+        if files and folder:
+            for file in [files] if isinstance(files, str) else files:
+                lines = read_label_file(file, dataset.get("delimiter", "\t"))
+                yield from (Path(folder, line.images[0]) for line in lines if line.issue is None)
+        elif folder and str(dataset.get("name")).startswith("LMDB"):
+            for lmdb in open_sets(folder):
+                found = (lmdb.image(number) for number in range(1, lmdb.count + 1))
+                yield from (image for image in found if image is not None)
+    except PPOCRExtError:
+        return  # the data need not be on this machine
+
+
+def batches_of(images: Sequence[np.ndarray], policy: WidthPolicy) -> list[np.ndarray]:
+    """Return the images prepared for a network: each alone, and all of one width as one batch.
+
+    Args:
+        images: uint8 [H, W, 3].
+        policy: of the network.
+
+    Returns:
+        float32 [B, 3, H, W] each.
+    """
+    prepared = [policy.prepare(image) for image in images]
+    by_width: dict[int, list[np.ndarray]] = {}
+    for one in prepared:
+        by_width.setdefault(one.shape[2], []).append(one)
+    return [one[None] for one in prepared] + [np.stack(same) for same in by_width.values() if len(same) > 1]

@@ -19,12 +19,11 @@ from typing import Any
 import cv2
 import numpy as np
 
-from ppocr_ext.engine.runners import ONNX
 from ppocr_ext.export import clients
-from ppocr_ext.export.verify import Reader
-from ppocr_ext.export.verify_steps import Seen
+from ppocr_ext.export.verify import Reader, Seen
 from ppocr_ext.host.text_recognizer import open_text_recognizer
-from ppocr_ext.recognition.exported import Exported
+from ppocr_ext.inference.runners import ONNX
+from ppocr_ext.recognition.opening import Exported
 from ppocr_ext.recognition.resize import WidthPolicy
 
 Read = Callable[[np.ndarray], Seen]

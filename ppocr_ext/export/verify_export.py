@@ -6,32 +6,35 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import chain, islice
 from pathlib import Path
 
 from tqdm import tqdm
 
 from ppocr_ext.config import Config
-from ppocr_ext.engine.runners import GRAPH, ONNX, WEIGHTS
 from ppocr_ext.errors import DataError, WeightsError
 from ppocr_ext.export.exporter import load_on_cpu, policy_of_width
-from ppocr_ext.export.inference_yml import INFERENCE_YML
-from ppocr_ext.export.sample_images import drawn_images, eval_images
-from ppocr_ext.export.verify import TOLERANCE, Comparer, Comparison, EngineReader, Picture, Reader
+from ppocr_ext.export.files import INFERENCE_YML
+from ppocr_ext.export.verify import (
+    Comparison,
+    EngineReader,
+    Fault,
+    Picture,
+    compare,
+    dictionary_faults,
+    eval_images,
+    open_readers,
+)
 from ppocr_ext.export.verify_clients import open_clients
-from ppocr_ext.export.verify_readers import dictionary_faults, open_readers
-from ppocr_ext.export.verify_steps import Fault, Seen
+from ppocr_ext.inference.comparison import TOLERANCE, drawn_images
+from ppocr_ext.inference.runners import GRAPH, ONNX, WEIGHTS, NetworkEngine
 from ppocr_ext.io.file_names import file_digest
-from ppocr_ext.recognition.engines import NetworkEngine
-from ppocr_ext.recognition.exported import Exported, read_exported
-from ppocr_ext.recognition.image_lists import list_images
-from ppocr_ext.recognition.images import read_image
-from ppocr_ext.recognition.opening import RecognizerParts
+from ppocr_ext.recognition.images import list_images, read_image
+from ppocr_ext.recognition.opening import Exported, RecognizerParts, read_exported
 from ppocr_ext.recognition.resize import WidthPolicy
 from ppocr_ext.run.recogniser import BEST, CONFIG_FILE, recogniser_config
 
 NETWORK = "trained network"
-_TOGETHER = 8  # images that are also given to a graph at once
+_OF_EVAL = 4  # images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,45 +127,18 @@ def verify_export(folder: Path, options: VerifyOptions) -> Verification:
                 code="nothing_to_compare",
             )
         found.notes += notes
-        _compare(
-            right, readers, clients, _pictures(config, exported, options, found), found, options.tolerance
+        pictures = _pictures(config, exported, options, found)
+        shown = tqdm(pictures, desc="verify", unit=" images", disable=None, leave=False)
+        found.rows = compare(right, [*readers, *clients], shown, found.any_width, options.tolerance)
+    if not found.rows[0].images:
+        raise DataError(
+            f"no image can be read. The first: {''.join(found.unreadable[:1])}. Fix: correct the paths.",
+            code="no_images",
         )
     found.rows += [
         Comparison(name, largest=math.inf, faults=[Fault("graph", str(why))]) for name, why in failed.items()
     ]
     return found
-
-
-def _compare(
-    right: EngineReader,
-    readers: Sequence[EngineReader],
-    clients: Sequence[Reader],
-    pictures: Iterator[Picture],
-    found: Verification,
-    tolerance: float,
-) -> None:
-    """Read all images with all readers, and add a row for each."""
-    reference = Comparer(right.parts, right, tolerance)
-    comparers = [Comparer(right.parts, each, tolerance) for each in (*readers, *clients)]
-    found.rows += [comparer.result for comparer in (reference, *comparers)]
-    sample = list(islice(pictures, _TOGETHER))
-    if not sample:
-        raise DataError(
-            f"no image can be read. The first: {''.join(found.unreadable[:1])}. Fix: correct the paths.",
-            code="no_images",
-        )
-    for picture in tqdm(chain(sample, pictures), desc="verify", unit=" images", disable=None, leave=False):
-        seen = right.see(picture.pixels)
-        reference.judge(picture, seen, seen)
-        expected: dict[WidthPolicy, Seen] = {right.parts.policy: seen}
-        for comparer in comparers:
-            policy = comparer.right.parts.policy
-            if policy not in expected:
-                expected[policy] = comparer.right.see(picture.pixels)
-            comparer.add(picture, expected[policy])
-    for comparer, reader in zip(comparers, readers, strict=False):  # clients come after them
-        comparer.result.add_faults(dictionary_faults(right.parts.charset, reader))
-        comparer.add_batches(reader, sample, found.any_width)
 
 
 def _config(exported: Exported, options: VerifyOptions) -> Config | None:
@@ -203,9 +179,9 @@ def _pictures(
     """Yield the images that the user names, or some of Eval and drawn ones."""
     places = [options.data] if options.data else options.images
     if not places:
-        own = [] if config is None else eval_images(config, _TOGETHER // 2)
+        own = [] if config is None else eval_images(config, _OF_EVAL)
         height = exported.policy.image_shape[1]
-        yield from (Picture(pixels) for pixels in [*own, *drawn_images(exported.charset, height)])
+        yield from (Picture(pixels) for pixels in [*own, *drawn_images(exported.charset.characters, height)])
         return
     listed = list_images(places)
     found.unreadable += listed.bad_lines

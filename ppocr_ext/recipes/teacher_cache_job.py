@@ -24,10 +24,10 @@ from tqdm import tqdm
 
 from ppocr_ext.checkpoint.model_state import code_digest, state_digest
 from ppocr_ext.config import Config
+from ppocr_ext.config.global_keys import FLOAT32
 from ppocr_ext.data.load_failures import sample_key
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_views import CACHE_FACTS, Views
-from ppocr_ext.engine.runners import FLOAT32
 from ppocr_ext.errors import ConfigError, DataError, PPOCRExtError, ProcessError
 from ppocr_ext.io.atomic import check_writable, remove_temporary_files, scratch_folder
 from ppocr_ext.losses import build_loss
@@ -42,9 +42,14 @@ from ppocr_ext.run.logs import quiet_host, set_up_console
 from ppocr_ext.run.model_setup import load_model_weights
 from ppocr_ext.run.run import build_network
 from ppocr_ext.run.train_setup import frozen_models, loss_context
-from ppocr_ext.teacher_cache.lookup import LENGTH, branch_logits, input_keys
-from ppocr_ext.teacher_cache.serving import branches_to_keep, reasons_against
-from ppocr_ext.teacher_cache.shards import TABLE, BranchForm, Entry, write_shard
+from ppocr_ext.teacher_cache.lookup import (
+    LENGTH,
+    branch_logits,
+    branches_to_keep,
+    input_keys,
+    reasons_against,
+)
+from ppocr_ext.teacher_cache.shards import TABLE, BranchForm, Entry, TopClasses, top_classes, write_shard
 from ppocr_ext.teacher_cache.store import (
     CacheFacts,
     data_digest,
@@ -54,7 +59,6 @@ from ppocr_ext.teacher_cache.store import (
     shard_file,
     teacher_digest,
 )
-from ppocr_ext.teacher_cache.top_classes import TopClasses, top_classes
 
 _KEPT = 64  # classes of a row, if no loss needs all
 _MOST_SHARDS = 500

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import glob
+import os
+from collections.abc import Callable, Iterable, Iterator
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
+import cv2
 import numpy as np
 
+from ppocr_ext.data.label_file import read_label_file
+from ppocr_ext.data.lmdb.reader import DATA_FILE, LmdbSet, open_sets
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.image_pixels import PixelLimitError, decode_image, most_image_bytes
 from ppocr_ext.limits import MAX_IMAGE_PIXELS, read_at_most
+from ppocr_ext.messages import shortened
 
 # the path of a file, the bytes of an encoded image, or pixels: uint8 or uint16 [H, W] or [H, W, 1 | 3 | 4], BGR
 ImageSource = str | PathLike[str] | bytes | bytearray | memoryview | np.ndarray
@@ -80,3 +87,131 @@ def _of_array(pixels: np.ndarray) -> np.ndarray:
     if channels == 1:
         return np.repeat(pixels.reshape(*pixels.shape[:2], 1), 3, axis=2)
     return np.ascontiguousarray(pixels[:, :, :3])
+
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".jp2", ".pbm", ".pgm", ".ppm")
+_SHOWN = 3  # of the lines of a label file that cannot be read
+
+
+class ListedImage(NamedTuple):
+    """One image to read.
+
+    Attributes:
+        name: the path as given, as in the label file, or ``folder#12`` for a sample of an LMDB.
+        place: the file, or the LMDB and the number of the sample.
+        label: the true text; None if it is not known.
+    """
+
+    name: str
+    place: Path | tuple[LmdbSet, int]
+    label: str | None = None
+
+    def source(self) -> ImageSource:
+        """Return what :func:`ppocr_ext.recognition.images.read_image` takes."""
+        if isinstance(self.place, Path):
+            return self.place
+        environment, number = self.place
+        return environment.image(number) or b""
+
+
+class ImageList(NamedTuple):
+    """The images that were found, and the lines of label files that name none.
+
+    Attributes:
+        images: in the order of the places; those of a folder by their path.
+        bad_lines: ``file:12: why``.
+    """
+
+    images: list[ListedImage]
+    bad_lines: list[str]
+
+    def with_labels(self, change: Callable[[str], str]) -> ImageList:
+        """Return the list with each label changed."""
+        images = [
+            each if each.label is None else each._replace(label=change(each.label)) for each in self.images
+        ]
+        return ImageList(images, self.bad_lines)
+
+    @property
+    def has_labels(self) -> bool:
+        """True if the true text of an image is known."""
+        return any(image.label is not None for image in self.images)
+
+
+def list_images(places: Iterable[str], data_dir: str | None = None) -> ImageList:
+    """Return the images that ``places`` name.
+
+    Args:
+        places: each an image, a folder (with its subfolders), a folder of an LMDB, a pattern (``scans/*.png``,
+            ``scans/**/*.png``), or a label file: ``path<TAB>label`` in each line.
+        data_dir: folder that the paths of label files start from; None: the folder of the label file.
+
+    Raises:
+        DataError: a place that is not an image does not exist or has no images, or a label file cannot be read.
+    """
+    found = ImageList([], [])
+    for place in places:
+        count = len(found.images)
+        path = Path(place)
+        if path.is_dir():
+            found.images.extend(_of_folder(path))
+        elif path.is_file():
+            _add_file(found, path, data_dir)
+        elif glob.has_magic(place):
+            for match in sorted(glob.glob(place, recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute one
+                inner = Path(match)
+                if inner.is_dir() or inner.suffix.lower() in SUFFIXES:
+                    found.images.extend(_of_folder(inner) if inner.is_dir() else [ListedImage(match, inner)])
+        elif path.suffix.lower() in SUFFIXES:
+            found.images.append(
+                ListedImage(place, path)
+            )  # reported when it is read, as one of a label file is
+        else:
+            raise DataError(
+                f"{place}: no such file or folder. Fix: give an image, a folder, a pattern in quotes, a label file or "
+                f"an LMDB.",
+                code="missing_file",
+            )
+        if len(found.images) == count:
+            raise _nothing(place, found.bad_lines)
+    return found
+
+
+def _nothing(place: str, bad_lines: list[str]) -> DataError:
+    """Return the error of a place without images."""
+    if bad_lines:
+        said = f"{place} is neither an image nor a label file: {shortened(bad_lines, _SHOWN, '; ')}"
+        return DataError(f"{said}. Fix: write `path<TAB>label` in each line.", code="no_images")
+    matches = glob.has_magic(place) and not Path(place).exists()
+    what = f"no image matches {place}" if matches else f"{place} has no images"
+    return DataError(
+        f"{what} ({', '.join(SUFFIXES[:3])}, …). Fix: correct the path, or name files of other endings one by one.",
+        code="no_images",
+    )
+
+
+def _of_folder(folder: Path) -> Iterator[ListedImage]:
+    """Yield the images in a folder and below it: of LMDBs if it has some, else the files."""
+    files = sorted(Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    if any(file.name == DATA_FILE for file in files):
+        for environment in open_sets(folder):
+            for number in range(1, environment.count + 1):
+                label = bytes(environment.label(number) or b"").decode("utf-8", "replace")
+                yield ListedImage(f"{environment.path}#{number}", (environment, number), label)
+        return
+    for file in files:
+        if file.suffix.lower() in SUFFIXES:
+            yield ListedImage(str(file), file)
+
+
+def _add_file(found: ImageList, file: Path, data_dir: str | None) -> None:
+    """Add an image, or the images of a label file."""
+    if file.suffix.lower() in SUFFIXES or cv2.haveImageReader(str(file)):
+        found.images.append(ListedImage(str(file), file))
+        return
+    folder = file.parent if data_dir is None else Path(data_dir)
+    for line in read_label_file(file):
+        if line.issue is not None:
+            found.bad_lines.append(f"{file}:{line.number}: {line.issue}")
+        for name in line.images:
+            found.images.append(ListedImage(name, folder / name, line.label))

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
-from ppocr_ext.engine.runners import GRAPH, ONNX, WEIGHTS
+from ppocr_ext.config.global_keys import NETWORK, PADDLE
 from ppocr_ext.errors import ConfigError, DataError, MissingPackageError, WeightsError
+from ppocr_ext.inference.formats import FORMATS, ExportedEngine
+from ppocr_ext.inference.runners import ONNX, Engine, NetworkEngine, NrtrEngine
+from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
 from ppocr_ext.recognition.ctc_text import best_classes
-from ppocr_ext.recognition.engines import Engine, NetworkEngine, NrtrEngine, OnnxEngine, PaddleEngine
-from ppocr_ext.recognition.exported import MODEL_FILE, Exported, described_by_metadata, read_exported
 from ppocr_ext.recognition.resize import WidthPolicy
 
-EngineName = Literal["network", "onnx", "paddle"]
-ENGINES: tuple[EngineName, ...] = get_args(EngineName)
+ENGINES = (NETWORK, *FORMATS)  # what reads: the network, or a form of an exported model
+MODEL_FILE = "model.json"
+CHARSET_FILE = "charset.txt"
+FORMAT = 1  # of model.json
+# keys of the metadata of an exported file: its dictionary, a character on each line, by RapidOCR's name for it
+CHARACTERS = "character"
+POLICY = "width_policy"  # and ours, the JSON of the width policy
+_ONNX = "onnx"  # the form of a file that is given without its folder
+_EXPORT = "Fix: give a folder or an ONNX file that `ppocr-ext export` wrote; export the model again if it is damaged."
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,7 @@ Source = str | PathLike[str] | Config | RecognizerParts
 class OpenOptions:
     """How a recogniser is opened; the attributes are those of :class:`ppocr_ext.recognition.recognizer.Recognizer`."""
 
-    engine: EngineName | None = None
+    engine: str | None = None
     threads: int | None = None
     device: Literal["cpu", "gpu"] | None = None
     options: Sequence[str] = ()
@@ -182,19 +192,14 @@ def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerPar
     from ppocr_ext.run.recogniser import decoded_by_nrtr, load_recogniser  # imports Paddle
 
     by_nrtr = decoded_by_nrtr(config)
-    if by_nrtr and options.engine in ("onnx", "paddle"):
+    if options.engine not in (None, NETWORK) and (by_nrtr or options.engine != PADDLE):
+        reason = f"reads exported models, but {name} is not one. Fix: export it with `ppocr-ext export`, or"
+        if by_nrtr:
+            reason = f"reads only with CTC, but {name} has an NRTR decoder. Fix:"
         raise ConfigError(
-            f"engine: {options.engine} reads only with CTC, but {name} has an NRTR decoder. Fix: leave the engine "
-            f"out.",
-            code="unsupported_engine",
+            f"engine: {options.engine} {reason} leave the engine out.", code="unsupported_engine"
         )
-    if options.engine == "onnx":
-        raise ConfigError(
-            f"engine: {options.engine} reads exported models, but {name} is not one. Fix: export it with `ppocr-ext "
-            f"export`, or leave the engine out.",
-            code="unsupported_engine",
-        )
-    if options.threads is not None and options.engine != "paddle":
+    if options.threads is not None and options.engine != PADDLE:
         fix = "" if by_nrtr else "export it with `ppocr-ext export`, give --engine paddle, or "
         raise ConfigError(
             f"threads are those of the engines onnx and paddle, but {name} is read by its network. Fix: {fix}leave "
@@ -212,10 +217,10 @@ def _of_config(config: Config, name: str, options: OpenOptions) -> RecognizerPar
         nrtr=True,
     )
     network = trained.network
-    if options.engine == "paddle":
-        from ppocr_ext.engine.compiled import compile_network
+    if options.engine == PADDLE:
+        from ppocr_ext.inference.compiled import CompiledNetwork
 
-        network = compile_network(network, network.eval_request, threads=options.threads)
+        network = CompiledNetwork(network, network.eval_request, threads=options.threads)
     return RecognizerParts((NrtrEngine if by_nrtr else NetworkEngine)(network), policy, trained.charset)
 
 
@@ -226,27 +231,23 @@ def _of_export(exported: Exported, options: OpenOptions) -> RecognizerParts:
         MissingPackageError: no engine is installed.
         WeightsError: a file is missing or is not the one that was exported.
     """
-    candidates: dict[EngineName, tuple[str, ...]] = {"onnx": (ONNX,), "paddle": (GRAPH, WEIGHTS)}
+    names = (
+        [options.engine]
+        if options.engine
+        else [name for name, form in FORMATS.items() if exported.has(*form.files)]
+    )
     missing: MissingPackageError | None = None
-    for name, files in candidates.items():
-        if options.engine != name and (options.engine is not None or not exported.has(*files)):
-            continue
-        exported.check(*files)
+    for name in names:
+        exported.check(*FORMATS[name].files)
         try:
-            folder, threads = exported.folder, options.threads
-            engine = (
-                OnnxEngine(folder / ONNX, threads=threads)
-                if name == "onnx"
-                else PaddleEngine(folder, threads=threads)
-            )
+            engine = ExportedEngine(name, exported.folder, threads=options.threads)
         except MissingPackageError as error:
             missing = missing or error
         else:
             return RecognizerParts(engine, exported.policy, exported.charset, exported.reorder)
-    if missing is not None:
-        raise missing
-    raise WeightsError(
-        f"{exported.folder}: {MODEL_FILE} lists neither {ONNX} nor {GRAPH}. Fix: export the model again.",
+    raise missing or WeightsError(
+        f"{exported.folder}: {MODEL_FILE} lists no form of the model ({', '.join(FORMATS)}). Fix: export the model "
+        f"again.",
         code="missing_file",
     )
 
@@ -257,28 +258,149 @@ def _of_onnx(file: Path, options: OpenOptions) -> RecognizerParts:
     Raises:
         WeightsError: it is alone, and is not to be trusted.
     """
-    if options.engine == "paddle":
+    if options.engine == PADDLE:
         raise ConfigError(
             f"engine: paddle does not read {file}. Fix: give its folder, or leave the engine out.",
             code="unsupported_engine",
         )
     if file.name == ONNX and (file.parent / MODEL_FILE).is_file():
-        return _of_export(read_exported(file.parent), replace(options, engine="onnx"))
+        return _of_export(read_exported(file.parent), replace(options, engine=_ONNX))
     if not options.trust_model and file.is_file():
         raise WeightsError(
             f"{file}: no {MODEL_FILE} beside it has its digest, and a model is a program. Fix: give the whole exported "
             f"folder, or --trust-model (`Recognizer`: trust_model=True) if you trust it.",
             code="unknown_model",
         )
-    return onnx_parts(file, options.threads)
+    return parts_of_metadata(_ONNX, file, threads=options.threads)
 
 
-def onnx_parts(file: Path, threads: int | None = None) -> RecognizerParts:
-    """Return the parts of an ONNX file, described by its own metadata.
+def parts_of_metadata(form: str, place: Path, **options: Any) -> RecognizerParts:
+    """Return the parts of an exported file, described by its own metadata.
+
+    Args:
+        form: its name in ``FORMATS``.
+        place: the file, or its folder.
+        options: the others of :class:`ppocr_ext.inference.formats.ExportedEngine`.
 
     Raises:
-        PPOCRExtError: it cannot be opened, or has no description.
+        WeightsError: it cannot be opened, or has no dictionary or no width policy.
+        DataError: the width policy is damaged.
     """
-    engine = OnnxEngine(file, threads=threads)
-    exported = described_by_metadata(file, engine.metadata)
-    return RecognizerParts(engine, exported.policy, exported.charset, exported.reorder)
+    engine = ExportedEngine(form, place, **options)
+    for key, what in ((CHARACTERS, "dictionary"), (POLICY, "width policy")):
+        if key not in engine.metadata:
+            raise WeightsError(
+                f"{place} has no {what} (no {key!r} in its metadata), so `ppocr-ext export` did not write it. Fix: "
+                f"give a file that it wrote, with the {MODEL_FILE} beside it.",
+                code="not_exported",
+            )
+    try:
+        given = json.loads(engine.metadata[POLICY])
+    except ValueError:
+        given = None
+    policy = WidthPolicy.from_json(given, str(place))
+    charset = Charset(tuple(engine.metadata[CHARACTERS].split("\n")))
+    return RecognizerParts(engine, policy, charset, given.get("reorder") is True)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An exported recogniser, as its files describe it.
+
+    Attributes:
+        folder: with the files.
+        policy: how images are prepared.
+        charset: the dictionary.
+        reorder: the text is turned, as PaddleOCR does for Arabic.
+        files: SHA-256 of each file, by its name.
+        width: the only width that the graph takes; None: every width.
+        weights_digest: SHA-256 of the weights that were exported; None if it is not known.
+        sub_model: that was taken from a distillation, if any.
+    """
+
+    folder: Path
+    policy: WidthPolicy
+    charset: Charset
+    reorder: bool
+    files: Mapping[str, str]
+    width: int | None = None
+    weights_digest: str | None = None
+    sub_model: str | None = None
+
+    def has(self, *names: str) -> bool:
+        """Return True if the export has all these files."""
+        return self.files.keys() >= set(names)
+
+    def check(self, *names: str) -> None:
+        """Compare files with the digests that were taken when they were exported.
+
+        Raises:
+            WeightsError: one is missing or is not as it was.
+        """
+        for name in names:
+            file = self.folder / name
+            if not file.is_file():
+                raise WeightsError(f"there is no file {file}. {_EXPORT}", code="missing_file")
+            if file_digest(file) != self.files.get(name):
+                raise WeightsError(
+                    f"{file} is not the file that was exported: its digest differs from {MODEL_FILE}, it is truncated "
+                    f"or was replaced. Fix: copy the folder again, or export the model again; `verify --trust-model` "
+                    f"runs it as it is.",
+                    code="digest_mismatch",
+                )
+
+
+def read_exported(folder: Path) -> Exported:
+    """Read ``model.json`` and ``charset.txt`` of a folder.
+
+    Raises:
+        DataError: a file is missing, damaged, or of another form.
+        WeightsError: the dictionary is not the one that was exported.
+    """
+    file = folder / MODEL_FILE
+    content = _content(file)
+    try:
+        form, classes = content["format"], content["classes"]
+        digests = {str(name): str(entry["sha256"]) for name, entry in content["files"].items()}
+        policy = content["width_policy"]
+        width, source = content.get("width"), content.get("source") or {}
+        origin = source.get("digest"), source.get("sub_model")
+        dictionary = content.get("dictionary") or {}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{file}: not a description of an exported recogniser ({type(error).__name__}: {error}). {_EXPORT}",
+            code="bad_content",
+        ) from error
+    if form != FORMAT:
+        raise DataError(
+            f"{file}: the format is {form!r}, but this version of ppocr-ext reads {FORMAT}. Fix: pip install -U "
+            f"ppocr-ext, or export the model again.",
+            code="unsupported_format",
+        )
+    policy = WidthPolicy.from_json(policy, str(file))
+    reorder = content.get("reorder") is True
+    width = width if isinstance(width, int) else None
+    # a line for each class but the blank
+    lines = tuple(_content(folder / CHARSET_FILE).removesuffix("\n").split("\n"))
+    charset = Charset(lines).with_unknown_symbol(str(dictionary.get("unknown_symbol") or ""))
+    exported = Exported(folder, policy, charset, reorder, digests, width, *origin)
+    exported.check(CHARSET_FILE)
+    if classes != exported.charset.ctc_classes:
+        raise DataError(
+            f"{folder / CHARSET_FILE} has {len(exported.charset.characters)} lines, but {MODEL_FILE} says {classes} "
+            f"classes, the blank included. {_EXPORT}",
+            code="class_count",
+        )
+    return exported
+
+
+def _content(file: Path) -> Any:
+    """Return the text of a file, or what a JSON file says."""
+    try:
+        text = read_at_most(file, MAX_DICTIONARY_BYTES).decode("utf-8")
+        return json.loads(text) if file.suffix == ".json" else text
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{file} cannot be read: {getattr(error, 'strerror', None) or error}. {_EXPORT}",
+            code="unreadable_file",
+        ) from error

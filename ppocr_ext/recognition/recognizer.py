@@ -13,11 +13,10 @@ import numpy as np
 
 from ppocr_ext.config import Config
 from ppocr_ext.errors import DataError
-from ppocr_ext.recognition.ctc_text import Reading, read_classes
-from ppocr_ext.recognition.engines import NrtrEngine
+from ppocr_ext.inference.runners import NrtrEngine
+from ppocr_ext.recognition.ctc_text import Reading, read_classes, read_sequence
 from ppocr_ext.recognition.images import ImageSource, is_image, read_image
-from ppocr_ext.recognition.nrtr_text import read_sequence
-from ppocr_ext.recognition.opening import EngineName, OpenOptions, Source, open_parts
+from ppocr_ext.recognition.opening import OpenOptions, Source, open_parts
 
 _Classes = tuple[np.ndarray, np.ndarray]  # the best class of each frame, and its probability: [B, T]
 _WINDOW = 8  # batches; their images of equal width are put together
@@ -82,7 +81,7 @@ class Recognizer:
         self,
         source: Source,
         *,
-        engine: EngineName | None = None,
+        engine: str | None = None,
         threads: int | None = None,
         device: Literal["cpu", "gpu"] | None = None,
         options: Sequence[str] = (),

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ppocr_ext.config import Config
-from ppocr_ext.config.global_keys import global_value
+from ppocr_ext.config.global_keys import AUTO, BFLOAT16, FLOAT32, NETWORK, PADDLE, global_value
 from ppocr_ext.data.preprocessing import read_preprocessing
-from ppocr_ext.engine.compiled import CompiledNetwork, compile_network
-from ppocr_ext.engine.runners import AUTO, BFLOAT16, FLOAT32, NETWORK, PADDLE, other_engines
+from ppocr_ext.inference.compiled import CompiledNetwork
+from ppocr_ext.inference.runners import other_engines
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.head_request import HeadRequest
@@ -177,9 +177,9 @@ def _compile(
 ) -> CompiledNetwork:
     """Compile a network for the heights of images that the section ``mode`` gives; for others when they come.
 
-    The other options are those of :func:`compile_network`.
+    The other options are those of :class:`CompiledNetwork`.
     """
-    engine = compile_network(network, request, name=name, **options)
+    engine = CompiledNetwork(network, request, name=name, **options)
     prepared = None if mode is None else read_preprocessing(config, mode)
     sizes = () if prepared is None else prepared.sizes
     for shape in {size[:2]: size for size in sizes}.values():

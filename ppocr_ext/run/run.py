@@ -10,8 +10,8 @@ from typing import Any
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.config.node import COMPUTED, dotted
-from ppocr_ext.engine.compiled import CompiledNetwork
 from ppocr_ext.errors import ModelError, WeightsError
+from ppocr_ext.inference.compiled import CompiledNetwork
 from ppocr_ext.issues import report_issues
 from ppocr_ext.messages import LOG
 from ppocr_ext.metrics import build_metric

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from ppocr_ext.config import Config
+from ppocr_ext.config.global_keys import BFLOAT16, FLOAT32
 from ppocr_ext.data.sample_views import CACHE_FACTS, Views
-from ppocr_ext.engine.runners import BFLOAT16, FLOAT32
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.limits import read_json_object
 from ppocr_ext.messages import LOG
-from ppocr_ext.teacher_cache.shards import BRANCHES, TABLE, BranchForm, Shard
-from ppocr_ext.teacher_cache.top_classes import TopClasses
+from ppocr_ext.teacher_cache.shards import BRANCHES, TABLE, BranchForm, Shard, TopClasses
 
 _FORMAT = 1
 _NOT_OF_OUTPUTS = ("pretrained", "pretrained_dict", "freeze_params")

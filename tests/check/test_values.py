@@ -11,7 +11,7 @@ from official_facts import Check, facts
 from ppocr_ext.config import Config
 from ppocr_ext.config.edit import override
 from ppocr_ext.config.global_keys import GLOBAL_KEYS
-from ppocr_ext.engine import runners
+from ppocr_ext.inference import runners
 
 WRONG = [
     ("Global.epoch_num", 2.5, "bad_value", "at least 1"),

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.export.clients import CLIENT_WIDTH
+from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.recognition.ctc_text import Reading
-from ppocr_ext.recognition.engines import NetworkEngine
 from ppocr_ext.recognition.images import read_image
 from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.recognition.recognizer import Recognizer

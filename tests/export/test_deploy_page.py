@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ppocr_ext.export import clients
-from ppocr_ext.export.model_names import CLIENT_NAMES
+from ppocr_ext.export.clients import CLIENT_NAMES
 from ppocr_ext.recognition.resize import WidthPolicy
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -19,11 +19,19 @@ from one_conv import CHARACTERS, SHAPE
 
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.export import clients, exporter
-from ppocr_ext.export.exporter import FILES, ExportedModel, ExportOptions, export_recogniser, policy_of_width
-from ppocr_ext.export.policy_accuracy import accuracy_by_policy, recommended
-from ppocr_ext.export.sample_images import drawn_images
+from ppocr_ext.export.card import recommended
+from ppocr_ext.export.exporter import (
+    FILES,
+    ExportedModel,
+    ExportOptions,
+    accuracy_by_policy,
+    export_recogniser,
+    policy_of_width,
+)
+from ppocr_ext.inference.comparison import drawn_images
+from ppocr_ext.inference.formats import ExportedEngine
+from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.recognition.ctc_text import read
-from ppocr_ext.recognition.engines import NetworkEngine, OnnxEngine
 from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.recognition.resize import WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser
@@ -59,7 +67,7 @@ def test_model_json_says_what_is_there(exported: ExportedModel, trained: Trained
 def test_the_lines_for_onnx_runtime_read_what_the_network_reads(
     exported: ExportedModel, trained: TrainedRecogniser, policy: WidthPolicy, tmp_path: Path
 ) -> None:
-    for number, image in enumerate(drawn_images(trained.charset, SHAPE[1])):
+    for number, image in enumerate(drawn_images(trained.charset.characters, SHAPE[1])):
         file = tmp_path / f"{number}.png"
         cv2.imwrite(str(file), image)
         code = clients.onnxruntime_lines(str(exported.folder), policy).replace("IMAGE", str(file))
@@ -97,7 +105,7 @@ def test_the_vectors_lead_from_bytes_to_text(exported: ExportedModel, trained: T
         assert pixels[0, 0, :8] == pytest.approx(each["input_first_row"], abs=1e-5)
         inputs = np.zeros((1, *SHAPE), np.float32)
         inputs[0, :, :, :filled] = pixels
-        found = OnnxEngine(exported.folder / "inference.onnx").probabilities(inputs)[0]
+        found = ExportedEngine("onnx", exported.folder / "inference.onnx").probabilities(inputs)[0]
         assert found.argmax(axis=1).tolist() == each["classes"]
         assert found.max(axis=1) == pytest.approx(each["probabilities"], abs=0.001)
         kept = [c for t, c in enumerate(each["classes"]) if c and (t == 0 or c != each["classes"][t - 1])]
@@ -109,7 +117,7 @@ def test_the_vectors_lead_from_bytes_to_text(exported: ExportedModel, trained: T
 def test_onnx_alone_and_the_accuracy_of_each_policy(
     trained: TrainedRecogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    images = drawn_images(trained.charset, SHAPE[1])
+    images = drawn_images(trained.charset.characters, SHAPE[1])
     rows = []
     for number, image in enumerate(images):
         cv2.imwrite(str(tmp_path / f"{number}.png"), image)
@@ -147,14 +155,14 @@ def test_nothing_is_left_of_an_export_that_fails(
     def fail(*args: Any) -> None:
         raise ConfigError("no", code="bad_value")
 
-    monkeypatch.setattr(exporter, "write_graph", fail)
+    monkeypatch.setattr(exporter, "write_reader", fail)
     with raises_code(ConfigError, "bad_value"):
         export_recogniser(trained.config, trained, ExportOptions(output=tmp_path / "new" / "model"))
     assert [*tmp_path.rglob("*.*")] == []
 
 
 def test_a_fixed_width_is_not_judged_as_widened(trained: TrainedRecogniser, tmp_path: Path) -> None:
-    image = drawn_images(trained.charset, SHAPE[1])[0]
+    image = drawn_images(trained.charset.characters, SHAPE[1])[0]
     cv2.imwrite(str(tmp_path / "a.png"), image)
     (tmp_path / "list.txt").write_text("a.png\tx\n", encoding="utf-8")
     parts = RecognizerParts(NetworkEngine(trained.network), PAD, trained.charset)

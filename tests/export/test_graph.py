@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,15 @@ from one_conv import SHAPE, recogniser_of
 from tiny_runs import TINY
 
 from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
-from ppocr_ext.export import onnx_file
-from ppocr_ext.export.dictionary_files import onnx_metadata
-from ppocr_ext.export.exporter import ExportedModel, compare_files
-from ppocr_ext.export.graph import write_graph
-from ppocr_ext.export.onnx_file import write_onnx
-from ppocr_ext.export.verify import EngineReader, Picture, compare, require_equal
+from ppocr_ext.export.exporter import ExportedModel, compare_files, require_equal
+from ppocr_ext.export.files import onnx_metadata
+from ppocr_ext.export.verify import EngineReader, Picture, compare
+from ppocr_ext.inference import runners
+from ppocr_ext.inference.formats import FORMATS, ExportedEngine
+from ppocr_ext.inference.graph import write_reader
+from ppocr_ext.inference.onnx_file import write_onnx
+from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.modeling import build_model
-from ppocr_ext.recognition.engines import NetworkEngine, OnnxEngine, PaddleEngine
 from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.recognition.resize import WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser
@@ -47,7 +49,7 @@ def softmax_of_logits(network: paddle.nn.Layer, batch: np.ndarray) -> np.ndarray
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-@pytest.mark.parametrize("form", [PaddleEngine, lambda folder: OnnxEngine(folder / "inference.onnx")])
+@pytest.mark.parametrize("form", [partial(ExportedEngine, "paddle"), partial(ExportedEngine, "onnx")])
 @pytest.mark.parametrize(("count", "width"), [(1, 64), (3, 64), (2, 200), (1, 41)])
 def test_probabilities_are_the_softmax_of_the_logits(
     exported: ExportedModel, trained: TrainedRecogniser, form: Any, count: int, width: int
@@ -70,10 +72,10 @@ def test_features_for_center_loss_change_nothing(tmp_path: Path, trained: Traine
     (folder := tmp_path / "graph").mkdir()
     other = recogniser_of(tmp_path, return_feats=True)
     other.network.return_all_feats = True
-    write_graph(other.network, folder, SHAPE)
+    write_reader(other.network, folder, SHAPE)
     batch = images(2, 64)
     expected = softmax_of_logits(trained.network, batch)  # the same seed
-    np.testing.assert_allclose(PaddleEngine(folder).probabilities(batch), expected, atol=1e-5)
+    np.testing.assert_allclose(ExportedEngine("paddle", folder).probabilities(batch), expected, atol=1e-5)
 
 
 class FixedBackbone(paddle.nn.Layer):
@@ -91,14 +93,14 @@ def test_a_network_of_one_width_asks_for_it_and_its_graph_takes_no_other(tmp_pat
     # as many frames as channels: with `squeeze` in the neck, oneDNN would mix them up
     shape = (3, SHAPE[1], 192)
     with raises_code(ModelError, "fixed_width", "--width 192"):
-        write_graph(network, tmp_path, shape)
-    assert write_graph(network, tmp_path, shape, 192).classes == len(network.head.fc.bias)
+        write_reader(network, tmp_path, shape)
+    assert write_reader(network, tmp_path, shape, 192).classes == len(network.head.fc.bias)
     write_onnx(tmp_path, {})
     session = onnxruntime.InferenceSession(str(tmp_path / "inference.onnx"))
     assert session.get_inputs()[0].shape[2:] == [32, 192]
     batch = images(2, 192)
     expected = softmax_of_logits(network, batch)
-    np.testing.assert_allclose(PaddleEngine(tmp_path).probabilities(batch), expected, atol=1e-5)
+    np.testing.assert_allclose(ExportedEngine("paddle", tmp_path).probabilities(batch), expected, atol=1e-5)
 
 
 class SoftmaxTwice(paddle.nn.Layer):
@@ -115,21 +117,21 @@ def test_a_head_that_applies_the_softmax_twice_is_refused(tmp_path: Path) -> Non
     network.head = SoftmaxTwice(network.head)
     network.eval()
     with raises_code(ModelError, "unsupported_output"):
-        write_graph(network, tmp_path, SHAPE)
+        write_reader(network, tmp_path, SHAPE)
 
 
 def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     network = recogniser_of(tmp_path).network
     network.head.fc.bias.set_value(network.head.fc.bias * float("nan"))
     with raises_code(ModelError, "not_finite"):
-        write_graph(network, tmp_path, SHAPE)
+        write_reader(network, tmp_path, SHAPE)
 
 
 def test_what_cannot_be_compiled_is_an_error_with_what_was_printed(tmp_path: Path, capfd: Any) -> None:
     network = recogniser_of(tmp_path).network
     network.backbone = NotCompiled(network.backbone)
     with raises_code(ModelError, "not_compiled", "from C++"):
-        write_graph(network, tmp_path, SHAPE)
+        write_reader(network, tmp_path, SHAPE)
     assert "from C++" not in capfd.readouterr().err
 
 
@@ -177,10 +179,10 @@ def test_a_form_that_cannot_be_run_is_an_error_with_its_name(
     def fail(probabilities: np.ndarray) -> np.ndarray:
         raise RuntimeError("no such operator")
 
-    parts = RecognizerParts(PaddleEngine(exported.folder), POLICY, trained.charset)
+    parts = RecognizerParts(ExportedEngine("paddle", exported.folder), POLICY, trained.charset)
     reader = EngineReader("inference.json", replace(parts, engine=Other(parts.engine, fail)))
     with raises_code(ModelError, "export_differs", "inference.json", "no such operator"):
-        require_equal(compare(parts, reader, PICTURES, any_width=True))
+        require_equal(compare(EngineReader("", parts), [reader], PICTURES, any_width=True)[1])
 
 
 class Other:
@@ -188,7 +190,7 @@ class Other:
 
     name = "other"
 
-    def __init__(self, engine: PaddleEngine | None, change: Any) -> None:
+    def __init__(self, engine: ExportedEngine | None, change: Any) -> None:
         self._engine, self._change = engine, change
 
     def probabilities(self, batch: np.ndarray) -> np.ndarray:
@@ -203,10 +205,11 @@ def softmax(x: np.ndarray) -> np.ndarray:
     "change", [softmax, lambda x: x[:, 1:], lambda x: x * np.nan, lambda x: x[:, ::-1], lambda x: x[..., :-1]]
 )
 def test_any_other_output_is_found(exported: ExportedModel, trained: TrainedRecogniser, change: Any) -> None:
-    parts = RecognizerParts(PaddleEngine(exported.folder), POLICY, trained.charset)
+    parts = RecognizerParts(ExportedEngine("paddle", exported.folder), POLICY, trained.charset)
     for other, agrees in ((np.copy, True), (change, False)):
         reader = EngineReader("other", replace(parts, engine=Other(parts.engine, other)))
-        assert compare(parts, reader, PICTURES, any_width=True).agrees() == agrees
+        _, found = compare(EngineReader("", parts), [reader], PICTURES, any_width=True)
+        assert found.agrees() == agrees
 
 
 def test_onnx_has_opset_17_the_dictionary_and_no_constant_that_nothing_reads(
@@ -221,10 +224,10 @@ def test_onnx_has_opset_17_the_dictionary_and_no_constant_that_nothing_reads(
     assert constants and set(constants) <= read
 
 
-def test_a_missing_converter_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(onnx_file, "PACKAGES", ("onnx", "no_such_converter"))
-    with raises_code(MissingPackageError, "missing_package", "no_such_converter", "ppocr-ext[onnx]"):
-        write_onnx(tmp_path, {})
+def test_a_missing_converter_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runners, "find_spec", lambda name: None if name == "paddle2onnx" else name)
+    with raises_code(MissingPackageError, "missing_package", "paddle2onnx", "ppocr-ext[onnx]"):
+        FORMATS["onnx"].require_packages()
 
 
 WATCH = """
@@ -258,10 +261,13 @@ def test_a_foldable_network_of_ours_is_exported(tmp_path: Path) -> None:
     head = {**TINY["Head"], "out_channels_list": {"CTCLabelDecode": 11, "NRTRLabelDecode": 14}}
     network = build_model({"Backbone": {"name": "RepSVTR"}, "Head": head})
     network.eval()
-    write_graph(network, tmp_path, SHAPE)
+    write_reader(network, tmp_path, SHAPE)
     write_onnx(tmp_path, {})
     for count, width in ((1, 64), (2, 120)):
         batch = images(count, width)
         expected = NetworkEngine(network).probabilities(batch)
-        for engine in (PaddleEngine(tmp_path), OnnxEngine(tmp_path / "inference.onnx")):
+        for engine in (
+            ExportedEngine("paddle", tmp_path),
+            ExportedEngine("onnx", tmp_path / "inference.onnx"),
+        ):
             np.testing.assert_allclose(engine.probabilities(batch), expected, atol=1e-5)

@@ -21,12 +21,12 @@ from ppocr_ext.cli.main import main
 from ppocr_ext.errors import DataError, ModelError, WeightsError
 from ppocr_ext.export import verify_export as verify_module
 from ppocr_ext.export.exporter import ExportedModel, ExportOptions, export_recogniser
-from ppocr_ext.export.sample_images import drawn_images
 from ppocr_ext.export.verify import Comparer
 from ppocr_ext.export.verify_export import NETWORK, Verification, VerifyOptions, verify_export
+from ppocr_ext.inference.comparison import drawn_images
+from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.recognition.ctc_text import read
-from ppocr_ext.recognition.engines import NetworkEngine
 from ppocr_ext.recognition.resize import WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser
 
@@ -69,7 +69,7 @@ def steps(found: Verification) -> dict[str, set[str]]:
 def test_an_export_equals_its_network(
     verify: Callable[..., Verification], exported: ExportedModel, trained: TrainedRecogniser, tmp_path: Path
 ) -> None:
-    images = drawn_images(trained.charset, SHAPE[1])
+    images = drawn_images(trained.charset.characters, SHAPE[1])
     for number, image in enumerate(images):
         cv2.imwrite(str(tmp_path / f"{number}.png"), image)
     network = NetworkEngine(trained.network)

@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.export.sample_images import drawn_images
-from ppocr_ext.export.verify import Comparer, Comparison, Picture
-from ppocr_ext.export.verify_steps import Seen
+from ppocr_ext.export.verify import Comparer, Comparison, Picture, Seen
+from ppocr_ext.inference.comparison import drawn_images
 from ppocr_ext.recognition.ctc_text import read
 from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.recognition.resize import WidthPolicy
 
 HEIGHT, WIDTH = 32, 96
 CHARSET = Charset(tuple("0123456789abcdef"))
-IMAGES = drawn_images(CHARSET, HEIGHT)
+IMAGES = drawn_images(CHARSET.characters, HEIGHT)
 
 
 class Columns:

@@ -15,7 +15,7 @@ from tiny_runs import DRAWING, StopAfter
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.config import Config
-from ppocr_ext.engine.runners import engine_of
+from ppocr_ext.inference.runners import engine_of
 from ppocr_ext.loop.session import train
 from ppocr_ext.run import compiled_models
 

@@ -19,9 +19,9 @@ from tiny_runs import tiny_config
 
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
-from ppocr_ext.engine.compiled import CompiledNetwork
-from ppocr_ext.engine.runners import has_bfloat16
 from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.inference.compiled import CompiledNetwork
+from ppocr_ext.inference.runners import has_bfloat16
 from ppocr_ext.loop.session import train
 from ppocr_ext.modeling.heads.ctc_head import CTCHead
 from ppocr_ext.recipes.teacher_cache_job import CacheBuilder, CacheOptions, build_cache

@@ -9,8 +9,7 @@ from error_codes import raises_code
 
 from ppocr_ext.cli.main import main
 from ppocr_ext.errors import DataError
-from ppocr_ext.recognition.image_lists import list_images
-from ppocr_ext.recognition.images import read_image
+from ppocr_ext.recognition.images import list_images, read_image
 
 
 @pytest.fixture

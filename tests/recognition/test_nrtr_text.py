@@ -17,8 +17,8 @@ from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.evaluation.predictions import read_predictions
 from ppocr_ext.host import open_host
-from ppocr_ext.recognition.engines import NrtrEngine
-from ppocr_ext.recognition.nrtr_text import read_sequence
+from ppocr_ext.inference.runners import NrtrEngine
+from ppocr_ext.recognition.ctc_text import read_sequence
 from ppocr_ext.run.recogniser import load_recogniser, recogniser_config
 from ppocr_ext.run.run import Run
 

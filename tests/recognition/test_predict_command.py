@@ -12,9 +12,8 @@ import pytest
 from ppocr_ext.cli.main import main
 from ppocr_ext.evaluation.predictions import read_predictions
 from ppocr_ext.recognition.ctc_text import Reading
-from ppocr_ext.recognition.image_lists import ListedImage
-from ppocr_ext.recognition.reading_files import ReadImage, worst_first
-from ppocr_ext.recognition.reading_sheet import reading_sheet
+from ppocr_ext.recognition.images import ListedImage
+from ppocr_ext.recognition.reading_files import ReadImage, reading_sheet, worst_first
 
 
 @pytest.fixture

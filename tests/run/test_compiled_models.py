@@ -18,11 +18,11 @@ from tiny_runs import captchas, tiny_config  # noqa: F401
 from ppocr_ext.centers.collect import CollectOptions, collect, config_of_model
 from ppocr_ext.checkpoint.checkpoints import TrainState
 from ppocr_ext.config import Config
-from ppocr_ext.engine import compiled as compiled_networks
-from ppocr_ext.engine import runners
-from ppocr_ext.engine.compiled import CompiledNetwork
-from ppocr_ext.engine.runners import has_bfloat16
 from ppocr_ext.evaluation.evaluate import evaluate, select_model
+from ppocr_ext.inference import compiled as compiled_networks
+from ppocr_ext.inference import runners
+from ppocr_ext.inference.compiled import CompiledNetwork
+from ppocr_ext.inference.runners import has_bfloat16
 from ppocr_ext.run import compiled_models
 from ppocr_ext.run.compiled_models import (
     LEAST_SAMPLES,
@@ -54,8 +54,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(f"{name}: {made.engine}")
         return made
 
-    original = compiled_models.compile_network
-    monkeypatch.setattr(compiled_models, "compile_network", spy)
+    original = compiled_models.CompiledNetwork
+    monkeypatch.setattr(compiled_models, "CompiledNetwork", spy)
     monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 10)
     return names
 

@@ -10,7 +10,7 @@ from saved_runs import network_of, save_checkpoint, save_run
 
 from ppocr_ext.config import load
 from ppocr_ext.errors import ConfigError, DataError, WeightsError
-from ppocr_ext.recognition.engines import NetworkEngine
+from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.run.recogniser import load_recogniser, recogniser_config
 
 

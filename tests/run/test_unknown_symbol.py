@@ -21,7 +21,7 @@ from ppocr_ext.evaluation.confusion_counts import count_confusions
 from ppocr_ext.evaluation.predictions import Prediction
 from ppocr_ext.host import open_host
 from ppocr_ext.host.unknown_symbol import JudgedDecoder
-from ppocr_ext.recognition.image_lists import ImageList, ListedImage
+from ppocr_ext.recognition.images import ImageList, ListedImage
 from ppocr_ext.run.run import Run
 
 SYMBOL = "□"

@@ -7,7 +7,7 @@ from pathlib import Path
 from error_codes import raises_code
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.export.verify_readers import _settings
+from ppocr_ext.export.verify import _settings
 from ppocr_ext.limits import MAX_DICTIONARY_BYTES
 
 START = "PreProcess: {transform_ops: [{RecResizeImg: {image_shape: [3, 32, 128]}}]}\n"

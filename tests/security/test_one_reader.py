@@ -23,8 +23,7 @@ ALLOWED = {
     "ppocr_ext.loop.hooks.collapse_rules": "a table that ships with the package",
     "ppocr_ext.checkpoint.official_weights": "a table that ships with the package, and files of the cache",
     "ppocr_ext.host.catalog": "the code of the host, which is imported anyway",
-    "ppocr_ext.export.inference_yml": "what it has just written",
-    "ppocr_ext.export.dictionary_files": "what it has just written",
+    "ppocr_ext.export.files": "what it has just written",
     "ppocr_ext.synth.lines.painting": "photos of the user's own folder",
 }
 READERS = {"read_text", "read_bytes", "imread", "fromfile", "loadtxt", "genfromtxt", "memmap"}

@@ -10,9 +10,8 @@ from error_codes import raises_code
 
 from ppocr_ext.data.sample_views import Views
 from ppocr_ext.errors import DataError
-from ppocr_ext.teacher_cache.shards import BranchForm, Shard, input_key, write_shard
+from ppocr_ext.teacher_cache.shards import BranchForm, Shard, input_key, top_classes, write_shard
 from ppocr_ext.teacher_cache.store import CacheFacts, Store, read_facts, shard_file
-from ppocr_ext.teacher_cache.top_classes import top_classes
 
 FORMS = {"ctc": BranchForm(40, 6), "gtc": BranchForm(43, 43)}
 FACTS = CacheFacts("Teacher", "a", "b", "c", Views(1, 2), FORMS, 2, 32, "float32")

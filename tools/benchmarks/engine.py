@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from benchmarks.fresh import in_fresh_process
 from benchmarks.sizes import SIZES
 from benchmarks.table import machine, markdown, megabytes, threads
-from ppocr_ext.engine import runners
-from ppocr_ext.engine.graph_maker import BFLOAT16_TOLERANCE, TOLERANCE
-from ppocr_ext.engine.runners import FLOAT32, has_bfloat16
+from ppocr_ext.config.global_keys import FLOAT32
+from ppocr_ext.inference import runners
+from ppocr_ext.inference.comparison import BFLOAT16_TOLERANCE, TOLERANCE
+from ppocr_ext.inference.runners import has_bfloat16
 
 TEACHER, STUDENT = "teacher, all outputs", "student, evaluation"
 NETWORK, COMPILED, BFLOAT16 = "network", "compiled", "compiled, bfloat16"

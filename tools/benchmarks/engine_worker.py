@@ -14,7 +14,7 @@ from benchmarks.engine import ENGINES, NETWORK, STUDENT, TEACHER
 from benchmarks.memory import peak_memory
 from benchmarks.sizes import SIZES, networks_of
 from benchmarks.step import batch_of
-from ppocr_ext.engine.compiled import compile_network
+from ppocr_ext.inference.compiled import CompiledNetwork
 from ppocr_ext.modeling import EVAL, TRAIN, build_model
 from ppocr_ext.run.device import tune_cpu
 
@@ -44,7 +44,7 @@ def measure(size: str, batch: int, passes: list[list[str]]) -> dict[str, Any]:
         calls[what, NETWORK] = partial(network, images, labels, request)
         for how, (engine, dtype) in ENGINES.items():
             if [what, how] in passes:
-                compiled = compile_network(network, request, name=what, dtype=dtype, engine=engine)
+                compiled = CompiledNetwork(network, request, name=what, dtype=dtype, engine=engine)
                 calls[what, how] = partial(compiled, images, labels, request)
     seconds, outputs = [], {}
     with paddle.no_grad():

@@ -13,9 +13,8 @@ from paddle.static import InputSpec
 from benchmarks.infer import PEER, STUDENT, TEACHER, UNFOLDED
 from benchmarks.peer import imported, take_weights
 from benchmarks.sizes import SIZES, networks_of
-from ppocr_ext.engine.request_graph import IMAGES
-from ppocr_ext.export.graph import write_graph
-from ppocr_ext.export.onnx_file import write_onnx
+from ppocr_ext.inference.graph import IMAGES, write_reader
+from ppocr_ext.inference.onnx_file import write_onnx
 from ppocr_ext.modeling import build_model
 from ppocr_ext.modeling.features import classifier_of, ctc_head_of
 
@@ -53,7 +52,7 @@ def prepare(folder: str, size: str, root: str | None) -> dict[str, Any]:
         place = Path(folder) / str(number)
         place.mkdir()
         if form in (TEACHER, STUDENT):
-            write_graph(network, place, (3, height, width))
+            write_reader(network, place, (3, height, width))
         else:
             _write_as_it_is(network, place, height)
         write_onnx(place, {})

@@ -15,14 +15,15 @@ import paddle
 
 from benchmarks.infer import BARE, ONEDNN, PLAIN, READ, RUNTIME, STUDENT, TEACHER
 from benchmarks.sizes import SIZES, charset_of
-from ppocr_ext.engine.runners import ONNX
-from ppocr_ext.recognition.engines import Engine, OnnxEngine, PaddleEngine
+from ppocr_ext.inference.formats import ExportedEngine
+from ppocr_ext.inference.runners import GRAPH, ONNX, Engine
 from ppocr_ext.recognition.images import read_image
 from ppocr_ext.recognition.opening import RecognizerParts
 from ppocr_ext.recognition.recognizer import Recognizer
 from ppocr_ext.recognition.resize import WidthPolicy
 
 ENGINES = (RUNTIME, ONEDNN, PLAIN)
+_WAYS = {ONEDNN: f"{GRAPH}, oneDNN", PLAIN: f"{GRAPH}, no oneDNN"}
 READERS = (RUNTIME, ONEDNN)  # that an exported folder is opened with
 _TURN = 0.4  # seconds that a short call is repeated for
 _PATCH = 8  # pixels of one patch of a drawn image
@@ -95,8 +96,8 @@ def measure(
 
 def _open(kind: str, folder: Path, threads: int) -> Engine:
     if kind == RUNTIME:
-        return OnnxEngine(folder / ONNX, threads=threads)
-    return PaddleEngine(folder, onednn=kind == ONEDNN, threads=threads)
+        return ExportedEngine("onnx", folder / ONNX, threads=threads)
+    return ExportedEngine("paddle", folder, way=_WAYS[kind], threads=threads)
 
 
 def _difference(engines: Mapping[tuple[str, str], Engine], images: np.ndarray) -> float:

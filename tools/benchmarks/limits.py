@@ -18,7 +18,7 @@ import paddle
 from paddle import Tensor, nn
 
 from benchmarks.step_data import batch_of_run, config_of
-from ppocr_ext.engine.request_graph import inference_copy
+from ppocr_ext.inference.graph import inference_copy
 from ppocr_ext.losses import build_loss
 from ppocr_ext.modeling import build_model
 from ppocr_ext.run.device import tune_cpu

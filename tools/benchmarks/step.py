@@ -22,11 +22,12 @@ from benchmarks.sizes import SIZES, charset_of
 from benchmarks.table import Turns, machine, threads
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
-from ppocr_ext.engine import runners
-from ppocr_ext.engine.compiled import compile_network
-from ppocr_ext.engine.runners import OPENVINO as OPENVINO_ENGINE
-from ppocr_ext.engine.runners import PADDLE, other_engines
+from ppocr_ext.config.global_keys import OPENVINO as OPENVINO_ENGINE
+from ppocr_ext.config.global_keys import PADDLE
 from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.inference import runners
+from ppocr_ext.inference.compiled import CompiledNetwork
+from ppocr_ext.inference.runners import other_engines
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.loop.events import Position, StepDone
 from ppocr_ext.loop.hooks.metrics_log import Window
@@ -185,7 +186,7 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
             model.Teacher(batch[0], data=batch[1:], request=TRAIN)
         bare_student()
 
-    compile_teacher = partial(compile_network, model.Teacher, model.Teacher.train_request, name="Teacher")
+    compile_teacher = partial(CompiledNetwork, model.Teacher, model.Teacher.train_request, name="Teacher")
     steps = {BARE_STUDENT: bare_student, BARE_SUM: bare_sum}
     steps[NETWORK] = step_with(model.Teacher)
     for kind, (engine, dtype) in compiled_kinds().items():

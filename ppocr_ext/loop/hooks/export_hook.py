@@ -11,7 +11,8 @@ import paddle
 from ppocr_ext.commands import command_line, setting
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.export.exporter import ExportOptions, export_trained
-from ppocr_ext.export.onnx_file import missing_packages
+from ppocr_ext.inference.formats import FORMATS
+from ppocr_ext.inference.runners import missing_packages
 from ppocr_ext.loop.events import Hook, Outcome, Position
 from ppocr_ext.messages import LOG, end_text
 from ppocr_ext.run.recogniser import BEST, recogniser_config
@@ -57,7 +58,11 @@ class ExportHook(Hook):
                 raise
             exported = export_trained(config, replace(options, format="paddle"), host_path=host_path)
             # who has not installed the packages wants no ONNX
-            level, again = (logging.INFO, "") if missing_packages() else (logging.WARNING, f" Again: {again}")
+            level, again = (
+                (logging.INFO, "")
+                if missing_packages(FORMATS["onnx"].packages)
+                else (logging.WARNING, f" Again: {again}")
+            )
             LOG.log(level, "inference model: %s; without ONNX: %s%s", exported.folder, end_text(error), again)
         else:
             LOG.info("inference model: %s", exported.folder)

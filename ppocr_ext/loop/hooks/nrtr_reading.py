@@ -11,7 +11,7 @@ import paddle
 from ppocr_ext.losses.base_loss import required_outputs
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.head_request import HeadRequest
-from ppocr_ext.recognition.nrtr_text import read_sequence
+from ppocr_ext.recognition.ctc_text import read_sequence
 from ppocr_ext.run.run import Run
 
 _GREEDY = HeadRequest(frozenset({"gtc"}), decode=True, as_dict=False)

@@ -13,10 +13,11 @@ import paddle
 import pytest
 from test_compiled import HEIGHT, LOGITS, batch, teacher
 
-from ppocr_ext.engine import graph_maker, runners
-from ppocr_ext.engine.compiled import CompiledNetwork, compile_network
-from ppocr_ext.engine.runners import NETWORK, ONNX, OPENVINO, PADDLE
+from ppocr_ext.config.global_keys import NETWORK, OPENVINO, PADDLE
 from ppocr_ext.errors import ModelError
+from ppocr_ext.inference import compiled, runners
+from ppocr_ext.inference.compiled import CompiledNetwork
+from ppocr_ext.inference.runners import ONNX
 from ppocr_ext.io.file_names import CACHE_VARIABLE
 from ppocr_ext.modeling import BaseModel
 
@@ -34,7 +35,7 @@ def cache(network: BaseModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(CACHE_VARIABLE, str(folder))
-        compile_network(network, LOGITS).prepare((3, HEIGHT, 64))
+        CompiledNetwork(network, LOGITS).prepare((3, HEIGHT, 64))
     return folder
 
 
@@ -43,7 +44,7 @@ def plant(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plant
     """Install OpenVINO, in whose place Paddle computes, and add a number to its outputs."""
     shutil.copytree(cache, tmp_path, dirs_exist_ok=True)
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    original = graph_maker.open_runner
+    original = compiled.open_runner
 
     def planted(wrong: float = 0.0) -> None:
         def open_runner(engine: str, folder: Path, **options: Any) -> Any:
@@ -54,14 +55,14 @@ def plant(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plant
             return lambda inputs: [output + added for output in runner(inputs)]
 
         monkeypatch.setattr(runners, "find_spec", lambda name: name)
-        monkeypatch.setattr(graph_maker, "convert_graph", lambda folder, target, place: target.touch())
-        monkeypatch.setattr(graph_maker, "open_runner", open_runner)
+        monkeypatch.setattr(compiled, "convert_graph", lambda folder, target, place: target.touch())
+        monkeypatch.setattr(compiled, "open_runner", open_runner)
 
     return planted
 
 
 def started(network: BaseModel) -> CompiledNetwork:
-    found = compile_network(network, LOGITS, name="Teacher", engine="auto")
+    found = CompiledNetwork(network, LOGITS, name="Teacher", engine="auto")
     found.prepare((3, HEIGHT, 64))
     return found
 
@@ -112,7 +113,7 @@ def test_an_engine_that_fails_on_a_batch_is_not_asked_again(
         asked.append(args)
         raise RuntimeError("planted")
 
-    monkeypatch.setattr(graph_maker.NetworkGraph, "run", fail)
+    monkeypatch.setattr(compiled._Graph, "run", fail)
     for _ in range(2):
         assert_right(found, network)
     assert found.label == NETWORK and len(asked) == 1
@@ -138,14 +139,14 @@ def test_where_no_file_can_be_added_to_a_graph_it_is_converted_elsewhere(
             raise PermissionError(13, "planted")
         target.touch()
 
-    opened, (graph,) = graph_maker.open_runner, (tmp_path / "engines").iterdir()
+    opened, (graph,) = compiled.open_runner, (tmp_path / "engines").iterdir()
 
     def open_runner(engine: str, folder: Path, **options: Any) -> Any:
         assert engine == PADDLE or ((folder / ONNX).exists() and folder != graph)
         return opened(PADDLE, graph, **options)
 
-    monkeypatch.setattr(graph_maker, "convert_graph", convert)
-    monkeypatch.setattr(graph_maker, "open_runner", open_runner)
+    monkeypatch.setattr(compiled, "convert_graph", convert)
+    monkeypatch.setattr(compiled, "open_runner", open_runner)
     assert started(network).label == OPENVINO
     assert not list(tmp_path.rglob(ONNX))
 
@@ -159,7 +160,7 @@ def test_a_graph_that_cannot_be_converted_leaves_the_work_to_the_network(
     def fail(*args: Any) -> None:
         raise ModelError("planted", code="not_converted")
 
-    monkeypatch.setattr(graph_maker, "convert_graph", fail)
+    monkeypatch.setattr(compiled, "convert_graph", fail)
     assert started(network).label == NETWORK
     (said,) = caplog.messages
     assert "planted" in said

@@ -7,20 +7,25 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import paddle
 import pytest
 from error_codes import raises_code
 from test_compiled import HEIGHT, LOGITS, assert_equal_outputs, batch, of_case, teacher
 
-from ppocr_ext.engine import onnx_conversion, runners
-from ppocr_ext.engine.compiled import compile_network
-from ppocr_ext.engine.runners import BFLOAT16, NETWORK, ONNXRUNTIME, OPENVINO, PADDLE, has_bfloat16
+from ppocr_ext.config.global_keys import BFLOAT16, NETWORK, ONNXRUNTIME, OPENVINO, PADDLE
 from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
+from ppocr_ext.inference import compiled, onnx_file, runners
+from ppocr_ext.inference.compiled import CompiledNetwork
+from ppocr_ext.inference.runners import has_bfloat16
 from ppocr_ext.io.file_names import CACHE_VARIABLE
 from ppocr_ext.modeling import EVAL, TRAIN, BaseModel
 from ppocr_ext.modeling.head_request import HeadRequest
+
+RESHAPE = {"name": "SequenceEncoder", "encoder_type": "reshape"}
 
 
 @pytest.fixture(params=[ONNXRUNTIME, OPENVINO])
@@ -48,7 +53,7 @@ def test_an_engine_returns_what_the_network_returns(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     network = make()
-    found = compile_network(network, asked, engine=engine)
+    found = CompiledNetwork(network, asked, engine=engine)
     with paddle.no_grad():
         for count, width in zip((1, 7, 2), widths, strict=False):
             images, labels = batch(count, width, height)
@@ -62,7 +67,7 @@ def test_openvino_computes_in_bfloat16() -> None:
     if not has_bfloat16():
         pytest.skip("this processor has no instructions for bfloat16")
     network = teacher()
-    found = compile_network(network, TRAIN, engine=OPENVINO, dtype=BFLOAT16)
+    found = CompiledNetwork(network, TRAIN, engine=OPENVINO, dtype=BFLOAT16)
     images, labels = batch(5, 96)
     with paddle.no_grad():
         pairs = zip(
@@ -76,9 +81,10 @@ def test_openvino_computes_in_bfloat16() -> None:
 SIGNAL_AFTER_THREE = """
 import signal, sys
 from pathlib import Path
-from ppocr_ext.engine.runners import OPENVINO, open_runner
+from ppocr_ext.config.global_keys import OPENVINO
+from ppocr_ext.inference.runners import open_runner
 
-opened = [open_runner(OPENVINO, Path(sys.argv[1]), threads=1) for _ in range(3)]
+opened = [open_runner('openvino', Path(sys.argv[1]), threads=1) for _ in range(3)]
 while opened:
     opened.pop(0)
 signal.signal(signal.SIGINT, lambda *_: print("handled"))
@@ -103,36 +109,40 @@ def test_a_graph_that_onnx_runtime_refuses_in_bfloat16_is_computed_in_float32(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     pytest.importorskip(ONNXRUNTIME)
-    found = compile_network(teacher(), LOGITS, engine=ONNXRUNTIME, dtype=BFLOAT16)
+    found = CompiledNetwork(teacher(), LOGITS, engine=ONNXRUNTIME, dtype=BFLOAT16)
     assert found.label == "onnxruntime float32" and "bfloat16" in caplog.text
 
 
-class Pooled(paddle.nn.Layer):
-    """A backbone with a layer that paddle2onnx ends its process for."""
-
-    def __init__(self, backbone: paddle.nn.Layer) -> None:
-        super().__init__()
-        self.inner = backbone
-
-    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
-        return paddle.nn.functional.adaptive_avg_pool2d(self.inner(images), [1, 6])
-
-
-def test_what_cannot_be_converted_for_any_width_is_for_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("frames", "widths"), [(6, [96, 48]), ("width", [None])])
+def test_a_network_that_pools_to_a_number_of_frames_gets_a_graph_for_each_width(
+    frames: int | str,
+    widths: list[int | None],
+    engine: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pytest.importorskip(ONNXRUNTIME)
+    """ONNX has no adaptive pooling of images of any width."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    network = teacher()
-    network.backbone = Pooled(network.backbone)
-    caplog.set_level(logging.INFO, "ppocr_ext")
-    images, labels = batch(2, 96)
-    found = compile_network(network, LOGITS, name="Teacher", engine=ONNXRUNTIME)
+    paddle.seed(1)
+    backbone = {"name": "PPHGNet_small", "train_frames": frames}
+    head = {"name": "CTCHead", "out_channels": 5}
+    network = BaseModel({"Backbone": backbone, "Neck": RESHAPE, "Head": head})
+    network.eval()
+    written: list[int | None] = []
+    original = compiled.write_graph
+
+    def write(copied: Any, request: Any, shape: Any, *others: Any) -> None:
+        written.append(shape[2])
+        original(copied, request, shape, *others)
+
+    monkeypatch.setattr(compiled, "write_graph", write)
+    asked = replace(LOGITS, for_training=True)
+    found = CompiledNetwork(network, asked, engine=engine)
     with paddle.no_grad():
-        assert_equal_outputs(found(images, labels, LOGITS), network(images, labels, LOGITS))
-    assert found.label == ONNXRUNTIME
-    (said,) = (each for each in caplog.messages if "each width" in each)
-    assert "Teacher" in said and "Adaptive" in said
+        for width in (96, 48):
+            images, _ = batch(2, width, 48)
+            assert_equal_outputs(found(images, None, asked), network(images, None, asked))
+    assert found.label == engine and written == widths
 
 
 ABORT = "import os; os.abort()"
@@ -154,9 +164,9 @@ FULL = "raise OSError(28, 'No space left on device')"
 def test_a_converter_that_fails_is_an_error_with_its_reason(
     code: str, kind: type[Exception], fact: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnx_conversion, "_CODE", code)
+    monkeypatch.setattr(onnx_file, "_CODE", code)
     with pytest.raises(PPOCRExtError) as raised:
-        onnx_conversion.convert_graph(tmp_path, tmp_path / "inference.onnx", tmp_path)
+        onnx_file.convert_graph(tmp_path, tmp_path / "inference.onnx", tmp_path)
     assert type(raised.value) is kind and fact in str(raised.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -169,12 +179,12 @@ def test_what_cannot_be_converted_is_computed_by_the_network_and_tried_at_the_ne
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     network = teacher()
     with monkeypatch.context() as patch:
-        patch.setattr(onnx_conversion, "_CODE", code)
-        found = compile_network(network, LOGITS, engine=ONNXRUNTIME)
+        patch.setattr(onnx_file, "_CODE", code)
+        found = CompiledNetwork(network, LOGITS, engine=ONNXRUNTIME)
         found.prepare((3, HEIGHT, 64))
         assert found.label == NETWORK
     assert list((tmp_path / "engines").iterdir()) == []
-    again = compile_network(network, LOGITS, engine=ONNXRUNTIME)
+    again = CompiledNetwork(network, LOGITS, engine=ONNXRUNTIME)
     again.prepare((3, HEIGHT, 64))
     assert again.label == ONNXRUNTIME
 
@@ -186,5 +196,5 @@ def test_an_engine_that_is_not_installed_is_named_with_what_to_install(
     assert runners.other_engines("float32") == []
     for engine, extra in ((OPENVINO, "ppocr-ext[openvino]"), (ONNXRUNTIME, "ppocr-ext[onnx]")):
         with raises_code(MissingPackageError, "missing_package", engine, "paddle2onnx", extra):
-            compile_network(teacher(), LOGITS, engine=engine)
-    assert compile_network(teacher(), LOGITS, engine="auto").engine == PADDLE
+            CompiledNetwork(teacher(), LOGITS, engine=engine)
+    assert CompiledNetwork(teacher(), LOGITS, engine="auto").engine == PADDLE

@@ -67,6 +67,12 @@ def _root() -> Path:
     return require_no_link(cache_folder("engines"))  # its oldest folders are removed
 
 
+def is_kept(key: str) -> bool:
+    """Return True if the graph ``key`` is there, and is of this user."""
+    folder = _root() / key
+    return folder.is_dir() and folder.lstat().st_uid == getattr(os, "getuid", int)()
+
+
 @contextmanager
 def cached_folder(key: str, write: Callable[[Path], None], *, private: bool = False) -> Iterator[Path]:
     """Yield the folder of the graph ``key`` in ``$PPOCR_EXT_CACHE/engines``; call ``write`` with a folder if it is new.
@@ -77,7 +83,7 @@ def cached_folder(key: str, write: Callable[[Path], None], *, private: bool = Fa
     """
     root = _root()
     folder = root / key
-    if folder.is_dir() and not private and folder.lstat().st_uid == getattr(os, "getuid", int)():
+    if is_kept(key) and not private:
         with suppress(OSError):
             os.utime(folder)
         yield folder

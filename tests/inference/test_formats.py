@@ -9,10 +9,10 @@ import pytest
 from error_codes import raises_code
 from onnx import TensorProto, helper
 
-from ppocr_ext.engine.runners import GRAPH, WEIGHTS
 from ppocr_ext.errors import MissingPackageError, WeightsError
-from ppocr_ext.recognition import engines
-from ppocr_ext.recognition.engines import NetworkEngine, OnnxEngine, PaddleEngine
+from ppocr_ext.inference import runners
+from ppocr_ext.inference.formats import ExportedEngine
+from ppocr_ext.inference.runners import GRAPH, WEIGHTS, NetworkEngine
 
 
 class Columns(paddle.nn.Layer):
@@ -78,9 +78,9 @@ def write_onnx(file, network, metadata=None):
 def all_engines(network, folder):
     return [
         NetworkEngine(network),
-        PaddleEngine(folder, onednn=False),
-        PaddleEngine(folder, onednn=True, threads=1),
-        OnnxEngine(folder / "inference.onnx", threads=1),
+        ExportedEngine("paddle", folder, way="inference.json, no oneDNN"),
+        ExportedEngine("paddle", folder, threads=1),
+        ExportedEngine("onnx", folder / "inference.onnx", threads=1),
     ]
 
 
@@ -136,10 +136,10 @@ def test_a_missing_or_damaged_paddle_file_is_named(folder, tmp_path, name):
         (tmp_path / file).write_bytes((folder / file).read_bytes())
     (tmp_path / name).write_bytes(b"garbage")
     with raises_code(WeightsError, "damaged_file", tmp_path):
-        PaddleEngine(tmp_path)
+        ExportedEngine("paddle", tmp_path)
     (tmp_path / name).unlink()
     with raises_code(WeightsError, "missing_file", tmp_path / name):
-        PaddleEngine(tmp_path)
+        ExportedEngine("paddle", tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage" * 20, None])
@@ -147,9 +147,9 @@ def test_a_damaged_onnx_file_is_named(folder, tmp_path, content):
     file = tmp_path / "a.onnx"
     file.write_bytes((folder / "inference.onnx").read_bytes()[:-50] if content is None else content)
     with raises_code(WeightsError, "damaged_file", file):
-        OnnxEngine(file)
+        ExportedEngine("onnx", file)
     with raises_code(WeightsError, "missing_file", "b.onnx"):
-        OnnxEngine(tmp_path / "b.onnx")
+        ExportedEngine("onnx", tmp_path / "b.onnx")
 
 
 def test_an_onnx_file_of_another_kind_is_refused(tmp_path):
@@ -158,15 +158,12 @@ def test_an_onnx_file_of_another_kind_is_refused(tmp_path):
     file = tmp_path / "other.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(file))
     with raises_code(WeightsError, "not_a_recogniser", file):
-        OnnxEngine(file)
+        ExportedEngine("onnx", file)
 
 
 def test_a_missing_package_is_named_with_its_extra(folder, monkeypatch):
-    def absent(name):
-        raise ModuleNotFoundError(name=name)
-
-    monkeypatch.setattr(engines, "import_module", absent)
+    monkeypatch.setattr(runners, "find_spec", lambda name: None)
     with raises_code(MissingPackageError, "missing_package", "onnxruntime", "ppocr-ext[onnx]"):
-        OnnxEngine(folder / "inference.onnx")
+        ExportedEngine("onnx", folder / "inference.onnx")
     with raises_code(MissingPackageError, "missing_package", "paddle", "ppocr-ext[cpu]"):
-        PaddleEngine(folder)
+        ExportedEngine("paddle", folder)

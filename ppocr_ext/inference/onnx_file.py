@@ -1,4 +1,4 @@
-"""Convert a graph of Paddle to ONNX in a process of its own, which the converter may end."""
+"""Convert a graph of Paddle to ONNX, in a process of its own, which the converter may end; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from ppocr_ext.engine.runners import GRAPH, WEIGHTS
 from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
+from ppocr_ext.inference.runners import GRAPH, ONNX, WEIGHTS
 from ppocr_ext.messages import INSTALL_ONNX
 
 OPSET = 17  # the converter's own default is 9
@@ -73,3 +75,51 @@ def _failure(code: int, printed: str) -> PPOCRExtError:
 def _reason(lines: list[str]) -> str:
     named = [line.rpartition("] ")[2] for line in lines if line.startswith(_ERROR)]
     return " ".join(named or lines[-_SHOWN:]) or "it printed nothing"
+
+
+def write_onnx(folder: Path, metadata: Mapping[str, str]) -> None:
+    """Write ``inference.onnx`` from the graph in ``folder``. What it computes is not checked here.
+
+    Args:
+        folder: has ``inference.json`` and ``inference.pdiparams``.
+        metadata: texts to store in the file by key; see :func:`ppocr_ext.export.inference_files.onnx_metadata`.
+
+    Raises:
+        MissingPackageError: a package of the extra ``onnx`` cannot be imported.
+        ModelError: the converter fails; see :func:`convert_graph`.
+    """
+    try:
+        import onnx
+        import onnxruntime  # noqa: F401  (compares the file with the network)
+    except ImportError as error:
+        raise MissingPackageError(
+            f"To write {ONNX}, a package must be installed again: {error}. Fix: {INSTALL_ONNX}, or export with "
+            f"--format paddle.",
+            code="missing_package",
+        ) from error
+
+    convert_graph(folder, folder / ONNX, folder)
+    model = onnx.load_model(folder / ONNX)
+    _drop_unused(model.graph)
+    for key, text in metadata.items():
+        entry = model.metadata_props.add()
+        entry.key, entry.value = key, text
+    (folder / ONNX).write_bytes(model.SerializeToString())
+
+
+def _drop_unused(graph: Any) -> None:
+    """Remove the constants that no node reads: ONNX Runtime warns of each whenever the file is opened."""
+    used = {output.name for output in graph.output}.union(*(node.input for node in _nodes(graph)))
+    kept = [node for node in graph.node if node.op_type != "Constant" or used.intersection(node.output)]
+    del graph.node[:]
+    graph.node.extend(kept)
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    """Yield the nodes of a graph and of the graphs inside them."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            yield from _nodes(attribute.g)
+            for inner in attribute.graphs:
+                yield from _nodes(inner)

@@ -13,8 +13,8 @@ from typing import Any
 import paddle
 import pytest
 
-from ppocr_ext.engine import graph_cache
-from ppocr_ext.engine.graph_cache import cached_folder, discard, graph_key
+from ppocr_ext.inference import graph_cache
+from ppocr_ext.inference.graph_cache import cached_folder, discard, graph_key
 from ppocr_ext.io.file_names import CACHE_VARIABLE
 from ppocr_ext.modeling import TRAIN
 

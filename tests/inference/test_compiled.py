@@ -13,10 +13,10 @@ from networks import read_case
 from tiny_runs import TINY
 
 from ppocr_ext.checkpoint.model_state import state_digest
-from ppocr_ext.engine import compiled, graph_cache, graph_maker
-from ppocr_ext.engine.compiled import CompiledNetwork, compile_network
-from ppocr_ext.engine.graph_maker import UnlikeError
-from ppocr_ext.engine.runners import BFLOAT16, FLOAT32, NETWORK, PADDLE, has_bfloat16
+from ppocr_ext.config.global_keys import BFLOAT16, FLOAT32, NETWORK, PADDLE
+from ppocr_ext.inference import comparison, compiled, graph_cache
+from ppocr_ext.inference.compiled import CompiledNetwork
+from ppocr_ext.inference.runners import has_bfloat16
 from ppocr_ext.io.file_names import CACHE_VARIABLE
 from ppocr_ext.modeling import EVAL, TRAIN, BaseModel
 from ppocr_ext.modeling.head_request import HeadRequest
@@ -77,12 +77,12 @@ def assert_equal_outputs(found: Any, expected: Any) -> None:
 def test_a_teacher_returns_all_that_losses_read(
     request_of_head: HeadRequest, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(graph_maker, "CHUNK_PIXELS", 3 * HEIGHT * 64)
+    monkeypatch.setattr(compiled, "CHUNK_PIXELS", 3 * HEIGHT * 64)
     network = teacher(return_all_feats=request_of_head is TRAIN)
     before, generator = state_digest(network), paddle.get_rng_state()
     drawn = paddle.rand([3])
     paddle.set_rng_state(generator)
-    found = compile_network(network, request_of_head)
+    found = CompiledNetwork(network, request_of_head)
     found.prepare((3, HEIGHT, 64))
     assert np.array_equal(paddle.rand([3]), drawn)  # as if nothing had been compiled
     with paddle.no_grad():
@@ -107,7 +107,7 @@ def test_other_networks_return_the_probabilities_of_an_evaluation(
     name: str, height: int, widths: tuple[int, int]
 ) -> None:
     network = of_case(name)
-    found = compile_network(network, EVAL)
+    found = CompiledNetwork(network, EVAL)
     with paddle.no_grad():
         for count, width in zip((1, 5), widths, strict=True):
             images, _ = batch(count, width, height)
@@ -134,8 +134,8 @@ def test_bfloat16_is_near_the_network_or_float32_computes_and_says_so(
         pytest.skip("this processor has no instructions for bfloat16")
     caplog.set_level(logging.WARNING, "ppocr_ext")
     monkeypatch.setattr(compiled, "has_bfloat16", lambda: instructions)
-    monkeypatch.setattr(graph_maker, "BFLOAT16_TOLERANCE", tolerance)
-    found = compile_network(network, TRAIN, name="Teacher", dtype=BFLOAT16)
+    monkeypatch.setattr(comparison, "BFLOAT16_TOLERANCE", tolerance)
+    found = CompiledNetwork(network, TRAIN, name="Teacher", dtype=BFLOAT16)
     found.prepare((3, HEIGHT, 64))
     images, labels = batch(5, 96)
     with paddle.no_grad():
@@ -168,13 +168,13 @@ def never(*args: Any) -> None:
 
 def count_written(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return a list that gets an entry for each graph that is made."""
-    written, original = [], graph_maker.write_request_graph
+    written, original = [], compiled.write_graph
 
     def write(*args: Any) -> None:
         written.append(args)
         original(*args)
 
-    monkeypatch.setattr(graph_maker, "write_request_graph", write)
+    monkeypatch.setattr(compiled, "write_graph", write)
     return written
 
 
@@ -186,22 +186,22 @@ def logits(compiled_network: CompiledNetwork) -> np.ndarray:
 def test_a_graph_is_kept_mended_and_never_taken_for_another(
     network: BaseModel, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = logits(compile_network(network, LOGITS))
+    first = logits(CompiledNetwork(network, LOGITS))
     (folder,) = own_cache.iterdir()
     with monkeypatch.context() as patch:
-        patch.setattr(graph_maker, "write_request_graph", never)
-        again = compile_network(network, LOGITS)
+        patch.setattr(compiled, "write_graph", never)
+        again = CompiledNetwork(network, LOGITS)
         assert np.array_equal(logits(again), first) and again.engine == PADDLE
     weights = folder / "inference.pdiparams"
     damaged = np.frombuffer(weights.read_bytes(), np.uint8).copy()
     damaged[-4000:] ^= 0x11  # a file of the right length
     weights.write_bytes(damaged.tobytes())
-    mended = compile_network(network, LOGITS)
+    mended = CompiledNetwork(network, LOGITS)
     assert np.array_equal(logits(mended), first) and mended.engine == PADDLE
     assert [each.name for each in own_cache.iterdir()] == [folder.name]
     weights.write_bytes(damaged.tobytes())
     monkeypatch.setattr(graph_cache, "_remove", lambda folder: None)  # it is of another user
-    beside = compile_network(network, LOGITS)
+    beside = CompiledNetwork(network, LOGITS)
     assert np.array_equal(logits(beside), first) and beside.engine == PADDLE
     assert weights.read_bytes() == damaged.tobytes()
 
@@ -212,44 +212,68 @@ def test_a_graph_that_is_unlike_its_network_is_not_kept(
     caplog.set_level(logging.WARNING, "ppocr_ext")
     written = count_written(monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr(graph_maker, "TOLERANCE", -1.0)
-        unlike = compile_network(network, LOGITS)
+        patch.setattr(comparison, "TOLERANCE", -1.0)
+        unlike = CompiledNetwork(network, LOGITS)
         unlike.prepare((3, HEIGHT, 64))
-    assert len(written) == 2  # of any width, and of this one
+    assert len(written) == 1
     images, labels = batch(2, 64)
     assert_equal_outputs(unlike(images, labels, LOGITS), network(images, labels, LOGITS))
     assert unlike.engine == NETWORK and list(own_cache.iterdir()) == [] and len(caplog.messages) == 1
-    near = compile_network(network, LOGITS)  # by another tolerance
+    near = CompiledNetwork(network, LOGITS)  # by another tolerance
     near.prepare((3, HEIGHT, 64))
-    assert near.engine == PADDLE and len(written) == 3
+    assert near.engine == PADDLE and len(written) == 2
 
 
-def test_a_graph_of_one_width_is_found_again_where_one_of_any_width_is_unlike(
-    network: BaseModel, own_cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "ppocr_ext")
-    original = graph_maker.open_graph
+class OneWidth(paddle.nn.Layer):
+    """A backbone that takes images of one width."""
 
-    def open_graph(*args: Any) -> Any:
-        if len({shape[3] for shape in args[4]}) > 1:
-            raise UnlikeError("planted", code="not_compiled")
-        return original(*args)
+    def __init__(self, backbone: paddle.nn.Layer) -> None:
+        super().__init__()
+        self.inner = backbone
 
-    monkeypatch.setattr(graph_maker, "open_graph", open_graph)
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        return self.inner(images + paddle.zeros([1, 1, 1, 64]))
+
+
+def test_a_network_of_one_width_gets_a_graph_for_it(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = teacher()
+    network.backbone = OneWidth(network.backbone)
+    network.eval()
     written = count_written(monkeypatch)
-    for start in range(2):
-        caplog.clear()
-        found = compile_network(network, LOGITS)
-        found.prepare((3, HEIGHT, 64))
-        assert found.engine == PADDLE and len(written) == 2 + start
-        assert "planted" in caplog.text
+    images, labels = batch(2, 64)
+    found = CompiledNetwork(network, LOGITS)
+    with paddle.no_grad():
+        assert_equal_outputs(found(images, labels, LOGITS), network(images, labels, LOGITS))
+    assert found.engine == PADDLE and [each[2] for each in written] == [(3, HEIGHT, 64)]
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_a_network_that_returns_features_is_compiled_for_probabilities(
+    everything: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = teacher(return_all_feats=everything)
+    images, _ = batch(2, 64)
+    found, expected = CompiledNetwork(network, EVAL), network(images)
+    outputs = found(images)
+    if everything:
+        outputs, expected = outputs["head_out"], expected["head_out"]
+    assert_equal_outputs(outputs, expected[1])  # without the features
+    assert found.engine == PADDLE and "not compiled" not in caplog.text
+
+
+def test_a_graph_that_is_unlike_only_where_the_network_is_unsure_is_found() -> None:
+    right = np.array([[0.9999, 1e-6, 9.9e-5]], np.float32)
+    wrong = np.array([[0.9999, 9e-6, 9.1e-5]], np.float32)
+    assert comparison.distance(right, wrong) < comparison.TOLERANCE
+    near = [comparison.is_near(*map(comparison.logits_of, (right, each))) for each in (right, wrong)]
+    assert near == [True, False]
 
 
 def test_what_it_was_not_compiled_for_is_computed_by_the_network(
     network: BaseModel, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = compile_network(network, LOGITS)
-    monkeypatch.setattr(graph_maker, "write_request_graph", never)
+    found = CompiledNetwork(network, LOGITS)
+    monkeypatch.setattr(compiled, "write_graph", never)
     images, labels = batch(2, 64)
     assert_equal_outputs(found(images, labels, TRAIN), network(images, labels, TRAIN))
     assert_equal_outputs(found(images), network(images))
@@ -259,7 +283,7 @@ def test_what_it_was_not_compiled_for_is_computed_by_the_network(
 def test_a_network_in_train_mode_is_left_alone(own_cache: Path) -> None:
     network = BaseModel({"Backbone": TINY["Backbone"], "Head": {**TINY["Head"], "out_channels_list": COUNTS}})
     before = state_digest(network)
-    compile_network(network, EVAL).prepare((3, HEIGHT, 64))
+    CompiledNetwork(network, EVAL).prepare((3, HEIGHT, 64))
     assert state_digest(network) == before and not own_cache.exists()
 
 
@@ -283,7 +307,7 @@ def test_what_cannot_be_compiled_runs_as_it_is_and_says_why_once(caplog: pytest.
     caplog.set_level(logging.INFO, "ppocr_ext")
     for network, asked in ((plain, greedy), (outside, LOGITS)):
         caplog.clear()
-        found = compile_network(network, asked, name="Teacher")
+        found = CompiledNetwork(network, asked, name="Teacher")
         for width in (64, 96):
             images, labels = batch(2, width)
             with paddle.no_grad():
@@ -294,7 +318,7 @@ def test_what_cannot_be_compiled_runs_as_it_is_and_says_why_once(caplog: pytest.
 
 
 def test_images_that_the_network_refuses_are_its_error(network: BaseModel) -> None:
-    found = compile_network(network, LOGITS)
+    found = CompiledNetwork(network, LOGITS)
     logits(found)
     with pytest.raises(Exception) as raised:
         network(paddle.zeros([1, 4, HEIGHT, 64]), None, LOGITS)

@@ -1,0 +1,315 @@
+"""Run a network whose weights do not change as a compiled graph, in place of the network itself.
+
+How a graph comes about::
+
+    CompiledNetwork        this file: what can be judged is judged, then a graph is opened and compared
+      ├─ cached_folder     graph_cache.py: the folder of a digest; at most 2 GB
+      ├─ write_graph       graph.py: trace the network for what is asked for
+      ├─ convert_graph     onnx_file.py: for engines that read ONNX
+      ├─ open_runner       runners.py: Paddle Inference, ONNX Runtime, OpenVINO
+      └─ is_near           comparison.py: on drawn text, at two widths
+
+What can fail:
+
+=============================================  ======================================================
+what fails                                     who computes then
+=============================================  ======================================================
+a package of a named engine is missing         nothing: it is an error
+bfloat16 is missing (processor, ONNX Runtime)  the same engine in float32
+the head, a GPU, train mode, another request   the network
+the network takes images of one width          a graph for each width, at most 4
+a file of the cache folder is damaged          the same engine, its file is made once more
+a graph fails, or differs                      the network
+an engine fails on a batch                     the network, from this batch on
+=============================================  ======================================================
+
+One line of the log has the reason why a network is not compiled.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import paddle
+from paddle import Tensor, nn
+
+from ppocr_ext.config.global_keys import BFLOAT16, FLOAT32, NETWORK, ONNXRUNTIME, PADDLE
+from ppocr_ext.errors import ModelError
+from ppocr_ext.inference.comparison import is_near, logits_of, text_inputs
+from ppocr_ext.inference.graph import (
+    IMAGES,
+    TARGET,
+    ImageShape,
+    inference_copy,
+    labels_of,
+    pools_adaptively,
+    target_position,
+    without_features,
+    write_graph,
+)
+from ppocr_ext.inference.graph_cache import cached_folder, discard, graph_key, is_kept
+from ppocr_ext.inference.onnx_file import convert_graph
+from ppocr_ext.inference.runners import ONNX, Runner, engine_of, has_bfloat16, open_runner, require_engine
+from ppocr_ext.messages import LOG, error_text
+from ppocr_ext.modeling.head_request import HeadRequest
+from ppocr_ext.modeling.heads.nrtr_head import START_ID
+
+MOST_GRAPHS = 4  # of a network that needs one for each width
+CHUNK_PIXELS = 4 * 48 * 320  # larger chunks are not faster and take more memory
+_TARGET_LENGTH = 6  # ids of the target that a graph is compared with
+_REASON_LENGTH = 400  # a fix with a path fits
+
+
+class Probe(NamedTuple):
+    """Drawn text, ids of NRTR if the graph reads them, and what the network makes of both."""
+
+    images: np.ndarray
+    target: np.ndarray | None
+    expected: Any
+
+
+class CompiledNetwork:
+    """A network and its compiled graphs on the CPU, with the signature of the network.
+
+    Outputs equal the network's within 1e-4 (in bfloat16: 5 %), without the features that ``return_feats`` adds to
+    probabilities; a graph is compared when it is opened. The table above says what computes where an engine fails. The
+    network itself also computes any other request, and in train mode. A graph is made when the first images of a height
+    come, or by :meth:`prepare`. It is kept in the cache folder, where the next process finds it.
+
+    Args:
+        network: with weights, which must not change, in eval mode.
+        request: what is computed.
+        name: of the network in messages.
+        threads: of the computation; None: as many as the network itself has (``OMP_NUM_THREADS``).
+        dtype: ``"float32"`` or ``"bfloat16"`` of products and convolutions. Without instructions for bfloat16, float32
+            is used, with a warning.
+        engine: ``"paddle"`` (Paddle Inference with oneDNN), ``"onnxruntime"``, ``"openvino"``, or ``"auto"``; see
+            :func:`ppocr_ext.inference.runners.engine_of`.
+
+    Attributes:
+        engine: that computes; ``"network"`` once something could not be compiled.
+        dtype: that it computes in.
+        asked: the type that was asked for, perhaps of a run before; see :attr:`label`.
+
+    Raises:
+        MissingPackageError: a package of ``engine`` is not installed.
+    """
+
+    def __init__(
+        self,
+        network: nn.Layer,
+        request: HeadRequest,
+        *,
+        name: str = "the network",
+        threads: int | None = None,
+        dtype: str = FLOAT32,
+        engine: str = PADDLE,
+    ) -> None:
+        require_engine(engine)
+        self.engine = engine_of(engine)
+        self.dtype = self.asked = dtype
+        self._network, self._request, self._name = network, request, name
+        self._threads = threads or int((os.environ.get("OMP_NUM_THREADS") or "1").partition(",")[0])
+        self._graphs: dict[ImageShape, _Graph] = {}
+        self._position: int | None = None
+        try:
+            self._position = target_position(network, request)
+            if paddle.get_device() != "cpu":
+                raise ModelError(
+                    f"this engine computes on a CPU, not on {paddle.get_device()}.", code="not_compiled"
+                )
+        except ModelError as error:
+            self._give_up(error, logging.INFO)  # nothing has failed
+        if self.dtype == BFLOAT16 and (engine == ONNXRUNTIME or not has_bfloat16()):
+            self.dtype = FLOAT32
+            without = "ONNX Runtime" if engine == ONNXRUNTIME else "this processor"
+            LOG.warning("%s computes in float32: %s has no bfloat16.", name, without)
+
+    @property
+    def label(self) -> str:
+        """Engine and dtype in a run's records: ``"paddle"``, ``"openvino bfloat16"``, ``"network"``.
+
+        The type is left out if float32 was asked for.
+        """
+        return self.engine if self.asked == FLOAT32 else f"{self.engine} {self.dtype}"
+
+    def __call__(
+        self, images: Tensor, data: Sequence[Tensor] | None = None, request: HeadRequest | None = None
+    ) -> Any:
+        """Return what the network returns, without gradients; see :class:`BaseModel`."""
+        asked = request or getattr(self._network, "eval_request", self._request)
+        target = self._target(data)
+        fits = asked == self._request and (target is None) == (self._position is None)
+        with paddle.no_grad():
+            if self.engine == NETWORK or self._network.training or not fits:
+                return self._network(images, data, request)
+            try:
+                return self._graph(images.shape[1:]).run(images.numpy(), target)
+            except Exception as error:  # whatever Paddle raises
+                outputs = self._network(images, data, request)  # it says what is wrong with the images
+                self._give_up(error)
+                return outputs
+
+    def eval(self) -> None:
+        """Switch the network to eval mode, as the host's loop does."""
+        self._network.eval()
+
+    def train(self) -> None:
+        """Do nothing: the weights do not change. The host's loop calls it after an evaluation."""
+
+    def prepare(self, image_shape: Sequence[int]) -> None:
+        """Make or open the graph for images [C, H, W], whose width may change later; nothing in train mode."""
+        if self.engine != NETWORK and not self._network.training:
+            try:
+                self._graph(image_shape)
+            except Exception as error:  # whatever Paddle or another library raises
+                self._give_up(error)
+
+    def _give_up(self, error: Exception, level: int = logging.WARNING) -> None:
+        self.engine, self.dtype = NETWORK, FLOAT32
+        self._graphs.clear()
+        LOG.log(level, "%s is not compiled, it runs as it is: %s", self._name, _first_line(error))
+
+    def _target(self, data: Sequence[Tensor] | None) -> np.ndarray | None:
+        """Return the ids up to the end of the longest line of a batch."""
+        if self._position is None or data is None or len(data) < self._position + 2:
+            return None
+        longest = int(data[self._position + 1].max())
+        return np.asarray(data[self._position][:, : longest + 2].numpy())
+
+    def _graph(self, image_shape: Sequence[int]) -> _Graph:
+        """Return the graph for images [C, H, W]: of any width, or, if the network takes no other, of this one.
+
+        Raises:
+            ModelError: there would be too many graphs, or a graph computes other numbers.
+            Exception: whatever Paddle, the converter or the engine makes of a network that it cannot compile.
+        """
+        channels, height, width = (int(size) for size in image_shape)
+        for shape in ((channels, height, None), (channels, height, width)):
+            if shape in self._graphs:
+                return self._graphs[shape]
+        if len(self._graphs) >= MOST_GRAPHS and all(shape[2] for shape in self._graphs):
+            raise ModelError("it needs a graph for each width of the images.", code="not_compiled")
+        probes = [self._probe((1, channels, height, width))]
+        any_width = not pools_adaptively(self._network, self._request, self.engine)
+        if any_width:
+            try:
+                probes.append(self._probe((2, channels, height, max(8, width // 16 * 8))))
+            except Exception:  # such as SVTRNet, which takes images of one size
+                any_width = False
+        of_graph = (channels, height, None if any_width else width)
+        return self._graphs.setdefault(of_graph, self._open(of_graph, probes))
+
+    def _probe(self, shape: tuple[int, ...]) -> Probe:
+        """Return drawn text of a shape [B, C, H, W], and what the network makes of it."""
+        images, target = text_inputs(shape), None
+        if self._position is not None:
+            ids = np.arange(START_ID, START_ID + _TARGET_LENGTH, dtype=np.int64)
+            target = np.tile(ids, (len(images), 1))
+        labels = labels_of(None if target is None else paddle.to_tensor(target), self._position)
+        with paddle.no_grad():
+            expected = self._network(paddle.to_tensor(images), labels, self._request)
+        return Probe(images, target, without_features(expected) if self._request.probabilities else expected)
+
+    def _open(self, image_shape: ImageShape, probes: Sequence[Probe]) -> _Graph:
+        """Open a graph of the cache; write it if it is not there, or is not right."""
+
+        def write(folder: Path) -> None:
+            LOG.info("compiling %s for images of height %d", self._name, image_shape[1])
+            copied = inference_copy(self._network, self._request)
+            write_graph(copied, self._request, image_shape, folder, self._position)
+
+        def read(private: bool = False) -> _Graph:
+            with cached_folder(key, write, private=private) as folder, ExitStack() as stack:
+                if self.engine != PADDLE and not (folder / ONNX).exists():
+                    folder = _with_onnx(folder, stack)
+                runner = open_runner(self.engine, folder, threads=self._threads, dtype=self.dtype)
+            graph = _Graph(runner, probes[0].expected)
+            for probe in probes:
+                self._compare(graph, probe)
+            return graph
+
+        key = graph_key(self._network, self._request, image_shape)
+        was_kept = is_kept(key)
+        try:
+            return read()
+        except Exception as error:  # whatever the libraries make of damaged files
+            is_gone = discard(key)
+            if not was_kept:
+                raise
+            LOG.info("compiling %s again: %s", self._name, _first_line(error))
+        try:
+            return read(private=not is_gone)
+        except Exception:
+            discard(key)
+            raise
+
+    def _compare(self, graph: _Graph, probe: Probe) -> None:
+        """Compare a graph with the network.
+
+        Raises:
+            ModelError: it computes other numbers.
+        """
+        outputs = (graph.run(probe.images, probe.target), probe.expected)
+        are_probabilities = self._request.probabilities and not self._request.as_dict
+        for found, right in zip(*map(paddle.utils.flatten, outputs), strict=True):
+            expected, values = right.numpy(), found.numpy()
+            if are_probabilities:
+                expected, values = logits_of(expected), logits_of(values)
+            if not is_near(expected, values, self.dtype):
+                raise ModelError(
+                    f"its graph computes other numbers in {self.dtype} for images {list(probe.images.shape)}.",
+                    code="not_compiled",
+                )
+
+
+class _Graph:
+    """A graph and the structure of what it returns.
+
+    Args:
+        runner: of the graph, by whatever library.
+        outputs: of the network, of the same structure.
+    """
+
+    def __init__(self, runner: Runner, outputs: Any) -> None:
+        self._run = runner
+        first: dict[int, int] = {}  # a tensor that is returned twice is one output of the graph
+        self._places = [first.setdefault(id(each), len(first)) for each in paddle.utils.flatten(outputs)]
+        self._structure = paddle.utils.map_structure(lambda tensor: 0, outputs)
+
+    def run(self, images: np.ndarray, target: np.ndarray | None) -> Any:
+        """Return the outputs for images [B, C, H, W], a few of them at a time."""
+        size = max(1, CHUNK_PIXELS // (images.shape[2] * images.shape[3]))
+        parts = []
+        for start in range(0, len(images), size):
+            chunk = slice(start, start + size)
+            inputs = {IMAGES: images[chunk]} | ({} if target is None else {TARGET: target[chunk]})
+            parts.append(self._run(inputs))
+        tensors = [paddle.to_tensor(np.concatenate(pieces)) for pieces in zip(*parts, strict=True)]
+        return paddle.utils.pack_sequence_as(self._structure, [tensors[place] for place in self._places])
+
+
+def _with_onnx(folder: Path, stack: ExitStack) -> Path:
+    """Convert the graph of a folder; return where the ONNX file is: there, or in a folder that lives as ``stack``."""
+    try:
+        convert_graph(folder, folder / ONNX, folder.parent)
+    except OSError:  # the folder is of another user
+        own = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        convert_graph(folder, own / ONNX, own)
+        return own
+    return folder
+
+
+def _first_line(error: Exception) -> str:
+    """Return a line: of Paddle's compiler, the line that names the error."""
+    text = error_text(error)
+    named = re.search(r"^\s*(\w+Error: .*)$", text, re.MULTILINE)
+    return (named[1] if named else text.partition("\n")[0])[:_REASON_LENGTH]

@@ -1,0 +1,223 @@
+"""Write what a network is asked for as a graph: images and NRTR's targets in, every output out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+from paddle import Tensor, nn
+from paddle.static import InputSpec
+
+from ppocr_ext.config.global_keys import PADDLE
+from ppocr_ext.errors import ModelError
+from ppocr_ext.inference.comparison import distance, text_inputs
+from ppocr_ext.inference.runners import GRAPH, STEM, captured
+from ppocr_ext.messages import error_text
+from ppocr_ext.modeling import BaseModel
+from ppocr_ext.modeling.backbones.conv_parts import reparameterized
+from ppocr_ext.modeling.features import FeatureTap
+from ppocr_ext.modeling.head_request import BRANCH_LAYERS, BRANCHES, EVAL, HeadRequest, understands_requests
+from ppocr_ext.modeling.heads.multi_head import MultiHead
+from ppocr_ext.modeling.heads.nrtr_head import Transformer
+
+IMAGES = "x"  # name of the input, as in PaddleOCR's graphs
+TARGET = "target"
+ImageShape = tuple[int, int, int | None]  # channels, height, and the width if there is only one
+_SAME = 1e-5  # of probabilities: a second softmax would change them more
+
+
+def inference_copy(network: nn.Layer, request: HeadRequest) -> nn.Layer:
+    """Return a copy of a network in eval mode for one request, its parallel convolutions folded.
+
+    Branches that the request leaves out are not in it. With probabilities, features that ``return_feats`` adds are
+    left out too.
+
+    Args:
+        network: a ``BaseModel`` with weights. It does not change.
+        request: what the copy is for.
+    """
+    copied = reparameterized(network)
+    for branch in BRANCHES - request.branches:
+        for layer in BRANCH_LAYERS[branch]:
+            if hasattr(copied.head, layer):
+                delattr(copied.head, layer)
+    for layer in copied.sublayers() if request.probabilities else ():
+        if hasattr(layer, "return_feats"):
+            layer.return_feats = False
+    copied.eval()
+    return copied
+
+
+def without_features(outputs: Any) -> Any:
+    """Return the outputs of a network for probabilities as those of its :func:`inference_copy`."""
+    if isinstance(outputs, dict):
+        return {name: without_features(each) for name, each in outputs.items()}
+    return outputs[-1] if isinstance(outputs, tuple) else outputs
+
+
+def target_position(network: Any, request: HeadRequest) -> int | None:
+    """Return where in the labels of a batch NRTR's target is; None if the request reads no labels.
+
+    Raises:
+        ModelError: the request cannot be compiled, or the network is not one of ours.
+    """
+    head = getattr(network, "head", None)
+    if not isinstance(network, BaseModel) or head is None or not understands_requests(head):
+        raise ModelError(f"{type(network).__name__}: its head takes no requests.", code="not_compiled")
+    branches = request.branches & head.branches if isinstance(head, MultiHead) else request.branches
+    taught = isinstance(head, Transformer) or (isinstance(head, MultiHead) and "gtc" in branches)
+    if taught and (request.decode or "gtc" not in request.branches):
+        raise ModelError("NRTR decodes character by character.", code="not_compiled")
+    if "sar" in branches and hasattr(head, "sar_head"):
+        raise ModelError("the SAR branch reads the widths of the images.", code="not_compiled")
+    return int(isinstance(head, MultiHead)) if taught else None
+
+
+def pools_adaptively(network: Any, request: HeadRequest, engine: str) -> bool:
+    """Return True if the backbone pools to a fixed number of frames, which ONNX can say only for one width."""
+    frames = getattr(getattr(network, "backbone", None), "train_frames", None)
+    return engine != PADDLE and request.for_training and isinstance(frames, int)
+
+
+def labels_of(target: Any, position: int | None) -> list[Any] | None:
+    """Return the labels of a batch with NRTR's ``target``, which ends with the longest line; None without one."""
+    return None if position is None or target is None else [target] * (position + 1)
+
+
+class _Traced(nn.Layer):
+    """Return the outputs of a network as a flat list.
+
+    Args:
+        network: made by :func:`inference_copy`.
+        request: what it returns.
+        position: see :func:`target_position`.
+    """
+
+    def __init__(self, network: nn.Layer, request: HeadRequest, position: int | None) -> None:
+        super().__init__()
+        self.network = network
+        self._request, self._position = request, position
+        self.eval()
+
+    def forward(self, images: Tensor, target: Tensor | None = None) -> list[Tensor]:
+        """Map images [B, 3, H, W], and ids int64 [B, L] of NRTR, to the outputs."""
+        outputs = self.network(images, labels_of(target, self._position), self._request)
+        return paddle.utils.flatten(outputs)
+
+
+def write_graph(
+    copied: nn.Layer,
+    request: HeadRequest,
+    image_shape: ImageShape,
+    folder: Path,
+    position: int | None = None,
+) -> None:
+    """Write ``inference.json`` and ``inference.pdiparams`` for batches of any size.
+
+    Paddle's generator is as it was afterwards.
+
+    Args:
+        copied: made by :func:`inference_copy`.
+        request: what the graph returns; a tensor that the network returns twice is one output.
+        image_shape: of the images; without a width for all widths.
+        folder: an existing folder.
+        position: see :func:`target_position`.
+
+    Raises:
+        ModelError: Paddle cannot compile it.
+    """
+    spec = [InputSpec([None, *image_shape], "float32", name=IMAGES)]
+    if position is not None:
+        spec.append(InputSpec([None, None], "int64", name=TARGET))
+
+    def save() -> None:
+        traced = _Traced(copied, request, position)
+        static = paddle.jit.to_static(traced, input_spec=spec, full_graph=True)
+        paddle.jit.save(static, str(folder / STEM))
+
+    generator = paddle.get_rng_state()
+    try:
+        captured(save, "The network cannot be compiled", "not_compiled")
+    finally:
+        paddle.set_rng_state(generator)
+    if not (folder / GRAPH).is_file():
+        raise ModelError(
+            f"Paddle {paddle.__version__} cannot write {GRAPH}, the form that the clients read. Fix: pip install "
+            f"'paddlepaddle>=3' (the checkpoint stays the same).",
+            code="needs_paddle_3",
+        )
+
+
+class Reader(NamedTuple):
+    """What :func:`write_reader` wrote: the classes of its output, and how many numbers its weights are."""
+
+    classes: int
+    parameters: int
+
+
+def write_reader(
+    network: nn.Layer, folder: Path, image_shape: tuple[int, int, int], width: int | None = None
+) -> Reader:
+    """Write the graph of a recogniser: images [B, 3, H, W] in, probabilities of CTC [B, T, C] out.
+
+    The softmax is applied once, features are pooled as in evaluation, and the branches that guide the training are left
+    out. The recogniser itself does not change.
+
+    Args:
+        network: a ``BaseModel`` with a CTC head, its weights loaded.
+        folder: an existing folder.
+        image_shape: [channels, height, width] of the images that it was evaluated on.
+        width: the only width that the graph takes; None: every width.
+
+    Raises:
+        ModelError: the network returns no CTC probabilities, takes only one width, or Paddle cannot compile it.
+    """
+    reader = inference_copy(network, EVAL)
+    reader.return_all_feats = False
+    channels, height, usual = image_shape
+    classes = 0
+    for each in (usual, 2 * usual) if width is None else (width,):
+        classes = _check_output(reader, (1, channels, height, each), usual)
+    write_graph(reader, EVAL, (channels, height, width), folder)
+    # of the file, since a network may have layers that only the training uses
+    weights = paddle.jit.load(str(folder / STEM)).state_dict().values()
+    return Reader(classes, sum(int(np.prod(weight.shape)) for weight in weights))
+
+
+@paddle.no_grad()
+def _check_output(reader: nn.Layer, shape: tuple[int, ...], usual: int) -> int:
+    """Read drawn text, and return how many classes the recogniser has.
+
+    Raises:
+        ModelError: it does not return the softmax of its classifier's logits, these are not finite, or it does not take
+            images of this shape, but may take those of the width ``usual``.
+    """
+    try:
+        with FeatureTap(reader) as tap:
+            found = reader(paddle.to_tensor(text_inputs(shape)), None, EVAL)
+    except Exception as error:
+        if shape[3] == usual:
+            raise
+        raise ModelError(
+            f"The network takes only images of width {usual} ({error_text(error)}). Fix: export it with "
+            f"--width {usual}.",
+            code="fixed_width",
+        ) from error
+    if not bool(paddle.isfinite(tap.logits).all()):
+        raise ModelError(
+            "The network gives numbers that are not finite: its weights are damaged. Fix: export another "
+            "checkpoint of the run.",
+            code="not_finite",
+        )
+    expected = F.softmax(tap.logits, axis=-1).numpy()
+    if not isinstance(found, Tensor) or distance(expected, found.numpy()) > _SAME:
+        size = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise ModelError(
+            f"The network does not return the probabilities of CTC, [batch, frames, classes], in evaluation "
+            f"(found {size}). Fix: its head must apply the softmax once, and only in evaluation.",
+            code="unsupported_output",
+        )
+    return int(found.shape[-1])

@@ -1,0 +1,360 @@
+"""The libraries that run a graph on the CPU: Paddle Inference, ONNX Runtime, OpenVINO; and the network itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any, Protocol, TypeVar
+
+import numpy as np
+
+from ppocr_ext.config.global_keys import AUTO, BFLOAT16, FLOAT32, NETWORK, ONNXRUNTIME, OPENVINO, PADDLE
+from ppocr_ext.errors import MissingPackageError, ModelError
+from ppocr_ext.messages import INSTALL_ONNX, INSTALL_PADDLE, error_text
+
+T = TypeVar("T")
+STEM = "inference"  # of the files of a graph
+GRAPH = f"{STEM}.json"
+WEIGHTS = f"{STEM}.pdiparams"
+ONNX = f"{STEM}.onnx"  # what the engines other than Paddle read
+INSTALL = {ONNXRUNTIME: INSTALL_ONNX, OPENVINO: "pip install 'ppocr-ext[openvino]'"}
+_SHOWN = 3  # lines of what was printed
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A graph that a library has opened; several threads may call it.
+
+    Attributes:
+        shapes: of the inputs by name, as far as the library tells; None where a size is not fixed, and empty for ids.
+        outputs: how many sizes each output has; None where the library does not tell.
+        run: maps the inputs by name to the outputs, in their order.
+        metadata: texts that the file holds by key, such as its dictionary.
+    """
+
+    shapes: Mapping[str, Sequence[int | None]]
+    outputs: Sequence[int | None]
+    run: Callable[[dict[str, np.ndarray]], Sequence[np.ndarray]]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, inputs: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
+        """Return the outputs; inputs that the graph does not read are left out."""
+        return self.run({name: np.ascontiguousarray(inputs[name]) for name in self.shapes})
+
+
+def missing_packages(names: Sequence[str]) -> list[str]:
+    """Return the packages that are not installed; they are not imported."""
+    return [name for name in names if find_spec(name) is None]
+
+
+def missing_packages_of(engine: str) -> list[str]:
+    """Return the packages that ``engine`` needs to run a network, and that are not installed."""
+    return missing_packages((engine, "paddle2onnx") if engine in INSTALL else ())
+
+
+def require_engine(engine: str) -> None:
+    """Check that the packages of an engine are installed.
+
+    Raises:
+        MissingPackageError: one is not; the message says what to install.
+    """
+    if missing := missing_packages_of(engine):
+        raise MissingPackageError(
+            f"The engine {engine} needs {' and '.join(missing)}. Fix: {INSTALL[engine]}, or take the engine auto.",
+            code="missing_package",
+        )
+
+
+def engine_of(asked: str) -> str:
+    """Return the engine that computes: of ``"auto"`` OpenVINO if its packages are installed, else Paddle."""
+    if asked != AUTO:
+        return asked
+    return PADDLE if missing_packages_of(OPENVINO) else OPENVINO
+
+
+def other_engines(dtype: str) -> list[str]:
+    """Return the installed engines that can compute in ``dtype``, without Paddle."""
+    able = (ONNXRUNTIME, OPENVINO) if dtype == FLOAT32 else (OPENVINO,)
+    return [engine for engine in able if not missing_packages_of(engine)]
+
+
+def has_bfloat16() -> bool:
+    """Return True if the processor has instructions for bfloat16; Paddle would compute without them, but slower."""
+    import paddle
+
+    return bool(paddle.base.core.supports_bfloat16_fast_performance())
+
+
+def open_runner(engine: str, folder: Path, *, threads: int, dtype: str = FLOAT32) -> Runner:
+    """Open a graph to run a network.
+
+    Args:
+        engine: the library.
+        folder: has ``inference.json`` and ``inference.pdiparams``; for other engines than Paddle ``inference.onnx``.
+        threads: of the computation.
+        dtype: of products and convolutions; ONNX Runtime has float32 only.
+
+    Raises:
+        Exception: whatever the library makes of the file.
+    """
+    if engine == PADDLE:
+        # a batch's longest label is part of its shape, so there are many: kept, each would cost memory and save no time
+        return open_paddle([folder / GRAPH, folder / WEIGHTS], threads=threads, dtype=dtype, kept_shapes=1)
+    if engine == OPENVINO:
+        return open_openvino([folder / ONNX], threads=threads, dtype=dtype)
+    return open_onnxruntime([folder / ONNX], threads=threads)
+
+
+def open_paddle(
+    files: Sequence[Path],
+    *,
+    threads: int | None = None,
+    dtype: str = FLOAT32,
+    onednn: bool = True,
+    kept_shapes: int | None = None,
+) -> Runner:
+    """Open a graph with Paddle Inference, which may not notice that the file of weights is truncated.
+
+    Args:
+        files: the ``.json`` file and the ``.pdiparams`` file.
+        threads: of the computation; None: Paddle's default, which is 1.
+        dtype: of products and convolutions inside oneDNN; inputs and outputs stay float32.
+        onednn: compute with oneDNN.
+        kept_shapes: shapes of inputs for which oneDNN keeps its own weights and buffers; None: Paddle's default.
+
+    Raises:
+        MissingPackageError: Paddle is older than 3.0.
+        Exception: whatever Paddle makes of a damaged file.
+    """
+    from paddle import inference
+
+    if not hasattr(inference.Config, "enable_new_ir"):
+        raise MissingPackageError(
+            f"{files[0]} needs Paddle 3. Fix: {INSTALL_PADDLE}, or read inference.onnx with ONNX Runtime.",
+            code="unsupported_paddle",
+        )
+    config = inference.Config(*map(str, files))
+    config.disable_gpu()
+    config.disable_glog_info()
+    config.enable_new_ir(True)
+    config.enable_new_executor(True)
+    if not onednn:
+        config.disable_mkldnn()
+    else:
+        config.enable_mkldnn()
+        if kept_shapes is not None:
+            config.set_mkldnn_cache_capacity(kept_shapes)
+    if dtype == BFLOAT16:  # Paddle prints a line
+        captured(config.enable_mkldnn_bfloat16, "Paddle computes no bfloat16", "not_compiled")
+    if threads is not None:
+        config.set_cpu_math_library_num_threads(threads)
+    predictor = inference.create_predictor(config)
+    names = predictor.get_output_names()
+    lock = threading.Lock()  # a predictor keeps its tensors
+
+    def run(inputs: dict[str, np.ndarray]) -> Sequence[np.ndarray]:
+        with lock:
+            for name, values in inputs.items():
+                predictor.get_input_handle(name).copy_from_cpu(values)
+            predictor.run()
+            return [predictor.get_output_handle(name).copy_to_cpu() for name in names]
+
+    return Runner(dict.fromkeys(predictor.get_input_names(), ()), [None] * len(names), run)
+
+
+def open_onnxruntime(files: Sequence[Path], *, threads: int | None = None) -> Runner:
+    """Open an ONNX file with ONNX Runtime.
+
+    Args:
+        files: the file alone.
+        threads: of the computation; None: one for each core.
+
+    Raises:
+        Exception: whatever ONNX Runtime makes of a damaged file; its exceptions have no common base but this.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # its warnings are of the graph's form, and harmless
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(str(files[0]), options, providers=["CPUExecutionProvider"])
+    shapes = {
+        each.name: [size if isinstance(size, int) else None for size in each.shape if "float" in each.type]
+        for each in session.get_inputs()
+    }
+    return Runner(
+        shapes,
+        [len(each.shape) for each in session.get_outputs()],
+        lambda inputs: session.run(None, inputs),
+        session.get_modelmeta().custom_metadata_map,
+    )
+
+
+@cache
+def _openvino_core() -> Any:
+    """Return the only core of this process, which lives as long as the process.
+
+    Each core replaces the stack that signals are handled on, and puts back the one before when it is freed. Of several,
+    freed in another order, that stack is gone, and the next signal ends the process.
+    """
+    import openvino
+
+    return openvino.Core()
+
+
+def open_openvino(files: Sequence[Path], *, threads: int, dtype: str = FLOAT32) -> Runner:
+    """Open an ONNX file with OpenVINO.
+
+    Args:
+        files: the file alone.
+        threads: of the computation.
+        dtype: of products and convolutions.
+
+    Raises:
+        Exception: whatever OpenVINO makes of a damaged file.
+    """
+    options = {
+        "PERFORMANCE_HINT": "LATENCY",  # one batch at a time, by all threads
+        "INFERENCE_NUM_THREADS": threads,
+        # where the processor has bfloat16, its own choice for float32 too
+        "INFERENCE_PRECISION_HINT": "bf16" if dtype == BFLOAT16 else "f32",
+        # processes of one thread each would all be bound to the first core
+        "ENABLE_CPU_PINNING": False,
+    }
+    compiled = _openvino_core().compile_model(str(files[0]), "CPU", options)
+    request = compiled.create_infer_request()
+    lock = threading.Lock()  # a request keeps its tensors
+
+    def run(inputs: dict[str, np.ndarray]) -> Sequence[np.ndarray]:
+        with lock:
+            found = request.infer(inputs)
+            return [np.array(found[output]) for output in compiled.outputs]  # the next batch takes its memory
+
+    return Runner({each.get_any_name(): () for each in compiled.inputs}, [None] * len(compiled.outputs), run)
+
+
+class Engine(Protocol):
+    """What computes the probabilities of a batch.
+
+    Attributes:
+        name: ``"network"``, or of the form of an exported model: ``"paddle"``, ``"onnx"``.
+    """
+
+    name: str
+
+    def probabilities(self, images: np.ndarray) -> np.ndarray:
+        """Return the probabilities of the classes in each frame: float32 [B, T, C].
+
+        Args:
+            images: float32 [B, 3, H, W].
+        """
+        ...
+
+
+class NetworkEngine:
+    """Run a network in eval mode: the probabilities of its CTC branch.
+
+    Args:
+        network: a recogniser (no :class:`DistillationModel`), with weights, or a ``CompiledNetwork``. It is left in
+            eval mode.
+    """
+
+    def __init__(self, network: Any) -> None:
+        network.eval()
+        self.name: str = getattr(network, "engine", NETWORK)
+        self._network = network
+        self._lock = threading.Lock()
+
+    def probabilities(self, images: np.ndarray) -> np.ndarray:
+        """See :class:`Engine`."""
+        output = self._output(images)
+        # (features, probabilities) with `return_feats`
+        output = output[-1] if isinstance(output, list | tuple) else output
+        return np.asarray(output.astype("float32").numpy())
+
+    def _output(self, images: np.ndarray) -> Any:
+        import paddle
+
+        with self._lock, paddle.no_grad():
+            output = self._network(paddle.to_tensor(images))
+        return output["head_out"] if isinstance(output, dict) else output  # a dict with `return_all_feats`
+
+
+class NrtrEngine(NetworkEngine):
+    """Run a network in eval mode: the characters that its NRTR decoder takes, one after the other.
+
+    It has no frames, so it is read by :meth:`decode` and not by ``probabilities``.
+    """
+
+    def decode(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the class of each character and its probability: int64 and float32, [B, L].
+
+        Args:
+            images: float32 [B, 3, H, W].
+
+        Raises:
+            ModelError: the head returns something else in evaluation.
+        """
+        output = self._output(images)
+        if not isinstance(output, list | tuple) or len(output) != 2:
+            raise ModelError(
+                f"The head returns {type(output).__name__} in evaluation, but NRTRLabelDecode reads [ids, "
+                f"probabilities], each [B, L]. Fix: decode greedily there, as the head Transformer does.",
+                code="unsupported_output",
+            )
+        ids, best = output
+        return ids.numpy(), best.astype("float32").numpy()
+
+
+def captured(call: Callable[[], T], failure: str, code: str) -> T:
+    """Return what ``call`` of Paddle's C++ code returns; what it prints is shown only if it fails.
+
+    Args:
+        call: takes no arguments.
+        failure: begin of the message if it raises an exception, such as ``"The network cannot be compiled"``.
+        code: of that error.
+
+    Raises:
+        ModelError: ``call`` raised an exception; the message has the last lines that it printed.
+    """
+    with tempfile.TemporaryFile() as printed:
+        try:
+            with _printing_to(printed):
+                return call()
+        except Exception as error:  # whatever Paddle raises
+            printed.seek(0)
+            lines = printed.read().decode("utf-8", "replace").split("\n")
+            said = "\n  ".join([line for line in lines if line.strip()][-_SHOWN:])
+            raise ModelError(
+                f"{failure}: {error_text(error)}{f' It printed:{chr(10)}  {said}' if said else ''}", code=code
+            ) from error
+
+
+@contextmanager
+def _printing_to(file: IO[bytes]) -> Iterator[None]:
+    """Inside this context, what is written to the descriptors 1 and 2 goes to ``file``: C++ knows no Python stream."""
+    _flush()
+    kept = {number: os.dup(number) for number in (1, 2)}
+    try:
+        for number in kept:
+            os.dup2(file.fileno(), number)
+        yield
+    finally:
+        _flush()
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()

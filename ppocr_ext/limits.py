@@ -1,4 +1,4 @@
-"""Limits on what a file may be and claim, checked before it costs memory or time. docs/limits.md lists them."""
+"""Limits on what a file may be and claim, checked before it costs memory or time. docs/data.md lists them."""
 
 from __future__ import annotations
 

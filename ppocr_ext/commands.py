@@ -18,6 +18,10 @@ def command_line(name: str, *words: str | Path, host: str | None = None) -> str:
 
 def run_command(name: str, checkpoint: Path, host: str | None) -> str:
     """Return the command ``name`` for a checkpoint of a run, with the config of its run folder."""
+    if (name, checkpoint.name) == ("train", "latest"):
+        return command_line(name, "--resume", checkpoint.parent, host=host)
+    if (name, checkpoint.name) == ("eval", "best_accuracy"):
+        return command_line(name, checkpoint.parent, host=host)
     config = checkpoint.parent / "config.yml"
     weights = setting("Global.checkpoints", checkpoint)
     return command_line(name, "-c", config, "-o", weights, host=host)

@@ -34,8 +34,8 @@ INTRO = """# Reference
 - [Commands](#commands), [files of a run](#files-of-a-run), [Python](#python)
 
 A config names a component with the key `name` and gives the component's keys beside it. "required" means that there is
-no default. A name that is not on this page comes from the host, if the host has it (`ppocr-ext doctor` lists both), or
-from `Global.plugins`. Datasets, samplers and transforms that are not here are the host's.
+no default. A name that is not on this page comes from the host, if the host has it (`ppocr-ext doctor --components`
+lists both), or from `Global.plugins`. Datasets, samplers and transforms that are not here are the host's.
 
 ## Keys of `Global`
 

@@ -13,7 +13,7 @@ import sys
 import textwrap
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -30,6 +30,8 @@ EPILOG = """\
 examples:
   ppocr-ext doctor
   ppocr-ext doctor --host ~/PaddleOCR         would this checkout do?
+
+  ppocr-ext doctor --components               which networks, losses, … a config can name, ours and the host's
 
 It leaves with 0 if training can run, with 1 if it cannot.
 """
@@ -82,37 +84,39 @@ class CheckResult(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_host_argument(parser)
+    parser.add_argument(
+        "--components", action="store_true", help="list what a config can name, and whose each part is"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the report; return 0 if training can run, else 1."""
-    print(f"ppocr-ext {__version__}")
-    installed = [*check_python(), *check_paddle(), *check_arrays(), *check_quickstart(), *check_folder()]
-    failures = _report("installed", installed)
-    if not failures:
-        failures = _report("host", check_host(args.host, args.debug))
-    if not failures:
+    """Print whether training can run, and what was checked; return 0 if it can, else 1."""
+    groups = {
+        "installed": [*check_python(), *check_paddle(), *check_arrays(), *check_quickstart(), *check_folder()]
+    }
+    if not _failures(groups):
+        groups["host"] = check_host(args.host, args.debug)
+    if not _failures(groups):
+        groups["devices"] = check_devices()
+        groups["training step"] = check_training_step(args.debug, args.host)
+    failures = _failures(groups)
+    verdict = (
+        "Training can run." if not failures else f"Training cannot run: {failures} to fix, see FAIL below."
+    )
+    print(f"ppocr-ext {__version__}: {verdict}")
+    for title, results in groups.items():
+        print(f"\n{title}")
+        for level, text, fix in results:
+            print(f"  {level:<5} {text}")
+            if fix:
+                print(f"        fix it: {fix}")
+    if args.components and not failures:
         _print_components()
-        _report("devices", check_devices())
-        failures = _report("training step", check_training_step(args.debug, args.host))
-    if failures:
-        things = "thing" if failures == 1 else "things"
-        print(f"\nTraining cannot run: {failures} {things} to fix, see FAIL above.")
-        return 1
-    print("\nTraining can run.")
-    return 0
+    return int(failures > 0)
 
 
-def _report(title: str, results: Iterable[CheckResult]) -> int:
-    """Print the results of some checks; return how many failed."""
-    print(f"\n{title}")
-    failures = 0
-    for level, text, fix in results:
-        print(f"  {level:<5} {text}")
-        if fix:
-            print(f"        fix it: {fix}")
-        failures += level == "FAIL"
-    return failures
+def _failures(groups: Mapping[str, Iterable[CheckResult]]) -> int:
+    return sum(each.level == "FAIL" for results in groups.values() for each in results)
 
 
 def check_python() -> list[CheckResult]:

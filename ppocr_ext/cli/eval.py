@@ -5,21 +5,27 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ppocr_ext.cli.options import add_config_arguments, add_host_argument, add_strict_argument, read_config
+from ppocr_ext.cli.options import (
+    add_host_argument,
+    add_run_argument,
+    add_strict_argument,
+    read_recogniser_config,
+)
 
 NAME = "eval"
 HELP = "evaluate a trained recogniser: accuracy by sub-model and head, predictions to a file"
 EPILOG = """\
 examples:
-  ppocr-ext eval -c output/run/config.yml -o Global.checkpoints=output/run/best_accuracy
-  ppocr-ext eval -c config.yml -o Global.checkpoints=… --model Teacher --head gtc
-  ppocr-ext eval -c config.yml -o Global.checkpoints=… --save-predictions predictions.tsv
+  ppocr-ext eval output/run                                      the best checkpoint of a run
+  ppocr-ext eval output/run -o Global.checkpoints=output/run/latest
+  ppocr-ext eval output/run --model Teacher --head gtc --save-predictions predictions.tsv
+  ppocr-ext eval -c config.yml -o Global.pretrained_model=weights
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    add_config_arguments(parser)
+    add_run_argument(parser)
     add_host_argument(parser)
     add_strict_argument(parser)
     parser.add_argument("--model", metavar="NAME", help="sub-model to evaluate (default: Metric.key)")
@@ -50,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.run.run import Run
 
     set_up_logs(args.host)
-    config = read_config(args, args.strict)
+    config = read_recogniser_config(args, args.strict)
     if args.model is not None:
         config = select_model(config, args.model)
     if args.save_predictions:

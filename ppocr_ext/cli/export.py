@@ -6,9 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_config
+from ppocr_ext.cli.options import add_host_argument, add_run_argument, read_recogniser_config
 from ppocr_ext.commands import command_line
-from ppocr_ext.errors import ConfigError
 from ppocr_ext.inference.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -33,13 +32,7 @@ the trained network. Nothing is downloaded. See docs/deploy.md.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add = parser.add_argument
-    add(
-        "run_folder",
-        nargs="?",
-        metavar="RUN",
-        help="the folder of a run: its best checkpoint and its own config",
-    )
-    add_config_arguments(parser, required=False)
+    add_run_argument(parser)
     add_host_argument(parser)
     add("--model", metavar="NAME", help="sub-model to export (default: Metric.key, or Student)")
     add(
@@ -78,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.run.logs import set_up_logs
 
     set_up_logs(args.host)
-    config = _config(args)
+    config = read_recogniser_config(args)
     options = ExportOptions(
         output=args.output or _folder(args, config),
         format=args.format,
@@ -92,19 +85,6 @@ def run(args: argparse.Namespace) -> int:
     )
     _print(exported)
     return 0
-
-
-def _config(args: argparse.Namespace) -> Config:
-    """Return the config of the run folder, or of ``-c``."""
-    from ppocr_ext.run.recogniser import recogniser_config
-
-    if (args.run_folder is None) == (not args.config):
-        raise ConfigError(
-            "export needs either a run or a config. Fix: give the folder of a run; or a config with -c, and its "
-            "weights with -o Global.pretrained_model=PATH.",
-            code="bad_arguments",
-        )
-    return recogniser_config(args.run_folder, args.opt) if args.run_folder else read_config(args)
 
 
 def _folder(args: argparse.Namespace, config: Config) -> Path:

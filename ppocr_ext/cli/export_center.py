@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ppocr_ext.characters.look_alikes import read_groups
-from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_config
+from ppocr_ext.cli.options import add_host_argument, add_run_argument, read_recogniser_config
 from ppocr_ext.commands import command_line, setting
 from ppocr_ext.config import CENTER_LOSSES, Config, named_items
 from ppocr_ext.errors import DataError
@@ -25,9 +25,9 @@ _OVERLAY = "configs/overlays/center_loss.yml"
 HELP = "Write one feature center for each character, for CenterLoss."
 EPILOG = """\
 examples:
-  ppocr-ext export-center -c config.yml -o Global.pretrained_model=output/run/best_accuracy
-  ppocr-ext export-center -c distill.yml -o Global.checkpoints=… --model Student --frames aligned
-  ppocr-ext export-center -c config.yml -o Global.checkpoints=… --pkl train_center.pkl
+  ppocr-ext export-center output/run                             the best checkpoint of a run
+  ppocr-ext export-center output/run --model Student --frames aligned --pkl train_center.pkl
+  ppocr-ext export-center -c config.yml -o Global.pretrained_model=weights
 
 The samples of Train are read once, with the transforms of Eval, by the recogniser in evaluation mode; of several
 sub-models only the one named is built. A center is the mean of the features of a character's frames, as the CTC
@@ -43,7 +43,7 @@ takes a share of the samples.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    add_config_arguments(parser)
+    add_run_argument(parser)
     add_host_argument(parser)
     add = parser.add_argument
     add("--model", metavar="NAME", help="sub-model (default: Metric.key, or Student)")
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
     set_up_logs(args.host)
     _check_options(args)
-    given = read_config(args)
+    given = read_recogniser_config(args)
     config, name = config_of_model(given, args.model, args.split)
     built = Run.build(
         config,
@@ -165,6 +165,8 @@ def _training_command(args: argparse.Namespace, config: Config) -> str:
         options += [setting("Global.pretrained_model", checkpoint), "Global.checkpoints=null"]
     name = names[0] if names else "CenterLoss"
     options.append(setting(f"Loss.loss_config_list.{name}.center_file_path", args.output))
-    files = args.config if names else [*args.config, _OVERLAY]
+    run = Path(args.run_folder or "")
+    own = args.config or [run / "config.yml" if run.is_dir() else run]
+    files = own if names else [*own, _OVERLAY]
     old = [] if args.old_dict is None else ["--old-dict", args.old_dict]
     return command_line("train", "-c", *files, "-o", *options, *old, host=args.host)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ppocr_ext.config import Config, load
+from ppocr_ext.errors import ConfigError
 from ppocr_ext.host.locate import ENVIRONMENT
 from ppocr_ext.io.resources import find_config
 
@@ -27,6 +28,17 @@ def add_config_arguments(parser: argparse.ArgumentParser, required: bool = True)
     add_option_argument(
         parser, "set single keys, e.g. -o Global.epoch_num=20 Optimizer.lr.learning_rate=0.0005"
     )
+
+
+def add_run_argument(parser: argparse.ArgumentParser) -> None:
+    """Add ``RUN``, which :func:`read_recogniser_config` takes in place of ``-c``."""
+    parser.add_argument(
+        "run_folder",
+        nargs="?",
+        metavar="RUN",
+        help="the folder of a run: its own config and its best checkpoint",
+    )
+    add_config_arguments(parser, required=False)
 
 
 def add_option_argument(parser: argparse.ArgumentParser, text: str) -> None:
@@ -63,5 +75,27 @@ def add_strict_argument(parser: argparse.ArgumentParser) -> None:
 
 def read_config(args: argparse.Namespace, strict: bool = False) -> Config:
     """Return the config of ``-c`` and ``-o``; with ``strict``, Global.strict is true."""
-    options = ["Global.strict=true"] if strict else []
-    return load([find_config(path) for path in args.config], [*args.opt, *options])
+    return load([find_config(path) for path in args.config], _options(args, strict))
+
+
+def read_recogniser_config(args: argparse.Namespace, strict: bool = False) -> Config:
+    """Return the config of ``RUN`` with its best checkpoint, or that of ``-c``; both with ``-o``.
+
+    Raises:
+        ConfigError: neither or both are given.
+    """
+    from ppocr_ext.run.recogniser import recogniser_config  # imports Paddle
+
+    if (args.run_folder is None) == (not args.config):
+        raise ConfigError(
+            "give either a run or a config. Fix: give the folder of a run; or a config with -c, and its weights with "
+            "-o Global.pretrained_model=PATH.",
+            code="bad_arguments",
+        )
+    if args.run_folder is None:
+        return read_config(args, strict)
+    return recogniser_config(args.run_folder, _options(args, strict))
+
+
+def _options(args: argparse.Namespace, strict: bool) -> list[str]:
+    return [*args.opt, "Global.strict=true"] if strict else args.opt

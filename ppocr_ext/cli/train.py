@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from pathlib import Path
 
 from ppocr_ext.checkpoint.contents import BEST, checkpoint_line
 from ppocr_ext.cli.options import add_config_arguments, add_host_argument, add_strict_argument, read_config
-from ppocr_ext.commands import run_command
+from ppocr_ext.commands import run_command, setting
+from ppocr_ext.errors import ConfigError
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.host_config import folder_of
 
@@ -18,7 +20,7 @@ examples:
   ppocr-ext train -c configs/quickstart/distill.yml
   ppocr-ext train -c rec_svtrv2_ch_distillation.yml -o Global.use_gpu=false Global.epoch_num=10
   ppocr-ext train -c my.yml -c overlay.yml                      # the overlay goes over my.yml
-  ppocr-ext train -c my.yml -o Global.checkpoints=output/run/latest        # resume after a stop
+  ppocr-ext train --resume output/run                           # after a stop; -o changes keys
   ppocr-ext train -c my.yml --processes 2                       # on two cores, or on two GPUs
   ppocr-ext train -c my.yml -o Global.pretrained_model=old/best_accuracy --old-dict old_dict.txt
 
@@ -30,7 +32,12 @@ iter_epoch_N.*. Ctrl-C stops after the step in progress and leaves `latest` to r
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    add_config_arguments(parser)
+    add_config_arguments(parser, required=False)
+    parser.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="continue the run of this folder: its own config and its checkpoint `latest`",
+    )
     add_host_argument(parser)
     add_strict_argument(parser)
     parser.add_argument(
@@ -57,6 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
+    if (args.resume is None) == (not args.config):
+        raise ConfigError(
+            "give either a config with -c, or with --resume the folder of a run.", code="bad_arguments"
+        )
+    if args.resume is not None:
+        args.config = [Path(args.resume) / "config.yml"]
+        args.opt = [setting("Global.checkpoints", Path(args.resume) / "latest"), *args.opt]
     if args.processes is not None:
         from ppocr_ext.loop.launch import is_started, start_processes
 

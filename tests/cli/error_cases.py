@@ -1120,7 +1120,7 @@ RUNNING = group(
         "holds-run",
         "A new run in the folder of another one",
         given("Global.save_model_dir=trained"),
-        "trained/latest",
+        "--resume trained",
         "--overwrite",
     ),
     case(
@@ -1138,7 +1138,7 @@ RUNNING = group(
         "sigterm",
         "SIGTERM while it trains",
         own_data("TerminatedData", "os.kill(os.getpid(), 15) if index == 9 else None", "Eval=!remove"),
-        "-o Global.checkpoints=output/latest",
+        "--resume output",
         code=143,
         shows=r"resume with: .*?$",
     ),

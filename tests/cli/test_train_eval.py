@@ -49,9 +49,8 @@ def test_train_then_eval_then_predictions(captchas, tmp_path, capsys):  # noqa: 
     assert main(["train", *options(captchas, tmp_path / "run")]) == 0
     trained = capsys.readouterr()
     assert re.search(r"epoch 1/1  step 4/4  loss .*images/s  eta 0:00:00", trained.out)
-    config, weights = str(tmp_path / "run" / "config.yml"), f"{tmp_path}/run/best_accuracy"
     predictions = ["--head", "gtc", "--save-predictions", str(tmp_path / "p.tsv")]
-    assert main(["eval", "-c", config, "-o", f"Global.checkpoints={weights}", *predictions]) == 0
+    assert main(["eval", str(tmp_path / "run"), *predictions]) == 0
     judged = capsys.readouterr()
     assert re.search(r"^acc: \d\.\d{4}$", judged.out, re.MULTILINE)
     assert re.search(r"^norm_edit_dis: \d\.\d{4}$", judged.out, re.MULTILINE)

@@ -103,10 +103,10 @@ def config(**values):
 
 def test_a_run_is_not_replaced_unless_told(folders):
     first = folders / "first"
-    facts = ("finished", f"Global.checkpoints={first}/latest", "--overwrite", "Global.save_model_dir")
+    facts = ("finished", f"--resume {first}", "--overwrite", "Global.save_model_dir")
     with raises_code(ConfigError, "folder_holds_run", first, *facts):
         check_folder(first, config(), None, False)
-    with raises_code(ConfigError, "folder_holds_run", f"Global.checkpoints={first}/latest --processes 2"):
+    with raises_code(ConfigError, "folder_holds_run", f"--resume {first} --processes 2"):
         check_folder(first, config(), None, False, processes=2)
     assert check_folder(first, config(), None, True) == ["latest", "best_accuracy"]
     assert check_folder(folders / "failed", config(), None, False) == []
@@ -122,8 +122,7 @@ def test_a_run_is_not_continued_in_the_folder_of_another(folders):
         ConfigError,
         "folder_holds_run",
         first,
-        f"-c {folders}/second/config.yml",
-        f"Global.checkpoints={folders}/second/latest",
+        f"--resume {folders}/second",
         "--overwrite",
     ):
         check_folder(first, other, None, False)

@@ -1,6 +1,6 @@
 """Cases of PaddleOCR's networks, and the weights and inputs that produced their numbers.
 
-tests/fixtures/networks/README.md says where they come from. Weights follow from their names and a seed, so that a
+tests/fixtures/README.md says where they come from. Weights follow from their names and a seed, so that a
 file holds outputs only.
 """
 

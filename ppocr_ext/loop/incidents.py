@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import paddle
-from paddle import nn
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.files import read_plain_pickle, read_state, tensors_to_bytes
@@ -26,9 +23,17 @@ from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.io.arrays import load_arrays
 from ppocr_ext.io.atomic import atomic_folder, require_no_link
 from ppocr_ext.limits import read_json_object
-from ppocr_ext.loop.step_values import LARGEST, StepMeter, StepReading, ctc_logits, head_outputs, limits_of
+from ppocr_ext.loop.step_values import (
+    LARGEST,
+    AnomalyWatch,
+    StepMeter,
+    StepReading,
+    ctc_logits,
+    head_outputs,
+    limits_of,
+)
 from ppocr_ext.losses import CTCLoss, build_loss, required_outputs
-from ppocr_ext.messages import end_text, shortened
+from ppocr_ext.messages import LOG, end_text, shortened
 from ppocr_ext.run.amp import full_precision
 from ppocr_ext.run.context import RunContext, RunOptions, open_context
 from ppocr_ext.run.freezing import choose_trained
@@ -36,78 +41,12 @@ from ppocr_ext.run.host_config import plugin_names
 from ppocr_ext.run.run import Run, build_network
 from ppocr_ext.run.train_setup import loss_context, loss_state, return_features
 
-_FLAG = "FLAGS_check_nan_inf"
-# "There are NAN or INF (num_nan=2, …) in [device=cpu, op=matmul, tensor=, dtype=fp32]"
-_FOUND = re.compile(r"There are NAN or INF.*?\bop=(?P<op>\w+)", re.DOTALL)
-
-
-class AnomalyWatch:
-    """Raise at the first operator whose result is not finite, and know in which layer that was.
-
-    Args:
-        network: its layers are watched by their paths.
-        loss: the same, below ``loss``; a function has no layers.
-        active: False: nothing is watched or checked.
-        compiled: the layers run in a compiled graph, where hooks see nothing.
-    """
-
-    def __init__(self, network: Any, loss: Any, *, active: bool = True, compiled: bool = False) -> None:
-        self.active = active
-        self._entered: list[str] = []
-        self._phase = "the loss"
-        layers = [] if compiled or not active else list(network.named_sublayers())
-        if isinstance(loss, nn.Layer) and active:
-            layers += [
-                (f"loss.{path}".rstrip("."), layer) for path, layer in loss.named_sublayers(include_self=True)
-            ]
-        for path, layer in layers:
-            layer.register_forward_pre_hook(lambda layer, inputs, path=path: self._entered.append(path))
-            layer.register_forward_post_hook(self._leave)
-
-    def _leave(self, *_: Any) -> None:
-        """Forget the innermost layer; what such a hook returned would take the place of its outputs."""
-        del self._entered[-1:]
-
-    def on(self, phase: str) -> None:
-        """Check every operator from now on; ``phase`` is what runs outside of all layers."""
-        self._entered.clear()
-        self._phase = phase
-        self._set(1)
-
-    def off(self) -> None:
-        """Check no operator any more."""
-        self._set(0)
-
-    def _set(self, flag: int) -> None:
-        if self.active:
-            paddle.set_flags({_FLAG: flag})
-
-    @contextmanager
-    def checking(self, phase: str) -> Iterator[None]:
-        """Check every operator inside this context."""
-        self.on(phase)
-        try:
-            yield
-        finally:
-            self.off()
-
-    def describe(self, error: BaseException) -> str | None:
-        """Return operator and layer of an error that Paddle's check raised; None for another error."""
-        found = _FOUND.search(str(error)) if self.active else None
-        if found is None:
-            return None
-        where = f"the layer {self._entered[-1]}" if self._entered else self._phase
-        return f"the operator {found['op']} in {where} gave the first value that is not finite"
-
-
 INCIDENTS = "incidents"  # in the run folder
-RECORD, BATCH, WEIGHTS, LOSS, CONFIG = (
-    "incident.json",
-    "batch.npz",
-    "weights.pdparams",
-    "loss.pdparams",
-    "config.yml",
-)
+RECORD = "incident.json"
+BATCH = "batch.npz"
+WEIGHTS = "weights.pdparams"
+LOSS = "loss.pdparams"
+CONFIG = "config.yml"
 VARIANCES = "running_variances"  # in BATCH
 _MOST_KEPT = 5  # each holds all weights
 _SHOWN = 5  # samples and names in the log
@@ -284,52 +223,85 @@ def _samples(
     ]
 
 
-class IncidentFolder:
-    """Write the incidents of a run into its folder, the first five of a process: each holds all weights.
+class Incidents:
+    """Say what is bad in a step of a run, and keep the first five incidents of a process: each holds all weights.
 
     Args:
         run: the run.
+        meter: measures its steps.
         step_seed: returns the seed of Paddle's generator in the step after so many steps.
     """
 
-    def __init__(self, run: Run, step_seed: Callable[[int], int]) -> None:
+    def __init__(self, run: Run, meter: StepMeter, step_seed: Callable[[int], int]) -> None:
         self._run = run
+        self._meter = meter
         self._folder = require_no_link(run.folder / INCIDENTS)
         self._step_seed = step_seed
-        self._count = 0
+        self._left = _MOST_KEPT
 
-    def write(self, incident: Incident, batch: Sequence[Any], meter: StepMeter) -> Path | None:
-        """Write ``incidents/step_N`` of the run folder and return it; None after the first five."""
-        self._count += 1
-        if self._count > _MOST_KEPT:
-            return None
+    def report(
+        self,
+        reading: StepReading,
+        step: int,
+        last_good: int,
+        predictions: Any,
+        batch: Sequence[Any],
+        *,
+        elsewhere: bool,
+    ) -> Incident:
+        """Write the incident into the log, and with its batch and weights into ``incidents/step_N`` of the run folder.
+
+        Args:
+            reading: the values of the step.
+            step: its number, from 1.
+            last_good: the last step whose gradient was applied.
+            predictions: of the network.
+            batch: of the step.
+            elsewhere: the forward pass of another process is bad, not that of this one.
+        """
         run = self._run
-        name = f"step_{incident.step:06d}" + (f"_rank{run.team.rank}" if run.team.size > 1 else "")
-        folder = self._folder / name
+        layout = layout_of(run.config)
+        incident = find_incident(
+            self._meter, reading, step, last_good, predictions, batch, layout, run.charset
+        )
+        if elsewhere:
+            bad = ["a value is bad in another process (see its incident)"]
+            incident = replace(incident, bad=bad, gradients=())
+        for line in incident.lines():
+            LOG.error("%s", line)
+        self._left -= 1
+        if self._left < 0:
+            return incident
+        name = f"step_{step:06d}" + (f"_rank{run.team.rank}" if run.team.size > 1 else "")
+        try:
+            self._write(incident, batch, self._folder / name)
+        except (OSError, DataError) as error:  # a full disk must not decide over the run
+            LOG.warning("the incident cannot be written: %s", error)
+        else:
+            plugins = ["--import-plugins"] if plugin_names(run.config) else []
+            again = command_line("replay", self._folder / name, *plugins, host=run.options.host_path)
+            LOG.error("  reproduce it: %s", again)
+        return incident
+
+    def _write(self, incident: Incident, batch: Sequence[Any], folder: Path) -> None:
+        run, variances = self._run, self._meter.variances
         # an entry that is not a tensor, such as a path, keeps its place: no loss computes with it
         arrays: dict[str, Any] = {
             str(index): entry.numpy() if isinstance(entry, paddle.Tensor) else np.zeros(0)
             for index, entry in enumerate(batch)
         }
-        if meter.variances is not None:
-            arrays[VARIANCES] = meter.variances.numpy()
+        arrays |= {} if variances is None else {VARIANCES: variances.numpy()}
         record = {**asdict(incident), "paddle_seed": self._step_seed(incident.step - 1)}
+        # JSON has no NaN and no infinity: they become text
+        plain = json.loads(json.dumps(record), parse_constant=str)
         state = full_precision(run.network.state_dict(), run.optimizer, run.float32_copies)
         with atomic_folder(folder, (BATCH, WEIGHTS, LOSS, CONFIG, RECORD), force=True) as place:
             np.savez(place / BATCH, **arrays)
             (place / WEIGHTS).write_bytes(tensors_to_bytes(state))
             (place / LOSS).write_bytes(tensors_to_bytes(loss_state(run.loss)))
             (place / CONFIG).write_text(run.config.to_yaml(), encoding="utf-8")
-            # JSON has no NaN and no infinity: they become text
-            plain = json.loads(json.dumps(record), parse_constant=str)
             text = json.dumps(plain, indent=2, ensure_ascii=False)
             (place / RECORD).write_text(text + "\n", encoding="utf-8")
-        return folder
-
-    def replay_command(self, folder: Path) -> str:
-        """Return the command that replays the incident in ``folder``."""
-        plugins = ["--import-plugins"] if plugin_names(self._run.config) else []
-        return command_line("replay", folder, *plugins, host=self._run.options.host_path)
 
 
 def layout_of(config: Config) -> BatchLayout:
@@ -479,15 +451,17 @@ class _Step:
         """Return the operator and the layer of the first value that is not finite; None if all are finite."""
         watch = AnomalyWatch(self.network, self.loss)
         try:
-            with watch.checking("the loss"):
-                total = self.loss(self._forward(), self.batch)["loss"]
-            with watch.checking("the backward pass"):
-                total.backward()
+            watch.on("the loss")
+            total = self.loss(self._forward(), self.batch)["loss"]
+            watch.on("the backward pass")
+            total.backward()
         except RuntimeError as error:
-            said = watch.describe(error)
-            if said is None:
+            text = watch.describe(error)
+            if text is None:
                 raise
-            return said
+            return text
+        finally:
+            watch.off()
         return None
 
     def _forward(self) -> Any:

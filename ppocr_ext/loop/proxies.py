@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from ppocr_ext.data.sample_seeds import generators_seeded
 from ppocr_ext.messages import LOG
 
@@ -110,6 +112,37 @@ class EvalLoader(Proxy):
         for batch in self.real:
             self._on_batch()
             yield batch
+
+
+class MetricProxy(Proxy):
+    """The metric as the host calls it.
+
+    Args:
+        metric: the real one.
+        on_batch: called with what was decoded, and the images [B, C, H, W] as the model saw them.
+        on_end: called before the numbers of all batches are computed.
+    """
+
+    def __init__(
+        self,
+        metric: Any,
+        on_batch: Callable[[Any, np.ndarray], None],
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(metric)
+        self._on_batch, self._on_end = on_batch, on_end
+
+    def __call__(self, decoded: Any, batch: Any = None, **kwargs: Any) -> Any:
+        """Pass a batch on."""
+        images = batch[0] if isinstance(batch, Sequence) and len(batch) else None
+        if isinstance(images, np.ndarray) and images.ndim == 4:
+            self._on_batch(decoded, images)
+        return self.real(decoded, batch, **kwargs)
+
+    def get_metric(self) -> Any:
+        """Return the metric's own values."""
+        self._on_end()
+        return self.real.get_metric()
 
 
 class EvalListener:

@@ -11,20 +11,18 @@ from dataclasses import replace
 from typing import Any
 
 import paddle
+from paddle import Tensor, nn
 
 from ppocr_ext.checkpoint.model_state import STATISTICS
 from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.batch_size import batch_size
-from ppocr_ext.errors import DataError
 from ppocr_ext.loop.events import StopRun
-from ppocr_ext.loop.incidents import AnomalyWatch, Incident, IncidentFolder, find_incident, layout_of
-from ppocr_ext.loop.step_values import StepMeter, StepReading, limits_of
+from ppocr_ext.loop.incidents import Incidents
+from ppocr_ext.loop.step_values import AnomalyWatch, StepMeter, StepReading, limits_of
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
-
-Tensors = Mapping[str, Any]
 
 
 class BeforeForward:
@@ -33,27 +31,21 @@ class BeforeForward:
     def __init__(self, network: Any, loss: Any) -> None:
         self._loss = loss
         statistics = {name: p for name, p in network.named_parameters() if name.endswith(STATISTICS)}
-        self._changing = {**statistics, **dict(network.named_buffers())}
-        self._kept: tuple[Tensors, Tensors] = ({}, {})
+        self._of_network = {**statistics, **dict(network.named_buffers())}
+        self._kept: dict[str, Tensor] = {}
+
+    def _tensors(self) -> dict[str, Tensor]:
+        of_loss = self._loss.state_dict() if isinstance(self._loss, nn.Layer) else {}
+        return {**self._of_network, **{f"loss: {name}": tensor for name, tensor in of_loss.items()}}
 
     @paddle.no_grad()
     def keep(self) -> None:
         """Copy it, before a forward pass."""
-        self._kept = _copies(self._changing), _copies(_loss_tensors(self._loss))
+        self._kept = {name: tensor.clone() for name, tensor in self._tensors().items()}
 
-    @paddle.no_grad()
     def restore(self) -> None:
         """Put the copy back, after a forward pass."""
-        for copies, tensors in zip(self._kept, (self._changing, _loss_tensors(self._loss)), strict=True):
-            put_back(copies, tensors)
-
-
-def _copies(tensors: Tensors) -> dict[str, Any]:
-    return {name: tensor.clone() for name, tensor in tensors.items()}
-
-
-def _loss_tensors(loss: Any) -> dict[str, Any]:
-    return dict(loss.state_dict()) if isinstance(loss, paddle.nn.Layer) else {}
+        put_back(self._kept, self._tensors())
 
 
 class OptimizerStep:
@@ -78,7 +70,7 @@ class OptimizerStep:
         trained = dict(self._meter.trained)
         batches, usual = int(global_value(run.config, "accumulate")), batch_size(run.config) or 1
         self.group = Group(batches, trained, run.unreached, usual)
-        self._incidents = IncidentFolder(run, step_seed)
+        self._incidents = Incidents(run, self._meter, step_seed)
         self._limit = int(global_value(run.config, "nonfinite_limit"))
         skips = global_value(run.config, "nonfinite") == "skip"
         self._before = BeforeForward(run.network, run.loss) if skips else None
@@ -163,38 +155,19 @@ class OptimizerStep:
         return self._watch.describe(error)
 
     def _handle_bad(self, elsewhere: bool) -> None:
-        incident = self._report(elsewhere)
+        predictions, batch, _ = self._held
+        step = self._steps_done + 1
+        incident = self._incidents.report(
+            self.reading, step, self._good_step, predictions, batch, elsewhere=elsewhere
+        )
         same_group = self.group.is_bad
         if self._before is not None and (same_group or self._skipped_in_a_row < self._limit):
             self._skipped_in_a_row += not same_group
             self._before.restore()
-            self._meter.forget()
-            LOG.warning("step %d is skipped (%d in a row)", incident.step, self._skipped_in_a_row)
+            self._meter.variances = None
+            LOG.warning("step %d is skipped (%d in a row)", step, self._skipped_in_a_row)
         else:
             raise StopRun(incident.summary, None, "nonfinite", save_latest=False)
-
-    def _report(self, elsewhere: bool) -> Incident:
-        """Say what is bad, and write the incident; ``elsewhere``: in the forward pass of another process."""
-        predictions, batch, _ = self._held
-        step, run = self._steps_done + 1, self._run
-        meter, reading, layout = self._meter, self.reading, layout_of(run.config)
-        incident = find_incident(
-            meter, reading, step, self._good_step, predictions, batch, layout, run.charset
-        )
-        if elsewhere:
-            incident = replace(
-                incident, bad=["a value is bad in another process (see its incident)"], gradients=()
-            )
-        for line in incident.lines():
-            LOG.error("%s", line)
-        folder = None
-        try:
-            folder = self._incidents.write(incident, batch, self._meter)
-        except (OSError, DataError) as error:  # a full disk must not decide over the run
-            LOG.warning("the incident cannot be written: %s", error)
-        if folder is not None:
-            LOG.error("  reproduce it: %s", self._incidents.replay_command(folder))
-        return incident
 
 
 def _empty(outputs: Any) -> None:

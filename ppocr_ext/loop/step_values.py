@@ -7,12 +7,14 @@ So a bad value in one process makes the averaged gradient bad in all of them, an
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import paddle
+from paddle import nn
 
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
@@ -85,7 +87,7 @@ class StepMeter:
         trained: names and parameters that get a gradient.
         batch_norms: paths and layers whose statistics are trained.
         ctc_models: the sub-models whose CTC output is trained; None for a model without sub-models.
-        variances: mean running variance of each BatchNorm before the step [L]; None before the first.
+        variances: mean running variance of each BatchNorm before the step [L]; None: :meth:`begin` takes them.
     """
 
     def __init__(self, network: Any, loss: Any, limits: Limits) -> None:
@@ -103,17 +105,12 @@ class StepMeter:
         momenta = [float(layer._momentum) for _, layer in self.batch_norms]
         self._momenta: Any = paddle.to_tensor(momenta, dtype="float32") if momenta else None
         self.variances: Any = None  # not yet known, or restored
-        self._bounds: dict[tuple[float, ...], Any] = {}
         self._one, self._nan = paddle.ones([]), paddle.full([], math.nan)
 
     def begin(self) -> None:
-        """Keep BatchNorm's running variances before the first step."""
+        """Keep BatchNorm's running variances before the first step, and after they were restored."""
         if self.variances is None:
             self.variances = self._mean_variances()
-
-    def forget(self) -> None:
-        """Take the running variances anew at the next :meth:`begin`: they have been restored."""
-        self.variances = None
 
     @paddle.no_grad()
     def forward(self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any], step: int) -> Any:
@@ -153,13 +150,9 @@ class StepMeter:
             if logits is not None and logits.ndim == 3:
                 self._blanks[model] = len(scalars)
                 add(f"blank share {model or ''}".rstrip(), (logits.argmax(axis=-1) == 0).astype("float32"))
-        self._values, self._bound = paddle.stack(scalars), self._bound_tensor(tuple(bounds))
+        self._values = paddle.stack(scalars)
+        self._bound = paddle.to_tensor(bounds, dtype="float32")
         return paddle.where((self._values.abs() <= self._bound).all(), self._one, self._nan)
-
-    def _bound_tensor(self, bounds: tuple[float, ...]) -> Any:
-        if bounds not in self._bounds:
-            self._bounds[bounds] = paddle.to_tensor(bounds, dtype="float32")
-        return self._bounds[bounds]
 
     def _mean_variances(self) -> Any:
         if not self.batch_norms:
@@ -198,8 +191,8 @@ class StepMeter:
         norm = float(host[len(self._names)]) if squares else 0.0
         norm /= 1.0 if scale is None else float(host[-1])
         values = {name: float(value) for name, value in zip(self._names, host, strict=False)}
-        wrong = ~(np.abs(host[: len(self._names)]) <= self._bound.numpy())
-        bad = [name for name, is_bad in zip(self._names, wrong, strict=True) if is_bad]
+        good = np.abs(host[: len(self._names)]) <= self._bound.numpy()
+        bad = [name for name, is_good in zip(self._names, good, strict=True) if not is_good]
         blanks = {model: values[self._names[index]] for model, index in self._blanks.items()}
         if not bad and self.variances is not None:
             self.variances = self._new
@@ -279,3 +272,56 @@ def ctc_logits(outputs: Mapping[str, Any], model: str | None) -> Any:
         if name in outputs:
             return outputs[name]
     return None
+
+
+_FLAG = "FLAGS_check_nan_inf"
+# "There are NAN or INF (num_nan=2, …) in [device=cpu, op=matmul, tensor=, dtype=fp32]"
+_FOUND = re.compile(r"There are NAN or INF.*?\bop=(?P<op>\w+)", re.DOTALL)
+
+
+class AnomalyWatch:
+    """Raise at the first operator whose result is not finite, and know in which layer that was.
+
+    Args:
+        network: its layers are watched by their paths.
+        loss: the same, below ``loss``; a function has no layers.
+        active: False: nothing is watched or checked.
+        compiled: the layers run in a compiled graph, where hooks see nothing.
+    """
+
+    def __init__(self, network: Any, loss: Any, *, active: bool = True, compiled: bool = False) -> None:
+        self.active = active
+        self._entered: list[str] = []
+        self._phase = "the loss"
+        layers = [] if compiled or not active else list(network.named_sublayers())
+        if isinstance(loss, nn.Layer) and active:
+            layers += [
+                (f"loss.{path}".rstrip("."), layer) for path, layer in loss.named_sublayers(include_self=True)
+            ]
+        for path, layer in layers:
+            layer.register_forward_pre_hook(lambda layer, inputs, path=path: self._entered.append(path))
+            layer.register_forward_post_hook(self._leave)
+
+    def _leave(self, *_: Any) -> None:
+        """Forget the innermost layer; what such a hook returned would take the place of its outputs."""
+        del self._entered[-1:]
+
+    def on(self, phase: str) -> None:
+        """Check every operator from now on; ``phase`` is what runs outside of all layers."""
+        self._entered.clear()
+        self._phase = phase
+        if self.active:
+            paddle.set_flags({_FLAG: 1})
+
+    def off(self) -> None:
+        """Check no operator any more."""
+        if self.active:
+            paddle.set_flags({_FLAG: 0})
+
+    def describe(self, error: BaseException) -> str | None:
+        """Return operator and layer of an error that Paddle's check raised; None for another error."""
+        found = _FOUND.search(str(error)) if self.active else None
+        if found is None:
+            return None
+        where = f"the layer {self._entered[-1]}" if self._entered else self._phase
+        return f"the operator {found['op']} in {where} gave the first value that is not finite"

@@ -131,7 +131,7 @@ def test_a_collapse_after_learning_is_found_in_the_third_measurement(code):
 def test_what_a_run_passes_through_at_its_begin_is_found_later(code):
     rules, bad, ranges = StepRules(healthy_ranges()), {**HEALTHY, **PLANTED[code]}, healthy_ranges()
     names = {"only_blanks": "blank_steps", "same_text": "same_text_steps", "nrtr_ends": "nrtr_steps"}
-    limit = getattr(ranges, names[code])
+    limit = ranges[names[code]]
     found = {step: rules.see(step, bad, learnt=False) for step in range(10, int(limit) + 50, 10)}
     assert [step for step, findings in found.items() if findings][0] == limit + 10
 

@@ -10,7 +10,7 @@ from faults import Plant, infinite_pixel, nan_loss, nan_weights, times_1e19
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.cli.main import main
 from ppocr_ext.loop.events import Hook
-from ppocr_ext.loop.incidents import IncidentFolder
+from ppocr_ext.loop.incidents import Incidents
 from ppocr_ext.loop.session import train
 
 pytestmark = pytest.mark.e2e
@@ -117,7 +117,7 @@ def test_a_run_goes_on_if_an_incident_cannot_be_written(tiny, monkeypatch):
     def full(*parts):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(IncidentFolder, "write", full)
+    monkeypatch.setattr(Incidents, "_write", full)
     outcome = train(tiny("student", **{"Global.nonfinite": "skip"}), hooks=[Plant(nan_loss, 2)])
     assert (outcome.status, outcome.position.global_step) == ("finished", 6)
 

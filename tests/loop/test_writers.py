@@ -9,6 +9,7 @@ import sys
 import types
 from collections import Counter
 
+import paddle
 import pytest
 from error_codes import raises_code
 from tiny_runs import StopAfter
@@ -197,7 +198,7 @@ def test_writers_are_closed_when_a_run_fails(run):
     writer, position = Listed(), Position(0, 0, 0, 1, 10)
     log = MetricsLog(1, [writer])
     log.on_start(run, position)
-    log.on_step(StepDone(position, {"loss": 1.0}, 0.1, 8))
+    log.on_step(StepDone(position, {"loss": paddle.to_tensor(1.0)}, 0.1, 8))
     log.on_eval(EvalDone(position, {"acc": 0.5}, True, {}))
     log.on_end(Outcome("failed", position, {}, "OSError"))
     assert writer.calls[0] == "open" and writer.calls[-1] == "failed" and len(writer.calls) == 4

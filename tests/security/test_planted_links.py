@@ -24,7 +24,7 @@ from ppocr_ext.io.atomic import atomic_folder, atomic_writer, write_text
 from ppocr_ext.io.file_names import CACHE_VARIABLE
 from ppocr_ext.loop.child import start_child, stop_child
 from ppocr_ext.loop.folder_lock import locked_folder
-from ppocr_ext.loop.incidents import IncidentFolder
+from ppocr_ext.loop.incidents import Incidents
 from ppocr_ext.loop.launch import start_processes
 from ppocr_ext.run.logs import log_file
 
@@ -61,7 +61,7 @@ FILES: dict[str, Callable[[Path], None]] = {
     "trial.log": child,
 }
 FOLDERS: dict[str, Callable[[Path], object]] = {
-    "incidents": lambda folder: IncidentFolder(SimpleNamespace(folder=folder), int),  # type: ignore[arg-type]
+    "incidents": lambda folder: Incidents(SimpleNamespace(folder=folder), None, int),  # type: ignore[arg-type]
     "processes": lambda folder: start_processes(
         Config({"Global": {"save_model_dir": str(folder)}}), 2, ["no"]
     ),

@@ -35,7 +35,7 @@ def _rounded(value: Any) -> float | None:
 
 
 def ranges_of(runs: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return for each field of ``Ranges`` the extreme that healthy runs recorded, and the limit with a margin to it."""
+    """Return for each range the extreme that healthy runs recorded, and the limit with a margin to it."""
 
     def values(kind: str, key: str) -> list[float]:
         return [value for run in runs.values() for value in run[kind].get(key, ()) if value is not None]

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 HEALTHY_RUNS = Path(__file__).with_name("healthy_runs.json")
 IN_A_ROW = 3  # measurements; a single one may be an odd batch
@@ -24,35 +23,21 @@ AT_GUESS = (
 ALL_BLANK = 0.9995  # share of frames: a batch of short text lines has about so many frames
 
 
-@dataclass(frozen=True)
-class Ranges:
-    """The last values that count as healthy.
-
-    Attributes:
-        first_loss: loss of the first step over that of chance.
-        blank_probability: mean over all frames.
-        blank_steps: for so many steps a run that has not learnt yet may read nothing but blanks.
-        same_text_steps: likewise, read the same text in all images.
-        nrtr_steps: likewise, leave the next two ranges.
-        nrtr_end_share: share of text lines whose first NRTR token is ``</s>``.
-        nrtr_empty: share of a fixed batch that greedy NRTR decoding reads as empty.
-        accuracy_drop: of an evaluation below the best one.
-    """
-
-    first_loss: float
-    blank_probability: float
-    blank_steps: int
-    same_text_steps: int
-    nrtr_steps: int
-    nrtr_end_share: float
-    nrtr_empty: float
-    accuracy_drop: float
+Ranges = Mapping[str, float]
 
 
 def healthy_ranges() -> Ranges:
-    """Return the ranges of the recorded runs."""
+    """Return the last values that count as healthy, from the recorded runs.
+
+    Returns:
+        ``first_loss``: loss of the first step over that of chance; ``blank_probability``: mean over all frames;
+        ``blank_steps`` and ``same_text_steps``: for so many steps a run that has not learnt yet may read nothing but
+        blanks, or the same text in all images; ``nrtr_steps``: likewise, leave the next two ranges;
+        ``nrtr_end_share``: share of text lines whose first NRTR token is ``</s>``; ``nrtr_empty``: share of a fixed
+        batch that greedy NRTR decoding reads as empty; ``accuracy_drop``: of an evaluation below the best one.
+    """
     content = json.loads(HEALTHY_RUNS.read_text(encoding="utf-8"))
-    return Ranges(**{name: entry["limit"] for name, entry in content["ranges"].items()})
+    return {name: entry["limit"] for name, entry in content["ranges"].items()}
 
 
 @dataclass(frozen=True)
@@ -129,54 +114,45 @@ CAUSES: dict[str, tuple[str, ...]] = {
 }
 
 
-class Repeated:
-    """A state that a healthy run leaves again: found after :data:`IN_A_ROW` measurements.
+# for so many steps a run that has not learnt yet may be in the state
+_STEPS = {"only_blanks": "blank_steps", "same_text": "same_text_steps", "nrtr_ends": "nrtr_steps"}
 
-    Args:
-        code: of the finding.
-        state: returns what is wrong with the measured values, an empty text if nothing is, None if not measured.
-        steps: a run that has not learnt may be in this state for so many steps.
-    """
 
-    def __init__(self, code: str, state: Callable[[Mapping[str, float]], str | None], steps: int = 0) -> None:
-        self._code, self._state, self._steps = code, state, steps
-        self.count = self.since = 0
-
-    def see(self, step: int, values: Mapping[str, float], learnt: bool) -> Finding | None:
-        """Check the values of one step."""
-        text = self._state(values)
-        if text is None:
-            return None
-        self.count = self.count + 1 if text else 0
-        if self.count <= 1:
-            self.since = step
-        if self.count < IN_A_ROW or not (learnt or step - self.since >= self._steps):
-            return None
-        return Finding(self._code, f"{text}, since step {self.since}")
+def _states(values: Mapping[str, float], ranges: Ranges) -> Iterator[tuple[str, bool, str]]:
+    """Yield each state that the values tell of: its code, whether it holds, and in words."""
+    if "blank_probability" in values:
+        value, limit = values["blank_probability"], ranges["blank_probability"]
+        text = f"CTC gives the blank {value:.6f} of all probability (healthy: up to {limit:.6f})"
+        yield "certain_blanks", value > limit, text
+        if "blank_share" in values:
+            yield "only_blanks", values["blank_share"] >= ALL_BLANK, "CTC reads nothing but blanks"
+    if "distinct_texts" in values:
+        is_same = values["distinct_texts"] == 1 and values["text_length"] > 0
+        text = "CTC reads the same text in all images of a batch with different labels"
+        yield "same_text", is_same, text
+    if "nrtr_end_share" in values:
+        value, limit = values["nrtr_end_share"], ranges["nrtr_end_share"]
+        text = f"the first NRTR token is </s> in {value:.0%} of the text lines (healthy: up to {limit:.0%})"
+        yield "nrtr_ends", value > limit, text
 
 
 class StepRules:
     """All rules for the measurements of one sub-model's training steps.
+
+    A healthy run leaves each state again: it is found after :data:`IN_A_ROW` measurements.
 
     Args:
         ranges: what is healthy.
         state: of a resumed run, from :meth:`state`.
     """
 
-    def __init__(self, ranges: Ranges, state: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, ranges: Ranges, state: Mapping[str, Sequence[int]] | None = None) -> None:
         self._ranges = ranges
-        self._rules = {
-            "certain_blanks": Repeated("certain_blanks", self._certain_blanks),
-            "only_blanks": Repeated("only_blanks", self._only_blanks, ranges.blank_steps),
-            "same_text": Repeated("same_text", self._same_text, ranges.same_text_steps),
-            "nrtr_ends": Repeated("nrtr_ends", self._nrtr_ends, ranges.nrtr_steps),
-        }
-        for code, (count, since) in (state or {}).items():
-            self._rules[code].count, self._rules[code].since = count, since
+        self._lasting = dict(state or {})
 
-    def state(self) -> dict[str, list[int]]:
+    def state(self) -> dict[str, Sequence[int]]:
         """Return the measurements in a row and the step of the first, by code; of the states that go on now."""
-        return {code: [rule.count, rule.since] for code, rule in self._rules.items() if rule.count}
+        return self._lasting
 
     def see(self, step: int, values: Mapping[str, float], learnt: bool) -> list[Finding]:
         """Return what is wrong.
@@ -186,40 +162,20 @@ class StepRules:
             values: measured; without those that could not be.
             learnt: an evaluation has reached :data:`LEARNT`.
         """
-        found = [rule.see(step, values, learnt) for rule in self._rules.values()]
-        first, most = values.get("first_loss", 0.0), self._ranges.first_loss
-        if first > most:
-            text = f"the first loss is {first:.3g} times that of chance (healthy: up to {most:.3g})"
+        found = []
+        for code, holds, text in _states(values, self._ranges):
+            count, since = self._lasting.pop(code, (0, step))
+            if not holds:
+                continue
+            self._lasting[code] = [count + 1, since]
+            is_due = learnt or step - since >= self._ranges.get(_STEPS.get(code, ""), 0)
+            if count + 1 >= IN_A_ROW and is_due:
+                found.append(Finding(code, f"{text}, since step {since}"))
+        first, limit = values.get("first_loss", 0.0), self._ranges["first_loss"]
+        if first > limit:
+            text = f"the first loss is {first:.3g} times that of chance (healthy: up to {limit:.3g})"
             found.append(Finding("first_loss", text))
-        return [finding for finding in found if finding is not None]
-
-    def _certain_blanks(self, values: Mapping[str, float]) -> str | None:
-        value, most = values.get("blank_probability"), self._ranges.blank_probability
-        if value is None:
-            return None
-        return (
-            f"CTC gives the blank {value:.6f} of all probability (healthy: up to {most:.6f})"
-            if value > most
-            else ""
-        )
-
-    def _only_blanks(self, values: Mapping[str, float]) -> str | None:
-        if "blank_probability" not in values or "blank_share" not in values:
-            return None
-        return "CTC reads nothing but blanks" if values["blank_share"] >= ALL_BLANK else ""
-
-    def _same_text(self, values: Mapping[str, float]) -> str | None:
-        if "distinct_texts" not in values:
-            return None
-        same = values["distinct_texts"] == 1 and values["text_length"] > 0
-        return "CTC reads the same text in all images of a batch with different labels" if same else ""
-
-    def _nrtr_ends(self, values: Mapping[str, float]) -> str | None:
-        value, most = values.get("nrtr_end_share"), self._ranges.nrtr_end_share
-        if value is None:
-            return None
-        share = f"the first NRTR token is </s> in {value:.0%} of the text lines (healthy: up to {most:.0%})"
-        return share if value > most else ""
+        return found
 
 
 def check_evaluation(
@@ -235,13 +191,14 @@ def check_evaluation(
         ranges: what is healthy.
     """
     found = []
-    checks_nrtr = best >= LEARNT or step > ranges.nrtr_steps
-    if checks_nrtr and values.get("nrtr_empty", 0.0) > ranges.nrtr_empty:
-        share, most = values["nrtr_empty"], ranges.nrtr_empty
+    is_due = best >= LEARNT or step > ranges["nrtr_steps"]
+    if is_due and values.get("nrtr_empty", 0.0) > ranges["nrtr_empty"]:
+        share, most = values["nrtr_empty"], ranges["nrtr_empty"]
         text = f"NRTR reads {share:.0%} of a fixed batch as empty (healthy: up to {most:.0%})"
         found.append(Finding("nrtr_empty", text))
-    if best - accuracy > ranges.accuracy_drop:
-        text = f"the accuracy fell from {best:.4f} to {accuracy:.4f} (healthy: by up to {ranges.accuracy_drop:.2f})"
+    drop = ranges["accuracy_drop"]
+    if best - accuracy > drop:
+        text = f"the accuracy fell from {best:.4f} to {accuracy:.4f} (healthy: by up to {drop:.2f})"
         found.append(Finding("accuracy_fell", text))
     return found
 
@@ -260,7 +217,7 @@ def check_learning(
     """
     found = {
         ("nrtr_ends", "the first NRTR token is </s> in most text lines"): "blank_share" not in values
-        and values.get("nrtr_end_share", 0.0) > ranges.nrtr_end_share,
+        and values.get("nrtr_end_share", 0.0) > ranges["nrtr_end_share"],
         ("constant_guess", "nothing was learnt from the images"): loss > AT_GUESS * guess,
         ("only_blanks", "CTC reads nothing but blanks"): values.get("blank_share", 0.0) >= ALL_BLANK,
         ("nothing_right", "no text line is right as a whole"): True,

@@ -33,7 +33,7 @@ from ppocr_ext.loop.hooks.collapse_rules import (
 )
 from ppocr_ext.loop.hooks.nrtr_reading import NrtrReader
 from ppocr_ext.loop.incidents import layout_of
-from ppocr_ext.loop.proxies import Proxy
+from ppocr_ext.loop.proxies import MetricProxy
 from ppocr_ext.loop.step_values import ctc_logits, main_head, named_outputs, trained_outputs
 from ppocr_ext.losses import CTCLoss
 from ppocr_ext.losses.base_loss import PAD
@@ -100,7 +100,11 @@ class CollapseWatch(Hook):
         return {name: state for name, state in states.items() if state}
 
     def wrap_metric(self, metric: Any) -> Any:
-        return _FirstImages(metric, self._images) if self._nrtr.exists else metric
+        return MetricProxy(metric, self._keep_images) if self._nrtr.exists else metric
+
+    def _keep_images(self, decoded: Any, images: np.ndarray) -> None:
+        if not self._images:
+            self._images = [image.copy() for image in images[:_FIXED]]
 
     def measure_outputs(
         self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any]
@@ -191,20 +195,6 @@ class CollapseWatch(Hook):
             LOG.log(logging.ERROR if self._stops else logging.WARNING, "%s. %s", reason, finding.advice)
             if self._stops:
                 self.loop.request_stop(reason, status="collapsed", save_latest=False)
-
-
-class _FirstImages(Proxy):
-    """The run's metric as the host calls it, which keeps the first images that it sees in ``images``."""
-
-    def __init__(self, metric: Any, images: list[np.ndarray]) -> None:
-        super().__init__(metric)
-        self._images = images
-
-    def __call__(self, decoded: Any, batch: Any = None, **kwargs: Any) -> Any:
-        images = batch[0] if isinstance(batch, Sequence) and len(batch) else None
-        if not self._images and isinstance(images, np.ndarray) and images.ndim == 4:
-            self._images += [image.copy() for image in images[:_FIXED]]
-        return self.real(decoded, batch, **kwargs)
 
 
 FEW_LABELS = 4  # so many different labels a batch needs for a statement about equal predictions

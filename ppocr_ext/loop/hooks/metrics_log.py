@@ -8,9 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import paddle
 
 from ppocr_ext.io.atomic import write_text
@@ -22,25 +21,6 @@ from ppocr_ext.report.run_folder import METRICS_FILE, metrics_line
 from ppocr_ext.run.run import Run
 
 
-class WindowMeans(NamedTuple):
-    """Means of a window of steps.
-
-    Attributes:
-        losses: mean of each loss part, ``loss`` included.
-        lr: learning rate of the last step.
-        seconds: wall-clock time of one step, without evaluations.
-        images_per_second: images trained on in that time.
-        values: means of the values of the steps (:attr:`StepDone.values`), of those that are finite; and ``skipped``,
-            the steps without effect, if there were any.
-    """
-
-    losses: dict[str, float]
-    lr: float
-    seconds: float
-    images_per_second: float
-    values: dict[str, float] = {}
-
-
 class Window:
     """Add up steps until :meth:`close` returns their means, without a device sync at every step.
 
@@ -49,24 +29,20 @@ class Window:
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
-        self.steps, self._applied, self._images, self._lr = 0, 0, 0, 0.0
-        self._sums: dict[str, Any] = {}
-        self._values: dict[str, list[float]] = {}
-        if state:
-            self.steps, self._applied, self._lr = state["steps"], state["applied"], state["lr"]
-            self._sums = {
-                name: paddle.to_tensor(total) if isinstance(total, np.ndarray) else total
-                for name, total in state["sums"].items()
-            }
-            self._values = {name: list(numbers) for name, numbers in state["values"].items()}
+        kept = state or {"steps": 0, "applied": 0, "lr": 0.0, "sums": {}, "values": {}}
+        self.steps: int = kept["steps"]
+        self._applied: int = kept["applied"]
+        self._lr: float = kept["lr"]
+        self._images = 0
+        self._sums: dict[str, Any] = {name: paddle.to_tensor(total) for name, total in kept["sums"].items()}
+        self._values: dict[str, list[float]] = {name: [*numbers] for name, numbers in kept["values"].items()}
         self._began = self._last_step = time.perf_counter()
 
     def add(self, step: StepDone) -> None:
         """Add one step; the losses stay on the device. One without effect counts only for the speed."""
         self._applied += step.applied
         for name, value in step.losses.items() if step.applied else ():
-            value = value.detach() if hasattr(value, "detach") else value
-            self._sums[name] = value if name not in self._sums else self._sums[name] + value
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
         for name, number in step.values.items() if step.applied else ():
             if math.isfinite(number):  # an overflow that the scaler of mixed precision handles is not
                 self._values.setdefault(name, []).append(number)
@@ -79,10 +55,7 @@ class Window:
         """Return what a resumed run goes on with; empty if the window has no step."""
         if not self.steps:
             return {}
-        sums = {
-            name: total.astype("float32").numpy() if isinstance(total, paddle.Tensor) else total
-            for name, total in self._sums.items()
-        }
+        sums = {name: total.astype("float32").numpy() for name, total in self._sums.items()}
         counts = {"steps": self.steps, "applied": self._applied, "lr": self._lr}
         return {**counts, "sums": sums, "values": self._values}
 
@@ -92,20 +65,25 @@ class Window:
         self._began += now - self._last_step
         self._last_step = now
 
-    def close(self) -> WindowMeans:
-        """Return the means of the window, and begin a new one."""
+    def close(self) -> tuple[dict[str, Any], float]:
+        """Return the means of the window as ``metrics.jsonl`` has them, and the seconds of a step; begin a new window.
+
+        A step without effect counts only for the speed. Evaluations do not.
+        """
         elapsed = max(time.perf_counter() - self._began, 1e-9)
-        steps = max(self.steps, 1)
-        losses = {
-            name: float(total.mean() if hasattr(total, "mean") else total) / self._applied
-            for name, total in self._sums.items()
+        losses = {name: float(total.mean()) / self._applied for name, total in self._sums.items()}
+        means = {
+            "lr": self._lr,
+            "loss": losses.pop("loss", None),
+            "losses": losses,
+            "ips": round(self._images / elapsed, 2),
+            **{name: math.fsum(numbers) / len(numbers) for name, numbers in self._values.items()},
         }
-        values = {name: math.fsum(numbers) / len(numbers) for name, numbers in self._values.items()}
         if self._applied < self.steps:
-            values["skipped"] = self.steps - self._applied
-        means = WindowMeans(losses, self._lr, elapsed / steps, self._images / elapsed, values)
+            means["skipped"] = self.steps - self._applied
+        seconds = elapsed / max(self.steps, 1)
         self.__init__()  # type: ignore[misc]
-        return means
+        return means, seconds
 
 
 class MetricsLog(Hook):
@@ -153,18 +131,7 @@ class MetricsLog(Hook):
     def on_step(self, step: StepDone) -> None:
         self._window.add(step)
         if self._window.steps >= self._every:
-            self._write_window(step.position)
-
-    def _write_window(self, position: Position) -> None:
-        means = self._window.close()
-        values = {
-            "lr": means.lr,
-            "loss": means.losses.pop("loss", None),
-            "losses": means.losses,
-            "ips": round(means.images_per_second, 2),
-            **means.values,
-        }
-        self._write("train", position, values)
+            self._write("train", step.position, self._window.close()[0])
 
     def on_eval(self, result: EvalDone) -> None:
         self._window.leave_out_pause()
@@ -177,7 +144,7 @@ class MetricsLog(Hook):
             ends.callback(self._file.close)
             # the mean of a few steps would be a spike in the curves
             if 2 * self._window.steps >= self._every:
-                self._write_window(outcome.position)
+                self._write("train", outcome.position, self._window.close()[0])
 
     def _write(self, kind: str, position: Position, values: Mapping[str, Any]) -> None:
         elapsed = round(self._before + time.perf_counter() - self._began, 2)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Mapping
+from typing import Any
 
 from tqdm import tqdm
 
@@ -43,10 +45,11 @@ class ProgressBar(Hook):
         self._bar.update(1)
         if self._window.steps < self._every:
             return
-        means, position = self._window.close(), step.position
-        self._seconds = 0.7 * self._seconds + 0.3 * means.seconds if self._seconds else means.seconds
+        means, seconds = self._window.close()
+        position = step.position
+        self._seconds = 0.7 * self._seconds + 0.3 * seconds if self._seconds else seconds
         epoch = f"epoch {position.current_epoch}/{position.epochs}"
-        text = f"{_format_losses(means.losses)}  lr {means.lr:.3g}  {means.images_per_second:.1f} images/s"
+        text = f"{_format_losses(means)}  lr {means['lr']:.3g}  {means['ips']:.1f} images/s"
         self._bar.set_description(epoch)
         self._bar.set_postfix_str(text)
         done, total = position.global_step, position.total_steps
@@ -71,8 +74,8 @@ class ProgressBar(Hook):
         self._bar.close()
 
 
-def _format_losses(losses: Mapping[str, float]) -> str:
+def _format_losses(means: Mapping[str, Any]) -> str:
     """Return a text such as ``loss 1.23 (ctc 0.90, nrtr 0.33)``."""
-    parts = [f"{short_loss_name(n)} {v:.3g}" for n, v in losses.items() if n != "loss"]
-    total = f"loss {losses.get('loss', float('nan')):.4g}"
+    parts = [f"{short_loss_name(n)} {v:.3g}" for n, v in means["losses"].items()]
+    total = f"loss {math.nan if means['loss'] is None else means['loss']:.4g}"
     return f"{total} ({', '.join(parts)})" if len(parts) > 1 else total

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import re
 import secrets
 import stat
@@ -24,6 +23,7 @@ import numpy as np
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.atomic import atomic_writer, remove_temporary_files, write_text
 from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
+from ppocr_ext.limits import json_object, read_at_most
 from ppocr_ext.messages import LOG
 
 NAME_TABLE = "StructuredToParameterName@@"  # what paddle.save adds to the tensors
@@ -192,45 +192,36 @@ def read_journal(prefix: Path) -> dict[str, str]:
     """
     journal = _journal_of(prefix)
     try:
-        content = _read(journal)
-        return {} if content is None else _renames(prefix, json.loads(content))
-    except (OSError, RecursionError, ValueError) as error:  # also damaged JSON, and text that is not UTF-8
+        _require_file(journal)
+        return _renames(prefix, json_object(read_at_most(journal, _MAX_BYTES)))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, ValueError) as error:
         raise WeightsError(
             f"{journal}: not the journal of a checkpoint ({error}). Fix: delete it.", code="bad_journal"
         ) from error
 
 
-def _read(journal: Path) -> str | None:
-    """Return the text of ``journal``, or None if there is none; never wait for it, never follow a link."""
-    try:
-        _require_regular(journal.lstat())
-        handle = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    with os.fdopen(handle, "rb") as stream:
-        _require_regular(os.fstat(handle))
-        content = stream.read(_MAX_BYTES + 1)
-    if len(content) > _MAX_BYTES:
-        raise ValueError(f"it has more than {_MAX_BYTES} bytes")
-    return content.decode("utf-8")
+def _require_file(path: Path) -> None:
+    """Refuse a link, which may lead to any file, a folder and a pipe.
+
+    Raises:
+        OSError: there is nothing at ``path``.
+        ValueError: there is no regular file.
+    """
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise ValueError(f"{path.name} is a link, a folder or a pipe, not a file")
 
 
-def _require_regular(found: os.stat_result, name: str = "it") -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise ValueError(f"{name} is a link, a folder or a pipe, not a file")
-
-
-def _renames(prefix: Path, content: Any) -> dict[str, str]:
-    finals = [f"{prefix.name}{ending}" for ending in ENDINGS]
-    if not isinstance(content, dict) or not all(isinstance(final, str) for final in content.values()):
-        raise ValueError("it does not give one name for another")
-    if sorted(content.values()) != sorted(finals):
-        raise ValueError(f"it does not name exactly {', '.join(finals)}")
-    for temporary, final in content.items():
-        if not re.fullmatch(rf"\.{re.escape(final)}\.{_RANDOM}\.tmp", temporary):
-            raise ValueError(f"{temporary!r:.60} is not a temporary name of {final}")
+def _renames(prefix: Path, content: dict[str, Any]) -> dict[str, str]:
+    finals = sorted(f"{prefix.name}{ending}" for ending in ENDINGS)
+    forms = (rf"\.{re.escape(str(final))}\.{_RANDOM}\.tmp" for final in content.values())
+    are_temporary = all(map(re.fullmatch, forms, content))
+    if not are_temporary or sorted(map(str, content.values())) != finals:
+        raise ValueError(f"it does not rename a temporary file of each of {', '.join(finals)}")
+    for temporary in content:
         with contextlib.suppress(FileNotFoundError):  # renamed already
-            _require_regular((prefix.parent / temporary).lstat(), f"{temporary!r:.60}")
+            _require_file(prefix.parent / temporary)
     return content
 
 

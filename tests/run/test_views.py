@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from error_codes import raises_code
-from test_exact_samples import DATASETS, MULTI_SCALE, drawing_transforms
-from tiny_runs import tiny_config
+from tiny_runs import DRAWING, MULTI_SCALE, tiny_config
 
 from ppocr_ext.cli.main import main
 from ppocr_ext.data.sample_views import Views
@@ -18,12 +17,14 @@ from ppocr_ext.run.context import RunOptions, open_context
 from ppocr_ext.run.loader_setup import open_data
 from ppocr_ext.run.run import build_network
 
+DATASETS = ["SimpleDataSet", "MultiScaleDataSet", "LMDBDataSet", "CaptchaDataSet"]
+
 
 def viewed(captchas: Path, folder: Path, name: str, seed: int, views: Views, **values: object) -> BatchLoader:
     """The training loader over a kind of dataset."""
     section = tiny_config(captchas, folder, "student").thaw()["Train"]
     dataset = section["dataset"] | {"name": name, "ext_op_transform_idx": 1}
-    dataset["transforms"] = drawing_transforms(dataset["transforms"])
+    dataset["transforms"] = [dataset["transforms"][0], *DRAWING, *dataset["transforms"][1:]]
     if name == "MultiScaleDataSet":
         dataset["transforms"] = [each for each in dataset["transforms"] if "RecResizeImg" not in each]
         section["sampler"] = MULTI_SCALE

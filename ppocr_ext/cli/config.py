@@ -198,10 +198,10 @@ def dry_check(
     whole = _resolved(config, host).without(unused)
     if charset is None or not global_value(whole, "dry_step"):
         return [], {}
-    device = choose_device(whole)
+    choose_device(whole)
     modes = _modes(whole, role)
     model = build_network(whole)
-    issues = dry_step(whole, charset, host, model, modes, device, seed_of(whole), say)
+    issues = dry_step(whole, charset, host, model, modes, seed_of(whole), say)
     modes = [] if any(issue.level == "error" for issue in issues) else modes
     return issues, {mode: count_frames(model, whole, mode) for mode in modes}
 

@@ -10,11 +10,10 @@ import hashlib
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,59 +28,15 @@ if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 
 
-class SeededIndex(NamedTuple):
-    """An index as a batch sampler gives it, and what the random numbers of its sample come from.
-
-    Attributes:
-        index: of a dataset; of a multi-scale one (width, height, number, ratio).
-        seed: (seed of the run, epoch, rank, position in the epoch's samples of this process); with views
-            (``data/sample_views.py``) of another length.
-    """
-
-    index: Any
-    seed: tuple[int, ...]
-
-
-class SeededBatches:
-    """The batches of one epoch, without those that a run has done before it resumed.
-
-    Args:
-        batches: of the whole epoch, each a list of indices.
-        seed: (seed of the run, epoch, rank); or a function that returns the whole seed of an index.
-        skip: batches to leave out.
-    """
-
-    def __init__(
-        self,
-        batches: Sequence[Sequence[Any]],
-        seed: tuple[int, int, int] | Callable[[Any], tuple[int, ...]],
-        skip: int = 0,
-    ) -> None:
-        self._batches, self._seed, self._skip = batches, seed, skip
-
-    def __len__(self) -> int:
-        return max(0, len(self._batches) - self._skip)
-
-    def __iter__(self) -> Iterator[list[SeededIndex]]:
-        position = sum(map(len, self._batches[: self._skip]))
-        for batch in islice(self._batches, self._skip, None):
-            yield [
-                SeededIndex(index, self._seed(index) if callable(self._seed) else (*self._seed, number))
-                for number, index in enumerate(batch, start=position)
-            ]
-            position += len(batch)
-
-
 @contextmanager
 def generators_kept() -> Iterator[None]:
     """Inside, no other thread that uses this function draws; at the end both generators are as they were."""
     with _LOCK:
-        before = random.getstate(), np.random.get_state(legacy=False)
+        before = _state()
         try:
             yield
         finally:
-            random.setstate(before[0])
-            np.random.set_state(before[1])
+            _set_state(before)
 
 
 @contextmanager
@@ -93,6 +48,37 @@ def generators_seeded(*seed: int) -> Iterator[None]:
         random.seed(int.from_bytes(digest[:16], "big"))
         np.random.seed(np.frombuffer(digest[16:], "<u4"))
         yield
+
+
+class OwnGenerators:
+    """A state of both generators of the process that other draws do not touch.
+
+    Args:
+        seed: of the state.
+    """
+
+    def __init__(self, *seed: int) -> None:
+        with generators_seeded(*seed):
+            self._state = _state()
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Let both generators go on from their own state."""
+        with generators_kept():
+            _set_state(self._state)
+            try:
+                yield
+            finally:
+                self._state = _state()
+
+
+def _state() -> tuple[Any, Any]:
+    return random.getstate(), np.random.get_state(legacy=False)
+
+
+def _set_state(state: tuple[Any, Any]) -> None:
+    random.setstate(state[0])
+    np.random.set_state(state[1])
 
 
 def warn_of_other_seeds(scheme: int | None, prefix: Path) -> None:

@@ -25,7 +25,7 @@ from ppocr_ext.host.quiet import quiet_signals
 from ppocr_ext.host.unknown_symbol import JudgedDecoder
 from ppocr_ext.io.resources import find_dictionary
 from ppocr_ext.messages import LOG
-from ppocr_ext.registry import BY_KIND, DATASETS
+from ppocr_ext.registry import BY_KIND
 
 _OPEN: list[Host] = []  # at most one: `ppocr` and `tools` are global names of the process
 
@@ -52,38 +52,6 @@ class Host:
         self._location = location
         self._modules = modules
         self._catalog = Catalog(location.root / "ppocr")
-
-    def build_dataloader(
-        self,
-        config: Mapping[str, Any],
-        mode: str,
-        device: Any,
-        logger: logging.Logger,
-        seed: int | None = None,
-        dataset_class: type | None = None,
-    ) -> Any:
-        """Return a ``paddle.io.DataLoader`` over ``config[mode]``; ``config`` is not changed.
-
-        Datasets registered in ``ppocr_ext.registry.DATASETS`` come first, then the host's.
-        ``dataset_class`` stands in for the host's dataset that the config names.
-
-        Raises:
-            UnknownComponentError: nobody has the dataset.
-            ConfigError: the loader's keys cannot be used.
-        """
-        plain = plain_copy(config)
-        name = plain[mode]["dataset"]["name"]
-        DATASETS.get(name)  # an unknown name is said here, with a list; the host would raise an assertion
-        if name in DATASETS:
-            from ppocr_ext.host.own_datasets import build_own_loader  # imports Paddle
-
-            return build_own_loader(plain, mode, device, logger, seed, self._modules.data)
-        stand_in = {} if dataset_class is None else {name: dataset_class}
-        try:
-            with replaced_globals(self._modules.data, stand_in):
-                return self._modules.data.build_dataloader(plain, mode, device, logger, seed)
-        except AssertionError as reason:
-            raise ConfigError(f"{mode}: {reason}", code="bad_value") from reason
 
     def create_operators(
         self, transforms: list[dict[str, Any]], global_config: dict[str, Any]

@@ -1,6 +1,6 @@
 """Run the host's ``program.train`` with our objects, and turn its calls into events.
 
-Data flow: the host pulls a batch from :class:`LoaderProxy`, calls the model, the loss, and the
+Data flow: the host pulls a batch from :class:`ppocr_ext.run.loader.Loader`, calls the model, the loss, and the
 optimizer through proxies; each calls :class:`HostLoop`, which keeps the position
 (epoch, step), the best evaluation and the checkpoints, and calls the hooks.
 """
@@ -26,7 +26,6 @@ from ppocr_ext.loop.events import EvalDone, Hook, Outcome, StepDone, StopRun
 from ppocr_ext.loop.proxies import (
     EvalListener,
     EvalLoader,
-    LoaderProxy,
     LossProxy,
     OptimizerProxy,
     ScalerProxy,
@@ -148,15 +147,9 @@ class HostLoop:
         evaluate = partial(evaluate_now, run, run.model, eval_loader, metric)
         if self._evaluations.due_at_start:  # the other processes wait at their first step
             self._evaluate(evaluate)
-        loader = LoaderProxy(
-            run.train_loader,
-            seed=run.seed,
-            first_epoch=self.position.epoch + 1,
-            skip=self.position.step_in_epoch,
-            rebuild=run.rebuild_train_loader,
-            on_boundary=self._boundary,
-            on_epoch=partial(self._epoch_done, evaluate),
-        )
+        loader = run.train_loader
+        first = self.position.epoch + 1
+        loader.train(first, self.position.step_in_epoch, self._boundary, partial(self._epoch_done, evaluate))
         best, position, amp = self._evaluations.best, self.position, run.amp
         run.host.train(
             run.host_config,

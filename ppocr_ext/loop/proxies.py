@@ -9,15 +9,11 @@ weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from ppocr_ext.data.sample_seeds import generators_seeded
 from ppocr_ext.messages import LOG
-
-_PRIME = 1_000_003  # keeps the seeds of two epochs apart
 
 
 class Proxy:
@@ -28,73 +24,6 @@ class Proxy:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
-
-
-class LoaderProxy:
-    """The training loader as the host sees it.
-
-    ``__len__`` is the full epoch. Each ``iter`` begins an epoch, whose order follows from the seed and its number,
-    so that a resumed run sees the data that it would have seen. Each
-    ``next`` is a step boundary: ``on_boundary`` may raise to stop the run.
-
-    Args:
-        loader: the real loader.
-        seed: the run's seed.
-        first_epoch: epoch (from 1) that the next ``iter`` begins.
-        skip: batches of that epoch that were done before.
-        rebuild: builds the loader of another epoch, for data that are drawn anew in each epoch.
-        on_boundary: called before each batch.
-        on_epoch: called after the last batch of an epoch.
-    """
-
-    def __init__(
-        self,
-        loader: Any,
-        *,
-        seed: int,
-        first_epoch: int,
-        skip: int,
-        rebuild: Callable[[int], Any] | None,
-        on_boundary: Callable[[], None],
-        on_epoch: Callable[[], None],
-    ) -> None:
-        self._loader = loader
-        self._seed = seed
-        self._epoch = first_epoch
-        self._skip = skip
-        self._rebuild = rebuild
-        self._on_boundary = on_boundary
-        self._on_epoch = on_epoch
-        self._length = len(loader)
-        self.dataset = SimpleNamespace(need_reset=False)  # the host must not rebuild the loader
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __iter__(self) -> Iterator[Any]:
-        epoch, skip = self._epoch, self._skip
-        self._epoch, self._skip = epoch + 1, 0
-        if self._rebuild is not None and epoch > 1:
-            with generators_seeded(self._seed, epoch):  # PaddleOCR's MultiScaleSampler draws when it is built
-                self._loader = self._rebuild(epoch)
-        _begin_epoch(self._loader, epoch, self._seed * _PRIME + epoch)
-        for batch in self._loader.read(epoch, skip):
-            # not after the last batch of an epoch: the host then saves the checkpoints of the epoch's end
-            self._on_boundary()
-            yield batch
-        self._on_epoch()
-
-
-def _begin_epoch(loader: Any, epoch: int, seed: int) -> None:
-    """Prepare dataset and batch sampler of ``loader`` for ``epoch``."""
-    sampler: Any = getattr(loader, "batch_sampler", None)
-    for part in (sampler, loader.dataset):
-        if hasattr(part, "set_epoch"):
-            part.set_epoch(epoch)
-    if hasattr(sampler, "batchs_in_one_epoch_id"):
-        # PaddleOCR's MultiScaleSampler shuffles the order of the epoch before, which a resumed run does not have
-        sampler.batchs_in_one_epoch_id = list(range(len(sampler.batchs_in_one_epoch_id)))
-        sampler.seed = seed
 
 
 class EvalLoader(Proxy):

@@ -33,10 +33,10 @@ from ppocr_ext.io.atomic import check_writable, remove_temporary_files, scratch_
 from ppocr_ext.losses import build_loss
 from ppocr_ext.losses.base_loss import PAD as BLANK
 from ppocr_ext.messages import LOG
-from ppocr_ext.run.batch_loader import BatchLoader, leave_signals_to_the_run
 from ppocr_ext.run.compiled_models import compile_frozen
 from ppocr_ext.run.context import RunOptions, open_context
 from ppocr_ext.run.host_config import seed_of
+from ppocr_ext.run.loader import Loader, leave_signals_to_the_run
 from ppocr_ext.run.loader_setup import open_data
 from ppocr_ext.run.logs import quiet_host, set_up_console
 from ppocr_ext.run.model_setup import load_model_weights
@@ -141,7 +141,7 @@ class CacheBuilder:
         model = build_network(context.components)
         name = _frozen_model(model, options.model)
         data = open_data(context, model, views, None if plan is None else plan.preflight)
-        self._loader: BatchLoader = data.train_loader
+        self._loader: Loader = data.train_loader
         load_model_weights(model, context, needed=(name,))
         self.loss = build_loss(context.components.at("Loss").thaw(), loss_context(model, context.charset))
         _require_servable(self.loss, name)
@@ -153,7 +153,7 @@ class CacheBuilder:
         self._engine = engines.get(name)
         self._request = model.models[name].train_request
         self.plan = plan or self._plan(data.preflight, wanted, options.top_k)
-        count = len(self._loader.views.of_view(0))
+        count = len(self._loader.of_view(0))
         batches = (
             read_facts(options.folder).batches  # of fewer samples, if the data have grown
             if (options.folder / CACHE_FACTS).exists()
@@ -178,7 +178,7 @@ class CacheBuilder:
     ) -> BuildPlan:
         """Compute two batches, and decide what is kept."""
         began = time.perf_counter()
-        for batch in self._loader.read_view(0, self._loader.views.of_view(0)[:2]):  # the first one is slower
+        for batch in self._loader.read_view(0, self._loader.of_view(0)[:2]):  # the first one is slower
             logits = self._logits(batch)
             began, seconds = time.perf_counter(), time.perf_counter() - began
         forms = {}
@@ -243,7 +243,7 @@ class CacheBuilder:
 
     def _shards_of(self, view: int) -> list[Sequence[Any]]:
         """Return the batches of each shard of a view."""
-        listed = self._loader.views.of_view(view)
+        listed = self._loader.of_view(view)
         size = self.facts.batches
         return [listed[first : first + size] for first in range(0, len(listed), size)]
 

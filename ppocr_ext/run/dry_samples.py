@@ -15,7 +15,6 @@ import cv2
 import numpy as np
 import paddle
 import paddle.distributed as dist
-from paddle.io.dataloader.collate import default_collate_fn
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, named_items
@@ -31,6 +30,7 @@ from ppocr_ext.host import Host
 from ppocr_ext.messages import end_text
 from ppocr_ext.run.datasets import OF_LABEL_FILES, OF_LMDB, label_files_of, lmdb_dataset_class, sample_rules
 from ppocr_ext.run.host_config import host_config
+from ppocr_ext.run.loader import LoaderParts, loader_parts
 from ppocr_ext.run.transform_trace import ConfigPath, TransformTrace, trace_transforms
 
 Report = Callable[[str, ConfigPath, str], Any]  # takes code, config path and message of an issue
@@ -106,7 +106,7 @@ class DrySection:
         self._labels: set[str] = set()
         self._rules = sample_rules(config, mode, charset, frames)
 
-    def batch(self, device: str, seed: int) -> DryBatch | None:
+    def batch(self, seed: int) -> DryBatch | None:
         """Return the batch of the first usable samples; None if a stage failed, which is reported.
 
         An exception of a dataset that is not PaddleOCR's is raised: only its author can tell what it means.
@@ -115,14 +115,14 @@ class DrySection:
         samples: list[Any] = []
         texts: list[str | None] = []
         try:
-            loader = self._loader(device, seed)
-            trace = trace_transforms(loader.dataset, self._config, self._mode, self._charset)
+            parts = self._parts(seed)
+            trace = trace_transforms(parts.dataset, self._config, self._mode, self._charset)
             # the next batch of a MultiScaleSampler may be of another size
-            for index in next(iter(loader.batch_sampler)):
+            for index in next(iter(parts.batch_sampler)):
                 if len(samples) == self._size:
                     break
                 trace.text = None
-                sample = loader.dataset[index]
+                sample = parts.dataset[index]
                 if not (self._distinct and trace.text is not None and trace.text in texts):
                     samples.append(sample)
                     texts.append(trace.text)
@@ -131,9 +131,9 @@ class DrySection:
                 raise
             self._report(*self._explain(trace, error))
             return None
-        return self._collate(samples, texts, loader)
+        return self._collate(samples, texts, parts)
 
-    def _loader(self, device: str, seed: int) -> Any:
+    def _parts(self, seed: int) -> LoaderParts:
         """Build the section's own dataset and sampler over the usable samples."""
         plain = host_config(self._config)
         section, name, dataset_class = plain[self._mode], self._name, None
@@ -165,9 +165,7 @@ class DrySection:
                 section["dataset"]["label_file_list"] = [str(file)]
                 base = self._host.dataset_class(name)
                 dataset_class = report_failures(base, _NO_REPLACEMENT, lambda *sample: b"", bytes.decode)
-        return self._host.build_dataloader(
-            plain, self._mode, device, SILENT, seed=seed, dataset_class=dataset_class
-        )
+        return loader_parts(self._host, plain, self._mode, seed, dataset_class=dataset_class, logger=SILENT)
 
     def _usable_lines(self) -> Iterator[bytes]:
         """Yield usable lines of the label files; the label check names a file that cannot be read."""
@@ -242,7 +240,7 @@ class DrySection:
         shape = f" (image {list(image.shape)})" if isinstance(image, np.ndarray) else ""
         return "transform_failed", path, f"{what}{shape} Fix: check its options and the transforms before it."
 
-    def _collate(self, samples: list[Any], texts: list[str | None], loader: Any) -> DryBatch | None:
+    def _collate(self, samples: list[Any], texts: list[str | None], parts: LoaderParts) -> DryBatch | None:
         listed = named_items(self._config, *self._path)
         kept = next((path for name, path in listed if name == "KeepKeys"), None)
         path = self._path if kept is None else (*kept, "keep_keys")
@@ -254,7 +252,7 @@ class DrySection:
                 "no transform makes a list of the sample. Fix: end with KeepKeys and its keep_keys.",
             )
         try:
-            batch = (loader.collate_fn or default_collate_fn)(samples)
+            batch = parts.collate(samples)
         except Exception as error:
             where = (self._mode, "loader", "collate_fn") if collate else path
             said = f"samples cannot be put together as a batch: {described_error(error)}"

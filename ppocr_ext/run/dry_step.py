@@ -45,7 +45,6 @@ def dry_step(
     host: Host,
     model: Any,
     modes: Sequence[str],
-    device: str,
     seed: int,
     say: Callable[[str], None],
 ) -> list[Issue]:
@@ -61,7 +60,6 @@ def dry_step(
         host: opened.
         model: the networks, not wrapped, with any weights.
         modes: ``"Train"``, ``"Eval"`` or both.
-        device: of the run.
         seed: of the datasets.
         say: takes a sentence if samples are drawn, since none can be read.
     """
@@ -75,8 +73,7 @@ def dry_step(
         stack.enter_context(paddle.no_grad())
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="ppocr_ext_")))
         batches = {
-            mode: DrySection(config, mode, charset, host, folder, step.report).batch(device, seed)
-            for mode in modes
+            mode: DrySection(config, mode, charset, host, folder, step.report).batch(seed) for mode in modes
         }
         if "Train" in modes:
             step.match_parts()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,16 +12,15 @@ from typing import Any
 import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.sub_models import loss_parts
-from ppocr_ext.config import Config
+from ppocr_ext.config import Config, plain_copy
 from ppocr_ext.data.batch_check import BatchLabelCheck, FramesOfSize
 from ppocr_ext.data.batch_layout import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
 from ppocr_ext.data.load_failures import LoadFailures
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
 from ppocr_ext.data.sample_views import Views, warn_of_other_views
-from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import require_no_link, scratch_folder
 from ppocr_ext.messages import LOG
-from ppocr_ext.run.batch_loader import BatchLoader
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.datasets import (
     OF_LMDB,
@@ -35,6 +34,7 @@ from ppocr_ext.run.datasets import (
 )
 from ppocr_ext.run.frame_counts import FrameCounts, count_frames, is_ctc_loss
 from ppocr_ext.run.host_config import host_config
+from ppocr_ext.run.loader import Loader, LoaderParts, loader_parts
 from ppocr_ext.run.resumed_settings import settings_of, warn_of_other_settings
 from ppocr_ext.run.team import is_leader
 
@@ -48,7 +48,6 @@ class RunData:
     Attributes:
         train_loader: batches of ``Train``; None unless the run trains.
         eval_loader: batches of ``Eval``; None in processes that do not evaluate.
-        rebuild_train_loader: builds the training loader of another seed, if its dataset asks for one in each epoch.
         preflight: the check of the data, by ``"Train"`` / ``"Eval"``; nothing for datasets that are not checked.
         load_failures: the samples that fail when they are loaded, likewise.
         label_files: as the config names them.
@@ -57,7 +56,6 @@ class RunData:
 
     train_loader: Any
     eval_loader: Any
-    rebuild_train_loader: Callable[[int], BatchLoader] | None
     preflight: dict[str, PreflightReport]
     load_failures: dict[str, LoadFailures]
     label_files: tuple[Path, ...]
@@ -104,21 +102,15 @@ def open_data(
     trained = frames.get("Train", no_limit)
     check = label_check(config, context.charset, trained, trained.fixed_by) if context.trains else None
     plain = host_config(config, distributed=context.team.size > 1, label_files=usable_files)
-    build = partial(_loader, context, plain, classes, check, views)
-    # the data's order decides which samples RecConAug joins
-    loaders = {
-        mode: build(mode, context.seed if views is None or mode != "Train" else views.seed) for mode in modes
-    }
+    loaders = {mode: _loader(context, plain, classes, check, views, mode) for mode in modes}
     for mode, loader in loaders.items():
         _require_batch(config, mode, loader)
     train = loaders.get("Train")
     if train is not None and check is not None:
         check.set_epoch_size(len(train.dataset))
-    needs_reset = _needs_reset(train, views)
     return RunData(
         train_loader=train,
         eval_loader=loaders.get("Eval"),
-        rebuild_train_loader=partial(build, "Train") if needs_reset else None,
         preflight=preflight,
         load_failures=failures,
         label_files=tuple(path for mode in modes for path in label_files_of(config, mode)),
@@ -140,38 +132,28 @@ def _writes(context: RunContext) -> bool:
     return context.trains and context.is_first
 
 
-def _needs_reset(train: BatchLoader | None, views: Views | None) -> bool:
-    """Return whether the loader of ``Train`` is built anew in each epoch, as for ``ratio_list``.
-
-    Raises:
-        ConfigError: its samples have no views, but should.
-    """
-    needed = train is not None and bool(getattr(train.dataset, "need_reset", False))
-    if needed and views is not None:
-        raise ConfigError(
-            "Train.dataset.ratio_list draws other samples in each epoch, so they have no views. Fix: remove it, "
-            "or Train.teacher_cache; write a label file of a share of the lines for a smaller cache.",
-            code="conflicting_keys",
-        )
-    return needed
-
-
 def _loader(
     context: RunContext,
-    plain: dict[str, Any],
+    plain: Mapping[str, Any],
     classes: Mapping[str, Any],
-    check: Any,
+    check: BatchLabelCheck | None,
     views: Views | None,
     mode: str,
-    seed: int,
-) -> BatchLoader:
+) -> Loader:
     """Build the loader of a section; ``check`` of labels and ``views`` are only for ``Train``."""
-    loader = context.host.build_dataloader(
-        plain, mode, context.device, context.host.logger, seed, classes.get(mode)
-    )
-    trains = mode == "Train"
-    options = {"seed": context.seed, "rank": context.team.rank, "processes": context.team.size}
-    return BatchLoader(loader, check if trains else None, views=views if trains else None, **options)
+
+    def parts(seed: int) -> LoaderParts:
+        config = plain_copy(plain)  # a dataset may change it
+        return loader_parts(
+            context.host, config, mode, seed, device=context.device, dataset_class=classes.get(mode)
+        )
+
+    seed, rank, processes = context.seed, context.team.rank, context.team.size
+    if mode == "Eval":
+        return Loader(parts(seed), seed=seed, rank=rank)
+    # the data's order decides which samples RecConAug joins
+    first = parts(seed if views is None else views.seed)
+    return Loader(first, check, seed=seed, rank=rank, processes=processes, views=views, rebuild=parts)
 
 
 def _preflight(context: RunContext, frames: Mapping[str, FrameCounts]) -> dict[str, PreflightReport]:
@@ -282,7 +264,7 @@ def _require_same_count(context: RunContext, report: PreflightReport) -> None:
         )
 
 
-def _require_batch(config: Config, mode: str, loader: BatchLoader) -> None:
+def _require_batch(config: Config, mode: str, loader: Loader) -> None:
     if len(loader):
         return
     count, size = len(loader.dataset), config.at(f"{mode}.loader.batch_size_per_card", default=None)

@@ -67,7 +67,7 @@ def one_batch(context: RunContext, network: Any, samples: int) -> OneBatch:
         section = DrySection(
             config, "Train", context.charset, context.host, Path(folder), report, samples, frames
         )
-        batch = section.batch(context.device, context.seed)
+        batch = section.batch(context.seed)
     report_issues(issues)
     if batch is None or batch.drawn:
         raise DataError(

@@ -138,7 +138,6 @@ def _run_dry_step(context: RunContext, model: Any) -> None:
         context.host,
         model,
         context.modes,
-        context.device,
         context.seed,
         LOG.info,
     )

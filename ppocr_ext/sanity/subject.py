@@ -26,7 +26,6 @@ from ppocr_ext.sanity.heads import TrainedHead, trained_heads
 
 _NO_DATA: Any = {
     "eval_loader": None,
-    "rebuild_train_loader": None,
     "preflight": {},
     "load_failures": {},
     "label_files": (),
@@ -116,7 +115,6 @@ def open_subject(
                 context.host,
                 network,
                 ("Train",),
-                context.device,
                 context.seed,
                 LOG.info,
             )

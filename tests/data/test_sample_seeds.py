@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from waiting import HANG
 
-from ppocr_ext.data.sample_seeds import SeededBatches, generators_kept, generators_seeded
+from ppocr_ext.data.sample_seeds import generators_kept, generators_seeded
 
 
 def draw() -> tuple[float, float]:
@@ -61,12 +61,3 @@ def test_neither_another_thread_nor_a_fork_disturbs_a_sample() -> None:
     worker.join(HANG)
     thread.join(HANG)
     assert worker.exitcode == 0
-
-
-def test_positions_count_the_batches_that_were_done_before() -> None:
-    batches = [[4, 7], [(32, 48, 1, None)], [2, 0, 5]]
-    whole = list(SeededBatches(batches, (9, 3, 1)))
-    assert [item.index for batch in whole for item in batch] == [4, 7, (32, 48, 1, None), 2, 0, 5]
-    assert [item.seed for batch in whole for item in batch] == [(9, 3, 1, n) for n in range(6)]
-    rest = SeededBatches(batches, (9, 3, 1), skip=2)
-    assert (len(rest), list(rest)) == (1, whole[2:])

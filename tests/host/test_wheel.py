@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from error_codes import raises_code
 from fake_checkout import run_python
 
-from ppocr_ext.errors import ConfigError, UnknownComponentError
+from ppocr_ext.errors import ConfigError
 from ppocr_ext.host import Host, open_host
 from ppocr_ext.host.__main__ import main as run_script
 from ppocr_ext.registry import DATASETS
@@ -149,124 +146,3 @@ def test_the_seed(host: Host) -> None:
         host.set_seed(5)
         drawn.append((np.random.rand(), paddle.rand([]).item()))
     assert drawn[0] == drawn[1]
-
-
-def loader_config(name: str, **changes: Any) -> dict[str, Any]:
-    loader = {"batch_size_per_card": 2, "drop_last": False, "shuffle": False, "num_workers": 0, **changes}
-    return {
-        "Global": {"max_text_length": 25},
-        "Train": {"dataset": {"name": name, "size": 5}, "loader": loader},
-        "Eval": {"dataset": {"name": name, "size": 5}, "loader": loader},
-    }
-
-
-@pytest.fixture
-def counting_dataset() -> Iterator[str]:
-    """A dataset of ours, 0 to size - 1, registered as a plugin would; its name."""
-    from paddle.io import Dataset
-
-    class CountingDataSet(Dataset):
-        need_reset = False
-
-        def __init__(self, config: dict[str, Any], mode: str, logger: logging.Logger, seed: int) -> None:
-            super().__init__()
-            assert (mode, logger, seed) in (("Train", LOG, 3), ("Eval", LOG, 3))
-            self.size = config[mode]["dataset"].pop("size")  # as the host's own do
-
-        def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
-            return np.full([1], index, dtype="int64"), index
-
-        def __len__(self) -> int:
-            return self.size
-
-    DATASETS.register("CountingDataSet")(CountingDataSet)
-    yield "CountingDataSet"
-    del DATASETS._own["CountingDataSet"]
-
-
-def test_a_loader_over_a_dataset_of_ours(host: Host, counting_dataset: str) -> None:
-    import paddle
-
-    config = loader_config(counting_dataset)
-    for mode in ("Train", "Eval"):
-        loader = host.build_dataloader(config, mode, paddle.CPUPlace(), LOG, 3)
-        assert [batch[0].flatten().tolist() for batch in loader] == [[0, 1], [2, 3], [4]]
-        assert loader.dataset.need_reset is False
-    assert config == loader_config(counting_dataset)  # what the dataset popped was a copy's
-    config = loader_config(counting_dataset, drop_last=True)
-    assert len(host.build_dataloader(config, "Eval", "cpu", LOG, 3)) == 2
-
-
-def test_the_train_loader_divides_batches_and_the_eval_loader_does_not(
-    host: Host, counting_dataset: str
-) -> None:
-    from paddle.io import BatchSampler, DistributedBatchSampler
-
-    config = loader_config(counting_dataset)
-    assert isinstance(
-        host.build_dataloader(config, "Train", "cpu", LOG, 3).batch_sampler, DistributedBatchSampler
-    )
-    assert type(host.build_dataloader(config, "Eval", "cpu", LOG, 3).batch_sampler) is BatchSampler
-
-
-def test_a_loader_of_ours_takes_the_hosts_sampler_and_collate_function(
-    host: Host, counting_dataset: str
-) -> None:
-    config = loader_config(counting_dataset, collate_fn="ListCollator")
-    config["Train"]["sampler"] = {"name": "BatchSampler", "batch_size": 4}
-    loader = host.build_dataloader(config, "Train", "cpu", LOG, 3)
-    assert [len(batch[0]) for batch in loader] == [4, 1]
-    assert type(loader.collate_fn).__name__ == "ListCollator"
-
-
-@pytest.mark.parametrize(
-    ("change", "code", "facts"),
-    [
-        (lambda c: c["Train"]["loader"].pop("shuffle"), "missing_key", ["Train.loader", "shuffle"]),
-        (
-            lambda c: c["Train"].update(sampler={"name": "Nothing"}),
-            "unknown_component",
-            ["Train.sampler.name", "'Nothing'"],
-        ),
-        (
-            lambda c: c["Train"]["loader"].update(collate_fn="Nothing"),
-            "unknown_component",
-            ["Train.loader.collate_fn", "'Nothing'"],
-        ),
-    ],
-)
-def test_loader_keys_that_cannot_be_used(
-    host: Host, counting_dataset: str, change: Any, code: str, facts: list[str]
-) -> None:
-    config = loader_config(counting_dataset)
-    change(config)
-    with raises_code(ConfigError, code, *facts):
-        host.build_dataloader(config, "Train", "cpu", LOG, 3)
-
-
-def test_a_dataset_that_nobody_has(host: Host) -> None:
-    with raises_code(UnknownComponentError, "unknown_component", "'SimpelDataSet'", "'SimpleDataSet'"):
-        host.build_dataloader(loader_config("SimpelDataSet"), "Train", "cpu", LOG, 3)
-
-
-def test_a_loader_over_the_hosts_dataset(host: Host, tmp_path: Path) -> None:
-    import cv2
-
-    cv2.imwrite(str(tmp_path / "0.png"), np.full([32, 64, 3], 128, dtype="uint8"))
-    (tmp_path / "label.txt").write_text("0.png\tab\n" * 3)
-    config = loader_config("SimpleDataSet")
-    config["Eval"]["dataset"] = {
-        "name": "SimpleDataSet",
-        "data_dir": str(tmp_path),
-        "label_file_list": [str(tmp_path / "label.txt")],
-        "transforms": [
-            {"DecodeImage": {"img_mode": "BGR", "channel_first": False}},
-            {"RecResizeImg": {"image_shape": [3, 32, 64]}},
-            {"KeepKeys": {"keep_keys": ["image"]}},
-        ],
-    }
-    loader = host.build_dataloader(config, "Eval", "cpu", host.logger, 3)
-    assert [list(batch[0].shape) for batch in loader] == [[2, 3, 32, 64], [1, 3, 32, 64]]
-    assert config["Eval"]["dataset"]["transforms"][0] == {
-        "DecodeImage": {"img_mode": "BGR", "channel_first": False}
-    }

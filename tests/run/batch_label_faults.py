@@ -15,8 +15,8 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.host import open_host
 from ppocr_ext.messages import error_text
 from ppocr_ext.registry import DATASETS
-from ppocr_ext.run.batch_loader import BatchLoader
 from ppocr_ext.run.host_config import host_config
+from ppocr_ext.run.loader import Loader, loader_parts
 from ppocr_ext.run.loader_setup import label_check
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "tools")]
@@ -90,7 +90,7 @@ def outcome(dataset, workers, images, folder, fault):
     charset = Charset.from_file(config.at("Global.character_dict_path"))
     check = label_check(config, charset, lambda height, width: FRAMES)
     inject(fault)
-    loader = BatchLoader(host.build_dataloader(host_config(config), "Train", "cpu", host.logger, 1), check)
+    loader = Loader(loader_parts(host, host_config(config), "Train", 1), check)
     logging.getLogger("ppocr_ext").addHandler(handler)
     try:
         reading = iter(loader)

@@ -8,10 +8,10 @@ import threading
 import time
 
 import numpy as np
-from paddle.io import DataLoader, Dataset
+from paddle.io import BatchSampler, Dataset
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.run.batch_loader import BatchLoader
+from ppocr_ext.run.loader import Loader, LoaderParts
 
 
 class Numbers(Dataset):
@@ -54,6 +54,14 @@ class Uneven(Numbers):
         return np.zeros(3 + index, np.float32)
 
 
+class FailingSampler(BatchSampler):
+    """Fails after its first batch."""
+
+    def __iter__(self):
+        yield [0, 1]
+        raise UnsendableError(1, 2)
+
+
 def outcome(batches):
     """Return how many batches were read, and the exception with its code and what its cause says."""
     read = 0
@@ -69,7 +77,7 @@ def outcomes(workers):
     """Return the outcome of each case."""
 
     def loader(dataset):
-        return BatchLoader(DataLoader(dataset, batch_size=2, num_workers=workers))
+        return Loader(LoaderParts(dataset, BatchSampler(dataset, batch_size=2), workers=workers))
 
     hook = threading.excepthook
     healthy, failing = loader(Numbers()), loader(Failing())
@@ -79,6 +87,7 @@ def outcomes(workers):
         "failing": [outcome(failing), outcome(failing)],
         "unsendable": outcome(loader(FailsUnsendably())),
         "uneven": outcome(loader(Uneven())),
+        "sampler": outcome(Loader(LoaderParts(Numbers(), FailingSampler(Numbers()), workers=workers))),
     }
     train = iter(failing)
     next(train)

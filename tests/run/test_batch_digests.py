@@ -25,7 +25,6 @@ from tiny_runs import DRAWING, MULTI_SCALE, tiny_config
 from ppocr_ext.cli.main import main
 from ppocr_ext.data.sample_views import Views
 from ppocr_ext.host import open_host
-from ppocr_ext.loop.proxies import LoaderProxy
 from ppocr_ext.run.context import RunOptions, open_context
 from ppocr_ext.run.loader_setup import RunData, open_data
 from ppocr_ext.run.run import build_network
@@ -123,8 +122,8 @@ def read(data: RunData, epoch: int, skip: int = 0) -> Iterator[Any]:
     def nothing() -> None:
         """Do nothing."""
 
-    options = {"rebuild": data.rebuild_train_loader, "skip": skip, "first_epoch": epoch}
-    return iter(LoaderProxy(data.train_loader, seed=1, on_boundary=nothing, on_epoch=nothing, **options))
+    data.train_loader.train(epoch, skip, nothing, nothing)
+    return iter(data.train_loader)
 
 
 def digests(batches: Iterator[Any]) -> str:

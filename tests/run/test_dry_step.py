@@ -479,7 +479,7 @@ def test_it_puts_the_networks_back(two) -> None:
         np.random.get_state()[1].tolist(),
         paddle.get_rng_state()[0].current_seed(),
     )
-    assert dry_step(config, charset, open_host(), model, ("Train", "Eval"), "cpu", 1, print) == []
+    assert dry_step(config, charset, open_host(), model, ("Train", "Eval"), 1, print) == []
     assert all(np.array_equal(tensor.numpy(), before[name]) for name, tensor in model.state_dict().items())
     assert modes == [layer.training for layer in model.sublayers()]
     assert all(parameter.grad is None for parameter in model.parameters())

@@ -11,7 +11,6 @@ from waiting import HANG
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.run.loader_setup import label_check
-from ppocr_ext.run.run import Run
 
 # what the message has to name: the sample's own ids, and the number that is wrong or its limit
 NAMED = {
@@ -54,11 +53,3 @@ def test_labels_are_checked_where_something_trains_with_ctc(tiny):
     assert label_check(tiny("student", Loss={"name": "NRTRLoss"}), charset, None) is None
     kept = {"Train.dataset.transforms": [{"KeepKeys": {"keep_keys": ["image", "text"]}}]}
     assert label_check(tiny("student", **kept), charset, None) is None
-
-
-def test_a_loader_that_is_built_again_is_checked_too(tiny):
-    run = Run.build(
-        tiny("student", **{"Train.dataset.ratio_list": [0.5]}), "train"
-    )  # drawn anew in each epoch
-    checks = [loader._loader.collate_fn.check for loader in (run.train_loader, run.rebuild_train_loader(2))]
-    assert checks[0] is checks[1] is not None

@@ -12,15 +12,15 @@ from tiny_runs import DRAWING, MULTI_SCALE, tiny_config
 from ppocr_ext.cli.main import main
 from ppocr_ext.data.sample_views import Views
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.run.batch_loader import BatchLoader
 from ppocr_ext.run.context import RunOptions, open_context
+from ppocr_ext.run.loader import Loader
 from ppocr_ext.run.loader_setup import open_data
 from ppocr_ext.run.run import build_network
 
 DATASETS = ["SimpleDataSet", "MultiScaleDataSet", "LMDBDataSet", "CaptchaDataSet"]
 
 
-def viewed(captchas: Path, folder: Path, name: str, seed: int, views: Views, **values: object) -> BatchLoader:
+def viewed(captchas: Path, folder: Path, name: str, seed: int, views: Views, **values: object) -> Loader:
     """The training loader over a kind of dataset."""
     section = tiny_config(captchas, folder, "student").thaw()["Train"]
     dataset = section["dataset"] | {"name": name, "ext_op_transform_idx": 1}
@@ -49,7 +49,7 @@ def viewed(captchas: Path, folder: Path, name: str, seed: int, views: Views, **v
     return open_data(context, build_network(context.components), views).train_loader
 
 
-def images(loader: BatchLoader, epoch: int, skip: int = 0) -> list[bytes]:
+def images(loader: Loader, epoch: int, skip: int = 0) -> list[bytes]:
     """The images of an epoch, in their order."""
     return [image.tobytes() for batch in loader.read(epoch, skip) for image in batch[0].numpy()]
 
@@ -64,9 +64,7 @@ def test_views_repeat(captchas, tmp_path, name):
     assert not {*first} & {*second}
     assert first[4:] == images(one, 1, skip=1)  # after a resume
     assert len(first) == 24 and len(one) == 6
-    stored = [
-        image.tobytes() for batch in one.read_view(1, one.views.of_view(1)) for image in batch[0].numpy()
-    ]
+    stored = [image.tobytes() for batch in one.read_view(1, one.of_view(1)) for image in batch[0].numpy()]
     assert Counter(stored) == Counter(first)
 
 

@@ -17,7 +17,7 @@ ALLOWED = {
     "ppocr_ext.run.device": "/proc/cpuinfo",
     "ppocr_ext.run.logs": "a log that it opens to write",
     "ppocr_ext.run.team": "what another process of the run has written",
-    "ppocr_ext.run.batch_loader": "an exception of a worker, in memory",
+    "ppocr_ext.run.loader": "an exception of a worker, in memory",
     "ppocr_ext.loop.launch": "logs of the processes that it has started",
     "ppocr_ext.loop.child": "the log of the process that it has started",
     "ppocr_ext.loop.hooks.collapse_rules": "a table that ships with the package",

@@ -1,0 +1,475 @@
+"""The loader of a run: the host's dataset and sampler, read by Paddle, with what a training needs of a batch.
+
+Between a file and the loss, a batch passes four objects: the host's dataset, which reports the samples that fail
+(``data/load_failures.py``); :class:`_Samples`; Paddle's ``DataLoader``; and :class:`Loader`.
+
+Paddle reads the dataset in a thread. With ``num_workers: 0`` an exception ends that thread, and the reader waits for
+ever; with worker processes the thread prints the exception and the reader gets another one. Here an exception becomes
+a value that passes through Paddle's loader like a batch, and is raised where the batches are read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import pickle
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from paddle.io import BatchSampler, DataLoader, DistributedBatchSampler, get_worker_info
+from paddle.io.dataloader.collate import default_collate_fn
+
+from ppocr_ext.data.load_failures import sample_key
+from ppocr_ext.data.sample_seeds import OwnGenerators, generators_kept, generators_seeded
+from ppocr_ext.data.sample_views import Batch, BatchSize, ViewBatches, Views, groups_of_scales
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.host import Host
+from ppocr_ext.messages import WORKER_ENDED
+from ppocr_ext.registry import DATASETS
+
+_REQUIRED = ("batch_size_per_card", "drop_last", "shuffle", "num_workers")
+_PRIME = 1_000_003  # keeps the seeds of two epochs apart
+_PR_SET_PDEATHSIG = 1  # of Linux's prctl
+# Paddle's iterators whose thread may live: it does for up to 5 seconds after the last batch. A worker process that is
+# forked in that time has no such thread; freeing the iterator there would wait for the thread for ever.
+_STARTED: list[Any] = []
+
+
+@dataclass(frozen=True)
+class LoaderParts:
+    """What a section of the config is read with.
+
+    Attributes:
+        dataset: of the host, of a plugin or of this package.
+        batch_sampler: gives the batches of an epoch, each a list of indices.
+        collate: makes a batch of samples.
+        workers: processes that load samples; 0: this one does.
+        device: where batches are put; None leaves it to Paddle.
+        shared_memory: workers send batches through it.
+    """
+
+    dataset: Any
+    batch_sampler: Any
+    collate: Callable[[Any], Any] = default_collate_fn
+    workers: int = 0
+    device: Any = None
+    shared_memory: bool = True
+
+
+def loader_parts(
+    host: Host,
+    config: Mapping[str, Any],
+    mode: str,
+    seed: int,
+    *,
+    device: Any = None,
+    dataset_class: Callable[..., Any] | None = None,
+    logger: logging.Logger | None = None,
+) -> LoaderParts:
+    """Build dataset and sampler of ``config[mode]``, with PaddleOCR's keys and defaults.
+
+    Args:
+        host: opened; samplers and collate functions are its own.
+        config: plain, as ``host_config`` returns it; it may be changed.
+        mode: ``"Train"`` (batches divided over the processes) or ``"Eval"``.
+        seed: of the dataset.
+        device: where batches are put.
+        dataset_class: in place of the dataset that the config names.
+        logger: of the dataset; None: the host's.
+
+    Raises:
+        UnknownComponentError: nobody has the dataset.
+        ConfigError: a key of the loader is missing or cannot be used.
+    """
+    section = config[mode]
+    loader = section["loader"]
+    missing = [key for key in _REQUIRED if key not in loader]
+    if missing:
+        raise ConfigError(f"{mode}.loader lacks {', '.join(missing)}.", code="missing_key")
+    make = dataset_class or DATASETS.get(section["dataset"]["name"])
+    try:
+        dataset = make(config, mode, logger or host.logger, seed)
+    except AssertionError as reason:  # as PaddleOCR's datasets refuse a value
+        raise ConfigError(f"{mode}: {reason}", code="bad_value") from reason
+    collate = default_collate_fn
+    if loader.get("collate_fn") is not None:
+        collate = _of_host(host, "collate_fn", loader["collate_fn"], f"{mode}.loader.collate_fn")()
+    return LoaderParts(
+        dataset,
+        _sampler(host, dataset, section, mode),
+        collate,
+        loader["num_workers"],
+        device,
+        loader.get("use_shared_memory", True),
+    )
+
+
+def _sampler(host: Host, dataset: Any, section: Mapping[str, Any], mode: str) -> Any:
+    loader = section["loader"]
+    if mode == "Train" and section.get("sampler"):
+        options = dict(section["sampler"])
+        name = options.pop("name")
+        return _of_host(host, "sampler", name, f"{mode}.sampler.name")(dataset, **options)
+    kind = ShareOfBatches if mode == "Train" else BatchSampler
+    return kind(
+        dataset=dataset,
+        batch_size=loader["batch_size_per_card"],
+        shuffle=loader["shuffle"],
+        drop_last=loader["drop_last"],
+    )
+
+
+def _of_host(host: Host, kind: str, name: str, path: str) -> Callable[..., Any]:
+    found = host.component(kind, name)
+    if found is None:
+        raise ConfigError(f"{path}: the host has no {kind} {name!r}.", code="unknown_component")
+    return found
+
+
+class ShareOfBatches(DistributedBatchSampler):
+    """Paddle's sampler, with its batches, in an array of 4 bytes for each sample instead of lists."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Return the batches of this process."""
+        order = np.resize(np.arange(len(self.dataset), dtype=np.uint32), self.total_size)
+        if self.shuffle:
+            np.random.RandomState(self.epoch).shuffle(order)
+            self.epoch += 1
+        step = self.batch_size * self.nranks
+        whole = len(order) - len(order) % step
+        for first in range(self.local_rank * self.batch_size, whole, step):
+            yield order[first : first + self.batch_size].tolist()
+        share = (len(order) - whole) // self.nranks
+        if share and not self.drop_last:
+            first = whole + self.local_rank * share
+            yield order[first : first + share].tolist()
+
+
+class Loader:
+    """Read the batches of ``Train`` or ``Eval``.
+
+    ``__len__`` is a whole epoch. Each sample has random numbers of its own (``data/sample_seeds.py``), with views the
+    same ones again and again (``data/sample_views.py``).
+
+    Until :meth:`train` is called, each ``iter`` reads the same epoch, as an evaluation does. After it, each ``iter``
+    reads the next one.
+
+    Attributes:
+        dataset: the dataset as it is without the loader.
+        batch_sampler: the sampler of a whole epoch.
+        views: the batches of each view, if there are views.
+
+    Args:
+        parts: dataset and sampler.
+        check: called with the samples of each batch, in the process that collates them; it may raise.
+        seed: of the run.
+        rank: number of this process; each has other random numbers.
+        processes: that share the views.
+        views: of the samples; None: each epoch has other random numbers.
+        rebuild: returns the parts of another epoch, for a dataset that draws its samples anew in each.
+
+    Raises:
+        ConfigError: there are views, and dataset or sampler cannot have them.
+    """
+
+    def __init__(
+        self,
+        parts: LoaderParts,
+        check: Callable[[Any], None] | None = None,
+        *,
+        seed: int = 0,
+        rank: int = 0,
+        processes: int = 1,
+        views: Views | None = None,
+        rebuild: Callable[[int], LoaderParts] | None = None,
+    ) -> None:
+        self._check, self._seed, self._rank, self._processes = check, seed, rank, processes
+        self._rebuild = rebuild if getattr(parts.dataset, "need_reset", False) else None
+        if views is not None and self._rebuild is not None:
+            raise ConfigError(
+                "Train.dataset.ratio_list draws other samples in each epoch, so they have no views. Fix: remove it, "
+                "or Train.teacher_cache; write a label file of a share of the lines for a smaller cache.",
+                code="conflicting_keys",
+            )
+        self._use(parts)
+        self.views = None if views is None else view_batches(parts, views)
+        self._length = len(self.batch_sampler) if self.views is None else len(self._of_epoch(self.views, 0))
+        self._epoch, self._skip = 0, 0
+        self._on_boundary: Callable[[], None] | None = None
+        self._on_epoch: Callable[[], None] | None = None
+
+    def _use(self, parts: LoaderParts) -> None:
+        self._parts, self.dataset, self.batch_sampler = parts, parts.dataset, parts.batch_sampler
+        self.dataset.need_reset = False  # or the host would build a loader of its own after each epoch
+
+    def __len__(self) -> int:
+        """Return the number of batches of a whole epoch."""
+        return self._length
+
+    @property
+    def views_drawn(self) -> dict[str, int] | None:
+        """Return seed and number of the views, as a checkpoint stores them; None without views."""
+        return None if self.views is None else asdict(self.views.views)
+
+    def train(
+        self, epoch: int, skip: int, on_boundary: Callable[[], None], on_epoch: Callable[[], None]
+    ) -> None:
+        """Begin a training: the order of each epoch follows from the seed and its number, also after a resume.
+
+        Args:
+            epoch: that the next ``iter`` reads, from 1.
+            skip: batches of that epoch that were done before.
+            on_boundary: called before each batch, the boundary of a step; it may raise to stop the run.
+            on_epoch: called after the last batch of an epoch.
+        """
+        self._epoch, self._skip = epoch, skip
+        self._on_boundary, self._on_epoch = on_boundary, on_epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        """Read one epoch."""
+        if self._on_boundary is None or self._on_epoch is None:
+            return self.read()
+        return self._train_epoch(self._on_boundary, self._on_epoch)
+
+    def _train_epoch(self, on_boundary: Callable[[], None], on_epoch: Callable[[], None]) -> Iterator[Any]:
+        epoch, skip = self._epoch, self._skip
+        self._epoch, self._skip = epoch + 1, 0
+        if self._rebuild is not None and epoch > 1:
+            with generators_seeded(self._seed, epoch):  # PaddleOCR's MultiScaleSampler draws when it is built
+                self._use(self._rebuild(epoch))
+        for batch in self.read(epoch, skip):
+            # not after the last batch of an epoch: the host then saves the checkpoints of the epoch's end
+            on_boundary()
+            yield batch
+        on_epoch()
+
+    def read(self, epoch: int = 0, skip: int = 0) -> Iterator[Any]:
+        """Read the batches of one epoch.
+
+        Args:
+            epoch: another one has other random numbers.
+            skip: batches to leave out, which were read before.
+
+        Raises (while it is read):
+            Exception: what dataset, sampler, check or collate function raised.
+            RuntimeError: a worker process has ended.
+        """
+        if epoch:
+            self._begin_epoch(epoch)
+        if self.views is not None:
+            return self.read_view(self.views.views.of_epoch(epoch), self._of_epoch(self.views, epoch), skip)
+        return self._start(SeededBatches(self.batch_sampler, (self._seed, epoch, self._rank), skip))
+
+    def of_view(self, view: int) -> list[Batch]:
+        """Return all samples of a view in batches, each once, always in this order."""
+        assert self.views is not None
+        return self.views.of_view(view)
+
+    def read_view(self, view: int, batches: list[Batch], skip: int = 0) -> Iterator[Any]:
+        """Read ``batches`` as a view shows them, without the first ``skip``; raises what :meth:`read` raises."""
+        assert self.views is not None
+        seed_of, dataset = self.views.views.sample_seed, self.dataset
+        if hasattr(dataset, "set_epoch"):
+            dataset.set_epoch(view)  # of drawn images
+        return self._start(
+            SeededBatches(batches, lambda index: seed_of(sample_key(dataset, index), view), skip)
+        )
+
+    def _begin_epoch(self, epoch: int) -> None:
+        sampler = self.batch_sampler
+        for part in (sampler, self.dataset):
+            if hasattr(part, "set_epoch"):
+                part.set_epoch(epoch)
+        if hasattr(sampler, "batchs_in_one_epoch_id"):
+            # PaddleOCR's MultiScaleSampler shuffles the order of the epoch before, which a resumed run does not have
+            sampler.batchs_in_one_epoch_id = list(range(len(sampler.batchs_in_one_epoch_id)))
+            sampler.seed = self._seed * _PRIME + epoch
+
+    def _of_epoch(self, views: ViewBatches, epoch: int) -> list[Batch]:
+        return views.of_epoch(epoch, self._seed, self._rank, self._processes)
+
+    def _start(self, batches: SeededBatches) -> Iterator[Any]:
+        _STARTED[:] = [each for each in _STARTED if each._thread and each._thread.is_alive()]
+        parts = self._parts
+        samples = _Samples(parts.dataset, parts.collate, self._check)
+        reader = DataLoader(
+            samples,
+            batch_sampler=batches,
+            collate_fn=samples.collated,
+            places=parts.device,
+            num_workers=parts.workers,
+            use_shared_memory=parts.shared_memory,
+            worker_init_fn=leave_signals_to_the_run,
+        )
+        with generators_kept():  # Paddle draws a seed for its worker processes
+            started = iter(reader)  # Paddle starts to read here
+        _STARTED.append(started)
+        return _raise_failures(started)
+
+
+def view_batches(parts: LoaderParts, views: Views) -> ViewBatches:
+    """Return the batches of the views, of the sizes that the sampler gives.
+
+    Raises:
+        ConfigError: the sampler is of a kind that is not known here.
+    """
+    dataset, sampler = parts.dataset, parts.batch_sampler
+
+    def key(place: int) -> bytes:
+        return sample_key(dataset, place)
+
+    scales = getattr(sampler, "img_batch_pairs", None)  # of PaddleOCR's MultiScaleSampler
+    if scales is not None:
+        ratios = sampler.wh_ratio[sampler.wh_ratio_sort] if sampler.ds_width else None
+        return ViewBatches(views, groups_of_scales(scales, ratios, len(dataset), sampler.max_w), key)
+    if not isinstance(sampler, BatchSampler):
+        raise ConfigError(
+            f"Train.teacher_cache: batches of {type(sampler).__name__} cannot be made of views. Fix: remove "
+            f"Train.sampler, or use MultiScaleSampler.",
+            code="unsupported_component",
+        )
+    size = BatchSize(lambda place: place, sampler.batch_size)
+    shuffle = bool(getattr(sampler, "shuffle", False))
+    return ViewBatches(
+        views, [([size], np.arange(len(dataset)))], key, shuffle=shuffle, drop_last=sampler.drop_last
+    )
+
+
+def _raise_failures(batches: Any) -> Iterator[Any]:
+    batch = None
+    try:
+        for batch in batches:
+            if isinstance(batch, list) and batch and isinstance(batch[-1], _Failure):
+                raise batch[-1].error from batch[-1].cause
+            yield batch
+    except Exception as error:
+        if "Blocking queue is killed" in str(error):  # Paddle has no type of its own for it
+            raise RuntimeError(WORKER_ENDED) from error
+        raise
+    finally:
+        batches._try_shutdown_all()
+        del batches, batch  # or the traceback of the exception would keep them
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """An exception on its way through Paddle's loader; ``cause`` has the traceback of a worker process."""
+
+    error: Exception
+    cause: Exception | None = None
+
+    def to_send(self) -> _Failure:
+        """Return a failure that a worker process can send."""
+        trace = RuntimeError("".join(traceback.format_exception(self.error)))
+        try:
+            pickle.loads(pickle.dumps(self.error))
+        except Exception:
+            return _Failure(RuntimeError(f"{type(self.error).__name__}: {self.error}"), trace)
+        return _Failure(self.error, trace)
+
+
+class SeededIndex(NamedTuple):
+    """An index as a batch sampler gives it, and what the random numbers of its sample come from.
+
+    Attributes:
+        index: of a dataset; of a multi-scale one (width, height, number, ratio).
+        seed: (seed of the run, epoch, rank, position in the epoch's samples of this process); with views
+            (``data/sample_views.py``) of another length.
+    """
+
+    index: Any
+    seed: tuple[int, ...]
+
+
+class SeededBatches:
+    """The batches of one epoch, without those that a run has done before it resumed.
+
+    They are asked for one by one, while Paddle loads samples. What the sampler draws for them depends only on the seed
+    and the epoch: it is the same in all processes.
+
+    Args:
+        sampler: gives the batches of the whole epoch, each a list of indices.
+        seed: (seed of the run, epoch, rank); or a function that returns the whole seed of an index.
+        skip: batches to leave out.
+    """
+
+    def __init__(
+        self, sampler: Any, seed: tuple[int, int, int] | Callable[[Any], tuple[int, ...]], skip: int = 0
+    ) -> None:
+        self._sampler, self._seed, self._skip = sampler, seed, skip
+
+    def __len__(self) -> int:
+        return max(0, len(self._sampler) - self._skip)
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        generators = OwnGenerators(*(() if callable(self._seed) else self._seed[:2]))
+        position = 0
+        try:
+            with generators.used():
+                batches = enumerate(self._sampler)
+            while True:
+                with generators.used():
+                    number, batch = next(batches, (0, None))
+                if batch is None:
+                    return
+                if number >= self._skip:
+                    yield [self._seeded(index, place) for place, index in enumerate(batch, position)]
+                position += len(batch)
+        except Exception as error:  # raised in Paddle's thread, it would be lost
+            yield [_Failure(error).to_send()]
+
+    def _seeded(self, index: Any, place: int) -> SeededIndex:
+        return SeededIndex(index, self._seed(index) if callable(self._seed) else (*self._seed, place))
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """Load each sample with its own random numbers, check and collate them; return an exception as a value."""
+
+    dataset: Any
+    collate: Callable[[Any], Any]
+    check: Callable[[Any], None] | None
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, item: SeededIndex | _Failure) -> Any:
+        if isinstance(item, _Failure):  # of the sampler
+            return item
+        try:
+            with generators_seeded(*item.seed):
+                return self.dataset[item.index]
+        except Exception as error:
+            return _Failure(error)
+
+    def collated(self, samples: Any) -> Any:
+        """Return the batch of ``samples``; one whose last entry is a :class:`_Failure` stands for an exception."""
+        failure = next((sample for sample in samples if isinstance(sample, _Failure)), None)
+        if failure is None:
+            try:
+                if self.check is not None:
+                    self.check(samples)
+                return self.collate(samples)
+            except Exception as error:
+                failure = _Failure(error)
+        if get_worker_info() is not None:
+            failure = failure.to_send()
+        return [np.zeros(1), failure]  # Paddle's queue wants an array
+
+
+def leave_signals_to_the_run(worker: int) -> None:
+    """Take a worker process out of the group of the run, which ends its workers itself.
+
+    Otherwise Ctrl-C and a scheduler's SIGTERM would reach the workers too. A run that is killed outright cannot
+    end them: on Linux the system does.
+    """
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # or a warning printed from the background would stop it
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

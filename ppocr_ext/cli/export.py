@@ -64,7 +64,7 @@ def _width(text: str) -> int | None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
-    from ppocr_ext.host.quiet import import_paddle
+    from ppocr_ext.host.complete import import_paddle
 
     import_paddle()
     from ppocr_ext.export.exporter import ExportOptions, export_trained

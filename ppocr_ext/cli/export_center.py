@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     import paddle.distributed as dist
 
-    from ppocr_ext.host.quiet import import_paddle
+    from ppocr_ext.host.complete import import_paddle
 
     import_paddle()
     from ppocr_ext.centers.collect import (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config.global_keys import GLOBAL_KEYS
-from ppocr_ext.data.lmdb.reader import DATA_FILE
-from ppocr_ext.data.lmdb.writer import LmdbCounts, LmdbInput, make_lmdb
+from ppocr_ext.data.lmdb_sets import DATA_FILE
+from ppocr_ext.data.lmdb_writer import LmdbCounts, LmdbInput, make_lmdb
 from ppocr_ext.data.preflight_report import by_reason
 from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.data.unusable_limit import MAX_UNUSABLE

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     if args.minutes is not None and args.minutes <= 0:
         raise ConfigError(f"--minutes {args.minutes:g} must be above 0", code="bad_value")
-    from ppocr_ext.host.quiet import import_paddle
+    from ppocr_ext.host.complete import import_paddle
 
     import_paddle()
     from ppocr_ext.recipes.quickstart_job import QuickstartOptions, StopSignal, run_quickstart, to_markdown

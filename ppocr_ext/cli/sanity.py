@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
-    from ppocr_ext.host.quiet import import_paddle
+    from ppocr_ext.host.complete import import_paddle
 
     import_paddle()
     import paddle.distributed as dist

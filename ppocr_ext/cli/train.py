@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
         if not is_started(args.processes):
             return start_processes(read_config(args), args.processes, shlex.split(args.again)[1:])
-    from ppocr_ext.host.quiet import import_paddle
+    from ppocr_ext.host.complete import import_paddle
 
     import_paddle()
     import paddle.distributed as dist

@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             "tune trains each trial in one process. Fix: start it without a launcher.", code="bad_value"
         )
-    from ppocr_ext.host.quiet import import_paddle
+    from ppocr_ext.host.complete import import_paddle
 
     import_paddle()
     from ppocr_ext.run.logs import set_up_console

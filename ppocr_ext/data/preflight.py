@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from ppocr_ext.charset import PLAIN
 from ppocr_ext.data.label_file import LabelLine
-from ppocr_ext.data.lmdb.reader import open_sets
+from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
 from ppocr_ext.data.sample_rules import SampleIssue, SampleRules
 from ppocr_ext.data.sample_sources import Block, LmdbSamples, SampleSource, open_sources

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ppocr_ext.data.image_check import ImageFolder, content_issue
 from ppocr_ext.data.label_file import LabelLine, parse_line, read_raw_lines, utf8_issue
-from ppocr_ext.data.lmdb.reader import LmdbSet, open_sets
+from ppocr_ext.data.lmdb_sets import LmdbSet, open_sets
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_rules import SampleIssue, SampleRules
 from ppocr_ext.limits import MAX_LABEL_LINE_BYTES

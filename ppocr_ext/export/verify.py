@@ -18,7 +18,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import PADDLE
 from ppocr_ext.config.yaml_io import PlainLoader
 from ppocr_ext.data.label_file import read_label_file
-from ppocr_ext.data.lmdb.reader import open_sets
+from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.export.files import INFERENCE_YML
 from ppocr_ext.inference.comparison import TOLERANCE, distance

@@ -21,7 +21,7 @@ import numpy as np
 
 from ppocr_ext.export import clients
 from ppocr_ext.export.verify import Reader, Seen
-from ppocr_ext.host.text_recognizer import open_text_recognizer
+from ppocr_ext.host.facade import open_text_recognizer
 from ppocr_ext.inference.runners import ONNX
 from ppocr_ext.recognition.opening import Exported
 from ppocr_ext.recognition.resize import WidthPolicy

@@ -1,30 +1,48 @@
-"""Import the host, and complete it with what its form lacks."""
+"""Import the host without noise on the console, and complete it with what its form lacks."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.machinery
 import importlib.util
+import logging
+import os
+import signal
 import sys
+import threading
 import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from ppocr_ext.errors import HostError, MissingPackageError, PPOCRExtError
 from ppocr_ext.host.locate import INSTALL_WHEEL, Location
-from ppocr_ext.host.quiet import quiet_imports
 from ppocr_ext.host.unknown_symbol import MAPPING, MapUnknownCharacters
 from ppocr_ext.messages import INSTALL_PADDLE
 
-GRAFT = Path(__file__).resolve().parent / "graft"
-GRAFTED = ("modeling", "losses", "optimizer", "metrics")
+# The packages of `ppocr` that the wheel lacks, and the room of this package that has what is imported from them
+_MODELING = ("architectures", "backbones", "heads", "necks", "transforms")
+_GRAFTED = {
+    "modeling": "modeling",
+    **{f"modeling.{name}": "modeling" for name in _MODELING},
+    "losses": "losses",
+    "optimizer": "optim",
+    "metrics": "metrics",
+}
 # imgaug needs numpy 1; OpenCV from 4.12 on needs numpy 2.
 IMGAUG_ON_NUMPY_1 = (
     "pip install imgaug 'numpy<2' "
     "'opencv-python<4.12' 'opencv-contrib-python<4.12' 'opencv-python-headless<4.12'"
 )
 _DISTRIBUTION = {"cv2": "opencv-python", "skimage": "scikit-image", "PIL": "pillow", "yaml": "pyyaml"}
+# Said at each import or start, about things that a user of this package cannot need: Paddle's compiler cache for
+# custom operators, AI Studio's encryption of models, and that a parameter's own weight decay replaces the optimizer's.
+_NO_CCACHE = "No ccache found"
+_LINES = ("Skipping import of the encryption module", "If regularizer of a Parameter has been set by")
 
 
 @dataclass(frozen=True)
@@ -56,10 +74,10 @@ def import_host(location: Location) -> HostModules:
         # At the end, as paddleocr 2.x itself does: the host's top-level names must not hide a user's.
         sys.path.append(root)
     with quiet_imports():
-        ppocr = _import_package("ppocr", location)
-        if str(GRAFT) not in ppocr.__path__ and missing_packages(location.root):
-            # Behind the host's own folder: what the host has wins, what it lacks is ours.
-            ppocr.__path__.append(str(GRAFT))
+        _import_package("ppocr", location)
+        for name in _GRAFTED:
+            if name.partition(".")[0] in missing_packages(location.root):
+                sys.modules.setdefault(f"ppocr.{name}", _Graft(name))
         _import_package("tools", location)
         data = import_from_host("ppocr.data", location)
         if hasattr(data, "imaug"):  # PaddleOCR builds its transforms by the names of this module
@@ -75,7 +93,22 @@ def import_host(location: Location) -> HostModules:
 
 def missing_packages(root: Path) -> list[str]:
     """Return those of the four training packages that the host at ``root`` lacks."""
-    return [name for name in GRAFTED if not (root / "ppocr" / name).is_dir()]
+    names = [name for name in _GRAFTED if "." not in name]
+    return [name for name in names if not (root / "ppocr" / name).is_dir()]
+
+
+class _Graft(ModuleType):
+    """A package of ``ppocr`` that the host lacks: what is imported from it is ours."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"ppocr.{name}")
+        self.__path__: list[str] = []  # as a package, it may have modules
+        self._room = _GRAFTED[name]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked for by the import itself
+            raise AttributeError(name)
+        return getattr(importlib.import_module(f"ppocr_ext.{self._room}"), name)
 
 
 def _import_package(name: str, location: Location) -> ModuleType:
@@ -143,3 +176,54 @@ def _remedy(reason: BaseException, location: Location) -> str:
     if top == "ppocr_ext":
         return "ppocr-ext itself is incomplete: pip install --force-reinstall --no-deps ppocr-ext"
     return f"It needs a package that is not installed: pip install {_DISTRIBUTION.get(top, top)}"
+
+
+def _worth_saying(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(_LINES)
+
+
+@contextmanager
+def quiet_imports() -> Iterator[None]:
+    """Import Paddle and the host inside this context."""
+    # albumentations asks the network for its newest version at import.
+    os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
+    host_logger = logging.getLogger("ppocr")
+    host_logger.addFilter(_worth_saying)
+    logging.getLogger().addFilter(_worth_saying)  # Paddle's optimizers log there, after the import
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=_NO_CCACHE)
+            yield
+    finally:
+        host_logger.removeFilter(_worth_saying)
+
+
+def import_paddle() -> None:
+    """Import Paddle; a SIGTERM that arrives meanwhile takes effect afterwards, without a C++ traceback."""
+    held = [signal.SIGTERM] if hasattr(signal, "pthread_sigmask") else []  # not on Windows
+    if held:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        with quiet_imports():
+            import paddle  # noqa: F401
+        quiet_signals()
+    finally:
+        if held:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def quiet_signals() -> None:
+    """Take signals back from Paddle, which prints a C++ traceback where a process is told to end.
+
+    For use once the host, and Paddle with it, is imported. Handlers of Python are as they were before.
+    """
+    paddle = sys.modules.get("paddle")
+    if paddle is None:
+        return
+    if threading.current_thread() is not threading.main_thread():
+        return
+    paddle.disable_signal_handler()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        handler = signal.getsignal(number)
+        if handler is not None:  # None: it is no handler of Python's
+            signal.signal(number, handler)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,9 +20,14 @@ from ppocr_ext.config import plain_copy
 from ppocr_ext.data.transform_factory import Operator, set_transform_factory
 from ppocr_ext.errors import ConfigError, HostError
 from ppocr_ext.host.catalog import PART_KINDS, Catalog, parts
-from ppocr_ext.host.complete import HostModules, import_from_host, import_host, missing_packages
+from ppocr_ext.host.complete import (
+    HostModules,
+    import_from_host,
+    import_host,
+    missing_packages,
+    quiet_signals,
+)
 from ppocr_ext.host.locate import Location, locate_host
-from ppocr_ext.host.quiet import quiet_signals
 from ppocr_ext.host.unknown_symbol import JudgedDecoder
 from ppocr_ext.io.resources import find_dictionary
 from ppocr_ext.messages import LOG
@@ -186,6 +192,19 @@ def open_host(path: str | Path | None = None) -> Host:
         find, names = partial(host.component, kind), partial(host.component_names, kind)
         registry.set_fallback(find, names, host.form == "checkout")
     return host
+
+
+def open_text_recognizer(options: Sequence[str]) -> Any:
+    """Return a ``TextRecognizer``, the client of the installed PaddleOCR 2.x, to compare it with a trained network.
+
+    Call it in a process of its own: importing ``paddleocr`` puts its modules in place of those that networks run in.
+
+    Args:
+        options: of its command line.
+    """
+    import_module("paddleocr")  # makes its `tools` importable
+    args = import_module("tools.infer.utility").init_args().parse_args(list(options))
+    return import_module("tools.infer.predict_rec").TextRecognizer(args)
 
 
 def _evaluation_bar(*args: Any, **kwargs: Any) -> tqdm:

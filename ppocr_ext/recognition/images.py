@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from ppocr_ext.data.label_file import read_label_file
-from ppocr_ext.data.lmdb.reader import DATA_FILE, LmdbSet, open_sets
+from ppocr_ext.data.lmdb_sets import DATA_FILE, LmdbSet, open_sets
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.image_pixels import PixelLimitError, decode_image, most_image_bytes
 from ppocr_ext.limits import MAX_IMAGE_PIXELS, read_at_most

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import cv2
 import numpy as np
 
-from ppocr_ext.data.lmdb.reader import LmdbSet, open_sets
+from ppocr_ext.data.lmdb_sets import LmdbSet, open_sets
 from ppocr_ext.errors import DataError, MissingPackageError
 from ppocr_ext.evaluation.predictions import Prediction, read_predictions
 from ppocr_ext.io.image_pixels import decode_image

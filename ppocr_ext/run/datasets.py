@@ -18,7 +18,7 @@ from ppocr_ext.check.data import reads_key
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.label_file import parse_line, read_raw_lines
-from ppocr_ext.data.lmdb.reader import open_sets
+from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.data.load_failures import LoadFailures, report_failures
 from ppocr_ext.data.preflight import check_label_files, check_lmdbs
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport

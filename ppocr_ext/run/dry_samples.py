@@ -21,7 +21,7 @@ from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.image_check import ImageFolder
 from ppocr_ext.data.label_file import read_label_file
-from ppocr_ext.data.lmdb.reader import open_sets
+from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.data.load_failures import report_failures
 from ppocr_ext.data.sample_rules import FrameLimit
 from ppocr_ext.data.sample_sources import LmdbSamples

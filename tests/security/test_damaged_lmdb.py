@@ -11,7 +11,7 @@ import lmdb
 import pytest
 from error_codes import raises_code
 
-from ppocr_ext.data.lmdb.reader import open_sets
+from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.errors import DataError
 
 PAGE, SAMPLES = 4096, 300
@@ -53,7 +53,7 @@ def test_a_truncated_one_is_refused_wherever_it_ends(tmp_path: Path, whole: byte
     ]
     folders = [folder_of(tmp_path, str(size), whole[:size]) for size in sizes]
     code = (
-        "import sys; from ppocr_ext.data.lmdb.reader import open_sets; from ppocr_ext.errors import DataError\n"
+        "import sys; from ppocr_ext.data.lmdb_sets import open_sets; from ppocr_ext.errors import DataError\n"
         "for folder in sys.argv[1:]:\n"
         "  for _ in range(2):\n"  # the first time leaves nothing that the second would take
         "    try: print(open_sets(folder))\n"

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from ppocr_ext.data.image_check import ImageFolder
 from ppocr_ext.data.label_file import LabelLine, read_label_file, read_raw_lines
-from ppocr_ext.data.lmdb.reader import COUNT_KEY, DATA_FILE, import_lmdb
+from ppocr_ext.data.lmdb_sets import COUNT_KEY, DATA_FILE, import_lmdb
 from ppocr_ext.data.preflight_report import by_reason
 from ppocr_ext.data.sample_rules import FIXES, SampleIssue, SampleRules
 from ppocr_ext.data.unusable_limit import MAX_UNUSABLE, UnusableLimit, share_above

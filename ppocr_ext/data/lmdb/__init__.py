@@ -1,1 +1,0 @@
-"""LMDBs of text lines: read, checked, written."""

@@ -1,1 +1,0 @@
-"""``ppocr.modeling`` for a host without one."""

@@ -176,19 +176,10 @@ class BatchLabelCheck:
 
 def _column(samples: Sequence[Any], position: int | None) -> np.ndarray | None:
     """Return one entry of all samples as an array [B, ...]; None if they are not numbers of one shape."""
-    if position is None or not all(isinstance(s, list | tuple) and len(s) > position for s in samples):
+    if position is None:
         return None
-    arrays = [_array(sample[position]) for sample in samples]
-    first = arrays[0] if arrays else None
-    if first is None or any(a is None or a.shape != first.shape for a in arrays):
+    try:
+        column = np.stack([np.asarray(sample[position]) for sample in samples])
+    except (TypeError, ValueError, LookupError):
         return None
-    return np.stack(arrays)  # type: ignore[arg-type]  # none of them is None
-
-
-def _array(value: Any) -> np.ndarray | None:
-    """Return numbers in CPU memory as an array; None for anything else."""
-    place = getattr(value, "place", None)
-    if place is not None:  # a tensor of Paddle's
-        return value.numpy() if place.is_cpu_place() else None
-    array = np.asarray(value) if isinstance(value, np.ndarray | np.number | int) else None
-    return array if array is not None and array.dtype.kind in "iuf" else None
+    return column if column.dtype.kind in "iuf" else None

@@ -13,14 +13,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ppocr_ext.data.sample_seeds import generators_kept
 from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import DataError
 from ppocr_ext.messages import LOG
 
 _NAMED = 20  # samples that are named; later ones are only counted, at each power of ten
 _IN_A_ROW = 100  # failures after which not the samples are wrong
-_FIRST = 8  # samples that a transform fails for, one after another, before it is wrong and not the samples
 _REFUSALS = 1000  # of one attempt: PaddleOCR looks for a partner (RecConAug) until one is usable
 _Dataset: Any = object  # in place of the host's class, which comes after _Reporting
 
@@ -162,7 +160,7 @@ class _Reporting(_Dataset):
     """What :func:`report_failures` puts before the host's class; its arguments are class attributes."""
 
     def __init__(self, config: Any, mode: str, logger: Any, seed: int | None = None) -> None:
-        self._inside = self._has_loaded = False
+        self._inside = False
         super().__init__(config, mode, logger, seed)
         self._log = self.logger = _HostLog(logger)
         self.ops = [_ReportingTransform(each, self._log) for each in getattr(self, "ops", None) or ()]
@@ -178,8 +176,6 @@ class _Reporting(_Dataset):
             sample = self._key(self, _position(index))
             # PaddleOCR joins labels of up to max_text_length, of which NRTR and SAR refuse the longest two
             if self._failures.mode != "Train" or self._log.failing or not self._log.is_joined:
-                with generators_kept():  # a process that has loaded a sample before draws nothing here
-                    self._check_transform(index, reason)
                 self._failures.add(sample, partial(self._place, sample), reason)
             index = _after(index, len(self))
         raise DataError(
@@ -203,23 +199,7 @@ class _Reporting(_Dataset):
             return None, f"{type(error).__name__}: {error}".rstrip(": ")
         finally:
             self._inside = False
-        self._has_loaded = True
         return found, ""
-
-    def _check_transform(self, index: Any, reason: str) -> None:
-        """Raise if the transform that fails for a sample fails for all that follow, and none has loaded yet."""
-        failing, first = self._log.failing, min(_FIRST, len(self))
-        if self._has_loaded or not failing or first < 2:
-            return
-        for _ in range(first - 1):
-            index = _after(index, len(self))
-            if not self._attempt(index)[1] or self._log.failing != failing:
-                return
-        raise DataError(
-            f"{self._failures.mode}.dataset.transforms: {failing} fails for each of the first {first} samples "
-            f"({reason.removeprefix(f'{failing}: ')}). Fix: correct it, or a transform before it.",
-            code="transform_failed",
-        )
 
 
 def report_failures(

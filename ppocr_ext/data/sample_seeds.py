@@ -32,11 +32,11 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 def generators_kept() -> Iterator[None]:
     """Inside, no other thread that uses this function draws; at the end both generators are as they were."""
     with _LOCK:
-        before = _state()
+        before = generators_state()
         try:
             yield
         finally:
-            _set_state(before)
+            set_generators(before)
 
 
 @contextmanager
@@ -50,33 +50,13 @@ def generators_seeded(*seed: int) -> Iterator[None]:
         yield
 
 
-class OwnGenerators:
-    """A state of both generators of the process that other draws do not touch.
-
-    Args:
-        seed: of the state.
-    """
-
-    def __init__(self, *seed: int) -> None:
-        with generators_seeded(*seed):
-            self._state = _state()
-
-    @contextmanager
-    def used(self) -> Iterator[None]:
-        """Let both generators go on from their own state."""
-        with generators_kept():
-            _set_state(self._state)
-            try:
-                yield
-            finally:
-                self._state = _state()
-
-
-def _state() -> tuple[Any, Any]:
+def generators_state() -> tuple[Any, Any]:
+    """Return the state of both generators."""
     return random.getstate(), np.random.get_state(legacy=False)
 
 
-def _set_state(state: tuple[Any, Any]) -> None:
+def set_generators(state: tuple[Any, Any]) -> None:
+    """Let both generators go on from ``state``."""
     random.setstate(state[0])
     np.random.set_state(state[1])
 

@@ -136,20 +136,6 @@ class Host:
         """Return the sorted names of the host's own components of ``kind``."""
         return sorted(parts(self._modules, kind)) if kind in PART_KINDS else self._catalog.names(kind)
 
-    def dataset_class(self, name: str) -> type:
-        """Return the host's dataset ``name``, such as ``"SimpleDataSet"``.
-
-        Raises:
-            ConfigError: it has none; the message lists those it has.
-        """
-        datasets = parts(self._modules, "dataset")
-        if name not in datasets:
-            raise ConfigError(
-                f"The host has no dataset {name!r}. It has: {', '.join(sorted(datasets))}.",
-                code="unknown_component",
-            )
-        return datasets[name]
-
     def find_file(self, path: str | Path) -> Path | None:
         """Return ``path`` in the current folder, else in the host's, else the dictionary of this package; or None."""
         for candidate in (Path(path), self.root / path, find_dictionary(path)):

@@ -282,12 +282,9 @@ def lmdb_dataset_class(
             }
 
         def dataset_traversal(self) -> Any:
-            rows = np.asarray(super().dataset_traversal(), np.int64)
-            usable = np.zeros(len(rows), bool)
-            for number, report in enumerate(reports):
-                of_set = rows[:, 0] == number
-                usable[of_set] = report.usable_array()[rows[of_set, 1] - 1]
-            return rows[usable]
+            samples = [np.flatnonzero(report.usable_array()) + 1 for report in reports]
+            sets = np.repeat(np.arange(len(samples)), [len(each) for each in samples])
+            return np.stack([sets, np.concatenate(samples)], axis=1).astype(np.int32)
 
     UsableSamples.__name__ = base.__name__
     root = str(Path(data_dir))  # the paths of the LMDBs begin with it

@@ -28,6 +28,7 @@ from ppocr_ext.data.sample_sources import LmdbSamples
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host import Host
 from ppocr_ext.messages import end_text
+from ppocr_ext.registry import DATASETS
 from ppocr_ext.run.datasets import OF_LABEL_FILES, OF_LMDB, label_files_of, lmdb_dataset_class, sample_rules
 from ppocr_ext.run.host_config import host_config
 from ppocr_ext.run.loader import LoaderParts, loader_parts
@@ -152,7 +153,7 @@ class DrySection:
             if name in OF_LMDB and usable:
                 rows = np.asarray(usable * copies, np.int64)
                 every: Any = lmdb_dataset_class(
-                    self._host.dataset_class(name), _NO_REPLACEMENT, (), self._dataset["data_dir"]
+                    DATASETS.get(name), _NO_REPLACEMENT, (), self._dataset["data_dir"]
                 )
                 dataset_class = type(name, (every,), {"dataset_traversal": lambda self: rows})
             else:
@@ -163,7 +164,7 @@ class DrySection:
                 file = self._folder / f"{self._mode}.txt"
                 file.write_bytes(b"\n".join(usable * copies) + b"\n")
                 section["dataset"]["label_file_list"] = [str(file)]
-                base = self._host.dataset_class(name)
+                base = DATASETS.get(name)
                 dataset_class = report_failures(base, _NO_REPLACEMENT, lambda *sample: b"", bytes.decode)
         return loader_parts(self._host, plain, self._mode, seed, dataset_class=dataset_class, logger=SILENT)
 

@@ -26,7 +26,7 @@ from paddle.io import BatchSampler, DataLoader, DistributedBatchSampler, get_wor
 from paddle.io.dataloader.collate import default_collate_fn
 
 from ppocr_ext.data.load_failures import sample_key
-from ppocr_ext.data.sample_seeds import OwnGenerators, generators_kept, generators_seeded
+from ppocr_ext.data.sample_seeds import generators_kept, generators_seeded, generators_state, set_generators
 from ppocr_ext.data.sample_views import Batch, BatchSize, ViewBatches, Views, groups_of_scales
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.host import Host
@@ -408,14 +408,16 @@ class SeededBatches:
         return max(0, len(self._sampler) - self._skip)
 
     def __iter__(self) -> Iterator[list[Any]]:
-        generators = OwnGenerators(*(() if callable(self._seed) else self._seed[:2]))
         position = 0
         try:
-            with generators.used():
+            with generators_seeded(*(() if callable(self._seed) else self._seed[:2])):
                 batches = enumerate(self._sampler)
+                state = generators_state()
             while True:
-                with generators.used():
+                with generators_kept():  # what Paddle's thread loads meanwhile does not disturb the sampler
+                    set_generators(state)
                     number, batch = next(batches, (0, None))
+                    state = generators_state()
                 if batch is None:
                     return
                 if number >= self._skip:

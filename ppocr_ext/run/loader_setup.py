@@ -21,6 +21,7 @@ from ppocr_ext.data.sample_views import Views, warn_of_other_views
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import require_no_link, scratch_folder
 from ppocr_ext.messages import LOG
+from ppocr_ext.registry import DATASETS
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.datasets import (
     OF_LMDB,
@@ -219,7 +220,7 @@ def _is_lmdb(config: Config, mode: str) -> bool:
 def _dataset_class(context: RunContext, mode: str, report: PreflightReport, failures: LoadFailures) -> type:
     """Return the host's dataset, which reads only the usable samples and tells ``failures`` those that fail."""
     config = context.config
-    base = context.host.dataset_class(str(config.at(f"{mode}.dataset.name")))
+    base = DATASETS.get(str(config.at(f"{mode}.dataset.name")))
     if not _is_lmdb(config, mode):
         return label_file_dataset_class(base, failures, label_files_of(config, mode), report.delimiter)
     if config.at(f"{mode}.dataset.ratio_list", default=None) is not None:

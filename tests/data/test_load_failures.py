@@ -179,22 +179,6 @@ def test_where_all_fail_there_is_an_end(dataset, monkeypatch):
         data[0]
 
 
-@pytest.mark.parametrize("mode", ["Train", "Eval"])
-def test_a_transform_that_fails_for_the_first_samples_is_wrong_and_not_the_samples(
-    dataset, monkeypatch, mode
-):
-    def fail(self, data):
-        raise KeyError("ext_data")
-
-    monkeypatch.setattr(Decode, "__call__", fail)
-    data, failures = dataset((), mode=mode)
-    with pytest.raises(
-        DataError, match=f"{mode}.dataset.transforms: Decode .*8 .*KeyError: 'ext_data'"
-    ) as error:
-        data[4]
-    assert (error.value.code, failures.count) == ("transform_failed", 0)
-
-
 def test_a_transform_that_fails_for_a_few_samples_is_not_wrong(dataset, monkeypatch):
     original = Decode.__call__
 

@@ -47,8 +47,30 @@ def plain(config: Config, path: str) -> dict[str, Any]:
     return found
 
 
+def of_dictionary(dictionary: str) -> Config:
+    return Config({"Global": {"character_dict_path": dictionary, "use_space_char": True}})
+
+
 def test_there_are_configs() -> None:
     assert len(SINGLE) == 8 and len(LARGER) == 4 and len(OF_SVTRV2) == 5
+
+
+@pytest.mark.parametrize("page", ["docs/weights.md", "docs/zh/weights.md"])
+def test_each_config_is_named(page: str) -> None:
+    text = (Path(__file__).resolve().parents[1] / page).read_text(encoding="utf-8")
+    bases = {"data.yml", "pairs.yml", "single.yml", "v3_data.yml"}
+    own = {file.name for file in FOLDER.glob("*.yml")} - bases
+    assert {name for name in own if f"`{name}`" not in text} == set()
+
+
+def test_the_dictionary_of_official_weights_has_their_classes() -> None:
+    found = {
+        name: resolve_charset(of_dictionary(weights.dictionary), open_host().find_file).ctc_classes
+        for name, weights in table().items()
+        if weights.dictionary is not None
+    }
+    assert len(found) == 32
+    assert found == {name: table()[name].classes for name in found}
 
 
 @pytest.mark.parametrize("file", SINGLE, ids=lambda file: file.stem)
@@ -65,8 +87,7 @@ def test_a_config_is_of_the_network_of_its_weights(file: Path) -> None:
 
 
 def characters(dictionary: str) -> set[str]:
-    config = Config({"Global": {"character_dict_path": dictionary, "use_space_char": True}})
-    return set(resolve_charset(config, open_host().find_file).characters)
+    return set(resolve_charset(of_dictionary(dictionary), open_host().find_file).characters)
 
 
 @pytest.mark.parametrize("file", LARGER, ids=lambda file: file.stem)

@@ -8,7 +8,7 @@ It needs Linux, Python 3.11, the package registry for its first run, and 4 GB in
 is named). In the folder it builds an environment for each client, and trains two students:
 `quickstart/student` (`ppocr-ext quickstart --stages student`; policy squash) and `pad` (pad_model.yml: digits,
 letters and spaces). What is there already is used as it is, so a run of your own can take the place of these:
-put it, or a link to it, at `pad` or `quickstart`. `results.md` in the folder is the table of docs/deploy.md.
+put it, or a link to it, at `pad` or `quickstart`. `results.md` there has the rows of the table in docs/deploy.md.
 On two cores that other work shared, `pad` took 16 minutes, and the tests with both students 25 minutes.
 
 The lines that a client runs are those of the model card, and the command that `ppocr-ext export` printed. A client has

@@ -10,9 +10,9 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from ppocr_ext.base.parts import FORMER_NAMES, names_of
 from ppocr_ext.errors import ConfigError, UnknownComponentError
 from ppocr_ext.messages import LOG, did_you_mean, is_misspelling, near_match
-from ppocr_ext.paddleocr_names import FORMER_NAMES, PADDLEOCR_NAMES
 
 T = TypeVar("T")
 
@@ -87,14 +87,14 @@ class Registry:
     def is_foreign(self, name: str) -> bool:
         """Return True if neither we nor the host have ``name``, and it does not misspell a known name."""
         names = {*self._own, *self._foreign_names()}
-        known = names | PADDLEOCR_NAMES.get(self.kind, frozenset())
+        known = names | names_of(self.kind)
         if name in names or name in FORMER_NAMES:
             return False
         return name in known or not is_misspelling(name, known)
 
     def _unknown(self, name: str) -> str:
         foreign = sorted(self._foreign_names())
-        known_elsewhere = PADDLEOCR_NAMES.get(self.kind, frozenset())
+        known_elsewhere = names_of(self.kind)
         if name in known_elsewhere:
             lacking = "this checkout lacks" if self._has_checkout else "the installed package lacks"
             return (

@@ -20,6 +20,7 @@ from paddle import Tensor
 from tqdm import tqdm
 
 from ppocr_ext import __version__
+from ppocr_ext.base.parts import DATASETS
 from ppocr_ext.centers.accumulator import BLANK, CenterAccumulator, Frames, classes_of_frames
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.checkpoint.model_state import state_digest
@@ -36,7 +37,6 @@ from ppocr_ext.run.recogniser import single_recogniser
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
 
-_ONE_SIZE = {"MultiScaleDataSet": "SimpleDataSet", "MSTextRecDataset": "TextRecDataset"}
 _TRAIN_ONLY = ("ratio_list", "ds_width", "ext_op_transform_idx", "ext_data_num")
 
 
@@ -72,7 +72,8 @@ def _training_samples(config: Config) -> dict[str, Any]:
             )
     section: dict[str, Any] = config.at("Eval").thaw()
     dataset = {k: v for k, v in config.at("Train.dataset").thaw().items() if k not in _TRAIN_ONLY}
-    dataset["name"] = _ONE_SIZE.get(dataset["name"], dataset["name"])
+    row = DATASETS.get(dataset["name"])
+    dataset["name"] = row.of_one_size if row is not None and row.of_one_size else dataset["name"]
     dataset["transforms"] = section["dataset"].get("transforms")
     return {**section, "dataset": dataset}
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ppocr_ext.base.parts import CENTER_LOSSES, MULTI_LOSSES
 from ppocr_ext.check.config_check import ConfigCheck, Path
 from ppocr_ext.check.signatures import GIVEN_TO_SCHEDULE, component_keys
-from ppocr_ext.config import CENTER_LOSSES
 from ppocr_ext.config.values import ValueRule
 from ppocr_ext.losses import CombinedLoss, MultiLoss
-from ppocr_ext.losses.combined_losses import BRANCH_OF
 from ppocr_ext.metrics import DistillationMetric, RecMetric
 from ppocr_ext.optim import option_errors
 from ppocr_ext.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES
@@ -51,11 +50,11 @@ def check_loss(check: ConfigCheck) -> None:
 
 def _check_listed_loss(check: ConfigCheck, name: str, path: Path, of_branches: bool) -> None:
     """Check one loss of a MultiLoss (``of_branches``), or of a CombinedLoss, where each needs a weight."""
-    if of_branches and name not in BRANCH_OF:
-        message = f"found {name}, expected a loss of a branch: {', '.join(BRANCH_OF)}."
+    if of_branches and name not in MULTI_LOSSES:
+        message = f"found {name}, expected a loss of a branch: {', '.join(MULTI_LOSSES)}."
         check.error(path, "unsupported_component", message)
         return
-    weighted = not of_branches or name == "CenterLoss"
+    weighted = not of_branches or name in CENTER_LOSSES
     component, options = check.component(LOSSES, name, path), check.mapping(*path)
     if component is not None:
         check.check_keys(path, component, options, extra=("weight",) if weighted else ())

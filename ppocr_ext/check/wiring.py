@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ppocr_ext.base.parts import LOSSES, SCALE_SAMPLER, TAUGHT_ALGORITHMS, TRANSFORMS, Loss
 from ppocr_ext.check.config_check import ConfigCheck, Path
 from ppocr_ext.config import named_items
 from ppocr_ext.config.node import dotted
@@ -25,23 +26,8 @@ from ppocr_ext.data.preprocessing import (
     sampler_scales,
 )
 
-# Algorithms for which PaddleOCR's loop hands the labels to the network; a branch that is taught by them needs that.
-TAUGHT = frozenset(
-    ("SRN", "NRTR", "SAR", "SEED", "SVTR", "SVTR_LCNet", "SVTR_HGNet", "SPIN", "VisionLAN", "RobustScanner")
-    + ("RFL", "SATRN", "ParseQ", "CPPD")
-)
 _NOT_OF_MULTI_HEAD = ("NRTRLabelDecode", "SARLabelDecode", "AttnLabelDecode")
 _DEFAULT_LENGTH = 25  # PaddleOCR's, of Global and of an NRTRHead
-_CHANNELS_FIRST = ("[channels, height, width]", "[3, 48, 320]")
-# How PaddleOCR's transforms want their image_shape, with an example; others have forms of their own.
-_SHAPES = {
-    "RecResizeImg": _CHANNELS_FIRST,
-    "CTCRecResizeImg": _CHANNELS_FIRST,
-    "SVTRRecResizeImg": _CHANNELS_FIRST,
-    "VLRecResizeImg": _CHANNELS_FIRST,
-    "ABINetRecResizeImg": _CHANNELS_FIRST,
-    "RecConAug": ("[height, width, channels]", "[48, 320, 3]"),
-}
 _ON_PIXELS = ("ResizeImg", "Aug", "NormalizeImage", "ToCHWImage")  # ends of names of transforms of pixels
 ALLOW = "allow_different_preprocessing"
 _FIX = f"Fix: use the same in both, or allow it: -o Global.{ALLOW}=true."
@@ -94,7 +80,7 @@ def _check_algorithm(check: ConfigCheck, multi: Mapping[Path, set[str]]) -> None
     if not taught:
         return
     path = (*taught[0], "algorithm")
-    if TAUGHT & {str(check.at(*each, "algorithm")) for each, _ in _heads(check)}:
+    if TAUGHT_ALGORITHMS & {str(check.at(*each, "algorithm")) for each, _ in _heads(check)}:
         several = check.at("Architecture", "Models") is not None
         if several and check.at("Architecture", "algorithm") not in (None, "Distillation"):
             said = "with Architecture.Models it must be Distillation."
@@ -124,8 +110,9 @@ def check_images(check: ConfigCheck) -> None:
                 why = " DecodeImage reads three channels and fails under GRAY." if color == "GRAY" else ""
                 said = f"found {shown(color)}, expected one of {', '.join(COLORS)}.{why}"
                 check.error((*where, "img_mode"), "bad_value", said)
-            if name in _SHAPES and shape is not None and not are_positive_numbers(shape, 3):
-                form, example = _SHAPES[name]
+            expected = TRANSFORMS[name].shape if name in TRANSFORMS else None
+            if expected and shape is not None and not are_positive_numbers(shape, 3):
+                form, example = expected
                 said = f"found {shown(shape)}, expected {form} in positive whole numbers, such as {example}."
                 check.error((*where, "image_shape"), "bad_value", said)
     if "Train" in check.modes:
@@ -136,7 +123,7 @@ def check_images(check: ConfigCheck) -> None:
 def _check_scales(check: ConfigCheck, path: Path) -> None:
     """Check the sizes that a MultiScaleSampler asks for."""
     scales, factor, widest = (check.at(*path, key) for key in ("scales", "divided_factor", "max_w"))
-    if check.at(*path, "name") != "MultiScaleSampler" or scales is None:
+    if check.at(*path, "name") != SCALE_SAMPLER or scales is None:
         return
     if (
         not isinstance(scales, tuple)
@@ -166,7 +153,7 @@ def _check_padding(check: ConfigCheck) -> None:
     keys = kept_keys(check.at(*path)) if isinstance(check.at(*path), tuple) else None
     for name, entry in named_items(check.config, "Loss", "loss_config_list"):
         options = check.mapping(*entry)
-        of_frames = name == "CTCFrameKDLoss" or (name == "MaskedDKDLoss" and options.get("dis_head") == "ctc")
+        of_frames = LOSSES.get(name, Loss()).is_of_frames(options)
         place = 4 if options.get("multi_head") else 3
         if (
             keys

@@ -8,10 +8,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ppocr_ext.base.parts import CENTER_LOSSES
 from ppocr_ext.characters.look_alikes import read_groups
 from ppocr_ext.cli.options import add_host_argument, add_run_argument, read_recogniser_config
 from ppocr_ext.commands import command_line, setting
-from ppocr_ext.config import CENTER_LOSSES, Config, named_items
+from ppocr_ext.config import Config, named_items
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import check_writable, write_text
 from ppocr_ext.run.logs import set_up_logs

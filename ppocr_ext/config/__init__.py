@@ -3,7 +3,6 @@
 from ppocr_ext.config.class_counts import read_old_charset, resolve_charset, with_class_counts
 from ppocr_ext.config.config_view import Config, load, named_items
 from ppocr_ext.config.derive import (
-    CENTER_LOSSES,
     ctc_heads,
     derive_values,
     fit_center_losses,
@@ -12,7 +11,6 @@ from ppocr_ext.config.derive import (
 from ppocr_ext.config.node import plain_copy
 
 __all__ = [
-    "CENTER_LOSSES",
     "Config",
     "ctc_heads",
     "derive_values",

@@ -6,6 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ppocr_ext.base.parts import (
+    BRANCH_OF_HEAD,
+    BRANCHES,
+    HEAD_DECODERS,
+    LOSSES,
+    MULTI_HEAD,
+    SPECIALS,
+)
 from ppocr_ext.charset import Charset
 from ppocr_ext.config.config_view import Config
 from ppocr_ext.config.global_keys import global_value
@@ -16,35 +24,7 @@ from ppocr_ext.messages import LOG, did_you_mean, near_match
 
 _Path = tuple[str, ...]
 
-# Key of the class count of each branch in out_channels_list of a MultiHead.
-BRANCH_DECODERS = {"CTCHead": "CTCLabelDecode", "SARHead": "SARLabelDecode", "NRTRHead": "NRTRLabelDecode"}
-# Heads whose classes do not depend on the decoder of the config; those of any other head do.
-_HEAD_DECODERS = {
-    "CTCHead": "CTCLabelDecode",
-    "AttentionHead": "AttnLabelDecode",
-    "SARHead": "SARLabelDecode",
-    "Transformer": "NRTRLabelDecode",
-}
-# How many special symbols PaddleOCR's decoders add to the characters.
-_SPECIALS = {
-    "CANLabelDecode": 0,
-    "VLLabelDecode": 0,
-    "ABINetLabelDecode": 1,
-    "CPPDLabelDecode": 1,
-    "CTCLabelDecode": 1,
-    "AttnLabelDecode": 2,
-    "RFLLabelDecode": 2,
-    "SPINLabelDecode": 2,
-    "SRNLabelDecode": 2,
-    "ViTSTRLabelDecode": 2,
-    "ParseQLabelDecode": 3,
-    "PRENLabelDecode": 3,
-    "SARLabelDecode": 3,
-    "SATRNLabelDecode": 3,
-    "SEEDLabelDecode": 3,
-    "NRTRLabelDecode": 4,
-}
-_SAR_LOSSES = ("SARLoss", "DistillationSARLoss")
+_SAR_LOSSES = [name for name, row in LOSSES.items() if row.branch == "sar"]
 
 
 def with_class_counts(config: Config, charset: Charset) -> Config:
@@ -102,7 +82,7 @@ def class_counts(config: Config, charset: Charset) -> dict[_Path, int]:
     decoder = str(config.at("PostProcess.name", "")).removeprefix("Distillation")
     for path in head_paths(config):
         head = config.at(path)
-        if head.get("name") == "MultiHead":
+        if head.get("name") == MULTI_HEAD:
             counts.update(_branch_counts(head, path, charset))
         else:
             count = _single_count(str(head.get("name")), decoder, charset)
@@ -129,23 +109,20 @@ def _branch_counts(head: Config, path: _Path, charset: Charset) -> Iterator[tupl
             f"`- CTCHead: {{...}}` and `- NRTRHead: {{...}}`).",
             code="bad_head_list",
         )
-    by_decoder = {
-        "CTCLabelDecode": charset.ctc_classes,
-        "SARLabelDecode": charset.sar_classes,
-        "NRTRLabelDecode": charset.nrtr_classes,
-    }
-    wanted = {BRANCH_DECODERS.get(str(name)) for item in heads for name in item}
-    for decoder, count in by_decoder.items():
-        if decoder in wanted or decoder in (head.get("out_channels_list") or {}):
+    counts = {"ctc": charset.ctc_classes, "sar": charset.sar_classes, "gtc": charset.nrtr_classes}
+    wanted = {BRANCH_OF_HEAD.get(str(name)) for item in heads for name in item}
+    for branch, count in counts.items():
+        decoder = BRANCHES[branch].decoder
+        if branch in wanted or decoder in (head.get("out_channels_list") or {}):
             yield (*path, "out_channels_list", decoder), count
 
 
 def _single_count(head: str, decoder: str, charset: Charset) -> int | None:
     # ViTSTR's classifier is a CTCHead that is trained on attention labels
     own = (
-        decoder if decoder == "ViTSTRLabelDecode" and head == "CTCHead" else _HEAD_DECODERS.get(head, decoder)
+        decoder if decoder == "ViTSTRLabelDecode" and head == "CTCHead" else HEAD_DECODERS.get(head, decoder)
     )
-    specials = _SPECIALS.get(own)
+    specials = SPECIALS.get(own)
     if specials is None:
         LOG.info("out_channels of %s is not computed: the symbols of decoder %r are unknown.", head, decoder)
         return None

@@ -6,16 +6,14 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ppocr_ext.base.parts import CENTER_LOSSES, CTC_HEAD, LIST_LOSSES, LOSSES, MULTI_HEAD
 from ppocr_ext.config.class_counts import head_paths
 from ppocr_ext.config.config_view import Config, from_plain
 from ppocr_ext.config.node import Node, PlaceKind
 from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
 from ppocr_ext.registry import BACKBONES, HEADS, Registry
 
-CENTER_LOSSES = ("CenterLoss", "DistillationCenterLoss")
 _LISTED = "Loss.loss_config_list"
-_LIST_LOSSES = ("CombinedLoss", "MultiLoss")
-_SINGLE_LOSSES = ("CTCLoss", "NRTRLoss")  # losses that take no list; a user's own loss may take one
 _FEATURES = "return_feats"
 _LENGTH = "max_text_length"
 _FRAMES = "train_frames"
@@ -51,10 +49,10 @@ def _combine(config: Config) -> Config:
         return config
     name = config.at("Loss.name", default=None)
     centers = [_is_center_loss(entry) for entry in entries.value]
-    if not isinstance(name, str) or name in _LIST_LOSSES or not any(centers):
+    if not isinstance(name, str) or name in LIST_LOSSES or not any(centers):
         return config
     if not all(centers):
-        if name not in _SINGLE_LOSSES:
+        if name not in LOSSES:  # a loss of the user's own may take a list
             return config
         raise ConfigError(
             f"Loss: {name} takes no loss_config_list, so the CenterLoss in it would not be used. Fix: set Loss.name "
@@ -115,7 +113,7 @@ def _distillation_entry(entry: Node, models: Mapping[str, Any]) -> Node:
     trained = {name: model for name, model in models.items() if not model.get("freeze_params")}
     whole = all(model.get("return_all_feats") for model in trained.values())
     heads = [model.get("Head") for model in trained.values()]
-    several = all(isinstance(head, Mapping) and head.get("name") == "MultiHead" for head in heads)
+    several = all(isinstance(head, Mapping) and head.get("name") == MULTI_HEAD for head in heads)
     found = {"model_name_list": list(trained), "key": "head_out" if whole else None, "multi_head": several}
     computed = from_plain(found, options.place.computed()).value
     return Node({"DistillationCenterLoss": Node({**computed, **given}, options.place)}, entry.place)
@@ -137,10 +135,10 @@ def switch_features_on(config: Config) -> Config:
 def ctc_heads(config: Config) -> Iterator[tuple[str, ...]]:
     """Yield the path of the options of every CTC head in ``Architecture``."""
     for path in head_paths(config):
-        if config.at((*path, "name"), None) == "CTCHead":
+        if config.at((*path, "name"), None) == CTC_HEAD:
             yield path
         for name, entry in _heads(config, path):
-            if name == "CTCHead":
+            if name == CTC_HEAD:
                 yield (*entry, "Head")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ppocr_ext.base.parts import SCALE_SAMPLER
 from ppocr_ext.config import Config
 from ppocr_ext.data.preprocessing import is_positive_number
 
@@ -12,7 +13,7 @@ _MOST_SAMPLES = 10**9  # above it, a batch size is a mistake
 
 def batch_size_key(config: Config) -> str:
     """Return the key of the batch size of a process."""
-    scales = config.at("Train.sampler.name", None) == "MultiScaleSampler"
+    scales = config.at("Train.sampler.name", None) == SCALE_SAMPLER
     return "Train.sampler.first_bs" if scales else _BATCH_OF_LOADER
 
 

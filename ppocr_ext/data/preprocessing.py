@@ -7,32 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from ppocr_ext.base.parts import DATASETS, HALF, SCALE_FACTOR, SCALE_WIDEST, TRANSFORMS
 from ppocr_ext.config import Config, named_items
 
 Size = tuple[int, int, int]  # channels, height, width
 _Resizing = tuple[tuple[Size, ...], str, tuple[str, ...]]  # sizes, fit and path of a Preprocessing
-_RESIZING_DATASETS = ("MultiScaleDataSet", "MSTextRecDataset")  # they resize before the last transform
 PAD, SQUASH, WIDEN = "padded", "squashed", "widened"
 COLORS = ("BGR", "RGB")
 
-HALF = "(x / 255 - 0.5) / 0.5"
-# PaddleOCR's transforms with `image_shape: [channels, height, width]`: how they normalise pixels x.
-_NORMALISATION = {
-    "RecResizeImg": HALF,
-    "CTCRecResizeImg": HALF,
-    "SVTRRecResizeImg": HALF,
-    "RFLRecResizeImg": HALF,
-    "VLRecResizeImg": "x / 255",
-    "ABINetRecResizeImg": "(x / 255 - mean) / std of ImageNet",
-}
-# PaddleOCR's transforms that change an image (or join several) at random, in 2.8 to 3.x
-RANDOM_TRANSFORMS = frozenset(
-    {"RecAug", "RecConAug", "BaseDataAugmentation", "ABINetRecAug", "SVTRRecAug", "ParseQRecAug"}
-    | {"RandAugment", "ColorJitter", "IaaAugment"}
-)
-_ALWAYS_SQUASH = ("VLRecResizeImg", "ABINetRecResizeImg")
 _MOST_RATIOS = 200  # of width to height; no text line is longer
-_SAMPLER_FACTOR, _SAMPLER_MAX_WIDTH = (8, 16), 480.0  # MultiScaleSampler's own defaults
 
 
 @dataclass(frozen=True)
@@ -81,8 +64,9 @@ def read_preprocessing(config: Config, mode: str) -> Preprocessing | None:
             of_global = {key: config.at(f"Global.{key}", None) for key in ("infer_mode", "eval_mode")}
             passed = {key: value for key, value in of_global.items() if value is not None}
             resized = _by_transform(name, path, {**options, **passed})
-            first = _NORMALISATION.get(name, name)
-    if config.at((mode, "dataset", "name"), None) in _RESIZING_DATASETS:
+            first = TRANSFORMS[name].normalises if name in TRANSFORMS else name
+    dataset = DATASETS.get(str(config.at((mode, "dataset", "name"), None)))
+    if dataset is not None and dataset.of_one_size:  # it resizes before the last transform
         resized, first = _by_sampler(config, mode), HALF
     if resized is None:
         return None
@@ -91,12 +75,13 @@ def read_preprocessing(config: Config, mode: str) -> Preprocessing | None:
 
 
 def _by_transform(name: str, path: tuple[str, ...], options: Mapping[Any, Any]) -> _Resizing | None:
-    if name not in _NORMALISATION:
+    row = TRANSFORMS.get(name)
+    if row is None:
         return (), f"{name} {_shown(options)}", path
     shape = options.get("image_shape")
     if not are_positive_numbers(shape, 3):
         return None
-    fit = SQUASH if name in _ALWAYS_SQUASH or options.get("padding", True) is False else PAD
+    fit = SQUASH if row.squashes or options.get("padding", True) is False else PAD
     if name == "RecResizeImg" and (options.get("eval_mode") or options.get("infer_mode")):
         fit = WIDEN
     return ((shape[0], shape[1], shape[2]),), fit, (*path, "image_shape")
@@ -111,7 +96,7 @@ def _by_sampler(config: Config, mode: str) -> _Resizing | None:
         return sizes, PAD, path
     # under `ds_width` the width of a batch is a multiple of its height, by the ratio of its images
     given = config.at((mode, "sampler", "max_w"), None)
-    widest = given if is_positive_number(given) else _SAMPLER_MAX_WIDTH
+    widest = given if is_positive_number(given) else SCALE_WIDEST
     ratios = {height: min(max(1, round(widest / height)), _MOST_RATIOS) for _, height, _ in sizes}
     return (
         tuple((3, height, height * n) for height, most in ratios.items() for n in range(1, most + 1)),
@@ -132,7 +117,7 @@ def sampler_scales(config: Config, mode: str) -> list[tuple[int, int]]:
 def sampler_factor(config: Config, mode: str) -> tuple[int, ...]:
     """Return what widths and heights of a MultiScaleSampler are multiples of: (of widths, of heights)."""
     factor = config.at((mode, "sampler", "divided_factor"), None)
-    return factor if are_positive_numbers(factor, 2) else _SAMPLER_FACTOR
+    return factor if are_positive_numbers(factor, 2) else SCALE_FACTOR
 
 
 def is_positive_number(value: Any) -> TypeGuard[float]:

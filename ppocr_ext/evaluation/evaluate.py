@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ppocr_ext.base.parts import BRANCHES, CTC_DECODER
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.evaluation.predictions import Prediction
@@ -127,8 +128,8 @@ def _decoder(run: Run, head: str, name: str | None) -> Iterator[Any]:
     options = run.config.at("Global").thaw()
     try:
         yield _GtcDecoder(
-            run.host.build_post_process({"name": "NRTRLabelDecode"}, options),
-            run.host.build_post_process({"name": "CTCLabelDecode"}, options, run.charset),
+            run.host.build_post_process({"name": BRANCHES["gtc"].decoder}, options),
+            run.host.build_post_process({"name": CTC_DECODER}, options, run.charset),
             name,
         )
     finally:

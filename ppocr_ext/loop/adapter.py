@@ -17,7 +17,7 @@ from typing import Any
 import paddle
 import paddle.distributed as dist
 
-from ppocr_ext.check.wiring import TAUGHT
+from ppocr_ext.base.parts import TAUGHT_ALGORITHMS
 from ppocr_ext.checkpoint.checkpoints import Position
 from ppocr_ext.checkpoint.contents import BEST, EVALUATED
 from ppocr_ext.config.global_keys import global_value
@@ -361,7 +361,7 @@ def evaluate_now(run: Run, model: Any, loader: Any, metric: Any) -> Mapping[str,
         run.decoder,
         metric,
         config.at("Architecture.model_type", default=None),
-        extra_input=any(network.get("algorithm") in TAUGHT for network in networks),
+        extra_input=any(network.get("algorithm") in TAUGHT_ALGORITHMS for network in networks),
         scaler=amp.scaler,
         amp_level=amp.level,
         amp_custom_black_list=amp.black_list,

@@ -9,6 +9,7 @@ from typing import Any
 
 import paddle
 
+from ppocr_ext.base.parts import CENTER_LOSSES, MULTI_LOSSES
 from ppocr_ext.config import plain_copy
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.losses.base_loss import (
@@ -23,9 +24,6 @@ from ppocr_ext.losses.base_loss import (
     with_total,
 )
 from ppocr_ext.registry import LOSSES
-
-# Which entry of the MultiHead's output a loss is for.
-BRANCH_OF = {"CTCLoss": "ctc", "CenterLoss": "ctc", "NRTRLoss": "gtc", "SARLoss": "sar"}
 
 
 def build_loss(config: Mapping[str, Any], context: LossContext | None = None) -> Any:
@@ -172,14 +170,14 @@ class MultiLoss(Loss):
             check_option(weight_2, "MultiLoss: weight_2"),
         )
         for name, options in _listed_losses(loss_config_list, "MultiLoss"):
-            if name not in BRANCH_OF:
+            if name not in MULTI_LOSSES:
                 raise ConfigError(
-                    f"MultiLoss: {name} is not one of {', '.join(BRANCH_OF)}.", code="bad_value"
+                    f"MultiLoss: {name} is not one of {', '.join(MULTI_LOSSES)}.", code="bad_value"
                 )
             if name in self.losses:
                 raise ConfigError(f"MultiLoss: {name} is listed twice.", code="duplicate_item")
             weight = weights[0] if name == "CTCLoss" else weights[1]
-            if name == "CenterLoss":
+            if name in CENTER_LOSSES:
                 weight = check_option(options.pop("weight", 1.0), "MultiLoss: weight of CenterLoss")
             self.losses[name] = _build(name, options, context)
             self.weights[name] = weight
@@ -189,7 +187,7 @@ class MultiLoss(Loss):
         """Return each loss under its class name with its weight applied, and ``"loss"``: their sum."""
         parts: Parts = {}
         for name, loss in self.losses.items():
-            head = BRANCH_OF[name]
+            head = MULTI_LOSSES[name]
             if not isinstance(predicts, Mapping) or head not in predicts:
                 found = ", ".join(predicts) if isinstance(predicts, Mapping) else type(predicts).__name__
                 raise ConfigError(
@@ -204,4 +202,4 @@ class MultiLoss(Loss):
     def required_outputs(self) -> set[OutputRef]:
         """Return the branches of its losses, and the features if one of them requires them."""
         every = set().union(*(required_outputs(loss) or set() for loss in self.losses.values()))
-        return {(None, BRANCH_OF[name]) for name in self.losses} | {r for r in every if r[1] == FEATURES}
+        return {(None, MULTI_LOSSES[name]) for name in self.losses} | {r for r in every if r[1] == FEATURES}

@@ -10,12 +10,9 @@ from typing import Any
 
 from paddle import Tensor, nn
 
-# layers of a MultiHead that belong to only one branch
-BRANCH_LAYERS = {
-    "ctc": ("ctc_encoder", "ctc_head"),
-    "gtc": ("before_gtc", "gtc_head"),
-    "sar": ("sar_head",),
-}
+from ppocr_ext.base import parts
+
+BRANCH_LAYERS = {name: row.layers for name, row in parts.BRANCHES.items()}
 BRANCHES = frozenset(BRANCH_LAYERS)
 
 

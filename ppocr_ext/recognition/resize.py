@@ -10,11 +10,11 @@ from typing import Any, Literal, get_args
 import cv2
 import numpy as np
 
+from ppocr_ext.base.parts import HALF, TRANSFORMS, kind_of
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import dotted
 from ppocr_ext.data.preprocessing import (
     COLORS,
-    HALF,
     PAD,
     SQUASH,
     WIDEN,
@@ -27,8 +27,6 @@ from ppocr_ext.limits import MAX_INPUT_WIDTH
 Kind = Literal["pad", "squash", "widen"]
 Color = Literal["BGR", "RGB"]
 _KINDS: dict[str, Kind] = {PAD: "pad", SQUASH: "squash", WIDEN: "widen"}
-_RESIZING = ("RecResizeImg", "SVTRRecResizeImg")  # of PaddleOCR's transforms, those that are computed here
-_OTHERS = ("DecodeImage", "KeepKeys")  # and, besides *LabelEncode, those that leave the decoded pixels
 # of each value of a pixel, in the order of PaddleOCR's operations; a table is faster than they are
 _NORMALISED = (np.arange(256, dtype=np.float32) / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
 _PIXELS = ("ignore_orientation", "channel_first")  # options of DecodeImage that are not followed
@@ -88,7 +86,7 @@ class WidthPolicy:
         resizing = [name for name, _ in _of_pixels(config) if name.endswith("ResizeImg")]
         found = read_preprocessing(config, "Eval")
         for name, path in _of_pixels(config):
-            if name not in _RESIZING:
+            if name not in TRANSFORMS or not TRANSFORMS[name].is_usual:
                 raise _unsupported(config, path, f"{name} changes the pixels")
         decoding = config.at(("Eval", "dataset", "transforms", "DecodeImage"), None)
         for key in _PIXELS if isinstance(decoding, Mapping) else ():
@@ -179,7 +177,7 @@ def _most_columns(kind: Kind) -> int | None:
 def _of_pixels(config: Config) -> list[tuple[str, tuple[str, ...]]]:
     """Return name and path of the transforms of ``Eval`` that change pixels after they are decoded."""
     listed = named_items(config, "Eval", "dataset", "transforms")
-    return [(name, path) for name, path in listed if name not in _OTHERS and not name.endswith("LabelEncode")]
+    return [(name, path) for name, path in listed if kind_of(name) != "plain"]
 
 
 def _unsupported(config: Config, path: tuple[str, ...], reason: str) -> ConfigError:

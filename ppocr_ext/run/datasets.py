@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ppocr_ext.base.parts import OF_LABEL_FILES, OF_LMDB
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.config import Config
@@ -31,9 +32,6 @@ from ppocr_ext.issues import Issue, report_issues
 from ppocr_ext.messages import LOG, printable
 from ppocr_ext.run.data_warnings import data_warnings, shared_image_warnings
 from ppocr_ext.run.frame_counts import FrameCounts
-
-OF_LABEL_FILES = ("SimpleDataSet", "MultiScaleDataSet", "TextRecDataset", "MSTextRecDataset")
-OF_LMDB = ("LMDBDataSet",)
 
 
 def second_label_kind(transforms: Any) -> Gtc | None:

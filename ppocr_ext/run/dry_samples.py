@@ -16,6 +16,7 @@ import numpy as np
 import paddle
 import paddle.distributed as dist
 
+from ppocr_ext.base.parts import OF_LABEL_FILES, OF_LMDB
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.global_keys import global_value
@@ -29,7 +30,7 @@ from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host import Host
 from ppocr_ext.messages import end_text
 from ppocr_ext.registry import DATASETS
-from ppocr_ext.run.datasets import OF_LABEL_FILES, OF_LMDB, label_files_of, lmdb_dataset_class, sample_rules
+from ppocr_ext.run.datasets import label_files_of, lmdb_dataset_class, sample_rules
 from ppocr_ext.run.host_config import host_config
 from ppocr_ext.run.loader import LoaderParts, loader_parts
 from ppocr_ext.run.transform_trace import ConfigPath, TransformTrace, trace_transforms

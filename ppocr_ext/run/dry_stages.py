@@ -9,23 +9,15 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ppocr_ext.base.parts import BRANCHES, LOSSES, Loss
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.errors import ConfigError, DataError, PPOCRExtError
 from ppocr_ext.losses import build_loss, required_outputs
-from ppocr_ext.losses.combined_losses import BRANCH_OF
 from ppocr_ext.run.dry_samples import ConfigPath, DryBatch
 from ppocr_ext.run.train_setup import loss_context, return_features
 
-_ENCODERS = {"ctc": "CTCLabelEncode", "gtc": "NRTRLabelEncode", "sar": "SARLabelEncode"}
-_DKD = ("DistillationDKDLoss", "MaskedDKDLoss")  # with `dis_head: gtc` they read the label of NRTR
 _PARTS = {"transform": "Transform", "backbone": "Backbone", "neck": "Neck", "head": "Head"}
-_BRANCHES = {
-    "ctc_encoder": "CTCHead",
-    "ctc_head": "CTCHead",
-    "before_gtc": "NRTRHead",
-    "gtc_head": "NRTRHead",
-}
 _ORDER = (
     "Fix: a MultiHead reads [image, label_ctc, label_gtc or label_sar, length, valid_ratio], made by MultiLabelEncode "
     "(`gtc_encode: NRTRLabelEncode` for NRTR); one head reads [image, label, length]."
@@ -81,8 +73,9 @@ class DryNetwork:
         if names[0] in (self._step.models or ()):
             path, names = (*path, "Models", names[0]), [*names[1:], ""]
         path = (*path, _PARTS[names[0]]) if names[0] in _PARTS else path
-        branch = (*path, "head_list", _BRANCHES.get(names[1], "SARHead")) if len(names) > 1 else path
-        return branch if self._step.config.node(branch) is not None else path
+        heads = [row.head for row in BRANCHES.values() if len(names) > 1 and names[1] in row.layers]
+        branch = (*path, "head_list", *heads)
+        return branch if heads and self._step.config.node(branch) is not None else path
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -105,9 +98,7 @@ class DryReader:
     def __call__(self, outputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Decode the outputs of the networks, or count what was decoded."""
         name, key = str(self._options.get("name")), self._options.get("key")
-        for head in (
-            head for head, encoder in _ENCODERS.items() if name.endswith(encoder.replace("Enc", "Dec"))
-        ):
+        for head in (head for head, row in BRANCHES.items() if name.endswith(row.decoder)):
             texts = decoded_labels(self._step.charset, head, self._batch, 1)
             if report_wrong_label(self._step, self._batch, name, head, 1, texts):
                 raise StageFailed
@@ -187,9 +178,10 @@ class DryLosses:
 
     def _report_label(self, name: str, options: Mapping[str, Any]) -> bool:
         """Report a label that is not what the loss reads, by position; return whether it is not."""
-        head = BRANCH_OF.get(name.removeprefix("Distillation"))
-        head = "gtc" if name in _DKD and options.get("dis_head", "gtc") == "gtc" else head
-        if head is None or name == "CenterLoss":
+        row = LOSSES.get(name, Loss())
+        head = row.branch_with(options)
+        # a CenterLoss without `multi_head` finds its label by the outputs
+        if not head or row.is_of_frames(options) or (row.is_center and "multi_head" not in options):
             return False
         both = self._of_multi_head or bool(options.get("multi_head"))
         place, length = (1 if head == "ctc" else 2, 3) if both else (1, 2)
@@ -263,7 +255,7 @@ def report_wrong_label(
             entry = f"entry {place + 1}" + (f" ({batch.keys[place]})" if len(batch.keys) > place else "")
             said = f"it decodes to {text!r}" if text is not None else "it is not such a label"
             message = (
-                f"{reader} reads {entry} of the batch as a label of {_ENCODERS[head]}, but {said} "
+                f"{reader} reads {entry} of the batch as a label of {BRANCHES[head].encoder}, but {said} "
                 f"(expected {label!r}).\n  Kept: [{', '.join(batch.keys)}]. {_ORDER}"
             )
             step.report("label_mismatch", batch.keys_path, message)

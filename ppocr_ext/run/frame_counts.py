@@ -12,6 +12,7 @@ from typing import Any
 
 import paddle
 
+from ppocr_ext.base.parts import CTC_DECODER
 from ppocr_ext.check.sub_models import loss_parts
 from ppocr_ext.config import Config
 from ppocr_ext.config.node import dotted
@@ -25,7 +26,6 @@ from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.host_config import decoder_models
 
-_CTC_DECODERS = ("CTCLabelDecode", "DistillationCTCLabelDecode")
 _CTC_LOGITS = HeadRequest(frozenset({"ctc"}), as_dict=False)
 
 
@@ -186,7 +186,7 @@ def trained_with_ctc(config: Config) -> tuple[str | None, ...]:
 
 
 def _read_as_ctc(config: Config) -> tuple[str | None, ...]:
-    if config.at("PostProcess.name", None) not in _CTC_DECODERS:
+    if str(config.at("PostProcess.name", None)).removeprefix("Distillation") != CTC_DECODER:
         return ()
     return decoder_models(config) or (None,)
 

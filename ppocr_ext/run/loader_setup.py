@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
+from ppocr_ext.base.parts import OF_LMDB
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.sub_models import loss_parts
 from ppocr_ext.config import Config, plain_copy
@@ -24,7 +25,6 @@ from ppocr_ext.messages import LOG
 from ppocr_ext.registry import DATASETS
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.datasets import (
-    OF_LMDB,
     label_file_dataset_class,
     label_files_of,
     lmdb_dataset_class,

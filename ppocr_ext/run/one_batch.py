@@ -9,9 +9,9 @@ from typing import Any
 
 from paddle import Tensor
 
+from ppocr_ext.base.parts import kind_of
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import dotted
-from ppocr_ext.data.preprocessing import RANDOM_TRANSFORMS
 from ppocr_ext.data.sample_seeds import generators_kept
 from ppocr_ext.errors import DataError
 from ppocr_ext.issues import Issue, report_issues
@@ -80,7 +80,7 @@ def one_batch(context: RunContext, network: Any, samples: int) -> OneBatch:
 
 def _same_every_time(config: Config) -> tuple[Config, tuple[str, ...], tuple[int, int] | None]:
     """Return ``config`` without random transforms and with one size of images, and what was changed."""
-    random = [item for item in named_items(config, *_TRANSFORMS) if item[0] in RANDOM_TRANSFORMS]
+    random = [item for item in named_items(config, *_TRANSFORMS) if kind_of(item[0]) == "random"]
     config = config.without([path for _, path in reversed(random)])  # in this order no index changes
     left_out = tuple(name for name, _ in random)
     scales = config.at("Train.sampler.scales", default=None)

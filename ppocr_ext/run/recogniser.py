@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ppocr_ext.base.parts import BRANCHES, CTC_DECODER, MULTI_HEAD
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.contents import BEST
@@ -171,7 +172,7 @@ def single_recogniser(config: Config, name: str | None) -> tuple[Config, str | N
         model["pretrained_dict"] = own_dict
     values = {
         "Architecture": {"model_type": "rec", **model},
-        "PostProcess": {"name": "CTCLabelDecode"},
+        "PostProcess": {"name": CTC_DECODER},
         "Metric": {"name": "RecMetric", "main_indicator": "acc"},
         **weights,
     }
@@ -181,20 +182,20 @@ def single_recogniser(config: Config, name: str | None) -> tuple[Config, str | N
 def decoded_by_nrtr(config: Config) -> bool:
     """Return True for one model whose only head is an NRTR decoder: ``NRTRLabelDecode``, and no MultiHead."""
     return (
-        config.at("PostProcess.name", default=None) == "NRTRLabelDecode"
+        config.at("PostProcess.name", default=None) == BRANCHES["gtc"].decoder
         and config.at("Architecture.Models", default=None) is None
-        and config.at("Architecture.Head.name", default=None) != "MultiHead"
+        and config.at("Architecture.Head.name", default=None) != MULTI_HEAD
     )
 
 
 def _require_ctc(config: Config) -> None:
     """Refuse a recogniser whose output is not decoded by CTC."""
-    name = str(config.at("PostProcess.name", default="CTCLabelDecode"))
-    if name.removeprefix("Distillation") != "CTCLabelDecode":
+    name = str(config.at("PostProcess.name", default=CTC_DECODER))
+    if name.removeprefix("Distillation") != CTC_DECODER:
         reader = "predict" if decoded_by_nrtr(config) else "eval"
         raise ConfigError(
             f"{config.where('PostProcess.name')}: PostProcess.name: {name} is not read by CTC (expected "
-            f"CTCLabelDecode). Fix: read images with `ppocr-ext {reader}`. Only CTC heads are exported, also the one "
+            f"{CTC_DECODER}). Fix: read images with `ppocr-ext {reader}`. Only CTC heads are exported, also the one "
             f"of a MultiHead.",
             code="unsupported_component",
         )

@@ -11,6 +11,7 @@ import numpy as np
 from paddle import Tensor
 from rapidfuzz.distance import Levenshtein
 
+from ppocr_ext.base.parts import BRANCHES
 from ppocr_ext.check.sub_models import ALLOW_UNTRAINED
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.errors import WeightsError
@@ -23,7 +24,6 @@ from ppocr_ext.run.one_batch import one_batch
 LINES = 64
 _FEWEST = 8  # different labels; of fewer, chance decides
 _SURE = 2.0  # standard deviations above chance, of LINES samples; fewer samples need less: chance shall refuse nobody
-_DECODERS = {"ctc": "CTCLabelDecode", "gtc": "NRTRLabelDecode"}
 _SINGLE_HEADS = {CTCHead: {"ctc"}, Transformer: {"gtc"}}
 
 
@@ -57,7 +57,7 @@ def require_reading_teachers(context: RunContext, model: Any, names: Sequence[st
         branches = getattr(teacher.head, "branches", _SINGLE_HEADS.get(type(teacher.head), set()))
         found = {
             branch: likeness(_texts(context, teacher, batch.entries[0], branch), batch.texts)
-            for branch in sorted(_DECODERS.keys() & branches)
+            for branch in sorted({"ctc", "gtc"} & set(branches))
         }
         said = "; ".join(
             f"{branch} {own:.2f}, by chance {chance:.2f}" for branch, (own, chance) in found.items()
@@ -78,7 +78,7 @@ def _texts(context: RunContext, teacher: Any, images: Tensor, branch: str) -> li
     request = HeadRequest(frozenset({branch}), probabilities=True, decode=True, as_dict=False)
     output = teacher(images, None, request)
     decoder: Any = context.host.build_post_process(
-        {"name": _DECODERS[branch]}, context.config.at("Global").thaw()
+        {"name": BRANCHES[branch].decoder}, context.config.at("Global").thaw()
     )
     decoder.reverse = False  # PaddleOCR turns Arabic texts, and their labels in the same way
     read = decoder(output["head_out"] if isinstance(output, dict) else output)

@@ -10,17 +10,16 @@ from typing import Any
 import paddle
 from paddle import Tensor, nn
 
+from ppocr_ext.base.parts import BRANCHES, CENTER_LOSSES, MULTI_LOSSES
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ModelError
 from ppocr_ext.losses import CenterLoss, CombinedLoss, DistillationCenterLoss, MultiLoss, required_outputs
 from ppocr_ext.losses.base_loss import HEADS, head_batch
-from ppocr_ext.losses.combined_losses import BRANCH_OF
 from ppocr_ext.losses.distillation_base import PairLoss, SubModelLoss
-from ppocr_ext.modeling.head_request import BRANCH_LAYERS, HeadRequest
+from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.context import RunContext
 from ppocr_ext.run.train_setup import frozen_models
 
-_DECODERS = {"ctc": "CTCLabelDecode", "gtc": "NRTRLabelDecode", "sar": "SARLabelDecode"}
 _READ = HeadRequest(frozenset(HEADS), probabilities=True, decode=True, as_dict=False, for_training=True)
 
 
@@ -127,7 +126,7 @@ def _parts(loss: Any) -> Iterator[_Part]:
         for _, _, each in loss.losses:
             yield from _parts(each)
     elif isinstance(loss, MultiLoss):
-        yield from (_Part(None, BRANCH_OF[n], e) for n, e in loss.losses.items() if n != "CenterLoss")
+        yield from (_Part(None, MULTI_LOSSES[n], e) for n, e in loss.losses.items() if n not in CENTER_LOSSES)
     elif isinstance(loss, SubModelLoss) and not isinstance(loss, DistillationCenterLoss):
         yield from (_Part(model, loss.path.head, each) for model, each in loss.losses.items())
     elif not isinstance(loss, SubModelLoss | PairLoss | CenterLoss):
@@ -194,7 +193,7 @@ def _layer(model: Any, branch: str | None) -> nn.Layer:
             f"Architecture: {type(model).__name__} has no head that could be tested. Fix: give it a Head.",
             code="missing_branch",
         )
-    return head if branch is None else getattr(head, BRANCH_LAYERS[branch][-1])
+    return head if branch is None else getattr(head, BRANCHES[branch].layers[-1])
 
 
 def _loss_of(
@@ -216,7 +215,7 @@ def _loss_of(
 def _decoder(context: RunContext, branch: str | None) -> Callable[..., Any]:
     """Return PaddleOCR's decoder of a branch, or of the config's single head."""
     config = context.config
-    options = {"name": _DECODERS[branch]} if branch else config.at("PostProcess").thaw()
+    options = {"name": BRANCHES[branch].decoder} if branch else config.at("PostProcess").thaw()
     options["name"] = str(options["name"]).removeprefix("Distillation")
     plain = {key: value for key, value in options.items() if key not in ("model_name", "key", "multi_head")}
     return context.host.build_post_process(plain, config.at("Global").thaw())

@@ -1,0 +1,1 @@
+"""Facts that every room may read; this room imports nothing of the package."""

@@ -1,0 +1,277 @@
+"""What PaddleOCR's parts are, as far as it must be known without Paddle: one row for each part.
+
+Only what several rooms need, or what a config must say before anything is built, has a row. A part without a row, and
+a part of a plugin, is judged by the signature of its constructor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch of a MultiHead, with the parts of PaddleOCR that belong to it.
+
+    Attributes:
+        head: its name in ``head_list``.
+        encoder: makes its labels.
+        decoder: reads its output; the key of its class count in ``out_channels_list``.
+        layers: of the MultiHead that belong to it alone; the last one makes the logits.
+    """
+
+    head: str
+    encoder: str
+    decoder: str
+    layers: tuple[str, ...]
+
+
+BRANCHES = {
+    "ctc": Branch("CTCHead", "CTCLabelEncode", "CTCLabelDecode", ("ctc_encoder", "ctc_head")),
+    "gtc": Branch("NRTRHead", "NRTRLabelEncode", "NRTRLabelDecode", ("before_gtc", "gtc_head")),
+    "sar": Branch("SARHead", "SARLabelEncode", "SARLabelDecode", ("sar_head",)),
+}
+BRANCH_OF_HEAD = {row.head: name for name, row in BRANCHES.items()}
+MULTI_HEAD = "MultiHead"
+CTC_HEAD, CTC_DECODER = BRANCHES["ctc"].head, BRANCHES["ctc"].decoder
+# The decoder by which the classes of a single head are counted; those of other heads follow the config's decoder.
+HEAD_DECODERS = {
+    "CTCHead": "CTCLabelDecode",
+    "AttentionHead": "AttnLabelDecode",
+    "SARHead": "SARLabelDecode",
+    "Transformer": "NRTRLabelDecode",
+}
+# How many special symbols each decoder adds to the characters.
+SPECIALS = {
+    "CANLabelDecode": 0,
+    "VLLabelDecode": 0,
+    "ABINetLabelDecode": 1,
+    "CPPDLabelDecode": 1,
+    "CTCLabelDecode": 1,
+    "AttnLabelDecode": 2,
+    "RFLLabelDecode": 2,
+    "SPINLabelDecode": 2,
+    "SRNLabelDecode": 2,
+    "ViTSTRLabelDecode": 2,
+    "ParseQLabelDecode": 3,
+    "PRENLabelDecode": 3,
+    "SARLabelDecode": 3,
+    "SATRNLabelDecode": 3,
+    "SEEDLabelDecode": 3,
+    "NRTRLabelDecode": 4,
+}
+# Algorithms for which PaddleOCR's loop hands the labels to the network, which branches that decode need in training.
+TAUGHT_ALGORITHMS = frozenset(
+    [
+        "SRN",
+        "NRTR",
+        "SAR",
+        "SEED",
+        "SVTR",
+        "SVTR_LCNet",
+        "SVTR_HGNet",
+        "SPIN",
+        "VisionLAN",
+        "RobustScanner",
+        "RFL",
+        "SATRN",
+        "ParseQ",
+        "CPPD",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss.
+
+    Attributes:
+        branch: of the MultiHead that it is for.
+        branch_option: the option that names another branch.
+        of_multi_loss: a MultiLoss may list it.
+        is_center: it pulls features to centers.
+        lists: it is made of the losses in its ``loss_config_list``.
+        compares_frames: for the branch ``ctc`` it reads no label, and finds frames of padding by ``valid_ratio``.
+    """
+
+    branch: str = ""
+    branch_option: str = ""
+    of_multi_loss: bool = False
+    is_center: bool = False
+    lists: bool = False
+    compares_frames: bool = False
+
+    def branch_with(self, options: Mapping[str, object]) -> str:
+        """Return the branch that the loss is for with these options."""
+        return str(options.get(self.branch_option, self.branch))
+
+    def is_of_frames(self, options: Mapping[str, object]) -> bool:
+        """Return True if it compares frames of CTC outputs with these options."""
+        return self.compares_frames and self.branch_with(options) == "ctc"
+
+
+LOSSES = {
+    "CTCLoss": Loss("ctc", of_multi_loss=True),
+    "CenterLoss": Loss("ctc", of_multi_loss=True, is_center=True),
+    "NRTRLoss": Loss("gtc", of_multi_loss=True),
+    "SARLoss": Loss("sar", of_multi_loss=True),
+    "DistillationCTCLoss": Loss("ctc"),
+    "DistillationCenterLoss": Loss("ctc", is_center=True),
+    "DistillationNRTRLoss": Loss("gtc"),
+    "DistillationSARLoss": Loss("sar"),
+    "DistillationDKDLoss": Loss("gtc", "dis_head"),
+    "MaskedDKDLoss": Loss("gtc", "dis_head", compares_frames=True),
+    "CTCFrameKDLoss": Loss("ctc", compares_frames=True),
+    "CombinedLoss": Loss(lists=True),
+    "MultiLoss": Loss(lists=True),
+}
+
+MULTI_LOSSES = {name: row.branch for name, row in LOSSES.items() if row.of_multi_loss}
+LIST_LOSSES = tuple(name for name, row in LOSSES.items() if row.lists)
+CENTER_LOSSES = tuple(name for name, row in LOSSES.items() if row.is_center)
+
+HALF = "(x / 255 - 0.5) / 0.5"
+_CHANNELS_FIRST = ("[channels, height, width]", "[3, 48, 320]")
+_IMAGENET = "(x / 255 - mean) / std of ImageNet"
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A transform of a sample.
+
+    Attributes:
+        kind: ``"plain"`` leaves the pixels as they are decoded, ``"random"`` changes images (or joins several) at
+            random and leaves their sizes different, ``"resize"`` gives them the size of its ``image_shape``.
+        shape: the form of ``image_shape``, with an example; None if it has no such option.
+        normalises: formula for the pixels x.
+        squashes: it always fills the width, whatever ``padding`` says.
+        is_usual: what it does is what ``RecResizeImg`` does.
+    """
+
+    kind: Literal["plain", "random", "resize"]
+    shape: tuple[str, str] | None = None
+    normalises: str = ""
+    squashes: bool = False
+    is_usual: bool = False
+
+
+def _resize(normalises: str, squashes: bool = False, is_usual: bool = False) -> Transform:
+    return Transform("resize", _CHANNELS_FIRST, normalises, squashes, is_usual)
+
+
+_PLAIN, _RANDOM = Transform("plain"), Transform("random")
+TRANSFORMS = {
+    "DecodeImage": _PLAIN,
+    "KeepKeys": _PLAIN,
+    "MultiLabelEncode": _PLAIN,
+    "CTCLabelEncode": _PLAIN,
+    "NRTRLabelEncode": _PLAIN,
+    "SARLabelEncode": _PLAIN,
+    "RecAug": _RANDOM,
+    "RecConAug": Transform("random", ("[height, width, channels]", "[48, 320, 3]")),
+    "BaseDataAugmentation": _RANDOM,
+    "ABINetRecAug": _RANDOM,
+    "SVTRRecAug": _RANDOM,
+    "ParseQRecAug": _RANDOM,
+    "RandAugment": _RANDOM,
+    "ColorJitter": _RANDOM,
+    "IaaAugment": _RANDOM,
+    "RecResizeImg": _resize(HALF, is_usual=True),
+    "SVTRRecResizeImg": _resize(HALF, is_usual=True),
+    "CTCRecResizeImg": _resize(HALF),
+    "RFLRecResizeImg": _resize(HALF),
+    "VLRecResizeImg": _resize("x / 255", squashes=True),
+    "ABINetRecResizeImg": _resize(_IMAGENET, squashes=True),
+}
+
+
+def kind_of(transform: str) -> str:
+    """Return the kind of a transform; empty if it has no row. A label encoder of any name is plain."""
+    row = TRANSFORMS.get(transform, _PLAIN if transform.endswith("LabelEncode") else None)
+    return "" if row is None else row.kind
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset.
+
+    Attributes:
+        keys: that it reads of its section; ``needs`` are those without which it fails.
+        reads: ``"files"`` (label files) or ``"lmdb"``.
+        of_one_size: the dataset that reads the same without sizes; empty if a sampler gives this one no sizes.
+    """
+
+    keys: frozenset[str]
+    reads: Literal["files", "lmdb"] = "files"
+    of_one_size: str = ""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The keys that must be given."""
+        return self.keys & {"data_dir", "label_file_list", "transforms"}
+
+
+_LMDB_KEYS = frozenset({"data_dir", "transforms", "ratio_list", "ext_op_transform_idx"})
+_FILE_KEYS = _LMDB_KEYS | {"label_file_list", "delimiter"}
+_SCALE_KEYS = _FILE_KEYS | {"ds_width"}
+DATASETS = {
+    "SimpleDataSet": Dataset(_FILE_KEYS),
+    "TextRecDataset": Dataset(_FILE_KEYS),
+    "MultiScaleDataSet": Dataset(_SCALE_KEYS, of_one_size="SimpleDataSet"),
+    "MSTextRecDataset": Dataset(_SCALE_KEYS, of_one_size="TextRecDataset"),
+    "LMDBDataSet": Dataset(_LMDB_KEYS, "lmdb"),
+}
+OF_LABEL_FILES = tuple(name for name, row in DATASETS.items() if row.reads == "files")
+OF_LMDB = tuple(name for name, row in DATASETS.items() if row.reads == "lmdb")
+SCALE_SAMPLER = "MultiScaleSampler"  # gives the sizes of images
+SCALE_FACTOR = (8, 16)  # its defaults: what widths and heights are multiples of, and the widest image
+SCALE_WIDEST = 480.0
+# Options that a part reads from its `**kwargs`, besides those of its signature.
+MORE_KEYS = {
+    "RandAugment": frozenset({"num_layers", "magnitude", "fillcolor"}),
+    "SARLabelDecode": frozenset({"rm_symbol"}),
+    "SATRNLabelDecode": frozenset({"rm_symbol"}),
+}
+
+# Names of the recognition components in PaddleOCR's repository, by kind, for messages. The `paddleocr` wheel has no
+# networks, losses and metrics: a name in this table that the host lacks is not misspelt, but needs a checkout.
+NAMES = {
+    "transform": "GA_SPIN STN_ON TBSRN TPS TSRN",
+    "backbone": (
+        "DenseNet DonutSwinModel EfficientNetb3_PREN HybridTransformer MTB MicroNet MobileNetV1Enhance MobileNetV3 "
+        "PPHGNetV2_B4 PPHGNetV2_B4_Formula PPHGNetV2_B6_Formula PPHGNet_small PPLCNetV3 RepSVTR ResNet ResNet31 "
+        "ResNet32 ResNet45 ResNetFPN ResNetRFL ResNetV2 ResNet_ASTER SVTRNet SVTRv2 ShallowCNN Vary_VIT_B "
+        "Vary_VIT_B_Formula ViTParseQ ViTSTR"
+    ),
+    "neck": "PRENFPN RFAdaptor SequenceEncoder",
+    "head": (
+        "ABINetHead AsterHead AttentionHead CANHead CPPDHead CTCHead LaTeXOCRHead MultiHead PPFormulaNet_Head PRENHead "
+        "ParseQHead RFLHead RobustScannerHead SARHead SATRNHead SPINAttentionHead SRNHead Transformer UniMERNetHead "
+        "VLHead"
+    ),
+    "loss": (
+        "AsterLoss AttentionLoss CANLoss CELoss CPPDLoss CTCLoss CenterLoss CombinedLoss DistillCTCLogits "
+        "DistillationCTCLoss DistillationDKDLoss DistillationDMLLoss DistillationDistanceLoss DistillationKLDivLoss "
+        "DistillationNRTRLoss DistillationSARLoss LaTeXOCRLoss LossFromOutput MultiLoss NRTRLoss PPFormulaNet_L_Loss "
+        "PPFormulaNet_S_Loss PRENLoss ParseQLoss RFLLoss SARLoss SATRNLoss SPINAttentionLoss SRNLoss UniMERNetLoss "
+        "VLLoss"
+    ),
+    "metric": "CANMetric CNTMetric DistillationMetric LaTeXOCRMetric RecMetric",
+}
+# Old names in PaddleOCR's first configs of a network, which its code no longer has.
+FORMER_NAMES = {"repvit_svtr": "RepSVTR"}
+
+
+def names_of(kind: str) -> frozenset[str]:
+    """Return the names of PaddleOCR's components of a kind; empty for a kind without a list."""
+    return frozenset(NAMES.get(kind, "").split())
+
+
+def row_of(part: object, rows: Mapping[str, Row]) -> Row | None:
+    """Return the row of a class, or of its nearest base that has one; None if there is none."""
+    bases = getattr(part, "__mro__", ())
+    return next((rows[base.__name__] for base in bases if base.__name__ in rows), None)

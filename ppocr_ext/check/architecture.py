@@ -6,7 +6,17 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from ppocr_ext.base.parts import (
+    BRANCH_OF_HEAD,
+    BRANCHES,
+    CTC_DECODER,
+    CTC_HEAD,
+    MULTI_HEAD,
+    SPECIALS,
+    TAUGHT_ALGORITHMS,
+)
 from ppocr_ext.check.config_check import ConfigCheck, Path
+from ppocr_ext.config import named_items
 from ppocr_ext.config.node import PlaceKind, dotted
 from ppocr_ext.config.values import shown
 from ppocr_ext.messages import did_you_mean, near_match
@@ -28,6 +38,7 @@ _OF_SEVERAL = ("name", "model_type", "algorithm", "Models")
 _ALGORITHM = (
     "PaddleOCR's loop reads it. With a MultiHead it is SVTR_LCNet, with several sub-models Distillation"
 )
+_DEFAULT_LENGTH = 25  # PaddleOCR's, of Global and of an NRTRHead
 _GIVEN = ("in_channels", "out_channels", "out_channels_list")  # by the parts and the dictionary
 
 
@@ -46,6 +57,7 @@ def check_architecture(check: ConfigCheck) -> None:
         check.error(("Architecture", "Models"), "sub_model_mismatch", message)
     elif component is BaseModel:
         _check_model(check, ("Architecture",))
+    _check_branches(check)
 
 
 def _check_sub_models(check: ConfigCheck, options: Mapping[Any, Any]) -> None:
@@ -95,34 +107,29 @@ def _check_model(check: ConfigCheck, path: Path) -> None:
             _check_encoder(check, where, "encoder_type", ("name",))
         elif component is not None:
             check.check_keys(where, component, options, injected=_GIVEN, extra=("name",))
-    _check_tokens(check, (*path, "Backbone"), (*path, "Head"))
+    if (
+        check.at(*path, "Backbone", "name") == SVTRNet.__name__
+        and check.at(*path, "Head", "name") == MULTI_HEAD
+    ):
+        _check_tokens(check, (*path, "Backbone"), (*path, "Head"))
 
 
 def _check_tokens(check: ConfigCheck, backbone: Path, head: Path) -> None:
     """Check that a MultiHead pools what an SVTRNet returns if it returns tokens, and only then."""
-    if check.at(*backbone, "name") != "SVTRNet" or check.at(*head, "name") != "MultiHead":
-        return
     options = {name: each.default for name, each in inspect.signature(SVTRNet).parameters.items()}
     options |= {name: value for name, value in check.mapping(*backbone).items() if value is not None}
-    if not isinstance(options["last_stage"], bool):  # which is reported with its key
-        return
-    tokens, pools = not options["last_stage"], check.at(*head, "use_pool") is True
-    if tokens and not pools:
+    returns_tokens = options["last_stage"] is False
+    if returns_tokens != (check.at(*head, "use_pool") is True):
         message = (
-            "SVTRNet with `last_stage: false` returns tokens, which a MultiHead has to pool. Fix: add `use_pool: true` "
-            f"below {dotted(head)}."
+            "SVTRNet with `last_stage: false` returns tokens, which a MultiHead has to pool, and only then. Fix: "
+            f"{'add `use_pool: true`' if returns_tokens else 'remove `use_pool`'} below {dotted(head)}."
         )
         check.error((*head, "use_pool"), "token_mismatch", message)
-    elif pools and not tokens:
+    widths = options["embed_dim"]
+    if returns_tokens and isinstance(widths, tuple) and widths and options["out_channels"] != widths[-1]:
         message = (
-            "it pools tokens, but SVTRNet returns them only with `last_stage: false`. Fix: remove `use_pool`."
-        )
-        check.error((*head, "use_pool"), "token_mismatch", message)
-    widths, features = options["embed_dim"], options["out_channels"]
-    if tokens and isinstance(widths, tuple) and widths and features != widths[-1]:
-        message = (
-            f"found {shown(features)}, but a token of SVTRNet has {shown(widths[-1])} features, the last "
-            f"of embed_dim. Fix: `out_channels: {shown(widths[-1])}` below {dotted(backbone)}."
+            f"found {shown(options['out_channels'])}, but a token of SVTRNet has {shown(widths[-1])} features, the "
+            f"last of embed_dim. Fix: `out_channels: {shown(widths[-1])}` below {dotted(backbone)}."
         )
         check.error((*backbone, "out_channels"), "token_mismatch", message)
 
@@ -139,25 +146,70 @@ def _check_multi_head(check: ConfigCheck, path: Path) -> None:
     names = []
     for name, where in check.items(*listed):
         names.append(name)
-        if name == "CTCHead":
+        if name == CTC_HEAD:
             check.check_keys(where, ctc_branch_keys, check.mapping(*where))
             if check.mapping(*where, "Neck"):
                 _check_encoder(check, (*where, "Neck"), "name")
-            head = (*where, "Head")
-            check.check_keys(head, CTCHead, check.mapping(*head), injected=_GIVEN)
-        elif name == "NRTRHead":
+            check.check_keys((*where, "Head"), CTCHead, check.mapping(*where, "Head"), injected=_GIVEN)
+        elif name == BRANCHES["gtc"].head:
             check.check_keys(where, nrtr_branch_keys, check.mapping(*where))
         else:
             component = check.component(HEADS, name, where)
-            if component is not None and name == "SARHead":
+            if component is not None and name == BRANCHES["sar"].head:
                 check.check_keys(where, component, check.mapping(*where), injected=_GIVEN)
             elif component is not None:
-                message = f"{name} cannot be a branch. Fix: use CTCHead, NRTRHead or SARHead."
+                message = f"{name} cannot be a branch. Fix: use {', '.join(BRANCH_OF_HEAD)}."
                 check.error(where, "unsupported_component", message)
-    if names and "CTCHead" not in names:
-        check.error(
-            listed, "missing_branch", f"found {', '.join(names)}, expected a CTCHead among the heads."
+    if names and CTC_HEAD not in names:
+        found = ", ".join(names)
+        check.error(listed, "missing_branch", f"found {found}, expected a {CTC_HEAD} among the heads.")
+
+
+def _check_branches(check: ConfigCheck) -> None:
+    """Check ``algorithm``, the decoder and the length of NRTR's output against the branches of MultiHeads."""
+    models = check.at("Architecture", "Models")
+    names = [("Models", str(name)) for name in models] if isinstance(models, Mapping) else [()]
+    paths: list[Path] = [("Architecture", *name) for name in names]
+    heads = {path: named_items(check.config, *path, "Head", "head_list") for path in paths}
+    branches = {path: {BRANCH_OF_HEAD.get(head) for head, _ in found} for path, found in heads.items()}
+    if not any(branches.values()):
+        return
+    taught = [path for path, found in branches.items() if found & {"gtc", "sar"}]
+    algorithms = [check.at(*path, "algorithm") for path in (*taught, *paths)]
+    # a missing one has been reported
+    if (
+        check.role == "train"
+        and taught
+        and algorithms[0]
+        and TAUGHT_ALGORITHMS.isdisjoint(map(str, algorithms))
+    ):
+        said = (
+            f"PaddleOCR's loop hands the network no labels for {algorithms[0]!r}, but NRTRHead and SARHead need them. "
+            f"Fix: write SVTR_LCNet."
         )
+        check.error((*taught[0], "algorithm"), "algorithm_mismatch", said)
+    decoder = str(check.at("PostProcess", "name") or "")
+    of_one = decoder.removeprefix("Distillation")
+    if of_one in SPECIALS and of_one != CTC_DECODER:
+        said = (
+            f"a MultiHead gives its CTC output in evaluation, which {decoder} does not read. Fix: use "
+            f"{decoder.replace(of_one, CTC_DECODER)}; `eval --head gtc` evaluates the NRTR branch."
+        )
+        check.error(("PostProcess", "name"), "decoder_mismatch", said)
+    for path in (path for path, found in branches.items() if "gtc" in found):
+        _check_length(check, (*path, "Head", "head_list", BRANCHES["gtc"].head, "max_text_length"))
+
+
+def _check_length(check: ConfigCheck, path: Path) -> None:
+    """Check that NRTR decodes the longest label: ``max_text_length`` symbols, of which ``<s>`` is one."""
+    longest = check.at("Global", "max_text_length", default=_DEFAULT_LENGTH)
+    decoded = check.at(*path) or _DEFAULT_LENGTH
+    if isinstance(longest, int) and isinstance(decoded, int) and decoded < longest - 1:
+        said = (
+            f"the NRTR branch decodes up to {decoded - 1} characters (found {decoded}), but labels have up to "
+            f"{longest - 2} (Global.max_text_length: {longest}). Fix: remove it, which makes it {longest}."
+        )
+        check.error(path, "text_length_mismatch", said)
 
 
 def _check_encoder(check: ConfigCheck, path: Path, key: str, extra: tuple[str, ...] = ()) -> None:

@@ -2,24 +2,125 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
-from ppocr_ext.check.signatures import ComponentKeys, component_keys, key_meant, suggest_path
+from ppocr_ext.base.parts import MORE_KEYS, SPECIALS, TRANSFORMS
 from ppocr_ext.config import Config, named_items
+from ppocr_ext.config.global_keys import GLOBAL_KEYS
 from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
 from ppocr_ext.config.values import ValueRule, shown
 from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
 from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue
 from ppocr_ext.messages import did_you_mean, is_misspelling, near_match
-from ppocr_ext.registry import Registry
+from ppocr_ext.registry import SCHEDULES, Registry
 
 Path = tuple[str, ...]
 PLUGIN = "plugin_not_loaded"  # code of a warning of a name or key that only a plugin may know
 _LISTED = 20  # names that a message lists; the host has about a hundred transforms
+ValueKind = Literal["number", "truth"]
+_BY_ANNOTATION: dict[str, ValueKind] = {"float": "number", "int": "number", "bool": "truth"}
+# Keys of the parts of `Train` and `Eval`: all of a loader, and those that every dataset of PaddleOCR has.
+DATA_KEYS = {
+    "dataset": ("data_dir", "label_file_list", "transforms"),
+    "loader": (
+        "batch_size_per_card",
+        "shuffle",
+        "drop_last",
+        "num_workers",
+        "use_shared_memory",
+        "collate_fn",
+    ),
+}
+_SECTION_DEPTH = 2  # of `Global.seed`
+_NEAR = 0.85  # higher than within a section: among the keys of all sections a lower ratio is often chance
+GIVEN_TO_SCHEDULE = ("epochs", "step_each_epoch", "last_epoch")  # by the program
+# Keys of other programs, which no config of PaddleOCR has, by the key that they stand for; {} is `Train` or `Eval`.
+_ALIASES = {
+    "Global.epoch_num": ("epoch", "epochs", "num_epochs", "max_epochs"),
+    "Optimizer.lr.learning_rate": ("lr", "learning_rate"),
+    "{}.loader.batch_size_per_card": ("batch_size", "train_batch_size"),
+    "Global.use_gpu": ("gpu", "cuda"),
+    "Global.character_dict_path": ("dict_path", "charset", "charset_path", "dictionary"),
+    "Global.save_model_dir": ("output_dir", "out_dir", "save_dir"),
+    "Global.eval_batch_step": ("eval_every", "eval_interval", "eval_steps"),
+}
+
+
+@dataclass(frozen=True)
+class ComponentKeys:
+    """What a component takes by name.
+
+    Attributes:
+        named: its keys.
+        required: keys without which it cannot be called.
+        is_open: it has ``**kwargs``, and nothing says which keys it reads from them.
+        kinds: ``"number"`` or ``"truth"`` for each key whose values are known to be so.
+    """
+
+    named: frozenset[str]
+    required: frozenset[str] = frozenset()
+    is_open: bool = False
+    kinds: Mapping[str, ValueKind] = field(default_factory=dict)
+
+
+@cache
+def component_keys(component: Callable[..., Any]) -> ComponentKeys:
+    """Return the keys that the signature of a component has.
+
+    PaddleOCR's transforms and decoders with a row in the table of parts read nothing else from their ``**kwargs``.
+    """
+    parameters = inspect.signature(component).parameters.values()
+    own = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    name = component.__name__.removeprefix("Distillation")
+    is_known = component.__module__.startswith("ppocr_ext.") or name in TRANSFORMS or name in SPECIALS
+    return ComponentKeys(
+        frozenset(p.name for p in own) | MORE_KEYS.get(name, frozenset()),
+        frozenset(p.name for p in own if p.default is p.empty),
+        not is_known and any(p.kind is p.VAR_KEYWORD for p in parameters),
+        {p.name: kind for p in own if (kind := _value_kind(p)) is not None},
+    )
+
+
+def _value_kind(parameter: inspect.Parameter) -> ValueKind | None:
+    """Return the kind of the values of a parameter, from its default or its annotation."""
+    if isinstance(parameter.default, bool):
+        return "truth"
+    if isinstance(parameter.default, (int, float)):
+        return "number"
+    return _BY_ANNOTATION.get(str(parameter.annotation).removesuffix("| None").strip())
+
+
+def key_meant(path: Path) -> str | None:
+    """Return the path that a key of another program stands for; None for other keys."""
+    mode = "Eval" if path[0] == "Eval" else "Train"
+    return next((known.format(mode) for known, others in _ALIASES.items() if path[-1] in others), None)
+
+
+def home_of(path: Path) -> str | None:
+    """Return the path of the key in another section that the key of ``path`` means or misspells.
+
+    Only a key at the top or directly in a section has one: in ``Global``, ``Optimizer.lr``, or the dataset or loader
+    of ``Train`` and ``Eval``.
+    """
+    if len(path) > _SECTION_DEPTH:
+        return None
+    schedules = {name for each in SCHEDULES.names() for name in component_keys(SCHEDULES.get(each)).named}
+    sections = [
+        (("Global",), GLOBAL_KEYS),
+        (("Optimizer", "lr"), schedules.difference(GIVEN_TO_SCHEDULE)),
+        *(((mode, part), DATA_KEYS[part]) for mode in ("Eval", "Train") for part in DATA_KEYS),
+    ]
+    sections.sort(
+        key=lambda section: section[0][0] == path[0]
+    )  # the section of the key itself last, so that it wins
+    homes = {key: dotted((*where, key)) for where, keys in sections if where != path[:-1] for key in keys}
+    return homes.get(near_match(path[-1], homes, cutoff=_NEAR) or "") or key_meant(path)
 
 
 @dataclass
@@ -198,14 +299,14 @@ class ConfigCheck:
         keys = component if isinstance(component, ComponentKeys) else component_keys(component)
         rivals = [] if others is None else [others.get(name) for name in others.names()]
         elsewhere = {key for rival in rivals for key in component_keys(rival).named}
-        supplied, kinds = frozenset(injected), dict(keys.kinds)
+        supplied = frozenset(injected)
         known = (keys.named - supplied) | frozenset(extra)
         for key, value in options.items():
             where = (*path, str(key))
             if key in keys.named or key in known:
-                self.check_kind(where, value, kinds.get(str(key)))
+                self.check_kind(where, value, keys.kinds.get(str(key)))
             else:
-                self.unknown_key(where, () if key in elsewhere else known, by_keyword, keys.open)
+                self.unknown_key(where, () if key in elsewhere else known, by_keyword, keys.is_open)
         for key in sorted(keys.required - supplied - set(options)):
             self.missing((*path, key))
 
@@ -217,7 +318,7 @@ class ConfigCheck:
         ]:
             self.error(path, problem.code, problem.message)
 
-    def check_kind(self, path: Path, value: Any, kind: Literal["number", "truth"] | None) -> None:
+    def check_kind(self, path: Path, value: Any, kind: ValueKind | None) -> None:
         """Report NaN, and a number or truth value that is written as text; accept any other text."""
         problem = None if kind is None else ValueRule(kind).problem(value)
         if problem is not None and (problem.code == "quoted_value" or value != value):
@@ -239,32 +340,28 @@ class ConfigCheck:
             path: of the key.
             known: the keys that are read there.
             by_keyword: a component gets the keys as keywords, so that the builder has to leave this one out.
-            is_open: it may read other keys too.
+            is_open: the component may read other keys too, so that it gets this one, with a warning.
         """
         key, place = path[-1], self.place(path)
-        if by_keyword:
+        if by_keyword and not is_open:
             self.unused_keys.append(path)
         if place.kind is PlaceKind.FORCED_OPTION:
             return
-        near, suggested = near_match(key, known), suggest_path(path)
-        hint = did_you_mean(dotted(suggested) if suggested else None)
+        # components have keys of their own
+        meant = None if by_keyword and path[0] != "Optimizer" else key_meant(path)
+        near, home = near_match(key, known) or meant, home_of(path)
+        report = self.warning if is_open else self.error
         if near:
-            self.error(path, "unknown_key", f"unknown key.{did_you_mean(near)}")
-        elif is_open:
-            return
-        elif (not by_keyword or path[0] == "Optimizer") and (
-            meant := key_meant(path)
-        ):  # others have keys of their own
-            self.error(path, "unknown_key", f"unknown key. Fix: write {meant}.")
-        elif place.kind is PlaceKind.OPTION:
-            similar = near_match(key, known, cutoff=0.7)
-            hint = hint or (f" The nearest known key is {similar!r}." if similar else "")
+            report(path, "unknown_key", f"unknown key.{did_you_mean(near)}")
+        elif place.kind is PlaceKind.OPTION and not is_open:
+            hint = did_you_mean(home or near_match(key, known, cutoff=0.7))
             shared = min(len(path), len(place.target))
             # the option's own path if its value was moved to `path`
             forced = path if path[:shared] == place.target[:shared] else place.target
             message = f"nothing reads this key.{hint} `-o +{dotted(forced)}=…` sets it anyway."
             self.error(path, "unused_option", message)
-        elif suggested is None and self.unloaded_plugins and path[:-1] in ((), ("Global",)):
+        elif home is None and self.unloaded_plugins and path[:-1] in ((), ("Global",)):
             self.warning(path, PLUGIN, "the key is not used, unless a plugin reads it.")
         else:
-            self.warning(path, "unused_key", f"the key is not used.{hint}")
+            unless = ", unless its `**kwargs` are read" if is_open else ""
+            self.warning(path, "unused_key", f"the key is not used{unless}.{did_you_mean(home)}")

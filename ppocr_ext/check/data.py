@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from functools import cache
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
-from ppocr_ext.check.config_check import ConfigCheck
-from ppocr_ext.check.signatures import DATA_KEYS, ComponentKeys
+from ppocr_ext.base.parts import DATASETS as ROWS
+from ppocr_ext.base.parts import SCALE_SAMPLER, kind_of, row_of
+from ppocr_ext.check.config_check import DATA_KEYS, ComponentKeys, ConfigCheck
 from ppocr_ext.config import Config
 from ppocr_ext.config.values import ValueRule
 from ppocr_ext.data.preprocessing import read_preprocessing
-from ppocr_ext.data.sample_views import CACHE_FACTS
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.registry import DATASETS
 
@@ -25,12 +20,7 @@ _SECTION = ("dataset", "loader", "sampler")
 _TRAIN_ONLY = ("teacher_cache",)
 _NEVER_EMPTY = frozenset({"data_dir", "label_file_list", "transforms"})
 _LOADER_REQUIRED = frozenset({"batch_size_per_card", "drop_last", "shuffle", "num_workers"})
-_LOADER = ComponentKeys(frozenset(DATA_KEYS["loader"]), _LOADER_REQUIRED, open=False)
-# PaddleOCR's datasets that leave the size of images to the transforms, and transforms that give images no one size
-_OF_ANY_SIZE = ("SimpleDataSet", "LMDBDataSet")
-_NO_SIZE = ("DecodeImage", "RecAug", "RecConAug", "BaseDataAugmentation", "KeepKeys")
-# How PaddleOCR's datasets read their section: `dataset_config["x"]`, `.get("x", …)`, `.pop("x")`.
-_READING = re.compile(r"""(?:dataset_config|\["dataset"\])(?:\.(get|pop)\(|\[)\s*["'](\w+)["']""")
+_LOADER = ComponentKeys(frozenset(DATA_KEYS["loader"]), _LOADER_REQUIRED)
 
 
 def check_data(check: ConfigCheck, mode: str) -> None:
@@ -43,7 +33,7 @@ def check_data(check: ConfigCheck, mode: str) -> None:
     for key in section:
         if key not in known and key not in misplaced:
             check.unknown_key((mode, str(key)), known)
-    dataset = _check_dataset(check, mode)
+    keys = _check_dataset(check, mode)
     _check_transforms(check, mode)
     loader = check.mapping(mode, "loader")
     if loader:
@@ -51,37 +41,7 @@ def check_data(check: ConfigCheck, mode: str) -> None:
     if loader.get("collate_fn") is not None:
         path = (mode, "loader", "collate_fn")
         check.host_component("collate_fn", "collate_fn", loader["collate_fn"], path)
-    _check_sampler(check, mode, dataset)
-    if mode == "Train" and section.get("teacher_cache") is not None:
-        _check_teacher_cache(check)
-
-
-def _check_teacher_cache(check: ConfigCheck) -> None:
-    """Check that there is a cache, and a teacher whose outputs it may have."""
-    path = ("Train", "teacher_cache")
-    check.check_value(path, ValueRule("text"))
-    folder, models = check.at(*path), check.mapping("Architecture").get("Models")
-    every = models.values() if isinstance(models, Mapping) else ()
-    if not any(isinstance(model, Mapping) and model.get("freeze_params") is True for model in every):
-        check.error(
-            path,
-            "no_frozen_model",
-            "no sub-model is frozen, and only outputs of a frozen teacher can be stored. Fix: set `freeze_params: "
-            "true` for the teacher, or remove teacher_cache.",
-        )
-    elif isinstance(folder, str) and not Path(folder).is_dir():
-        check.error(
-            path,
-            "missing_folder",
-            f"there is no folder {folder}. Fix: build it with `ppocr-ext cache-teacher`.",
-        )
-    elif isinstance(folder, str) and not Path(folder, CACHE_FACTS).is_file():
-        check.error(
-            path,
-            "no_teacher_cache",
-            f"{folder} holds no teacher cache: it has no {CACHE_FACTS}. Fix: give the --output of `ppocr-ext "
-            f"cache-teacher`.",
-        )
+    _check_sampler(check, mode, keys)
 
 
 def _check_indentation(check: ConfigCheck, mode: str, part: str) -> list[str]:
@@ -99,8 +59,8 @@ def _check_indentation(check: ConfigCheck, mode: str, part: str) -> list[str]:
     return beside
 
 
-def _check_dataset(check: ConfigCheck, mode: str) -> Callable[..., Any] | None:
-    """Check name and keys of the dataset; return its class."""
+def _check_dataset(check: ConfigCheck, mode: str) -> ComponentKeys | None:
+    """Check name and keys of the dataset; return the keys that it reads, None if that is not known."""
     path = (mode, "dataset")
     options = check.mapping(*path)
     if not options:
@@ -121,7 +81,7 @@ def _check_dataset(check: ConfigCheck, mode: str) -> Callable[..., Any] | None:
         problem = _RATIO.problem(ratio)
         if problem is not None:
             check.error((*path, "ratio_list"), problem.code, problem.message)
-    return dataset
+    return keys
 
 
 def reads_key(config: Config, mode: str, key: str) -> bool:
@@ -133,34 +93,16 @@ def reads_key(config: Config, mode: str, key: str) -> bool:
     return keys is None or key in keys.named
 
 
-@cache
 def dataset_keys(dataset: Callable[..., Any]) -> ComponentKeys | None:
     """Return the keys that a dataset reads from its section, or None if that cannot be determined.
 
-    A dataset of ours or of a plugin has a class method ``known_keys``; PaddleOCR's have their keys in the source.
+    A dataset of ours or of a plugin has a class method ``known_keys``; one of PaddleOCR's, and what a plugin derives
+    from it, has a row in the table of parts.
     """
-    known_keys = getattr(dataset, "known_keys", None)
-    if known_keys is not None:
-        return ComponentKeys(frozenset(known_keys()), frozenset(), open=False)
-    readings = _READING.findall(source_of(dataset))
-    if not readings:
-        return None
-    named = frozenset(name for _, name in readings)
-    return ComponentKeys(
-        named, frozenset(name for how, name in readings if how != "get") - {"name"}, open=False
-    )
-
-
-@cache
-def source_of(component: Callable[..., Any]) -> str:
-    """Return the source of a function, or of a class with its bases but without Paddle's."""
-    several = component.__mro__ if isinstance(component, type) else (component,)
-    texts = []
-    for each in several:
-        if getattr(each, "__module__", "builtins").partition(".")[0] not in ("builtins", "paddle"):
-            with suppress(OSError, TypeError):  # it has no source
-                texts.append(inspect.getsource(each))
-    return "\n".join(texts)
+    row = row_of(dataset, ROWS)
+    if hasattr(dataset, "known_keys"):
+        return ComponentKeys(frozenset(dataset.known_keys()))
+    return None if row is None else ComponentKeys(row.keys, row.needs, is_open=dataset.__name__ not in ROWS)
 
 
 def _check_transforms(check: ConfigCheck, mode: str) -> None:
@@ -177,9 +119,10 @@ def _check_transforms(check: ConfigCheck, mode: str) -> None:
         encode = options.get("gtc_encode")
         if name == "MultiLabelEncode" and encode is not None:
             check.host_component("operator", "label encoder", encode, (*path, "gtc_encode"))
-    # a transform that is not known here may resize
-    unsized = bool(names) and all(name in _NO_SIZE or name.endswith("LabelEncode") for name in names)
-    if unsized and check.at(mode, "dataset", "name") in _OF_ANY_SIZE:
+    # a transform without a row may resize
+    unsized = bool(names) and all(kind_of(name) in ("plain", "random") for name in names)
+    dataset = ROWS.get(str(check.at(mode, "dataset", "name")))
+    if unsized and dataset is not None and not dataset.of_one_size:
         other = read_preprocessing(check.config, "Eval" if mode == "Train" else "Train")
         size = list(other.sizes[0]) if other is not None and other.sizes else [3, 48, 320]
         message = (
@@ -189,12 +132,12 @@ def _check_transforms(check: ConfigCheck, mode: str) -> None:
         check.error((mode, "dataset", "transforms"), "missing_resize", message)
 
 
-def _check_sampler(check: ConfigCheck, mode: str, dataset: Callable[..., Any] | None) -> None:
+def _check_sampler(check: ConfigCheck, mode: str, keys: ComponentKeys | None) -> None:
     """Check name and keys of the sampler, and that dataset and sampler agree on who gives image sizes."""
     path = (mode, "sampler")
     options = check.mapping(*path)
     # a dataset of several scales gets its image sizes from a sampler, which asks it for `ds_width`
-    several_scales = dataset is not None and re.search(r"\bself\.ds_width\b", source_of(dataset)) is not None
+    several_scales = keys is not None and "ds_width" in keys.named
     dataset_name = check.at(mode, "dataset", "name")
     name = options.get("name") if mode == "Train" else None
     if several_scales and name is None:
@@ -213,7 +156,7 @@ def _check_sampler(check: ConfigCheck, mode: str, dataset: Callable[..., Any] | 
     if sampler is None:
         return
     check.check_keys(path, sampler, options, injected=("data_source", "dataset"), extra=("name",))
-    if "data_source.ds_width" in source_of(sampler) and dataset is not None and not several_scales:
+    if name == SCALE_SAMPLER and keys is not None and not several_scales:
         message = (
             f"{name} gives image sizes, but {dataset_name} takes none. Fix: use MultiScaleDataSet, or remove the "
             f"sampler."

@@ -6,18 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ppocr_ext.characters.look_alikes import SHIPPED, read_groups
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.checkpoint.checkpoints import why_missing
 from ppocr_ext.checkpoint.files import read_journal
 from ppocr_ext.checkpoint.official_weights import is_official
-from ppocr_ext.config import Config, named_items, read_old_charset, resolve_charset
+from ppocr_ext.config import Config, resolve_charset
 from ppocr_ext.config.class_counts import class_counts, wrong_counts
-from ppocr_ext.config.node import dotted
-from ppocr_ext.config.values import is_number, shown
-from ppocr_ext.errors import CharsetError, ConfigError, DataError, WeightsError
+from ppocr_ext.config.values import ValueRule, shown
+from ppocr_ext.errors import CharsetError, ConfigError, WeightsError
 from ppocr_ext.messages import LOG
 from ppocr_ext.registry import DATASETS
 
@@ -77,73 +75,42 @@ def check_files(check: ConfigCheck) -> None:
     for mode in check.modes:
         if not check.is_of_plugin(DATASETS, check.at(mode, "dataset", "name")):  # its keys are unknown
             _check_label_files(check, mode)
-            _check_data_dir(check, mode)
-    for _, path in named_items(check.config, "Loss", "loss_config_list") if check.role == "train" else ():
-        _check_centers(check, (*path, "center_file_path"))
-        _check_look_alikes(check, (*path, "look_alikes"))
+            if reads_key(check.config, mode, "data_dir"):
+                _check_folder(check, (mode, "dataset", "data_dir"))
+    if check.role == "train":
+        _check_folder(check, ("Train", "teacher_cache"))
     for path, name in weights_to_load(check.config, check.role):
         if isinstance(name, str):
             _check_weights(check, path, name)
         elif path[0] != "Global":  # the check of Global reports those
             check.error(path, "bad_value", f"found {shown(name)}, expected a path of weights.")
-    for path in ("Architecture",), *(("Architecture", "Models", str(name)) for name in _models(check.config)):
-        _check_old_dictionary(check, (*path, "pretrained_dict"))
 
 
 def _check_label_files(check: ConfigCheck, mode: str) -> None:
     """Check that the label files exist, if the dataset reads them."""
     path = (mode, "dataset", "label_file_list")
     listed = check.at(*path) if reads_key(check.config, mode, "label_file_list") else None
-    files: dict[KeyPath, object] = {path: listed} if isinstance(listed, str) else {}
-    if isinstance(listed, tuple):
-        files = {(*path, str(index)): name for index, name in enumerate(listed)}
-    elif listed is not None and not files:
-        check.error(path, "bad_value", f"found {shown(listed)}, expected a list of label files.")
+    problem = None if isinstance(listed, str) else ValueRule("texts").problem(listed)
+    if problem is not None:
+        check.error(path, problem.code, problem.message)
+        return
+    files = {path: listed} if isinstance(listed, str) else dict(enumerate(listed or ()))
     for where, name in files.items():
-        if not isinstance(name, str):
-            check.error(where, "bad_value", f"found {shown(name)}, expected a path of a label file.")
-        elif not Path(name).is_file():
-            check.error(where, "missing_file", f"there is no file {name} (from {Path.cwd()}). {_FIX_PATH}")
+        if not Path(name).is_file():
+            at = where if isinstance(where, tuple) else (*path, str(where))
+            check.error(at, "missing_file", f"there is no file {name} (from {Path.cwd()}). {_FIX_PATH}")
     if check.at(mode, "dataset", "delimiter") == "":
         message = 'is empty. Fix: "\\t", or remove it.'
         check.error((mode, "dataset", "delimiter"), "empty_value", message)
 
 
-def _check_data_dir(check: ConfigCheck, mode: str) -> None:
-    """Check that the folder of images or the LMDB exists, if the dataset reads it."""
-    path = (mode, "dataset", "data_dir")
-    folder = check.at(*path) if reads_key(check.config, mode, "data_dir") else None
+def _check_folder(check: ConfigCheck, path: KeyPath) -> None:
+    """Check that a folder exists: of images, an LMDB or a teacher cache."""
+    folder = check.at(*path)
     if isinstance(folder, str) and not Path(folder).is_dir():
         check.error(path, "missing_folder", f"there is no folder {folder} (from {Path.cwd()}). {_FIX_PATH}")
     elif folder is not None and not isinstance(folder, (str, tuple)):
         check.error(path, "bad_value", f"found {shown(folder)}, expected the name of a folder.")
-
-
-def _check_centers(check: ConfigCheck, path: KeyPath) -> None:
-    """Check that one file of centers exists, or one for each sub-model."""
-    given = check.at(*path)
-    files = {path: given}
-    if isinstance(given, Mapping):
-        files = {(*path, str(name)): file for name, file in given.items()}
-    for where, file in files.items():
-        if isinstance(file, str) and not Path(file).is_file():
-            message = f"there is no file {file}. Fix: write it with `ppocr-ext export-center`."
-            check.error(where, "missing_file", message)
-
-
-def _check_look_alikes(check: ConfigCheck, path: KeyPath) -> None:
-    """Check a number of look-alikes, or a file of groups."""
-    value = check.at(*path)
-    if value is None or (isinstance(value, str) and is_number(value)):
-        return  # a quoted number is reported with the other keys
-    if isinstance(value, str):
-        try:
-            read_groups(value)
-        except DataError as error:
-            check.error(path, error.code, str(error))
-    elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        message = f"found {shown(value)}, expected a number of at least 1, `{SHIPPED}`, or a file of groups."
-        check.error(path, "bad_value", message)
 
 
 def weights_to_load(config: Config, role: str) -> Iterator[tuple[KeyPath, object]]:
@@ -164,19 +131,6 @@ def weights_to_load(config: Config, role: str) -> Iterator[tuple[KeyPath, object
 def _models(config: Config) -> Iterable[object]:
     models = config.at(("Architecture", "Models"), None)
     return models if isinstance(models, Mapping) else ()
-
-
-def _check_old_dictionary(check: ConfigCheck, path: KeyPath) -> None:
-    """Check that the dictionary of weights, if it is given, is there."""
-    name, place = check.at(*path), dotted(path)
-    if isinstance(name, str):
-        try:
-            with no_log():
-                read_old_charset(name, check.config, check.host.find_file, place)
-        except CharsetError as error:
-            check.error(path, error.code, str(error).removeprefix(f"{place}: "))
-    elif name is not None:
-        check.error(path, "bad_value", f"found {shown(name)}, expected a path of a dictionary.")
 
 
 def _check_weights(check: ConfigCheck, path: KeyPath, name: str) -> None:

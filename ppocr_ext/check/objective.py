@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ppocr_ext.base.parts import CENTER_LOSSES, MULTI_LOSSES
-from ppocr_ext.check.config_check import ConfigCheck, Path
-from ppocr_ext.check.signatures import GIVEN_TO_SCHEDULE, component_keys
+from ppocr_ext.check.config_check import GIVEN_TO_SCHEDULE, ConfigCheck, Path, component_keys
 from ppocr_ext.config.values import ValueRule
 from ppocr_ext.losses import CombinedLoss, MultiLoss
 from ppocr_ext.metrics import DistillationMetric, RecMetric

@@ -24,6 +24,17 @@ _LOADER = {
     "drop_last": _TRUTH,
     "use_shared_memory": _TRUTH,
 }
+_AVERAGE = "asks PaddleOCR for an average of its own"
+# a key of Global, path and value that exclude it, and why
+_CONFLICTS = (
+    ("recompute", ("Global", "to_static"), True, "a network that `to_static` compiles keeps its activations"),
+    ("ema", ("Global", "start_ema"), True, f"`start_ema: true` {_AVERAGE}"),
+    ("ema", ("Architecture", "algorithm"), "SRN", f"`algorithm: SRN` {_AVERAGE}"),
+)
+_IGNORED_IN_EVAL = {
+    "drop_last": "every sample is evaluated, so it counts as false; PaddleOCR would skip the last ones.",
+    "shuffle": "samples are evaluated in the data's order, so it counts as false.",
+}
 
 
 def check_sections(check: ConfigCheck) -> None:
@@ -74,21 +85,14 @@ def _check_engine(check: ConfigCheck) -> None:
 
 def _check_hooks(check: ConfigCheck) -> None:
     """Report hooks that could do nothing, or that PaddleOCR's loop would undo."""
-    path: tuple[str, ...] = ("Global", "early_stop")
-    if check.at(*path) is not None and check.at("Eval") is None:
+    if check.at("Global", "early_stop") is not None and check.at("Eval") is None:
         message = (
             "there is no Eval, so the run never learns whether it gets better. Fix: give Eval, or remove it."
         )
-        check.error(path, "missing_section", message)
-    if check.at("Global", "recompute") is True and check.at("Global", "to_static") is True:
-        message = "a network that `to_static` compiles keeps its activations. Fix: remove one of the two."
-        check.error(("Global", "recompute"), "conflicting_keys", message)
-    for path, value in ((("Global", "start_ema"), True), (("Architecture", "algorithm"), "SRN")):
-        if check.at("Global", "ema") is not None and check.at(*path) == value:
-            message = (
-                f"{path[-1]}: {value} asks PaddleOCR for an average of its own. Fix: remove one of the two."
-            )
-            check.error(("Global", "ema"), "conflicting_keys", message)
+        check.error(("Global", "early_stop"), "missing_section", message)
+    for key, path, value, reason in _CONFLICTS:
+        if check.at("Global", key) not in (None, False) and check.at(*path) == value:
+            check.error(("Global", key), "conflicting_keys", f"{reason}. Fix: remove one of the two.")
 
 
 def check_loaders(check: ConfigCheck) -> None:
@@ -98,11 +102,7 @@ def check_loaders(check: ConfigCheck) -> None:
             check.check_value((mode, "loader", name), rule)
     if not check.modes:
         return
-    ignored = {
-        "drop_last": "every sample is evaluated, so it counts as false; PaddleOCR would skip the last ones.",
-        "shuffle": "samples are evaluated in the data's order, so it counts as false.",
-    }
-    for name, reason in ignored.items():
+    for name, reason in _IGNORED_IN_EVAL.items():
         if check.at("Eval", "loader", name) is True:
             check.warning(("Eval", "loader", name), "ignored_value", f"{reason} Fix: false.")
     path = ("Eval", "dataset", "ratio_list")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from ppocr_ext.base.parts import LIST_LOSSES
 from ppocr_ext.check.config_check import ConfigCheck, Path
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.errors import PPOCRExtError
@@ -22,7 +23,7 @@ def loss_parts(config: Config) -> Iterator[tuple[Callable[..., Any], Path]]:
         UnknownComponentError: nobody has one of them.
     """
     name = config.at("Loss.name", None)
-    if name in ("CombinedLoss", "MultiLoss"):
+    if name in LIST_LOSSES:
         for part, path in named_items(config, "Loss", "loss_config_list"):
             yield LOSSES.get(part), path
     elif isinstance(name, str):

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
+import sys
 from typing import Any, NamedTuple
 
+from ppocr_ext.base.parts import SCALE_SAMPLER
 from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.config_check import Path as KeyPath
 from ppocr_ext.check.sub_models import is_frozen, listed
 from ppocr_ext.config import named_items
-from ppocr_ext.config.values import shown
 from ppocr_ext.data.batch_size import samples_per_step
 
 _RATES = ("learning_rate", "max_lr")
-_MOST_WEIGHT_DECAY = 1.0
-_MOST_REGULARIZATION = 0.1  # the factor of L1 or L2, which PaddleOCR's configs set to 1e-5 to 1e-4
+_LARGEST = sys.float_info.max
+_DECAY = "{:g} pulls all weights to 0 faster than they learn. Fix: 0.05 (AdamW), 3e-5 (L2 of Adam)."
+_FADES = "found {:g}: earlier gradients never fade, so the weights grow without end. Fix: 0.9."
+# key of Optimizer, the greatest value without a warning, code, and message
+_MOST = (
+    (("weight_decay",), 1.0, "high_weight_decay", _DECAY),
+    (("regularizer", "factor"), 0.1, "high_weight_decay", _DECAY),  # PaddleOCR's configs have 1e-5 to 1e-4
+    (("momentum",), math.nextafter(1, 0), "high_momentum", _FADES),
+    (("rho",), math.nextafter(1, 0), "high_momentum", _FADES),
+)
 
 
 class RateLimits(NamedTuple):
@@ -26,6 +34,10 @@ class RateLimits(NamedTuple):
 
     rate: float
     per_sample: float
+
+    def allow(self, rate: float, samples: int) -> bool:
+        """Return True if a rate with these samples of a step gives no warning."""
+        return not (rate > self.rate or rate / samples > self.per_sample)  # NaN is reported as such
 
 
 _ADAPTIVE = (RateLimits(0.01, 1e-3), RateLimits(0.001, 2e-5))  # with and without a gradient clip
@@ -41,8 +53,10 @@ _LIMITS = {
 def check_training(check: ConfigCheck) -> None:
     """Add the warnings of a training; the config has been checked for errors before."""
     _check_rate(check)
-    _check_decay(check)
-    _check_momentum(check)
+    for key, most, code, message in _MOST:
+        value = _number(check.at("Optimizer", *key))
+        if value is not None and value > most:
+            check.warning(("Optimizer", *key), code, message.format(value))
     _check_warm_up(check)
     _check_batch(check)
     _check_loss_weights(check)
@@ -60,29 +74,23 @@ def _check_rate(check: ConfigCheck) -> None:
     if not rate or samples is None:
         return
     name = str(check.at("Optimizer", "name"))
-    of_sample = f"{rate:g} with {samples:,} samples a step is {rate / samples:.2g} a sample"
     if name not in _LIMITS:
         return
     clipped, free = _LIMITS[name]
+    of_sample = (
+        f"{rate:g} with {samples:,} samples a step is {rate / samples:.2g} a sample, which is high for {name}"
+    )
     is_clipped = any(check.at("Optimizer", key) is not None for key in ("clip_norm", "clip_norm_global"))
-    if _exceeds(rate, samples, clipped):
+    if not clipped.allow(rate, samples):
         check.warning(
             path,
             "high_learning_rate",
-            f"{of_sample}, which is high for {name} (more than {clipped.rate:g}, or {clipped.per_sample:g} a sample): "
-            f"the loss often becomes NaN, or CTC reads only blanks. Fix: a lower rate, or a larger batch.",
+            f"{of_sample} (more than {clipped.rate:g}, or {clipped.per_sample:g} a sample): the loss often becomes "
+            f"NaN, or CTC reads only blanks. Fix: a lower rate, or a larger batch.",
         )
-    elif not is_clipped and _exceeds(rate, samples, free):
-        check.warning(
-            path,
-            "no_gradient_clip",
-            f"{of_sample}, which is high for {name} without a gradient clip. Fix: `clip_norm_global: 5.0` below "
-            f"Optimizer, or a lower rate.",
-        )
-
-
-def _exceeds(rate: float, samples: int, limits: RateLimits) -> bool:
-    return rate > limits.rate or rate / samples > limits.per_sample
+    elif not is_clipped and not free.allow(rate, samples):
+        said = f"{of_sample} without a gradient clip. Fix: `clip_norm_global: 5.0` below Optimizer, or a lower rate."
+        check.warning(path, "no_gradient_clip", said)
 
 
 def _highest_rate(check: ConfigCheck) -> tuple[float, KeyPath]:
@@ -91,27 +99,6 @@ def _highest_rate(check: ConfigCheck) -> tuple[float, KeyPath]:
     values = check.at("Optimizer", "lr", "values")  # of Piecewise
     paths += [("Optimizer", "lr", "values", str(index)) for index in range(len(listed(values)))]
     return max((_number(check.at(*path)) or 0.0, path) for path in paths)
-
-
-def _check_decay(check: ConfigCheck) -> None:
-    for path, most in (
-        (("Optimizer", "weight_decay"), _MOST_WEIGHT_DECAY),
-        (("Optimizer", "regularizer", "factor"), _MOST_REGULARIZATION),
-    ):
-        decay = _number(check.at(*path))
-        if decay is not None and decay > most:
-            message = f"{decay:g} pulls all weights to 0 faster than they learn. Fix: 0.05 (AdamW), 3e-5 (L2 of Adam)."
-            check.warning(path, "high_weight_decay", message)
-
-
-def _check_momentum(check: ConfigCheck) -> None:
-    for key in ("momentum", "rho"):
-        value = _number(check.at("Optimizer", key))
-        if value is not None and value >= 1:
-            message = (
-                f"found {value:g}: earlier gradients never fade, so the weights grow without end. Fix: 0.9."
-            )
-            check.warning(("Optimizer", key), "high_momentum", message)
 
 
 def _check_warm_up(check: ConfigCheck) -> None:
@@ -132,7 +119,7 @@ def long_warm_up(warm_up: str, length: str) -> str:
 def _check_batch(check: ConfigCheck) -> None:
     path = ("Train", "sampler", "first_bs")
     size = _number(check.at(*path))
-    if check.at("Train", "sampler", "name") != "MultiScaleSampler" or size is None or size >= 1:
+    if check.at("Train", "sampler", "name") != SCALE_SAMPLER or size is None or size >= 1:
         return
     goes_on = check.at("Train", "sampler", "fix_bs") is False
     effect = "every batch has one sample" if goes_on else "PaddleOCR's sampler never ends"
@@ -153,24 +140,19 @@ def _check_loss_weights(check: ConfigCheck) -> None:
 
 def _check_evaluated(check: ConfigCheck) -> None:
     """Warn of a decoder or a metric that sees only a frozen sub-model, whose accuracy never changes."""
-    names = check.at("PostProcess", "model_name")
-    read = (names,) if isinstance(names, str) else listed(names)
-    if read and all(is_frozen(check, name) for name in read):
-        message = f"only the frozen {', '.join(map(str, read))} is decoded. Fix: name the trained sub-model."
-        check.warning(("PostProcess", "model_name"), "frozen_is_evaluated", message)
-    key = check.at("Metric", "key")
-    if key is not None and is_frozen(check, key):
-        message = (
-            f"the best checkpoint is decided by the frozen {shown(key)}, whose accuracy never changes. Fix: name the "
-            f"trained sub-model."
-        )
-        check.warning(("Metric", "key"), "frozen_is_evaluated", message)
+    for path in (("PostProcess", "model_name"), ("Metric", "key")):
+        value = check.at(*path)
+        names = value if isinstance(value, tuple) else (value,)
+        if value and all(is_frozen(check, name) for name in names):
+            message = (
+                f"found only the frozen {', '.join(map(str, names))}, whose accuracy never changes. Fix: name the "
+                f"trained sub-model."
+            )
+            check.warning(path, "frozen_is_evaluated", message)
 
 
 def _number(value: Any) -> float | None:
-    """Return a finite or infinite number, None for anything else."""
+    """Return a number, None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    with suppress(OverflowError):
-        return float(value)
-    return math.copysign(math.inf, value > 0 or -1)
+    return float(max(min(value, _LARGEST), -_LARGEST))  # a whole number may be larger than any float

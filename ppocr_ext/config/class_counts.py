@@ -185,7 +185,7 @@ def read_old_charset(
         return None
     space = bool(config.at("Global.use_space_char", default=False))
     # its flaws are in the weights already
-    return Charset.from_file(_dictionary_file(path, find_file, where), space, lenient=True)
+    return Charset.from_file(_dictionary_file(str(path), find_file, where), space, lenient=True)
 
 
 def _dictionary_file(name: str, find_file: Callable[[str], Path | None], where: str) -> Path:

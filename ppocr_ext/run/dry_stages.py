@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ppocr_ext.base.parts import BRANCHES, LOSSES, Loss
+from ppocr_ext.base.parts import BRANCHES, LIST_LOSSES, LOSSES, Loss
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.errors import ConfigError, DataError, PPOCRExtError
@@ -136,7 +136,7 @@ class DryLosses:
         self._losses: list[tuple[str, ConfigPath, Any, Mapping[str, Any]]] = []
         whole = step.config.at("Loss").thaw()
         self._of_multi_head = whole.get("name") == "MultiLoss"
-        if whole.get("name") not in ("CombinedLoss", "MultiLoss"):
+        if whole.get("name") not in LIST_LOSSES:
             self._build(str(whole.get("name")), ("Loss",), whole, whole)
             return
         for name, path in named_items(step.config, "Loss", "loss_config_list"):

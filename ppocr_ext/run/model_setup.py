@@ -106,7 +106,7 @@ def _dictionary_of(context: RunContext, path: str, part: str | None) -> tuple[Ch
     key = f"{part}.pretrained_dict"
     given = context.config.at(key, default=None) if part else None
     if given:
-        where = context.config.where(key)
+        where = f"{context.config.where(key)}: {key}"
         return read_old_charset(given, context.config, context.host.find_file, where), False
     if context.old_charset is not None or not is_official(path):
         return context.old_charset, False

@@ -10,7 +10,7 @@ import yaml
 
 from ppocr_ext import registry
 from ppocr_ext.check import check_config
-from ppocr_ext.check.signatures import suggest_path
+from ppocr_ext.check.config_check import home_of
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.edit import override
 from ppocr_ext.errors import UnknownComponentError
@@ -33,7 +33,7 @@ MISPLACED = [
 def test_a_key_in_the_wrong_section_names_the_right_one(
     host: Host, one: Config, path: str, home: str
 ) -> None:
-    assert ".".join(suggest_path(tuple(path.split("."))) or ()) == home
+    assert home_of(tuple(path.split("."))) == home
     if path.startswith("Global"):
         given = Config.of(override(one._node, [f"{path}=1"]))
         (issue,) = (issue for issue in check_config(given, host, "train") if issue.path == path)
@@ -49,7 +49,7 @@ def test_a_key_in_the_wrong_section_names_the_right_one(
     "path", ["Global.zzz", "Architecture.Backbone.learning_rate", "Train.zzz", "MyPlugin"]
 )
 def test_a_key_of_no_section_has_no_hint(path: str) -> None:
-    assert suggest_path(tuple(path.split("."))) is None
+    assert home_of(tuple(path.split("."))) is None
 
 
 @pytest.mark.parametrize("has_checkout", [True, False])

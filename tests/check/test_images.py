@@ -44,7 +44,7 @@ def test_a_wrong_img_mode(mode: str, one: Config, check: Check) -> None:
     assert check(one.with_values({MODE: "RGB", MODE.replace("Train", "Eval"): "RGB"})) == []
 
 
-@pytest.mark.parametrize("name", ["RecResizeImg", "RecAug", "SVTRRecAug", "NormalizeImage"])
+@pytest.mark.parametrize("name", ["RecResizeImg", "RecAug", "SVTRRecAug"])
 def test_a_transform_of_images_before_decoding(name: str, one: Config, check: Check) -> None:
     options = {"image_shape": [3, 48, 320]} if name == "RecResizeImg" else None
     path = "Train.dataset.transforms"

@@ -170,7 +170,7 @@ def test_an_issue_has_file_and_line(tmp_path: Path, one: Config, check: Check) -
     assert [(issue.code, issue.where) for issue in found] == [("unknown_key", f"{tmp_path / 'over.yml'}:3")]
 
 
-def test_a_plugins_component_is_asked_for_its_own_keys(host: Host, one: Config, check: Check) -> None:
+def test_a_plugins_component_is_judged_by_its_signature(host: Host, one: Config) -> None:
     @BACKBONES.register("CheckedNet")
     class CheckedNet:
         def __init__(self, in_channels: int, width: int, depth: int = 2, **kwargs: Any) -> None:
@@ -178,16 +178,18 @@ def test_a_plugins_component_is_asked_for_its_own_keys(host: Host, one: Config, 
 
     try:
         backbone = {"name": "CheckedNet", "stride": 2, "depht": 3, "zzz": 1}
-        found = check(one.with_values({"Architecture.Backbone": backbone}))
+        found, unused = check_all(one.with_values({"Architecture.Backbone": backbone}), host, "train")
     finally:
         del BACKBONES._own["CheckedNet"]
     path = "Architecture.Backbone"
     assert facts(found) == [
-        ("error", "unknown_key", f"{path}.depht"),
+        ("warning", "unused_key", f"{path}.stride"),
+        ("warning", "unknown_key", f"{path}.depht"),
         ("warning", "unused_key", f"{path}.zzz"),
         ("error", "missing_key", f"{path}.width"),
     ]
-    assert "'depth'" in found[0].message
+    assert "'depth'" in found[1].message
+    assert unused == []  # any of them may be read from its `**kwargs`
 
 
 def test_a_class_of_paddles_own_that_a_plugin_registers(one: Config, check: Check) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from planted import Change, Fault, Place, config_check
+from planted import Change, Fault, Place, config_check, resuming
 
 LR = "Optimizer.lr.learning_rate"
 LISTED = "Loss.loss_config_list"
@@ -188,10 +188,8 @@ DATA = (
             {f"{EVAL}.ratio_list": [1.0]}, "remove"),
     warning("an evaluation without its last samples", "ignored_value", {"Eval.loader.drop_last": True},
             {"Eval.loader.drop_last": False}),
-    error("a cache without a teacher", "no_frozen_model", {"Train.teacher_cache": "cache"},
-          {"Train.teacher_cache": None}),
-    error("a folder that is no cache", "no_teacher_cache", {"Train.teacher_cache": "."},
-          {"Train.teacher_cache": None}, "cache.json", kind="distill"),
+    Fault("a folder that is no cache", resuming, "no_teacher_cache", {"Train.teacher_cache": "."},
+          {"Train.teacher_cache": None}, ("cache.json",)),
     error("a cache that is not there", "missing_folder", {"Train.teacher_cache": "no/cache"},
           {"Train.teacher_cache": None}, "no/cache", kind="distill"),
     error("no folder of images", "missing_folder", {f"{TRAIN}.data_dir": "no/folder"}, {}, "no/folder"),

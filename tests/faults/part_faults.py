@@ -32,7 +32,16 @@ def normalised(scale: float, mean: float) -> Change:
     return change
 
 
+def centers(**options: Any) -> dict[str, Any]:
+    """Add a center loss whose centers form in training."""
+    return {LISTED: [{"CTCLoss": None}, {"NRTRLoss": None}, {"CenterLoss": {"update": "ema", **options}}]}
+
+
 FAULTS = (
+    part("no file of centers", "missing_file", centers(center_file_path="no/centers.npz"), centers(),
+         "CenterLoss", "no/centers.npz"),
+    part("no groups of look-alikes", "unreadable_file", centers(margin=0.1, look_alikes="no/groups.txt"),
+         centers(margin=0.1, look_alikes=3), "CenterLoss", "no/groups.txt"),
     part("labels in another order", "label_mismatch", kept("label_gtc", "label_ctc", *KEPT[3:]), kept(*KEPT[1:]),
          f"{TRAIN}.{KEYS}"),
     part("a key that no transform makes", "unknown_sample_key", kept(*KEPT[1:], "label_ace"), kept(*KEPT[1:]),

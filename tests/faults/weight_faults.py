@@ -16,6 +16,7 @@ Arrays = dict[str, np.ndarray]
 CLASSIFIER = "head.ctc_head.fc.weight"
 PRETRAINED, RESUMED = "Global.pretrained_model", "Global.checkpoints"
 TEACHER = "Architecture.Models.Teacher.pretrained"
+OLD = "Architecture.pretrained_dict"
 ALLOW = "Global.allow_untrained_teacher"
 
 
@@ -214,6 +215,8 @@ WEIGHTS = (
     weights("weights of a wider network", "weights_mismatch",
             written(every(lambda v: np.pad(v, ((0, 2), (0, 0))), CLASSIFIER)), written(), CLASSIFIER),
     weights("weights of fewer classes", "weights_mismatch", of_letters, written(), "--old-dict"),
+    weights("no dictionary of the weights", "missing_file", written(**{OLD: "no/old.txt"}), written(),
+            OLD, "no/old.txt"),
     weights("a dictionary in another order", "charset_mismatch", of_a_run("1023456789"), of_a_run("0123456789"),
             "--old-dict"),
     weights("a misspelt prefix", "misspelt_prefix", both("Studnet"), both("Student"), "'Student'", kind="distill"),

@@ -26,7 +26,7 @@ from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.checkpoint.model_state import state_digest
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import NETWORK
-from ppocr_ext.data.batch_layout import BatchLayout, kept_keys
+from ppocr_ext.data.batches import BatchLayout, images_of
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.messages import LOG
@@ -84,7 +84,7 @@ def label_positions(config: Config) -> tuple[int, int]:
     Raises:
         ConfigError: ``KeepKeys`` does not keep them.
     """
-    layout = BatchLayout.of_keys(kept_keys(config.at("Eval.dataset.transforms", default=())) or ())
+    layout = BatchLayout.of_transforms(config.at("Eval.dataset.transforms", default=()))
     if layout.label is not None and layout.length is not None:
         return layout.label, layout.length
     raise ConfigError(
@@ -207,7 +207,7 @@ def _run_batches(
     received: list[int] = []  # signals: handled after the batch is counted, or it would be added again
     with _reader(run, options) as read, paddle.no_grad(), deferred_signals(received.append):
         for batch in bar:
-            _add(result, *read(batch[0]), batch[label], batch[length], options)
+            _add(result, *read(images_of(batch)), batch[label], batch[length], options)
             done += 1
             if partial is not None and (received or time.perf_counter() - saved > _SAVE_EVERY):
                 result.save(partial, done, identity)

@@ -10,7 +10,7 @@ from ppocr_ext.check.config_check import ConfigCheck, Path
 from ppocr_ext.config import named_items
 from ppocr_ext.config.node import dotted
 from ppocr_ext.config.values import ValueRule, shown
-from ppocr_ext.data.batch_layout import kept_keys
+from ppocr_ext.data.batches import kept_keys
 from ppocr_ext.data.preprocessing import (
     COLORS,
     PAD,

@@ -11,7 +11,7 @@ from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.check.config_check import Path as KeyPath
 from ppocr_ext.check.sub_models import is_frozen, listed
 from ppocr_ext.config import named_items
-from ppocr_ext.data.batch_size import samples_per_step
+from ppocr_ext.data.batches import samples_per_step
 
 _RATES = ("learning_rate", "max_lr")
 _LARGEST = sys.float_info.max

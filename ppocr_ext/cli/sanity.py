@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
 def _about(subject: Subject, steps: int) -> Iterator[str]:
     """Yield what is learned and what was changed for it, a line each."""
     batch = subject.batch
-    shape = subject.batch.entries[0].shape
+    shape = subject.batch.images.shape
     yield (
         f"{batch.samples} samples of {shape[3]}x{shape[2]} pixels, at most {steps} steps at a learning rate of "
         f"{subject.peak:g}"

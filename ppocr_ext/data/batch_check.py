@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ppocr_ext.data.batch_layout import BatchLayout
+from ppocr_ext.data.batches import BatchLayout
 from ppocr_ext.data.load_failures import passes_power_of_ten
 from ppocr_ext.data.sample_rules import describe_frames, frames_needed
 from ppocr_ext.data.unusable_limit import UnusableLimit

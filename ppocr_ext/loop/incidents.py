@@ -17,7 +17,7 @@ from ppocr_ext.checkpoint.files import read_plain_pickle, read_state, tensors_to
 from ppocr_ext.checkpoint.model_state import STATISTICS
 from ppocr_ext.commands import command_line
 from ppocr_ext.config import Config, load
-from ppocr_ext.data.batch_layout import BatchLayout, kept_keys
+from ppocr_ext.data.batches import BatchLayout, images_of, labels_of
 from ppocr_ext.data.sample_rules import frames_needed
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.io.arrays import load_arrays
@@ -195,7 +195,7 @@ def _is_finite(tensor: Any) -> bool:
 def _samples(
     meter: StepMeter, predictions: Any, batch: Sequence[Any], layout: BatchLayout, charset: Charset
 ) -> list[SampleFacts]:
-    images = batch[0]
+    images = images_of(batch)
     highest = np.abs(images.astype("float32").numpy().reshape(len(images), -1)).max(axis=1)
     if layout.label is None or layout.length is None:
         return [SampleFacts(row, float(value)) for row, value in enumerate(highest)]
@@ -306,8 +306,7 @@ class Incidents:
 
 def layout_of(config: Config) -> BatchLayout:
     """Return the layout of the batches of ``Train``."""
-    keys = kept_keys(config.at("Train.dataset.transforms", default=None))
-    return BatchLayout() if keys is None else BatchLayout.of_keys(keys)
+    return BatchLayout.of_transforms(config.at("Train.dataset.transforms", default=None))
 
 
 # what Paddle and NumPy raise for arrays of other shapes and types
@@ -468,4 +467,4 @@ class _Step:
         paddle.seed(self.seed)
         self.network.train()
         self.network.clear_gradients()
-        return self.network(self.batch[0], data=self.batch[1:])
+        return self.network(images_of(self.batch), data=labels_of(self.batch))

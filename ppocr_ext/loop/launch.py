@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import ppocr_ext
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import DEVICES
-from ppocr_ext.data.batch_size import batch_share, batch_size, samples_per_step
+from ppocr_ext.data.batches import batch_share, batch_size, samples_per_step
 from ppocr_ext.errors import ConfigError, PPOCRExtError, ProcessError
 from ppocr_ext.io.atomic import own_file, require_no_link
 from ppocr_ext.limits import usable_cores

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ppocr_ext.data.batches import images_of
 from ppocr_ext.messages import LOG
 
 
@@ -63,7 +64,7 @@ class MetricProxy(Proxy):
 
     def __call__(self, decoded: Any, batch: Any = None, **kwargs: Any) -> Any:
         """Pass a batch on."""
-        images = batch[0] if isinstance(batch, Sequence) and len(batch) else None
+        images = images_of(batch) if isinstance(batch, Sequence) and len(batch) else None
         if isinstance(images, np.ndarray) and images.ndim == 4:
             self._on_batch(decoded, images)
         return self.real(decoded, batch, **kwargs)

@@ -16,7 +16,7 @@ from paddle import Tensor, nn
 from ppocr_ext.checkpoint.model_state import STATISTICS
 from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.config.global_keys import global_value
-from ppocr_ext.data.batch_size import batch_size
+from ppocr_ext.data.batches import batch_size, images_of
 from ppocr_ext.loop.events import StopRun
 from ppocr_ext.loop.incidents import Incidents
 from ppocr_ext.loop.step_values import AnomalyWatch, StepMeter, StepReading, limits_of
@@ -98,7 +98,7 @@ class OptimizerStep:
     def guard(self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any]) -> Mapping[str, Any]:
         """Measure the forward pass; return ``losses`` with a total that is NaN if a value is bad."""
         self.losses = {name: value.detach() for name, value in losses.items()}
-        self.images = len(batch[0])
+        self.images = len(images_of(batch))
         self._watch.off()
         factor = self._meter.forward(predictions, batch, losses, self._steps_done + 1)
         total = losses["loss"] * factor * self.group.weight(self.images)

@@ -18,6 +18,7 @@ from paddle import nn
 
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
+from ppocr_ext.data.batches import images_of
 from ppocr_ext.losses.base_loss import HEADS, required_outputs
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.head_request import understands_requests
@@ -132,9 +133,10 @@ class StepMeter:
             self._names.append(name)
             bounds.append(min(bound, LARGEST))
 
-        if batch[0].is_floating_point():
-            add("image max", batch[0].max(), self.limits.image)
-            add("image min", batch[0].min(), self.limits.image)
+        images = images_of(batch)
+        if images.is_floating_point():
+            add("image max", images.max(), self.limits.image)
+            add("image min", images.min(), self.limits.image)
         outputs = dict(head_outputs(predictions, self.network))
         for name, output in outputs.items():
             called = f"output {name}".rstrip()

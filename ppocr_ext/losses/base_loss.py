@@ -12,6 +12,7 @@ from paddle import nn
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config.values import Kind, Problem, ValueRule
+from ppocr_ext.data.batches import MULTI, SINGLE
 from ppocr_ext.errors import ConfigError, ModelError
 
 OutputRef = tuple[str | None, str]  # (sub-model, or None for a model without sub-models; one of OUTPUTS)
@@ -165,7 +166,7 @@ def head_batch(
         )
     if not multi_head:
         return list(batch)
-    other = 2 if head == "ctc" else 1
+    other = MULTI.second_label if head == "ctc" else MULTI.label
     return [entry for index, entry in enumerate(batch) if index != other]
 
 
@@ -184,7 +185,7 @@ def sequence_targets(batch: Sequence[paddle.Tensor], rows: int, where: str) -> p
     Raises:
         ModelError: the label is shorter than the logits.
     """
-    label = batch[1]
+    _, label, *_ = batch
     if label.ndim != 2 or label.shape[1] < rows + 1:
         raise ModelError(
             f"{where}: {rows} positions of the decoder need a label of at least {rows + 1} entries "
@@ -199,8 +200,8 @@ def valid_frames(batch: Sequence[paddle.Tensor], frames: int, multi_head: bool) 
 
     Frame i of T is padding if it starts at or after ``valid_ratio · T``. None if the batch has no valid_ratio.
     """
-    position = 4 if multi_head else 3
-    if len(batch) <= position or not batch[position].is_floating_point():
+    position = (MULTI if multi_head else SINGLE).valid_ratio
+    if position is None or len(batch) <= position or not batch[position].is_floating_point():
         return None
     ratio = batch[position].astype("float32").reshape([-1, 1])
     return paddle.arange(frames, dtype="float32").unsqueeze(0) < ratio * frames

@@ -101,7 +101,8 @@ class SARLoss(Loss):
         """
         batch = head_batch(batch, "sar", multi_head=False, where="SARLoss")
         logits = to_logits(predicts, "SARLoss: the prediction")
-        targets = batch[1].astype("int64")
+        _, label, *_ = batch
+        targets = label.astype("int64")
         if logits.shape[1] != targets.shape[1]:
             raise ModelError(
                 f"SARLoss: the head predicts {logits.shape[1]} positions, but labels have {targets.shape[1]}. Fix: use "
@@ -152,5 +153,6 @@ class CELoss(Loss):
         """Return the loss without smoothing of logits [B, L, C], or of a list of them, against the whole label."""
         several = outputs if isinstance(outputs, (list, tuple)) else [outputs]
         logits = paddle.concat([to_logits(output, "CELoss: the prediction") for output in several])
-        targets = paddle.concat([batch[1]] * len(several))
+        _, label, *_ = batch
+        targets = paddle.concat([label] * len(several))
         return sequence_cross_entropy(logits, targets, smoothing=False, ignore_index=self.ignore_index)

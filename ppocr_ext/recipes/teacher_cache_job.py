@@ -25,6 +25,7 @@ from tqdm import tqdm
 from ppocr_ext.checkpoint.model_state import code_digest, state_digest
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import FLOAT32
+from ppocr_ext.data.batches import images_of, labels_of
 from ppocr_ext.data.load_failures import sample_key
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_views import CACHE_FACTS, Views
@@ -195,20 +196,20 @@ class CacheBuilder:
                 )
             forms[name] = BranchForm(classes, kept)
             size += forms[name].row_bytes * rows
-        return BuildPlan(preflight, forms, size, seconds / len(batch[0]), self._dtype)
+        return BuildPlan(preflight, forms, size, seconds / len(images_of(batch)), self._dtype)
 
     def _logits(self, batch: Sequence[Any]) -> dict[str, np.ndarray]:
         """Return the logits of the branches [B, N, C]; of NRTR for all positions that a label may have."""
-        data = list(batch[1:])
+        data = list(labels_of(batch))
         if "gtc" in self._request.branches:
             data[LENGTH] = paddle.full_like(data[LENGTH], data[LENGTH - 1].shape[1] - 2)
-        found = branch_logits(self._call(batch[0], data, self._request), self._request.branches)
+        found = branch_logits(self._call(images_of(batch), data, self._request), self._request.branches)
         return {name: logits.numpy() for name, logits in found.items()}
 
     def _entries(self, batch: Sequence[Any], dropped: dict[str, tuple[float, int]]) -> dict[bytes, Entry]:
         """Return the entries of a batch by their keys, and add what they drop to ``dropped``."""
         logits = self._logits(batch)
-        entries: list[dict[str, TopClasses]] = [{} for _ in range(len(batch[0]))]
+        entries: list[dict[str, TopClasses]] = [{} for _ in range(len(images_of(batch)))]
         for name, values in logits.items():
             form = self.facts.branches[name]
             mass, rows = dropped.get(name, (0.0, 0))
@@ -220,7 +221,7 @@ class CacheBuilder:
                 mass += float(kept.mass(form.classes)[:counted].sum())
                 rows += len(kept.rest[:counted])
             dropped[name] = (mass, rows)
-        keys = input_keys(batch[0], batch[1:], self.facts.branches)
+        keys = input_keys(images_of(batch), labels_of(batch), self.facts.branches)
         return dict(zip(keys, entries, strict=True))
 
     @property
@@ -271,7 +272,7 @@ class CacheBuilder:
             dropped: dict[str, tuple[float, int]] = {}
             for batch in self._loader.read_view(view, listed[view][number]):
                 entries |= self._entries(batch, dropped)
-                on_samples(len(batch[0]))
+                on_samples(len(images_of(batch)))
             if self._dtype != self.facts.dtype:
                 raise DataError(
                     f"Global.teacher_dtype: the teacher has changed its type, as the log says (found {self._dtype}, "

@@ -11,7 +11,7 @@ import paddle.distributed as dist
 
 from ppocr_ext.check.training_warnings import long_warm_up
 from ppocr_ext.config import Config
-from ppocr_ext.data.batch_size import samples_per_step
+from ppocr_ext.data.batches import samples_per_step
 from ppocr_ext.data.further_columns import EXAMPLES
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
 from ppocr_ext.data.shared_images import MOST_READ, compare_images

@@ -20,6 +20,7 @@ from ppocr_ext.base.parts import OF_LABEL_FILES, OF_LMDB
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.global_keys import global_value
+from ppocr_ext.data.batches import images_of
 from ppocr_ext.data.image_check import ImageFolder
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.data.lmdb_sets import open_sets
@@ -64,7 +65,7 @@ class DryBatch:
     @property
     def is_uniform(self) -> bool:
         """True if the pixels of each column hardly differ, as after a second division by 255; not if all are equal."""
-        images = self.entries[0]
+        images = images_of(self.entries)
         return (
             isinstance(images, paddle.Tensor)
             and images.ndim == 4

@@ -15,6 +15,7 @@ import paddle.distributed as dist
 from paddle import Tensor, nn
 
 from ppocr_ext.config import Config
+from ppocr_ext.data.batches import images_of, labels_of
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.losses.base_loss import OutputRef
 from ppocr_ext.messages import LOG, shortened
@@ -214,7 +215,7 @@ def freeze_untouched(model: Any, loss: Callable[..., Mapping[str, Any]], batch: 
     named = [(name, p) for name, p in model.named_parameters() if not p.stop_gradient]
     with left_as_it_was(model):
         model.train()
-        loss(model(batch[0], data=batch[1:]), batch)["loss"].backward()
+        loss(model(images_of(batch), data=labels_of(batch)), batch)["loss"].backward()
     touched = paddle.to_tensor([int(p.grad is not None) for _, p in named])
     dist.all_reduce(touched, op=dist.ReduceOp.MAX)
     for _, parameter in named:

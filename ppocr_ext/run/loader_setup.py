@@ -15,7 +15,7 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.check.sub_models import loss_parts
 from ppocr_ext.config import Config, plain_copy
 from ppocr_ext.data.batch_check import BatchLabelCheck, FramesOfSize
-from ppocr_ext.data.batch_layout import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
+from ppocr_ext.data.batches import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
 from ppocr_ext.data.load_failures import LoadFailures
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
 from ppocr_ext.data.sample_views import Views, warn_of_other_views

@@ -12,6 +12,7 @@ from paddle import Tensor
 from ppocr_ext.base.parts import kind_of
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import dotted
+from ppocr_ext.data.batches import images_of
 from ppocr_ext.data.sample_seeds import generators_kept
 from ppocr_ext.errors import DataError
 from ppocr_ext.issues import Issue, report_issues
@@ -41,7 +42,12 @@ class OneBatch:
     @property
     def samples(self) -> int:
         """How many samples the batch has."""
-        return int(self.entries[0].shape[0])
+        return int(self.images.shape[0])
+
+    @property
+    def images(self) -> Tensor:
+        """The images [B, C, H, W]."""
+        return images_of(self.entries)
 
 
 def one_batch(context: RunContext, network: Any, samples: int) -> OneBatch:

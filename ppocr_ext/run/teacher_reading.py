@@ -56,7 +56,7 @@ def require_reading_teachers(context: RunContext, model: Any, names: Sequence[st
         teacher = model.models[name]
         branches = getattr(teacher.head, "branches", _SINGLE_HEADS.get(type(teacher.head), set()))
         found = {
-            branch: likeness(_texts(context, teacher, batch.entries[0], branch), batch.texts)
+            branch: likeness(_texts(context, teacher, batch.images, branch), batch.texts)
             for branch in sorted({"ctc", "gtc"} & set(branches))
         }
         said = "; ".join(

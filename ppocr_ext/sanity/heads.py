@@ -12,6 +12,7 @@ from paddle import Tensor, nn
 
 from ppocr_ext.base.parts import BRANCHES, CENTER_LOSSES, MULTI_LOSSES
 from ppocr_ext.charset import Charset
+from ppocr_ext.data.batches import images_of, labels_of
 from ppocr_ext.errors import ModelError
 from ppocr_ext.losses import CenterLoss, CombinedLoss, DistillationCenterLoss, MultiLoss, required_outputs
 from ppocr_ext.losses.base_loss import HEADS, head_batch
@@ -164,11 +165,12 @@ def trained_heads(
     for (model, branch), losses in parts.items():
         layer = _layer(models[model], branch)
         name = branch or type(layer).__name__
-        labels = head_batch(entries, branch, True, name)[1:] if branch else list(entries[1:])
+        labels = labels_of(head_batch(entries, branch, True, name) if branch else list(entries))
         decoder = _decoder(context, branch)
         heads.append(
             TrainedHead(
-                name if len(trained) == 1 else f"{model}.{name}", models[model], layer, branch, entries[0], labels,
+                name if len(trained) == 1 else f"{model}.{name}", models[model], layer, branch, images_of(entries),
+                labels,
                 _loss_of(losses, branch, entries, labels), context.charset, decoder, restart,
             )
         )  # fmt: skip
@@ -205,7 +207,7 @@ def _loss_of(
             if part.takes_whole and branch is not None:
                 value = part.loss({branch: output}, list(entries))
             else:
-                value = part.loss(output, [entries[0], *labels])
+                value = part.loss(output, [images_of(entries), *labels])
             total = total + (value["loss"] if isinstance(value, Mapping) else value)
         return total
 

@@ -12,6 +12,7 @@ from paddle.optimizer.lr import LRScheduler
 from ppocr_ext.check.sub_models import ALLOW_UNTRAINED
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
+from ppocr_ext.data.batches import images_of, labels_of
 from ppocr_ext.issues import report_issues
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import DistillationModel
@@ -63,7 +64,7 @@ class Subject:
     def total(self) -> Tensor:
         """Return the config's own loss of all heads, a scalar with a gradient."""
         entries = self.batch.entries
-        value = self.loss(self.network(entries[0], entries[1:]), entries)
+        value = self.loss(self.network(images_of(entries), labels_of(entries)), entries)
         return value["loss"] if isinstance(value, Mapping) else value
 
     def restart(self, factor: float = 1.0) -> Any:

@@ -10,7 +10,7 @@ from error_codes import raises_code
 from waiting import HANG
 
 from ppocr_ext.data.batch_check import BatchLabelCheck, misfit_rows
-from ppocr_ext.data.batch_layout import MULTI_HEAD, BatchLayout, kept_keys
+from ppocr_ext.data.batches import MULTI_HEAD, BatchLayout, kept_keys
 from ppocr_ext.data.sample_rules import frames_needed
 from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import DataError
@@ -123,7 +123,7 @@ def test_counts_are_shared_with_processes_that_are_given_the_check():
 import multiprocessing
 import numpy as np
 from ppocr_ext.data.batch_check import BatchLabelCheck
-from ppocr_ext.data.batch_layout import BatchLayout
+from ppocr_ext.data.batches import BatchLayout
 from ppocr_ext.data.unusable_limit import UnusableLimit
 multiprocessing.set_start_method("spawn")  # all is pickled
 layout = BatchLayout.of_keys(["image", "label", "length"])

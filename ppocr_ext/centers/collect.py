@@ -32,7 +32,7 @@ from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling.features import FeatureTap, classifier_of, ctc_head_of
 from ppocr_ext.modeling.head_request import HeadRequest
-from ppocr_ext.run.compiled_models import compile_evaluated, evaluates_compiled
+from ppocr_ext.run.compiled_models import model_to_evaluate
 from ppocr_ext.run.recogniser import single_recogniser
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.team import team
@@ -226,12 +226,11 @@ def _reader(run: Run, options: CollectOptions) -> Iterator[Callable[[Tensor], tu
     model = run.model
     count = len(run.eval_loader.dataset)
     count = min(count, options.limit or count)
-    if evaluates_compiled(run, count):
-        ctc_head_of(model).return_feats = True
-        compiled = compile_evaluated(run, _FEATURES)
-        if compiled.engine != NETWORK:
-            yield lambda images: _features_of(compiled(images, None, _FEATURES))
-            return
+    ctc_head_of(model).return_feats = True
+    compiled = model_to_evaluate(run, count, _FEATURES)
+    if getattr(compiled, "engine", NETWORK) != NETWORK:
+        yield lambda images: _features_of(compiled(images, None, _FEATURES))
+        return
     with FeatureTap(model) as tap:
 
         def read(images: Tensor) -> tuple[Tensor, Tensor]:

@@ -47,18 +47,15 @@ def write_card(folder: Path, name: str, description: Description, sizes: Mapping
         description: of the model.
         sizes: bytes of each file.
     """
-    policy, width = description.policy, description.width
-    fixed = (
-        ""
-        if width is None
-        else f" The graph takes only inputs of width {width}, and fails on every other one."
-    )
+    warning = clients.width_warning(description.policy)
+    if description.width is not None:
+        warning += f" The graph takes only inputs of width {description.width}, and fails on every other one."
     parts = [
         f"# {description.model_name}: a text recogniser",
         f"Written by `ppocr-ext export` {__version__}.",
         _table(_facts(description)),
         "## Width of the input",
-        clients.width_warning(policy) + fixed,
+        warning,
         *_accuracy(description),
         "## Read an image",
         "Run these lines in the folder that holds this one, with the path of your image in place of `IMAGE`.",
@@ -118,28 +115,26 @@ def _accuracy(description: Description) -> list[str]:
 def _lines(name: str, description: Description, sizes: Mapping[str, int]) -> list[str]:
     """Return headings and code for each client that the files suffice for."""
     policy, model = description.policy, description.model_name
-    parts: list[str] = []
-
-    def add(heading: str, code: str, language: str = "python") -> None:
-        parts.extend([f"### {heading}", f"```{language}\n{code}\n```"])
-
-    add("ppocr-ext", clients.recognizer_lines(name))
+    code = {"ppocr-ext": clients.recognizer_lines(name)}
     if GRAPH in sizes:
-        add("PaddleOCR 3.7, shell", clients.shell_command(name, model, policy), "bash")
-        add("PaddleOCR 3.7, Python", clients.python_lines(name, model, policy))
+        code["PaddleOCR 3.7, shell"] = clients.shell_command(name, model, policy)
+        code["PaddleOCR 3.7, Python"] = clients.python_lines(name, model, policy)
     if ONNX in sizes:
-        add(
-            "PaddleOCR 3.7 with ONNX Runtime, shell",
-            clients.shell_command(name, model, policy, "onnxruntime"),
-            "bash",
-        )
-        add(
-            "PaddleOCR 3.7 with ONNX Runtime, Python",
-            clients.python_lines(name, model, policy, "onnxruntime"),
-        )
-        add("RapidOCR 3.10", clients.rapidocr_lines(name, policy))
-        add("ONNX Runtime", clients.onnxruntime_lines(name, policy))
-        add("PaddleOCR 2.10", clients.paddleocr2_lines(name, policy))
+        code |= {
+            "PaddleOCR 3.7 with ONNX Runtime, shell": clients.shell_command(
+                name, model, policy, "onnxruntime"
+            ),
+            "PaddleOCR 3.7 with ONNX Runtime, Python": clients.python_lines(
+                name, model, policy, "onnxruntime"
+            ),
+            "RapidOCR 3.10": clients.rapidocr_lines(name, policy),
+            "ONNX Runtime": clients.onnxruntime_lines(name, policy),
+            "PaddleOCR 2.10": clients.paddleocr2_lines(name, policy),
+        }
+    parts = [
+        f"### {heading}\n\n```{'bash' if heading.endswith('shell') else 'python'}\n{lines}\n```"
+        for heading, lines in code.items()
+    ]
     note = (
         "Give PaddleOCR 3.7 and RapidOCR one image at a time (`batch_size=1`). They fill up a batch to its widest "
         "image, which changes what is read: of 500 lines of mixed width, another model read 67 differently in "
@@ -184,10 +179,9 @@ class Description:
     data: Mapping[str, str] = field(default_factory=dict)
     accuracy: Mapping[str, float] = field(default_factory=dict)
 
-    def to_json(self, folder: Path, files: Sequence[str]) -> dict[str, Any]:
-        """Return the content of ``model.json``, with sizes and digests of ``files`` in ``folder``."""
-        digest = self.charset.digest
-        return {
+    def write(self, folder: Path, files: Sequence[str]) -> None:
+        """Write ``model.json`` into ``folder``, with sizes and digests of ``files`` there."""
+        content = {
             "format": FORMAT,
             "created_by": f"ppocr-ext {__version__}",
             "model_name": self.model_name,
@@ -197,7 +191,7 @@ class Description:
             "width": "dynamic" if self.width is None else self.width,
             "classes": self.charset.ctc_classes,
             "dictionary": {
-                "digest": digest,
+                "digest": self.charset.digest,
                 "use_space_char": self.charset.use_space,
                 "unknown_symbol": self.charset.unknown_symbol or None,
             },
@@ -215,6 +209,7 @@ class Description:
                 "python": platform.python_version(),
             },
         }
+        write_text(folder / MODEL_FILE, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
 
 
 def describe(config: Config, trained: TrainedRecogniser, parameters: int, **choices: Any) -> Description:
@@ -288,12 +283,6 @@ def _data(config: Config, run_folder: Path) -> dict[str, str]:
         parts = [str(dataset.get("name")), *names, *([] if count is None else [f"{count:,.0f} samples"])]
         data[mode] = ", ".join(parts)
     return data
-
-
-def write_model_json(folder: Path, description: Description, files: Sequence[str]) -> None:
-    """Write ``model.json`` into ``folder``, with sizes and digests of ``files``."""
-    content = description.to_json(folder, files)
-    write_text(folder / MODEL_FILE, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
 
 
 def recommended(accuracy: Mapping[str, float], trained: str) -> str:

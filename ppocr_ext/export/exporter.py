@@ -14,7 +14,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import DEVICES
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.errors import ConfigError, DataError, ModelError
-from ppocr_ext.export.card import CARD_FILE, Description, describe, write_card, write_model_json
+from ppocr_ext.export.card import CARD_FILE, Description, describe, write_card
 from ppocr_ext.export.clients import CLIENT_WIDTH, choose_name
 from ppocr_ext.export.files import (
     INFERENCE_YML,
@@ -26,11 +26,10 @@ from ppocr_ext.export.files import (
 )
 from ppocr_ext.export.verify import (
     Comparison,
-    EngineReader,
     Picture,
     compare,
     eval_images,
-    open_readers,
+    open_forms,
 )
 from ppocr_ext.inference.comparison import drawn_images
 from ppocr_ext.inference.formats import FORMATS
@@ -158,7 +157,7 @@ def export_recogniser(config: Config, trained: TrainedRecogniser, options: Expor
         choices = {"model_name": name, "policy": policy, "width": width, "accuracy": accuracy}
         description = describe(config, trained, graph.parameters, **choices)
         write_card(folder, options.output.resolve().name, description, sizes_of(folder))
-        write_model_json(folder, description, list(sizes_of(folder)))
+        description.write(folder, list(sizes_of(folder)))
         sizes = sizes_of(folder)
     return ExportedModel(options.output, description, sizes, comparisons)
 
@@ -206,10 +205,10 @@ def compare_files(
         ModelError: a file computes something else, or its engine fails.
         WeightsError: a file cannot be opened.
     """
-    readers, failed = open_readers(folder, trained.policy, trained.reorder)
+    forms, failed = open_forms(folder, trained.policy, trained.reorder)
     if failed:
         raise next(iter(failed.values()))
-    _, *comparisons = compare(EngineReader("trained network", trained), readers, pictures, any_width)
+    _, *comparisons = compare("trained network", trained, forms, (), pictures, any_width)
     for comparison in comparisons:
         require_equal(comparison)
     return comparisons

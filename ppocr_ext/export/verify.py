@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice, product
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, get_args
+from typing import Any, NamedTuple, get_args
 
 import cv2
 import numpy as np
@@ -18,14 +19,14 @@ from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import PADDLE
 from ppocr_ext.config.yaml_io import PlainLoader
 from ppocr_ext.data.label_file import read_label_file
-from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.export.files import INFERENCE_YML
 from ppocr_ext.inference.comparison import TOLERANCE, distance
 from ppocr_ext.inference.formats import FORMATS, ExportedEngine
+from ppocr_ext.inference.runners import Engine
 from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
 from ppocr_ext.recognition.ctc_text import read
-from ppocr_ext.recognition.images import ImageSource, read_image
+from ppocr_ext.recognition.images import ImageSource, images_in, read_image
 from ppocr_ext.recognition.opening import RecognizerParts, parts_of_metadata
 from ppocr_ext.recognition.resize import Color, Kind, WidthPolicy
 
@@ -68,44 +69,30 @@ class Seen:
     input: np.ndarray
 
 
-class Reader(Protocol):
+@dataclass(frozen=True)
+class Reader:
     """What reads images, and shows what it does with them.
 
     Attributes:
         name: for the table.
+        see: reads one image, uint8 [H, W, 3] in BGR.
+        step: that is to blame where it fails.
         own_policy: with which it prepares images if it knows no other; None: with that of the network.
         note: what the user should know of that policy; may be empty.
     """
 
     name: str
-    own_policy: WidthPolicy | None
-    note: str
-
-    def see(self, pixels: np.ndarray) -> Seen:
-        """Read one image, uint8 [H, W, 3] in BGR."""
-        ...
-
-
-class EngineReader:
-    """Read images with an engine of this package.
-
-    Args:
-        name: for the table.
-        parts: engine, width policy and dictionary.
-    """
-
+    see: Callable[[np.ndarray], Seen]
+    step: str = "graph"
     own_policy: WidthPolicy | None = None
-    note = ""
+    note: str = ""
 
-    def __init__(self, name: str, parts: RecognizerParts) -> None:
-        self.name = name
-        self.parts = parts
 
-    def see(self, pixels: np.ndarray) -> Seen:
-        """See :class:`Reader`."""
-        given = self.parts.policy.prepare(pixels)
-        found = self.parts.probabilities(given[None])[0]
-        return Seen(read(found, self.parts.charset, reorder=self.parts.reorder).text, found, given)
+def look(parts: RecognizerParts, pixels: np.ndarray) -> Seen:
+    """Read one image, uint8 [H, W, 3] in BGR, with an engine of this package."""
+    given = parts.policy.prepare(pixels)
+    found = parts.probabilities(given[None])[0]
+    return Seen(read(found, parts.charset, reorder=parts.reorder).text, found, given)
 
 
 @dataclass
@@ -149,58 +136,65 @@ class Comparison:
 
 
 def compare(
-    right: EngineReader,
-    readers: Sequence[Reader],
+    name: str,
+    right: RecognizerParts,
+    forms: Mapping[str, RecognizerParts],
+    clients: Sequence[Reader],
     pictures: Iterable[Picture],
     any_width: bool,
     tolerance: float = TOLERANCE,
 ) -> list[Comparison]:
-    """Compare readers with the one that is right: each image alone; graphs with several at once and other widths too.
+    """Compare what reads an export with the network: each image alone; graphs with several and other widths too.
 
     Args:
+        name: of ``right``.
         right: the trained network.
-        readers: those to check.
+        forms: of the model, by name.
+        clients: that read it.
         pictures: the images.
         any_width: the graphs should take every width.
         tolerance: the largest difference of probabilities that is accepted.
 
     Returns:
-        One for ``right`` itself, and one for each of ``readers``.
+        One for ``right`` itself, and one for each of the others.
     """
-    reference, *comparers = [Comparer(right.parts, each, tolerance) for each in (right, *readers)]
+    readers = [Reader(each, partial(look, parts)) for each, parts in forms.items()]
+    reference = Comparer(right, Reader(name, partial(look, right)), tolerance)
+    comparers = [Comparer(right, each, tolerance) for each in (*readers, *clients)]
     together: list[np.ndarray] = []
     for picture in pictures:
         together += [picture.pixels] * (len(together) < _TOGETHER)
-        seen = right.see(picture.pixels)
+        seen = look(right, picture.pixels)
         reference.judge(picture, seen, seen)
-        expected: dict[WidthPolicy, Seen] = {right.parts.policy: seen}
+        expected: dict[WidthPolicy, Seen] = {right.policy: seen}
         for comparer in comparers:
-            policy = comparer.right.parts.policy
+            policy = comparer.right.policy
             if policy not in expected:
-                expected[policy] = comparer.right.see(picture.pixels)
+                expected[policy] = look(comparer.right, picture.pixels)
             comparer.add(picture, expected[policy])
-    for comparer, reader in zip(comparers, readers, strict=True):
-        if together and isinstance(reader, EngineReader):
-            comparer.result.add_faults(dictionary_faults(right.parts.charset, reader))
-            comparer.add_batches(reader, together, any_width)
+    for comparer, parts in (
+        zip(comparers, forms.values(), strict=False) if together else ()
+    ):  # clients come last
+        comparer.result.add_faults(dictionary_faults(right.charset, parts.charset))
+        comparer.add_batches(parts.engine, together, any_width)
     return [each.result for each in (reference, *comparers)]
 
 
 class Comparer:
-    """Compare one reader with the reference, an image at a time.
+    """Compare one reader with the network, an image at a time.
 
     Args:
-        reference: the reader that is right.
-        found: the one to check.
+        network: that is right.
+        found: the reader to check.
         tolerance: the largest difference of probabilities that is accepted.
 
     Attributes:
-        right: the reference, with the width policy that is expected of the reader.
+        right: the network, with the width policy that is expected of the reader.
         result: what was found so far.
     """
 
-    def __init__(self, reference: RecognizerParts, found: Reader, tolerance: float = TOLERANCE) -> None:
-        self.right = EngineReader("", replace(reference, policy=found.own_policy or reference.policy))
+    def __init__(self, network: RecognizerParts, found: Reader, tolerance: float = TOLERANCE) -> None:
+        self.right = replace(network, policy=found.own_policy or network.policy)
         self.result = Comparison(found.name, found.note)
         self._found = found
         self._tolerance = tolerance
@@ -215,9 +209,9 @@ class Comparer:
             self.result.largest = math.inf
             self.result.different += 1
             self.result.labelled += picture.label is not None
-            step = "graph" if isinstance(self._found, EngineReader) else "client"
             height, width = picture.pixels.shape[:2]
-            self.result.add_faults([_failure(error, f"an image of {width} x {height} pixels", step)])
+            given = f"an image of {width} x {height} pixels"
+            self.result.add_faults([_failure(error, given, self._found.step)])
         else:
             self.judge(picture, expected, seen)
 
@@ -236,18 +230,18 @@ class Comparer:
         if (differs or largest > self._tolerance) and self._examined < _EXAMINED:
             self._examined += 1
             # the steps before the graph, the graph, and those behind it
-            before = input_faults(self.right.parts.policy, picture.pixels, seen.input)
-            result.add_faults([*before, *output_faults(self.right.parts, seen, self._tolerance)])
+            before = input_faults(self.right.policy, picture.pixels, seen.input)
+            result.add_faults([*before, *output_faults(self.right, seen, self._tolerance)])
 
-    def add_batches(self, reader: EngineReader, images: Sequence[np.ndarray], any_width: bool) -> None:
+    def add_batches(self, engine: Engine, images: Sequence[np.ndarray], any_width: bool) -> None:
         """Give the graph several images at once, and inputs of other widths, and compare.
 
         Args:
-            reader: the reader to check.
+            engine: that runs the graph.
             images: a few, uint8 [H, W, 3].
             any_width: the graph should take every width.
         """
-        right, result = self.right.parts, self.result
+        right, result = self.right, self.result
         batches = [batch for batch in batches_of(images, right.policy) if len(batch) > 1]
         if not batches:
             batches = [np.repeat(right.policy.prepare(images[0])[None], 2, axis=0)]
@@ -257,7 +251,7 @@ class Comparer:
             given = f"{len(batch)} images of width {batch.shape[3]}"
             expected = right.engine.probabilities(batch)
             try:
-                largest = distance(expected, reader.parts.engine.probabilities(batch))
+                largest = distance(expected, engine.probabilities(batch))
             except Exception as error:  # whatever an engine raises
                 largest = math.inf
                 result.add_faults([_failure(error, given)])
@@ -372,17 +366,17 @@ def output_faults(right: RecognizerParts, seen: Seen, tolerance: float) -> list[
     return faults
 
 
-def open_readers(
+def open_forms(
     folder: Path, policy: WidthPolicy, reorder: bool | None = None
-) -> tuple[list[EngineReader], dict[str, PPOCRExtError]]:
-    """Return a reader for each form of the model, and why another form cannot be opened, by its name.
+) -> tuple[dict[str, RecognizerParts], dict[str, PPOCRExtError]]:
+    """Return each form of the model as its clients read it, and why another form cannot be opened, by its name.
 
     Args:
         folder: has the files of an export.
         policy: of the export; ``inference.yml`` overrides its size and its order of channels.
         reorder: see :func:`ppocr_ext.recognition.ctc_text.read`.
     """
-    readers: list[EngineReader] = []
+    opened: dict[str, RecognizerParts] = {}
     failed: dict[str, PPOCRExtError] = {}
     for name, form in reversed(FORMATS.items()):
         for way in form.openers if any((folder / file).is_file() for file in form.files) else ():
@@ -391,13 +385,12 @@ def open_readers(
                     shape, color, characters = _settings(folder / INFERENCE_YML)
                     own = replace(policy, image_shape=shape, color=color)
                     engine = ExportedEngine(name, folder, way=way)
-                    parts = RecognizerParts(engine, own, Charset(characters), reorder)
+                    opened[way] = RecognizerParts(engine, own, Charset(characters), reorder)
                 else:
-                    parts = parts_of_metadata(name, folder, way=way)
-                readers.append(EngineReader(way, parts))
+                    opened[way] = parts_of_metadata(name, folder, way=way)
             except PPOCRExtError as error:
                 failed[way] = error
-    return readers, failed
+    return opened, failed
 
 
 def _settings(file: Path) -> tuple[Any, Any, tuple[str, ...]]:
@@ -431,9 +424,9 @@ def _settings(file: Path) -> tuple[Any, Any, tuple[str, ...]]:
         ) from error
 
 
-def dictionary_faults(expected: Charset, reader: EngineReader) -> list[Fault]:
-    """Return how the dictionary of a reader differs, also in characters that no image shows."""
-    right, found = expected.characters, reader.parts.charset.characters
+def dictionary_faults(expected: Charset, other: Charset) -> list[Fault]:
+    """Return how a dictionary differs, also in characters that no image shows."""
+    right, found = expected.characters, other.characters
     if right == found:
         return []
     if len(right) != len(found):
@@ -465,9 +458,7 @@ def _sources(config: Config) -> Iterator[ImageSource]:
                 lines = read_label_file(file, dataset.get("delimiter", "\t"))
                 yield from (Path(folder, line.images[0]) for line in lines if line.issue is None)
         elif folder and str(dataset.get("name")).startswith("LMDB"):
-            for lmdb in open_sets(folder):
-                found = (lmdb.image(number) for number in range(1, lmdb.count + 1))
-                yield from (image for image in found if image is not None)
+            yield from (image.source() for image in images_in(Path(folder)))
     except PPOCRExtError:
         return  # the data need not be on this machine
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
@@ -27,40 +27,6 @@ from ppocr_ext.recognition.opening import Exported
 from ppocr_ext.recognition.resize import WidthPolicy
 
 Read = Callable[[np.ndarray], Seen]
-
-
-class ClientReader:
-    """Read images with a client in a process of its own; see :class:`ppocr_ext.export.verify.Reader`.
-
-    Args:
-        package: its name.
-        version: of the package.
-        folder: of the export.
-        policy: of the export.
-        own_policy: that the client has.
-        pool: the process.
-    """
-
-    def __init__(
-        self,
-        package: str,
-        version: str,
-        folder: Path,
-        policy: WidthPolicy,
-        own_policy: WidthPolicy,
-        pool: ProcessPoolExecutor,
-    ) -> None:
-        self.name = f"{package} {version}"
-        self._package = package
-        self.own_policy: WidthPolicy | None = own_policy
-        self.note = ""
-        if own_policy.kind != policy.kind:
-            self.note = f"it cannot {policy.kind}, so it is compared with the network under {own_policy.kind}"
-        self._folder, self._policy, self._pool = folder, policy, pool
-
-    def see(self, pixels: np.ndarray) -> Seen:
-        """See :class:`ppocr_ext.export.verify.Reader`."""
-        return self._pool.submit(_see, self._package, str(self._folder), self._policy, pixels).result()
 
 
 def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[list[Reader], list[str]]:
@@ -84,9 +50,13 @@ def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[li
             notes.append(f"{package} {version} is not compared: it reads {ONNX}, which was not exported")
         else:
             pool = stack.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("spawn")))
-            readers.append(
-                ClientReader(package, version, folder, exported.policy, _own_policy(package, exported), pool)
-            )
+            see = partial(_see_in, pool, package, str(folder), exported.policy)
+            own, note = _own_policy(package, exported), ""
+            if own.kind != exported.policy.kind:
+                note = (
+                    f"it cannot {exported.policy.kind}, so it is compared with the network under {own.kind}"
+                )
+            readers.append(Reader(f"{package} {version}", see, "client", own, note))
     return readers, notes
 
 
@@ -98,6 +68,12 @@ def _own_policy(package: str, exported: Exported) -> WidthPolicy:
     if exported.policy.kind == "squash" or takes_one_width:
         return exported.policy
     return replace(exported.policy, kind="widen", max_width=None)
+
+
+def _see_in(
+    pool: ProcessPoolExecutor, package: str, folder: str, policy: WidthPolicy, pixels: np.ndarray
+) -> Seen:
+    return pool.submit(_see, package, folder, policy, pixels).result()
 
 
 def _see(package: str, folder: str, policy: WidthPolicy, pixels: np.ndarray) -> Seen:

@@ -16,13 +16,12 @@ from ppocr_ext.export.exporter import load_on_cpu, policy_of_width
 from ppocr_ext.export.files import INFERENCE_YML
 from ppocr_ext.export.verify import (
     Comparison,
-    EngineReader,
     Fault,
     Picture,
     compare,
     dictionary_faults,
     eval_images,
-    open_readers,
+    open_forms,
 )
 from ppocr_ext.export.verify_clients import open_clients
 from ppocr_ext.inference.comparison import TOLERANCE, drawn_images
@@ -100,27 +99,28 @@ def verify_export(folder: Path, options: VerifyOptions) -> Verification:
     exported = read_exported(folder)
     if not options.trust_model:  # a model is a program
         exported.check(*(name for name in (GRAPH, WEIGHTS, ONNX) if (folder / name).is_file()))
-    readers, failed = open_readers(folder, exported.policy, exported.reorder)
+    forms, failed = open_forms(folder, exported.policy, exported.reorder)
     config = _config(exported, options)
+    name = NETWORK if config is not None else next(iter(forms), "")
     if config is not None:
-        right = EngineReader(NETWORK, _network(config, exported, options))
-    elif readers:
-        right, readers = readers[0], readers[1:]
+        right = _network(config, exported, options)
+    elif forms:
+        right = forms.pop(name)
     elif failed:
         raise next(iter(failed.values()))
     else:
         raise WeightsError(
             f"{folder} has neither {ONNX} nor {GRAPH}. Fix: export the model again.", code="missing_file"
         )
-    found = Verification(right.name, exported.width is None, faults=_changed(exported))
+    found = Verification(name, exported.width is None, faults=_changed(exported))
     if config is None:
-        found.faults += dictionary_faults(exported.charset, right)
+        found.faults += dictionary_faults(exported.charset, right.charset)
         found.notes.append(
-            f"the trained network is not compared: give its run with --run. In its place: {right.name}"
+            f"the trained network is not compared: give its run with --run. In its place: {name}"
         )
     with ExitStack() as stack:
         clients, notes = open_clients(folder, exported, stack) if options.clients else ([], [])
-        if not (readers or clients or failed):
+        if not (forms or clients or failed):
             raise DataError(
                 f"{folder} has only one form of the model, and nothing to compare it with. Fix: give the run that it "
                 f"was exported from with --run.",
@@ -129,7 +129,7 @@ def verify_export(folder: Path, options: VerifyOptions) -> Verification:
         found.notes += notes
         pictures = _pictures(config, exported, options, found)
         shown = tqdm(pictures, desc="verify", unit=" images", disable=None, leave=False)
-        found.rows = compare(right, [*readers, *clients], shown, found.any_width, options.tolerance)
+        found.rows = compare(name, right, forms, clients, shown, found.any_width, options.tolerance)
     if not found.rows[0].images:
         raise DataError(
             f"no image can be read. The first: {''.join(found.unreadable[:1])}. Fix: correct the paths.",

@@ -31,9 +31,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -228,9 +226,9 @@ class CompiledNetwork:
             write_graph(copied, self._request, image_shape, folder, self._position)
 
         def read(private: bool = False) -> _Graph:
-            with cached_folder(key, write, private=private) as folder, ExitStack() as stack:
+            with cached_folder(key, write, private=private) as folder:
                 if self.engine != PADDLE and not (folder / ONNX).exists():
-                    folder = _with_onnx(folder, stack)
+                    convert_graph(folder, folder / ONNX, folder.parent)
                 runner = open_runner(self.engine, folder, threads=self._threads, dtype=self.dtype)
             graph = _Graph(runner, probes[0].expected)
             for probe in probes:
@@ -295,17 +293,6 @@ class _Graph:
             parts.append(self._run(inputs))
         tensors = [paddle.to_tensor(np.concatenate(pieces)) for pieces in zip(*parts, strict=True)]
         return paddle.utils.pack_sequence_as(self._structure, [tensors[place] for place in self._places])
-
-
-def _with_onnx(folder: Path, stack: ExitStack) -> Path:
-    """Convert the graph of a folder; return where the ONNX file is: there, or in a folder that lives as ``stack``."""
-    try:
-        convert_graph(folder, folder / ONNX, folder.parent)
-    except OSError:  # the folder is of another user
-        own = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        convert_graph(folder, own / ONNX, own)
-        return own
-    return folder
 
 
 def _first_line(error: Exception) -> str:

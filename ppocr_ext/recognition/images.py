@@ -154,14 +154,14 @@ def list_images(places: Iterable[str], data_dir: str | None = None) -> ImageList
         count = len(found.images)
         path = Path(place)
         if path.is_dir():
-            found.images.extend(_of_folder(path))
+            found.images.extend(images_in(path))
         elif path.is_file():
             _add_file(found, path, data_dir)
         elif glob.has_magic(place):
             for match in sorted(glob.glob(place, recursive=True)):  # noqa: PTH207 - Path.glob takes no absolute one
                 inner = Path(match)
                 if inner.is_dir() or inner.suffix.lower() in SUFFIXES:
-                    found.images.extend(_of_folder(inner) if inner.is_dir() else [ListedImage(match, inner)])
+                    found.images.extend(images_in(inner) if inner.is_dir() else [ListedImage(match, inner)])
         elif path.suffix.lower() in SUFFIXES:
             found.images.append(
                 ListedImage(place, path)
@@ -190,7 +190,7 @@ def _nothing(place: str, bad_lines: list[str]) -> DataError:
     )
 
 
-def _of_folder(folder: Path) -> Iterator[ListedImage]:
+def images_in(folder: Path) -> Iterator[ListedImage]:
     """Yield the images in a folder and below it: of LMDBs if it has some, else the files."""
     files = sorted(Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
     if any(file.name == DATA_FILE for file in files):

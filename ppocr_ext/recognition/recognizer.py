@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, islice
+from itertools import islice
 from os import PathLike, fspath
 from typing import Any, Literal, NamedTuple, cast
 
@@ -148,18 +148,13 @@ class Recognizer:
         numbered = enumerate(images)
         size = batch_size * (_WINDOW if self.policy.kind == "widen" else 1)
         windows = iter(lambda: list(islice(numbered, size)), [])
-        first, second = next(windows, []), next(windows, [])
-        if not second:  # few images need no thread
-            loaded = self._load(first, batch_size)
-            yield from self._texts(loaded, map(self._compute, loaded.batches))
-            return
         pool = ThreadPoolExecutor(1)
         before: Iterator[Reading] = iter(())
         try:
-            for window in chain([first, second], windows):
+            for window in windows:
                 loaded = self._load(window, batch_size)
                 # submitted before texts are taken, so that the engine never waits
-                computing = [pool.submit(self._compute, batch) for batch in loaded.batches]
+                computing = [pool.submit(self._parts.best, batch.inputs) for batch in loaded.batches]
                 yield from before
                 before = self._texts(loaded, (each.result() for each in computing))
             yield from before
@@ -186,10 +181,6 @@ class Recognizer:
                 places, sizes, inputs = zip(*equal[first : first + batch_size], strict=True)
                 batches.append(_Batch(places, sizes, np.stack(inputs)))
         return _Window(readings, batches)
-
-    def _compute(self, batch: _Batch) -> _Classes:
-        """Return the best classes of a batch; all probabilities of a window would take much memory."""
-        return self._parts.best(batch.inputs)
 
     def _texts(self, window: _Window, computed: Iterable[_Classes]) -> Iterator[Reading]:
         """Yield the readings of a window, with the texts of what was computed of each batch."""

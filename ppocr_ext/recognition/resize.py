@@ -59,20 +59,12 @@ class WidthPolicy:
         Raises:
             DataError: a value is not one of those above.
         """
-        if self.kind not in get_args(Kind) or self.color not in COLORS:
+        known = self.kind in get_args(Kind) and self.color in COLORS
+        sizes = are_positive_numbers(self.image_shape, 3) and self.image_shape[0] == 3
+        if not known or not sizes or not are_positive_numbers((self.max_width or 1,), 1):
             raise DataError(
-                f"a width policy has a kind of {', '.join(get_args(Kind))} and a color of {', '.join(COLORS)} (found "
-                f"{self.kind!r}, {self.color!r}).",
-                code="bad_value",
-            )
-        if not are_positive_numbers(self.image_shape, 3) or self.image_shape[0] != 3:
-            raise DataError(
-                f"the image_shape of a width policy is [3, height, width] (found {self.image_shape!r}).",
-                code="bad_value",
-            )
-        if self.max_width is not None and not are_positive_numbers((self.max_width,), 1):
-            raise DataError(
-                f"the max_width of a width policy is a number of pixels (found {self.max_width!r}).",
+                f"a width policy has a kind of {', '.join(get_args(Kind))}, a color of {', '.join(COLORS)}, the "
+                f"image_shape [3, height, width], and as max_width pixels or None (found {vars(self)}).",
                 code="bad_value",
             )
 

@@ -103,43 +103,27 @@ def engine_names(engines: Mapping[str, CompiledNetwork]) -> dict[str, str] | Non
     return {name: engine.label for name, engine in engines.items() if engine.engine != NETWORK} or None
 
 
-def model_to_evaluate(run: Any, samples: int) -> Any:
+def model_to_evaluate(run: Any, samples: int, request: HeadRequest | None = None) -> Any:
     """Return the model of an evaluation, its networks compiled if that pays (``Global.eval_engine``).
 
     Args:
-        run: built with role ``"eval"``; the host reads its CTC branch.
+        run: built with role ``"eval"``.
         samples: that will be evaluated.
+        request: that a single network is compiled for; None: what the host reads, its CTC branch.
     """
     model = run.model
-    if not evaluates_compiled(run, samples):
+    if not _is_wanted(run, run.network, "eval_engine", samples):
         return model
     model.eval()
+    engine = global_value(run.config, "eval_engine")
     if not isinstance(model, DistillationModel):
-        return compile_evaluated(run, model.eval_request)
-    asked = global_value(run.config, "eval_engine")
+        return _compile(model, request or model.eval_request, run.config, "Eval", "the model", engine=engine)
     for name in model.evaluated:
         network = model.models[name]
         model.set_caller(
-            name, _compile(network, network.eval_request, run.config, "Eval", name, engine=asked)
+            name, _compile(network, network.eval_request, run.config, "Eval", name, engine=engine)
         )
     return model
-
-
-def compile_evaluated(run: Any, request: HeadRequest) -> CompiledNetwork:
-    """Compile the only network of ``run`` for ``request``; see :func:`model_to_evaluate`."""
-    run.model.eval()
-    engine = global_value(run.config, "eval_engine")
-    return _compile(run.model, request, run.config, "Eval", "the model", engine=engine)
-
-
-def evaluates_compiled(run: Any, samples: int) -> bool:
-    """Return True if an evaluation of so many samples is to compile its networks.
-
-    Args:
-        run: its networks.
-        samples: of the evaluation.
-    """
-    return _is_wanted(run, run.network, "eval_engine", samples)
 
 
 def _is_ours(network: Any) -> bool:
@@ -147,7 +131,7 @@ def _is_ours(network: Any) -> bool:
 
 
 def _is_wanted(context: RunContext, network: Any, key: str, samples: int) -> bool:
-    """Return True if the engine ``Global.KEY`` is to compute so many samples; see :func:`evaluates_compiled`.
+    """Return True if the engine ``Global.KEY`` is to compute so many samples.
 
     The log of the first process says why a named engine does not.
     """

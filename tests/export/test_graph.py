@@ -21,7 +21,7 @@ from tiny_runs import TINY
 from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
 from ppocr_ext.export.exporter import ExportedModel, compare_files, require_equal
 from ppocr_ext.export.files import onnx_metadata
-from ppocr_ext.export.verify import EngineReader, Picture, compare
+from ppocr_ext.export.verify import Picture, compare
 from ppocr_ext.inference import runners
 from ppocr_ext.inference.formats import FORMATS, ExportedEngine
 from ppocr_ext.inference.graph import write_reader
@@ -180,9 +180,9 @@ def test_a_form_that_cannot_be_run_is_an_error_with_its_name(
         raise RuntimeError("no such operator")
 
     parts = RecognizerParts(ExportedEngine("paddle", exported.folder), POLICY, trained.charset)
-    reader = EngineReader("inference.json", replace(parts, engine=Other(parts.engine, fail)))
+    other = replace(parts, engine=Other(parts.engine, fail))
     with raises_code(ModelError, "export_differs", "inference.json", "no such operator"):
-        require_equal(compare(EngineReader("", parts), [reader], PICTURES, any_width=True)[1])
+        require_equal(compare("", parts, {"inference.json": other}, (), PICTURES, any_width=True)[1])
 
 
 class Other:
@@ -206,9 +206,9 @@ def softmax(x: np.ndarray) -> np.ndarray:
 )
 def test_any_other_output_is_found(exported: ExportedModel, trained: TrainedRecogniser, change: Any) -> None:
     parts = RecognizerParts(ExportedEngine("paddle", exported.folder), POLICY, trained.charset)
-    for other, agrees in ((np.copy, True), (change, False)):
-        reader = EngineReader("other", replace(parts, engine=Other(parts.engine, other)))
-        _, found = compare(EngineReader("", parts), [reader], PICTURES, any_width=True)
+    for changed, agrees in ((np.copy, True), (change, False)):
+        other = replace(parts, engine=Other(parts.engine, changed))
+        _, found = compare("", parts, {"inference.json": other}, (), PICTURES, any_width=True)
         assert found.agrees() == agrees
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.export.verify import Comparer, Comparison, Picture, Seen
+from ppocr_ext.export.verify import Comparer, Comparison, Picture, Seen, look
 from ppocr_ext.inference.comparison import drawn_images
 from ppocr_ext.recognition.ctc_text import read
 from ppocr_ext.recognition.opening import RecognizerParts
@@ -46,7 +46,7 @@ RIGHT = RecognizerParts(Columns(), WidthPolicy("pad", (3, HEIGHT, WIDTH)), CHARS
 class Client:
     """Prepares images in code of its own, with an option for each fault."""
 
-    name, own_policy, note = "client", None, ""
+    name, step, own_policy, note = "client", "client", None, ""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Client:
 def compared(client: Client) -> Comparison:
     comparer = Comparer(RIGHT, client)
     for image in IMAGES:
-        comparer.add(Picture(image), comparer.right.see(image))
+        comparer.add(Picture(image), look(comparer.right, image))
     return comparer.result
 
 
@@ -152,5 +152,5 @@ def test_a_client_that_fails_is_named() -> None:
 
 def test_an_image_on_which_a_client_fails_is_read_wrongly() -> None:
     comparer = Comparer(RIGHT, Client(decoded=lambda image: image[:0]))
-    comparer.add(Picture(IMAGES[0], label="x"), comparer.right.see(IMAGES[0]))
+    comparer.add(Picture(IMAGES[0], label="x"), look(comparer.right, IMAGES[0]))
     assert (comparer.result.labelled, comparer.result.correct) == (1, 0)

@@ -129,28 +129,6 @@ def test_a_damaged_file_of_an_engine_is_made_again(network: BaseModel, plant: Pl
     assert file.read_bytes() == b""
 
 
-def test_where_no_file_can_be_added_to_a_graph_it_is_converted_elsewhere(
-    network: BaseModel, plant: Plant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant()
-
-    def convert(folder: Path, target: Path, place: Path) -> None:
-        if target.is_relative_to(tmp_path / "engines"):
-            raise PermissionError(13, "planted")
-        target.touch()
-
-    opened, (graph,) = compiled.open_runner, (tmp_path / "engines").iterdir()
-
-    def open_runner(engine: str, folder: Path, **options: Any) -> Any:
-        assert engine == PADDLE or ((folder / ONNX).exists() and folder != graph)
-        return opened(PADDLE, graph, **options)
-
-    monkeypatch.setattr(compiled, "convert_graph", convert)
-    monkeypatch.setattr(compiled, "open_runner", open_runner)
-    assert started(network).label == OPENVINO
-    assert not list(tmp_path.rglob(ONNX))
-
-
 def test_a_graph_that_cannot_be_converted_leaves_the_work_to_the_network(
     network: BaseModel, plant: Plant, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -28,7 +28,7 @@ from ppocr_ext.run.compiled_models import (
     LEAST_SAMPLES,
     compile_frozen,
     engine_names,
-    evaluates_compiled,
+    model_to_evaluate,
 )
 from ppocr_ext.run.run import Run
 
@@ -176,7 +176,7 @@ def test_a_named_engine_that_does_not_compute_says_why(
     config = run.config.with_values({f"Global.{key}": asked, **values})
     context = replace(run, config=config, device=device)
     assert compile_frozen(context, run.network, LEAST_SAMPLES) == {}
-    assert not evaluates_compiled(context, LEAST_SAMPLES)
+    assert model_to_evaluate(context, LEAST_SAMPLES) is run.model
     said = [each for each in caplog.messages if key in each and asked in each and reason in each]
     assert len(said) == len(caplog.messages) == (asked != "auto")
 
@@ -191,7 +191,8 @@ def test_only_the_first_process_says_so_and_only_of_what_would_be_computed(
     compile_frozen(replace(context, team=second), run.network, LEAST_SAMPLES)
     assert caplog.messages == []
     other: Any = paddle.nn.Linear(1, 1)
-    assert not evaluates_compiled(replace(run, config=run.config.with_values(named), model=other), 1)
+    single = replace(run, config=run.config.with_values(named), model=other)
+    assert model_to_evaluate(single, 1) is other
     assert "eval_engine" in caplog.text and "Linear" in caplog.text
 
 

@@ -16,7 +16,7 @@ from ppocr_ext.centers.collect import CollectOptions, collect, config_of_model
 from ppocr_ext.host import open_host
 from ppocr_ext.modeling.features import ctc_head_of
 from ppocr_ext.modeling.head_request import HeadRequest
-from ppocr_ext.run.compiled_models import compile_evaluated, model_to_evaluate
+from ppocr_ext.run.compiled_models import LEAST_SAMPLES, model_to_evaluate
 from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.run.run import Run
 
@@ -66,7 +66,7 @@ def _forward(run: Run, compiled: bool) -> float:
     began = time.perf_counter()
     run.model.eval()
     ctc_head_of(run.model).return_feats = compiled
-    network = compile_evaluated(run, _FEATURES) if compiled else run.model
+    network = model_to_evaluate(run, LEAST_SAMPLES, _FEATURES) if compiled else run.model
     with paddle.no_grad():
         for batch in run.eval_loader:
             network(batch[0], None, _FEATURES if compiled else None)

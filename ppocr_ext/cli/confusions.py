@@ -15,7 +15,7 @@ NAME = "confusions"
 HELP = "count which characters a recogniser confuses, before and after a fine-tuning"
 EPILOG = """\
 examples:
-  ppocr-ext eval -c config.yml -o Global.checkpoints=… --save-predictions after.tsv
+  ppocr-ext eval output/run --save-predictions after.tsv
   ppocr-ext confusions after.tsv --data-dir data
   ppocr-ext confusions after.tsv --before before.tsv --groups my_look_alikes.txt
   ppocr-ext confusions after.tsv --general g_after.tsv --general-before g_before.tsv --max-drop 0.002

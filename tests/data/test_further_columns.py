@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.further_columns import FurtherColumns
 from ppocr_ext.data.preflight import check_label_files
+from ppocr_ext.data.preflight_report import FurtherColumns
 from ppocr_ext.data.sample_rules import ImageCheck, SampleRules
 
 DIGITS = Charset(tuple('0123456789"'))

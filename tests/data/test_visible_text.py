@@ -10,9 +10,15 @@ import numpy as np
 import pytest
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.preflight import check_label_files, check_lmdbs
+from ppocr_ext.data.preflight import (
+    LOOKED_AT,
+    UNSEEN_FIXES,
+    SpreadSample,
+    check_label_files,
+    check_lmdbs,
+    visibility_issue,
+)
 from ppocr_ext.data.sample_rules import SampleRules
-from ppocr_ext.data.visible_text import LOOKED_AT, UNSEEN_FIXES, SpreadSample, visibility_issue
 
 RULES = SampleRules(Charset(tuple("0123456789")), 25)
 

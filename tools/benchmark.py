@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.options import SECTIONS, classes, picture, positive, several
+from benchmarks.options import SECTIONS, picture, positive, several
 
 HELP = (
-    "measure what a training step, evaluation, compiled networks, center loss and the export of centers cost, against "
-    "plain forms of them, how fast an exported recogniser reads, and how fast label files are checked"
+    "measure what a training step, evaluation, compiled networks and the export of centers cost, how fast an exported "
+    "recogniser reads, and how fast label files are checked"
 )
 EPILOG = """\
 examples:
@@ -23,22 +23,11 @@ examples:
   python tools/benchmark.py step --size tiny --batch 64
   python tools/benchmark.py step --size full --batch 16 --peer /path/to/PaddleOCR
   python tools/benchmark.py step --size full --batch 16 --processes 2
-  python tools/benchmark.py guard --size full --batch 8
   python tools/benchmark.py engine --size full --batch 16 --threads 2
-  python tools/benchmark.py losses --size full --threads 2 --peer /path/to/PaddleOCR
-  python tools/benchmark.py center
-  python tools/benchmark.py export-center --size full --peer /path/to/PaddleOCR
   python tools/benchmark.py infer --size full --peer /path/to/PaddleOCR --chart speed.png
   python tools/benchmark.py labels --lines 1000 10000 100000 1000000 10000000 --chart labels.png
-  python tools/benchmark.py loader
 """
 _BAD = 1  # exit code: done, and the verdict is bad
-_ALONE = (
-    "step",
-    "guard",
-    "loader",
-    "losses",
-)  # computed in one process of its own; others start their own ones
 # options: what argparse is given
 _SIZE = {
     "choices": ("tiny", "full"),
@@ -48,7 +37,6 @@ _SIZE = {
 _THREADS = {"type": positive, "help": "CPU threads (default: OMP_NUM_THREADS, else 1, as Paddle has it)"}
 _PEER = {"metavar": "DIR", "help": "a PaddleOCR checkout to measure too"}
 _CHART = {"type": picture, "metavar": "FILE", "help": "draw it: .png, .svg (needs matplotlib)"}
-_OF_CENTER_LOSS = {"help": "measure CenterLoss with it too"}
 
 
 def _one(default: int, text: str, metavar: str = "N") -> dict[str, Any]:
@@ -104,38 +92,7 @@ _COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
             },
         },
     ),
-    "guard": (
-        "the check for bad values, its copies and the monitors, as shares of a step",
-        _NETWORKS | {"--batch": _one(32, "images in a batch")},
-    ),
     "engine": ("seconds and memory of compiled networks", _NETWORKS),
-    "losses": (
-        "milliseconds of each loss of a distillation, forward and backward",
-        _NETWORKS | {"--rounds": _one(10, "measured rounds"), "--peer": _PEER},
-    ),
-    "center": (
-        "center loss against the dense formula: seconds, memory",
-        {
-            "--batch": _several((64, 192), "lines", "B"),
-            "--frames": _one(40, "of a line", "T"),
-            "--classes": {"type": classes, "default": 6625, "metavar": "C", "help": "default: 6625"},
-            "--features": _one(256, "of a frame", "D"),
-            "--labels": _OF_CENTER_LOSS | {"choices": ("argmax", "aligned")},
-            "--margin": _OF_CENTER_LOSS | {"type": float},
-            "--update": _OF_CENTER_LOSS | {"choices": ("frozen", "ema")},
-            "--threads": _THREADS,
-            "--rounds": _ROUNDS,
-        },
-    ),
-    "export-center": (
-        "images/s and memory of the pass that makes centers",
-        {
-            **_NETWORKS,
-            "--lines": _one(128, "of a pass"),
-            "--frames": {"choices": ("argmax", "aligned"), "default": "argmax", "help": "default: argmax"},
-            "--peer": _PEER,
-        },
-    ),
     "infer": (
         "images/s and latency of exported recognisers, by engine",
         {
@@ -155,10 +112,6 @@ _COMMANDS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
             "--rounds": _BEST,
             "--chart": _CHART,
         },
-    ),
-    "loader": (
-        "images/s that a worker of a loader prepares",
-        {"--images": _one(500, "of each kind"), "--rounds": _BEST},
     ),
 }
 
@@ -205,7 +158,7 @@ def _measure(what: str, **options: Any) -> int:
         module = "processes"
     work = f"benchmarks.{module}:measure_{module}"
     options = {name: value for name, value in options.items() if value is not None}
-    if what in _ALONE:
+    if module == "step":  # others start processes of their own
         found = in_fresh_process("benchmarks.fresh:table_of", {"work": work, "options": options})
         table, agrees = found["table"], found["agrees"]
     else:

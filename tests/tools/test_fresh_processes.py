@@ -66,7 +66,7 @@ def test_a_process_that_a_signal_ended_is_named_as_that(worker, number, code, na
 def test_a_command_whose_process_dies_says_so(monkeypatch, capsys):
     """All arithmetic of a command is in processes of its own: if one dies, the command is there to say it."""
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    assert main(["losses", "--rounds", "1"]) == 2
+    assert main(["step", "--rounds", "1"]) == 2
     assert "exit code 1" in capsys.readouterr().err
 
 

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from benchmark import main
 from benchmarks import charts, export_center_data, export_center_worker, step_data, step_worker, whole
-from benchmarks.export_center import ENGINE
 from benchmarks.labels import LabelCost, LabelCosts
 from benchmarks.step import BARE_STUDENT, CACHED, COMPILED, NETWORK, OPENVINO, PEER, RECOMPUTED
 from benchmarks.step_worker import APART
-from benchmarks.whole_rows import CACHE, CENTERS, LABELS, agrees, rows, to_markdown
+from benchmarks.whole_rows import CACHE, CENTERS, ENGINE, LABELS, agrees, rows, to_markdown
 from error_codes import raises_code
 
 from ppocr_ext.errors import HostError, PPOCRExtError
@@ -208,6 +207,14 @@ def test_without_matplotlib_the_chart_alone_is_missing_and_that_is_said_first(
     said = capsys.readouterr().err
     assert said.index("pip install matplotlib") < said.index("s: memory")
     assert main(["labels", "--chart", str(tmp_path / "x.png")]) == 2
+
+
+def test_other_centers_than_paddleocr_s_are_no_agreement(answered, monkeypatch, tmp_path):
+    plan = {"only": ["center"], "peer": str(tmp_path)}
+    assert whole.measure_whole(**plan).agrees is True
+    for error in (1e-4, float("nan")):
+        monkeypatch.setattr(whole, "difference", lambda *_, error=error: error)
+        assert whole.measure_whole(**plan).agrees is False
 
 
 def test_another_accuracy_than_paddleocr_s_is_no_agreement(answered, in_this_process, tmp_path):

@@ -1,7 +1,7 @@
 """What ``tools/benchmark.py`` measures. A command calls ``measure_COMMAND`` of the module of its name.
 
-- Commands: ``step`` (``processes`` with ``--processes``), ``guard``, ``engine``, ``losses``, ``center``,
-  ``export_center``, ``infer``, ``labels`` and ``loader``. ``whole`` is the command ``all``, ``whole_rows`` its table.
+- Commands: ``step`` (``processes`` with ``--processes``), ``engine``, ``infer`` and ``labels``. ``whole`` is the
+  command ``all``, ``whole_rows`` its table.
 - Their parts: ``X_worker`` is what the processes of X do, ``X_data`` what they are given, ``growth_worker`` the cost
   against data.
 - Shared: ``fresh`` starts a process for some work, ``processes`` some that take steps together, ``memory`` measures

@@ -145,9 +145,8 @@ def _steps(found: dict[str, Any], panel: Any) -> None:
 
 
 def _images(found: dict[str, Any], panel: Any) -> None:
-    from benchmarks.export_center import ENGINE
     from benchmarks.step import COMPILED, PEER
-    from benchmarks.whole_rows import image_limit
+    from benchmarks.whole_rows import ENGINE, image_limit
 
     named, limits = {}, []
     for section, work in (("eval", "evaluation"), ("center", "center export")):

@@ -26,16 +26,15 @@ from ppocr_ext.modeling.features import FeatureTap
 from ppocr_ext.run.device import tune_cpu
 
 
-def measure(folder: str, root: str, distillation: bool, rounds: int, what: str = "centers") -> dict[str, Any]:
+def measure(folder: str, root: str, rounds: int, what: str) -> dict[str, Any]:
     """Passes over the lines of ``folder``.
 
     Args:
         folder: as :func:`benchmarks.export_center_data.prepare` leaves it. The last pass over centers writes
             ``peer.npz`` to it: class ids and centers.
         root: the checkout.
-        distillation: the config as it is, whose teacher runs too; else its student alone.
         rounds: passes after one batch to warm up.
-        what: ``"centers"``, or ``"evaluation"`` of the config of the distillation.
+        what: ``"centers"`` or ``"evaluation"``; the teacher of the distillation runs too.
 
     Returns:
         ``images_per_second`` of each pass, ``peak`` memory of the process in bytes, and of an evaluation ``acc``.
@@ -51,16 +50,14 @@ def measure(folder: str, root: str, distillation: bool, rounds: int, what: str =
     plain = (whole if what == "evaluation" else single).thaw()
     loader = data.build_dataloader(plain, "Eval", paddle.get_device(), logging.getLogger("peer"))
     decoder = post.build_post_process(plain["PostProcess"], plain["Global"])
-    model = architectures.build_model((whole if distillation else single).thaw()["Architecture"])
-    student = model.Student if distillation else model
+    model = architectures.build_model(whole.thaw()["Architecture"])
     state = read_state(place / "student.pdparams")
-    take_weights(student, {name: paddle.to_tensor(value) for name, value in state.items()})
+    take_weights(model.Student, {name: paddle.to_tensor(value) for name, value in state.items()})
     model.eval()
-    with FeatureTap(student) as tap, paddle.no_grad():
+    with FeatureTap(model.Student) as tap, paddle.no_grad():
 
         def features_and_probabilities(images: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-            output = model(images)
-            output = output["Student"] if distillation else output
+            output = model(images)["Student"]
             return tap.features, output["head_out"] if isinstance(output, dict) else output
 
         def evaluate() -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The pass that makes centers, the bare forward pass, and an evaluation, in a process of their own."""
+"""The pass that makes centers, the engine's forward pass, and an evaluation, in a process of their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import paddle
 
 from benchmarks.export_center_data import config_to_read
-from benchmarks.memory import peak_memory
 from ppocr_ext.centers.accumulator import CenterAccumulator
 from ppocr_ext.centers.collect import CollectOptions, collect, config_of_model
 from ppocr_ext.host import open_host
@@ -23,25 +22,23 @@ from ppocr_ext.run.run import Run
 _FEATURES = HeadRequest(frozenset({"ctc"}), as_dict=False)  # what `export-center` asks for
 
 
-def measure(folder: str, passes: list[str], frames: str) -> dict[str, Any]:
+def measure(folder: str, passes: list[str]) -> dict[str, Any]:
     """Passes over the lines of ``folder``, one after another.
 
     Args:
         folder: as :func:`benchmarks.export_center_data.prepare` leaves it. A pass of centers writes
             ``ours.npz`` to it: class ids, centers and counts.
-        passes: ``"bare"`` (the network's forward pass in evaluation mode, over the same loader), ``"engine"`` (the same
-            with the compiled network, which is opened in each pass, as for centers) or ``"centers"``.
-        frames: of ``export-center``.
+        passes: ``"centers"``, or ``"engine"``: the compiled network's forward pass over the same loader. The network
+            is opened in each pass, as for centers.
 
     Returns:
-        ``images_per_second`` of each pass, ``peak`` memory of the process in bytes, ``lines``, and ``correct`` lines
-        of the last pass of centers (None without one).
+        ``images_per_second`` of each pass, the number of ``lines``, and how many of them were ``correct``.
     """
     quiet_host(open_host().logger)
     place = Path(folder)
     config, _ = config_of_model(config_to_read(place), None, "train")
     run = Run.build(config, "eval", weights_of="Student")
-    options = CollectOptions(frames=frames, partial=place / "partial.npz")  # type: ignore[arg-type]
+    options = CollectOptions(partial=place / "partial.npz")
     lines = len(run.eval_loader.dataset)
     speeds, made = [], None
     for name in passes:
@@ -50,26 +47,25 @@ def measure(folder: str, passes: list[str], frames: str) -> dict[str, Any]:
             made = collect(run, options)
             seconds = time.perf_counter() - began
         else:
-            seconds = _forward(run, compiled=name == "engine")
+            seconds = _forward(run)
         speeds.append(lines / seconds)
     if made is not None:
         _save(made, place / "ours.npz")
     return {
         "images_per_second": speeds,
-        "peak": peak_memory(),
         "lines": lines,
         "correct": None if made is None else made.correct,
     }
 
 
-def _forward(run: Run, compiled: bool) -> float:
+def _forward(run: Run) -> float:
     began = time.perf_counter()
     run.model.eval()
-    ctc_head_of(run.model).return_feats = compiled
-    network = model_to_evaluate(run, LEAST_SAMPLES, _FEATURES) if compiled else run.model
+    ctc_head_of(run.model).return_feats = True
+    network = model_to_evaluate(run, LEAST_SAMPLES, _FEATURES)
     with paddle.no_grad():
         for batch in run.eval_loader:
-            network(batch[0], None, _FEATURES if compiled else None)
+            network(batch[0], None, _FEATURES)
     if paddle.is_compiled_with_cuda():
         paddle.device.synchronize()
     return time.perf_counter() - began

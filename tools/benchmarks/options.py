@@ -26,11 +26,3 @@ def picture(text: str) -> str:
     if Path(text).suffix not in (".png", ".svg") or not Path(text).resolve().parent.is_dir():
         raise argparse.ArgumentTypeError(f"{text} does not end in .png or .svg, or its folder does not exist")
     return text
-
-
-def classes(text: str) -> int:
-    """Return a number of classes."""
-    number = int(text)
-    if not 2 <= number <= 50_000:
-        raise argparse.ArgumentTypeError(f"{text} is not from 2 to 50000")
-    return number

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import paddle
 
-from benchmarks import charts, export_center, whole_rows
+from benchmarks import charts, whole_rows
 from benchmarks.fresh import in_fresh_process
 from benchmarks.labels import measure_labels, write_repeated
 from benchmarks.options import SECTIONS
@@ -27,7 +28,7 @@ from benchmarks.processes import require_shares
 from benchmarks.step import BARE_STUDENT, CACHED, COMPILED, PEER, RECOMPUTED
 from benchmarks.step_worker import APART
 from benchmarks.table import circumstances, threads
-from benchmarks.whole_rows import CACHE, CENTERS, LABELS, Run
+from benchmarks.whole_rows import CACHE, CENTERS, ENGINE, LABELS, Run
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.io.atomic import check_writable, write_text
 
@@ -35,6 +36,7 @@ _LINES = 64  # read correctly, of an evaluation and of centers
 _SMALL = 32  # lines that the label files of `data` name again and again
 _ROUNDS_OF_MEMORY = 1  # after those to warm up
 _ROUNDS = 3  # at most, of all but steps
+_TOLERANCE = 1e-5  # of a center, as a share of the largest entry
 
 
 @dataclass(frozen=True)
@@ -225,9 +227,9 @@ def _eval(plan: Plan, folder: str) -> dict[str, Any]:
 
 def _center(plan: Plan, folder: str) -> dict[str, Any]:
     """Images a second, and whether both find the same centers."""
-    kinds = {export_center.ENGINE: "engine", COMPILED: "centers"}
+    kinds = {ENGINE: "engine", COMPILED: "centers"}
     passes = [*kinds.values()] * (plan.fewer + 1)
-    work = {"folder": folder, "passes": passes, "frames": "argmax"}
+    work = {"folder": folder, "passes": passes}
     speeds = in_fresh_process("benchmarks.export_center_worker", work)["images_per_second"]
     found: dict[str, Any] = {
         name: speeds[place + len(kinds) :: len(kinds)] for place, name in enumerate(kinds)
@@ -235,14 +237,25 @@ def _center(plan: Plan, folder: str) -> dict[str, Any]:
     found["agrees"] = True
     if plan.peer is not None:
         found[PEER] = _peer_passes(plan, folder, "centers")["images_per_second"]
-        error = export_center.difference(Path(folder) / "ours.npz", Path(folder) / "peer.npz")
-        found["agrees"] = error <= export_center.TOLERANCE
+        error = difference(Path(folder) / "ours.npz", Path(folder) / "peer.npz")
+        found["agrees"] = error <= _TOLERANCE
     return found
 
 
 def _peer_passes(plan: Plan, folder: str, what: str) -> dict[str, Any]:
-    work = {"folder": folder, "root": _peer(plan), "distillation": True, "rounds": plan.fewer, "what": what}
+    work = {"folder": folder, "root": _peer(plan), "rounds": plan.fewer, "what": what}
     return in_fresh_process("benchmarks.export_center_peer", work)
+
+
+def difference(ours: Path, peers: Path) -> float:
+    """Return the largest difference of an entry of two files' centers, as a share of the second's largest entry.
+
+    It is infinite where their classes differ.
+    """
+    with np.load(ours) as one, np.load(peers) as other:
+        if not np.array_equal(one["class_ids"], other["class_ids"]):
+            return float("inf")
+        return float(np.abs(one["centers"] - other["centers"]).max() / np.abs(other["centers"]).max())
 
 
 def _data(plan: Plan, _: str) -> dict[str, Any]:

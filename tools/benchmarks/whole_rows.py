@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from benchmarks.export_center import ENGINE
 from benchmarks.limits import BACKWARD, OPERATIONS
 from benchmarks.options import SECTIONS
 from benchmarks.step import (
@@ -27,6 +26,7 @@ from benchmarks.table import Spread, megabytes, report
 
 Run = dict[str, Any]  # what one call has measured: `setting`, `batch`, `arithmetic`, and its sections
 CACHE, CENTERS, LABELS = "teacher cache", "centers", "label check"
+ENGINE = "bare forward of the engine"
 MORE_TIME, MORE_MEMORY = 12.0, 1.25  # at most, for ten times the lines
 _NAMES = {
     COMPILED: "live teacher",

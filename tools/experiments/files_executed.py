@@ -7,6 +7,7 @@ PYTHONPATH chooses the package, so that two states of it can be compared.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -53,24 +54,14 @@ COMMANDS = {
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--list", action="store_true", help="name the files too")
+    chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         program = [sys.executable, "-m", "ppocr_ext"]
-        draw = [
-            "make-dataset",
-            "lines",
-            "--out",
-            "data",
-            "--train",
-            "4",
-            "--val",
-            "2",
-            "--processes",
-            "1",
-            "--length",
-            "2",
-            "8",
-        ]
+        counts = ["--train", "4", "--val", "2", "--length", "2", "8"]
+        draw = ["make-dataset", "lines", "--out", "data", "--processes", "1", *counts]
         subprocess.run([*program, *draw], cwd=folder, check=True, capture_output=True)
         for title, words in COMMANDS.items():
             out = folder / "files.json"
@@ -80,7 +71,7 @@ def main() -> None:
                 sys.exit(done.stderr[-2000:])
             found = json.loads(out.read_text())
             print(f"{title:20} {len(found['files']):4} files, exit code {found['code']}", flush=True)
-            if "--list" in sys.argv:
+            if chosen.list:
                 print("\n".join(f"    {file}" for file in found["files"]))
             out.unlink()
 

@@ -32,7 +32,7 @@ from ppocr_ext.export.verify import (
     open_forms,
 )
 from ppocr_ext.inference.comparison import drawn_images
-from ppocr_ext.inference.formats import FORMATS
+from ppocr_ext.inference.formats import FORMATS, MODEL_FILES
 from ppocr_ext.inference.graph import write_reader
 from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.io.atomic import atomic_folder
@@ -44,9 +44,8 @@ from ppocr_ext.recognition.resize import Kind, WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser, load_recogniser
 
 BOTH = "both"  # all forms
-_OF_FORMS = tuple(file for form in reversed(FORMATS.values()) for file in form.files)
 # all that an export may write; model.json is the last, and has the digests of the others
-FILES = (*_OF_FORMS, INFERENCE_YML, CHARSET_FILE, VECTORS_FILE, CARD_FILE, MODEL_FILE)
+FILES = (*MODEL_FILES, INFERENCE_YML, CHARSET_FILE, VECTORS_FILE, CARD_FILE, MODEL_FILE)
 _COMPARED = 4  # images of Eval, besides the drawn ones
 
 
@@ -147,13 +146,11 @@ def export_recogniser(config: Config, trained: TrainedRecogniser, options: Expor
                 form.write(folder, metadata)
         pictures = [*map(Picture, eval_images(trained.config, _COMPARED)), *map(Picture, drawn)]
         comparisons = compare_files(folder, parts, pictures, any_width=width is None)
-        for file in _OF_FORMS:
+        for file in MODEL_FILES:
             if all(file not in form.files for form in chosen):
                 (folder / file).unlink(missing_ok=True)
         write_vectors(folder / VECTORS_FILE, drawn, parts)
-        accuracy: dict[str, float] = {}
-        if options.data is not None:
-            accuracy = accuracy_by_policy(parts, options.data, width)
+        accuracy = accuracy_by_policy(parts, options.data, width) if options.data else {}
         choices = {"model_name": name, "policy": policy, "width": width, "accuracy": accuracy}
         description = describe(config, trained, graph.parameters, **choices)
         write_card(folder, options.output.resolve().name, description, sizes_of(folder))
@@ -171,13 +168,13 @@ def policy_of_width(policy: WidthPolicy, width: int | None) -> WidthPolicy:
     if width is None:
         return policy
     _, height, trained = policy.image_shape
+    if policy.kind == "squash" and width != trained:
+        raise ConfigError(
+            f"--width {width}: this model squashes each image to {trained} pixels (`padding: false`), and reads "
+            f"no other width. Fix: --width {trained}, or leave it out.",
+            code="bad_width",
+        )
     if policy.kind == "squash":
-        if width != trained:
-            raise ConfigError(
-                f"--width {width}: this model squashes each image to {trained} pixels (`padding: false`), and reads "
-                f"no other width. Fix: --width {trained}, or leave it out.",
-                code="bad_width",
-            )
         return policy
     LOG.warning(
         "--width %d: the graph fails on every other width, and longer images are squeezed. The client of PaddleOCR 3.x "
@@ -209,27 +206,18 @@ def compare_files(
     if failed:
         raise next(iter(failed.values()))
     _, *comparisons = compare("trained network", trained, forms, (), pictures, any_width)
-    for comparison in comparisons:
-        require_equal(comparison)
+    for found in comparisons:
+        if found.agrees():
+            continue
+        pair = f" It reads {found.texts[0][1]!r} for {found.texts[0][0]!r}." if found.texts else ""
+        steps = "".join(f"\n  {fault}" for fault in found.faults)
+        raise ModelError(
+            f"What was written does not compute what the network computes ({found}), so nothing is published.{pair} "
+            f"Fix: export again; if it stays so, report it with the config: Paddle or the converter cannot express "
+            f"this network.{steps}",
+            code="export_differs",
+        )
     return comparisons
-
-
-def require_equal(comparison: Comparison) -> None:
-    """Refuse a file that computes something else than the network.
-
-    Raises:
-        ModelError: the probabilities or the texts differ.
-    """
-    if comparison.agrees():
-        return
-    pair = f" It reads {comparison.texts[0][1]!r} for {comparison.texts[0][0]!r}." if comparison.texts else ""
-    steps = "".join(f"\n  {fault}" for fault in comparison.faults)
-    raise ModelError(
-        f"What was written does not compute what the network computes ({comparison}), so nothing is published.{pair} "
-        f"Fix: export again; if it stays so, report it with the config: Paddle or the converter cannot express this "
-        f"network.{steps}",
-        code="export_differs",
-    )
 
 
 def sizes_of(folder: Path) -> dict[str, int]:

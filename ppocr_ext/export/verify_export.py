@@ -25,7 +25,8 @@ from ppocr_ext.export.verify import (
 )
 from ppocr_ext.export.verify_clients import open_clients
 from ppocr_ext.inference.comparison import TOLERANCE, drawn_images
-from ppocr_ext.inference.runners import GRAPH, ONNX, WEIGHTS, NetworkEngine
+from ppocr_ext.inference.formats import MODEL_FILES
+from ppocr_ext.inference.runners import NetworkEngine
 from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.recognition.images import list_images, read_image
 from ppocr_ext.recognition.opening import Exported, RecognizerParts, read_exported
@@ -98,7 +99,7 @@ def verify_export(folder: Path, options: VerifyOptions) -> Verification:
     """
     exported = read_exported(folder)
     if not options.trust_model:  # a model is a program
-        exported.check(*(name for name in (GRAPH, WEIGHTS, ONNX) if (folder / name).is_file()))
+        exported.check(*(name for name in MODEL_FILES if (folder / name).is_file()))
     forms, failed = open_forms(folder, exported.policy, exported.reorder)
     config = _config(exported, options)
     name = NETWORK if config is not None else next(iter(forms), "")
@@ -106,12 +107,9 @@ def verify_export(folder: Path, options: VerifyOptions) -> Verification:
         right = _network(config, exported, options)
     elif forms:
         right = forms.pop(name)
-    elif failed:
-        raise next(iter(failed.values()))
     else:
-        raise WeightsError(
-            f"{folder} has neither {ONNX} nor {GRAPH}. Fix: export the model again.", code="missing_file"
-        )
+        missing = f"{folder} has none of {', '.join(MODEL_FILES)}. Fix: export the model again."
+        raise next(iter(failed.values()), WeightsError(missing, code="missing_file"))
     found = Verification(name, exported.width is None, faults=_changed(exported))
     if config is None:
         found.faults += dictionary_faults(exported.charset, right.charset)
@@ -164,7 +162,7 @@ def _network(config: Config, exported: Exported, options: VerifyOptions) -> Reco
 def _changed(exported: Exported) -> list[Fault]:
     """Return the files that are not as they were exported."""
     faults = []
-    for name in (GRAPH, WEIGHTS, ONNX, INFERENCE_YML):
+    for name in (*MODEL_FILES, INFERENCE_YML):
         if exported.has(name):
             try:
                 exported.check(name)

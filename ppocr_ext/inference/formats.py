@@ -81,6 +81,8 @@ FORMATS = {
         },
     ),
 }
+# the files of all forms, as they are listed and checked
+MODEL_FILES = tuple(file for form in reversed(FORMATS.values()) for file in form.files)
 
 
 class ExportedEngine:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -137,14 +137,9 @@ def is_reordered(charset: Charset) -> bool:
 def _reordered(characters: tuple[Character, ...]) -> tuple[Character, ...]:
     """Return the characters from the last to the first; Latin letters, digits and spaces in a row keep their order."""
     groups: list[list[Character]] = []
-    in_row = False
-    for character in characters:
-        latin = bool(_LEFT_TO_RIGHT.search(character.text))
-        if latin and in_row:
-            groups[-1].append(character)
-        else:
-            groups.append([character])
-        in_row = latin
+    for latin, row in groupby(characters, lambda each: bool(_LEFT_TO_RIGHT.search(each.text))):
+        found = list(row)
+        groups += [found] if latin else [[each] for each in found]
     return tuple(character for group in reversed(groups) for character in group)
 
 

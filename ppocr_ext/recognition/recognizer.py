@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import chain, islice
 from os import PathLike, fspath
 from typing import Any, Literal, NamedTuple, cast
 
@@ -148,10 +148,18 @@ class Recognizer:
         numbered = enumerate(images)
         size = batch_size * (_WINDOW if self.policy.kind == "widen" else 1)
         windows = iter(lambda: list(islice(numbered, size)), [])
+        first = next(windows, [])
+        second = next(windows, [])
+        if (
+            not second
+        ):  # in a new thread, an engine starts its own threads anew, which takes longer than one image
+            loaded = self._load(first, batch_size)
+            yield from self._texts(loaded, map(self._parts.best, [batch.inputs for batch in loaded.batches]))
+            return
         pool = ThreadPoolExecutor(1)
         before: Iterator[Reading] = iter(())
         try:
-            for window in windows:
+            for window in chain([first, second], windows):
                 loaded = self._load(window, batch_size)
                 # submitted before texts are taken, so that the engine never waits
                 computing = [pool.submit(self._parts.best, batch.inputs) for batch in loaded.batches]

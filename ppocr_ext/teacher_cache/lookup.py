@@ -44,8 +44,9 @@ class CachedTeacher:
     """
 
     def __init__(self, store: Store, model: Any, live: Callable[..., Any]) -> None:
-        self._store, self._model, self._live = store, model, live
-        self._several_heads, self._all_features = isinstance(model.head, MultiHead), model.return_all_feats
+        self._store = store
+        self._model = model
+        self._live = live
         self._others: frozenset[str] = getattr(model.head, "branches", frozenset()) - set(
             store.facts.branches
         )
@@ -80,8 +81,8 @@ class CachedTeacher:
             self._compare(
                 logits, images[:_FEW], None if data is None else [each[:_FEW] for each in data], request
             )
-        head = logits if self._several_heads else logits["ctc"]
-        return {"head_out": head} if self._all_features else head
+        head = logits if isinstance(self._model.head, MultiHead) else logits["ctc"]
+        return {"head_out": head} if self._model.return_all_feats else head
 
     @paddle.no_grad()
     def _compare(self, logits: Mapping[str, Any], images: Any, data: Any, request: Any) -> None:

@@ -10,7 +10,7 @@ from ppocr_ext.check.data import check_data
 from ppocr_ext.check.files import check_dictionary, check_files
 from ppocr_ext.check.images import check_images, check_preprocessing
 from ppocr_ext.check.objective import check_decoder, check_loss, check_metric, check_optimizer
-from ppocr_ext.check.settings import check_global, check_loaders, check_sections
+from ppocr_ext.check.settings import check_global, check_sections, check_values
 from ppocr_ext.check.sub_models import check_sub_models
 from ppocr_ext.check.training_warnings import check_training
 from ppocr_ext.config import Config, derive_values
@@ -59,7 +59,7 @@ def check_all(
         check_data(check, mode)
     check_images(check)
     check_preprocessing(check)
-    check_loaders(check)
+    check_values(check)
     check_dictionary(check)
     check_files(check)
     if role == "train":

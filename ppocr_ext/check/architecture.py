@@ -17,6 +17,7 @@ from ppocr_ext.base.parts import (
 )
 from ppocr_ext.check.config_check import ConfigCheck, Path
 from ppocr_ext.config import named_items
+from ppocr_ext.config.class_counts import model_paths
 from ppocr_ext.config.node import PlaceKind, dotted
 from ppocr_ext.config.values import shown
 from ppocr_ext.messages import did_you_mean, near_match
@@ -53,8 +54,11 @@ def check_architecture(check: ConfigCheck) -> None:
     if component is DistillationModel:
         _check_sub_models(check, options)
     elif component is BaseModel and "Models" in options:
-        message = "several sub-models need `Architecture.name: DistillationModel`."
-        check.error(("Architecture", "Models"), "sub_model_mismatch", message)
+        check.error(
+            ("Architecture", "Models"),
+            "sub_model_mismatch",
+            "several sub-models need `Architecture.name: DistillationModel`.",
+        )
     elif component is BaseModel:
         _check_model(check, ("Architecture",))
     _check_branches(check)
@@ -74,8 +78,11 @@ def _check_sub_models(check: ConfigCheck, options: Mapping[Any, Any]) -> None:
         place = check.place(path)
         # an option that goes into a sub-model misspells its name; one that gives a whole sub-model does not
         if place.kind is PlaceKind.OPTION and len(place.target) > len(path):
-            message = f"the files have no such sub-model.{hint} `-o +{dotted(path)}…=…` makes one."
-            check.error(path, "unknown_sub_model", message)
+            check.error(
+                path,
+                "unknown_sub_model",
+                f"the files have no such sub-model.{hint} `-o +{dotted(path)}…=…` makes one.",
+            )
         elif not any(check.mapping(*path).get(part) for part in _PARTS):
             check.error(path, "missing_part", f"the sub-model has none of {', '.join(_PARTS)}.{hint}")
         else:
@@ -97,8 +104,11 @@ def _check_model(check: ConfigCheck, path: Path) -> None:
             without_head = path != ("Architecture",) and check.at(*path, "return_all_feats") is True
             needed = part == "Backbone" or part == "Head" and not without_head
             if needed and check.at(*where) in (None, {}):
-                message = f"the model has no {part}. Fix: give it one, such as {_EXAMPLES[part]}."
-                check.error(where, "missing_part", message)
+                check.error(
+                    where,
+                    "missing_part",
+                    f"the model has no {part}. Fix: give it one, such as {_EXAMPLES[part]}.",
+                )
             continue
         component = check.component(registry, options.get("name"), (*where, "name"))
         if component is MultiHead:
@@ -120,18 +130,20 @@ def _check_tokens(check: ConfigCheck, backbone: Path, head: Path) -> None:
     options |= {name: value for name, value in check.mapping(*backbone).items() if value is not None}
     returns_tokens = options["last_stage"] is False
     if returns_tokens != (check.at(*head, "use_pool") is True):
-        message = (
+        check.error(
+            (*head, "use_pool"),
+            "token_mismatch",
             "SVTRNet with `last_stage: false` returns tokens, which a MultiHead has to pool, and only then. Fix: "
-            f"{'add `use_pool: true`' if returns_tokens else 'remove `use_pool`'} below {dotted(head)}."
+            f"{'add `use_pool: true`' if returns_tokens else 'remove `use_pool`'} below {dotted(head)}.",
         )
-        check.error((*head, "use_pool"), "token_mismatch", message)
     widths = options["embed_dim"]
     if returns_tokens and isinstance(widths, tuple) and widths and options["out_channels"] != widths[-1]:
-        message = (
+        check.error(
+            (*backbone, "out_channels"),
+            "token_mismatch",
             f"found {shown(options['out_channels'])}, but a token of SVTRNet has {shown(widths[-1])} features, the "
-            f"last of embed_dim. Fix: `out_channels: {shown(widths[-1])}` below {dotted(backbone)}."
+            f"last of embed_dim. Fix: `out_channels: {shown(widths[-1])}` below {dotted(backbone)}.",
         )
-        check.error((*backbone, "out_channels"), "token_mismatch", message)
 
 
 def _check_multi_head(check: ConfigCheck, path: Path) -> None:
@@ -158,8 +170,11 @@ def _check_multi_head(check: ConfigCheck, path: Path) -> None:
             if component is not None and name == BRANCHES["sar"].head:
                 check.check_keys(where, component, check.mapping(*where), injected=_GIVEN)
             elif component is not None:
-                message = f"{name} cannot be a branch. Fix: use {', '.join(BRANCH_OF_HEAD)}."
-                check.error(where, "unsupported_component", message)
+                check.error(
+                    where,
+                    "unsupported_component",
+                    f"{name} cannot be a branch. Fix: use {', '.join(BRANCH_OF_HEAD)}.",
+                )
     if names and CTC_HEAD not in names:
         found = ", ".join(names)
         check.error(listed, "missing_branch", f"found {found}, expected a {CTC_HEAD} among the heads.")
@@ -167,9 +182,7 @@ def _check_multi_head(check: ConfigCheck, path: Path) -> None:
 
 def _check_branches(check: ConfigCheck) -> None:
     """Check ``algorithm``, the decoder and the length of NRTR's output against the branches of MultiHeads."""
-    models = check.at("Architecture", "Models")
-    names = [("Models", str(name)) for name in models] if isinstance(models, Mapping) else [()]
-    paths: list[Path] = [("Architecture", *name) for name in names]
+    paths = model_paths(check.config)
     heads = {path: named_items(check.config, *path, "Head", "head_list") for path in paths}
     branches = {path: {BRANCH_OF_HEAD.get(head) for head, _ in found} for path, found in heads.items()}
     if not any(branches.values()):
@@ -183,19 +196,21 @@ def _check_branches(check: ConfigCheck) -> None:
         and algorithms[0]
         and TAUGHT_ALGORITHMS.isdisjoint(map(str, algorithms))
     ):
-        said = (
+        check.error(
+            (*taught[0], "algorithm"),
+            "algorithm_mismatch",
             f"PaddleOCR's loop hands the network no labels for {algorithms[0]!r}, but NRTRHead and SARHead need them. "
-            f"Fix: write SVTR_LCNet."
+            f"Fix: write SVTR_LCNet.",
         )
-        check.error((*taught[0], "algorithm"), "algorithm_mismatch", said)
     decoder = str(check.at("PostProcess", "name") or "")
     of_one = decoder.removeprefix("Distillation")
     if of_one in SPECIALS and of_one != CTC_DECODER:
-        said = (
+        check.error(
+            ("PostProcess", "name"),
+            "decoder_mismatch",
             f"a MultiHead gives its CTC output in evaluation, which {decoder} does not read. Fix: use "
-            f"{decoder.replace(of_one, CTC_DECODER)}; `eval --head gtc` evaluates the NRTR branch."
+            f"{decoder.replace(of_one, CTC_DECODER)}; `eval --head gtc` evaluates the NRTR branch.",
         )
-        check.error(("PostProcess", "name"), "decoder_mismatch", said)
     for path in (path for path, found in branches.items() if "gtc" in found):
         _check_length(check, (*path, "Head", "head_list", BRANCHES["gtc"].head, "max_text_length"))
 
@@ -205,11 +220,12 @@ def _check_length(check: ConfigCheck, path: Path) -> None:
     longest = check.at("Global", "max_text_length", default=_DEFAULT_LENGTH)
     decoded = check.at(*path) or _DEFAULT_LENGTH
     if isinstance(longest, int) and isinstance(decoded, int) and decoded < longest - 1:
-        said = (
+        check.error(
+            path,
+            "text_length_mismatch",
             f"the NRTR branch decodes up to {decoded - 1} characters (found {decoded}), but labels have up to "
-            f"{longest - 2} (Global.max_text_length: {longest}). Fix: remove it, which makes it {longest}."
+            f"{longest - 2} (Global.max_text_length: {longest}). Fix: remove it, which makes it {longest}.",
         )
-        check.error(path, "text_length_mismatch", said)
 
 
 def _check_encoder(check: ConfigCheck, path: Path, key: str, extra: tuple[str, ...] = ()) -> None:
@@ -226,8 +242,7 @@ def _check_encoder(check: ConfigCheck, path: Path, key: str, extra: tuple[str, .
     elif key == "name" or NECKS.of_host("SequenceEncoder") is None:  # build_neck asks the host too
         fix = "" if key == "name" else " Fix: `--host DIR` with a checkout that has it."
         hint = did_you_mean(near_match(str(encoder), ENCODERS))
-        message = f"found {encoder!r}, expected {known}.{hint}{fix}"
-        check.error((*path, key), "unknown_component", message)
+        check.error((*path, key), "unknown_component", f"found {encoder!r}, expected {known}.{hint}{fix}")
 
 
 def _no_options() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
-from ppocr_ext.base.parts import MORE_KEYS, SPECIALS, TRANSFORMS
+from ppocr_ext.base.parts import CTC_DECODER, MORE_KEYS, SCALE_SAMPLER, SPECIALS, TRANSFORMS
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.global_keys import GLOBAL_KEYS
 from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
@@ -22,6 +22,7 @@ from ppocr_ext.registry import SCHEDULES, Registry
 
 Path = tuple[str, ...]
 PLUGIN = "plugin_not_loaded"  # code of a warning of a name or key that only a plugin may know
+_EXAMPLES = {"decoder": CTC_DECODER, "sampler": SCALE_SAMPLER}
 _LISTED = 20  # names that a message lists; the host has about a hundred transforms
 ValueKind = Literal["number", "truth"]
 _BY_ANNOTATION: dict[str, ValueKind] = {"float": "number", "int": "number", "bool": "truth"}
@@ -255,18 +256,21 @@ class ConfigCheck:
         """Return True if only a plugin that was not imported can have the component ``name``."""
         return bool(self.unloaded_plugins) and isinstance(name, str) and registry.is_foreign(name)
 
-    def host_component(self, kind: str, label: str, name: Any, path: Path) -> Callable[..., Any] | None:
-        """Return the host's component that ``path`` names, or None with an issue.
+    def host_component(self, kind: str, name: Any, path: Path) -> Callable[..., Any] | None:
+        """Return the host's component that ``path`` names, or None with an issue; None as a name is an issue too.
 
         Args:
-            kind: ``"operator"``, ``"sampler"``, ``"decoder"`` or ``"collate_fn"``.
-            label: the kind as messages call it.
+            kind: ``"operator"`` (a transform), ``"sampler"``, ``"decoder"`` or ``"collate_fn"``.
             name: as the config has it.
             path: of the name.
         """
+        if name is None:
+            self.missing(path, f"such as {_EXAMPLES[kind]}")
+            return None
         found = self.host.component(kind, name) if isinstance(name, str) else None
         if found is None:
             names = self.host.component_names(kind)
+            label = "transform" if kind == "operator" else kind
             if self.unloaded_plugins and not is_misspelling(str(name), names):
                 self.warning(path, PLUGIN, f"the host has no {label} {name!r}, unless a plugin adds it.")
                 return None
@@ -358,8 +362,11 @@ class ConfigCheck:
             shared = min(len(path), len(place.target))
             # the option's own path if its value was moved to `path`
             forced = path if path[:shared] == place.target[:shared] else place.target
-            message = f"nothing reads this key.{hint} `-o +{dotted(forced)}=…` sets it anyway."
-            self.error(path, "unused_option", message)
+            self.error(
+                path,
+                "unused_option",
+                f"nothing reads this key.{hint} `-o +{dotted(forced)}=…` sets it anyway.",
+            )
         elif home is None and self.unloaded_plugins and path[:-1] in ((), ("Global",)):
             self.warning(path, PLUGIN, "the key is not used, unless a plugin reads it.")
         else:

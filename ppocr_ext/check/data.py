@@ -10,12 +10,10 @@ from ppocr_ext.base.parts import DATASETS as ROWS
 from ppocr_ext.base.parts import SCALE_SAMPLER, kind_of, row_of
 from ppocr_ext.check.config_check import DATA_KEYS, ComponentKeys, ConfigCheck
 from ppocr_ext.config import Config
-from ppocr_ext.config.values import ValueRule
 from ppocr_ext.data.preprocessing import read_preprocessing
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.registry import DATASETS
 
-_RATIO = ValueRule("number", least=0, most=1)
 _SECTION = ("dataset", "loader", "sampler")
 _TRAIN_ONLY = ("teacher_cache",)
 _NEVER_EMPTY = frozenset({"data_dir", "label_file_list", "transforms"})
@@ -40,7 +38,7 @@ def check_data(check: ConfigCheck, mode: str) -> None:
         check.check_keys((mode, "loader"), _LOADER, loader)
     if loader.get("collate_fn") is not None:
         path = (mode, "loader", "collate_fn")
-        check.host_component("collate_fn", "collate_fn", loader["collate_fn"], path)
+        check.host_component("collate_fn", loader["collate_fn"], path)
     _check_sampler(check, mode, keys)
 
 
@@ -52,8 +50,11 @@ def _check_indentation(check: ConfigCheck, mode: str, part: str) -> list[str]:
     if beside or above:
         path = (mode, beside[0]) if beside else (above[0],)
         keys = ", ".join(beside or above)
-        message = f"wrong indentation: {keys} must stand below `{part}:` of {mode}. Fix: indent further."
-        check.error(path, "wrong_indentation", message)
+        check.error(
+            path,
+            "wrong_indentation",
+            f"wrong indentation: {keys} must stand below `{part}:` of {mode}. Fix: indent further.",
+        )
     elif empty:
         check.missing((mode, part))
     return beside
@@ -75,12 +76,6 @@ def _check_dataset(check: ConfigCheck, mode: str) -> ComponentKeys | None:
         for key in sorted(_NEVER_EMPTY & keys.required & options.keys()):
             if options[key] in (None, ()):
                 check.error((*path, key), "empty_value", "is empty, but must be given.")
-    ratios = options.get("ratio_list")
-    # PaddleOCR draws this share of a label file's lines without replacement
-    for ratio in ratios if isinstance(ratios, tuple) else (ratios,):
-        problem = _RATIO.problem(ratio)
-        if problem is not None:
-            check.error((*path, "ratio_list"), problem.code, problem.message)
     return keys
 
 
@@ -111,25 +106,26 @@ def _check_transforms(check: ConfigCheck, mode: str) -> None:
     names = []
     for name, path in check.items(mode, "dataset", "transforms"):
         names.append(name)
-        operator = check.host_component("operator", "transform", name, path)
+        operator = check.host_component("operator", name, path)
         if operator is None:
             continue
         options = check.mapping(*path)
         check.check_keys(path, operator, options, injected=given, extra=given)
         encode = options.get("gtc_encode")
         if name == "MultiLabelEncode" and encode is not None:
-            check.host_component("operator", "label encoder", encode, (*path, "gtc_encode"))
+            check.host_component("operator", encode, (*path, "gtc_encode"))
     # a transform without a row may resize
     unsized = bool(names) and all(kind_of(name) in ("plain", "random") for name in names)
     dataset = ROWS.get(str(check.at(mode, "dataset", "name")))
     if unsized and dataset is not None and not dataset.of_one_size:
         other = read_preprocessing(check.config, "Eval" if mode == "Train" else "Train")
         size = list(other.sizes[0]) if other is not None and other.sizes else [3, 48, 320]
-        message = (
+        check.error(
+            (mode, "dataset", "transforms"),
+            "missing_resize",
             f"no transform gives the images of a batch one size. Fix: add `- RecResizeImg: {{image_shape: {size}}}` "
-            f"before KeepKeys."
+            f"before KeepKeys.",
         )
-        check.error((mode, "dataset", "transforms"), "missing_resize", message)
 
 
 def _check_sampler(check: ConfigCheck, mode: str, keys: ComponentKeys | None) -> None:
@@ -142,23 +138,24 @@ def _check_sampler(check: ConfigCheck, mode: str, keys: ComponentKeys | None) ->
     name = options.get("name") if mode == "Train" else None
     if several_scales and name is None:
         fix = "give `sampler: {name: MultiScaleSampler, …}`" if mode == "Train" else "use SimpleDataSet"
-        message = f"{dataset_name} gets its image sizes from a sampler, and {mode} has none. Fix: {fix}."
-        check.error((mode, "dataset", "name"), "sampler_mismatch", message)
+        check.error(
+            (mode, "dataset", "name"),
+            "sampler_mismatch",
+            f"{dataset_name} gets its image sizes from a sampler, and {mode} has none. Fix: {fix}.",
+        )
     if not options:
         return
     if mode != "Train":
         check.warning(path, "unused_key", "a sampler is used only in Train.")
         return
-    if name is None:
-        check.missing((*path, "name"), "such as MultiScaleSampler")
-        return
-    sampler = check.host_component("sampler", "sampler", name, (*path, "name"))
+    sampler = check.host_component("sampler", name, (*path, "name"))
     if sampler is None:
         return
     check.check_keys(path, sampler, options, injected=("data_source", "dataset"), extra=("name",))
     if name == SCALE_SAMPLER and keys is not None and not several_scales:
-        message = (
+        check.error(
+            (*path, "name"),
+            "sampler_mismatch",
             f"{name} gives image sizes, but {dataset_name} takes none. Fix: use MultiScaleDataSet, or remove the "
-            f"sampler."
+            f"sampler.",
         )
-        check.error((*path, "name"), "sampler_mismatch", message)

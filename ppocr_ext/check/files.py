@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from ppocr_ext.checkpoint.checkpoints import why_missing
 from ppocr_ext.checkpoint.files import read_journal
 from ppocr_ext.checkpoint.official_weights import is_official
 from ppocr_ext.config import Config, resolve_charset
-from ppocr_ext.config.class_counts import class_counts, wrong_counts
+from ppocr_ext.config.class_counts import class_counts, model_paths, wrong_counts
 from ppocr_ext.config.values import ValueRule, shown
 from ppocr_ext.errors import CharsetError, ConfigError, WeightsError
 from ppocr_ext.messages import LOG
@@ -57,17 +57,22 @@ def _check_unknown_symbol(check: ConfigCheck, charset: Charset) -> None:
     symbol = check.at(*path)
     if check.at("Global", "unknown_char") != "map":
         if symbol is not None:
-            message = "it has no effect without `unknown_char: map`. Fix: set that, or remove it."
-            check.warning(path, "ignored_value", message)
+            check.warning(
+                path,
+                "ignored_value",
+                "it has no effect without `unknown_char: map`. Fix: set that, or remove it.",
+            )
     elif symbol is None:
-        message = "`unknown_char: map` needs it: a line of the dictionary, such as `unknown_symbol: □`"
-        check.missing(path, message)
-    elif isinstance(symbol, str) and (len(symbol) != 1 or symbol == " " or symbol not in charset.characters):
-        message = (
-            f"found {symbol!r}, expected one character that is a line of {charset.name}, and not the space. Fix: add a "
-            f"line with a character that no label has, such as □."
+        check.missing(
+            path, "`unknown_char: map` needs it: a line of the dictionary, such as `unknown_symbol: □`"
         )
-        check.error(path, "bad_value", message)
+    elif isinstance(symbol, str) and (len(symbol) != 1 or symbol == " " or symbol not in charset.characters):
+        check.error(
+            path,
+            "bad_value",
+            f"found {symbol!r}, expected one character that is a line of {charset.name}, and not the space. Fix: add a "
+            f"line with a character that no label has, such as □.",
+        )
 
 
 def check_files(check: ConfigCheck) -> None:
@@ -100,8 +105,7 @@ def _check_label_files(check: ConfigCheck, mode: str) -> None:
             at = where if isinstance(where, tuple) else (*path, str(where))
             check.error(at, "missing_file", f"there is no file {name} (from {Path.cwd()}). {_FIX_PATH}")
     if check.at(mode, "dataset", "delimiter") == "":
-        message = 'is empty. Fix: "\\t", or remove it.'
-        check.error((mode, "dataset", "delimiter"), "empty_value", message)
+        check.error((mode, "dataset", "delimiter"), "empty_value", 'is empty. Fix: "\\t", or remove it.')
 
 
 def _check_folder(check: ConfigCheck, path: KeyPath) -> None:
@@ -120,17 +124,12 @@ def weights_to_load(config: Config, role: str) -> Iterator[tuple[KeyPath, object
     """
     keys: list[KeyPath] = [("Global", key) for key in ("checkpoints", "pretrained_model")]
     whole = next((key for key in keys if config.at(key, None)), ())
-    parts: list[KeyPath] = [("Architecture", "Models", str(name)) for name in _models(config)]
+    parts = [path for path in model_paths(config) if path != ("Architecture",)]
     if whole or role != "train":
         frozen = [part for part in parts if config.at((*part, "freeze_params"), False)]
         parts = frozen if role == "train" and is_official(str(config.at(whole))) else []
     paths = [whole, *((*part, "pretrained") for part in parts)]
     yield from ((path, config.at(path)) for path in paths if path and config.at(path, None))
-
-
-def _models(config: Config) -> Iterable[object]:
-    models = config.at(("Architecture", "Models"), None)
-    return models if isinstance(models, Mapping) else ()
 
 
 def _check_weights(check: ConfigCheck, path: KeyPath, name: str) -> None:

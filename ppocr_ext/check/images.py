@@ -9,10 +9,9 @@ from ppocr_ext.base.parts import LOSSES, SCALE_SAMPLER, TRANSFORMS, Loss, kind_o
 from ppocr_ext.check.config_check import ConfigCheck, Path
 from ppocr_ext.config import named_items
 from ppocr_ext.config.node import dotted
-from ppocr_ext.config.values import ValueRule, shown
+from ppocr_ext.config.values import shown
 from ppocr_ext.data.batches import kept_keys
 from ppocr_ext.data.preprocessing import (
-    COLORS,
     PAD,
     WIDEN,
     Preprocessing,
@@ -24,7 +23,6 @@ from ppocr_ext.data.preprocessing import (
     sampler_scales,
 )
 
-_COLOR = ValueRule("text", choices=COLORS)
 ALLOW = "allow_different_preprocessing"
 _FIX = f"Fix: use the same in both, or allow it: -o Global.{ALLOW}=true."
 
@@ -50,17 +48,21 @@ def check_images(check: ConfigCheck) -> None:
         for name, where in listed[:decoded]:
             # one that is left out at random would pass the dry step
             if kind_of(name) in ("random", "resize"):
-                said = "it needs a decoded image, but DecodeImage comes after it. Fix: put DecodeImage before it."
-                check.error(where, "image_not_decoded", said)
+                check.error(
+                    where,
+                    "image_not_decoded",
+                    "it needs a decoded image, but DecodeImage comes after it. Fix: put DecodeImage before it.",
+                )
         for name, where in listed:
-            if name == "DecodeImage":  # which reads three channels, and fails under GRAY
-                check.check_value((*where, "img_mode"), _COLOR)
             shape = check.at(*where, "image_shape")
             expected = TRANSFORMS[name].shape if name in TRANSFORMS else None
             if expected and shape is not None and not are_positive_numbers(shape, 3):
                 form, example = expected
-                said = f"found {shown(shape)}, expected {form} in positive whole numbers, such as {example}."
-                check.error((*where, "image_shape"), "bad_value", said)
+                check.error(
+                    (*where, "image_shape"),
+                    "bad_value",
+                    f"found {shown(shape)}, expected {form} in positive whole numbers, such as {example}.",
+                )
     if "Train" in check.modes:
         if check.at("Train", "sampler", "name") == SCALE_SAMPLER:
             _check_scales(check, ("Train", "sampler"))
@@ -77,8 +79,11 @@ def _check_scales(check: ConfigCheck, path: Path) -> None:
     small = [list(check.at(*path, "scales")[number]) for number, size in enumerate(rounded) if 0 in size]
     if small:
         multiple = list(sampler_factor(check.config, "Train"))
-        said = f"{small[0]} is rounded down to 0: sizes are multiples of divided_factor, {multiple}."
-        check.error((*path, "scales"), "bad_value", said)
+        check.error(
+            (*path, "scales"),
+            "bad_value",
+            f"{small[0]} is rounded down to 0: sizes are multiples of divided_factor, {multiple}.",
+        )
 
 
 def _check_padding(check: ConfigCheck) -> None:

@@ -6,6 +6,7 @@ from ppocr_ext.check.config_check import PLUGIN, ConfigCheck
 from ppocr_ext.config import ctc_heads
 from ppocr_ext.config.global_keys import DEVICES, GLOBAL_KEYS
 from ppocr_ext.config.values import ValueRule
+from ppocr_ext.data.preprocessing import COLORS
 from ppocr_ext.errors import MissingPackageError
 from ppocr_ext.inference.runners import require_engine
 
@@ -16,14 +17,27 @@ _NEEDED = {
     "eval": ("Architecture", "PostProcess", "Metric", "Eval"),
     "predict": ("Architecture", "PostProcess", "Eval"),
 }
+_NOT_NEGATIVE = ValueRule("number", least=0)
+_SHARE = ValueRule("number", least=0, most=1)
 _TRUTH = ValueRule("truth")
-_LOADER = {
-    "batch_size_per_card": ValueRule("whole", least=1),
-    "num_workers": ValueRule("whole", least=0),
-    "shuffle": _TRUTH,
-    "drop_last": _TRUTH,
-    "use_shared_memory": _TRUTH,
+_OF_DATA = {
+    "loader.batch_size_per_card": ValueRule("whole", least=1),
+    "loader.num_workers": ValueRule("whole", least=0),
+    "loader.shuffle": _TRUTH,
+    "loader.drop_last": _TRUTH,
+    "loader.use_shared_memory": _TRUTH,
+    "dataset.ratio_list": _SHARE,  # PaddleOCR draws this share of a label file's lines without replacement
+    "dataset.transforms.DecodeImage.img_mode": ValueRule("text", choices=COLORS),  # GRAY fails
 }
+_OF_OPTIMIZER = {
+    **dict.fromkeys(("clip_norm", "clip_norm_global", "weight_decay"), _NOT_NEGATIVE),
+    **dict.fromkeys(("beta1", "beta2"), _SHARE),
+    **dict.fromkeys(
+        ("lr.learning_rate", "lr.start_lr", "lr.end_lr", "lr.min_lr", "lr.max_lr"), _NOT_NEGATIVE
+    ),
+    "lr.values": _NOT_NEGATIVE,
+}
+_LISTS = ("ratio_list", "values")  # whose items are checked one by one
 _AVERAGE = "asks PaddleOCR for an average of its own"
 # a key of Global, path and value that exclude it, and why
 _CONFLICTS = (
@@ -43,8 +57,11 @@ def check_sections(check: ConfigCheck) -> None:
         if name not in _SECTIONS + _ALSO_READ:
             check.unknown_key((str(name),), _SECTIONS + _ALSO_READ)
     if "Global" in check.config and check.at("Global") is None:
-        message = "is empty. Fix: give the dictionary, max_text_length and epoch_num in it."
-        check.error(("Global",), "empty_value", message)
+        check.error(
+            ("Global",),
+            "empty_value",
+            "is empty. Fix: give the dictionary, max_text_length and epoch_num in it.",
+        )
     for name in _NEEDED[check.role]:
         if name not in check.config:
             check.error((name,), "missing_section", f"the section is missing, but `{check.role}` needs it.")
@@ -62,14 +79,18 @@ def check_global(check: ConfigCheck) -> None:
             check.unknown_key(path, GLOBAL_KEYS)
     if check.unloaded_plugins:
         names = ", ".join(check.unloaded_plugins)
-        message = f"not imported: {names}. Fix: `--import-plugins` runs their code."
-        check.warning(("Global", "plugins"), PLUGIN, message)
+        check.warning(
+            ("Global", "plugins"), PLUGIN, f"not imported: {names}. Fix: `--import-plugins` runs their code."
+        )
     _check_engine(check)
     if check.role == "train":
         _check_hooks(check)
     if check.at("Global", "return_feats") is True and not list(ctc_heads(check.config)):
-        message = "there is no CTCHead in Architecture that can return features."
-        check.error(("Global", "return_feats"), "missing_branch", message)
+        check.error(
+            ("Global", "return_feats"),
+            "missing_branch",
+            "there is no CTCHead in Architecture that can return features.",
+        )
 
 
 def _check_engine(check: ConfigCheck) -> None:
@@ -86,20 +107,26 @@ def _check_engine(check: ConfigCheck) -> None:
 def _check_hooks(check: ConfigCheck) -> None:
     """Report hooks that could do nothing, or that PaddleOCR's loop would undo."""
     if check.at("Global", "early_stop") is not None and check.at("Eval") is None:
-        message = (
-            "there is no Eval, so the run never learns whether it gets better. Fix: give Eval, or remove it."
+        check.error(
+            ("Global", "early_stop"),
+            "missing_section",
+            "there is no Eval, so the run never learns whether it gets better. Fix: give Eval, or remove it.",
         )
-        check.error(("Global", "early_stop"), "missing_section", message)
     for key, path, value, reason in _CONFLICTS:
         if check.at("Global", key) not in (None, False) and check.at(*path) == value:
             check.error(("Global", key), "conflicting_keys", f"{reason}. Fix: remove one of the two.")
 
 
-def check_loaders(check: ConfigCheck) -> None:
-    """Report wrong values of the loaders, and options that an evaluation does not follow."""
-    for mode in check.modes:
-        for name, rule in _LOADER.items():
-            check.check_value((mode, "loader", name), rule)
+def check_values(check: ConfigCheck) -> None:
+    """Report wrong values outside Global, and options that an evaluation does not follow."""
+    rules = {(mode, *key.split(".")): rule for mode in check.modes for key, rule in _OF_DATA.items()}
+    if check.role == "train":
+        rules |= {("Optimizer", *key.split(".")): rule for key, rule in _OF_OPTIMIZER.items()}
+    for path, rule in rules.items():
+        value = check.at(*path)
+        count = len(value) if isinstance(value, tuple) and path[-1] in _LISTS else 0
+        for where in [(*path, str(index)) for index in range(count)] or [path]:
+            check.check_value(where, rule)
     if not check.modes:
         return
     for name, reason in _IGNORED_IN_EVAL.items():
@@ -110,5 +137,8 @@ def check_loaders(check: ConfigCheck) -> None:
     if any(
         isinstance(r, int | float) and r < 1 for r in (ratios if isinstance(ratios, tuple) else (ratios,))
     ):
-        message = "an evaluation reads only this share of the samples, drawn at random. Fix: remove it."
-        check.warning(path, "partial_evaluation", message)
+        check.warning(
+            path,
+            "partial_evaluation",
+            "an evaluation reads only this share of the samples, drawn at random. Fix: remove it.",
+        )

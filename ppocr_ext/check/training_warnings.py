@@ -69,8 +69,11 @@ def _check_rate(check: ConfigCheck) -> None:
     samples = samples_per_step(check.config, check.processes)
     constant: KeyPath = ("Optimizer", "lr", "learning_rate")
     if not rate and _number(check.at(*constant)) == 0:
-        message = "found 0, so nothing is trained. Fix: a rate above 0, such as 0.001 (AdamW)."
-        check.warning(constant, "zero_learning_rate", message)
+        check.warning(
+            constant,
+            "zero_learning_rate",
+            "found 0, so nothing is trained. Fix: a rate above 0, such as 0.001 (AdamW).",
+        )
     if not rate or samples is None:
         return
     name = str(check.at("Optimizer", "name"))
@@ -89,8 +92,11 @@ def _check_rate(check: ConfigCheck) -> None:
             f"NaN, or CTC reads only blanks. Fix: a lower rate, or a larger batch.",
         )
     elif not is_clipped and not free.allow(rate, samples):
-        said = f"{of_sample} without a gradient clip. Fix: `clip_norm_global: 5.0` below Optimizer, or a lower rate."
-        check.warning(path, "no_gradient_clip", said)
+        check.warning(
+            path,
+            "no_gradient_clip",
+            f"{of_sample} without a gradient clip. Fix: `clip_norm_global: 5.0` below Optimizer, or a lower rate.",
+        )
 
 
 def _highest_rate(check: ConfigCheck) -> tuple[float, KeyPath]:
@@ -134,8 +140,11 @@ def _check_loss_weights(check: ConfigCheck) -> None:
         weight = _number(check.at(*path))
         if weight is not None and weight <= 0:
             effect = "trains nothing" if weight == 0 else "is made larger, not smaller"
-            message = f"found {weight:g}: this loss {effect}. Fix: a number above 0, or remove the loss."
-            check.warning(path, "loss_weight", message)
+            check.warning(
+                path,
+                "loss_weight",
+                f"found {weight:g}: this loss {effect}. Fix: a number above 0, or remove the loss.",
+            )
 
 
 def _check_evaluated(check: ConfigCheck) -> None:
@@ -144,11 +153,12 @@ def _check_evaluated(check: ConfigCheck) -> None:
         value = check.at(*path)
         names = value if isinstance(value, tuple) else (value,)
         if value and all(is_frozen(check, name) for name in names):
-            message = (
+            check.warning(
+                path,
+                "frozen_is_evaluated",
                 f"found only the frozen {', '.join(map(str, names))}, whose accuracy never changes. Fix: name the "
-                f"trained sub-model."
+                f"trained sub-model.",
             )
-            check.warning(path, "frozen_is_evaluated", message)
 
 
 def _number(value: Any) -> float | None:

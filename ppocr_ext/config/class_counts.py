@@ -15,7 +15,7 @@ from ppocr_ext.base.parts import (
     SPECIALS,
 )
 from ppocr_ext.charset import Charset
-from ppocr_ext.config.config_view import Config
+from ppocr_ext.config.config_view import Config, named_items
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import CharsetError, ConfigError
@@ -91,12 +91,17 @@ def class_counts(config: Config, charset: Charset) -> dict[_Path, int]:
     return counts | dict.fromkeys(_ignore_index_paths(config), charset.sar_padding_id)
 
 
-def head_paths(config: Config) -> Iterator[_Path]:
-    """Return the path of the head of the model, or of each sub-model."""
+def model_paths(config: Config) -> list[_Path]:
+    """Return the path of the model, or of each sub-model."""
     models = config.at("Architecture.Models", None)
-    below = [("Models", str(name)) for name in models] if isinstance(models, Mapping) else [()]
-    paths = [("Architecture", *path, "Head") for path in below]
-    return (path for path in paths if isinstance(config.at(path, None), Mapping))
+    names = [("Models", str(name)) for name in models] if isinstance(models, Mapping) else [()]
+    return [("Architecture", *name) for name in names]
+
+
+def head_paths(config: Config) -> list[_Path]:
+    """Return the path of the head of the model, or of each sub-model."""
+    paths = [(*path, "Head") for path in model_paths(config)]
+    return [path for path in paths if isinstance(config.at(path, None), Mapping)]
 
 
 def _branch_counts(head: Config, path: _Path, charset: Charset) -> Iterator[tuple[_Path, int]]:
@@ -132,11 +137,9 @@ def _single_count(head: str, decoder: str, charset: Charset) -> int | None:
 def _ignore_index_paths(config: Config) -> Iterator[_Path]:
     if config.at("Loss.name", None) in _SAR_LOSSES:
         yield "Loss", "ignore_index"
-    listed = config.at("Loss.loss_config_list", None)
-    for index, item in enumerate(listed if isinstance(listed, tuple) else ()):
-        for name in item if isinstance(item, Mapping) else ():
-            if name in _SAR_LOSSES:
-                yield "Loss", "loss_config_list", str(index), name, "ignore_index"
+    for name, path in named_items(config, "Loss", "loss_config_list"):
+        if name in _SAR_LOSSES:
+            yield *path, "ignore_index"
 
 
 def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> Charset:

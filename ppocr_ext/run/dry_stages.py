@@ -60,11 +60,13 @@ class DryNetwork:
             sizes = f"input {shapes}" + ("" if weight is None else f", weight {list(weight.shape)}")
             # an error of ours has a fix of its own
             fix = "" if isinstance(error, PPOCRExtError) else " Fix: give it options that fit its input."
-            what = (
+            self._step.report_error(
+                "network",
+                self._path(name.split(".")),
+                error,
                 f"the network fails in {'training' if self._model.training else 'evaluation'} at "
-                f"{name or 'its input'} ({sizes}).{fix}\n  "
+                f"{name or 'its input'} ({sizes}).{fix}\n  ",
             )
-            self._step.report_error("network", self._path(name.split(".")), error, what)
             raise StageFailed from error
 
     def _path(self, names: list[str]) -> ConfigPath:
@@ -111,16 +113,23 @@ class DryReader:
                 isinstance(each, Mapping) and key in each for each in parts
             )
             path = (self._section, "key" if lacks_key and not fix else "name")
-            what = f"it cannot read {described(outputs)}.{fix or ' Fix: check its keys.'}\n  "
-            self._step.report_error("metric" if path[0] == "Metric" else "decoder", path, error, what)
+            self._step.report_error(
+                "metric" if path[0] == "Metric" else "decoder",
+                path,
+                error,
+                f"it cannot read {described(outputs)}.{fix or ' Fix: check its keys.'}\n  ",
+            )
             raise StageFailed from error
 
     def get_metric(self) -> Any:
         """Return the numbers of the metric, which must have the main indicator."""
         numbers, wanted = self._reader.get_metric(), self._reader.main_indicator
         if wanted not in numbers:
-            message = f"the metric has no {wanted!r} (found {', '.join(numbers)})."
-            self._step.report("bad_value", ("Metric", "main_indicator"), message)
+            self._step.report(
+                "bad_value",
+                ("Metric", "main_indicator"),
+                f"the metric has no {wanted!r} (found {', '.join(numbers)}).",
+            )
             raise StageFailed
         return numbers
 
@@ -254,11 +263,12 @@ def report_wrong_label(
         if folded is not None and text != "".join(c for c in folded if c in step.charset.characters):
             entry = f"entry {place + 1}" + (f" ({batch.keys[place]})" if len(batch.keys) > place else "")
             said = f"it decodes to {text!r}" if text is not None else "it is not such a label"
-            message = (
+            step.report(
+                "label_mismatch",
+                batch.keys_path,
                 f"{reader} reads {entry} of the batch as a label of {BRANCHES[head].encoder}, but {said} "
-                f"(expected {label!r}).\n  Kept: [{', '.join(batch.keys)}]. {_ORDER}"
+                f"(expected {label!r}).\n  Kept: [{', '.join(batch.keys)}]. {_ORDER}",
             )
-            step.report("label_mismatch", batch.keys_path, message)
             return True
     return False
 

@@ -19,6 +19,25 @@ from ppocr_ext.issues import Issue
 
 __all__ = ["check_config"]
 
+_OF_TRAINING = (check_loss, check_optimizer, check_sub_models, check_training)
+_CHECKS = (
+    check_sections,
+    check_global,
+    check_architecture,
+    check_loss,
+    check_optimizer,
+    check_decoder,
+    check_metric,
+    check_data,
+    check_images,
+    check_preprocessing,
+    check_values,  # after the checks of keys, which report values of a wrong type
+    check_dictionary,
+    check_files,
+    check_sub_models,
+    check_training,
+)
+
 
 def check_config(config: Config, host: Host, role: str, unloaded_plugins: Sequence[str] = ()) -> list[Issue]:
     """Return all issues of a config, without building a model, importing a module or changing anything.
@@ -46,23 +65,7 @@ def check_all(
     ``processes`` is how many the run has; each reads batches of its own.
     """
     check = ConfigCheck(derive_values(config), host, role, tuple(unloaded_plugins), processes)
-    check_sections(check)
-    check_global(check)
-    check_architecture(check)
-    if role == "train":
-        check_loss(check)
-        check_optimizer(check)
-    check_decoder(check)
-    if check.modes:
-        check_metric(check)
-    for mode in check.modes:
-        check_data(check, mode)
-    check_images(check)
-    check_preprocessing(check)
-    check_values(check)
-    check_dictionary(check)
-    check_files(check)
-    if role == "train":
-        check_sub_models(check)
-        check_training(check)
+    for check_part in _CHECKS:
+        if role == "train" or check_part not in _OF_TRAINING:
+            check_part(check)
     return list(dict.fromkeys(check.issues)), check.unused_keys

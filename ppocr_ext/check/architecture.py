@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ppocr_ext.base.parts import (
@@ -24,7 +24,7 @@ from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.modeling import BaseModel, DistillationModel
 from ppocr_ext.modeling.backbones import SVTRNet
 from ppocr_ext.modeling.base_model import model_keys
-from ppocr_ext.modeling.heads import CTCHead, MultiHead
+from ppocr_ext.modeling.heads import CTCHead, MultiHead, SARHead
 from ppocr_ext.modeling.heads.multi_head import ctc_branch_keys, nrtr_branch_keys
 from ppocr_ext.modeling.necks import SequenceEncoder
 from ppocr_ext.modeling.necks.sequence_encoder import ENCODERS
@@ -39,6 +39,11 @@ _OF_SEVERAL = ("name", "model_type", "algorithm", "Models")
 _ALGORITHM = (
     "PaddleOCR's loop reads it. With a MultiHead it is SVTR_LCNet, with several sub-models Distillation"
 )
+_BRANCH_KEYS: dict[str, Callable[..., Any]] = {
+    "CTCHead": ctc_branch_keys,
+    "NRTRHead": nrtr_branch_keys,
+    "SARHead": SARHead,
+}
 _DEFAULT_LENGTH = 25  # PaddleOCR's, of Global and of an NRTRHead
 _GIVEN = ("in_channels", "out_channels", "out_channels_list")  # by the parts and the dictionary
 
@@ -158,23 +163,18 @@ def _check_multi_head(check: ConfigCheck, path: Path) -> None:
     names = []
     for name, where in check.items(*listed):
         names.append(name)
+        if name not in _BRANCH_KEYS:
+            known = ", ".join(_BRANCH_KEYS)
+            hint = did_you_mean(near_match(name, _BRANCH_KEYS))
+            check.error(
+                where, "unsupported_component", f"{name} cannot be a branch.{hint} Fix: use one of {known}."
+            )
+            continue
+        check.check_keys(where, _BRANCH_KEYS[name], check.mapping(*where), injected=_GIVEN)
         if name == CTC_HEAD:
-            check.check_keys(where, ctc_branch_keys, check.mapping(*where))
             if check.mapping(*where, "Neck"):
                 _check_encoder(check, (*where, "Neck"), "name")
             check.check_keys((*where, "Head"), CTCHead, check.mapping(*where, "Head"), injected=_GIVEN)
-        elif name == BRANCHES["gtc"].head:
-            check.check_keys(where, nrtr_branch_keys, check.mapping(*where))
-        else:
-            component = check.component(HEADS, name, where)
-            if component is not None and name == BRANCHES["sar"].head:
-                check.check_keys(where, component, check.mapping(*where), injected=_GIVEN)
-            elif component is not None:
-                check.error(
-                    where,
-                    "unsupported_component",
-                    f"{name} cannot be a branch. Fix: use {', '.join(BRANCH_OF_HEAD)}.",
-                )
     if names and CTC_HEAD not in names:
         found = ", ".join(names)
         check.error(listed, "missing_branch", f"found {found}, expected a {CTC_HEAD} among the heads.")

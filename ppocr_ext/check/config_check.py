@@ -311,8 +311,11 @@ class ConfigCheck:
                 self.check_kind(where, value, keys.kinds.get(str(key)))
             else:
                 self.unknown_key(where, () if key in elsewhere else known, by_keyword, keys.is_open)
-        for key in sorted(keys.required - supplied - set(options)):
-            self.missing((*path, key))
+        for key in sorted(keys.required - supplied):
+            if key not in options:
+                self.missing((*path, key))
+            elif not by_keyword and options[key] in (None, ()):
+                self.error((*path, key), "empty_value", "is empty, but must be given.")
 
     def check_value(self, path: Path, rule: ValueRule) -> None:
         """Report the value at ``path`` if it breaks the rule, unless its kind has been reported with the keys."""

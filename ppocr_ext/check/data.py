@@ -16,13 +16,17 @@ from ppocr_ext.registry import DATASETS
 
 _SECTION = ("dataset", "loader", "sampler")
 _TRAIN_ONLY = ("teacher_cache",)
-_NEVER_EMPTY = frozenset({"data_dir", "label_file_list", "transforms"})
 _LOADER_REQUIRED = frozenset({"batch_size_per_card", "drop_last", "shuffle", "num_workers"})
 _LOADER = ComponentKeys(frozenset(DATA_KEYS["loader"]), _LOADER_REQUIRED)
 
 
-def check_data(check: ConfigCheck, mode: str) -> None:
-    """Check everything below ``Train`` or ``Eval``."""
+def check_data(check: ConfigCheck) -> None:
+    """Check everything below ``Train`` and ``Eval``."""
+    for mode in check.modes:
+        _check_section(check, mode)
+
+
+def _check_section(check: ConfigCheck, mode: str) -> None:
     section = check.mapping(mode)
     if not section:
         return
@@ -73,9 +77,6 @@ def _check_dataset(check: ConfigCheck, mode: str) -> ComponentKeys | None:
     keys = None if dataset is None else dataset_keys(dataset)
     if keys is not None:
         check.check_keys(path, keys, options, extra=("name", "transforms"))
-        for key in sorted(_NEVER_EMPTY & keys.required & options.keys()):
-            if options[key] in (None, ()):
-                check.error((*path, key), "empty_value", "is empty, but must be given.")
     return keys
 
 

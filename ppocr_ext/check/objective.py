@@ -102,7 +102,7 @@ def check_decoder(check: ConfigCheck) -> None:
 
 def check_metric(check: ConfigCheck) -> None:
     """Check the metric, and the one that a DistillationMetric applies to each sub-model."""
-    options = check.mapping("Metric")
+    options = check.mapping("Metric") if check.modes else {}
     if not options:
         return
     component = check.component(METRICS, options.get("name"), ("Metric", "name"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from posixpath import (
     abspath,
@@ -138,24 +139,18 @@ def image_issue(path: str, check: ImageCheck, max_pixels: int = MAX_IMAGE_PIXELS
     try:
         handle, size = open_descriptor(path)  # a file object for each image would take longer than the check
         try:
-            head, tail = os.pread(handle, _HEAD, 0), os.pread(handle, _TAIL, max(0, size - _TAIL))
+            head = os.pread(handle, _HEAD, 0)
+            tail = os.pread(handle, _TAIL, max(0, size - _TAIL))
 
             def read(at: int, count: int) -> bytes:
                 return head[at : at + count] if at + count <= len(head) else os.pread(handle, count, at)
 
-            if not size:
-                return SampleIssue("broken_image", f"{path} is empty")
-            if check == "none":
-                return None
-            try:
-                check_size(read, size, max_pixels)
-            except ValueError as error:
-                return _broken(path, size, error)
-            if check == "header" and looks_whole(head, tail, size):
-                return None
+            def whole() -> bytes:
+                return read_at_most(path, most_image_bytes(max_pixels))
+
+            return _issue(path, size, (head, tail), read, whole, check, max_pixels)
         finally:
             os.close(handle)
-        return content_issue(read_at_most(path, most_image_bytes(max_pixels)), path, "decode", max_pixels)
     except (FileNotFoundError, NotADirectoryError):
         return SampleIssue("missing_image", f"there is no file {path}")
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
@@ -174,23 +169,37 @@ def content_issue(
         check: see :class:`ppocr_ext.data.sample_rules.SampleRules`.
         max_pixels: the most pixels of an image.
     """
-    if not content:
+
+    def read(at: int, count: int) -> bytes:
+        return content[at : at + count]
+
+    ends = content[:_HEAD], content[-_TAIL:]
+    return _issue(name, len(content), ends, read, lambda: content, check, max_pixels)
+
+
+def _issue(
+    name: str,
+    size: int,
+    ends: tuple[bytes, bytes],
+    read: Callable[[int, int], bytes],
+    whole: Callable[[], bytes],
+    check: ImageCheck,
+    max_pixels: int,
+) -> SampleIssue | None:
+    """Return why an image of ``size`` bytes is not usable; it is read as a whole only if its ends leave a doubt."""
+    if not size:
         return SampleIssue("broken_image", f"{name} is empty")
     if check == "none":
         return None
     try:
-        check_size(lambda at, count: content[at : at + count], len(content), max_pixels)
-        if check == "decode" or not looks_whole(content[:_HEAD], content[-_TAIL:], len(content)):
-            decode_image(content, max_pixels)
-    except ValueError as error:
-        return _broken(name, len(content), error)
-    return None
-
-
-def _broken(name: str, size: int, error: ValueError) -> SampleIssue:
-    if isinstance(error, PixelLimitError):
+        check_size(read, size, max_pixels)
+        if check == "decode" or not looks_whole(*ends, size):
+            decode_image(whole(), max_pixels)
+    except PixelLimitError as error:
         return SampleIssue("too_many_pixels", f"{name} ({size:,} bytes) {error} (max_image_pixels)")
-    return SampleIssue("broken_image", f"{name} ({size:,} bytes) {error}")
+    except ValueError as error:
+        return SampleIssue("broken_image", f"{name} ({size:,} bytes) {error}")
+    return None
 
 
 def looks_whole(head: bytes, tail: bytes, size: int) -> bool:

@@ -10,13 +10,13 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import count, groupby, islice, repeat
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
@@ -34,8 +34,6 @@ _BLOCK = 64  # images that a thread checks before it asks for more
 _CHUNK = 32 * _BLOCK  # lines held in memory at a time
 _SLOW = 100e-6  # seconds a line from which threads are worth their cost
 _Seen = tuple[SampleSource, int, Any]  # source, number and item of a sample
-T = TypeVar("T")
-Read = Callable[[], bytes]
 
 LOOKED_AT = 200  # images of a section, at most
 _LEAST_SIDE = 5  # pixels; no character can be read in fewer
@@ -129,7 +127,7 @@ def _check(
     report: PreflightReport, sources: Sequence[SampleSource], seconds: float | None, bar: tqdm
 ) -> None:
     """Add each line of the sources to ``report``, and look at some of the images."""
-    sample: SpreadSample[_Seen] = SpreadSample()
+    sample: SpreadSample = SpreadSample()
     _check_lines(report, sources, seconds, bar, sample)
     if report.rules.image_check == "none":
         return
@@ -145,13 +143,14 @@ def _check_lines(
     sources: Sequence[SampleSource],
     seconds: float | None,
     bar: tqdm,
-    sample: SpreadSample[_Seen],
+    sample: SpreadSample,
 ) -> None:
     """Add each line to ``report``, and the usable ones to ``sample``."""
     end = math.inf if seconds is None else time.monotonic() + seconds
     with ThreadPoolExecutor(min(8, (os.cpu_count() or 1) + 2)) as pool:
         for source in sources:
-            items, number = source.items(), 1
+            items: Iterator[Any] = source.items()
+            number = 1
             report.files.append(FileReport(source.path))
             while chunk := list(islice(items, _CHUNK)):
                 if report.total and time.monotonic() > end:
@@ -173,7 +172,7 @@ def _check_lines(
 
 
 def _add_block(
-    report: PreflightReport, source: SampleSource, block: Block, found: _Found, sample: SpreadSample[_Seen]
+    report: PreflightReport, source: SampleSource, block: Block, found: _Found, sample: SpreadSample
 ) -> None:
     """Add what was found for a block to ``report``, and its usable samples to ``sample``."""
     seen: list[_Seen] = list(zip(repeat(source), count(block.first), block.items))  # noqa: B905
@@ -227,7 +226,7 @@ def _check_block(rules: SampleRules, source: SampleSource, block: Block) -> _Fou
     return _Found(labels, others)
 
 
-class SpreadSample(Generic[T]):
+class SpreadSample:
     """Keep at most ``most`` items of a sequence of unknown length, evenly spread over it.
 
     Args:
@@ -235,12 +234,12 @@ class SpreadSample(Generic[T]):
     """
 
     def __init__(self, most: int = LOOKED_AT) -> None:
-        self.items: list[T] = []
+        self.items: list[Any] = []
         self._most = most
         self._every = 1
         self._seen = 0
 
-    def add(self, items: Sequence[T]) -> None:
+    def add(self, items: Sequence[Any]) -> None:
         """Take the next items of the sequence."""
         at = -self._seen % self._every
         while at < len(items):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ppocr_ext.data.image_check import ImageFolder, content_issue
 from ppocr_ext.data.label_file import LabelLine, parse_line, read_raw_lines, utf8_issue
@@ -22,27 +22,6 @@ class Block(NamedTuple):
 
     first: int
     items: Sequence[Any]
-
-
-class SampleSource(Protocol):
-    """The samples of a label file or an LMDB."""
-
-    path: Path
-
-    def items(self) -> Iterator[Any]:
-        """Yield the samples as they are stored."""
-
-    def plain_labels(self, block: Block) -> list[str | None]:
-        """Return the labels of samples that surely are usable; None for others, which the rules have to decide."""
-
-    def line(self, number: int, item: Any) -> LabelLine:
-        """Return a sample as the rules take it."""
-
-    def image_issue(self, line: LabelLine) -> SampleIssue | None:
-        """Return why the image of a sample is unusable, or None."""
-
-    def image(self, line: LabelLine) -> bytes | None:
-        """Return the encoded image of a sample; OSError: it cannot be read."""
 
 
 class LabelFile:
@@ -151,6 +130,9 @@ class LmdbSamples:
     def image(self, line: LabelLine) -> bytes | None:
         """Return the image of a sample."""
         return self._set.image(line.number)
+
+
+SampleSource = LabelFile | LmdbSamples
 
 
 def open_sources(report: PreflightReport, files: Sequence[Path]) -> Sequence[SampleSource]:

@@ -83,7 +83,7 @@ def test_no_image_at_all_is_left_to_the_check_of_images() -> None:
 
 @pytest.mark.parametrize("count", [1, 9, 10, 11, 1000, 4096])
 def test_a_sample_is_spread_evenly(count: int) -> None:
-    sample: SpreadSample[int] = SpreadSample(10)
+    sample = SpreadSample(10)
     for number in range(count):
         sample.add([number])
     steps = set(np.diff(sample.items))

@@ -70,7 +70,7 @@ def test_doctor_finds_that_training_can_run(any_host: Host, capsys: pytest.Captu
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
     assert f"{any_host.form} at {any_host.root}" in shown
-    assert shown.endswith("\nTraining can run.\n")
+    assert "Training can run.\n" in shown
 
 
 def test_a_distillation_stops_goes_on_and_is_judged(job: Any, teacher: Path, tmp_path: Path) -> None:

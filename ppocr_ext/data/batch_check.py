@@ -51,9 +51,11 @@ def _class_error(what: str, labels: np.ndarray, inside: np.ndarray, least: int, 
     if not len(rows):
         return None
     found = labels[rows[0], columns[0]]
-    blank, fix = "", "encode labels with the dictionary of the head"
+    blank = ""
+    fix = "encode labels with the dictionary of the head"
     if found == _BLANK:
-        blank, fix = ", CTC's blank, inside", f"encode characters as 1 to {classes - 1}"
+        blank = ", CTC's blank, inside"
+        fix = f"encode characters as 1 to {classes - 1}"
     return (
         f"{what} has the class {found}{blank}, but its head has the classes {least} to {classes - 1}. Fix: {fix}.\n"
         f"{_shown(labels[rows[0]][inside[rows[0]]])}"

@@ -21,7 +21,8 @@ from ppocr_ext.limits import MAX_IMAGE_PIXELS, open_descriptor, read_at_most
 _PNG_START = PNG + b"\0\0\0\rIHDR"  # width and height follow
 _PNG_END = b"IEND\xaeB`\x82"
 _JPEG_END = b"\xff\xd9"
-_HEAD, _TAIL = 1024, 8  # bytes; most JPEGs state their size within the first
+_HEAD = 1024  # bytes; most JPEGs state their size within them
+_TAIL = 8
 _FIRST = 1 << 14  # bytes that are read at once: often the whole image, and what the system reads anyway
 _FOLDERS = 10_000  # whose real paths are kept
 _png_size = struct.Struct(">II").unpack_from
@@ -73,7 +74,8 @@ class ImageFolder:
             handle = os.open(path, self._how)
             try:
                 head = os.pread(handle, _FIRST, 0)  # an error for pipes
-                size, tail = len(head), head[-_TAIL:]
+                size = len(head)
+                tail = head[-_TAIL:]
                 if size == _FIRST:
                     size = os.lseek(handle, 0, os.SEEK_END)  # 0 or an error for devices
                     tail = os.pread(handle, _TAIL, max(0, size - _TAIL))

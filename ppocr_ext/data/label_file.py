@@ -83,7 +83,8 @@ def read_raw_lines(path: str | Path) -> Iterator[bytes]:
             raise DataError(f"{path}: the label file is UTF-16. Fix: save it as UTF-8.", code="bad_encoding")
         stream.seek(0)
         while line := stream.readline(MAX_LABEL_LINE_BYTES + 1):
-            rest, begin = line, stream.tell()
+            rest = line
+            begin = stream.tell()
             while len(rest) > MAX_LABEL_LINE_BYTES and not rest.endswith(b"\n"):
                 rest = stream.readline(MAX_LABEL_LINE_BYTES + 1)
                 if stream.tell() - begin > MAX_TEXT_BYTES:

@@ -114,7 +114,10 @@ class _HostLog:
 
     def begin(self) -> None:
         """Forget the sample before."""
-        self.reason, self.failing, self.refusals, self.is_joined = "", "", 0, False
+        self.reason = ""
+        self.failing = ""
+        self.refusals = 0
+        self.is_joined = False
 
     def error(self, message: str, *args: Any) -> None:
         """Keep the last line of the traceback that the host logs: the exception."""
@@ -168,7 +171,9 @@ class _Reporting(_Dataset):
     def __getitem__(self, index: Any) -> Any:
         if self._inside:
             raise _AnotherSampleError
-        sample, reason, tries = b"", "", min(_IN_A_ROW, len(self))
+        sample = b""
+        reason = ""
+        tries = min(_IN_A_ROW, len(self))
         for _ in range(tries):
             found, reason = self._attempt(index)
             if not reason:

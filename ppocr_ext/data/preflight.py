@@ -176,7 +176,8 @@ def _add_block(
 ) -> None:
     """Add what was found for a block to ``report``, and its usable samples to ``sample``."""
     seen: list[_Seen] = list(zip(repeat(source), count(block.first), block.items))  # noqa: B905
-    others, at = iter(found.others), 0
+    others = iter(found.others)
+    at = 0
     file = report.files[-1]
     lines = [file.digest.encode(), *(item or b"" for item in block.items)]
     file.digest = hashlib.blake2b(b"\n".join(lines), digest_size=8).hexdigest()

@@ -57,7 +57,8 @@ class FurtherColumns:
 
     def add(self, first: int, lines: Sequence[bytes], usable: Sequence[int], delimiter: bytes) -> None:
         """Take the next lines with their ends, from number ``first`` on, and whether each is usable."""
-        text, quote = b"".join(lines), b'"' if delimiter != b"\t" else b"\n"  # no label contains a line end
+        text = b"".join(lines)
+        quote = b'"' if delimiter != b"\t" else b"\n"  # no label contains a line end
         if text.count(delimiter) == len(lines) and delimiter + quote not in text and 0 not in usable:
             self.kinds.add(0)  # without a look at each line
             return
@@ -181,7 +182,8 @@ class PreflightReport:
 
     def add_plain(self, labels: Sequence[str]) -> None:
         """Count the next samples of the last file, usable ones whose labels are encoded as they stand but for case."""
-        first, longest = self.files[-1].total + 1, max(map(len, labels))
+        first = self.files[-1].total + 1
+        longest = max(map(len, labels))
         self.files[-1].lines.extend(b"\1" * len(labels))
         self.longest_usable = max(self.longest_usable, longest)
         needed = frames_needed_each(labels, self.rules.encoded("".join(labels)))
@@ -193,11 +195,13 @@ class PreflightReport:
         """Compare a label of the last file with the longest and the most demanding one."""
         length = len(label)
         if length > self.longest:
-            self.longest, self.longest_at = length, (self.files[-1].path, number)
+            self.longest = length
+            self.longest_at = (self.files[-1].path, number)
         if 2 * length - 1 > self.most_frames:  # as if all its characters were the same
             needed = frames_needed(self.rules.encoded(label))
             if needed > self.most_frames:
-                self.most_frames, self.most_frames_at = needed, (self.files[-1].path, number)
+                self.most_frames = needed
+                self.most_frames_at = (self.files[-1].path, number)
 
     def add_seen(self, file: Path, line: LabelLine, issue: SampleIssue | None) -> None:
         """Count an image that was looked at; ``issue`` is None if something can be read in it."""
@@ -256,10 +260,12 @@ class PreflightReport:
         limit = self.rules.frames
         if limit is None or not self.most_frames:
             return ""
-        to, ratio = "", f" (T is {limit.frames / self.most_frames:.2g} times that)"
+        to = ""
+        ratio = f" (T is {limit.frames / self.most_frames:.2g} times that)"
         most = max((limit.by_ratio or {}).values(), default=limit.frames)
         if most > limit.frames:
-            to, ratio = f" to {most}", ""
+            to = f" to {most}"
+            ratio = ""
         return (
             f"CTC has T = {limit.frames}{to} frames{' by the width of an image' if to else ''}; the longest label has "
             f"{self.longest} characters, the most demanding one needs {self.most_frames} frames{ratio}"

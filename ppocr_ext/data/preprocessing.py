@@ -12,7 +12,9 @@ from ppocr_ext.config import Config, named_items
 
 Size = tuple[int, int, int]  # channels, height, width
 _Resizing = tuple[tuple[Size, ...], str, tuple[str, ...]]  # sizes, fit and path of a Preprocessing
-PAD, SQUASH, WIDEN = "padded", "squashed", "widened"
+PAD = "padded"
+SQUASH = "squashed"
+WIDEN = "widened"
 COLORS = ("BGR", "RGB")
 
 _MOST_RATIOS = 200  # of width to height; no text line is longer
@@ -50,7 +52,9 @@ def read_preprocessing(config: Config, mode: str) -> Preprocessing | None:
 
     It does not tell if nothing in it resizes (as with a dataset or transform of a plugin) or a size is malformed.
     """
-    color, normalisation, first = None, [], HALF
+    color = None
+    normalisation = []
+    first = HALF
     resized: _Resizing | None = None
     for name, path in named_items(config, mode, "dataset", "transforms"):
         given = config.at(path, None)
@@ -67,7 +71,8 @@ def read_preprocessing(config: Config, mode: str) -> Preprocessing | None:
             first = TRANSFORMS[name].normalises if name in TRANSFORMS else name
     dataset = DATASETS.get(str(config.at((mode, "dataset", "name"), None)))
     if dataset is not None and dataset.of_one_size:  # it resizes before the last transform
-        resized, first = _by_sampler(config, mode), HALF
+        resized = _by_sampler(config, mode)
+        first = HALF
     if resized is None:
         return None
     sizes, fit, path = resized

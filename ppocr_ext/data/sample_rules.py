@@ -178,7 +178,8 @@ class SampleRules:
             most.append(self.max_text_length - self.reserved)
         if self.frames is not None:  # as if all characters were the same
             most.append((min((self.frames.by_ratio or {}).values(), default=self.frames.frames) + 1) // 2)
-        least, end = max(1, self.min_text_length or 1), re.escape(delimiter)
+        least = max(1, self.min_text_length or 1)
+        end = re.escape(delimiter)
         known = self._known - {delimiter, "\r", "\n"}
         if self.charset is not None and self.charset.folds_case:
             known = frozenset(
@@ -189,10 +190,8 @@ class SampleRules:
         any_of = characters if self.charset is not None else f"^{end}{other}"
         if not any_of or len(delimiter) != 1 or delimiter in "\r\n" or min(most) < least:
             return re.compile(r"()()(?:[^\n]*\n|[^\n]+)").findall  # no line
-        path, label = (
-            rf"[^{end}\[\s\udc80-\udcff][^{end}{other}]*",
-            f"(?!{BOXES})[{any_of}]{{{least},{min(most)}}}",
-        )
+        path = rf"[^{end}\[\s\udc80-\udcff][^{end}{other}]*"
+        label = f"(?!{BOXES})[{any_of}]{{{least},{min(most)}}}"
         return re.compile(rf"({path}){end}({label})(?:{end}[^{other}]*)?\n|[^\n]*\n|[^\n]+").findall
 
     def label_issue(self, line: LabelLine) -> SampleIssue | None:
@@ -218,7 +217,8 @@ class SampleRules:
         """Return the issue of a label that needs more frames than T; None if it fits, or T is not known."""
         if self.frames is None:
             return None
-        label, frames = self.encoded(line.label), self.frames.of(line)
+        label = self.encoded(line.label)
+        frames = self.frames.of(line)
         if (
             2 * len(label) - 1 <= frames or frames_needed(label) <= frames
         ):  # the first: as if all were the same

@@ -38,7 +38,10 @@ class LabelFile:
     def __init__(
         self, path: Path, images: ImageFolder, rules: SampleRules, delimiter: str, ds_width: bool
     ) -> None:
-        self.path, self._images, self._delimiter, self._ds_width = path, images, delimiter, ds_width
+        self.path = path
+        self._images = images
+        self._delimiter = delimiter
+        self._ds_width = ds_width
         has_plain = rules.image_check == "header" and not ds_width
         self._plain_lines = rules.plain_lines(delimiter) if has_plain else None
 
@@ -82,7 +85,9 @@ class LmdbSamples:
     """
 
     def __init__(self, lmdb_set: LmdbSet, rules: SampleRules) -> None:
-        self.path, self._set, self._rules = lmdb_set.path, lmdb_set, rules
+        self.path = lmdb_set.path
+        self._set = lmdb_set
+        self._rules = rules
         self._one_thread = Lock()  # a transaction serves one thread at a time
         self._plain_lines = rules.plain_lines(_BETWEEN) if rules.image_check == "header" else None
 
@@ -92,7 +97,8 @@ class LmdbSamples:
 
     def plain_labels(self, block: Block) -> list[str | None]:
         """Decide most labels by one regular expression over the block, and a look at each image."""
-        between, labels = _BETWEEN.encode(), block.items
+        between = _BETWEEN.encode()
+        labels = block.items
         if self._plain_lines is None:
             return [None] * len(labels)
         text = b"".join(b"0%b%b\n" % (between, label or b"") for label in labels).decode(

@@ -85,8 +85,10 @@ class ViewBatches:
         drop_last: bool = False,
     ) -> None:
         self.views = views
-        self._groups, self._key = groups, key
-        self._shuffle, self._drop_last = shuffle, drop_last
+        self._groups = groups
+        self._key = key
+        self._shuffle = shuffle
+        self._drop_last = drop_last
 
     def of_view(self, view: int) -> list[Batch]:
         """Return all samples of a view in batches, each once, always in this order."""

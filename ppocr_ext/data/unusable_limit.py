@@ -78,7 +78,8 @@ def share_above(share: float) -> float:
 
 def _error(mode: str, report: PreflightReport, limit: UnusableLimit, width: int) -> str:
     """Return the paragraph of one section: counts, examples, and what to change for labels that are too long."""
-    reasons, examples = by_reason(report.problem_counts), [*report.unusable_samples, *report.misfit_examples]
+    reasons = by_reason(report.problem_counts)
+    examples = [*report.unusable_samples, *report.misfit_examples]
     if report.usable:
         lines = [
             f"{mode}: {report.problem_count:,} of {report.total:,} samples are unusable ({reasons}); {limit.text}."

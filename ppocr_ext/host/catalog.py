@@ -64,7 +64,8 @@ class Catalog:
 
     def _offered(self, kind: str) -> dict[str, Source]:
         if kind not in self._exports:
-            place, found = self._place(kind), {}
+            place = self._place(kind)
+            found = {}
             if place is not None and place.is_file():
                 module = _dotted(place, self.package)
                 found = {name: Source(module, name) for name in _definitions(place)}

@@ -175,7 +175,8 @@ def open_host(path: str | Path | None = None) -> Host:
     _OPEN.append(host)
     set_transform_factory(host.create_operators)
     for kind, registry in BY_KIND.items():
-        find, names = partial(host.component, kind), partial(host.component_names, kind)
+        find = partial(host.component, kind)
+        names = partial(host.component_names, kind)
         registry.set_fallback(find, names, host.form == "checkout")
     return host
 

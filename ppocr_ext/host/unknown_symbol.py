@@ -51,7 +51,8 @@ class JudgedDecoder:
     """
 
     def __init__(self, decoder: Any, charset: Charset) -> None:
-        self._decoder, self._charset = decoder, charset
+        self._decoder = decoder
+        self._charset = charset
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the decoder returns: texts, (texts, labels), or these by sub-model."""

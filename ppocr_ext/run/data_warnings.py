@@ -216,7 +216,8 @@ def compare_images(reports: Sequence[PreflightReport], by_content: bool) -> dict
     first = np.repeat(
         starts, np.diff(np.append(starts, len(rows)))
     )  # of each row that of the first with its image
-    numbers, differs = rows["number"], rows["label"] != rows["label"][first]
+    numbers = rows["number"]
+    differs = rows["label"] != rows["label"][first]
     ends = np.cumsum([file.total for report in reports for file in report.files])
     file = np.searchsorted(ends, numbers, "right")
     in_train = file < len(reports[0].files)
@@ -265,7 +266,8 @@ def _equal_images(reports: Sequence[PreflightReport], numbers: Any, firsts: Any)
     """Return samples by their ``numbers``, and by those of the first ones with their images."""
     order = np.argsort(numbers, kind="stable")[:EXAMPLES]
     pairs = list(zip(firsts[order].tolist(), numbers[order].tolist(), strict=True))
-    wanted, places = {number for pair in pairs for number in pair}, dict[int, Place]()
+    wanted = {number for pair in pairs for number in pair}
+    places = dict[int, Place]()
     for number, (report, source, _, at, item) in enumerate(_samples(reports)):
         if number in wanted:
             line = source.line(at, item)

@@ -99,14 +99,19 @@ class DrySection:
         samples: int | None = None,
         frames: FrameLimit | None = None,
     ) -> None:
-        self._config, self._mode, self._charset, self._host = config, mode, charset, host
-        self._folder, self._report = folder, report
+        self._config = config
+        self._mode = mode
+        self._charset = charset
+        self._host = host
+        self._folder = folder
+        self._report = report
         self._dataset = config.at(f"{mode}.dataset")
         self._name = self._dataset["name"]
         self._path = (mode, "dataset", "transforms")
         most = samples or _SAMPLES
         self._size = min(most, config.at((mode, "loader", "batch_size_per_card"), most))
-        self._drawn, self._distinct = False, samples is not None
+        self._drawn = False
+        self._distinct = samples is not None
         self._labels: set[str] = set()
         self._rules = sample_rules(config, mode, charset, frames)
 
@@ -115,7 +120,8 @@ class DrySection:
 
         An exception of a dataset that is not PaddleOCR's is raised: only its author can tell what it means.
         """
-        of_host, trace = self._name in (*OF_LABEL_FILES, *OF_LMDB), TransformTrace([])
+        of_host = self._name in (*OF_LABEL_FILES, *OF_LMDB)
+        trace = TransformTrace([])
         samples: list[Any] = []
         texts: list[str | None] = []
         try:
@@ -140,7 +146,9 @@ class DrySection:
     def _parts(self, seed: int) -> LoaderParts:
         """Build the section's own dataset and sampler over the usable samples."""
         plain = host_config(self._config)
-        section, name, dataset_class = plain[self._mode], self._name, None
+        section = plain[self._mode]
+        name = self._name
+        dataset_class = None
         drawn = self._size * (
             2 if self._distinct else 1
         )  # of a dataset that draws, some may have the same text
@@ -314,18 +322,22 @@ class _TracedTransform:
     """A transform that notes in a trace what it gets and how it fails."""
 
     def __init__(self, operator: Any, position: int, trace: TransformTrace) -> None:
-        self._operator, self._position, self._trace = operator, position, trace
+        self._operator = operator
+        self._position = position
+        self._trace = trace
 
     def __call__(self, data: Any) -> Any:
         trace = self._trace
-        trace.position, trace.data = self._position, data
+        trace.position = self._position
+        trace.data = data
         if isinstance(data, Mapping):
             trace.last_seen.update(dict.fromkeys(map(str, data), self._position))
             trace.text = data["label"] if isinstance(data.get("label"), str) else trace.text
         try:
             result = self._operator(data)
         except Exception as error:
-            trace.failed, trace.error = True, error
+            trace.failed = True
+            trace.error = error
             raise
         trace.failed = result is None
         return result

@@ -189,7 +189,10 @@ class Loader:
         views: Views | None = None,
         rebuild: Callable[[int], LoaderParts] | None = None,
     ) -> None:
-        self._check, self._seed, self._rank, self._processes = check, seed, rank, processes
+        self._check = check
+        self._seed = seed
+        self._rank = rank
+        self._processes = processes
         self._rebuild = rebuild if getattr(parts.dataset, "need_reset", False) else None
         if views is not None and self._rebuild is not None:
             raise ConfigError(
@@ -200,12 +203,15 @@ class Loader:
         self._use(parts)
         self.views = None if views is None else view_batches(parts, views)
         self._length = len(self.batch_sampler) if self.views is None else len(self._of_epoch(self.views, 0))
-        self._epoch, self._skip = 0, 0
+        self._epoch = 0
+        self._skip = 0
         self._on_boundary: Callable[[], None] | None = None
         self._on_epoch: Callable[[], None] | None = None
 
     def _use(self, parts: LoaderParts) -> None:
-        self._parts, self.dataset, self.batch_sampler = parts, parts.dataset, parts.batch_sampler
+        self._parts = parts
+        self.dataset = parts.dataset
+        self.batch_sampler = parts.batch_sampler
         self.dataset.need_reset = False  # or the host would build a loader of its own after each epoch
 
     def __len__(self) -> int:
@@ -228,8 +234,10 @@ class Loader:
             on_boundary: called before each batch, the boundary of a step; it may raise to stop the run.
             on_epoch: called after the last batch of an epoch.
         """
-        self._epoch, self._skip = epoch, skip
-        self._on_boundary, self._on_epoch = on_boundary, on_epoch
+        self._epoch = epoch
+        self._skip = skip
+        self._on_boundary = on_boundary
+        self._on_epoch = on_epoch
 
     def __iter__(self) -> Iterator[Any]:
         """Read one epoch."""
@@ -238,8 +246,10 @@ class Loader:
         return self._train_epoch(self._on_boundary, self._on_epoch)
 
     def _train_epoch(self, on_boundary: Callable[[], None], on_epoch: Callable[[], None]) -> Iterator[Any]:
-        epoch, skip = self._epoch, self._skip
-        self._epoch, self._skip = epoch + 1, 0
+        epoch = self._epoch
+        skip = self._skip
+        self._epoch = epoch + 1
+        self._skip = 0
         if self._rebuild is not None and epoch > 1:
             with generators_seeded(self._seed, epoch):  # PaddleOCR's MultiScaleSampler draws when it is built
                 self._use(self._rebuild(epoch))
@@ -274,7 +284,8 @@ class Loader:
     def read_view(self, view: int, batches: list[Batch], skip: int = 0) -> Iterator[Any]:
         """Read ``batches`` as a view shows them, without the first ``skip``; raises what :meth:`read` raises."""
         assert self.views is not None
-        seed_of, dataset = self.views.views.sample_seed, self.dataset
+        seed_of = self.views.views.sample_seed
+        dataset = self.dataset
         if hasattr(dataset, "set_epoch"):
             dataset.set_epoch(view)  # of drawn images
         return self._start(
@@ -319,7 +330,8 @@ def view_batches(parts: LoaderParts, views: Views) -> ViewBatches:
     Raises:
         ConfigError: the sampler is of a kind that is not known here.
     """
-    dataset, sampler = parts.dataset, parts.batch_sampler
+    dataset = parts.dataset
+    sampler = parts.batch_sampler
 
     def key(place: int) -> bytes:
         return sample_key(dataset, place)
@@ -402,7 +414,9 @@ class SeededBatches:
     def __init__(
         self, sampler: Any, seed: tuple[int, int, int] | Callable[[Any], tuple[int, ...]], skip: int = 0
     ) -> None:
-        self._sampler, self._seed, self._skip = sampler, seed, skip
+        self._sampler = sampler
+        self._seed = seed
+        self._skip = skip
 
     def __len__(self) -> int:
         return max(0, len(self._sampler) - self._skip)

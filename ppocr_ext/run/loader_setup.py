@@ -39,7 +39,8 @@ from ppocr_ext.run.loader import Loader, LoaderParts, loader_parts
 from ppocr_ext.run.resumed_settings import settings_of, warn_of_other_settings
 from ppocr_ext.run.team import is_leader
 
-_TO_TEXT, _OF_TEXT = bytes.maketrans(b"\0\1", b"01"), bytes.maketrans(b"01", b"\0\1")  # of FileReport.lines
+_TO_TEXT = bytes.maketrans(b"\0\1", b"01")
+_OF_TEXT = bytes.maketrans(b"01", b"\0\1")  # of FileReport.lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,8 @@ def open_data(
         ConfigError: samples of this kind have no views.
         DataError: the data cannot be used, do not fill a batch, or differ between machines.
     """
-    config, modes = context.config, context.modes
+    config = context.config
+    modes = context.modes
     no_limit = FrameCounts({})
     frames = {
         mode: count_frames(model, config, mode) if mode == "Train" or context.options.reads_ctc else no_limit
@@ -149,7 +151,9 @@ def _loader(
             context.host, config, mode, seed, device=context.device, dataset_class=classes.get(mode)
         )
 
-    seed, rank, processes = context.seed, context.team.rank, context.team.size
+    seed = context.seed
+    rank = context.team.rank
+    processes = context.team.size
     if mode == "Eval":
         return Loader(parts(seed), seed=seed, rank=rank)
     # the data's order decides which samples RecConAug joins
@@ -200,7 +204,8 @@ def _heard(context: RunContext, mode: str, content: Mapping[str, Any]) -> Prefli
 
 def _usable_files(context: RunContext, preflight: Mapping[str, PreflightReport]) -> dict[str, list[Path]]:
     """Write label files with only the usable samples, once on each machine; return them by section."""
-    folder, files = context.folder if _writes(context) else scratch_folder(), {}
+    folder = context.folder if _writes(context) else scratch_folder()
+    files = {}
     for mode, report in preflight.items():
         if not _is_lmdb(context.config, mode):
             write = partial(report.write_usable, require_no_link(folder / f"usable_{mode.lower()}"))
@@ -268,7 +273,8 @@ def _require_same_count(context: RunContext, report: PreflightReport) -> None:
 def _require_batch(config: Config, mode: str, loader: Loader) -> None:
     if len(loader):
         return
-    count, size = len(loader.dataset), config.at(f"{mode}.loader.batch_size_per_card", default=None)
+    count = len(loader.dataset)
+    size = config.at(f"{mode}.loader.batch_size_per_card", default=None)
     raise DataError(
         f"{mode}: {count} usable sample{'s' if count != 1 else ''} do not fill one batch of {size} and drop_last is "
         f"true. Fix: -o {mode}.loader.drop_last=false, or a smaller {mode}.loader.batch_size_per_card.",

@@ -250,7 +250,7 @@ class Checkpoint:
         """
         file, digests = self.file(ending), states.get("files")
         if not isinstance(digests, dict) or ending not in digests or not file.is_file():
-            return  # of PaddleOCR; or the file is gone, which its reader says
+            return  # PaddleOCR writes no digests; a reader of the missing file says that it is missing
         if file_digest(file) != digests[ending]:
             read_plain_pickle(file)  # raises an error if it is damaged
             raise WeightsError(

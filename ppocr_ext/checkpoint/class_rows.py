@@ -83,7 +83,7 @@ def carried_rows(
     other = with_other_space(old)
     if any(value.shape[axis] == len(_symbols(other, kind)) for _, value, kind, axis in parameters):
         old = other
-    carried = {}
+    rows_by_name = {}
     for name, value, kind, axis in parameters:
         before, now = _symbols(old, kind), _symbols(new, kind)
         if value.shape[axis] != len(before):
@@ -102,11 +102,11 @@ def carried_rows(
         chosen = np.array([row_of.get(symbol, -1) for symbol in now])
         rows = np.moveaxis(state[name].numpy().copy(), axis, 0)
         rows[chosen >= 0] = np.moveaxis(value, axis, 0)[chosen[chosen >= 0]]
-        carried[name] = np.ascontiguousarray(np.moveaxis(rows, 0, axis))
-    known, wanted = set(old.characters), set(new.characters)
-    fresh = tuple(c for c in new.characters if c not in known)
-    dropped = sum(c not in wanted for c in old.characters)
-    return CarriedRows(carried, old, len(new.characters) - len(fresh), dropped, fresh)
+        rows_by_name[name] = np.ascontiguousarray(np.moveaxis(rows, 0, axis))
+    old_characters, new_characters = set(old.characters), set(new.characters)
+    fresh = tuple(c for c in new.characters if c not in old_characters)
+    dropped = sum(c not in new_characters for c in old.characters)
+    return CarriedRows(rows_by_name, old, len(new.characters) - len(fresh), dropped, fresh)
 
 
 def ctc_classes_of(

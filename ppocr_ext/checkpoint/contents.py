@@ -84,8 +84,8 @@ def require_usable_averages(checkpoint: Checkpoint, state: TrainState) -> None:
     Raises:
         WeightsError: see :func:`ppocr_ext.checkpoint.contents.require_usable_values`.
     """
-    for kept in (average_in(state.hooks or {}), state.raw_weights or {}):
-        require_usable_values(checkpoint.file(".states"), kept)
+    for values in (average_in(state.hooks or {}), state.raw_weights or {}):
+        require_usable_values(checkpoint.file(".states"), values)
 
 
 def average_in(hook_states: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -129,10 +129,10 @@ def own_metrics(name: str, state: TrainState) -> Mapping[str, Any]:
     """
     if name == BEST or state.is_empty:  # extracted weights have no step
         return state.best
-    kept = state.hooks or {}
-    found: Mapping[str, Any] = kept.get(EVALUATED, {})
+    hooks = state.hooks or {}
+    last: Mapping[str, Any] = hooks.get(EVALUATED, {})
     # with Global.ema, other weights than these were evaluated
-    return found if found.get("step") == state.position.global_step and EMA not in kept else {}
+    return last if last.get("step") == state.position.global_step and EMA not in hooks else {}
 
 
 def checkpoint_line(path: str | Path, shown_as: str = "") -> str:
@@ -146,17 +146,17 @@ def checkpoint_line(path: str | Path, shown_as: str = "") -> str:
     shown_as = shown_as or str(checkpoint.prefix)
     try:
         state = checkpoint.train_state()
-    except WeightsError as error:  # who resumes is told so; for all others the weights suffice
+    except WeightsError as error:  # an error only for a resume, which reads the state again
         return f"{shown_as}: step and accuracy are not known: {str(error).splitlines()[0]}"
     metrics = own_metrics(checkpoint.prefix.name, state)
-    said = [] if state.is_empty else [f"step {state.position.global_step}"]
-    said += [metric_text(name, metrics[name]) for name in _shown(metrics)]
+    facts = [] if state.is_empty else [f"step {state.position.global_step}"]
+    facts += [metric_text(name, metrics[name]) for name in _shown(metrics)]
     if not _shown(metrics):
-        said.append("accuracy not known" if said else "step and accuracy are not known")
-        said += [f"best of its run: {metric_text(name, state.best[name])}" for name in _shown(state.best)]
+        facts.append("accuracy not known" if facts else "step and accuracy are not known")
+        facts += [f"best of its run: {metric_text(name, state.best[name])}" for name in _shown(state.best)]
     elif is_start(state.best) and checkpoint.prefix.name == BEST:
-        said[0] += f" ({START})"
-    return f"{shown_as}: {', '.join(said)}"
+        facts[0] += f" ({START})"
+    return f"{shown_as}: {', '.join(facts)}"
 
 
 def _shown(metrics: Mapping[str, Any]) -> list[str]:
@@ -195,10 +195,10 @@ class Part:
 
 def parts_of(weights: Mapping[str, np.ndarray]) -> list[Part]:
     """Return the parts of the networks in a file, in its order: backbone, neck, and each branch of the head."""
-    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    parts: dict[str, dict[str, tuple[int, ...]]] = {}
     for name, value in weights.items():
-        found.setdefault(_part(unwrapped(name)), {})[name] = tuple(value.shape)
-    return [Part(name, shapes) for name, shapes in found.items()]
+        parts.setdefault(_part(unwrapped(name)), {})[name] = tuple(value.shape)
+    return [Part(name, shapes) for name, shapes in parts.items()]
 
 
 def _part(name: str) -> str:
@@ -242,12 +242,12 @@ def extract(checkpoint: Checkpoint, sub_model: str, target: Path) -> int:
         DataError: the target exists.
     """
     weights = checkpoint.weights()
-    chosen = {
+    entries = {
         plain.removeprefix(f"{sub_model}."): value
         for plain, value in ((unwrapped(name), value) for name, value in weights.items())
         if plain.startswith(f"{sub_model}.")
     }
-    if not chosen:
+    if not entries:
         names = sorted({unwrapped(name).split(".", 1)[0] for name in weights})
         fix = (
             "use it as it is: it holds a single model"
@@ -259,8 +259,8 @@ def extract(checkpoint: Checkpoint, sub_model: str, target: Path) -> int:
             f"{checkpoint.prefix} holds no sub-model {sub_model}. Fix: {fix}.",
             code="unknown_sub_model",
         )
-    write_weights(target, chosen, checkpoint.train_state())
-    return len(chosen)
+    write_weights(target, entries, checkpoint.train_state())
+    return len(entries)
 
 
 def write_weights(target: Path, weights: Mapping[str, np.ndarray], state: TrainState) -> None:
@@ -281,13 +281,13 @@ def write_weights(target: Path, weights: Mapping[str, np.ndarray], state: TrainS
             raise DataError(
                 f"{file} exists. Fix: give another name with -o, or move it away.", code="file_exists"
             )
-    kept = TrainState(best=state.best, charset_digest=state.charset_digest)
-    for file, content in zip(files, (dict(weights), kept.to_dict()), strict=True):
+    summary = TrainState(best=state.best, charset_digest=state.charset_digest)
+    for file, content in zip(files, (dict(weights), summary.to_dict()), strict=True):
         with atomic_writer(file) as stream:
             pickle.dump(content, stream, protocol=4)  # as paddle.save does
-    found = read_state(files[0])
-    if found.keys() != weights.keys() or any(
-        value.dtype != found[name].dtype or value.tobytes() != found[name].tobytes()
+    copy = read_state(files[0])
+    if copy.keys() != weights.keys() or any(
+        value.dtype != copy[name].dtype or value.tobytes() != copy[name].tobytes()
         for name, value in weights.items()
     ):
         raise WeightsError(

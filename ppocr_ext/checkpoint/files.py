@@ -112,15 +112,15 @@ def write_temporary(path: Path, content: bytes) -> Path:
 
 def write_all_temporary(contents: Mapping[Path, bytes]) -> dict[Path, Path]:
     """Write a temporary file for each path, or none if one cannot be written; return them by path."""
-    written: dict[Path, Path] = {}
+    files: dict[Path, Path] = {}
     try:
         for path, content in contents.items():
-            written[path] = write_temporary(path, content)
+            files[path] = write_temporary(path, content)
     except BaseException:
-        for file in written.values():
+        for file in files.values():
             file.unlink(missing_ok=True)
         raise
-    return written
+    return files
 
 
 def tensors_to_bytes(state: Any) -> bytes:
@@ -232,8 +232,8 @@ _NAMES = re.compile(r"latest|best_accuracy|iter_epoch_(?P<epoch>\d+)")
 def names_in(folder: Path) -> list[str]:
     """Return the names of the checkpoints that a run left in ``folder``: ``latest`` first, then by name."""
     names = {file.name.removesuffix(".pdparams") for file in folder.glob("*.pdparams")}
-    found = [name for name in names if _NAMES.fullmatch(name)]
-    return sorted(found, key=lambda name: (name != "latest", name))
+    ours = [name for name in names if _NAMES.fullmatch(name)]
+    return sorted(ours, key=lambda name: (name != "latest", name))
 
 
 def finish_saves(folder: Path) -> None:

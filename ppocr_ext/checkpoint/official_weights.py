@@ -103,14 +103,14 @@ def official(name: str) -> OfficialWeights:
     Raises:
         WeightsError: there is none.
     """
-    found = table().get(name)
-    if found is None:
+    entry = table().get(name)
+    if entry is None:
         hint = did_you_mean(near_match(name, table()))
         raise WeightsError(
             f"There are no official weights called {name!r}.{hint} Fix: give a name of `ppocr-ext weights list`.",
             code="unknown_weights",
         )
-    return found
+    return entry
 
 
 def is_official(value: str) -> bool:
@@ -146,8 +146,8 @@ def digest_of(weights: OfficialWeights) -> str:
 
 def digest_line(weights: OfficialWeights) -> str:
     """Return a line with the digest of the file of `weights`, and who says that it is the right one."""
-    kept = pin_file(weights) if pin_file(weights).exists() else weights.file
-    since = datetime.date.fromtimestamp(kept.stat().st_mtime)
+    file = pin_file(weights) if pin_file(weights).exists() else weights.file
+    since = datetime.date.fromtimestamp(file.stat().st_mtime)
     unpublished = f"none is published; kept since {since}, when a file of this name was first used here"
     return f"{weights.name}: sha256 {digest_of(weights)} ({'published' if weights.sha256 else unpublished})"
 
@@ -413,10 +413,10 @@ def _check_download(weights: OfficialWeights, whole: Path) -> None:
             f"{weights.address}: what came is not a `.pdparams` ({reason}). {_by_hand(weights)}",
             code="not_weights",
         )
-    if weights.sha256 is not None and (found := file_digest(whole)) != weights.sha256:
+    if weights.sha256 is not None and (digest := file_digest(whole)) != weights.sha256:
         whole.unlink()
         raise WeightsError(
-            f"{weights.address}: what came has the digest {found}, but the published one is {weights.sha256}. "
+            f"{weights.address}: what came has the digest {digest}, but the published one is {weights.sha256}. "
             f"{_by_hand(weights)}",
             code="digest_mismatch",
         )
@@ -440,25 +440,25 @@ def _check_digest(weights: OfficialWeights, file: Path, store: bool = True) -> N
     Raises:
         WeightsError: they differ, or there is no digest yet and the file holds no weights.
     """
-    stored = pin_file(weights)
-    found = file_digest(file)
+    pin = pin_file(weights)
+    digest = file_digest(file)
     expected = known_digest(weights)
     if expected is None:
         reason = _why_no_weights(file)
         if reason is not None:  # a user put it there
             raise WeightsError(
-                f"{file}: this is not a `.pdparams` ({reason}). Fix: delete {file} and {stored}, and start again to "
+                f"{file}: this is not a `.pdparams` ({reason}). Fix: delete {file} and {pin}, and start again to "
                 f"download it, or put the right file there.",
                 code="not_weights",
             )
         if store:
-            write_text(stored, f"{found}\n")
-    elif found != expected:
-        origin = "the published one" if weights.sha256 else f"that of the first file ({stored.name})"
+            write_text(pin, f"{digest}\n")
+    elif digest != expected:
+        origin = "the published one" if weights.sha256 else f"that of the first file ({pin.name})"
         forget = f"`ppocr-ext weights forget {weights.name}`"
         newer = "" if weights.sha256 else f" If this file is the right one: {forget}."
         raise WeightsError(
-            f"{file}: the digest is {found}, but {origin} is {expected}. Fix: delete the file, and start again to "
+            f"{file}: the digest is {digest}, but {origin} is {expected}. Fix: delete the file, and start again to "
             f"download it.{newer}",
             code="digest_mismatch",
         )

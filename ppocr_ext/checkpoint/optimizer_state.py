@@ -30,8 +30,8 @@ _MASTER_SUFFIX = re.compile(rf"{_SUFFIX}_\d+(?=_)")
 
 def restore_optimizer(
     optimizer: Any, checkpoint: Checkpoint, names: Mapping[str, str], saved: Mapping[str, str] | None
-) -> bool:
-    """Load the optimizer state of ``checkpoint`` into ``optimizer``; return False if it has none.
+) -> None:
+    """Load the optimizer state of ``checkpoint`` into ``optimizer``, if it has one.
 
     Args:
         optimizer: of the run.
@@ -47,7 +47,7 @@ def restore_optimizer(
     state, file = checkpoint.optimizer_state(), checkpoint.file(".pdopt")
     if state is None:
         LOG.warning("%s is missing: the optimizer starts with an empty state.", file)
-        return False
+        return
     before = saved or checkpoint.generated_names() or names
     new = [name for name in names if saved and name not in saved]
     if new:  # they would begin anew in the middle of a run
@@ -59,14 +59,14 @@ def restore_optimizer(
         )
     groups = (each["params"] if isinstance(each, dict) else [each] for each in optimizer._parameter_list)
     trained = [parameter for group in groups for parameter in group]
-    translated = _translate(state, {before[n]: names[n] for n in before if n in names})
-    _require_own(file, translated, trained, before.values())
-    converted = _convert_masters(translated, trained, checkpoint, names)
+    renamed_state = _translate(state, {before[n]: names[n] for n in before if n in names})
+    _require_own(file, renamed_state, trained, before.values())
+    own_state = _convert_masters(renamed_state, trained, checkpoint, names)
     try:
         with warnings.catch_warnings():
             # LinearWarmup keeps an entry for the schedule inside it, which Paddle then reports as unused
             warnings.filterwarnings("ignore", message=".*unused values in state_dict.*")
-            optimizer.set_state_dict(_to_tensors(converted))
+            optimizer.set_state_dict(_to_tensors(own_state))
         _create_moments(optimizer, trained)
     except (AssertionError, KeyError, ValueError) as error:
         raise WeightsError(
@@ -74,7 +74,6 @@ def restore_optimizer(
             f"optimizer. Fix: to start with a new one, give the weights as Global.pretrained_model.",
             code="optimizer_mismatch",
         ) from error
-    return True
 
 
 @paddle.no_grad()
@@ -159,13 +158,13 @@ def _translate(state: Mapping[str, Any], new_names: Mapping[str, str]) -> dict[s
         owner = _owner(key, longest_first)
         return key if owner is None else new_names[owner] + key[len(owner) :]
 
-    translated = {renamed(key): value for key, value in state.items() if key != MASTERS}
+    result = {renamed(key): value for key, value in state.items() if key != MASTERS}
     if MASTERS in state:
-        translated[MASTERS] = {
+        result[MASTERS] = {
             new_names.get(owner, owner): (renamed(value[0]), value[1]) if _is_named(value) else value
             for owner, value in state[MASTERS].items()
         }
-    return translated
+    return result
 
 
 def _convert_masters(
@@ -192,7 +191,7 @@ def _convert_masters(
         rest = key[len(owner) :]
         return f"{owner}{_SUFFIX}_0{rest}" if owner in half else owner + _MASTER_SUFFIX.sub("", rest, count=1)
 
-    converted = {renamed(key): value for key, value in state.items() if key != MASTERS}
+    result = {renamed(key): value for key, value in state.items() if key != MASTERS}
     lacking = half - masters.keys() and checkpoint.file(".pdparams").is_file()
     weights = checkpoint.weights() if lacking else {}
     if weights:  # those of a checkpoint may be averages, with the raw ones beside them
@@ -200,5 +199,5 @@ def _convert_masters(
     float32 = {names[n]: value for n, value in weights.items() if n in names and value.dtype == np.float32}
     new = {name: (f"{name}{_SUFFIX}_0", value) for name, value in float32.items()}
     if half:
-        converted[MASTERS] = {name: value for name, value in {**new, **masters}.items() if name in half}
-    return converted
+        result[MASTERS] = {name: value for name, value in {**new, **masters}.items() if name in half}
+    return result

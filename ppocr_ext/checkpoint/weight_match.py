@@ -85,7 +85,7 @@ class WeightMatch:
 
 def match_weights(
     source: Path,
-    loaded: Mapping[str, np.ndarray],
+    entries: Mapping[str, np.ndarray],
     shapes: Mapping[str, tuple[int, ...]],
     first_prefix: str = "",
     target_models: Sequence[str] = (),
@@ -94,7 +94,7 @@ def match_weights(
 
     Args:
         source: the file.
-        loaded: its entries.
+        entries: of the file.
         shapes: the model's shapes by name.
         first_prefix: prefix (``"Student."``) to remove that is tried before others that match as many.
         target_models: sub-models that a file of one model may be put into, the first choice first.
@@ -102,10 +102,10 @@ def match_weights(
 
     def renamed(change: tuple[str, str, str]) -> dict[str, np.ndarray]:
         old, new, _ = change
-        return {new + name[len(old) :]: value for name, value in loaded.items() if name.startswith(old)}
+        return {new + name[len(old) :]: value for name, value in entries.items() if name.startswith(old)}
 
     ours = sorted({f"{name.split('.', 1)[0]}." for name in shapes if "." in name})
-    theirs = sorted({f"{name.split('.', 1)[0]}." for name in loaded if "." in name})
+    theirs = sorted({f"{name.split('.', 1)[0]}." for name in entries if "." in name})
     removed = [first_prefix] if first_prefix else []
     added = [f"{name}." for name in target_models]
     changes = [("", "", "")]  # (prefix to remove, prefix to add, description); the first of equals wins
@@ -115,19 +115,19 @@ def match_weights(
     changes += [(prefix, "", f"{prefix!r} removed") for prefix in (*WRAPPERS, *theirs, *wrapped)]
     changes += [("", prefix, f"{prefix!r} added") for prefix in ours]
     best = max(changes, key=lambda change: sum(name in shapes for name in renamed(change)))
-    named = renamed(best)
-    matched = {n: v for n, v in named.items() if n in shapes and tuple(v.shape) == tuple(shapes[n])}
+    by_name = renamed(best)
+    matched = {n: v for n, v in by_name.items() if n in shapes and tuple(v.shape) == tuple(shapes[n])}
     return WeightMatch(
         source=source,
         matched=matched,
-        missing=[n for n in shapes if n not in named],
-        unexpected=[n for n in named if n not in shapes],
+        missing=[n for n in shapes if n not in by_name],
+        unexpected=[n for n in by_name if n not in shapes],
         wrong_shape={
             n: (tuple(v.shape), tuple(shapes[n]))
-            for n, v in named.items()
+            for n, v in by_name.items()
             if n in shapes and n not in matched
         },
-        values=named,
+        values=by_name,
         renamed=best[2],
     )
 
@@ -228,8 +228,8 @@ def _neck(shapes: Shapes) -> str | None:
 
 
 def _line(key: str, file: Any, model: Any) -> str:
-    shown = [value if isinstance(value, str) else json.dumps(value) for value in (file, model)]
-    return f"{key}: {shown[0]} in the file, {shown[1]} in the model"
+    texts = [value if isinstance(value, str) else json.dumps(value) for value in (file, model)]
+    return f"{key}: {texts[0]} in the file, {texts[1]} in the model"
 
 
 def _below(shapes: Shapes, prefix: str) -> Shapes:

@@ -63,8 +63,8 @@ def load_weights(
         LOG.warning("%s It is ignored.", error)
     state = model.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
-    loaded = {name: _float32(value) for name, value in checkpoint.weights().items()}
-    match = match_weights(file, loaded, shapes, first_prefix, target_models)
+    entries = {name: _float32(value) for name, value in checkpoint.weights().items()}
+    match = match_weights(file, entries, shapes, first_prefix, target_models)
     if charset is not None:
         old = _old_charset(match, checkpoint, charset, old_charset)
         counts = {} if old is None else ctc_classes_of(match.values, state, old)
@@ -165,10 +165,11 @@ def _is_of(
     assumed: bool,
     partial: bool,
 ) -> bool:
-    """Return whether the rows of the file are read by ``old``, which may be refused then.
+    """Return True if the rows of the file are to be read by the dictionary ``old``.
 
-    Not so if the counts are not those of ``old``, and: the rest does not fit, which is said in place of it; or ``old``
-    is assumed, and the counts are those of the model.
+    If the counts of the file are not those of ``old``, there are three cases. The weights are of another network: the
+    message about that is more useful than one about the dictionary, so False. ``old`` is only assumed, and the counts
+    are those of the model: the file has the model's dictionary, so False. Else True, and reading refuses ``old``.
 
     Args:
         old: the dictionary of the file, as given or assumed.

@@ -71,7 +71,7 @@ class HostLoop:
         """Run to the end or to a stop, and return which."""
         for hook in self.hooks:
             hook.loop = self
-        # from the first record of the run until all is saved, since the same signal may be sent again
+        # A signal may be sent again while the run saves, so handlers stay from its first record until all is saved.
         with (
             deferred_signals(lambda number: self.request_stop(f"signal {number}", number)),
             console_may_close(
@@ -83,15 +83,15 @@ class HostLoop:
                 stop = self._run_host()
                 if stop is not None and stop.save_latest:
                     self.save("latest")
-                    if self._stop is not None and not self._stop.save_latest:  # it cannot be saved
+                    if self._stop is not None and not self._stop.save_latest:  # the save itself has failed
                         stop = self._stop
             except BaseException as fault:
                 try:
                     self._tell_end("failed", end_text(fault))
-                except Exception as second:  # of a hook; the run failed by the first
+                except Exception as second:  # of a hook; the first one says why the run failed
                     LOG.warning("at the end of the run: %s", error_text(second))
                 raise
-            # a signal in the last step, or while it saved: the run has ended, but its caller must not begin another one
+            # After a signal in the last step, or during the last save, the caller must not begin another run.
             late = None if self._stop is None else self._stop.signal
             if stop is not None:
                 return self._tell_end(stop.status, stop.reason, late if stop.signal is None else stop.signal)
@@ -104,11 +104,13 @@ class HostLoop:
         except StopRun as stop:
             return stop
         except RuntimeError as error:
-            found = self._step.anomaly(error)
-            if found is None:
+            anomaly = self._step.anomaly(error)
+            if anomaly is None:
                 raise
-            reason = f"step {self.position.global_step + 1}: {found}"
-            if team().size > 1:  # the others would wait for this process
+            reason = f"step {self.position.global_step + 1}: {anomaly}"
+            if (
+                team().size > 1
+            ):  # an error ends all processes; after a stop the others would wait for this one
                 raise ModelError(reason, code="nonfinite_value") from error
             LOG.error("%s", reason)
             return StopRun(reason, None, "nonfinite", save_latest=False)
@@ -117,7 +119,7 @@ class HostLoop:
                 raise
             return StopRun("the profiler has seen its batches")
         agreed = self._agreed_stop()
-        # all epochs are done: only what makes the run a bad one still counts
+        # The run has done all its epochs, so "finished" and "stopped" say nothing new; a collapse still counts.
         return None if agreed is None or agreed.status in ("finished", "stopped") else agreed
 
     def _agreed_stop(self) -> StopRun | None:
@@ -128,29 +130,29 @@ class HostLoop:
         """
         own = self._stop
         rank = team().highest(0 if own is None else own.rank)
-        late = self._stop
         if rank == 0:
             return None
-        for stop in (own, late):
-            if stop is not None and stop.rank == rank:
-                return stop
-        return StopRun.of_rank(rank, None if late is None else late.signal)
+        late = self._stop
+        theirs = StopRun.of_rank(rank, None if late is None else late.signal)
+        return next((stop for stop in (own, late) if stop is not None and stop.rank == rank), theirs)
 
     def _call_host(self) -> None:
         run = self.run
         metric = run.metric
         for hook in self.hooks:
             metric = hook.wrap_metric(metric)
-        eval_loader: Any = ()
+        eval_loader: EvalLoader | tuple[()] = ()
         if run.eval_loader is not None:
-            eval_loader = EvalLoader(run.eval_loader, lambda: self._tell("on_eval_start"), self._evaluating)
-        evaluate = partial(evaluate_now, run, run.model, eval_loader, metric)
-        if self._evaluations.due_at_start:  # the other processes wait at their first step
+            eval_loader = EvalLoader(run.eval_loader, partial(self._tell, "on_eval_start"), self._evaluating)
+        evaluate = partial(evaluate_now, run, eval_loader, metric)
+        if self._evaluations.due_at_start:  # the other processes wait for this one at their first step
             self._evaluate(evaluate)
+        position, amp = self.position, run.amp
         loader = run.train_loader
-        first = self.position.epoch + 1
-        loader.train(first, self.position.step_in_epoch, self._boundary, partial(self._epoch_done, evaluate))
-        best, position, amp = self._evaluations.best, self.position, run.amp
+        loader.train(
+            position.epoch + 1, position.step_in_epoch, self._boundary, partial(self._epoch_done, evaluate)
+        )
+        first = {"start_epoch": position.epoch + 1, "global_step": position.global_step}
         run.host.train(
             run.host_config,
             loader,
@@ -164,7 +166,7 @@ class HostLoop:
             else ScheduleProxy(run.schedule, lambda: self._step.group.is_open),
             run.decoder,
             metric,
-            {**best, "start_epoch": position.epoch + 1, "global_step": position.global_step},
+            {**self._evaluations.best, **first},
             run.host.logger,
             len(loader),
             EvalListener(lambda metrics: self._evaluations.done(metrics, self.position)),
@@ -188,9 +190,10 @@ class HostLoop:
         self.position = self.position.next_step()
         step = self._step
         images = step.images * dist.get_world_size()
-        values, is_whole = {**step.reading.to_log(), **self._values}, not step.group.is_open
-        if not is_whole:
-            del values["grad_norm"]  # of a part of the group
+        values = {**step.reading.to_log(), **self._values}
+        if step.group.is_open:
+            del values["grad_norm"]  # the sum of some batches of the group; the optimizer sees that of all
+        is_whole = not step.group.is_open
         done = StepDone(self.position, step.losses, lr, images, values, step.applied, is_whole)
         self._tell("on_step", done)
 
@@ -199,11 +202,11 @@ class HostLoop:
         return (self.run.seed + dist.get_rank()) * 1_000_003 + steps_done
 
     def _boundary(self) -> None:
-        """Stop here if asked to: in all processes at the same step, or the others would wait for ever.
+        """Stop here if asked to, in all processes at the same step: a process that went on would wait for ever.
 
-        The others wait here while process 0 evaluates or saves.
+        The other processes wait here while process 0 evaluates or saves.
         """
-        # what this step draws (dropout, stochastic depth) depends on nothing before it: a resumed run repeats
+        # Dropout and stochastic depth of a step then depend on its number alone, so a resumed run repeats them.
         paddle.seed(self._step_seed(self.position.global_step))
         if dist.get_rank() == 0:
             self._saver.require_folder()
@@ -215,14 +218,15 @@ class HostLoop:
             if agreed is not None:
                 raise agreed
         else:
-            team().barrier()  # process 0 may evaluate inside a group, for longer than a collective waits
+            team().barrier()  # process 0 may have evaluated inside a group, for longer than a collective waits
         at = self.position
         self._step.begin(at.global_step, ends_epoch=at.step_in_epoch + 1 >= at.steps_per_epoch)
 
     def _evaluating(self) -> None:
-        """Save at once if asked to stop: Paddle's launcher waits for 30 seconds, which an evaluation may outlast.
+        """Save during an evaluation if asked to stop: it may last longer than the 30 s until Paddle's launcher kills.
 
-        Not before the first step, nor after the last one: a resume would not repeat an evaluation that is broken off.
+        Nothing is saved before the first step and after the last one, since a resumed run would leave out the
+        evaluation that was broken off there.
         """
         done = self.position.completed()
         is_between = done.global_step > 0 and done.epoch < done.epochs
@@ -246,7 +250,7 @@ class HostLoop:
     def _host_saves(self, *args: Any, **kwargs: Any) -> None:
         """Save under the host's names, in place of its ``save_model``, which does not write atomically."""
         if kwargs.get("prefix") != BEST and self._stop is not None and not self._stop.save_latest:
-            return  # asked in the last step of an epoch; a best evaluation that has found a collapse is recorded
+            return  # `latest` stays as it was before the collapse; the best evaluation is recorded all the same
         self.save(kwargs.get("prefix", "latest"))
 
     @staticmethod
@@ -264,8 +268,10 @@ class HostLoop:
             return prefix
         try:
             replaced = {key: value for hook in self.hooks for key, value in hook.saved_weights(name).items()}
-            states, best = self._hook_states(), self._evaluations.best
-            self._saver.save(name, position, best, states, replaced, self._step.group.unreached)
+            states = {type(hook).__name__: state for hook in self.hooks if (state := hook.state())}
+            states |= self._evaluations.state()
+            best, unreached = self._evaluations.best, self._step.group.unreached
+            self._saver.save(name, position, best, states, replaced, unreached)
         except WeightsError as error:
             LOG.error("%s", error)
             self.request_stop(str(error), status="nonfinite", save_latest=False)
@@ -273,18 +279,14 @@ class HostLoop:
         self._tell("on_save", prefix, position)
         return prefix
 
-    def _hook_states(self) -> dict[str, Any]:
-        states = {type(hook).__name__: state for hook in self.hooks if (state := hook.state())}
-        return {**states, **self._evaluations.state()}
-
     def _tell(self, event: str, *args: Any) -> None:
         for hook in self.hooks:
             getattr(hook, event)(*args)
 
     def _tell_end(self, status: str, reason: str = "", signal: int | None = None) -> Outcome:
         """Call ``on_end`` of every hook, in order, even if one raises: each may have something to close."""
-        best, evaluated = dict(self._evaluations.best), int(self._evaluations.last["step"])
-        outcome = Outcome(status, self.position, best, reason, signal, evaluated)
+        best, last = dict(self._evaluations.best), self._evaluations.last
+        outcome = Outcome(status, self.position, best, reason, signal, int(last["step"]))
         with ExitStack() as ends:
             for hook in reversed(self.hooks):
                 ends.callback(hook.on_end, outcome)
@@ -343,12 +345,11 @@ class Evaluations:
         return is_last and self._evaluates and self.last["step"] != position.global_step
 
 
-def evaluate_now(run: Run, model: Any, loader: Any, metric: Any) -> Mapping[str, float]:
+def evaluate_now(run: Run, loader: EvalLoader | tuple[()], metric: Any) -> Mapping[str, float]:
     """Evaluate as the host's loop does between two steps, and return the values of the metric.
 
     Args:
-        run: a training run.
-        model: as the host sees it; it is in train mode afterwards.
+        run: a training run; its model is in train mode afterwards.
         loader: as the host sees it.
         metric: as the host sees it.
     """
@@ -356,7 +357,7 @@ def evaluate_now(run: Run, model: Any, loader: Any, metric: Any) -> Mapping[str,
     models = config.at("Architecture.Models", default=None)
     networks = models.values() if models else [config.at("Architecture")]
     return run.host.evaluate(
-        model,
+        run.model,
         loader,
         run.decoder,
         metric,

@@ -47,6 +47,6 @@ def stop_child(process: subprocess.Popen[bytes]) -> None:
 
 def last_error(log: Path) -> str | None:
     """Return the last message of an error in ``log``, in the form in which a command of ppocr-ext prints it."""
-    said = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    errors = [line.removeprefix("error: ") for line in said if line.startswith("error: ")]
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return errors[-1] if errors else None

@@ -55,7 +55,7 @@ def locked_folder(
     if held:
         os.register_at_fork(after_in_child=close_in_child)
     try:
-        if held:  # else another training may be saving there
+        if held:  # without a lock another training may be saving there
             finish_saves(folder)
         yield
     finally:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+from paddle import nn
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.files import read_plain_pickle, read_state, tensors_to_bytes
@@ -153,24 +154,24 @@ def find_incident(
         layout: of the batch.
         charset: the dictionary.
     """
-    # "min" says nothing new where "max" is not finite either
-    named = [
+    # where "max" is not finite, "min" is not either, and says nothing new
+    names = [
         name for name in reading.bad if not name.endswith(" min") or f"{name[:-3]}max" not in reading.bad
     ]
-    bad = [_in_words(name, reading.values[name], meter) for name in named]
+    problems = [_in_words(name, reading.values[name], meter) for name in names]
     if not reading.bad:
-        bad = [f"the gradient's norm is {reading.grad_norm:g}, with a finite loss and finite outputs"]
+        problems = [f"the gradient's norm is {reading.grad_norm:g}, with a finite loss and finite outputs"]
     weights = [
         name
         for name, p in meter.network.named_parameters()
         if not name.endswith(STATISTICS) and not _is_finite(p)
     ]
-    # a bad value in the forward pass makes every gradient NaN on purpose
+    # after a bad forward pass every gradient is NaN, since the loss was multiplied by NaN
     trained = () if reading.bad else meter.trained
     gradients = [name for name, p in trained if p.grad is not None and not _is_finite(p.grad)]
     samples = _samples(meter, predictions, batch, layout, charset)
     samples.sort(key=lambda sample: sample.badness(min(meter.limits.image, LARGEST)), reverse=True)
-    return Incident(step, last_good, bad, weights, gradients, dict(reading.values), samples)
+    return Incident(step, last_good, problems, weights, gradients, dict(reading.values), samples)
 
 
 def _in_words(name: str, value: float, meter: StepMeter) -> str:
@@ -201,8 +202,10 @@ def _samples(
         return [SampleFacts(row, float(value)) for row, value in enumerate(highest)]
     label, length = batch[layout.label], batch[layout.length].reshape([-1])
     outputs = dict(head_outputs(predictions, meter.network))
-    found = {model or "": ctc_logits(outputs, model) for model in meter.ctc_models}
-    logits = {model: value.astype("float32") for model, value in found.items() if value is not None}
+    outputs_by_model = {model or "": ctc_logits(outputs, model) for model in meter.ctc_models}
+    logits = {
+        model: value.astype("float32") for model, value in outputs_by_model.items() if value is not None
+    }
     loss = CTCLoss(zero_infinity=False)
     losses = {
         name: loss.line_losses(value, [images, label, length]).numpy() for name, value in logits.items()
@@ -391,7 +394,7 @@ def _damaged(folder: Path, error: Exception) -> DataError:
     )
 
 
-def _check_ids(layer: Any, inputs: Any) -> None:
+def _check_ids(layer: nn.Layer, inputs: Any) -> None:
     """Refuse ids that an embedding has no row for: Paddle would read memory at their places, and the process end."""
     if int(inputs[0].min()) < 0 or int(inputs[0].max()) >= layer.weight.shape[0]:
         raise DataError(
@@ -413,8 +416,8 @@ def _network_and_loss(context: RunContext, folder: Path) -> tuple[Any, Any]:
         if isinstance(layer, paddle.nn.Embedding):
             layer.register_forward_pre_hook(_check_ids)
     weights = read_state(folder / WEIGHTS)
-    wanted = {name: tuple(value.shape) for name, value in network.state_dict().items()}
-    if wanted != {name: value.shape for name, value in weights.items()}:
+    shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
+    if shapes != {name: value.shape for name, value in weights.items()}:
         raise ValueError(f"{WEIGHTS} is of another network than {CONFIG}")
     network.set_state_dict(weights)
     state = read_plain_pickle(folder / LOSS)
@@ -427,8 +430,8 @@ def _network_and_loss(context: RunContext, folder: Path) -> tuple[Any, Any]:
 class _Step:
     """The step to repeat; each repetition starts from the same random numbers and running statistics."""
 
-    network: Any
-    loss: Any
+    network: nn.Layer
+    loss: Callable[..., Any]
     batch: list[Any]
     variances: Any
     seed: int

@@ -108,10 +108,10 @@ def start_processes(config: Config, processes: int, words: Sequence[str]) -> int
             code, stopped_by = _launch(processes, words, messages, environment, on_cpu)
             if stopped_by is not None:
                 return 128 + stopped_by
-            said = (messages / _FIRST_LOG).read_text(encoding="utf-8", errors="replace")
-            if code in _VERDICTS and said:
+            output = (messages / _FIRST_LOG).read_text(encoding="utf-8", errors="replace")
+            if code in _VERDICTS and output:
                 return code
-            if not _ERROR.search(said):
+            if not _ERROR.search(output):
                 raise ProcessError(_failure(code, messages), code="process_failed")
             if is_new and [file.name for file in folder.iterdir()] == [MESSAGES]:
                 shutil.rmtree(folder)  # as with one process, a start that failed leaves no folder
@@ -124,7 +124,7 @@ def start_processes(config: Config, processes: int, words: Sequence[str]) -> int
 def _launch(
     processes: int, words: Sequence[str], messages: Path, environment: Mapping[str, str], on_cpu: bool
 ) -> tuple[int, int | None]:
-    """Run Paddle's launcher to its end; return its exit code, and the signal that ended it, if any."""
+    """Run Paddle's launcher to its end; return its exit code, and the signal that this process passed on, if any."""
     log = messages / _FIRST_LOG
     log.touch()
     options = ["--nproc_per_node", str(processes), "--host", "127.0.0.1", "--log_dir", str(messages)]
@@ -147,7 +147,7 @@ def _launch(
 
 
 def _runs_on_cpu(config: Config, processes: int) -> bool:
-    """Return False if the config asks for GPUs or others, the only case in which Paddle is imported here.
+    """Return True if the training runs on a CPU, False for a GPU or another device, which Paddle is asked for.
 
     Raises:
         ConfigError: the device cannot be used, or not by so many processes.
@@ -157,11 +157,11 @@ def _runs_on_cpu(config: Config, processes: int) -> bool:
 
         from ppocr_ext.run.device import device_kind
 
-        found = paddle.device.cuda.device_count() if device_kind(config) == "gpu" else processes
-        if found < processes:
+        devices = paddle.device.cuda.device_count() if device_kind(config) == "gpu" else processes
+        if devices < processes:
             raise ConfigError(
-                f"--processes: each process needs a GPU of its own (found {found} for {processes} processes). Fix: "
-                f"--processes {found}.",
+                f"--processes: each process needs a GPU of its own (found {devices} for {processes} processes). Fix: "
+                f"--processes {devices}.",
                 code="too_few_gpus",
             )
         return False
@@ -177,15 +177,15 @@ def _runs_on_cpu(config: Config, processes: int) -> bool:
 def _environment(processes: int, on_cpu: bool) -> dict[str, str]:
     """Return the variables of the launcher, which the processes inherit."""
     # the launcher would prefer PADDLE_… and POD_IP to its options
-    kept = {
+    environment = {
         key: value for key, value in os.environ.items() if not key.startswith("PADDLE_") and key != "POD_IP"
     }
-    kept |= starter_environment()
-    kept.setdefault("GLOG_minloglevel", "1")  # Paddle's lines about each connection
+    environment |= starter_environment()
+    environment.setdefault("GLOG_minloglevel", "1")  # Paddle's lines about each connection
     if not on_cpu:
-        return kept
+        return environment
     cores = usable_cores()
-    threads = kept.setdefault("OMP_NUM_THREADS", str(max(1, cores // processes)))
+    threads = environment.setdefault("OMP_NUM_THREADS", str(max(1, cores // processes)))
     if threads.isdigit() and processes * int(threads) > cores:
         LOG.warning(
             "%d processes with %s threads each share %d cores, so they wait for each other.",
@@ -195,7 +195,7 @@ def _environment(processes: int, on_cpu: bool) -> dict[str, str]:
         )
     # The launcher looks for GPUs by itself, and fails if it finds fewer than processes. It is shown one, which all
     # processes share and none uses.
-    return kept | {"CUDA_VISIBLE_DEVICES": "0", "PADDLE_DISTRI_BACKEND": "gloo"}
+    return environment | {"CUDA_VISIBLE_DEVICES": "0", "PADDLE_DISTRI_BACKEND": "gloo"}
 
 
 def _describe(config: Config, processes: int, messages: Path, threads: str | None) -> None:

@@ -127,7 +127,7 @@ class CheckpointSaver:
 
 def _identity(folder: Path) -> tuple[int, int] | None:
     try:
-        found = folder.stat()
+        status = folder.stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

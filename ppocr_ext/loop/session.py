@@ -105,7 +105,7 @@ def train(
     quiet_host(host.logger)
     folder = folder_of(config)
     loggers = [LOG, host.logger]
-    first = dist.get_rank() == 0  # the launcher keeps the output of the others
+    first = dist.get_rank() == 0  # only process 0 writes a log; the launcher keeps what the others print
     new = [path for path in (folder, *folder.parents) if _is_new(path)] if first else []
     with ExitStack() as stack:
         stack.enter_context(failing_together())
@@ -114,11 +114,13 @@ def train(
             stack.enter_context(locked_folder(folder))
             replaced = check_folder(folder, config, host_path, overwrite, processes)
             stack.enter_context(log_file(folder / "train.log", *loggers))
-        stack.enter_context(ending_with_launcher())  # its message goes into the log
+        stack.enter_context(ending_with_launcher())  # after the log is open, which gets its message
         try:
             run = Run.build(config, "train", host_path=host_path, old_dictionary=old_dictionary)
         except BaseException as fault:
-            if getattr(fault, "record", None) is None:  # a file that the message names stays
+            if (
+                getattr(fault, "record", None) is None
+            ):  # else the message names a file in the folder, which stays
                 _remove_new(new)
             raise
         if dist.get_world_size() == 1:
@@ -127,7 +129,7 @@ def train(
             return HostLoop(run, [*default_hooks(run), RemoveReplaced(replaced), *hooks]).train()
         except OSError as fault:
             if fault.errno == errno.ENOSPC and fault.filename is None:
-                fault.filename = str(folder)  # a stream that was being written does not say where it goes
+                fault.filename = str(folder)  # an error of an open stream does not name its file
             raise
 
 

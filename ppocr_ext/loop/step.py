@@ -28,7 +28,7 @@ from ppocr_ext.run.team import team
 class BeforeForward:
     """A copy of what a forward pass changes: the statistics of BatchNorm, other buffers, the state of the loss."""
 
-    def __init__(self, network: Any, loss: Any) -> None:
+    def __init__(self, network: nn.Layer, loss: Callable[..., Any]) -> None:
         self._loss = loss
         statistics = {name: p for name, p in network.named_parameters() if name.endswith(STATISTICS)}
         self._of_network = {**statistics, **dict(network.named_buffers())}
@@ -78,8 +78,11 @@ class OptimizerStep:
         self._watch = AnomalyWatch(run.network, run.loss, active=detects, compiled=compiled)
         self._steps_done = self._good_step = run.start.global_step
         self._skipped_in_a_row = 0
-        self._held: tuple[Any, ...] = ()  # outputs, batch and loss, which variables of the host hold
-        self._outputs_are_read = bool(global_value(run.config, "cal_metric_during_train"))  # after the step
+        self._held: tuple[
+            Any, ...
+        ] = ()  # outputs, batch and loss of the step; the host's variables hold them too
+        # the host computes a metric from the outputs after the step
+        self._outputs_are_read = bool(global_value(run.config, "cal_metric_during_train"))
         self.reading = StepReading()
         self.losses: Mapping[str, Any] = {}
         self.images = 0
@@ -119,7 +122,7 @@ class OptimizerStep:
         factor = self.group.mean_factor()
         self.reading = replace(reading, grad_norm=reading.grad_norm * factor)
         self.applied = self.reading.is_good
-        if not self.applied:  # in every process, so they may wait for each other
+        if not self.applied:  # so it is in every process, and they may wait for each other
             forward_is_bad = team().highest(int(bool(self.reading.bad))) > 0
             self.applied = scaling and not forward_is_bad  # the scaler handles the gradient's overflow
             if not self.applied:
@@ -138,7 +141,7 @@ class OptimizerStep:
         return True
 
     def _let_go(self) -> None:
-        """Release the outputs and the graph of a step, which the host's loop holds until the next forward pass ends."""
+        """Empty the outputs and cut the graph of a step, which the host holds until the next forward pass has ended."""
         if self._held:
             predictions, _, total = self._held
             _empty(predictions)
@@ -223,9 +226,10 @@ class Group:
         return samples / self._usual if self._size > 1 else 1.0
 
     def mean_factor(self) -> float:
-        """Return what turns the sum of the gradients so far into the gradient of the joined batch.
+        """Return the factor that turns the sum of the gradients so far into the gradient of the joined batch.
 
-        At the group's end it is called in all processes at once; before, this process's samples stand for the others'.
+        At the end of a group all processes call this, and add up their samples. Inside a group the other processes
+        are taken to have as many samples as this one.
         """
         if self._size == 1:
             return 1.0

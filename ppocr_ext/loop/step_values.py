@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,8 +45,8 @@ class Limits:
 
 def limits_of(config: Config) -> Limits:
     """Return the limits that ``Global.absurd_input`` and ``Global.absurd_variance`` set; 0 switches one off."""
-    given = (float(global_value(config, key)) or math.inf for key in ("absurd_input", "absurd_variance"))
-    return Limits(*given)
+    limits = (float(global_value(config, key)) or math.inf for key in ("absurd_input", "absurd_variance"))
+    return Limits(*limits)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class StepMeter:
         variances: mean running variance of each BatchNorm before the step [L]; None: :meth:`begin` takes them.
     """
 
-    def __init__(self, network: Any, loss: Any, limits: Limits) -> None:
+    def __init__(self, network: nn.Layer, loss: Callable[..., Any], limits: Limits) -> None:
         self.network = network
         self.trained = [(name, p) for name, p in network.named_parameters() if not p.stop_gradient]
         self._half = [p.dtype in _HALF for _, p in self.trained]  # squares overflow in 16 bits
@@ -168,8 +168,8 @@ class StepMeter:
         channels, since a channel that was dead may come alive.
         """
         self._new = self._mean_variances()
-        kept = self._momenta
-        batch = (self._new - kept * self.variances) / (1.0 - kept).clip(min=1e-6)
+        momenta = self._momenta
+        batch = (self._new - momenta * self.variances) / (1.0 - momenta).clip(min=1e-6)
         self._ratios = batch / self.variances.clip(min=_EPSILON)
         return self._ratios.max()
 
@@ -206,7 +206,7 @@ class StepMeter:
         return self.batch_norms[int(np.argmax(np.where(np.isnan(ratios), np.inf, ratios)))][0]
 
 
-def trained_ctc_models(network: Any, loss: Any) -> list[str | None]:
+def trained_ctc_models(network: nn.Layer, loss: Callable[..., Any]) -> list[str | None]:
     """Return the sub-models whose CTC output the loss trains, in the same order in every process.
 
     None stands for a model without sub-models.
@@ -214,14 +214,14 @@ def trained_ctc_models(network: Any, loss: Any) -> list[str | None]:
     return [model for model, outputs in trained_outputs(network, loss).items() if "ctc" in outputs]
 
 
-def trained_outputs(network: Any, loss: Any) -> dict[str | None, set[str]]:
+def trained_outputs(network: nn.Layer, loss: Callable[..., Any]) -> dict[str | None, set[str]]:
     """Return the outputs that the loss trains, by sub-model; None stands for a model without sub-models."""
     frozen = network.frozen if isinstance(network, DistillationModel) else frozenset()
     pairs = sorted((pair for pair in required_outputs(loss) or () if pair[0] not in frozen), key=str)
     return {model: {output for name, output in pairs if name == model} for model, _ in pairs}
 
 
-def head_outputs(predictions: Any, network: Any) -> Iterator[tuple[str, Any]]:
+def head_outputs(predictions: Any, network: nn.Layer) -> Iterator[tuple[str, Any]]:
     """Yield the floating-point outputs of the heads by name: ``ctc``, ``Student.gtc``, …; a single one has no name.
 
     Of ``(features, logits)`` the logits.
@@ -233,7 +233,7 @@ def head_outputs(predictions: Any, network: Any) -> Iterator[tuple[str, Any]]:
         yield from _named(predictions, "", network)
 
 
-def _named(output: Any, prefix: str, model: Any) -> Iterator[tuple[str, Any]]:
+def _named(output: Any, prefix: str, model: nn.Layer | None) -> Iterator[tuple[str, Any]]:
     if isinstance(output, Mapping) and "head_out" in output:
         output = output["head_out"]
     if isinstance(output, (tuple, list)) and output and understands_requests(getattr(model, "head", None)):
@@ -255,7 +255,7 @@ def main_head(model: str | None, trained: Collection[str]) -> str:
 
 
 def named_outputs(
-    predictions: Any, network: Any, trained: Mapping[str | None, Collection[str]]
+    predictions: Any, network: nn.Layer, trained: Mapping[str | None, Collection[str]]
 ) -> dict[str, Any]:
     """Return :func:`head_outputs`, in which the output of a single head has its name too.
 
@@ -291,7 +291,9 @@ class AnomalyWatch:
         compiled: the layers run in a compiled graph, where hooks see nothing.
     """
 
-    def __init__(self, network: Any, loss: Any, *, active: bool = True, compiled: bool = False) -> None:
+    def __init__(
+        self, network: nn.Layer, loss: Callable[..., Any], *, active: bool = True, compiled: bool = False
+    ) -> None:
         self.active = active
         self._entered: list[str] = []
         self._phase = "the loss"
@@ -322,8 +324,8 @@ class AnomalyWatch:
 
     def describe(self, error: BaseException) -> str | None:
         """Return operator and layer of an error that Paddle's check raised; None for another error."""
-        found = _FOUND.search(str(error)) if self.active else None
-        if found is None:
+        match = _FOUND.search(str(error)) if self.active else None
+        if match is None:
             return None
         where = f"the layer {self._entered[-1]}" if self._entered else self._phase
-        return f"the operator {found['op']} in {where} gave the first value that is not finite"
+        return f"the operator {match['op']} in {where} gave the first value that is not finite"

@@ -82,7 +82,7 @@ def test_only_a_finished_run_is_exported_and_without_the_converter_in_paddles_fo
         return SimpleNamespace(folder=options.output)
 
     monkeypatch.setattr(export_hook, "export_trained", export)
-    monkeypatch.setattr(export_hook, "missing_packages", lambda: missing)
+    monkeypatch.setattr(export_hook, "missing_packages", lambda *_: missing)
     hook.on_end(Outcome("stopped", None, {}))  # type: ignore[arg-type]
     assert calls == []
     hook.on_end(Outcome("finished", None, {}))  # type: ignore[arg-type]

@@ -162,7 +162,7 @@ class StepRules:
             values: measured; without those that could not be.
             learnt: an evaluation has reached :data:`LEARNT`.
         """
-        found = []
+        findings = []
         for code, holds, text in _states(values, self._ranges):
             count, since = self._lasting.pop(code, (0, step))
             if not holds:
@@ -170,12 +170,12 @@ class StepRules:
             self._lasting[code] = [count + 1, since]
             is_due = learnt or step - since >= self._ranges.get(_STEPS.get(code, ""), 0)
             if count + 1 >= IN_A_ROW and is_due:
-                found.append(Finding(code, f"{text}, since step {since}"))
+                findings.append(Finding(code, f"{text}, since step {since}"))
         first, limit = values.get("first_loss", 0.0), self._ranges["first_loss"]
         if first > limit:
             text = f"the first loss is {first:.3g} times that of chance (healthy: up to {limit:.3g})"
-            found.append(Finding("first_loss", text))
-        return found
+            findings.append(Finding("first_loss", text))
+        return findings
 
 
 def check_evaluation(
@@ -190,17 +190,17 @@ def check_evaluation(
         best: the best accuracy so far.
         ranges: what is healthy.
     """
-    found = []
+    findings = []
     is_due = best >= LEARNT or step > ranges["nrtr_steps"]
     if is_due and values.get("nrtr_empty", 0.0) > ranges["nrtr_empty"]:
         share, most = values["nrtr_empty"], ranges["nrtr_empty"]
         text = f"NRTR reads {share:.0%} of a fixed batch as empty (healthy: up to {most:.0%})"
-        found.append(Finding("nrtr_empty", text))
+        findings.append(Finding("nrtr_empty", text))
     drop = ranges["accuracy_drop"]
     if best - accuracy > drop:
         text = f"the accuracy fell from {best:.4f} to {accuracy:.4f} (healthy: by up to {drop:.2f})"
-        found.append(Finding("accuracy_fell", text))
-    return found
+        findings.append(Finding("accuracy_fell", text))
+    return findings
 
 
 def check_learning(
@@ -215,13 +215,13 @@ def check_learning(
         ranges: what is healthy.
         necks: what is wrong with necks that are too narrow.
     """
-    found = {
+    conditions = {
         ("nrtr_ends", "the first NRTR token is </s> in most text lines"): "blank_share" not in values
         and values.get("nrtr_end_share", 0.0) > ranges["nrtr_end_share"],
         ("constant_guess", "nothing was learnt from the images"): loss > AT_GUESS * guess,
         ("only_blanks", "CTC reads nothing but blanks"): values.get("blank_share", 0.0) >= ALL_BLANK,
         ("nothing_right", "no text line is right as a whole"): True,
     }
-    code, text = next(names for names, holds in found.items() if holds)
+    code, text = next(names for names, holds in conditions.items() if holds)
     measured = f" (loss {loss:.4g}; best constant guess, without the images: {guess:.4g})"
     return Finding(code, text if math.isnan(loss) else text + measured, necks)

@@ -75,10 +75,10 @@ class CollapseWatch(Hook):
         self._stops = global_value(run.config, "on_collapse") == "stop"
         self._ranges = healthy_ranges()
         self._layout = layout_of(run.config)
-        kept: Mapping[str, Any] = run.hook_states.get(type(self).__name__, {})
+        state: Mapping[str, Any] = run.hook_states.get(type(self).__name__, {})
         self._trained = trained_outputs(run.network, run.loss)
         self._rules = {
-            model: StepRules(self._ranges, kept.get(model or ""))
+            model: StepRules(self._ranges, state.get(model or ""))
             for model, outputs in self._trained.items()
             if not outputs.isdisjoint(("ctc", "gtc"))
         }
@@ -87,7 +87,7 @@ class CollapseWatch(Hook):
         self._nrtr = NrtrReader(run)
         self._images: list[np.ndarray] = []
         best = {} if is_start(run.best) else run.best
-        self._best = float(kept.get(_BEST, best.get("acc", best.get(run.metric.main_indicator, 0.0))))
+        self._best = float(state.get(_BEST, best.get("acc", best.get(run.metric.main_indicator, 0.0))))
         self._total = position.total_steps
         self._third = self._total // 3 if self._total >= SHORTEST else 0
         self._evaluated = run.metric.key if isinstance(run.network, DistillationModel) else None
@@ -120,8 +120,8 @@ class CollapseWatch(Hook):
         )
         needed = (outputs.get(self._head), labels, lengths)
         if self._evaluated in self._rules and not any(each is None for each in needed):
-            found = head_losses(*needed, is_ctc=self._head.endswith("ctc"))
-            self._losses += [found] if found is not None and np.isfinite(found.losses).all() else []
+            compared = head_losses(*needed, is_ctc=self._head.endswith("ctc"))
+            self._losses += [compared] if compared is not None and np.isfinite(compared.losses).all() else []
         for model in self._rules if is_due else ():
             self._measured[model] = measure_model(outputs, model, labels)
             if first and model in (None, "Student"):
@@ -142,31 +142,36 @@ class CollapseWatch(Hook):
             values |= {} if blanks is None else {"blank_share": blanks}
             self._say(self._rules[model].see(self._steps, values, self._best >= LEARNT), self._steps, model)
         self._measured = {}
-        found = self._check_learning() if self._steps == self._third else None
-        if found is not None and found.code in ("constant_guess", "nrtr_ends"):
+        finding = self._check_learning() if self._steps == self._third else None
+        if finding is not None and finding.code in ("constant_guess", "nrtr_ends"):
             LOG.warning(
-                "step %d of %d: %s: %s. %s", self._steps, self._total, found.code, found.text, found.advice
+                "step %d of %d: %s: %s. %s",
+                self._steps,
+                self._total,
+                finding.code,
+                finding.text,
+                finding.advice,
             )
 
     def on_end(self, outcome: Outcome) -> None:
         if outcome.status != "finished" or outcome.best.get("acc") != 0:
             return
-        found = self._check_learning()
+        finding = self._check_learning()
         command = command_line(
             "sanity", "-c", self._run.folder / "config.yml", host=self._run.options.host_path
         )
-        text = f"the best accuracy is 0: {found.code}: {found.text}. {found.advice}\nNext: {command}"
+        text = f"the best accuracy is 0: {finding.code}: {finding.text}. {finding.advice}\nNext: {command}"
         LOG.warning("%s", text)
-        self._add("verdict", {"code": found.code, "text": text, "causes": found.causes, "next": command})
+        self._add("verdict", {"code": finding.code, "text": text, "causes": finding.causes, "next": command})
 
     def _check_learning(self) -> Finding:
         """Compare the losses that were kept with the best constant guess for their labels."""
         loss = guess = math.nan
         if self._losses:
-            found = HeadLosses.of_batches(self._losses)
+            batches = HeadLosses.of_batches(self._losses)
             loss, guess = (
-                found.losses.mean(),
-                (ctc_guess if self._head.endswith("ctc") else decoder_guess)(found),
+                batches.losses.mean(),
+                (ctc_guess if self._head.endswith("ctc") else decoder_guess)(batches),
             )
         necks = narrow_necks(self._run.network, self._run.charset.ctc_classes)
         return check_learning(loss, guess, self._values, self._ranges, necks)
@@ -241,9 +246,9 @@ def measure_model(outputs: Mapping[str, Any], model: str | None, labels: Any) ->
 
 def _texts(classes: np.ndarray) -> list[tuple[float, ...]]:
     """Return CTC's text of each row of ``classes`` [B, T], as class ids."""
-    kept = classes != 0
-    kept[:, 1:] &= classes[:, 1:] != classes[:, :-1]
-    return [tuple(row[keep].tolist()) for row, keep in zip(classes, kept, strict=True)]
+    is_read = classes != 0
+    is_read[:, 1:] &= classes[:, 1:] != classes[:, :-1]
+    return [tuple(row[keep].tolist()) for row, keep in zip(classes, is_read, strict=True)]
 
 
 def first_loss(losses: Mapping[str, Any], outputs: Mapping[str, Any], charset: Charset) -> dict[str, float]:
@@ -257,10 +262,10 @@ def first_loss(losses: Mapping[str, Any], outputs: Mapping[str, Any], charset: C
     chance = {"nrtr": math.log(charset.nrtr_classes)}
     if frames:
         chance["ctc"] = max(frames) * math.log(charset.ctc_classes)
-    named = {short_loss_name(name): float(np.mean(np.asarray(value))) for name, value in losses.items()}
-    if set(named) == {"loss"} and ("ctc" in chance) != ("gtc" in outputs):  # of a single head
-        named["ctc" if "ctc" in chance else "nrtr"] = named["loss"]
-    ratios = [named[name] / chance[name] for name in chance if name in named]
+    by_name = {short_loss_name(name): float(np.mean(np.asarray(value))) for name, value in losses.items()}
+    if set(by_name) == {"loss"} and ("ctc" in chance) != ("gtc" in outputs):  # of a single head
+        by_name["ctc" if "ctc" in chance else "nrtr"] = by_name["loss"]
+    ratios = [by_name[name] / chance[name] for name in chance if name in by_name]
     return {"first_loss": max(ratios)} if ratios else {}
 
 
@@ -304,7 +309,7 @@ def head_losses(logits: Any, label: Any, lengths: Any, is_ctc: bool) -> HeadLoss
     counts = np.bincount(label.numpy().ravel(), minlength=logits.shape[-1])
     counts[: 1 if is_ctc else END_ID + 1] = 0
     lengths = lengths.reshape([-1]).astype("int64")
-    # a decoder with as many places as its label does not predict the next character
+    # a decoder with as many places as its label has is not trained to predict the next character
     is_next = paddle.full([len(label)], logits.shape[1] < label.shape[1])
     rows = (
         (frames_needed(label, lengths) <= logits.shape[1] if is_ctc else is_next).nonzero().flatten()[:_ROWS]
@@ -321,7 +326,7 @@ def head_losses(logits: Any, label: Any, lengths: Any, is_ctc: bool) -> HeadLoss
     return HeadLosses(losses.numpy(), label.numpy(), lengths.numpy(), frames, counts)
 
 
-def ctc_guess(found: HeadLosses) -> float:
+def ctc_guess(lines: HeadLosses) -> float:
     """Return the lowest mean CTC loss of the lines if all frames of all images have the same probabilities.
 
     The characters share what the blank leaves in proportion to their counts; the blank's probability is searched.
@@ -330,9 +335,9 @@ def ctc_guess(found: HeadLosses) -> float:
     @cache
     def mean(odds: float) -> float:
         """Return the loss for the logarithm of the odds of the blank."""
-        probabilities = found.counts / found.counts.sum() / (1 + np.exp(odds))
+        probabilities = lines.counts / lines.counts.sum() / (1 + np.exp(odds))
         probabilities[0] = 1 / (1 + np.exp(-odds))
-        return float(constant_losses(found, probabilities).mean())
+        return float(constant_losses(lines, probabilities).mean())
 
     best = 1.0
     for width in (4.0, 2.0, 1.0, 0.5, 0.25, 0.12, 0.06):
@@ -356,16 +361,16 @@ def constant_losses(found: HeadLosses, probabilities: np.ndarray) -> np.ndarray:
     return losses.numpy() - found.frames * np.log(lines.sum(axis=1))
 
 
-def decoder_guess(found: HeadLosses) -> float:
+def decoder_guess(lines: HeadLosses) -> float:
     """Return the lowest mean cross entropy of a decoder that knows the place of a character and nothing else.
 
     At each place ``</s>`` has the share of the labels that end there; the characters share the rest in proportion to
     their counts, at every place alike: so many places have too few labels to count each apart.
     """
-    targets = found.label[:, 1:]
+    targets = lines.label[:, 1:]
     reached, ends = (targets != PAD).sum(axis=0), (targets == END_ID).sum(axis=0)
     of_ends = (_weighted(reached) - _weighted(ends) - _weighted(reached - ends)).sum()
-    entropy = np.log(found.counts.sum()) - _weighted(found.counts).sum() / found.counts.sum()
+    entropy = np.log(lines.counts.sum()) - _weighted(lines.counts).sum() / lines.counts.sum()
     return float((of_ends + (reached - ends).sum() * entropy) / reached.sum())
 
 

@@ -33,10 +33,10 @@ class EarlyStop(Hook):
             ConfigError: the run was stopped there, and would be stopped again.
         """
         self._indicator = run.metric.main_indicator
-        kept = run.hook_states.get(type(self).__name__, {})
+        state = run.hook_states.get(type(self).__name__, {})
         best = {} if is_start(run.best) else run.best
-        self._best = float(kept.get("best", best.get(self._indicator, -math.inf)))
-        self._without = int(kept.get("without", 0))
+        self._best = float(state.get("best", best.get(self._indicator, -math.inf)))
+        self._without = int(state.get("without", 0))
         if self._without >= self._patience:
             raise ConfigError(
                 f"Global.checkpoints: this run finished early, after step {position.global_step}: {self._reason()}. "

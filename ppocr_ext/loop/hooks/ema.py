@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import paddle
+from paddle import nn
 
 from ppocr_ext.checkpoint.contents import EMA, average_in
 from ppocr_ext.checkpoint.model_state import STATISTICS
@@ -17,7 +18,7 @@ from ppocr_ext.run.recogniser import BEST
 from ppocr_ext.run.run import Run
 
 
-def averaged_tensors(network: Any, frozen: frozenset[str]) -> dict[str, Any]:
+def averaged_tensors(network: nn.Layer, frozen: frozenset[str]) -> dict[str, Any]:
     """Return what is averaged, by its name in ``state_dict``: trained parameters, and BatchNorm's statistics.
 
     Args:

@@ -71,15 +71,15 @@ class LineScalars:
     def of(self, line: Mapping[str, Any]) -> dict[str, float]:
         """Return the scalars of ``line``, without those that are not finite."""
         kind = line["kind"]
-        named = {f"{kind}/{name}": value for name, value in line.items() if name not in _NOT_SCALARS}
+        scalars = {f"{kind}/{name}": value for name, value in line.items() if name not in _NOT_SCALARS}
         parts = line.get("losses") or {}
         if len(parts) > 1:  # a single part is the loss
-            named |= {f"loss/{short_loss_name(name)}": value for name, value in parts.items()}
+            scalars |= {f"loss/{short_loss_name(name)}": value for name, value in parts.items()}
         value = line.get(self._indicator) if kind == "eval" else None
         if value is not None:
             self.best = value if self.best is None else max(self.best, value)
-            named[f"eval/best_{self._indicator}"] = self.best
-        return {name: float(value) for name, value in named.items() if value is not None}
+            scalars[f"eval/best_{self._indicator}"] = self.best
+        return {name: float(value) for name, value in scalars.items() if value is not None}
 
 
 class _FileWriter(Writer):
@@ -235,12 +235,12 @@ def writers_for(config: Config) -> list[Writer]:
     with_wandb = config.at("Global.use_wandb", default=None)
     if with_wandb is None:
         with_wandb = config.at("wandb", default=None) is not None
-    wanted: list[tuple[type[Writer], object]] = [
+    switches: list[tuple[type[Writer], object]] = [
         (TensorBoardWriter, config.at("Global.use_tensorboard", default=False)),
         (VisualDLWriter, config.at("Global.use_visualdl", default=False)),
         (WandbWriter, with_wandb),
     ]
-    return [writer() for writer, is_on in wanted if is_on]
+    return [writer() for writer, is_on in switches if is_on]
 
 
 def require_packages(config: Config) -> None:

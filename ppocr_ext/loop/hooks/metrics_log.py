@@ -29,13 +29,15 @@ class Window:
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
-        kept = state or {"steps": 0, "applied": 0, "lr": 0.0, "sums": {}, "values": {}}
-        self.steps: int = kept["steps"]
-        self._applied: int = kept["applied"]
-        self._lr: float = kept["lr"]
+        before = state or {"steps": 0, "applied": 0, "lr": 0.0, "sums": {}, "values": {}}
+        self.steps: int = before["steps"]
+        self._applied: int = before["applied"]
+        self._lr: float = before["lr"]
         self._images = 0
-        self._sums: dict[str, Any] = {name: paddle.to_tensor(total) for name, total in kept["sums"].items()}
-        self._values: dict[str, list[float]] = {name: [*numbers] for name, numbers in kept["values"].items()}
+        self._sums: dict[str, Any] = {name: paddle.to_tensor(total) for name, total in before["sums"].items()}
+        self._values: dict[str, list[float]] = {
+            name: [*numbers] for name, numbers in before["values"].items()
+        }
         self._began = self._last_step = time.perf_counter()
 
     def add(self, step: StepDone) -> None:
@@ -108,19 +110,21 @@ class MetricsLog(Hook):
         path = run.folder / METRICS_FILE
         window = run.hook_states.get(type(self).__name__)
         resumed = run.config.at("Global.checkpoints", default=None)
-        kept = _lines_until(path, position.global_step, window["steps"] if window else 0) if resumed else []
-        self._before = kept[-1]["time"] if kept else 0.0  # seconds of training before this process
+        earlier = (
+            _lines_until(path, position.global_step, window["steps"] if window else 0) if resumed else []
+        )
+        self._before = earlier[-1]["time"] if earlier else 0.0  # seconds of training before this process
         indicator = run.metric.main_indicator
         self._scalars = LineScalars(indicator)
         for writer in self._writers:  # one that cannot be opened leaves the record of an earlier run as it is
             writer.open(run.folder, run.config)
         now = time.time()
-        for line in kept:
+        for line in earlier:
             self._pass_on(line, now - self._before + line["time"])
         best = run.best.get(indicator)
         if best is not None and not math.isnan(float(best)):
             self._scalars.best = max(float(best), self._scalars.best or 0.0)
-        write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+        write_text(path, "".join(json.dumps(line) + "\n" for line in earlier))
         self._file = path.open("a", encoding="utf-8")
         self._began = time.perf_counter()
         self._window = Window(window)

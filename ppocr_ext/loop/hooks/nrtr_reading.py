@@ -70,5 +70,5 @@ class NrtrReader:
             if was_training:
                 model.train()
         ids = output["head_out"] if isinstance(output, dict) else output
-        found = zip(ids[0].numpy(), ids[1].numpy(), strict=True)
-        return [read_sequence(*each, self._run.charset).text for each in found]
+        sequences = zip(ids[0].numpy(), ids[1].numpy(), strict=True)
+        return [read_sequence(*each, self._run.charset).text for each in sequences]

@@ -61,13 +61,13 @@ class ProgressBar(Hook):
     def on_eval(self, result: EvalDone) -> None:
         # what the monitors measured is in metrics.jsonl
         names = [name for name in result.metrics if name != "fps" and not name.startswith("nrtr_")]
-        shown = ", ".join(metric_text(name, result.metrics[name]) for name in names if "_epoch" not in name)
+        numbers = ", ".join(metric_text(name, result.metrics[name]) for name in names if "_epoch" not in name)
         value = float(result.metrics.get(self._indicator, 0.0))
         # better than all before; the host replaces `best_accuracy` also by an equal one
         mark = "  (best so far)" if value > self._best else ""
         self._best = max(self._best, value)
         when = f"step {result.position.global_step}{' (the start weights)' if result.is_start else ''}"
-        LOG.info("eval at %s: %s%s", when, shown, mark)
+        LOG.info("eval at %s: %s%s", when, numbers, mark)
         self._window.leave_out_pause()
 
     def on_end(self, outcome: Outcome) -> None:

@@ -77,7 +77,7 @@ class ReportHook(Hook):
     def on_eval(self, result: EvalDone) -> None:
         samples = self._seen.selected()
         nrtr = self._nrtr.read([image for _, image in samples]) if self._nrtr.exists and samples else []
-        written = {
+        content = {
             "step": result.position.global_step,
             "judged": self._seen.count,
             "wrong": self._seen.wrong,
@@ -86,7 +86,7 @@ class ReportHook(Hook):
                 for (entry, image), text in zip_longest(samples, nrtr)
             ],
         }
-        write_text(self._folder / SAMPLES_FILE, json.dumps(written) + "\n")
+        write_text(self._folder / SAMPLES_FILE, json.dumps(content) + "\n")
 
     def on_end(self, outcome: Outcome) -> None:
         path = self._folder / REPORT_FILE

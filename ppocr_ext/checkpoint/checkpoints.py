@@ -223,7 +223,8 @@ class Checkpoint:
         Raises:
             WeightsError: the file is damaged or holds something else, or the weights are of another save.
         """
-        file, states = self.file(".states"), self._states()
+        file = self.file(".states")
+        states = self._states()
         for key in ("epoch", "step_in_epoch", "global_step"):
             count = states.get(key, 0)
             if not isinstance(count, Integral) or count < 0:
@@ -248,7 +249,8 @@ class Checkpoint:
         Raises:
             WeightsError: the two are of different saves.
         """
-        file, digests = self.file(ending), states.get("files")
+        file = self.file(ending)
+        digests = states.get("files")
         if not isinstance(digests, dict) or ending not in digests or not file.is_file():
             return  # PaddleOCR writes no digests; a reader of the missing file says that it is missing
         if file_digest(file) != digests[ending]:

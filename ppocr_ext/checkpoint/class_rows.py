@@ -85,7 +85,8 @@ def carried_rows(
         old = other
     rows_by_name = {}
     for name, value, kind, axis in parameters:
-        before, now = _symbols(old, kind), _symbols(new, kind)
+        before = _symbols(old, kind)
+        now = _symbols(new, kind)
         if value.shape[axis] != len(before):
             classes = value.shape[axis] - len(before) + old.ctc_classes
             same = new.path is not None and new.path == old.path
@@ -103,7 +104,8 @@ def carried_rows(
         rows = np.moveaxis(state[name].numpy().copy(), axis, 0)
         rows[chosen >= 0] = np.moveaxis(value, axis, 0)[chosen[chosen >= 0]]
         rows_by_name[name] = np.ascontiguousarray(np.moveaxis(rows, 0, axis))
-    old_characters, new_characters = set(old.characters), set(new.characters)
+    old_characters = set(old.characters)
+    new_characters = set(new.characters)
     fresh = tuple(c for c in new.characters if c not in old_characters)
     dropped = sum(c not in new_characters for c in old.characters)
     return CarriedRows(rows_by_name, old, len(new.characters) - len(fresh), dropped, fresh)

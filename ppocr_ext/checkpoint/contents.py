@@ -19,6 +19,13 @@ from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.messages import metric_text
 
 _FIX = "Fix: give another checkpoint, one from before it went wrong."
+EMA = "Ema"  # the hook that keeps the average, in `TrainState.hooks`
+BEST = "best_accuracy"
+EVALUATED = "Evaluations"  # the last evaluation and its step, in `TrainState.hooks`
+START = "the start weights: no evaluation of the training was better"
+_PARTS = ("transform", "backbone", "neck", "head")  # of a recogniser
+# kind of class index: name of its branch, and rows of its parameters that are of no class
+_BRANCHES = {"ctc": ("CTC", 0), "nrtr": ("NRTR", 1), "sar_input": ("SAR", 0)}
 
 
 def require_usable_values(file: Path, values: Mapping[str, np.ndarray]) -> None:
@@ -66,9 +73,6 @@ def _problem(name: str, value: np.ndarray) -> tuple[str, str]:
     return "", ""
 
 
-EMA = "Ema"  # the hook that keeps the average, in `TrainState.hooks`
-
-
 def weights_note(state: TrainState) -> str | None:
     """Return what kind of weights a checkpoint holds; None if its run averaged none."""
     if state.raw_weights:
@@ -108,11 +112,6 @@ def other_weights(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
             code="no_average",
         )
     return {**checkpoint.weights(), **others}
-
-
-BEST = "best_accuracy"
-EVALUATED = "Evaluations"  # the last evaluation and its step, in `TrainState.hooks`
-START = "the start weights: no evaluation of the training was better"
 
 
 def is_start(best: Mapping[str, Any]) -> bool:
@@ -168,11 +167,6 @@ def _shown(metrics: Mapping[str, Any]) -> list[str]:
         if isinstance(value, Real) and name not in ("step", "fps") and "_epoch" not in str(name)
     ]
     return ["acc"] if "acc" in names else names[:1]
-
-
-_PARTS = ("transform", "backbone", "neck", "head")  # of a recogniser
-# kind of class index: name of its branch, and rows of its parameters that are of no class
-_BRANCHES = {"ctc": ("CTC", 0), "nrtr": ("NRTR", 1), "sar_input": ("SAR", 0)}
 
 
 @dataclass(frozen=True)

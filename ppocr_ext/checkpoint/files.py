@@ -39,6 +39,11 @@ _DICTS = (
     "views",
     "engines",
 )
+ENDINGS = (".pdparams", ".pdopt", ".states")
+_MAX_BYTES = 8192  # six names in JSON
+_RANDOM = "[a-z0-9_]{8}"  # what tempfile puts into a temporary name
+_JOURNAL = ".journal"
+_NAMES = re.compile(r"latest|best_accuracy|iter_epoch_(?P<epoch>\d+)")
 
 
 def read_plain_pickle(path: Path) -> Any:
@@ -132,11 +137,6 @@ def tensors_to_bytes(state: Any) -> bytes:
     return buffer.getvalue()
 
 
-ENDINGS = (".pdparams", ".pdopt", ".states")
-_MAX_BYTES = 8192  # six names in JSON
-_RANDOM = "[a-z0-9_]{8}"  # what tempfile puts into a temporary name
-
-
 def _journal_of(prefix: Path) -> Path:
     return Path(f"{prefix}.journal")
 
@@ -223,10 +223,6 @@ def _renames(prefix: Path, content: dict[str, Any]) -> dict[str, str]:
         with contextlib.suppress(FileNotFoundError):  # renamed already
             _require_file(prefix.parent / temporary)
     return content
-
-
-_JOURNAL = ".journal"
-_NAMES = re.compile(r"latest|best_accuracy|iter_epoch_(?P<epoch>\d+)")
 
 
 def names_in(folder: Path) -> list[str]:

@@ -34,6 +34,19 @@ _SAFETENSORS = (
     "-safetensors",
 )  # how repositories with weights in the other format are called
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+TIMEOUT = 30  # seconds without a byte
+CHUNK = 1 << 20
+DOWNLOAD_LIMIT = 4 << 30  # bytes
+MEMBER_LIMIT = 2 << 30  # bytes of a file that is read from a tar
+PICKLE_START = b"\x80"
+PICKLE_END = b"."  # of every file that paddle.save writes
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
 
 @dataclass(frozen=True)
 class OfficialWeights:
@@ -185,19 +198,6 @@ def other_format(path: str | Path) -> str | None:
         else "give the .pdparams of the same model; `ppocr-ext weights list` shows those that have a name"
     )
     return f"{path}: weights in the safetensors format cannot be loaded. Fix: {remedy}."
-
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-TIMEOUT = 30  # seconds without a byte
-CHUNK = 1 << 20
-DOWNLOAD_LIMIT = 4 << 30  # bytes
-MEMBER_LIMIT = 2 << 30  # bytes of a file that is read from a tar
-PICKLE_START, PICKLE_END = b"\x80", b"."  # of every file that paddle.save writes
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def official_file(value: str) -> Path | None:

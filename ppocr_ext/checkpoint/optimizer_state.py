@@ -44,7 +44,8 @@ def restore_optimizer(
         WeightsError: the state is of another optimizer or of other parameters, or parameters are trained that were
             frozen then.
     """
-    state, file = checkpoint.optimizer_state(), checkpoint.file(".pdopt")
+    state = checkpoint.optimizer_state()
+    file = checkpoint.file(".pdopt")
     if state is None:
         LOG.warning("%s is missing: the optimizer starts with an empty state.", file)
         return
@@ -104,8 +105,11 @@ def _require_own(file: Path, state: Mapping[str, Any], trained: Sequence[Any], k
             no entry.
     """
     shapes = {parameter.name: tuple(parameter.shape) for parameter in trained}
-    ours, before = sorted(shapes, key=len, reverse=True), sorted(known, key=len, reverse=True)
-    problem, owners, foreign = "", set(), 0
+    ours = sorted(shapes, key=len, reverse=True)
+    before = sorted(known, key=len, reverse=True)
+    problem = ""
+    owners = set()
+    foreign = 0
     for key, value in state.items():
         if not isinstance(value, np.ndarray):  # the schedule, the master weights
             continue

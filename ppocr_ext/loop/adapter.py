@@ -147,7 +147,8 @@ class HostLoop:
         evaluate = partial(evaluate_now, run, eval_loader, metric)
         if self._evaluations.due_at_start:  # the other processes wait for this one at their first step
             self._evaluate(evaluate)
-        position, amp = self.position, run.amp
+        position = self.position
+        amp = run.amp
         loader = run.train_loader
         loader.train(
             position.epoch + 1, position.step_in_epoch, self._boundary, partial(self._epoch_done, evaluate)
@@ -270,7 +271,8 @@ class HostLoop:
             replaced = {key: value for hook in self.hooks for key, value in hook.saved_weights(name).items()}
             states = {type(hook).__name__: state for hook in self.hooks if (state := hook.state())}
             states |= self._evaluations.state()
-            best, unreached = self._evaluations.best, self._step.group.unreached
+            best = self._evaluations.best
+            unreached = self._step.group.unreached
             self._saver.save(name, position, best, states, replaced, unreached)
         except WeightsError as error:
             LOG.error("%s", error)
@@ -285,7 +287,8 @@ class HostLoop:
 
     def _tell_end(self, status: str, reason: str = "", signal: int | None = None) -> Outcome:
         """Call ``on_end`` of every hook, in order, even if one raises: each may have something to close."""
-        best, last = dict(self._evaluations.best), self._evaluations.last
+        best = dict(self._evaluations.best)
+        last = self._evaluations.last
         outcome = Outcome(status, self.position, best, reason, signal, int(last["step"]))
         with ExitStack() as ends:
             for hook in reversed(self.hooks):
@@ -353,7 +356,8 @@ def evaluate_now(run: Run, loader: EvalLoader | tuple[()], metric: Any) -> Mappi
         loader: as the host sees it.
         metric: as the host sees it.
     """
-    config, amp = run.config, run.amp
+    config = run.config
+    amp = run.amp
     models = config.at("Architecture.Models", default=None)
     networks = models.values() if models else [config.at("Architecture")]
     return run.host.evaluate(

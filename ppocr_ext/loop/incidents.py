@@ -200,7 +200,8 @@ def _samples(
     highest = np.abs(images.astype("float32").numpy().reshape(len(images), -1)).max(axis=1)
     if layout.label is None or layout.length is None:
         return [SampleFacts(row, float(value)) for row, value in enumerate(highest)]
-    label, length = batch[layout.label], batch[layout.length].reshape([-1])
+    label = batch[layout.label]
+    length = batch[layout.length].reshape([-1])
     outputs = dict(head_outputs(predictions, meter.network))
     outputs_by_model = {model or "": ctc_logits(outputs, model) for model in meter.ctc_models}
     logits = {
@@ -287,7 +288,8 @@ class Incidents:
         return incident
 
     def _write(self, incident: Incident, batch: Sequence[Any], folder: Path) -> None:
-        run, variances = self._run, self._meter.variances
+        run = self._run
+        variances = self._meter.variances
         # an entry that is not a tensor, such as a path, keeps its place: no loss computes with it
         arrays: dict[str, Any] = {
             str(index): entry.numpy() if isinstance(entry, paddle.Tensor) else np.zeros(0)

@@ -38,7 +38,8 @@ if TYPE_CHECKING:  # it imports Paddle
     from ppocr_ext.run.run import Run
 
 MESSAGES = "processes"  # folder of the run folder: what each process says, in workerlog.N
-_FIRST_LOG, _LAUNCHER_LOG = "workerlog.0", "launcher.log"
+_FIRST_LOG = "workerlog.0"
+_LAUNCHER_LOG = "launcher.log"
 # The launcher writes all variables of the environment, secrets too, into these.
 _ENVIRONMENT_FILES = ("envlog.*", "backup_env.*.json", "default.*.log")
 _PAUSE = 0.2  # seconds between two looks at what process 0 says
@@ -220,7 +221,8 @@ def _describe(config: Config, processes: int, messages: Path, threads: str | Non
 
 def advise_processes(run: Run) -> None:
     """Say how a training by one process on a CPU uses more cores, if its networks are large enough to gain."""
-    cores, weights = usable_cores(), sum(int(weight.size) for weight in run.network.parameters())
+    cores = usable_cores()
+    weights = sum(int(weight.size) for weight in run.network.parameters())
     processes = min(cores, (batch_size(run.config) or 0) // _LEAST_SHARE)
     decided = "OMP_NUM_THREADS" in os.environ or run.config.at("Global.use_sync_bn", default=False)
     decided = decided or run.start.global_step > 0  # a resumed run that shares its batch is another one

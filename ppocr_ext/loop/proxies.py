@@ -16,6 +16,8 @@ import numpy as np
 from ppocr_ext.data.batches import images_of
 from ppocr_ext.messages import LOG
 
+_MANY = 20  # steps in a row without effect: no longer the search for a scale
+
 
 class Proxy:
     """Base of the proxies: it passes every attribute that a proxy does not define on to the real object."""
@@ -32,7 +34,8 @@ class EvalLoader(Proxy):
 
     def __init__(self, loader: Any, on_start: Callable[[], None], on_batch: Callable[[], None]) -> None:
         super().__init__(loader)
-        self._on_start, self._on_batch = on_start, on_batch
+        self._on_start = on_start
+        self._on_batch = on_batch
 
     def __len__(self) -> int:
         return len(self.real)
@@ -60,7 +63,8 @@ class MetricProxy(Proxy):
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(metric)
-        self._on_batch, self._on_end = on_batch, on_end
+        self._on_batch = on_batch
+        self._on_end = on_end
 
     def __call__(self, decoded: Any, batch: Any = None, **kwargs: Any) -> Any:
         """Pass a batch on."""
@@ -95,9 +99,6 @@ class EvalListener:
 
     def close(self) -> None:
         """Do nothing: hooks close what they opened."""
-
-
-_MANY = 20  # steps in a row without effect: no longer the search for a scale
 
 
 class LossProxy(Proxy):

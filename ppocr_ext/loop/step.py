@@ -68,7 +68,8 @@ class OptimizerStep:
         self._meter = StepMeter(run.network, run.loss, limits_of(run.config))
         self._scaler = run.amp.scaler
         trained = dict(self._meter.trained)
-        batches, usual = int(global_value(run.config, "accumulate")), batch_size(run.config) or 1
+        batches = int(global_value(run.config, "accumulate"))
+        usual = batch_size(run.config) or 1
         self.group = Group(batches, trained, run.unreached, usual)
         self._incidents = Incidents(run, self._meter, step_seed)
         self._limit = int(global_value(run.config, "nonfinite_limit"))
@@ -207,7 +208,9 @@ class Group:
         unreached: Collection[str] | None = None,
         usual: int = 1,
     ) -> None:
-        self._size, self._parameters, self._usual = size, parameters, usual
+        self._size = size
+        self._parameters = parameters
+        self._usual = usual
         self._batches = self._samples = 0
         self.unreached = set(parameters if unreached is None else unreached)
         self.is_open = self.is_bad = False

@@ -28,6 +28,9 @@ WARM_UP = 50  # steps until BatchNorm's running statistics are those of the data
 _EPSILON = 1e-5  # of BatchNorm: a smaller variance changes nothing
 LARGEST = float(np.finfo(np.float32).max)
 _HALF = (paddle.float16, paddle.bfloat16)
+_FLAG = "FLAGS_check_nan_inf"
+# "There are NAN or INF (num_nan=2, …) in [device=cpu, op=matmul, tensor=, dtype=fp32]"
+_FOUND = re.compile(r"There are NAN or INF.*?\bop=(?P<op>\w+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,8 @@ class StepMeter:
         momenta = [float(layer._momentum) for _, layer in self.batch_norms]
         self._momenta: Any = paddle.to_tensor(momenta, dtype="float32") if momenta else None
         self.variances: Any = None  # not yet known, or restored
-        self._one, self._nan = paddle.ones([]), paddle.full([], math.nan)
+        self._one = paddle.ones([])
+        self._nan = paddle.full([], math.nan)
 
     def begin(self) -> None:
         """Keep BatchNorm's running variances before the first step, and after they were restored."""
@@ -274,11 +278,6 @@ def ctc_logits(outputs: Mapping[str, Any], model: str | None) -> Any:
         if name in outputs:
             return outputs[name]
     return None
-
-
-_FLAG = "FLAGS_check_nan_inf"
-# "There are NAN or INF (num_nan=2, …) in [device=cpu, op=matmul, tensor=, dtype=fp32]"
-_FOUND = re.compile(r"There are NAN or INF.*?\bop=(?P<op>\w+)", re.DOTALL)
 
 
 class AnomalyWatch:

@@ -121,7 +121,8 @@ _STEPS = {"only_blanks": "blank_steps", "same_text": "same_text_steps", "nrtr_en
 def _states(values: Mapping[str, float], ranges: Ranges) -> Iterator[tuple[str, bool, str]]:
     """Yield each state that the values tell of: its code, whether it holds, and in words."""
     if "blank_probability" in values:
-        value, limit = values["blank_probability"], ranges["blank_probability"]
+        value = values["blank_probability"]
+        limit = ranges["blank_probability"]
         text = f"CTC gives the blank {value:.6f} of all probability (healthy: up to {limit:.6f})"
         yield "certain_blanks", value > limit, text
         if "blank_share" in values:
@@ -131,7 +132,8 @@ def _states(values: Mapping[str, float], ranges: Ranges) -> Iterator[tuple[str, 
         text = "CTC reads the same text in all images of a batch with different labels"
         yield "same_text", is_same, text
     if "nrtr_end_share" in values:
-        value, limit = values["nrtr_end_share"], ranges["nrtr_end_share"]
+        value = values["nrtr_end_share"]
+        limit = ranges["nrtr_end_share"]
         text = f"the first NRTR token is </s> in {value:.0%} of the text lines (healthy: up to {limit:.0%})"
         yield "nrtr_ends", value > limit, text
 
@@ -171,7 +173,8 @@ class StepRules:
             is_due = learnt or step - since >= self._ranges.get(_STEPS.get(code, ""), 0)
             if count + 1 >= IN_A_ROW and is_due:
                 findings.append(Finding(code, f"{text}, since step {since}"))
-        first, limit = values.get("first_loss", 0.0), self._ranges["first_loss"]
+        first = values.get("first_loss", 0.0)
+        limit = self._ranges["first_loss"]
         if first > limit:
             text = f"the first loss is {first:.3g} times that of chance (healthy: up to {limit:.3g})"
             findings.append(Finding("first_loss", text))
@@ -193,7 +196,8 @@ def check_evaluation(
     findings = []
     is_due = best >= LEARNT or step > ranges["nrtr_steps"]
     if is_due and values.get("nrtr_empty", 0.0) > ranges["nrtr_empty"]:
-        share, most = values["nrtr_empty"], ranges["nrtr_empty"]
+        share = values["nrtr_empty"]
+        most = ranges["nrtr_empty"]
         text = f"NRTR reads {share:.0%} of a fixed batch as empty (healthy: up to {most:.0%})"
         findings.append(Finding("nrtr_empty", text))
     drop = ranges["accuracy_drop"]

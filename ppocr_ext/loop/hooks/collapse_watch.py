@@ -50,6 +50,8 @@ _BEST = "best accuracy"  # of the training, in the state
 SHORTEST = 300  # steps of a run that gets a notice; a shorter one may be at a constant guess at its third
 _COMPARED = 10  # batches: the last ones before a third and before the end
 _FIXED = 16  # images that NRTR reads at each evaluation
+FEW_LABELS = 4  # so many different labels a batch needs for a statement about equal predictions
+_ROWS = 12  # text lines of a batch: those of ten batches are compared in less than a second
 
 
 class CollapseWatch(Hook):
@@ -71,7 +73,8 @@ class CollapseWatch(Hook):
         self._add = add
 
     def on_start(self, run: Run, position: Position) -> None:
-        self._run, self._steps = run, position.global_step
+        self._run = run
+        self._steps = position.global_step
         self._stops = global_value(run.config, "on_collapse") == "stop"
         self._ranges = healthy_ranges()
         self._layout = layout_of(run.config)
@@ -110,7 +113,8 @@ class CollapseWatch(Hook):
         self, predictions: Any, batch: Sequence[Any], losses: Mapping[str, Any]
     ) -> Mapping[str, float]:
         self._measured = {}
-        step, first = self._steps + 1, self._steps == 0
+        step = self._steps + 1
+        first = self._steps == 0
         is_due = first or step % self.every == 0
         if not is_due and not any(end - _COMPARED < step <= end for end in (self._third, self._total)):
             return {}
@@ -169,10 +173,8 @@ class CollapseWatch(Hook):
         loss = guess = math.nan
         if self._losses:
             batches = HeadLosses.of_batches(self._losses)
-            loss, guess = (
-                batches.losses.mean(),
-                (ctc_guess if self._head.endswith("ctc") else decoder_guess)(batches),
-            )
+            loss = batches.losses.mean()
+            guess = (ctc_guess if self._head.endswith("ctc") else decoder_guess)(batches)
         necks = narrow_necks(self._run.network, self._run.charset.ctc_classes)
         return check_learning(loss, guess, self._values, self._ranges, necks)
 
@@ -186,7 +188,8 @@ class CollapseWatch(Hook):
         if result.is_start:
             return
         indicator = "acc" if "acc" in result.metrics else self._run.metric.main_indicator
-        accuracy, step = float(result.metrics[indicator]), result.position.global_step
+        accuracy = float(result.metrics[indicator])
+        step = result.position.global_step
         self._best = max(self._best, accuracy)
         self._say(check_evaluation(step, result.metrics, accuracy, self._best, self._ranges), step, None)
 
@@ -200,9 +203,6 @@ class CollapseWatch(Hook):
             LOG.log(logging.ERROR if self._stops else logging.WARNING, "%s. %s", reason, finding.advice)
             if self._stops:
                 self.loop.request_stop(reason, status="collapsed", save_latest=False)
-
-
-FEW_LABELS = 4  # so many different labels a batch needs for a statement about equal predictions
 
 
 @paddle.no_grad()
@@ -269,9 +269,6 @@ def first_loss(losses: Mapping[str, Any], outputs: Mapping[str, Any], charset: C
     return {"first_loss": max(ratios)} if ratios else {}
 
 
-_ROWS = 12  # text lines of a batch: those of ten batches are compared in less than a second
-
-
 class HeadLosses(NamedTuple):
     """What a head makes of n text lines.
 
@@ -316,7 +313,9 @@ def head_losses(logits: Any, label: Any, lengths: Any, is_ctc: bool) -> HeadLoss
     )
     if not rows.size:
         return None
-    label, lengths, logits = label[rows], lengths[rows], logits[rows].astype("float32")
+    label = label[rows]
+    lengths = lengths[rows]
+    logits = logits[rows].astype("float32")
     if is_ctc:
         losses = CTCLoss().line_losses(logits, [None, label, lengths])
     else:
@@ -368,7 +367,8 @@ def decoder_guess(lines: HeadLosses) -> float:
     their counts, at every place alike: so many places have too few labels to count each apart.
     """
     targets = lines.label[:, 1:]
-    reached, ends = (targets != PAD).sum(axis=0), (targets == END_ID).sum(axis=0)
+    reached = (targets != PAD).sum(axis=0)
+    ends = (targets == END_ID).sum(axis=0)
     of_ends = (_weighted(reached) - _weighted(ends) - _weighted(reached - ends)).sum()
     entropy = np.log(lines.counts.sum()) - _weighted(lines.counts).sum() / lines.counts.sum()
     return float((of_ends + (reached - ends).sum() * entropy) / reached.sum())

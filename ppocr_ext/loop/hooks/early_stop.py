@@ -24,7 +24,8 @@ class EarlyStop(Hook):
     """
 
     def __init__(self, patience: int, min_delta: float | None = None) -> None:
-        self._patience, self._min_delta = patience, min_delta or 0.0
+        self._patience = patience
+        self._min_delta = min_delta or 0.0
 
     def on_start(self, run: Run, position: Position) -> None:
         """Take up the count of the checkpoint.
@@ -52,7 +53,8 @@ class EarlyStop(Hook):
             return
         value = float(result.metrics[self._indicator])
         if value > self._best + self._min_delta:
-            self._best, self._without = value, 0
+            self._best = value
+            self._without = 0
             return
         self._without += 1
         if self._without >= self._patience:

@@ -36,7 +36,8 @@ class ExportHook(Hook):
             return
         folder = self._run.folder
         name = BEST if (folder / f"{BEST}.pdparams").is_file() else "latest"
-        weights, output = setting("Global.checkpoints", folder / name), folder / name / "inference"
+        weights = setting("Global.checkpoints", folder / name)
+        output = folder / name / "inference"
         device = paddle.get_device()
         words = (folder, "-o", weights, "--output", output, "--force")
         again = command_line("export", *words, host=self._run.options.host_path)
@@ -50,7 +51,8 @@ class ExportHook(Hook):
     def _export(self, weights: list[str], output: Path, again: str) -> None:
         """Export; ``again`` is the command that does."""
         options = ExportOptions(output=output, force=True)
-        config, host_path = recogniser_config(self._run.folder, weights), self._run.options.host_path
+        config = recogniser_config(self._run.folder, weights)
+        host_path = self._run.options.host_path
         try:
             exported = export_trained(config, options, host_path=host_path)
         except PPOCRExtError as error:

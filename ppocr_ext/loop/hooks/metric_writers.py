@@ -89,7 +89,8 @@ class _FileWriter(Writer):
     files: ClassVar[str]
 
     def open(self, folder: Path, config: Config) -> None:
-        package, logs = import_package(self.package), require_no_link(folder / self.folder)
+        package = import_package(self.package)
+        logs = require_no_link(folder / self.folder)
         for file in logs.glob(self.files):
             file.unlink()
         self._writer: Any = self._make(package, logs)
@@ -114,7 +115,9 @@ class _FileWriter(Writer):
 class TensorBoardWriter(_FileWriter):
     """Write ``<run>/tensorboard`` through tensorboardX (``Global.use_tensorboard``)."""
 
-    package, folder, files = "tensorboardX", "tensorboard", "events.out.tfevents.*"
+    package = "tensorboardX"
+    folder = "tensorboard"
+    files = "events.out.tfevents.*"
 
     def _make(self, package: ModuleType, logs: Path) -> Any:
         # a TensorBoard that is open drops what it has read from this step on
@@ -127,7 +130,9 @@ class TensorBoardWriter(_FileWriter):
 class VisualDLWriter(_FileWriter):
     """Write ``<run>/visualdl`` through VisualDL (``Global.use_visualdl``)."""
 
-    package, folder, files = "visualdl", "visualdl", "vdlrecords.*"
+    package = "visualdl"
+    folder = "visualdl"
+    files = "vdlrecords.*"
 
     def _make(self, package: ModuleType, logs: Path) -> Any:
         return package.LogWriter(str(logs), flush_secs=_FLUSH_SECONDS, display_name=logs.parent.name)

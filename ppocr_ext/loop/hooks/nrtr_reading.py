@@ -28,14 +28,16 @@ class NrtrReader:
     """
 
     def __init__(self, run: Run) -> None:
-        network, name = run.network, None
+        network = run.network
+        name = None
         if isinstance(network, DistillationModel):
             name = getattr(run.metric, "key", None)
             network = network.models.get(str(name))
         head = getattr(network, "head", None)
         has_branch = isinstance(network, BaseModel) and "gtc" in getattr(head, "branches", ())
         self.exists = has_branch and (name, "gtc") in (required_outputs(run.loss) or ())
-        self._run, self._network = run, network
+        self._run = run
+        self._network = network
 
     def read(self, images: Sequence[np.ndarray]) -> list[str]:
         """Return the texts.
@@ -47,7 +49,8 @@ class NrtrReader:
             return [text for image in images for text in self.read([image])]
         width = max(image.shape[2] for image in images)
         padded = [np.pad(image, ((0, 0), (0, 0), (0, width - image.shape[2]))) for image in images]
-        amp, model = self._run.amp, self._run.model
+        amp = self._run.amp
+        model = self._run.model
         was_training = model.training
         model.eval()
         try:

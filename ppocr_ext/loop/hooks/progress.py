@@ -32,7 +32,8 @@ class ProgressBar(Hook):
         self._indicator = run.metric.main_indicator
         self._best = float(run.best.get(self._indicator, 0.0))
         self._window = Window()
-        total, done = position.total_steps, position.global_step
+        total = position.total_steps
+        done = position.global_step
         if note := space_note(run.metric):
             LOG.info("acc of the evaluations: %s", note)
         if done:
@@ -52,7 +53,8 @@ class ProgressBar(Hook):
         text = f"{_format_losses(means)}  lr {means['lr']:.3g}  {means['ips']:.1f} images/s"
         self._bar.set_description(epoch)
         self._bar.set_postfix_str(text)
-        done, total = position.global_step, position.total_steps
+        done = position.global_step
+        total = position.total_steps
         left = datetime.timedelta(seconds=round((total - done) * self._seconds))
         line = f"{epoch}  step {done}/{total}  {text}  eta {left}"
         # with a bar on the terminal the line goes only to the log file

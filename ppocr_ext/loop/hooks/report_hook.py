@@ -62,7 +62,9 @@ class ReportHook(Hook):
     def _select(self, decoded: Any, images: np.ndarray) -> None:
         lines: Any = decoded.get(self._model) if isinstance(decoded, dict) else decoded
         for read, truth, image in zip(*lines, images, strict=False) if _are_lines(lines) else ():
-            text, label, confidence = str(read[0]), str(truth[0]), float(read[1])
+            text = str(read[0])
+            label = str(truth[0])
+            confidence = float(read[1])
             right = self._is_right(text, label)
             if not text or not math.isfinite(confidence):  # the mean over no character
                 confidence = 0.0
@@ -72,7 +74,8 @@ class ReportHook(Hook):
 
     def _end_selection(self) -> None:
         """Keep what was selected. Training batches (``cal_metric_during_train``) end here too."""
-        self._seen, self._passing = self._passing, SampleSelection()
+        self._seen = self._passing
+        self._passing = SampleSelection()
 
     def on_eval(self, result: EvalDone) -> None:
         samples = self._seen.selected()

@@ -84,7 +84,8 @@ class RunRecord(Hook):
         self.add("best", dict(result.best))
 
     def on_end(self, outcome: Outcome) -> None:
-        position, failures = outcome.position.completed(), self._run.load_failures
+        position = outcome.position.completed()
+        failures = self._run.load_failures
         never = "" if self._run.eval_loader is None else unevaluated(outcome.evaluated, position.global_step)
         self._record |= {
             "status": outcome.status,

@@ -42,7 +42,9 @@ class WeightChange(Hook):
         if self._steps == STEPS or not step.applied or not math.isfinite(norm):
             return
         if step.lr > self._highest:
-            self._highest, self._before, self._steps = step.lr, None, 0
+            self._highest = step.lr
+            self._before = None
+            self._steps = 0
         elif self._before is None:
             self._before = self._weights()
         else:

@@ -1,8 +1,16 @@
 """Run the host's ``program.train`` with our objects, and turn its calls into events.
 
-Data flow: the host pulls a batch from :class:`ppocr_ext.run.loader.Loader`, calls the model, the loss, and the
-optimizer through proxies; each calls :class:`HostLoop`, which keeps the position
-(epoch, step), the best evaluation and the checkpoints, and calls the hooks.
+One step, in the order of its calls:
+
+1. The host asks the loader (``run/loader.py``) for a batch. ``HostLoop._boundary`` seeds the step, saves if that is due, and
+   stops if that was asked for.
+2. The host calls the network, then :class:`LossProxy`. ``HostLoop._forward_done`` lets the hooks measure, and
+   ``OptimizerStep.guard`` makes the loss NaN if a value is bad.
+3. The host calls ``backward``, then :class:`OptimizerProxy` or :class:`ScalerProxy`, which asks
+   ``OptimizerStep.allows``.
+4. The host clears the gradient, which ends the step: ``HostLoop._step_done`` tells the hooks.
+
+An evaluation ends in :class:`EvalListener`, a save of the host in ``HostLoop._host_saves``.
 """
 
 from __future__ import annotations

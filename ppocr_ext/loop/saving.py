@@ -1,4 +1,10 @@
-"""Save the checkpoints of a run: what goes into them, when `latest` is due, which older ones go."""
+"""Save the checkpoints of a run: what goes into them, when `latest` is due, which older ones go.
+
+``HostLoop.save`` collects what hooks keep. :class:`CheckpointSaver` adds what follows from the run, and
+:func:`ppocr_ext.checkpoint.checkpoints.write_checkpoint` writes the files. A resumed run reads them again:
+``run/context.py`` opens the checkpoint, ``run/train_setup.py`` loads weights, optimizer, schedule, scaler and loss, and
+hooks find in ``run.hook_states`` what they kept.
+"""
 
 from __future__ import annotations
 

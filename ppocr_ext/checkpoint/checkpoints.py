@@ -100,7 +100,7 @@ class TrainState:
         engines: what computes each frozen sub-model that is compiled; None if none is.
         unreached: names of trained parameters without a gradient so far; None in PaddleOCR's and older checkpoints.
         processes: of the run; None in checkpoints of others, and of older versions.
-        settings: labels, losses and indicator (:mod:`ppocr_ext.run.resumed_settings`); empty likewise.
+        settings: labels, losses and indicator (:mod:`ppocr_ext.run.host_config`); empty likewise.
         files: SHA-256 of the other two files by their endings, from :func:`write_checkpoint`; None in PaddleOCR's.
     """
 

@@ -2,8 +2,8 @@
 
 One step, in the order of its calls:
 
-1. The host asks the loader (``run/loader.py``) for a batch. ``HostLoop._boundary`` seeds the step, saves if that is due, and
-   stops if that was asked for.
+1. The host asks the loader (``run/loader.py``) for a batch. ``HostLoop._boundary`` seeds the step, saves if that is
+   due, and stops if that was asked for.
 2. The host calls the network, then :class:`LossProxy`. ``HostLoop._forward_done`` lets the hooks measure, and
    ``OptimizerStep.guard`` makes the loss NaN if a value is bad.
 3. The host calls ``backward``, then :class:`OptimizerProxy` or :class:`ScalerProxy`, which asks

@@ -24,7 +24,7 @@ from ppocr_ext.errors import DataError, WeightsError
 from ppocr_ext.messages import shortened
 from ppocr_ext.run.amp import full_precision
 from ppocr_ext.run.compiled_models import engine_names
-from ppocr_ext.run.resumed_settings import settings_of
+from ppocr_ext.run.host_config import settings_of
 from ppocr_ext.run.run import Run
 from ppocr_ext.run.train_setup import loss_state
 

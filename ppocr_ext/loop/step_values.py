@@ -23,6 +23,7 @@ from ppocr_ext.losses.base_loss import HEADS, required_outputs
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.head_request import understands_requests
 from ppocr_ext.modeling.recompute import BATCH_NORMS
+from ppocr_ext.run.freezing import frozen_models
 
 WARM_UP = 50  # steps until BatchNorm's running statistics are those of the data (0.9 ** 50 is 0.5 %)
 _EPSILON = 1e-5  # of BatchNorm: a smaller variance changes nothing
@@ -98,7 +99,7 @@ class StepMeter:
         self.network = network
         self.trained = [(name, p) for name, p in network.named_parameters() if not p.stop_gradient]
         self._half = [p.dtype in _HALF for _, p in self.trained]  # squares overflow in 16 bits
-        frozen = network.frozen if isinstance(network, DistillationModel) else frozenset()
+        frozen = frozen_models(network)
         self.batch_norms = [
             (path, layer)
             for path, layer in network.named_sublayers()
@@ -220,7 +221,7 @@ def trained_ctc_models(network: nn.Layer, loss: Callable[..., Any]) -> list[str 
 
 def trained_outputs(network: nn.Layer, loss: Callable[..., Any]) -> dict[str | None, set[str]]:
     """Return the outputs that the loss trains, by sub-model; None stands for a model without sub-models."""
-    frozen = network.frozen if isinstance(network, DistillationModel) else frozenset()
+    frozen = frozen_models(network)
     pairs = sorted((pair for pair in required_outputs(loss) or () if pair[0] not in frozen), key=str)
     return {model: {output for name, output in pairs if name == model} for model, _ in pairs}
 

@@ -44,6 +44,16 @@ _SWITCHED = (
 )
 
 
+def frozen_models(model: Any) -> frozenset[str]:
+    """Return the names of the sub-models that are not trained."""
+    return model.frozen if isinstance(model, DistillationModel) else frozenset()
+
+
+def unsaved_models(model: Any, config: Config) -> frozenset[str]:
+    """Return the names of the sub-models that a checkpoint does not store."""
+    return frozenset() if config.at("Global.save_teacher", default=False) else frozen_models(model)
+
+
 def choose_trained(model: Any, config: Config, reads: Iterable[OutputRef] | None) -> None:
     """Compute and train only what ``reads`` needs and ``Global.freeze`` leaves.
 

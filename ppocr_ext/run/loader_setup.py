@@ -34,9 +34,8 @@ from ppocr_ext.run.datasets import (
     unusable_limit_of,
 )
 from ppocr_ext.run.frame_counts import FrameCounts, count_frames, is_ctc_loss
-from ppocr_ext.run.host_config import host_config
+from ppocr_ext.run.host_config import host_config, settings_of, warn_of_other_settings
 from ppocr_ext.run.loader import Loader, LoaderParts, loader_parts
-from ppocr_ext.run.resumed_settings import settings_of, warn_of_other_settings
 from ppocr_ext.run.team import is_leader
 
 _TO_TEXT = bytes.maketrans(b"\0\1", b"01")

@@ -19,11 +19,12 @@ from ppocr_ext.modeling import DistillationModel, build_model
 from ppocr_ext.run.compiled_models import compile_frozen
 from ppocr_ext.run.context import Role, RunContext, RunOptions, open_context, rename_section
 from ppocr_ext.run.dry_step import dry_step, same_as_before
+from ppocr_ext.run.freezing import frozen_models, unsaved_models
 from ppocr_ext.run.host_config import cache_folder, decoder_models, evaluation_steps, host_config
 from ppocr_ext.run.loader_setup import RunData, open_data
 from ppocr_ext.run.model_setup import load_model_weights
 from ppocr_ext.run.model_wrappers import recompute_activations
-from ppocr_ext.run.train_setup import Training, frozen_models, set_up_training, unsaved_models
+from ppocr_ext.run.train_setup import Training, set_up_training
 from ppocr_ext.teacher_cache.lookup import CachedTeacher, cached_teacher
 from ppocr_ext.teacher_cache.store import read_facts
 

@@ -24,13 +24,18 @@ from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.losses import CenterLoss, DistillationCenterLoss, LossContext, build_loss, required_outputs
 from ppocr_ext.losses.base_loss import FEATURES, OutputRef
 from ppocr_ext.messages import LOG
-from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.features import ctc_head_of, feature_sizes
 from ppocr_ext.optim import build_optimizer
 from ppocr_ext.optim.trained_parts import parts_table, trained_parts
 from ppocr_ext.run.amp import Amp, build_amp, decorate, untrained
 from ppocr_ext.run.context import RunContext
-from ppocr_ext.run.freezing import choose_trained, freeze_untouched, says_what_it_reads
+from ppocr_ext.run.freezing import (
+    choose_trained,
+    freeze_untouched,
+    frozen_models,
+    says_what_it_reads,
+    unsaved_models,
+)
 from ppocr_ext.run.host_config import check_profiler
 from ppocr_ext.run.loader_setup import RunData
 from ppocr_ext.run.model_setup import load_model_weights
@@ -75,16 +80,6 @@ class Training:
     float32_copies: Mapping[str, Any] = field(default_factory=dict)
     official_weights: Records = field(default_factory=dict)
     starts_from_weights: bool = False
-
-
-def frozen_models(model: Any) -> frozenset[str]:
-    """Return the names of the sub-models that are not trained."""
-    return model.frozen if isinstance(model, DistillationModel) else frozenset()
-
-
-def unsaved_models(model: Any, config: Config) -> frozenset[str]:
-    """Return the names of the sub-models that a checkpoint does not store."""
-    return frozenset() if config.at("Global.save_teacher", default=False) else frozen_models(model)
 
 
 def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:

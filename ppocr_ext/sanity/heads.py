@@ -19,7 +19,7 @@ from ppocr_ext.losses.base_loss import HEADS, head_batch
 from ppocr_ext.losses.distillation_base import PairLoss, SubModelLoss
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.context import RunContext
-from ppocr_ext.run.train_setup import frozen_models
+from ppocr_ext.run.freezing import frozen_models
 
 _READ = HeadRequest(frozenset(HEADS), probabilities=True, decode=True, as_dict=False, for_training=True)
 

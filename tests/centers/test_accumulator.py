@@ -29,26 +29,6 @@ def test_means_counts_and_variance_are_those_of_plain_loops() -> None:
         assert added.variance()[row] == pytest.approx(expected, rel=1e-9)
 
 
-def test_parts_add_up_to_the_whole() -> None:
-    whole, first, second = (CenterAccumulator(7, 4) for _ in range(3))
-    features, ids = frames(1)
-    whole.add(features, ids)
-    first.add(features[::2], ids[::2])
-    second.add(features[1::2], ids[1::2])
-    for name in ("sums", "counts", "squares"):
-        setattr(first, name, getattr(first, name) + getattr(second, name))
-    assert (first.counts == whole.counts).all()
-    np.testing.assert_allclose(first.centers(), whole.centers(), rtol=1e-12)
-    np.testing.assert_allclose(first.variance(), whole.variance(), rtol=1e-9)
-
-
-def test_no_frame_changes_nothing() -> None:
-    added = CenterAccumulator(3, 2)
-    added.add(np.ones([2, 2], np.float32), np.array([-1, -1]))
-    assert added.present.size == 0
-    assert added.centers().shape == (0, 2)
-
-
 def test_a_partial_file_goes_on(tmp_path: Path) -> None:
     features, ids = frames(2)
     first = CenterAccumulator(7, 4)

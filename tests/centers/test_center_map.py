@@ -61,15 +61,6 @@ def test_every_character_is_written_and_pairs_are_joined(figures: list[Figure], 
     assert (tmp_path / "map.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_all_centers_lie_within_the_axes(figures: list[Figure], tmp_path: Path) -> None:
-    table = table_of(["blank", *"abcdefgh"])
-    draw_center_map(tmp_path / "map.png", table, [CenterPair("a", "b", 1.0, 0.5)], "")
-    axes = figures[0].axes[0]
-    flat = project(table.centers[1:])
-    for limits, places in ((axes.get_xlim(), flat[:, 0]), (axes.get_ylim(), flat[:, 1])):
-        assert limits[0] < places.min() < places.max() < limits[1]
-
-
 def test_of_many_characters_those_of_pairs_are_written_and_the_others_are_dots(
     figures: list[Figure], tmp_path: Path
 ) -> None:
@@ -100,13 +91,6 @@ def test_what_cannot_be_seen_has_a_label(figures: list[Figure], tmp_path: Path) 
     ]
 
 
-def test_one_character_that_no_font_draws_leaves_the_others_as_they_are(
-    figures: list[Figure], tmp_path: Path
-) -> None:
-    draw_center_map(tmp_path / "map.png", table_of(["blank", "é", "ж", DRAWN_BY_NONE]), [], "")
-    assert labels_of(figures[0]) == ["é", "ж", "U+E0FFF"]
-
-
 def test_the_font_that_draws_most_comes_first_and_others_draw_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -121,10 +105,6 @@ def test_the_font_that_draws_most_comes_first_and_others_draw_the_rest(
         "f": "three.ttf",
         "fg": "three.ttf",
     }
-
-
-def test_plain_letters_are_in_matplotlib_s_own_font() -> None:
-    assert {font.get_file() for font in fonts_for(["a", "b", "é"]).values()} == {DEJAVU}
 
 
 def test_a_font_of_placeholders_is_no_font() -> None:

@@ -24,7 +24,7 @@ from ppocr_ext.cli import export_center as export_command
 from ppocr_ext.cli import train as train_command
 from ppocr_ext.cli.main import build_parser, main
 from ppocr_ext.config import fit_center_losses, load
-from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.errors import DataError
 from ppocr_ext.io.resources import find_config
 from ppocr_ext.loop.session import train
 from ppocr_ext.modeling.features import FeatureTap
@@ -65,14 +65,25 @@ def plain_loop(run, all_lines):
     return {c: sums[c] / counts[c] for c in sums}, counts
 
 
-def test_centers_are_those_of_a_plain_loop(trained):
-    run = built(trained)
+@pytest.fixture
+def single(captchas, tmp_path, tiny):  # noqa: F811
+    """A run of one CTC head with two linear layers."""
+    config = single_head(tiny("student", **{"Global.epoch_num": 1, "Global.report": False}))
+    train(config)
+    return config.with_values({"Global.checkpoints": str(tmp_path / "run" / "latest")})
+
+
+@pytest.mark.parametrize(("which", "name", "features"), [("trained", "Student", 16), ("single", None, 12)])
+def test_centers_are_those_of_a_plain_loop(request, which, name, features):
+    run = built(request.getfixturevalue(which), name)
+    assert not hasattr(run.model, "Teacher")
     expected, counts = plain_loop(run, all_lines=True)
     table = table_of(collect(run, CollectOptions(all_lines=True)), run, {})
     assert table.class_ids.tolist() == sorted(expected)
     assert dict(zip(table.class_ids.tolist(), table.counts.tolist(), strict=True)) == counts
     for c, center in zip(table.class_ids.tolist(), table.centers, strict=True):
         np.testing.assert_allclose(center, expected[c], rtol=1e-5, atol=1e-6)
+    assert table.feat_dim == features  # the input of the last layer
     assert table.characters[0] == "blank"
     assert table.meta["charset_digest"] == run.charset.digest
 
@@ -94,27 +105,6 @@ def test_aligned_frames_are_of_the_labels_alone(trained, captchas):  # noqa: F81
     labels = [line.split("\t")[1] for line in (captchas / "train_list.txt").read_text().splitlines()]
     assert set(table.characters[1:]) == set("".join(labels))
     assert table.counts.sum() == 24 * 16  # each frame of each line
-
-
-def test_a_single_ctc_head_with_two_linear_layers(captchas, tmp_path, tiny):  # noqa: F811
-    config = single_head(tiny("student", **{"Global.epoch_num": 1, "Global.report": False}))
-    train(config)
-    run = built(config.with_values({"Global.checkpoints": str(tmp_path / "run" / "latest")}), None)
-    expected, counts = plain_loop(run, all_lines=True)
-    table = table_of(collect(run, CollectOptions(all_lines=True)), run, {})
-    assert dict(zip(table.class_ids.tolist(), table.counts.tolist(), strict=True)) == counts
-    assert table.feat_dim == 12  # the input of the second one
-    for c, center in zip(table.class_ids.tolist(), table.centers, strict=True):
-        np.testing.assert_allclose(center, expected[c], rtol=1e-5, atol=1e-6)
-
-
-def test_only_the_named_sub_model_is_built_and_no_branch_but_ctc_runs(trained):
-    run = built(trained, "Student")
-    assert not hasattr(run.model, "Teacher")
-    called = []
-    run.model.head.gtc_head.register_forward_post_hook(lambda *_: called.append(1))
-    collect(run, CollectOptions(all_lines=True))
-    assert not called
 
 
 def test_an_interrupted_pass_goes_on(trained, tmp_path, monkeypatch):
@@ -181,11 +171,6 @@ def test_a_result_that_cannot_be_written_keeps_what_was_added_up(trained, tmp_pa
     assert not partial.exists()
 
 
-def test_limit_counts_lines(trained):
-    config = trained.with_values({"Eval.loader.batch_size_per_card": 5})
-    assert collect(built(config), CollectOptions(limit=12, all_lines=True)).samples == 12
-
-
 def test_shares_are_every_nth_batch_and_no_list_of_them():
     from ppocr_ext.centers.collect import _ShareOfBatches
 
@@ -204,22 +189,6 @@ def test_shares_are_every_nth_batch_and_no_list_of_them():
     Sampler.given = 0
     next(iter(share))
     assert Sampler.given == 4  # those before it, and no more
-
-
-def test_shares_of_two_processes_add_up(trained, monkeypatch):
-    config = trained.with_values({"Eval.loader.batch_size_per_card": 5})
-    whole = collect(built(config), CollectOptions(all_lines=True))
-    parts = []
-    for rank in (0, 1):
-        run = built(config)
-        with monkeypatch.context() as patch:
-            patch.setattr("ppocr_ext.centers.collect.dist.get_rank", lambda rank=rank: rank)
-            patch.setattr("ppocr_ext.centers.collect.dist.get_world_size", lambda: 2)
-            patch.setattr("ppocr_ext.centers.collect._add_processes", lambda result: None)
-            parts.append(collect(run, CollectOptions(all_lines=True)))
-    assert [part.samples for part in parts] == [14, 10]  # batches 1, 3, 5 and 2, 4
-    assert (parts[0].counts + parts[1].counts == whole.counts).all()
-    np.testing.assert_allclose(parts[0].sums + parts[1].sums, whole.sums, rtol=1e-9, atol=1e-9)
 
 
 def test_the_command_writes_centers_map_summary_and_pickle(trained, tmp_path, capsys):
@@ -313,11 +282,6 @@ def test_no_line_read_correctly_says_what_to_do(trained):
         assert ("--frames aligned" in str(error.value)) == (options.frames == "argmax")
 
 
-def test_an_unknown_sub_model_is_named(trained):
-    with raises_code(ConfigError, "unknown_sub_model", "Teacher, Student"):
-        config_of_model(trained, "Pupil", "train")
-
-
 def test_a_pass_that_is_stopped_gives_the_command_that_goes_on(trained, tmp_path, monkeypatch, capsys):
     from ppocr_ext.centers import collect as module
 
@@ -350,12 +314,3 @@ def test_the_lines_of_train_are_called_so(trained, tmp_path, captchas, capsys): 
         (tmp_path / "config.yml").write_text(trained.with_values(values).to_yaml())
         assert main(["export-center", "-c", str(tmp_path / "config.yml")]) == 2
         assert f"error: {place}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("split", ["train", "eval"])
-def test_the_log_names_the_split(trained, tmp_path, capsys, split):
-    (tmp_path / "config.yml").write_text(trained.to_yaml())
-    out = ["--output", str(tmp_path / "centers.npz"), "--all-lines", "--limit", "5"]
-    main(["export-center", "-c", str(tmp_path / "config.yml"), "--split", split, *out])
-    said = capsys.readouterr()
-    assert [word for word in ("train", "eval") if f"{word} data: " in said.out + said.err] == [split]

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import os
 import pickle
-import random
 import struct
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,11 +51,6 @@ def test_the_pickle_is_what_paddleocr_reads(tmp_path: Path) -> None:
     back = read_centers(tmp_path / "c.pkl")
     np.testing.assert_array_equal(back.centers, table().centers)
     np.testing.assert_array_equal(back.class_ids, [0, 1, 3])
-
-
-def test_keys_of_numpy_are_read_too(tmp_path: Path) -> None:
-    (tmp_path / "c.pkl").write_bytes(pickle.dumps({np.int64(4): np.ones(2), np.int64(2): np.zeros(2)}))
-    assert read_centers(tmp_path / "c.pkl").class_ids.tolist() == [2, 4]
 
 
 @pytest.mark.parametrize("module", [b"numpy.core.multiarray", b"numpy._core.multiarray"])
@@ -135,83 +130,37 @@ def test_more_rows_than_the_file_has_are_refused(tmp_path: Path, rows: int) -> N
         read_centers(tmp_path / "huge.npz")
 
 
-@pytest.mark.filterwarnings("ignore")  # NumPy's, of headers
-def test_flipped_bytes_of_an_npz_are_one_kind_of_error(tmp_path: Path) -> None:
-    table().save(tmp_path / "c.npz")
-    whole, draw, refused = (tmp_path / "c.npz").read_bytes(), random.Random(0), 0
-    for _ in range(300):
-        content = bytearray(whole)
-        content[draw.randrange(len(content))] ^= draw.randrange(1, 256)
-        (tmp_path / "flipped.npz").write_bytes(content)
-        try:
-            read_centers(tmp_path / "flipped.npz")
-        except DataError:
-            refused += 1
-    assert refused > 100
-
-
-def test_a_zip_of_something_else_is_refused(tmp_path: Path) -> None:
-    np.savez(tmp_path / "c.npz", a=np.ones(3))
-    with raises_code(DataError, "bad_content"):
-        read_centers(tmp_path / "c.npz")
-
-
 @pytest.mark.parametrize(
-    "change",
+    ("change", "code"),
     [
-        {"class_ids": np.array([0, 3, 1])},
-        {"class_ids": np.array([0, 1])},
-        {"class_ids": np.array([-1, 1, 2])},
-        {"counts": np.ones(2)},
-        {"characters": ("a",)},
-        {"centers": np.ones(3, np.float32)},
-        {"centers": np.ones([3, 2], complex)},
-        {"variance": np.array(["a", "b", "c"])},
+        ({"class_ids": np.array([0, 3, 1])}, "bad_content"),
+        ({"class_ids": np.array([0, 1])}, "bad_content"),
+        ({"class_ids": np.array([-1, 1, 2])}, "bad_content"),
+        ({"counts": np.ones(2)}, "bad_content"),
+        ({"characters": np.array(["a"])}, "bad_content"),
+        ({"centers": np.ones(3, np.float32)}, "bad_content"),
+        ({"centers": np.ones([3, 2], complex)}, "bad_content"),
+        ({"centers": np.ones([3, 0], np.float32)}, "bad_content"),
+        ({"variance": np.array(["a", "b", "c"])}, "bad_content"),
+        ({"variance": None}, "bad_content"),
+        ({"meta": np.array("[1, 2]")}, "bad_content"),
+        ({"meta": np.array("{")}, "bad_content"),
+        ({"centers": np.full([3, 2], np.nan)}, "not_finite"),
+        ({"centers": np.full([3, 2], 1e300)}, "not_finite"),
+        ({"characters": np.array([Hostile(), "a", "b"], dtype=object)}, "damaged_file"),
     ],
 )
-def test_arrays_that_do_not_fit_each_other_are_refused(tmp_path: Path, change: dict) -> None:
-    fields = {**table().__dict__, **change}
-    CenterTable(**fields).save(tmp_path / "c.npz")
-    with raises_code(DataError, "bad_content"):
-        read_centers(tmp_path / "c.npz")
-
-
-@pytest.mark.parametrize("meta", ["[1, 2]", "3", "{"])
-def test_a_meta_that_is_no_json_object_is_refused(tmp_path: Path, meta: str) -> None:
-    table().save(tmp_path / "c.npz")
-    with np.load(tmp_path / "c.npz") as content:
-        arrays = {**content, "meta": np.array(meta)}
-    np.savez(tmp_path / "c.npz", **arrays)
-    with raises_code(DataError, "bad_content"):
-        read_centers(tmp_path / "c.npz")
-
-
-def test_arrays_of_python_objects_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_that_are_no_centers_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], code: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     table().save(tmp_path / "c.npz")
     with np.load("c.npz") as content:
-        arrays = {**content, "characters": np.array([Hostile(), "a", "b"], dtype=object)}
-    np.savez("c.npz", **arrays)
-    with raises_code(DataError, "damaged_file"):
+        arrays = {**content, **change}
+    np.savez("c.npz", **{name: array for name, array in arrays.items() if array is not None})
+    with raises_code(DataError, code):
         read_centers("c.npz")
     assert not Path("owned").exists()
-
-
-def test_a_table_without_centers_is_refused(tmp_path: Path) -> None:
-    nothing = np.zeros(0)
-    CenterTable(nothing.astype(int), (), np.zeros([0, 2]), nothing.astype(int), nothing).save(
-        tmp_path / "c.npz"
-    )
-    with raises_code(DataError, "bad_content"):
-        read_centers(tmp_path / "c.npz")
-
-
-@pytest.mark.parametrize("value", [np.nan, 1e300])
-def test_a_center_that_is_not_finite_is_refused(tmp_path: Path, value: float) -> None:
-    fields = {**table().__dict__, "centers": np.full([3, 2], value)}
-    CenterTable(**fields).save(tmp_path / "c.npz")
-    with raises_code(DataError, "not_finite"):
-        read_centers(tmp_path / "c.npz")
 
 
 def test_another_dictionary_is_refused() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from error_codes import raises_code
 
-from ppocr_ext.characters.look_alikes import read_groups, within
+from ppocr_ext.characters.look_alikes import code_points, read_groups, symbol_name, within
 from ppocr_ext.errors import DataError
 
 
@@ -36,3 +36,9 @@ def test_files_that_are_no_groups_are_refused(tmp_path: Path, text: str, code: s
 
 def test_groups_within_a_dictionary() -> None:
     assert within(["O0o", "ab", "xy"], "O0axyz") == ("O0", "xy")
+
+
+def test_characters_that_leave_no_ink_are_named() -> None:
+    named = {" ": "space", "\u3000": "U+3000", "\t": "U+0009", "a": "a", "$$": "$$", "a b": "a b", "": ""}
+    assert {symbol: symbol_name(symbol) for symbol in named} == named
+    assert code_points("未\U000e0fff") == "U+672A U+E0FFF"

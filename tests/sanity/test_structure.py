@@ -67,11 +67,7 @@ FAULTS = {
     "no marks, shifts itself": lambda: decoder(
         "bare", partial(cross_entropy, first=0), fault="shifts_itself"
     ),
-    "relu": lambda: decoder(fault="relu"),
-    "gelu": lambda: decoder(fault="gelu"),
-    "sigmoid": lambda: decoder(fault="sigmoid"),
-    "tanh": lambda: decoder(fault="tanh"),
-    "norm": lambda: decoder(fault="norm"),
+    **{name: partial(decoder, fault=name) for name in ("relu", "gelu", "sigmoid", "tanh", "norm")},
     "tied gelu": lambda: decoder(fault="tied_gelu"),
     "softmax twice": lambda: decoder(fault="softmax"),
     "image": lambda: decoder(fault="no_image"),

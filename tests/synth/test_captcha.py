@@ -12,7 +12,6 @@ import pytest
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
-from ppocr_ext.synth.seeded_random import SeededRandom
 
 FAST = CaptchaOptions()
 LIBRARY = CaptchaOptions(painter="library")
@@ -74,18 +73,6 @@ def test_labels_use_the_characters_and_lengths_asked_for():
     assert {len(label) for label in labels} == {2, 3, 4}
     assert set("".join(labels)) == set("aZ9")
     assert source.image("train", 7)[0] == labels[7]
-
-
-def test_image_size():
-    assert CaptchaSource(replace(FAST, width=101, height=37), 0).image("x", 0)[1].shape == (37, 101, 3)
-
-
-def test_draws_stay_in_range_and_reach_both_ends():
-    rng = SeededRandom(1, "x", 0)
-    values = [rng.randbelow(3) for _ in range(200)]
-    assert set(values) == {0, 1, 2}
-    assert all(0 <= rng.randbits(4) < 16 for _ in range(100))
-    assert {rng.choice("ab") for _ in range(50)} == {"a", "b"}
 
 
 @pytest.mark.parametrize(

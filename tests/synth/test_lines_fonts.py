@@ -52,10 +52,8 @@ def test_what_is_no_font_is_named(tmp_path, content, code):
         path.write_bytes(content)
     with raises_code(DataError, code, "broken.ttf"):
         find_fonts([path])
-
-
-def test_a_folder_without_fonts_is_named(tmp_path):
-    with raises_code(DataError, "no_fonts", str(tmp_path)):
+    path.unlink(missing_ok=True)
+    with raises_code(DataError, "no_fonts", str(tmp_path)):  # a folder without fonts
         find_fonts([tmp_path])
 
 
@@ -128,8 +126,13 @@ def test_each_split_gets_a_family_or_it_is_refused():
             split_fonts(fonts, shares)
 
 
-def test_a_set_line_is_what_the_font_draws():
-    font = next(f for f in find_fonts(["matplotlib"]) if f.name == "DejaVuSans.ttf")
+@pytest.fixture
+def dejavu():
+    return next(f for f in find_fonts(["matplotlib"]) if f.name == "DejaVuSans.ttf")
+
+
+def test_a_set_line_is_what_the_font_draws(dejavu):
+    font = dejavu
     face = ImageFont.truetype(font.path, 32, layout_engine=ImageFont.Layout.BASIC)
     for text in ("A", "W", "jé", "Hill"):
         mask = face.getmask(text)
@@ -143,13 +146,8 @@ def test_a_set_line_is_what_the_font_draws():
             assert (ours == expected).all()
 
 
-def test_spacing():
-    font = next(f for f in find_fonts(["matplotlib"]) if f.name == "DejaVuSans.ttf")
-    widths = [set_line("abc", font, 30, spacing).shape[1] for spacing in (0, 5, 10)]
+def test_spacing_widens_a_line_but_does_not_part_an_accent_from_its_letter(dejavu):
+    widths = [set_line("abc", dejavu, 30, spacing).shape[1] for spacing in (0, 5, 10)]
     assert widths[1] - widths[0] == 10 and widths[2] - widths[1] == 10
-
-
-def test_accents_stay_on_their_letters():
-    font = next(f for f in find_fonts(["matplotlib"]) if f.name == "DejaVuSans.ttf")
-    tight, wide = (set_line("e\u0301", font, 40, spacing).shape for spacing in (0, 20))
+    tight, wide = (set_line("e\u0301", dejavu, 40, spacing).shape for spacing in (0, 20))
     assert tight == wide

@@ -79,15 +79,6 @@ def test_image_size(source, style):
         assert style.width is None or image.shape[1] == style.width
 
 
-def test_longer_texts_make_wider_images(source):
-    lines = source(PLAIN)
-    widths = {}
-    for index in range(60):
-        text, image = lines.image("train", index)
-        widths.setdefault(len(text), []).append(image.shape[1])
-    assert np.mean(widths[1]) < np.mean(widths[6]) < np.mean(widths[12])
-
-
 def test_no_ink_is_cut_off_at_the_border():
     style = LineStyle(rotation=(-20, 20), shear=(-30, 30), perspective=(0.2, 0.3), margin=OFF)
     for index in range(60):

@@ -28,18 +28,22 @@ def test_a_peer_that_is_no_checkout_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options",
+    "words",
     [
-        ["step", "--rounds", "0"],
-        ["step", "--batch", "-1"],
-        ["step", "--image", "0", "32"],
+        "step --rounds 0",
+        "step --batch -1",
+        "step --image 0 32",
+        "infer --images 0",
+        "infer --threads 0",
+        "infer --chart x.txt",
+        "labels --lines 0",
     ],
 )
-def test_numbers_that_measure_nothing_are_refused(options, capsys):
+def test_what_cannot_be_measured_or_drawn_is_refused(words, capsys):
     with pytest.raises(SystemExit) as ended:
-        main([*options])
+        main(words.split())
     assert ended.value.code == 2
-    assert options[1] in capsys.readouterr().err
+    assert words.split()[1] in capsys.readouterr().err
 
 
 @pytest.mark.e2e

@@ -6,9 +6,6 @@ import cv2
 import pytest
 from benchmark import main
 from benchmarks import infer, infer_worker
-from error_codes import raises_code
-
-from ppocr_ext.errors import HostError
 
 NETWORKS = {infer.TEACHER: 0.08, infer.UNFOLDED: 0.03, infer.STUDENT: 0.02}  # seconds an image
 ENGINES = {infer.RUNTIME: 1.0, infer.ONEDNN: 1.5}
@@ -70,19 +67,6 @@ def test_engines_that_compute_something_else_are_no_result(answered, capsys, dif
     answered(difference)
     assert main(["infer", "--batch", "1", "--threads", "1"]) == code
     assert f"engines {verdict}:" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("option", ["--batch", "--threads", "--images", "--rounds", "--chart"])
-def test_what_cannot_be_measured_or_drawn_is_refused(option, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["infer", option, "0"])
-    assert ended.value.code == 2 and option in capsys.readouterr().err
-
-
-def test_a_folder_that_is_no_checkout_is_refused_before_anything_is_measured(tmp_path, monkeypatch):
-    monkeypatch.setattr(infer, "in_fresh_process", lambda *_: pytest.fail("something was measured"))
-    with raises_code(HostError, "not_a_checkout", tmp_path):
-        infer.measure_infer("tiny", peer=str(tmp_path))
 
 
 @pytest.mark.e2e

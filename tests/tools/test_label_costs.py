@@ -39,10 +39,3 @@ def test_drawn_label_files_are_checked(in_this_process, monkeypatch, capsys, tmp
     assert [row[0] for row in rows[2:]] == ["25", "90"]
     assert all(float(cell.replace(",", "")) > 0 for row in rows[2:] for cell in row[1:5])
     assert cv2.imread(str(picture)).std() > 10  # not blank
-
-
-@pytest.mark.parametrize("options", [["--lines", "0"], ["--rounds", "0"], ["--chart", "x.txt"]])
-def test_what_cannot_be_measured_or_drawn_is_refused(options, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["labels", *options])
-    assert ended.value.code == 2 and options[0] in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 import paddle
 import pytest
-from benchmarks.limits import multiply_adds, product_speed
+from benchmarks.limits import multiply_adds
 from paddle import nn
 
 from ppocr_ext.modeling.attention import attend
@@ -42,7 +42,3 @@ def test_layers_count_each_time_that_they_are_called_and_not_afterwards():
 
     assert multiply_adds([network], twice) == 2 * 6
     assert multiply_adds([network, other], twice) == 3 * 6
-
-
-def test_the_speed_of_a_product_is_that_of_floating_point_operations():
-    assert product_speed(size=64, rounds=2) > 1e6

@@ -14,18 +14,16 @@ import numpy as np
 import pytest
 from error_codes import raises_code
 from experiments import look_alikes, runs
-from experiments.look_alike_lines import FONTS, folders, groups_in
+from experiments.look_alike_lines import FONTS
 from experiments.look_alike_results import by_nearness, score, to_markdown
 from experiments.look_alikes import Experiment, Settings
 from experiments.runs import RunFailedError, RunStopped, Training, command, side_by_side
 from PIL import Image
 
 from ppocr_ext.characters.center_table import CenterTable
-from ppocr_ext.charset import Charset
 from ppocr_ext.config import load
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.evaluation.predictions import Prediction
-from ppocr_ext.io.resources import config_path
 
 SMALL = Settings(
     lines=10,
@@ -55,19 +53,6 @@ def test_no_font_is_in_two_splits():
     names = [name for fonts in FONTS.values() for name in fonts]
     assert len(names) == len(set(names))
     assert all(name.startswith(("Noto", "SourceHan")) for name in names)
-
-
-def test_no_two_lists_are_drawn_alike():
-    wanted = folders(10, 4, seed=1)
-    assert len({lines.seed for lines in wanted}) == len({lines.name for lines in wanted}) == len(wanted)
-
-
-def test_the_dictionary_is_small_and_most_of_it_has_a_look_alike():
-    characters = Charset.from_file(config_path("experiments/lookalikes/dict.txt")).characters
-    alike = set("".join(groups_in(characters)))
-    assert len(characters) <= 300
-    assert len(alike) > len(characters) / 2
-    assert alike < set(characters)
 
 
 def test_what_is_judged():
@@ -118,16 +103,6 @@ def test_errors_are_tabled_by_how_near_the_centers_lay_before():
     ]
 
 
-def test_tables_where_nothing_was_confused_or_nothing_occurs():
-    right = score(lines(["未"], "未"), lines(["未"], "未"), ["未末", "土士"])
-    table = to_markdown({"student": [right], "plain": [right], "margin": [right]}, "plain")
-    assert table.splitlines()[-1].startswith("| margin | 0.00 % |  | 1 |")
-    seeds = {"student": [right], "plain": [right], "margin": [right]}
-    rows = by_nearness(seeds, {"未": 1.0, "末": 1.0, "土": 2.0, "士": 3.0}, "plain").splitlines()
-    assert rows[-1] == "| margin | 0.00 % |  |  |"
-    assert by_nearness(seeds, {}, "plain") == ""
-
-
 class Bench:
     """Stands in for the processes: notes what is trained, and lets a reading be as wrong as is said."""
 
@@ -164,7 +139,7 @@ def bench(monkeypatch):
     return partial(Bench, monkeypatch)
 
 
-def test_what_reads_the_fonts_of_val_best_is_tested(bench, tmp_path):
+def test_what_reads_the_fonts_of_val_best_is_tested_once_and_last(bench, tmp_path):
     stood_in = bench({"center_w0.2": 1, "aligned_w0.1": 2, "margin_w0.2_m2": 3, "plain": 4})
     table = Experiment(tmp_path / "out", SMALL).run(processes=1)
     tested = [folder.name for folder, data in stood_in.read if data == "test"]
@@ -172,16 +147,12 @@ def test_what_reads_the_fonts_of_val_best_is_tested(bench, tmp_path):
     assert sorted(tested) == sorted(
         ["distilled", *(f"{key}_seed{seed}" for key in chosen for seed in (1, 2))]
     )
+    names = [name.removesuffix("_general") for _, name in stood_in.read]
+    assert names == sorted(names, reverse=True) and len(set(stood_in.read)) == len(names)
     assert len({run.folder for run in stood_in.trained}) == 2 + 7 + 8
     first, second = table.split("\n\n")
     for rows in (first.splitlines(), second.splitlines()):
         assert [row.split("|")[1].strip() for row in rows[2:]] == ["student", *chosen]
-    assert len(json.loads((tmp_path / "out" / "choice.json").read_text())) == 1 + 2 + 2 + 2
-
-
-def test_what_is_tested_says_how_far_apart_the_centers_of_look_alikes_lie(bench, tmp_path):
-    bench({})
-    Experiment(tmp_path / "out", SMALL).run(processes=1)
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert [seed["separation"] for seeds in results.values() for seed in seeds] == [2.0] * 9
     with Image.open(tmp_path / "out" / "results.png") as picture:
@@ -189,52 +160,19 @@ def test_what_is_tested_says_how_far_apart_the_centers_of_look_alikes_lie(bench,
     assert pixels[158, 202, 225] > 10_000  # the bars
 
 
-def test_the_fonts_of_testing_are_read_once_and_last(bench, tmp_path):
+def test_fine_tunings_can_be_put_together_and_differ_in_the_loss_alone(bench, tmp_path):
     stood_in = bench({})
     Experiment(tmp_path / "out", SMALL).run(processes=1)
-    names = [name.removesuffix("_general") for _, name in stood_in.read]
-    first = names.index("test")
-    assert set(names[:first]) == {"val"}
-    assert set(names[first:]) == {"test"}
-    assert len(set(stood_in.read)) == len(stood_in.read)
-
-
-def test_teacher_and_student_have_the_threads_of_those_that_run_side_by_side(bench, tmp_path):
-    stood_in = bench({})
-    Experiment(tmp_path / "out", SMALL, at_once=1).run(processes=1)
-    assert set(stood_in.threads.values()) == {1}
-    Experiment(tmp_path / "two", SMALL, at_once=2).run(processes=1)
-    alone = min(2, os.cpu_count())
-    assert stood_in.threads["teacher"] == stood_in.threads["distilled"] == alone
-    assert {n for name, n in stood_in.threads.items() if "seed" in name} == {1}
-
-
-def test_settings_given_twice_share_no_folder(bench, tmp_path):
-    stood_in = bench({})
-    twice = replace(SMALL, weights=(0.1, 0.1), seeds=(1, 1), margins=(0.5, 0.5))
-    Experiment(tmp_path / "out", twice).run(processes=1)
-    assert len({run.folder for run in stood_in.trained}) == len(stood_in.trained) == 2 + 4 + 4
-
-
-def test_fine_tunings_differ_in_the_loss_alone(bench, tmp_path):
-    stood_in = bench({})
-    Experiment(tmp_path / "out", SMALL).run(processes=1)
-    finals = [run for run in stood_in.trained if run.folder.parent.name == "tuned"]
-    others = [
-        {key: value for key, value in run.values.items() if "CenterLoss" not in key and key != "Global.seed"}
-        for run in finals
-    ]
-    assert all(values == others[0] for values in others)
-
-
-def test_the_configs_of_all_runs_can_be_put_together(bench, tmp_path):
-    stood_in = bench({})
-    Experiment(tmp_path / "out", SMALL).run(processes=1)
+    others = []
     for run in stood_in.trained:
         config = load(list(run.configs), run.options()[run.options().index("-o") + 1 :])
         losses = [next(iter(loss)) for loss in config.at("Loss.loss_config_list")]
         assert ("CenterLoss" in losses) == run.folder.name.startswith(("center", "aligned", "margin"))
-        assert config.at("Global.save_model_dir") == str(run.folder)
+        if run.folder.parent.name == "tuned":
+            others.append(
+                {k: v for k, v in run.values.items() if "CenterLoss" not in k and k != "Global.seed"}
+            )
+    assert others and all(values == others[0] for values in others)
 
 
 def test_a_folder_of_other_settings_is_refused(tmp_path):
@@ -289,10 +227,6 @@ def test_a_stop_is_no_failure_and_a_kill_is(tmp_path, monkeypatch, code, error):
     monkeypatch.setattr(runs, "exit_code", lambda *args: code)
     with pytest.raises(error):
         command("train", [], tmp_path / "run.log")
-
-
-def test_jobs_side_by_side_keep_their_order():
-    assert side_by_side([partial(pow, 2, n) for n in range(5)], 2) == [1, 2, 4, 8, 16]
 
 
 @pytest.mark.parametrize("at_once", [1, 2])

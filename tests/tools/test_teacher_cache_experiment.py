@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from experiments import teacher_cache
-from experiments.teacher_cache import run_experiment, to_markdown
+from experiments.teacher_cache import run_experiment
 
 from ppocr_ext.config import load
 from ppocr_ext.evaluation.predictions import Prediction, write_predictions
@@ -49,7 +49,3 @@ def test_runs_differ_in_seed_and_cache_alone(monkeypatch, tmp_path):
     assert "RecAug" in json.dumps(live["Train"])
     assert (tmp_path / "results.md").read_text() == table + "\n"
     assert "| 4 views | 70.0 ± 0.0 % | 70.0, 70.0 | -10.0, -10.0 |" in table
-
-
-def test_a_table_of_one_seed_has_no_spread():
-    assert "| live | 50.0 % | 50.0 |  |" in to_markdown({"live": [0.5]})

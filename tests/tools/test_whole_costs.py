@@ -75,14 +75,6 @@ def test_figures_limits_ratios_and_aims():
     ]  # the cache takes 13 times the time, the centers 1.3 times the memory
 
 
-def test_without_a_checkout_rows_against_it_are_left_out():
-    found = measured()
-    for section in ("step", "eval", "center", "memory"):
-        del found[section][PEER]
-    assert all(row.against.partition(":")[0] != PEER for row in rows([found]))
-    assert "bare student" in to_markdown([found])
-
-
 @pytest.mark.parametrize("section", ["eval", "center", "data"])
 def test_results_that_differ_are_no_agreement(section):
     found = measured()
@@ -171,12 +163,6 @@ def test_each_section_is_measured_and_the_first_passes_warm_up(answered, tmp_pat
     assert [options["size"] for options in answered["export_center_data"]] == ["full", "tiny"]
     shown = capsys.readouterr()
     assert shown.out.count("| PaddleOCR: ") >= 8 and "s: center" in shown.err
-
-
-def test_only_what_is_asked_for_is_measured(answered):
-    (found,) = whole.measure_whole(only=["memory"]).runs
-    assert set(answered) == {"export_center_data", "step_data", "limits", "step_worker"}
-    assert set(found) == {"setting", "batch", "arithmetic", "memory"}
 
 
 def test_what_was_measured_before_stays_and_the_table_tells_the_runs_apart(answered, tmp_path, monkeypatch):

@@ -28,6 +28,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import NETWORK
 from ppocr_ext.data.batches import BatchLayout, images_of
 from ppocr_ext.errors import ConfigError, DataError
+from ppocr_ext.inference.compiled import CompiledNetwork
 from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling.features import FeatureTap, classifier_of, ctc_head_of
@@ -227,8 +228,8 @@ def _reader(run: Run, options: CollectOptions) -> Iterator[Callable[[Tensor], tu
     count = len(run.eval_loader.dataset)
     count = min(count, options.limit or count)
     ctc_head_of(model).return_feats = True
-    compiled = model_to_evaluate(run, count, _FEATURES)
-    if getattr(compiled, "engine", NETWORK) != NETWORK:
+    compiled = model_to_evaluate(run, model, count, _FEATURES)
+    if isinstance(compiled, CompiledNetwork) and compiled.engine != NETWORK:
         yield lambda images: _features_of(compiled(images, None, _FEATURES))
         return
     with FeatureTap(model) as tap:

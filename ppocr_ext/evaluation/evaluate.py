@@ -98,7 +98,9 @@ def evaluate(run: Run, head: str = "ctc") -> Evaluation:
     recorder = _RecordingMetric(run.metric, name)
     model_type = run.config.at("Architecture.model_type", default=None)
     with _decoder(run, head, name) as decoder:
-        model = model_to_evaluate(run, len(run.eval_loader.dataset)) if head == "ctc" else run.model
+        model = (
+            model_to_evaluate(run, run.model, len(run.eval_loader.dataset)) if head == "ctc" else run.model
+        )
         metrics = run.host.evaluate(model, run.eval_loader, decoder, recorder, model_type)
     delimiter = run.config.at("Eval.dataset.delimiter", default="\t")
     # a dataset without names gives empty ones

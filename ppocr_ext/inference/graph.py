@@ -58,7 +58,7 @@ def without_features(outputs: Any) -> Any:
     return outputs[-1] if isinstance(outputs, tuple) else outputs
 
 
-def target_position(network: Any, request: HeadRequest) -> int | None:
+def target_position(network: nn.Layer, request: HeadRequest) -> int | None:
     """Return where in the labels of a batch NRTR's target is; None if the request reads no labels.
 
     Raises:
@@ -76,7 +76,7 @@ def target_position(network: Any, request: HeadRequest) -> int | None:
     return int(isinstance(head, MultiHead)) if taught else None
 
 
-def pools_adaptively(network: Any, request: HeadRequest, engine: str) -> bool:
+def pools_adaptively(network: nn.Layer, request: HeadRequest, engine: str) -> bool:
     """Return True if the backbone pools to a fixed number of frames, which ONNX can say only for one width."""
     frames = getattr(getattr(network, "backbone", None), "train_frames", None)
     return engine != PADDLE and request.for_training and isinstance(frames, int)

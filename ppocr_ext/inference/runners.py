@@ -260,6 +260,18 @@ class Engine(Protocol):
         ...
 
 
+class Network(Protocol):
+    """A network of Paddle, or what is compiled of it."""
+
+    def eval(self) -> Any:
+        """Switch to eval mode."""
+        ...
+
+    def __call__(self, images: Any) -> Any:
+        """Return what the network returns for images [B, 3, H, W]."""
+        ...
+
+
 class NetworkEngine:
     """Run a network in eval mode: the probabilities of its CTC branch.
 
@@ -268,7 +280,7 @@ class NetworkEngine:
             eval mode.
     """
 
-    def __init__(self, network: Any) -> None:
+    def __init__(self, network: Network) -> None:
         network.eval()
         self.name: str = getattr(network, "engine", NETWORK)
         self._network = network

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from paddle import nn
+
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import AUTO, BFLOAT16, FLOAT32, NETWORK, PADDLE, global_value
 from ppocr_ext.data.preprocessing import read_preprocessing
@@ -20,7 +22,7 @@ _WATCHED = ("to_static", "detect_anomaly")  # compile or watch the layers of the
 
 
 def compile_frozen(
-    context: RunContext, model: Any, samples: int, *, prepare: bool = True
+    context: RunContext, model: nn.Layer, samples: int, *, prepare: bool = True
 ) -> dict[str, CompiledNetwork]:
     """Compile the frozen sub-models that a loss reads (``Global.teacher_engine``), and let ``model`` call these.
 
@@ -103,34 +105,38 @@ def engine_names(engines: Mapping[str, CompiledNetwork]) -> dict[str, str] | Non
     return {name: engine.label for name, engine in engines.items() if engine.engine != NETWORK} or None
 
 
-def model_to_evaluate(run: Any, samples: int, request: HeadRequest | None = None) -> Any:
+def model_to_evaluate(
+    context: RunContext, model: nn.Layer, samples: int, request: HeadRequest | None = None
+) -> nn.Layer | CompiledNetwork:
     """Return the model of an evaluation, its networks compiled if that pays (``Global.eval_engine``).
 
     Args:
-        run: built with role ``"eval"``.
+        context: of an evaluation.
+        model: with its weights.
         samples: that will be evaluated.
         request: that a single network is compiled for; None: what the host reads, its CTC branch.
     """
-    model = run.model
-    if not _is_wanted(run, run.network, "eval_engine", samples):
+    if not _is_wanted(context, model, "eval_engine", samples):
         return model
     model.eval()
-    engine = global_value(run.config, "eval_engine")
+    engine = global_value(context.config, "eval_engine")
     if not isinstance(model, DistillationModel):
-        return _compile(model, request or model.eval_request, run.config, "Eval", "the model", engine=engine)
+        return _compile(
+            model, request or model.eval_request, context.config, "Eval", "the model", engine=engine
+        )
     for name in model.evaluated:
         network = model.models[name]
         model.set_caller(
-            name, _compile(network, network.eval_request, run.config, "Eval", name, engine=engine)
+            name, _compile(network, network.eval_request, context.config, "Eval", name, engine=engine)
         )
     return model
 
 
-def _is_ours(network: Any) -> bool:
+def _is_ours(network: nn.Layer) -> bool:
     return isinstance(network, BaseModel | DistillationModel)
 
 
-def _is_wanted(context: RunContext, network: Any, key: str, samples: int) -> bool:
+def _is_wanted(context: RunContext, network: nn.Layer, key: str, samples: int) -> bool:
     """Return True if the engine ``Global.KEY`` is to compute so many samples.
 
     The log of the first process says why a named engine does not.
@@ -152,7 +158,7 @@ def _is_wanted(context: RunContext, network: Any, key: str, samples: int) -> boo
 
 
 def _compile(
-    network: Any,
+    network: nn.Layer,
     request: HeadRequest,
     config: Config,
     mode: str | None,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import paddle
+from paddle import Tensor, nn
 from paddle.nn.functional import softmax
 
 from ppocr_ext.checkpoint.model_state import code_digest
@@ -16,8 +17,8 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.losses import CombinedLoss, Loss, required_outputs
 from ppocr_ext.losses.base_loss import to_tensor
 from ppocr_ext.messages import LOG
-from ppocr_ext.modeling import DistillationModel
-from ppocr_ext.modeling.head_request import is_for_losses
+from ppocr_ext.modeling import BaseModel, DistillationModel
+from ppocr_ext.modeling.head_request import HeadRequest, is_for_losses
 from ppocr_ext.modeling.heads.multi_head import MultiHead
 from ppocr_ext.teacher_cache.shards import BRANCHES, dense_logits, input_key
 from ppocr_ext.teacher_cache.store import Store, data_digest, teacher_digest
@@ -43,7 +44,7 @@ class CachedTeacher:
         lacking: samples that were not found in those.
     """
 
-    def __init__(self, store: Store, model: Any, live: Callable[..., Any]) -> None:
+    def __init__(self, store: Store, model: BaseModel, live: Callable[..., Any]) -> None:
         self._store = store
         self._model = model
         self._live = live
@@ -53,7 +54,9 @@ class CachedTeacher:
         self.batches = self.live_batches = self.lacking = 0
         self.is_live = False
 
-    def __call__(self, images: Any, data: Sequence[Any] | None = None, request: Any = None) -> Any:
+    def __call__(
+        self, images: Tensor, data: Sequence[Tensor] | None = None, request: HeadRequest | None = None
+    ) -> Any:
         """Return what the sub-model returns; a dense tensor of logits for each branch."""
         if request is None:
             return self._live(images, data)
@@ -85,7 +88,13 @@ class CachedTeacher:
         return {"head_out": head} if self._model.return_all_feats else head
 
     @paddle.no_grad()
-    def _compare(self, logits: Mapping[str, Any], images: Any, data: Any, request: Any) -> None:
+    def _compare(
+        self,
+        logits: Mapping[str, Tensor],
+        images: Tensor,
+        data: Sequence[Tensor] | None,
+        request: HeadRequest,
+    ) -> None:
         """Compare entries with the outputs of the sub-model itself, for some samples of the first batch.
 
         Raises:
@@ -117,7 +126,7 @@ def branch_logits(output: Any, branches: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def _apart(logits: Any, live: Any) -> float:
+def _apart(logits: Tensor, live: Tensor) -> float:
     """Return the mean share of the probability that lies in other classes; 1 if the rows differ in number."""
     logits = logits[: live.shape[0], : live.shape[1]]  # NRTR's end with the longest label of the samples
     return (
@@ -127,7 +136,7 @@ def _apart(logits: Any, live: Any) -> float:
     )
 
 
-def input_keys(images: Any, data: Sequence[Any] | None, branches: Mapping[str, Any]) -> list[bytes]:
+def input_keys(images: Tensor, data: Sequence[Tensor] | None, branches: Mapping[str, Any]) -> list[bytes]:
     """Return the key of each sample of a batch.
 
     Args:
@@ -141,7 +150,7 @@ def input_keys(images: Any, data: Sequence[Any] | None, branches: Mapping[str, A
 
 
 def cached_teacher(
-    folder: Path, model: Any, loss: Any, config: Config, charset: str, weights: Mapping[str, str]
+    folder: Path, model: nn.Layer, loss: nn.Layer, config: Config, charset: str, weights: Mapping[str, str]
 ) -> CachedTeacher | None:
     """Open the cache of a run, and let it answer for its sub-model.
 
@@ -196,7 +205,7 @@ def cached_teacher(
 MOST_DROPPED = 5e-4
 
 
-def readings(loss: Any, model: str) -> Iterator[tuple[str, str, bool]]:
+def readings(loss: nn.Layer, model: str) -> Iterator[tuple[str, str, bool]]:
     """Yield what the losses read of a sub-model: name of the loss, output, and whether it needs all classes.
 
     A loss that does not say what it reads yields the output ``"?"``.
@@ -210,7 +219,7 @@ def readings(loss: Any, model: str) -> Iterator[tuple[str, str, bool]]:
                 yield name, output, everything
 
 
-def branches_to_keep(loss: Any, model: str) -> dict[str, bool]:
+def branches_to_keep(loss: nn.Layer, model: str) -> dict[str, bool]:
     """Return the branches that a cache can keep for the losses, and whether all their classes are needed."""
     kept: dict[str, bool] = {}
     for _, output, everything in readings(loss, model):
@@ -219,7 +228,7 @@ def branches_to_keep(loss: Any, model: str) -> dict[str, bool]:
     return kept
 
 
-def reasons_against(loss: Any, model: str, store: Store | None = None) -> list[str]:
+def reasons_against(loss: nn.Layer, model: str, store: Store | None = None) -> list[str]:
     """Return a line for each loss that a cache cannot serve; empty if it serves all.
 
     Args:

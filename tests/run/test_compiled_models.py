@@ -61,17 +61,18 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "asked", "engine"),
+    ("name", "asked", "engine", "values"),
     [
-        ("Student", "auto", AUTO_ENGINE),
-        ("Student", "onnxruntime", "onnxruntime"),
-        ("Teacher", "paddle", "paddle"),
+        ("Student", "auto", AUTO_ENGINE, {}),
+        ("Student", "onnxruntime", "onnxruntime", {}),
+        ("Teacher", "paddle", "paddle", {}),
+        ("Student", "paddle", "paddle", {"Global.return_feats": True}),
     ],
 )
 def test_an_evaluation_reads_the_same_compiled(
-    saved: Config, compiled: list[str], name: str, asked: str, engine: str
+    saved: Config, compiled: list[str], name: str, asked: str, engine: str, values: dict[str, Any]
 ) -> None:
-    config = select_model(saved, name).with_values({"Global.eval_engine": asked})
+    config = select_model(saved, name).with_values({"Global.eval_engine": asked, **values})
     pytest.importorskip(engine)
     plain = evaluate(Run.build(config.with_values({"Global.eval_engine": "network"}), "eval"))
     assert compiled == []
@@ -176,7 +177,7 @@ def test_a_named_engine_that_does_not_compute_says_why(
     config = run.config.with_values({f"Global.{key}": asked, **values})
     context = replace(run, config=config, device=device)
     assert compile_frozen(context, run.network, LEAST_SAMPLES) == {}
-    assert model_to_evaluate(context, LEAST_SAMPLES) is run.model
+    assert model_to_evaluate(context, run.model, LEAST_SAMPLES) is run.model
     said = [each for each in caplog.messages if key in each and asked in each and reason in each]
     assert len(said) == len(caplog.messages) == (asked != "auto")
 
@@ -191,8 +192,7 @@ def test_only_the_first_process_says_so_and_only_of_what_would_be_computed(
     compile_frozen(replace(context, team=second), run.network, LEAST_SAMPLES)
     assert caplog.messages == []
     other: Any = paddle.nn.Linear(1, 1)
-    single = replace(run, config=run.config.with_values(named), model=other)
-    assert model_to_evaluate(single, 1) is other
+    assert model_to_evaluate(replace(run, config=run.config.with_values(named)), other, 1) is other
     assert "eval_engine" in caplog.text and "Linear" in caplog.text
 
 

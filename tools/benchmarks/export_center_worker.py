@@ -62,7 +62,7 @@ def _forward(run: Run) -> float:
     began = time.perf_counter()
     run.model.eval()
     ctc_head_of(run.model).return_feats = True
-    network = model_to_evaluate(run, LEAST_SAMPLES, _FEATURES)
+    network = model_to_evaluate(run, run.model, LEAST_SAMPLES, _FEATURES)
     with paddle.no_grad():
         for batch in run.eval_loader:
             network(batch[0], None, _FEATURES)
@@ -94,7 +94,7 @@ def evaluate(folder: str, rounds: int) -> dict[str, Any]:
     )
     run = Run.build(config, "eval")
     samples, speeds, found = len(run.eval_loader.dataset), [], dict[str, float]()
-    model = model_to_evaluate(run, samples)
+    model = model_to_evaluate(run, run.model, samples)
     for _ in range(rounds + 1):
         began = time.perf_counter()
         found = run.host.evaluate(model, run.eval_loader, run.decoder, run.metric, "rec")

@@ -92,7 +92,7 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=(),
         metavar="FONT",
-        help="fonts for the sheet: files, folders, packages (default: installed packages; mplfonts for Chinese)",
+        help="fonts for the sheet: files, folders, packages (default: installed packages, then the system)",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import cv2
@@ -16,7 +17,7 @@ from ppocr_ext.messages import printable, shortened
 from ppocr_ext.recognition.ctc_text import Reading
 from ppocr_ext.recognition.images import ListedImage, read_image
 from ppocr_ext.synth.contact_sheet import Caption, Font, Picture, contact_sheet
-from ppocr_ext.synth.lines.fonts import PACKAGES, FontFile, drawable, find_fonts, package_folder
+from ppocr_ext.synth.lines.fonts import PACKAGES, FontFile, drawable, find_fonts, package_folder, system_fonts
 
 Form = Literal["tsv", "jsonl"]
 
@@ -111,7 +112,7 @@ def reading_sheet(read: Sequence[ReadImage], fonts: Sequence[str] = ()) -> tuple
     Args:
         read: images that were read, at least one.
         fonts: files, folders or packages, see :func:`ppocr_ext.synth.lines.fonts.find_fonts`; none: those of the
-            packages that are installed.
+            packages that are installed, then those of the system.
 
     Raises:
         DataError: a font cannot be used.
@@ -153,7 +154,9 @@ class _FontChoice:
         self._drawn: list[tuple[FontFile, frozenset[str]]] = []
         wanted = sorted(self._missing)
         # the regular face of a family has the shortest name
-        for font in sorted(find_fonts(places), key=lambda font: len(font.name)) if installed else ():
+        named = sorted(find_fonts(places), key=lambda font: len(font.name)) if installed else []
+        # the system is asked after the named fonts, when only what they lack is still missing
+        for font in chain(named, () if places else system_fonts(self._missing)):
             drawn = drawable(font, wanted)
             if not self._drawn or self._missing & drawn:
                 self._drawn.append((font, drawn))

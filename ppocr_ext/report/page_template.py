@@ -142,6 +142,7 @@ dl{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:3px 14px;mar
 dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
 .note{background:var(--warn-bg);color:var(--warn)}
 .note.failed{background:var(--bad-bg);color:var(--bad)}
+.note.finished{background:var(--good-bg);color:var(--good)}
 .note{margin:12px 0 0;padding:7px 11px;border-radius:7px;font-size:13.5px;
 overflow-wrap:anywhere}
 .legend{display:flex;flex-wrap:wrap;gap:6px 22px;margin:0 0 12px;font-size:14px}

@@ -155,6 +155,10 @@ _BEFORE = 5  # measurements
 _NO_RATE = ("learning_rate", "not tested")  # the loss falls at no rate that was tried
 
 
+LEARNED = "every head has learned the batch"
+SOUND = "no fault of its structure was found"
+
+
 def remarks(
     lessons: Sequence[Lesson], findings: Mapping[str, Sequence[Finding]], steps: int
 ) -> Iterator[str]:
@@ -172,7 +176,7 @@ def remarks(
     if failed:
         yield f"not learned in {steps} steps: {', '.join(failed)}"
     else:
-        yield "every head has learned the batch"
+        yield LEARNED
     for name, found in findings.items():
         of_head = {lesson.way: lesson for lesson in lessons if lesson.head.name == name}
         faults = [
@@ -186,7 +190,7 @@ def remarks(
             yield from (f"{name}: also: {message}" for message in faults[1:])
             continue
         tested = ", ".join(each.code for each in found if each.verdict == "ok")
-        yield f"{name}: no fault of its structure was found ({tested or 'nothing could be tested'})"
+        yield f"{name}: {SOUND} ({tested or 'nothing could be tested'})"
         if name in failed:
             rates = [each.message for each in found if (each.code, each.verdict) == _NO_RATE]
             yield f"{name}: {_other_cause(of_head, steps, rates)}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from ppocr_ext.report.curves import Plot, plots_file
 from ppocr_ext.report.page_samples import normalised_png
 from ppocr_ext.report.page_template import esc, page, plain, table
-from ppocr_ext.sanity.learning import APART, TOGETHER, Lesson
+from ppocr_ext.sanity.learning import APART, LEARNED, SOUND, TOGETHER, Lesson
 
 HEAD = ("head", "trained", "steps", "loss", "at chance", "read", "verdict")
 _COLUMNS = 4  # samples in a row of the picture
@@ -89,7 +89,12 @@ def sanity_page(
         drawn: the SVG of :func:`picture`.
     """
     rows = [[esc(cell) for cell in row(lesson)] for lesson in lessons]
-    notes = "".join(f'<div class="note">{esc(text)}</div>' for text in remarks)
+    passed = all(lesson.passed for lesson in lessons)
+    good = " finished"
+    notes = "".join(
+        f'<div class="note{good if passed and (LEARNED in text or SOUND in text) else ""}">{esc(text)}</div>'
+        for text in remarks
+    )
     body = (
         f'<div class="card scroll">{table(HEAD, rows, "left")}</div>{notes}'
         f'<h2>Curves and readings</h2><div class="card">{drawn}</div>'

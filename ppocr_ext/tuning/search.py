@@ -50,15 +50,23 @@ def write_results(study: TuningStudy, config: Config, folder: Path, command: str
     trials = study.trials()
     accuracies = {trial.number: percent(trial.result.best.get(study.indicator)) for trial in trials}
     shipped = next((accuracies[trial.number] for trial in trials if trial.settings == study.shipped), "–")
+    learned = any(trial.result.best.get(study.indicator) for trial in trials)
     summary = (
         f"The best of {len(trials)} trials is trial {trials[0].number}: {study.indicator} "
         f"{accuracies[trials[0].number]} (the shipped settings: {shipped})."
+        if learned
+        else f"No trial learned anything: {study.indicator} is 0 in all {len(trials)}, so no settings are better than "
+        f"others. Fix: longer trials (Global.epoch_num); `ppocr-ext sanity` shows whether the network can learn."
     )
     chosen = config.with_values(trials[0].settings)
     sections = Node({section: chosen.node(section) for section in chosen})
     best = _part(sections, [split(key) for key in study.shipped])  # an overlay with only these keys
     write_text(folder / BEST_FILE, f"# {summary}\n# An overlay; train with it: {command}\n{dump(best)}")
     names = short_names(study.shipped)
+    if not learned:
+        (folder / PICTURE_FILE).unlink(missing_ok=True)  # of an earlier study
+        write_text(folder / RESULTS_FILE, f"{summary}\n\n{_table(study, names)}\n")
+        return folder / RESULTS_FILE
     _draw(study, names, folder / PICTURE_FILE)
     importance = _importance(study, names)
     fenced = f"Train with the best settings:\n\n```\n{command}\n```\n"

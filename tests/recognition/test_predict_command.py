@@ -8,6 +8,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from small_fonts import make_font
 
 from ppocr_ext.cli.main import main
 from ppocr_ext.evaluation.predictions import read_predictions
@@ -151,6 +152,20 @@ def test_a_sheet_marks_what_is_wrong_and_names_what_no_font_draws(tmp_path):
     assert colored(right[0], red) == colored(right[0], green) == colored(unknown[0], red) == 0
     assert right[1] == ""
     assert "U+5929" in sheet("天", "大")[1]
+
+
+def test_a_sheet_takes_a_font_of_the_system_for_what_no_package_draws(tmp_path, monkeypatch):
+    font_manager = pytest.importorskip("matplotlib.font_manager")
+    broken = tmp_path / "a.ttf"
+    broken.write_bytes(b"no font")
+    found = [str(broken), str(make_font(tmp_path / "system.ttf", "天大0.5"))]
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: found)
+    file = tmp_path / "a.png"
+    cv2.imwrite(str(file), np.full((20, 90, 3), 250, np.uint8))
+    read = [ReadImage(ListedImage("a", file, "大"), Reading("天", 0.5))]
+    drawn, note = reading_sheet(read)
+    assert note == ""
+    assert drawn == reading_sheet(read, found[1:])[0] != reading_sheet(read, ["matplotlib"])[0]
 
 
 @pytest.mark.parametrize(

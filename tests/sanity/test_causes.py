@@ -9,6 +9,7 @@ import pytest
 
 from ppocr_ext.sanity.head_probe import Finding
 from ppocr_ext.sanity.learning import APART, TOGETHER, Lesson, Point, remarks
+from ppocr_ext.sanity.page import sanity_page
 
 HEAD: Any = SimpleNamespace(name="ctc", takes_labels=False)
 DECODER: Any = SimpleNamespace(name="ctc", takes_labels=True)
@@ -59,3 +60,13 @@ def test_a_fault_of_a_head_that_learns_is_named_too() -> None:
 def test_the_rate_of_a_head_that_learns_is_not_blamed() -> None:
     found = [Finding("learning_rate", "fault", "F1"), Finding("image", "ok", "")]
     assert "F1" not in said(lesson(TOGETHER, 20, 0.1, read=4), findings={"ctc": found})
+
+
+def test_a_page_shows_success_in_the_colour_of_success() -> None:
+    sound = [Finding("image", "ok", "fine")]
+    learned = [lesson(TOGETHER, 20.0, 0.1, read=4)]
+    failed = [lesson(TOGETHER, 20.0, 19.0)]
+    good = sanity_page(learned, "t", "s", remarks(learned, {"ctc": sound}, 300), "")
+    bad = sanity_page(failed, "t", "s", remarks(failed, {"ctc": sound}, 300), "")
+    assert good.count('class="note finished"') == 2 and 'class="note"' not in good
+    assert 'note finished"' not in bad and 'class="note"' in bad

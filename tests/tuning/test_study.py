@@ -143,6 +143,19 @@ def test_the_results_of_a_study(tmp_path: Path) -> None:
     assert laid_over == CONFIG.with_values(best.settings)
 
 
+def test_a_study_in_which_nothing_was_learned_names_no_best_settings(tmp_path: Path) -> None:
+    study = opened(tmp_path)
+    for similarity in (0.0, 1e-4):
+        number, _ = study.ask()
+        study.tell(number, TrialResult("finished", "", {"acc": 0.0, "norm_edit_dis": similarity}, 1.0))
+    page = write_results(study, CONFIG, tmp_path, "ppocr-ext train").read_text(encoding="utf-8")
+    assert page.startswith("No trial learned anything: acc is 0 in all 2") and "ppocr-ext train" not in page
+    assert not (tmp_path / "parallel.png").exists()
+    assert "No trial learned anything" in (tmp_path / "best.yml").read_text(encoding="utf-8")
+    run(study, 1)
+    assert "best settings" in write_results(study, CONFIG, tmp_path, "train").read_text(encoding="utf-8")
+
+
 def test_an_overlay_reaches_lists_by_name_and_by_number(tmp_path: Path) -> None:
     entries = [{"DKD": {"weight": 1.0}}, {"CTC": {"weight": 1.0}}, {"DKD": {"weight": 2.0, "head": "gtc"}}]
     base = {"Loss": {"loss_config_list": entries, "sizes": [3, 4], "factor": 1.0}, "Global": {"a": 1}}

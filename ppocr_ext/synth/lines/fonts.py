@@ -8,7 +8,8 @@ import re
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import lru_cache
@@ -89,6 +90,25 @@ def find_fonts(places: Iterable[str | Path] = ()) -> tuple[FontFile, ...]:
     files = {path.resolve(): path for place in named for path in _files(place)}
     fonts = [font for path in files.values() for font in read_fonts(path)]
     return tuple(sorted(fonts, key=lambda font: (font.name, font.path)))
+
+
+def system_fonts(characters: Iterable[str]) -> Iterator[FontFile]:
+    """Yield the fonts of the operating system that have any of ``characters``, those with the shortest names first.
+
+    There are none without matplotlib, which finds them. A font that cannot be read, or that has pixels of one size
+    instead of outlines, is left out.
+    """
+    if package_folder("matplotlib") is None:
+        return
+    from matplotlib.font_manager import findSystemFonts
+    from matplotlib.ft2font import FT2Font
+
+    points = set(map(ord, characters))
+    for file in sorted(findSystemFonts(), key=lambda file: (len(Path(file).name), file)):
+        with suppress(OSError, RuntimeError, DataError):
+            for font in read_fonts(Path(file)) if points & FT2Font(file).get_charmap().keys() else ():
+                load_face(font, _SIZE)
+                yield font
 
 
 def split_fonts(

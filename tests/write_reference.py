@@ -16,8 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ppocr_ext.cli.main import COMMANDS, build_parser, import_command
-from ppocr_ext.config.global_keys import GLOBAL_KEYS, GlobalKey
-from ppocr_ext.config.values import ValueRule
+from ppocr_ext.config.global_keys import GLOBAL_KEYS, GlobalKey, ValueRule
 from ppocr_ext.modeling.necks.sequence_encoder import ENCODERS
 from ppocr_ext.registry import BY_KIND
 from ppocr_ext.report import run_folder

@@ -12,8 +12,8 @@ import numpy as np
 import paddle
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.io.arrays import load_arrays
 from ppocr_ext.io.atomic import atomic_writer
+from ppocr_ext.io.plain_pickle import load_arrays
 from ppocr_ext.losses.alignment import forced_alignment
 from ppocr_ext.losses.functional import best_classes
 

@@ -13,9 +13,8 @@ import numpy as np
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError
-from ppocr_ext.io.arrays import load_arrays
 from ppocr_ext.io.atomic import atomic_writer
-from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
+from ppocr_ext.io.plain_pickle import PlainPickleError, load_arrays, load_plain_pickle
 from ppocr_ext.limits import json_object, open_regular
 
 _ARRAYS = ("class_ids", "characters", "centers", "counts", "variance", "meta")

@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 from ppocr_ext.base.parts import CTC_DECODER, MORE_KEYS, SCALE_SAMPLER, SPECIALS, TRANSFORMS
 from ppocr_ext.config import Config, named_items
-from ppocr_ext.config.global_keys import GLOBAL_KEYS
+from ppocr_ext.config.global_keys import GLOBAL_KEYS, ValueRule, shown
 from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
-from ppocr_ext.config.values import ValueRule, shown
 from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
 from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue

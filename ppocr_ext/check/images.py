@@ -8,8 +8,8 @@ from typing import Any
 from ppocr_ext.base.parts import LOSSES, SCALE_SAMPLER, TRANSFORMS, Loss, kind_of
 from ppocr_ext.check.config_check import ConfigCheck, Path
 from ppocr_ext.config import named_items
+from ppocr_ext.config.global_keys import shown
 from ppocr_ext.config.node import dotted
-from ppocr_ext.config.values import shown
 from ppocr_ext.data.batches import kept_keys
 from ppocr_ext.data.preprocessing import (
     PAD,

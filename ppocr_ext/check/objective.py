@@ -6,7 +6,7 @@ from typing import Any
 
 from ppocr_ext.base.parts import CENTER_LOSSES, MULTI_LOSSES
 from ppocr_ext.check.config_check import GIVEN_TO_SCHEDULE, ConfigCheck, Path, component_keys
-from ppocr_ext.config.values import ValueRule
+from ppocr_ext.config.global_keys import ValueRule
 from ppocr_ext.losses import CombinedLoss, MultiLoss
 from ppocr_ext.metrics import DistillationMetric, RecMetric
 from ppocr_ext.optim import option_errors

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ppocr_ext.check.config_check import PLUGIN, ConfigCheck
 from ppocr_ext.config import ctc_heads
-from ppocr_ext.config.global_keys import DEVICES, GLOBAL_KEYS
-from ppocr_ext.config.values import ValueRule
+from ppocr_ext.config.global_keys import DEVICES, GLOBAL_KEYS, ValueRule
 from ppocr_ext.data.preprocessing import COLORS
 from ppocr_ext.errors import MissingPackageError
 from ppocr_ext.inference.runners import require_engine

@@ -30,7 +30,7 @@ from ppocr_ext.checkpoint.files import (
 )
 from ppocr_ext.checkpoint.official_weights import official_file, other_format, similar_name
 from ppocr_ext.errors import WeightsError
-from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.io.resources import file_digest
 from ppocr_ext.messages import did_you_mean, shortened
 
 SHOWN = 8  # names in a message before "and N more"

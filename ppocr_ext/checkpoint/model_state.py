@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.io.resources import file_digest
 
 if TYPE_CHECKING:
     from paddle.nn import Layer

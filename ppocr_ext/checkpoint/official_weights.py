@@ -24,8 +24,8 @@ from tqdm import tqdm
 
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.atomic import own_file, write_text
-from ppocr_ext.io.file_names import CACHE_VARIABLE, cache_folder, file_digest
 from ppocr_ext.io.plain_pickle import PlainPickleError, load_plain_pickle
+from ppocr_ext.io.resources import CACHE_VARIABLE, cache_folder, file_digest
 from ppocr_ext.limits import read_at_most
 from ppocr_ext.messages import LOG, did_you_mean, near_match
 

@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_config
+from ppocr_ext.cli.options import add_config_arguments, add_count, add_host_argument, read_config
 from ppocr_ext.commands import command_line, setting
-from ppocr_ext.errors import DataError
 from ppocr_ext.limits import usable_cores
 from ppocr_ext.run.logs import set_up_logs
 
@@ -39,17 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_host_argument(parser)
     add = parser.add_argument
     add("--output", type=Path, required=True, metavar="DIR", help="folder of the cache")
-    add("--views", type=int, default=4, metavar="K", help="views of each sample (4)")
+    add_count(parser, "--views", default=4, metavar="K", help="views of each sample (4)")
     add("--model", metavar="NAME", help="the teacher, if several sub-models are frozen")
-    add("--seed", type=int, metavar="N", help="of the views (Global.seed)")
-    add("--top-k", type=int, metavar="N", help="classes to keep (all where a loss needs them, else 64)")
-    add(
-        "--processes",
-        type=int,
-        default=usable_cores(),
-        metavar="N",
-        help="that share the work (one for each core)",
-    )
+    add_count(parser, "--seed", least=0, help="of the views (Global.seed)")
+    add_count(parser, "--top-k", help="classes to keep (all where a loss needs them, else 64)")
+    add_count(parser, "--processes", default=usable_cores(), help="that share the work (one for each core)")
     add("--estimate", action="store_true", help="print size and time, and build nothing")
 
 
@@ -61,12 +54,6 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.recipes.teacher_cache_job import CacheBuilder, CacheOptions, build_cache
 
     set_up_logs(args.host)
-    least_of = {"views": 1, "top_k": 1, "processes": 1, "seed": 0}
-    for name, least in least_of.items():
-        value = getattr(args, name)
-        option = f"--{name.replace('_', '-')}"
-        if value is not None and value < least:
-            raise DataError(f"{option} is {value}, but must be at least {least}.", code="bad_value")
     config = read_config(args)
     options = CacheOptions(
         args.output, args.model, args.views, args.seed, args.top_k, args.processes, args.host

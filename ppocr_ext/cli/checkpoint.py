@@ -17,7 +17,7 @@ from ppocr_ext.checkpoint.contents import (
     write_weights,
 )
 from ppocr_ext.errors import WeightsError
-from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.io.resources import file_digest
 
 NAME = "checkpoint"
 HELP = "Show what a checkpoint holds, or write a sub-model, or its other weights, as a file of their own."

@@ -6,7 +6,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ppocr_ext.cli.options import add_host_argument, add_run_argument, read_recogniser_config
+from ppocr_ext.cli.options import (
+    add_data_dir_argument,
+    add_host_argument,
+    add_run_argument,
+    read_recogniser_config,
+)
 from ppocr_ext.commands import command_line
 from ppocr_ext.inference.formats import FORMATS
 
@@ -50,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--model-name", metavar="NAME", help="name for PaddleOCR 3.x (default: by the backbone)")
     add("--data", type=Path, metavar="LIST", help="label file on which the width policies are compared")
+    add_data_dir_argument(parser)
     add("--force", action="store_true", help="replace what an export has written into the folder")
     add("--old-dict", metavar="FILE", help="dictionary of the weights, if it differs")
 
@@ -67,21 +73,23 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.host.complete import import_paddle
 
     import_paddle()
-    from ppocr_ext.export.exporter import ExportOptions, export_trained
+    from ppocr_ext.export.exporter import export_trained
     from ppocr_ext.run.logs import set_up_logs
 
     set_up_logs(args.host)
     config = read_recogniser_config(args)
-    options = ExportOptions(
-        output=args.output or _folder(args, config),
+    exported = export_trained(
+        config,
+        args.output or _folder(args, config),
         format=args.format,
         width=args.width,
         model_name=args.model_name,
         force=args.force,
         data=args.data,
-    )
-    exported = export_trained(
-        config, options, host_path=args.host, model=args.model, old_dictionary=args.old_dict
+        data_dir=args.data_dir,
+        host_path=args.host,
+        model=args.model,
+        old_dictionary=args.old_dict,
     )
     _print(exported)
     return 0

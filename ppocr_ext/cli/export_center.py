@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ppocr_ext.base.parts import CENTER_LOSSES
 from ppocr_ext.characters.look_alikes import read_groups
-from ppocr_ext.cli.options import add_host_argument, add_run_argument, read_recogniser_config
+from ppocr_ext.cli.options import add_count, add_host_argument, add_run_argument, read_recogniser_config
 from ppocr_ext.commands import command_line, setting
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.errors import DataError
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pkl", type=Path, metavar="FILE", help="also write {class id: float32 [D]}, as PaddleOCR does")
     add("--frames", choices=("argmax", "aligned"), default="argmax", help="which frames count (argmax)")
     add("--all-lines", action="store_true", help="with argmax: samples read wrongly count too")
-    add("--limit", type=int, metavar="N", help="samples at most")
+    add_count(parser, "--limit", help="samples at most")
     add("--resume", action="store_true", help="continue a pass that was interrupted")
     add("--old-dict", metavar="FILE", help="dictionary of the weights, if it is another one")
 
@@ -110,9 +110,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    """Refuse files that cannot be written or that would replace one another, and a limit below 1."""
-    if args.limit is not None and args.limit < 1:
-        raise DataError(f"--limit is {args.limit}, but must be at least 1.", code="bad_value")
+    """Refuse files that cannot be written or that would replace one another."""
     files = [args.output, *map(args.output.with_suffix, (".json", ".png")), *filter(None, [args.pkl])]
     if len({path.resolve() for path in files}) < len(files):
         raise DataError(

@@ -12,6 +12,8 @@ import numpy as np
 
 from ppocr_ext.characters.look_alikes import read_groups, within
 from ppocr_ext.charset import Charset
+from ppocr_ext.cli.options import add_count, add_number
+from ppocr_ext.config.global_keys import ValueRule
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer, check_writable, write_text
 from ppocr_ext.messages import for_people, shortened
@@ -55,27 +57,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("fonts", nargs="+", metavar="FONT", help="font file, folder, or package such as mplfonts")
     add("--dict", type=Path, required=True, metavar="FILE", help="dictionary, one character per line")
-    add(
+    add_number(
+        parser,
         "--similarity",
-        type=float,
+        ValueRule("number", MIN_SIMILARITY, 1),
         default=_DEFAULT,
         metavar="LEAST",
         help=f"of a pair, {MIN_SIMILARITY} to 1 ({_DEFAULT})",
     )
-    add("--pairs", type=int, metavar="N", help="only the N pairs that are most alike (all)")
+    add_count(parser, "--pairs", help="only the N pairs that are most alike (all)")
     add("--output", type=Path, metavar="FILE", help="file of groups to write (standard output)")
     add("--picture", type=Path, metavar="FILE", help="also draw pairs on a sheet, a PNG")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
-    if not MIN_SIMILARITY <= args.similarity <= 1:
-        raise DataError(
-            f"--similarity is {args.similarity:g}, but must be between {MIN_SIMILARITY} and 1.",
-            code="bad_value",
-        )
-    if args.pairs is not None and args.pairs < 1:
-        raise DataError(f"--pairs is {args.pairs}, but must be at least 1.", code="bad_value")
     for path in filter(None, (args.output, args.picture)):
         check_writable(path)
     characters = visible(Charset.from_file(args.dict, lenient=True).characters)

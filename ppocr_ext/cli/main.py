@@ -190,9 +190,6 @@ def _run(arguments: list[str]) -> int:
         return 0
     name = arguments[0].replace("_", "-")
     rest = arguments[1:]
-    if name == "benchmark":
-        moved = f"benchmarks are now a script of a clone: python tools/benchmark.py {' '.join(rest)}"
-        raise PPOCRExtError(moved, code="moved_command")
     if name not in COMMANDS:
         hint = did_you_mean(near_match(name, COMMANDS, cutoff=0.6))
         raise PPOCRExtError(

@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ppocr_ext.charset import Charset
+from ppocr_ext.cli.options import add_number
+from ppocr_ext.config.global_keys import ValueRule
 from ppocr_ext.errors import DataError
 from ppocr_ext.limits import usable_cores
 from ppocr_ext.messages import for_people
@@ -159,7 +161,9 @@ def _add_line_arguments(parser: argparse.ArgumentParser) -> None:
         ("--val-fonts", "those of val (the same as of train)"),
     ):
         add(name, nargs="+", default=(), metavar="FILE|FOLDER|PACKAGE", help=what)
-    add("--font-split", type=float, metavar="SHARE", help="keep this share of the font families only for val")
+    share = ValueRule("number", least=0.01, most=0.99)
+    families = "keep this share of the font families only for val"
+    add_number(parser, "--font-split", share, metavar="SHARE", help=families)
     add = parser.add_argument_group("look").add_argument
     style = LineStyle()
     add("--height", type=int, default=style.height, metavar="PIXELS", help=f"({style.height})")
@@ -228,11 +232,6 @@ def _fonts(args: argparse.Namespace) -> tuple[tuple[FontFile, ...], tuple[FontFi
         )
     fonts = find_fonts(args.fonts)
     if args.font_split is not None:
-        if not 0 < args.font_split < 1:
-            raise DataError(
-                f"--font-split {args.font_split:g}: the share must be between 0 and 1 (such as 0.2).",
-                code="bad_value",
-            )
         parts = split_fonts(fonts, {"train": 1 - args.font_split, "val": args.font_split}, args.seed)
         return parts["train"], parts["val"]
     return fonts, find_fonts(args.val_fonts) if args.val_fonts else fonts

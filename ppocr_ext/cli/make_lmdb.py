@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.config.global_keys import GLOBAL_KEYS
+from ppocr_ext.cli.options import add_count, add_number
+from ppocr_ext.config.global_keys import GLOBAL_KEYS, ValueRule
 from ppocr_ext.data.lmdb_sets import DATA_FILE
 from ppocr_ext.data.lmdb_writer import LmdbCounts, LmdbInput, make_lmdb
 from ppocr_ext.data.preflight_report import by_reason
@@ -55,50 +56,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dict", type=Path, metavar="FILE", help="skip labels with other characters (any)")
     parser.add_argument("--use-space-char", action="store_true", help="with --dict: the space is allowed too")
-    parser.add_argument(
-        "--max-text-length", type=int, metavar="N", help="skip labels with more characters (any)"
-    )
+    add_count(parser, "--max-text-length", help="skip labels with more characters (any)")
     parser.add_argument(
         "--allow-outside-data-dir", action="store_true", help="use images outside --data-dir (skipped)"
     )
-    parser.add_argument(
+    add_number(
+        parser,
         "--max-unusable",
-        type=float,
+        GLOBAL_KEYS["max_unusable"],
         default=MAX_UNUSABLE,
         metavar="SHARE",
         help=f"refuse if more lines are skipped ({MAX_UNUSABLE:g})",
     )
-    parser.add_argument(
+    add_count(
+        parser,
         "--max-image-pixels",
-        type=int,
         default=MAX_IMAGE_PIXELS,
-        metavar="N",
         help=f"skip images with more ({MAX_IMAGE_PIXELS:,})",
     )
-    parser.add_argument("--map-size", type=float, default=1, metavar="GB", help="size at first; it grows (1)")
+    size = ValueRule("number", above=0, most=_MOST_GB)
+    add_number(parser, "--map-size", size, default=1, metavar="GB", help="size at first; it grows (1)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Make the LMDB; return the exit code."""
-    for wrong, option, expected in (
-        (
-            not 0 < args.map_size <= _MOST_GB,
-            f"--map-size is {args.map_size:g}",
-            f"more than 0, at most {_MOST_GB:,}",
-        ),
-        (not args.delimiter, "--delimiter is empty", "the text between path and label"),
-        (
-            args.max_text_length is not None and args.max_text_length < 1,
-            f"--max-text-length is {args.max_text_length}",
-            "at least 1",
-        ),
-        (args.max_image_pixels < 1, f"--max-image-pixels is {args.max_image_pixels}", "at least 1"),
-    ):
-        if wrong:
-            raise DataError(f"{option}, but must be {expected}.", code="bad_value")
-    problem = GLOBAL_KEYS["max_unusable"].problem(args.max_unusable)
-    if problem is not None:
-        raise DataError(f"--max-unusable: {problem.message}", code=problem.code)
+    if not args.delimiter:
+        raise DataError(
+            "--delimiter is empty, but must be the text between path and label.", code="bad_value"
+        )
     charset = Charset.from_file(args.dict, args.use_space_char) if args.dict else None
     rules = SampleRules(
         charset,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import Any
 
 from ppocr_ext.config import Config, load
+from ppocr_ext.config.global_keys import ValueRule
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.host.locate import ENVIRONMENT
 from ppocr_ext.io.resources import find_config
@@ -46,12 +49,57 @@ def add_option_argument(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("-o", "--opt", action="extend", nargs="+", default=[], metavar="KEY=VALUE", help=text)
 
 
+def add_number(
+    parser: argparse.ArgumentParser,
+    option: str,
+    rule: ValueRule,
+    **choices: Any,
+) -> None:
+    """Add an option whose value is a number.
+
+    Args:
+        parser: of the command.
+        option: its name.
+        rule: what the number must be; its kind is ``"whole"`` or ``"number"``.
+        choices: of ``add_argument``.
+    """
+
+    def number(text: str) -> float:
+        """Return the number.
+
+        Raises:
+            ConfigError: it breaks the rule.
+        """
+        value = int(text) if rule.kind == "whole" else float(text)
+        problem = rule.problem(value)
+        if problem is not None:
+            raise ConfigError(f"{option}: {problem.message}", code=problem.code)
+        return value
+
+    parser.add_argument(option, type=number, **choices)
+
+
+def add_count(parser: argparse.ArgumentParser, option: str, *, least: int = 1, **choices: Any) -> None:
+    """Add an option whose value is a whole number of at least ``least``."""
+    add_number(parser, option, ValueRule("whole", least), **{"metavar": "N", **choices})
+
+
 def add_host_argument(parser: argparse.ArgumentParser) -> None:
     """Add ``--host DIR``: ``args.host`` is the folder of a PaddleOCR checkout, or None."""
     parser.add_argument(
         "--host",
         metavar="DIR",
         help=f"a PaddleOCR checkout to run in (default: {ENVIRONMENT}, else the installed package)",
+    )
+
+
+def add_data_dir_argument(parser: argparse.ArgumentParser) -> None:
+    """Add ``--data-dir DIR``, for the label files that the command reads."""
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder that paths in label files start from (default: the file's own)",
     )
 
 

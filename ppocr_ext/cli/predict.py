@@ -10,7 +10,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ppocr_ext.cli.options import add_host_argument, add_option_argument, add_trust_argument
+from ppocr_ext.cli.options import (
+    add_count,
+    add_data_dir_argument,
+    add_host_argument,
+    add_option_argument,
+    add_trust_argument,
+)
 from ppocr_ext.config.global_keys import NETWORK
 from ppocr_ext.errors import DataError
 from ppocr_ext.inference.formats import FORMATS
@@ -80,11 +86,10 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
         help="the worst first: the wrong ones by their edit distance, then by confidence",
     )
     add("--sheet", metavar="PNG", help="also draw each image with its text under it; wrong ones in red")
-    add(
+    add_count(
+        parser,
         "--sheet-images",
-        type=int,
         default=_SHEET,
-        metavar="N",
         help=f"the largest number of images on the sheet ({_SHEET})",
     )
     add(
@@ -99,11 +104,7 @@ def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what is read, and with what."""
     add = parser.add_argument
-    add(
-        "--data-dir",
-        metavar="DIR",
-        help="folder that paths in label files start from (default: the file's own)",
-    )
+    add_data_dir_argument(parser)
     add(
         "--batch-size",
         type=int,
@@ -128,10 +129,13 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.recognition.images import list_images
     from ppocr_ext.recognition.reading_files import RowForm, summary
 
+    if Path(args.output or "").suffix == ".csv":
+        raise DataError(
+            f"--output {args.output}: the columns are separated by tabs. Fix: give a name that ends in .tsv.",
+            code="bad_value",
+        )
     for file in filter(None, (args.output, args.sheet)):
         check_writable(Path(file))
-    if args.sheet_images < 1:
-        raise DataError(f"--sheet-images is {args.sheet_images}, but must be at least 1.", code="bad_value")
     found = list_images(args.images, args.data_dir)
     recognizer = _open(args)
     found = found.with_labels(recognizer.charset.judged)

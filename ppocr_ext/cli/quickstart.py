@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ppocr_ext.cli.options import add_host_argument
-from ppocr_ext.errors import ConfigError
+from ppocr_ext.cli.options import add_host_argument, add_number
+from ppocr_ext.config.global_keys import ValueRule
 from ppocr_ext.limits import usable_cores
 
 NAME = "quickstart"
@@ -33,9 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="DIR", default="quickstart", help="output folder (default: quickstart)"
     )
-    parser.add_argument(
+    add_number(
+        parser,
         "--minutes",
-        type=float,
+        ValueRule("number", above=0),
         help="approximate time of all stages on two cores (default: the time of the preset, 8 for quickstart)",
     )
     parser.add_argument(
@@ -62,8 +63,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    if args.minutes is not None and args.minutes <= 0:
-        raise ConfigError(f"--minutes {args.minutes:g} must be above 0", code="bad_value")
     from ppocr_ext.host.complete import import_paddle
 
     import_paddle()

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_config
-from ppocr_ext.errors import ConfigError
+from ppocr_ext.cli.options import add_config_arguments, add_count, add_host_argument, read_config
 
 if TYPE_CHECKING:
     from ppocr_ext.sanity.learning import Lesson
@@ -42,8 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_config_arguments(parser)
     add = parser.add_argument
-    add("--samples", type=int, default=_SAMPLES, metavar="N", help=f"samples of the batch ({_SAMPLES})")
-    add("--steps", type=int, default=_STEPS, metavar="N", help=f"most steps of each training ({_STEPS})")
+    add_count(parser, "--samples", least=2, default=_SAMPLES, help=f"samples of the batch ({_SAMPLES})")
+    add_count(
+        parser, "--steps", default=_STEPS, help=f"the largest number of steps of each training ({_STEPS})"
+    )
     add("--structure", action="store_true", help="test the structure of every head, not only of failing ones")
     add("--out", type=Path, default=Path("sanity"), metavar="DIR", help="folder of page and picture (sanity)")
     add("--old-dict", metavar="FILE", help="dictionary of the weights, if it differs")
@@ -66,10 +67,6 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.sanity.structure import test_structure
     from ppocr_ext.sanity.subject import open_subject
 
-    for name, least in (("samples", 2), ("steps", 1)):
-        if getattr(args, name) < least:
-            found = getattr(args, name)
-            raise ConfigError(f"--{name} is {found}, but must be at least {least}.", code="bad_value")
     set_up_logs(args.host)
     subject = open_subject(read_config(args), args.samples, args.host, args.old_dict)
     page = args.out / "sanity.html"

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_config
+from ppocr_ext.cli.options import add_config_arguments, add_count, add_host_argument, read_config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.limits import read_text
 
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--space", metavar="FILE", help="keys to try and their values (default: made from the config)")
     add("--print-space", action="store_true", help="print the space, and end")
     add("--out", metavar="DIR", default="tune", help="folder of the study (default: tune)")
-    add("--trials", type=int, default=20, metavar="N", help="trials in all (default: 20)")
+    add_count(parser, "--trials", default=20, help="trials in all (default: 20)")
     add("--resume", action="store_true", help="go on with the study in DIR")
     add(
         "--ray",
@@ -59,14 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ADDR",
         help="a Ray cluster, such as auto or ray://head:10001; its machines need DIR",
     )
-    add("--at-once", type=int, default=1, metavar="N", help="trials at the same time, with Ray (default: 1)")
+    add_count(parser, "--at-once", default=1, help="trials at the same time, with Ray (default: 1)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
-    for option, value in (("--trials", args.trials), ("--at-once", args.at_once)):
-        if value < 1:
-            raise ConfigError(f"{option} {value} must be at least 1", code="bad_value")
     with_ray = args.ray or args.ray_address
     if args.at_once > 1 and not with_ray:
         raise ConfigError(f"--at-once {args.at_once} needs Ray. Fix: add --ray.", code="bad_value")

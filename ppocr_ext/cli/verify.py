@@ -7,8 +7,14 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ppocr_ext.cli.options import add_host_argument, add_option_argument, add_trust_argument
-from ppocr_ext.errors import ConfigError
+from ppocr_ext.cli.options import (
+    add_data_dir_argument,
+    add_host_argument,
+    add_number,
+    add_option_argument,
+    add_trust_argument,
+)
+from ppocr_ext.config.global_keys import ValueRule
 
 if TYPE_CHECKING:
     from ppocr_ext.export.verify import Comparison
@@ -52,13 +58,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     images.add_argument(
         "--data", metavar="LIST", help="label file (image<TAB>text): its images, and the share read right"
     )
-    add(
+    add_number(
+        parser,
         "--tolerance",
-        type=float,
+        ValueRule("number", above=0, most=0.999),
         default=1e-4,
         metavar="X",
         help="largest difference of two probabilities that is accepted (0.0001)",
     )
+    add_data_dir_argument(parser)
     add("--no-clients", action="store_true", help="leave out the installed clients, which start slowly")
     add_trust_argument(parser)
     add_host_argument(parser)
@@ -66,27 +74,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
-    from ppocr_ext.export.verify_export import VerifyOptions, verify_export
+    from ppocr_ext.export.verify_export import verify_export
     from ppocr_ext.run.logs import set_up_logs
 
-    if not 0 < args.tolerance < 1:
-        raise ConfigError(
-            f"--tolerance {args.tolerance:g} is not between 0 and 1. Fix: give a difference of probabilities, such as "
-            f"0.0001.",
-            code="bad_value",
-        )
     set_up_logs(args.host)
-    options = VerifyOptions(
+    found = verify_export(
+        args.folder,
         run=args.run_folder,
         options=args.opt,
         host_path=args.host,
-        images=args.images,
-        data=args.data,
+        images=[args.data] if args.data else args.images,
+        data_dir=args.data_dir,
         tolerance=args.tolerance,
-        clients=not args.no_clients,
+        with_clients=not args.no_clients,
         trust_model=args.trust_model,
     )
-    found = verify_export(args.folder, options)
     _print(found, args.tolerance)
     return 0 if found.agrees(args.tolerance) else 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ppocr_ext.checkpoint.official_weights import digest_line, fetch, official, pin_file, table
-from ppocr_ext.io.file_names import cache_folder
+from ppocr_ext.io.resources import cache_folder
 from ppocr_ext.run.logs import set_up_console
 
 NAME = "weights"

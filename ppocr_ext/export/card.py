@@ -20,7 +20,7 @@ from ppocr_ext.export import clients
 from ppocr_ext.inference.formats import FORMATS
 from ppocr_ext.inference.runners import GRAPH, ONNX
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.io.resources import file_digest
 from ppocr_ext.recognition.ctc_text import is_reordered
 from ppocr_ext.recognition.opening import FORMAT, MODEL_FILE
 from ppocr_ext.recognition.resize import WidthPolicy

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
+import cv2
 import numpy as np
+import yaml
 from tqdm import tqdm
 
+from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import DEVICES
 from ppocr_ext.data.label_file import read_label_file
-from ppocr_ext.errors import ConfigError, DataError, ModelError
+from ppocr_ext.errors import CharsetError, ConfigError, DataError, ModelError
 from ppocr_ext.export.card import CARD_FILE, Description, describe, write_card
 from ppocr_ext.export.clients import CLIENT_WIDTH, choose_name
-from ppocr_ext.export.files import (
-    INFERENCE_YML,
-    VECTORS_FILE,
-    onnx_metadata,
-    write_charset,
-    write_inference_yml,
-    write_vectors,
-)
 from ppocr_ext.export.verify import (
     Comparison,
     Picture,
@@ -35,40 +32,26 @@ from ppocr_ext.inference.comparison import drawn_images
 from ppocr_ext.inference.formats import FORMATS, MODEL_FILES
 from ppocr_ext.inference.graph import write_reader
 from ppocr_ext.inference.runners import NetworkEngine
-from ppocr_ext.io.atomic import atomic_folder
+from ppocr_ext.io.atomic import atomic_folder, write_text
 from ppocr_ext.messages import LOG
-from ppocr_ext.recognition.ctc_text import read
+from ppocr_ext.recognition.ctc_text import is_reordered, read
 from ppocr_ext.recognition.images import read_image
-from ppocr_ext.recognition.opening import CHARSET_FILE, MODEL_FILE, RecognizerParts
+from ppocr_ext.recognition.opening import (
+    CHARACTERS,
+    CHARSET_FILE,
+    INFERENCE_YML,
+    MODEL_FILE,
+    POLICY,
+    RecognizerParts,
+)
 from ppocr_ext.recognition.resize import Kind, WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser, load_recogniser
 
+VECTORS_FILE = "vectors.json"
 BOTH = "both"  # all forms
 # all that an export may write; model.json is the last, and has the digests of the others
 FILES = (*MODEL_FILES, INFERENCE_YML, CHARSET_FILE, VECTORS_FILE, CARD_FILE, MODEL_FILE)
 _COMPARED = 4  # images of Eval, besides the drawn ones
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExportOptions:
-    """How a recogniser is exported.
-
-    Attributes:
-        output: the folder.
-        format: a name in ``FORMATS``, or ``"both"`` for all of them.
-        width: the only width that the graph takes, pixels; None: every width.
-        model_name: under which PaddleOCR's 3.x client loads it; None: see
-            :func:`ppocr_ext.export.clients.choose_name`.
-        force: accept a folder that is not empty.
-        data: a label file to evaluate the width policies on, if any.
-    """
-
-    output: Path
-    format: str = BOTH
-    width: int | None = None
-    model_name: str | None = None
-    force: bool = False
-    data: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -88,19 +71,30 @@ class ExportedModel:
     comparisons: Sequence[Comparison]
 
 
-def export_trained(config: Config, options: ExportOptions, **choices: Any) -> ExportedModel:
+def export_trained(
+    config: Config,
+    output: Path,
+    *,
+    host_path: str | None = None,
+    model: str | None = None,
+    old_dictionary: str | None = None,
+    **options: Any,
+) -> ExportedModel:
     """Load a recogniser on the CPU, whatever device it was trained on, and export it.
 
     Args:
         config: as loaded, of one model or of a distillation, with its weights.
-        options: how to export it.
-        choices: the arguments of :func:`ppocr_ext.run.recogniser.load_recogniser`: ``host_path``, ``model``,
-            ``old_dictionary``.
+        output: the folder.
+        host_path: see :func:`ppocr_ext.run.recogniser.load_recogniser`, as for the next two.
+        model: sub-model.
+        old_dictionary: dictionary of the weights.
+        options: the other arguments of :func:`export_recogniser`.
 
     Raises:
         PPOCRExtError: see :func:`export_recogniser`.
     """
-    return export_recogniser(config, load_on_cpu(config, **choices), options)
+    trained = load_on_cpu(config, host_path=host_path, model=model, old_dictionary=old_dictionary)
+    return export_recogniser(config, trained, output, **options)
 
 
 def load_on_cpu(config: Config, **choices: Any) -> TrainedRecogniser:
@@ -115,32 +109,51 @@ def load_on_cpu(config: Config, **choices: Any) -> TrainedRecogniser:
     return load_recogniser(config, **choices)
 
 
-def export_recogniser(config: Config, trained: TrainedRecogniser, options: ExportOptions) -> ExportedModel:
+def export_recogniser(
+    config: Config,
+    trained: TrainedRecogniser,
+    output: Path,
+    *,
+    format: str = BOTH,
+    width: int | None = None,
+    model_name: str | None = None,
+    force: bool = False,
+    data: Path | None = None,
+    data_dir: Path | None = None,
+) -> ExportedModel:
     """Write the files of a recogniser, compare each engine with the network, and publish the folder.
 
     Args:
         config: of the training, with all sub-models.
         trained: the recogniser.
-        options: how to export it.
+        output: the folder.
+        format: a name in ``FORMATS``, or ``"both"`` for all of them.
+        width: the only width that the graph takes, pixels; None: every width.
+        model_name: under which PaddleOCR's 3.x client loads it; None: see
+            :func:`ppocr_ext.export.clients.choose_name`.
+        force: accept a folder that is not empty.
+        data: a label file to evaluate the width policies on, if any.
+        data_dir: start of its image paths; None: its own folder.
 
     Raises:
         PPOCRExtError: something cannot be written, or computes something else than the network; the folder is then
             as it was before.
     """
-    policy = policy_of_width(WidthPolicy.from_config(trained.config), options.width)
-    charset, width = trained.charset, options.width
-    name = choose_name(config, trained.sub_model, charset, options.model_name)
-    chosen = [form for key, form in FORMATS.items() if options.format in (key, BOTH)]
+    policy = policy_of_width(WidthPolicy.from_config(trained.config), width)
+    charset = trained.charset
+    name = choose_name(config, trained.sub_model, charset, model_name)
+    chosen = [form for key, form in FORMATS.items() if format in (key, BOTH)]
     for form in chosen:
         form.require_packages()
     metadata = onnx_metadata(charset, policy) if any(form.write for form in chosen) else {}
     parts = RecognizerParts(NetworkEngine(trained.network), policy, charset)
     drawn = drawn_images(charset.characters, policy.image_shape[1])
-    with atomic_folder(options.output, FILES, force=options.force) as folder:
+    with atomic_folder(output, FILES, force=force) as folder:
         graph = write_reader(trained.network, folder, policy.image_shape, width)
         write_charset(folder / CHARSET_FILE, charset, graph.classes)
-        yml = folder / INFERENCE_YML
-        write_inference_yml(yml, name, policy.image_shape, policy.color, charset.characters)
+        write_inference_yml(
+            folder / INFERENCE_YML, name, policy.image_shape, policy.color, charset.characters
+        )
         for form in chosen:
             if form.write is not None:
                 form.write(folder, metadata)
@@ -150,13 +163,13 @@ def export_recogniser(config: Config, trained: TrainedRecogniser, options: Expor
             if all(file not in form.files for form in chosen):
                 (folder / file).unlink(missing_ok=True)
         write_vectors(folder / VECTORS_FILE, drawn, parts)
-        accuracy = accuracy_by_policy(parts, options.data, width) if options.data else {}
+        accuracy = {} if data is None else accuracy_by_policy(parts, data, width, data_dir)
         choices = {"model_name": name, "policy": policy, "width": width, "accuracy": accuracy}
         description = describe(config, trained, graph.parameters, **choices)
-        write_card(folder, options.output.resolve().name, description, sizes_of(folder))
+        write_card(folder, output.resolve().name, description, sizes_of(folder))
         description.write(folder, list(sizes_of(folder)))
         sizes = sizes_of(folder)
-    return ExportedModel(options.output, description, sizes, comparisons)
+    return ExportedModel(output, description, sizes, comparisons)
 
 
 def policy_of_width(policy: WidthPolicy, width: int | None) -> WidthPolicy:
@@ -226,14 +239,15 @@ def sizes_of(folder: Path) -> dict[str, int]:
 
 
 def accuracy_by_policy(
-    parts: RecognizerParts, label_file: Path, width: int | None = None
+    parts: RecognizerParts, label_file: Path, width: int | None = None, data_dir: Path | None = None
 ) -> dict[str, float]:
     """Return the share of samples whose text equals the label, by width policy.
 
     Args:
         parts: the model, the policy that it was trained with, and its dictionary.
-        label_file: ``image<TAB>label`` lines; images are relative to its folder.
+        label_file: ``image<TAB>label`` lines.
         width: the only width that the model takes; None: every width.
+        data_dir: start of image paths; None: the folder of the file.
 
     Raises:
         DataError: the file has no sample, or an image cannot be read.
@@ -244,8 +258,14 @@ def accuracy_by_policy(
         replace(parts.policy, kind=kind, max_width=CLIENT_WIDTH if kind == "widen" else None)
         for kind in kinds
     ]
-    right, count = dict.fromkeys(kinds, 0), 0
-    for image, label in tqdm(_samples(label_file), desc="width policies", unit=" images", disable=None):
+    right = dict.fromkeys(kinds, 0)
+    count = 0
+    for image, label in tqdm(
+        _samples(label_file, data_dir or label_file.parent),
+        desc="width policies",
+        unit=" images",
+        disable=None,
+    ):
         count += 1
         for each in policies:  # one image at a time: a batch needs one width
             found = parts.probabilities(each.prepare(image)[None])[0]
@@ -255,8 +275,171 @@ def accuracy_by_policy(
     return {kind: correct / count for kind, correct in right.items()}
 
 
-def _samples(label_file: Path) -> Iterator[tuple[np.ndarray, str]]:
+def _samples(label_file: Path, folder: Path) -> Iterator[tuple[np.ndarray, str]]:
     for line in read_label_file(label_file):
         if line.issue is not None:
             raise DataError(f"{label_file}:{line.number}: {line.issue}", code="bad_line")
-        yield read_image(label_file.parent / line.images[0]), line.label
+        yield read_image(folder / line.images[0]), line.label
+
+
+def write_charset(path: Path, charset: Charset, classes: int) -> None:
+    """Write one line for each class but the blank, in UTF-8; the space that ``use_space_char`` adds has a line too.
+
+    Args:
+        path: the file.
+        charset: the dictionary of the model.
+        classes: of the network's CTC output, the blank included.
+
+    Raises:
+        ModelError: the network has another number of classes.
+        CharsetError: the file would be read as another list, as with a line break in a character.
+    """
+    if classes != charset.ctc_classes:
+        raise ModelError(
+            f"The network has {classes} classes, but {charset.name} needs {charset.ctc_classes}: its "
+            f"{len(charset.characters)} characters and the blank. Fix: give the dictionary of the weights.",
+            code="class_mismatch",
+        )
+    write_text(path, "".join(f"{character}\n" for character in charset.characters))
+    read_back = tuple(path.read_bytes().decode("utf-8").removesuffix("\n").split("\n"))
+    if read_back != charset.characters or any(line != line.strip("\r") for line in read_back):
+        raise CharsetError(
+            f"{charset.name}: a character is or contains a line break, so that {path.name} would be read as another "
+            f"list. Fix: take it out of the dictionary, and train with the new one (--old-dict carries weights over).",
+            code="bad_dictionary",
+        )
+
+
+def onnx_metadata(charset: Charset, policy: WidthPolicy) -> dict[str, str]:
+    """Return the metadata with which ``inference.onnx`` is complete without the other files.
+
+    The dictionary has the key and the form of RapidOCR: lines, which it splits again by ``splitlines()``.
+
+    Raises:
+        CharsetError: ``splitlines()`` would give another list, and every later class another character.
+    """
+    text = "\n".join(charset.characters)
+    lines = text.splitlines()
+    if lines == list(charset.characters):
+        policy_text = json.dumps({**policy.to_json(), "reorder": is_reordered(charset)})
+        return {CHARACTERS: text, POLICY: policy_text}
+    breaks = [character for character in charset.characters if character.splitlines() != [character]]
+    named = ", ".join("an empty line" if not c else "+".join(f"U+{ord(u):04X}" for u in c) for c in breaks)
+    raise CharsetError(
+        f"{charset.name}: RapidOCR would split the dictionary into {len(lines)} characters in place of "
+        f"{len(charset.characters)}, since it has {named}. Fix: export with --format paddle, or take it out of "
+        f"the dictionary.",
+        code="bad_dictionary",
+    )
+
+
+def write_inference_yml(
+    path: Path, model_name: str, image_shape: Sequence[int], color: str, characters: Sequence[str]
+) -> None:
+    """Write the file, read it back as the client does, and compare.
+
+    Args:
+        path: the file.
+        model_name: one of :data:`ppocr_ext.export.clients.CLIENT_NAMES`.
+        image_shape: [channels, height, width].
+        color: order of the channels, ``"BGR"`` or ``"RGB"``.
+        characters: all classes but the blank.
+
+    Raises:
+        CharsetError: YAML cannot hold a character.
+    """
+    expected = {
+        "Global": {"model_name": model_name},
+        "PreProcess": {
+            "transform_ops": [
+                {"DecodeImage": {"channel_first": False, "img_mode": color}},
+                {"RecResizeImg": {"image_shape": list(image_shape)}},
+                {"KeepKeys": {"keep_keys": ["image"]}},
+            ]
+        },
+        "PostProcess": {"name": "CTCLabelDecode", "character_dict": list(characters)},
+    }
+    write_text(path, _text(model_name, image_shape, color, characters))
+    if yaml.safe_load(path.read_bytes()) != expected:
+        raise CharsetError(
+            f"{path.name}: the client would read other characters than the dictionary has. Fix: take control "
+            f"characters out of the dictionary.",
+            code="bad_dictionary",
+        )
+
+
+def _text(model_name: str, image_shape: Sequence[int], color: str, characters: Sequence[str]) -> str:
+    """Return the YAML: every character in double quotes, what cannot be printed as an escape."""
+    lines = [
+        "Global:",
+        f"  model_name: {model_name}",
+        "PreProcess:",
+        "  transform_ops:",
+        "  - DecodeImage:",
+        "      channel_first: false",
+        f"      img_mode: {color}",
+        "  - RecResizeImg:",
+        f"      image_shape: [{', '.join(map(str, image_shape))}]",
+        "  - KeepKeys:",
+        "      keep_keys: [image]",
+        "PostProcess:",
+        "  name: CTCLabelDecode",
+        "  character_dict:",
+        *(f"  - {quoted(character)}" for character in characters),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def quoted(text: str) -> str:
+    """Return ``text`` as a double-quoted scalar of YAML."""
+    return f'"{"".join(map(_escaped, text))}"'
+
+
+def _escaped(letter: str) -> str:
+    if letter in '"\\':
+        return f"\\{letter}"
+    if letter.isprintable():
+        return letter
+    code = ord(letter)
+    return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
+
+
+def write_vectors(path: Path, images: Sequence[np.ndarray], parts: RecognizerParts) -> None:
+    """Write one entry for each image: the encoded image, sums after each step, best classes, text.
+
+    Args:
+        path: the file.
+        images: drawn ones, uint8 [H, W, 3]: the file goes to others, and data of a user do not.
+        parts: what reads them.
+
+    Raises:
+        WeightsError: the engine's classes are not those of the dictionary.
+    """
+    entries = [_entry(image, parts) for image in images]
+    settings = {"width_policy": parts.policy.to_json(), "reorder": is_reordered(parts.charset)}
+    content = {"format": 1, **settings, "vectors": entries}
+    write_text(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
+
+
+def _entry(image: np.ndarray, parts: RecognizerParts) -> dict[str, Any]:
+    _, encoded = cv2.imencode(".png", image)
+    prepared = parts.policy.prepare(image)
+    probabilities = parts.probabilities(prepared[None])[0]
+    reading = read(probabilities, parts.charset)
+    return {
+        "png": base64.b64encode(encoded.tobytes()).decode("ascii"),
+        "image_shape": list(image.shape),
+        "image_sums": image.sum(axis=(0, 1), dtype=np.int64).tolist(),  # of blue, green, red
+        "input_shape": list(prepared.shape),
+        "input_sums": _rounded(prepared.sum(axis=(1, 2), dtype=np.float64)),
+        "input_first_row": _rounded(prepared[0, 0, :8]),
+        "frames": len(probabilities),
+        "classes": probabilities.argmax(axis=1).tolist(),
+        "probabilities": _rounded(probabilities.max(axis=1)),
+        "text": reading.text,
+        "confidence": round(reading.confidence, 6),
+    }
+
+
+def _rounded(values: np.ndarray) -> list[float]:
+    return [round(float(value), 6) for value in values]

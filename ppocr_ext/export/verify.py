@@ -20,14 +20,13 @@ from ppocr_ext.config.global_keys import PADDLE
 from ppocr_ext.config.yaml_io import PlainLoader
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.errors import DataError, PPOCRExtError
-from ppocr_ext.export.files import INFERENCE_YML
 from ppocr_ext.inference.comparison import TOLERANCE, distance
 from ppocr_ext.inference.formats import FORMATS, ExportedEngine
 from ppocr_ext.inference.runners import Engine
 from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
 from ppocr_ext.recognition.ctc_text import read
 from ppocr_ext.recognition.images import ImageSource, images_in, read_image
-from ppocr_ext.recognition.opening import RecognizerParts, parts_of_metadata
+from ppocr_ext.recognition.opening import INFERENCE_YML, RecognizerParts, parts_of_metadata
 from ppocr_ext.recognition.resize import Color, Kind, WidthPolicy
 
 _EXAMINED = 2  # images of a reader whose faulty step is searched

@@ -20,7 +20,7 @@ from paddle import nn
 
 from ppocr_ext.checkpoint.model_state import code_digest, state_digest
 from ppocr_ext.io.atomic import require_no_link
-from ppocr_ext.io.file_names import cache_folder
+from ppocr_ext.io.resources import cache_folder
 from ppocr_ext.modeling.head_request import HeadRequest
 
 FORMAT = 1  # of the graphs

@@ -1,4 +1,4 @@
-"""Read pickles without running code from them, within a limit of memory; imports no Paddle.
+"""Read pickles and ``.npz`` files without running code from them, within a limit of memory; imports no Paddle.
 
 ``.pdparams``, ``.pdopt``, ``.states`` and PaddleOCR's ``train_center.pkl`` are pickles. The reader here allows
 arrays and plain containers only; any other name in the file is refused before it is called. NumPy's own
@@ -13,6 +13,9 @@ import os
 import pickle
 import re
 import struct
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
@@ -296,3 +299,34 @@ def load_plain_pickle(path: Path) -> Any:
             return _finished(_PlainUnpickler(stream, most).load(), {})
         except _DAMAGE as error:
             raise PlainPickleError(str(error) or type(error).__name__) from error
+
+
+# NumPy trusts the headers of a damaged file
+_DAMAGE_OF_NPZ = (
+    *_DAMAGE,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def load_arrays(path: Path, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    """Return those arrays of an ``.npz`` that ``names`` lists and the file has; None: all.
+
+    Python objects are not read.
+
+    Raises:
+        ValueError: the file is missing, damaged, holds Python objects, or is compressed so far that it would take more
+            memory than :func:`ppocr_ext.limits.most_memory` of its size.
+    """
+    try:
+        with open_regular(path) as stream, np.load(stream, allow_pickle=False) as content:
+            most = most_memory(os.fstat(stream.fileno()).st_size)
+            if sum(member.file_size for member in content.zip.infolist()) > most:
+                raise ValueError(f"it takes more memory than the limit for its size, {most:,} bytes")
+            return {name: content[name] for name in (content if names is None else names) if name in content}
+    except _DAMAGE_OF_NPZ as error:
+        raise ValueError(str(error)) from error

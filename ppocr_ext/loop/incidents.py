@@ -21,8 +21,8 @@ from ppocr_ext.config import Config, load
 from ppocr_ext.data.batches import BatchLayout, images_of, labels_of
 from ppocr_ext.data.sample_rules import frames_needed
 from ppocr_ext.errors import ConfigError, DataError
-from ppocr_ext.io.arrays import load_arrays
 from ppocr_ext.io.atomic import atomic_folder, require_no_link
+from ppocr_ext.io.plain_pickle import load_arrays
 from ppocr_ext.limits import read_json_object
 from ppocr_ext.loop.step_values import (
     LARGEST,

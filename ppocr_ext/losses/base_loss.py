@@ -11,7 +11,7 @@ import paddle
 from paddle import nn
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.config.values import Kind, Problem, ValueRule
+from ppocr_ext.config.global_keys import Kind, Problem, ValueRule
 from ppocr_ext.data.batches import MULTI, SINGLE
 from ppocr_ext.errors import ConfigError, ModelError
 

@@ -115,11 +115,11 @@ class ListedImage(NamedTuple):
 
 
 class ImageList(NamedTuple):
-    """The images that were found, and the lines of label files that name none.
+    """The images that were found, and the places and the lines of label files that name none.
 
     Attributes:
         images: in the order of the places; those of a folder by their path.
-        bad_lines: ``file:12: why``.
+        bad_lines: ``file:12: why``, or why a place has no images.
     """
 
     images: list[ListedImage]
@@ -138,7 +138,7 @@ class ImageList(NamedTuple):
         return any(image.label is not None for image in self.images)
 
 
-def list_images(places: Iterable[str], data_dir: str | None = None) -> ImageList:
+def list_images(places: Iterable[str], data_dir: str | Path | None = None) -> ImageList:
     """Return the images that ``places`` name.
 
     Args:
@@ -147,9 +147,10 @@ def list_images(places: Iterable[str], data_dir: str | None = None) -> ImageList
         data_dir: folder that the paths of label files start from; None: the folder of the label file.
 
     Raises:
-        DataError: a place that is not an image does not exist or has no images, or a label file cannot be read.
+        DataError: a place that is not an image does not exist, no place has images, or a label file cannot be read.
     """
     found = ImageList([], [])
+    empty = []
     for place in places:
         count = len(found.images)
         path = Path(place)
@@ -173,7 +174,10 @@ def list_images(places: Iterable[str], data_dir: str | None = None) -> ImageList
                 code="missing_file",
             )
         if len(found.images) == count:
-            raise _nothing(place, found.bad_lines)
+            empty.append(_nothing(place, found.bad_lines))
+    if empty and not found.images:
+        raise empty[0]
+    found.bad_lines.extend(map(str, empty))
     return found
 
 
@@ -204,7 +208,7 @@ def images_in(folder: Path) -> Iterator[ListedImage]:
             yield ListedImage(str(file), file)
 
 
-def _add_file(found: ImageList, file: Path, data_dir: str | None) -> None:
+def _add_file(found: ImageList, file: Path, data_dir: str | Path | None) -> None:
     """Add an image, or the images of a label file."""
     if file.suffix.lower() in SUFFIXES or cv2.haveImageReader(str(file)):
         found.images.append(ListedImage(str(file), file))

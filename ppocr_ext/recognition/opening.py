@@ -17,7 +17,7 @@ from ppocr_ext.config.global_keys import NETWORK, PADDLE
 from ppocr_ext.errors import ConfigError, DataError, MissingPackageError, WeightsError
 from ppocr_ext.inference.formats import FORMATS, ExportedEngine
 from ppocr_ext.inference.runners import ONNX, Engine, NetworkEngine, NrtrEngine
-from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.io.resources import file_digest
 from ppocr_ext.limits import MAX_DICTIONARY_BYTES, read_at_most
 from ppocr_ext.recognition.ctc_text import best_classes
 from ppocr_ext.recognition.resize import WidthPolicy
@@ -25,6 +25,7 @@ from ppocr_ext.recognition.resize import WidthPolicy
 ENGINES = (NETWORK, *FORMATS)  # what reads: the network, or a form of an exported model
 MODEL_FILE = "model.json"
 CHARSET_FILE = "charset.txt"
+INFERENCE_YML = "inference.yml"
 FORMAT = 1  # of model.json
 # keys of the metadata of an exported file: its dictionary, a character on each line, by RapidOCR's name for it
 CHARACTERS = "character"

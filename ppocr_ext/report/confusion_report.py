@@ -8,16 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ppocr_ext.evaluation.confusion_counts import (
+from ppocr_ext.evaluation.predictions import (
     ConfusionCounts,
     McNemar,
+    Prediction,
     Rate,
     count_confusions,
     errors_by_group,
     look_alike_errors,
     look_alikes_confused,
+    to_tsv,
 )
-from ppocr_ext.evaluation.predictions import Prediction, to_tsv
 from ppocr_ext.report.page_samples import SampleImages, card_of
 from ppocr_ext.report.page_template import esc, page, percent, plain, table
 from ppocr_ext.report.run_page import sample_card
@@ -74,9 +75,11 @@ def _pair_cards(comparison: Comparison) -> str:
         same = "yes" if any(a in group and b in group for group in comparison.groups) else ""
         rows.append([_pair(a, b), plain(count), *then, plain(total), percent(count / total), same])
     if not rows:
-        return "<h2>Confusions</h2><p>No character was confused with another one.</p>"
+        return "<p>No character was confused with another one.</p>"
     then = [] if before is None else ["before"]
-    return _section("Confusions", ["character → read as", "times", *then, "of", "share", "look-alikes"], rows)
+    return _section(
+        "Pairs of characters", ["character → read as", "times", *then, "of", "share", "look-alikes"], rows
+    )
 
 
 def _pair(a: str, b: str) -> str:

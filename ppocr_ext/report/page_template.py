@@ -167,7 +167,7 @@ ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 .sample div{padding:7px 10px 9px}
 .sample dl{margin:0;gap:0 9px;font-size:13.5px}
 .sample dd{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"Noto Sans Mono CJK SC",monospace;
-white-space:pre-wrap;unicode-bidi:isolate}
+white-space:pre-wrap;line-break:anywhere;unicode-bidi:isolate}
 .sample .sure{font-family:inherit}
 .glyphs{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"Noto Sans Mono CJK SC",monospace;font-size:16px}
 .wrong{border-left:3px solid var(--bad)}.right{border-left:3px solid var(--good)}

@@ -9,7 +9,7 @@ from typing import Any
 
 from ppocr_ext.checkpoint.official_weights import digest_of, fetch, is_official, table
 from ppocr_ext.config import Config, load
-from ppocr_ext.config.values import shown
+from ppocr_ext.config.global_keys import shown
 from ppocr_ext.errors import ConfigError, WeightsError
 
 _KEY = "Global.official_weights"

@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import DataError, MissingPackageError
-from ppocr_ext.io.file_names import named_by_content
+from ppocr_ext.io.resources import named_by_content
 from ppocr_ext.messages import shortened
 from ppocr_ext.synth.lines.fonts import drawable, read_fonts
 from ppocr_ext.synth.option_checks import are_names, check_options, is_range, is_whole

@@ -10,8 +10,8 @@ from typing import Any
 
 from ppocr_ext.check import check_config
 from ppocr_ext.config import Config, named_items, plain_copy
+from ppocr_ext.config.global_keys import ValueRule, shown
 from ppocr_ext.config.node import COMPUTED, Node, Place, dotted
-from ppocr_ext.config.values import ValueRule, shown
 from ppocr_ext.config.yaml_io import read_file
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.host import Host

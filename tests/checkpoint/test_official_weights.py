@@ -31,7 +31,7 @@ from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.official_weights import OfficialWeights, fetch, official, official_file, table
 from ppocr_ext.cli.main import main
 from ppocr_ext.errors import WeightsError
-from ppocr_ext.io.file_names import CACHE_VARIABLE
+from ppocr_ext.io.resources import CACHE_VARIABLE
 
 CONTENT = pickle.dumps(
     {"w": np.tile(np.arange(256, dtype=np.uint8), 5000)}, protocol=2

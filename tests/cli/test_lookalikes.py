@@ -52,9 +52,9 @@ def test_standard_output_takes_the_groups_alone(
 @pytest.mark.parametrize(
     ("options", "code", "fact"),
     [
-        (["--similarity", "0.2"], "bad_value", "--similarity is 0.2"),
+        (["--similarity", "0.2"], "bad_value", "--similarity: found 0.2"),
         (["--similarity", "1"], "no_pairs", "20 characters"),
-        (["--pairs", "0"], "bad_value", "--pairs is 0"),
+        (["--pairs", "0"], "bad_value", "--pairs: found 0"),
         (["--output", "."], "not_a_file", ". is a folder"),
         (["--picture", "dict.txt/x.png"], "unwritable_file", "dict.txt/x.png"),
         (["--dict", "none.txt"], "unreadable_file", "none.txt: "),

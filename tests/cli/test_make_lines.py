@@ -147,7 +147,7 @@ def test_photos_as_backgrounds(tmp_path):
         (("--val-corpus", "x.txt"), "missing_option", "--corpus"),
         (("--fonts", "/no/font.ttf"), "missing_file", "/no/font.ttf"),
         (("--font-split", "0.5", "--val-fonts", SANS), "bad_value", "--val-fonts"),
-        (("--font-split", "1.5"), "bad_value", "--font-split 1.5"),
+        (("--font-split", "1.5"), "bad_value", "--font-split: found 1.5"),
         (("--rich-in", "0O", "much"), "bad_value", "--rich-in 0O much"),
         (("--blur", "1", "2", "3"), "bad_value", "blur: "),
         (("--noise", "-1"), "bad_value", "noise: "),

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from ppocr_ext.characters.look_alikes import look_alikes_of
-from ppocr_ext.evaluation.confusion_counts import (
+from ppocr_ext.evaluation.predictions import (
     McNemar,
     Rate,
     align,

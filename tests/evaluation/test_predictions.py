@@ -18,6 +18,10 @@ def test_predictions_are_read_as_they_are_written(tmp_path: Path) -> None:
     written = [Prediction("a.png", 'q"\t', "未", 0.5), Prediction("b.png", "1", "", 0.0)]
     write_predictions(tmp_path / "p.tsv", written)
     assert read_predictions(tmp_path / "p.tsv") == written
+    lines = (tmp_path / "p.tsv").read_text(encoding="utf-8").splitlines()
+    more = [f"{line}\t{extra}\t{extra}\n" for line, extra in zip(lines, ("x", "0.5", ""), strict=True)]
+    (tmp_path / "p.tsv").write_text("".join(more), encoding="utf-8")  # of `predict --characters`
+    assert read_predictions(tmp_path / "p.tsv") == written
 
 
 @pytest.mark.parametrize(

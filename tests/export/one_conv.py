@@ -13,7 +13,7 @@ from paddle import nn
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Position, TrainState, write_checkpoint
 from ppocr_ext.config import Config
-from ppocr_ext.export.exporter import ExportedModel, ExportOptions, export_recogniser
+from ppocr_ext.export.exporter import ExportedModel, export_recogniser
 from ppocr_ext.modeling import build_model
 from ppocr_ext.registry import BACKBONES
 from ppocr_ext.run.recogniser import TrainedRecogniser
@@ -110,4 +110,4 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainedRecogniser:
 def exported(trained: TrainedRecogniser, tmp_path_factory: pytest.TempPathFactory) -> ExportedModel:
     """Everything that an export writes; not to be changed."""
     output = tmp_path_factory.mktemp("exported") / "model"
-    return export_recogniser(trained.config, trained, ExportOptions(output=output))
+    return export_recogniser(trained.config, trained, output)

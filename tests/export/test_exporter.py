@@ -23,7 +23,6 @@ from ppocr_ext.export.card import recommended
 from ppocr_ext.export.exporter import (
     FILES,
     ExportedModel,
-    ExportOptions,
     accuracy_by_policy,
     export_recogniser,
     policy_of_width,
@@ -127,8 +126,8 @@ def test_onnx_alone_and_the_accuracy_of_each_policy(
     output.mkdir()
     for name in ("notes.txt", "inference.json", "model.json"):  # a file of the user, and an older export
         (output / name).write_text("old", encoding="utf-8")
-    options = ExportOptions(output=output, format="onnx", force=True, data=tmp_path / "list.txt")
-    result = export_recogniser(trained.config, trained, options)
+    options = {"format": "onnx", "force": True, "data": tmp_path / "list.txt"}
+    result = export_recogniser(trained.config, trained, output, **options)
     without = {"inference.json", "inference.pdiparams"}
     assert {file.name for file in output.iterdir()} == {*FILES, "notes.txt"} - without
     assert result.description.accuracy["squash"] == 1.0 > result.description.accuracy["pad"]
@@ -157,7 +156,7 @@ def test_nothing_is_left_of_an_export_that_fails(
 
     monkeypatch.setattr(exporter, "write_reader", fail)
     with raises_code(ConfigError, "bad_value"):
-        export_recogniser(trained.config, trained, ExportOptions(output=tmp_path / "new" / "model"))
+        export_recogniser(trained.config, trained, tmp_path / "new" / "model")
     assert [*tmp_path.rglob("*.*")] == []
 
 

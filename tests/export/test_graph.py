@@ -20,8 +20,7 @@ from tiny_runs import TINY
 
 from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
 from ppocr_ext.export import exporter
-from ppocr_ext.export.exporter import ExportedModel, compare_files
-from ppocr_ext.export.files import onnx_metadata
+from ppocr_ext.export.exporter import ExportedModel, compare_files, onnx_metadata
 from ppocr_ext.export.verify import Picture, compare
 from ppocr_ext.inference import runners
 from ppocr_ext.inference.formats import FORMATS, ExportedEngine

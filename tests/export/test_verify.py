@@ -20,12 +20,12 @@ from one_conv import CHARACTERS, SHAPE, recogniser_of
 from ppocr_ext.cli.main import main
 from ppocr_ext.errors import DataError, ModelError, WeightsError
 from ppocr_ext.export import verify_export as verify_module
-from ppocr_ext.export.exporter import ExportedModel, ExportOptions, export_recogniser
+from ppocr_ext.export.exporter import ExportedModel, export_recogniser
 from ppocr_ext.export.verify import Comparer
-from ppocr_ext.export.verify_export import NETWORK, Verification, VerifyOptions, verify_export
+from ppocr_ext.export.verify_export import NETWORK, Verification, verify_export
 from ppocr_ext.inference.comparison import drawn_images
 from ppocr_ext.inference.runners import NetworkEngine
-from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.io.resources import file_digest
 from ppocr_ext.recognition.ctc_text import read
 from ppocr_ext.recognition.resize import WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser
@@ -41,9 +41,7 @@ def verify(trained: TrainedRecogniser, monkeypatch: pytest.MonkeyPatch) -> Calla
     monkeypatch.setattr(verify_module, "load_on_cpu", lambda *given, **choices: trained)
 
     def call(folder: Path, **options: Any) -> Verification:
-        return verify_export(
-            folder, VerifyOptions(run=folder, **{"clients": False, "trust_model": True, **options})
-        )
+        return verify_export(folder, run=folder, **{"with_clients": False, "trust_model": True, **options})
 
     return call
 
@@ -79,7 +77,7 @@ def test_an_export_equals_its_network(
     labels[0] = "wrong"
     rows = "".join(f"{number}.png\t{label}\n" for number, label in enumerate(labels)) + "missing.png\tx\n"
     (tmp_path / "list.txt").write_text(rows, encoding="utf-8")
-    found = verify(exported.folder, data=str(tmp_path / "list.txt"))
+    found = verify(exported.folder, images=[str(tmp_path / "list.txt")])
     assert found.agrees(1e-4) and found.reference == NETWORK
     assert [row.name for row in found.rows] == [NETWORK, *PADDLE, ONNX]
     assert {(row.images, row.different, row.correct) for row in found.rows} == {(4, 0, 3)}
@@ -218,9 +216,8 @@ def test_a_batch_norm_that_is_folded_wrongly_is_not_published(forgets: bool, tmp
     recogniser = recogniser_of(tmp_path)
     recogniser.network.backbone.branches = NormedConv(forgets)
     recogniser.network.eval()
-    options = ExportOptions(output=tmp_path / "model", format="paddle")
     with raises_code(ModelError, "export_differs", "graph") if forgets else nullcontext():
-        export_recogniser(recogniser.config, recogniser, options)
+        export_recogniser(recogniser.config, recogniser, tmp_path / "model", format="paddle")
     assert (tmp_path / "model").exists() != forgets
 
 
@@ -240,8 +237,8 @@ def test_files_of_unknown_origin_run_only_if_they_are_trusted(copy: Path, name: 
     del description["files"][name]  # as if the file had been put beside them
     (copy / "model.json").write_text(json.dumps(description), encoding="utf-8")
     with raises_code(WeightsError, "digest_mismatch", name, "--trust-model"):
-        verify_export(copy, VerifyOptions(clients=False))
-    assert verify_export(copy, VerifyOptions(clients=False, trust_model=True)).agrees(1e-4)
+        verify_export(copy, with_clients=False)
+    assert verify_export(copy, with_clients=False, trust_model=True).agrees(1e-4)
 
 
 def test_a_changed_charset_or_nothing_to_compare_is_an_error(
@@ -250,7 +247,7 @@ def test_a_changed_charset_or_nothing_to_compare_is_an_error(
     for name in ("inference.json", "inference.pdiparams"):
         (copy / name).unlink()
     with raises_code(DataError, "nothing_to_compare", "--run"):
-        verify_export(copy, VerifyOptions(clients=False))
+        verify_export(copy, with_clients=False)
     (copy / "charset.txt").write_text("a\nb\n", encoding="utf-8")
     with raises_code(WeightsError, "digest_mismatch", "charset.txt"):
         verify(copy)
@@ -271,6 +268,6 @@ def test_without_the_run_the_forms_are_compared(copy: Path, capsys: pytest.Captu
 
 @pytest.mark.e2e
 def test_the_client_of_paddleocr_2_reads_the_same(exported: ExportedModel) -> None:
-    found = verify_export(exported.folder, VerifyOptions()).rows[-1]
+    found = verify_export(exported.folder).rows[-1]
     assert found.name.startswith("paddleocr 2.") and found.images == 4
     assert found.agrees() and found.largest > 0 and "widen" in found.note

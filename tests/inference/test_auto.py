@@ -18,7 +18,7 @@ from ppocr_ext.errors import ModelError
 from ppocr_ext.inference import compiled, runners
 from ppocr_ext.inference.compiled import CompiledNetwork
 from ppocr_ext.inference.runners import ONNX
-from ppocr_ext.io.file_names import CACHE_VARIABLE
+from ppocr_ext.io.resources import CACHE_VARIABLE
 from ppocr_ext.modeling import BaseModel
 
 Plant = Callable[..., None]

@@ -17,7 +17,7 @@ from ppocr_ext.config.global_keys import BFLOAT16, FLOAT32, NETWORK, PADDLE
 from ppocr_ext.inference import comparison, compiled, graph_cache
 from ppocr_ext.inference.compiled import CompiledNetwork
 from ppocr_ext.inference.runners import has_bfloat16
-from ppocr_ext.io.file_names import CACHE_VARIABLE
+from ppocr_ext.io.resources import CACHE_VARIABLE
 from ppocr_ext.modeling import EVAL, TRAIN, BaseModel
 from ppocr_ext.modeling.head_request import HeadRequest
 

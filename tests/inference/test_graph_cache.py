@@ -15,7 +15,7 @@ import pytest
 
 from ppocr_ext.inference import graph_cache
 from ppocr_ext.inference.graph_cache import cached_folder, discard, graph_key
-from ppocr_ext.io.file_names import CACHE_VARIABLE
+from ppocr_ext.io.resources import CACHE_VARIABLE
 from ppocr_ext.modeling import TRAIN
 
 PLUGIN = """

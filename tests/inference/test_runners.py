@@ -21,7 +21,7 @@ from ppocr_ext.errors import MissingPackageError, ModelError, PPOCRExtError
 from ppocr_ext.inference import compiled, onnx_file, runners
 from ppocr_ext.inference.compiled import CompiledNetwork
 from ppocr_ext.inference.runners import has_bfloat16
-from ppocr_ext.io.file_names import CACHE_VARIABLE
+from ppocr_ext.io.resources import CACHE_VARIABLE
 from ppocr_ext.modeling import EVAL, TRAIN, BaseModel
 from ppocr_ext.modeling.head_request import HeadRequest
 

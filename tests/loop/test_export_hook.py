@@ -75,19 +75,19 @@ def test_only_a_finished_run_is_exported_and_without_the_converter_in_paddles_fo
     calls: list[Any] = []
     monkeypatch.setattr(export_hook, "recogniser_config", lambda folder, options: options)
 
-    def export(config: Any, options: Any, **choices: Any) -> Any:
-        if options.format != "paddle":
+    def export(config: Any, output: Path, format: str = "both", **options: Any) -> Any:
+        if format != "paddle":
             raise error
-        calls.append((config, options))
-        return SimpleNamespace(folder=options.output)
+        calls.append((config, output))
+        return SimpleNamespace(folder=output)
 
     monkeypatch.setattr(export_hook, "export_trained", export)
     monkeypatch.setattr(export_hook, "missing_packages", lambda *_: missing)
     hook.on_end(Outcome("stopped", None, {}))  # type: ignore[arg-type]
     assert calls == []
     hook.on_end(Outcome("finished", None, {}))  # type: ignore[arg-type]
-    ((config, options),) = calls
-    assert options.output == tmp_path / "latest" / "inference" and options.format == "paddle"
+    ((config, output),) = calls
+    assert output == tmp_path / "latest" / "inference"
     assert config == [f"Global.checkpoints={tmp_path}/latest"]
     (record,) = caplog.records
     assert record.levelname == level and str(error) in record.getMessage()

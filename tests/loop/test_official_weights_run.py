@@ -23,7 +23,7 @@ from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
 from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import ConfigError, DataError, WeightsError
-from ppocr_ext.io.file_names import CACHE_VARIABLE, file_digest
+from ppocr_ext.io.resources import CACHE_VARIABLE, file_digest
 from ppocr_ext.run.run import Run, build_network
 from ppocr_ext.run.weights_record import official_records, require_recorded
 

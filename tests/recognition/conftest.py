@@ -9,7 +9,7 @@ from saved_runs import network_of, save_run
 from tiny_runs import captchas, tiny, tiny_config
 
 from ppocr_ext.config import load
-from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.io.resources import file_digest
 
 __all__ = ["captchas", "images", "run", "tiny"]
 

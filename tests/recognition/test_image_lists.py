@@ -80,4 +80,7 @@ def test_a_place_without_images_is_named(folder, place, code):
     (folder / "empty").mkdir()
     (folder / "nul").write_bytes(b"")
     with raises_code(DataError, code, place):
-        list_images(["scans/a.png", place])
+        list_images([place])
+    if code == "no_images":  # an image in another place is read nevertheless
+        found = list_images([place, "scans/a.png"])
+        assert len(found.images) == 1 and place in found.bad_lines[-1]

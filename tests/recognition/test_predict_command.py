@@ -96,6 +96,8 @@ def test_what_cannot_be_read_is_reported_and_the_rest_is_read(predict, captchas,
     ]
     code, out, err = predict("broken.png", "gone.png")
     assert code == 2 and "no_images" in err
+    code, out, err = predict("list.txt", "--output", "texts.csv")
+    assert code == 2 and "bad_value" in err and not Path("texts.csv").exists()
 
 
 def read_image_of(text, label, confidence):

@@ -18,7 +18,7 @@ from ppocr_ext.checkpoint.official_weights import table
 from ppocr_ext.config import resolve_charset, with_class_counts
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.host import open_host
-from ppocr_ext.io.file_names import CACHE_VARIABLE
+from ppocr_ext.io.resources import CACHE_VARIABLE
 from ppocr_ext.modeling import build_model
 from ppocr_ext.run.run import Run
 

@@ -10,7 +10,7 @@ from house import modules
 
 # what may be opened plainly: files that this process has just written, that ship with the package, or of the system
 ALLOWED = {
-    "ppocr_ext.io.arrays": "np.load of a stream that open_regular returned",
+    "ppocr_ext.io.plain_pickle": "np.load of a stream that open_regular returned",
     "ppocr_ext.io.resources": "shipped dictionaries, and one of the same size",
     "ppocr_ext.io.atomic": "/proc",
     "ppocr_ext.commands": "a word of a command line",
@@ -23,7 +23,7 @@ ALLOWED = {
     "ppocr_ext.loop.hooks.collapse_rules": "a table that ships with the package",
     "ppocr_ext.checkpoint.official_weights": "a table that ships with the package, and files of the cache",
     "ppocr_ext.host.catalog": "the code of the host, which is imported anyway",
-    "ppocr_ext.export.files": "what it has just written",
+    "ppocr_ext.export.exporter": "what it has just written",
     "ppocr_ext.synth.lines.painting": "photos of the user's own folder",
 }
 READERS = {"read_text", "read_bytes", "imread", "fromfile", "loadtxt", "genfromtxt", "memmap"}

@@ -17,8 +17,8 @@ from ppocr_ext.config import load
 from ppocr_ext.data.image_check import image_issue
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.errors import DataError, PPOCRExtError
-from ppocr_ext.io.file_names import file_digest
 from ppocr_ext.io.plain_pickle import load_plain_pickle
+from ppocr_ext.io.resources import file_digest
 from ppocr_ext.limits import open_regular
 from ppocr_ext.recognition.images import read_image
 

@@ -9,8 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ppocr_ext.evaluation.confusion_counts import McNemar, Rate, characters_in_groups, look_alike_errors
-from ppocr_ext.evaluation.predictions import Prediction
+from ppocr_ext.evaluation.predictions import (
+    McNemar,
+    Prediction,
+    Rate,
+    characters_in_groups,
+    look_alike_errors,
+)
 
 STUDENT = "student"  # the model that all are fine-tuned from
 _PARTS = 3  # into which look-alikes are divided by how near their centers lay

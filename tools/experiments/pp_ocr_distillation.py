@@ -40,8 +40,7 @@ from experiments.runs import (  # noqa: E402
     train,
 )
 from ppocr_ext.errors import ConfigError  # noqa: E402
-from ppocr_ext.evaluation.confusion_counts import McNemar  # noqa: E402
-from ppocr_ext.evaluation.predictions import read_predictions  # noqa: E402
+from ppocr_ext.evaluation.predictions import McNemar, read_predictions  # noqa: E402
 from ppocr_ext.io.atomic import atomic_writer, write_text  # noqa: E402
 from ppocr_ext.io.resources import config_path  # noqa: E402
 from ppocr_ext.report.run_folder import Series, read_metrics  # noqa: E402

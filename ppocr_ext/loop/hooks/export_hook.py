@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import paddle
 
 from ppocr_ext.commands import command_line, setting
 from ppocr_ext.errors import PPOCRExtError
-from ppocr_ext.export.exporter import ExportOptions, export_trained
+from ppocr_ext.export.exporter import export_trained
 from ppocr_ext.inference.formats import FORMATS
 from ppocr_ext.inference.runners import missing_packages
 from ppocr_ext.loop.events import Hook, Outcome, Position
@@ -50,15 +49,14 @@ class ExportHook(Hook):
 
     def _export(self, weights: list[str], output: Path, again: str) -> None:
         """Export; ``again`` is the command that does."""
-        options = ExportOptions(output=output, force=True)
         config = recogniser_config(self._run.folder, weights)
         host_path = self._run.options.host_path
         try:
-            exported = export_trained(config, options, host_path=host_path)
+            exported = export_trained(config, output, force=True, host_path=host_path)
         except PPOCRExtError as error:
             if error.code not in _WITHOUT_ONNX:
                 raise
-            exported = export_trained(config, replace(options, format="paddle"), host_path=host_path)
+            exported = export_trained(config, output, force=True, format="paddle", host_path=host_path)
             # who has not installed the packages wants no ONNX
             level, again = (
                 (logging.INFO, "")

@@ -19,7 +19,7 @@ from ppocr_ext import __version__
 from ppocr_ext.checkpoint.model_state import count_parameters
 from ppocr_ext.config import Config
 from ppocr_ext.io.atomic import write_text
-from ppocr_ext.io.file_names import file_digest
+from ppocr_ext.io.resources import file_digest
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
 from ppocr_ext.messages import LOG
 from ppocr_ext.optim.trained_parts import trained_parts

@@ -17,7 +17,7 @@ from typing import Any
 from tqdm import tqdm
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.io.file_names import named_by_content
+from ppocr_ext.io.resources import named_by_content
 from ppocr_ext.limits import MAX_TEXT_BYTES, open_regular, read_text
 from ppocr_ext.messages import shortened
 from ppocr_ext.synth.lines.fonts import FontCoverage, FontFile

@@ -23,7 +23,7 @@ from PIL import ImageFont
 from tqdm import tqdm
 
 from ppocr_ext.errors import DataError
-from ppocr_ext.io.file_names import named_by_content
+from ppocr_ext.io.resources import named_by_content
 from ppocr_ext.limits import open_regular
 from ppocr_ext.synth.seeded_random import SeededRandom
 

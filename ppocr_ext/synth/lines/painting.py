@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from ppocr_ext.data.image_check import image_issue
 from ppocr_ext.errors import DataError
-from ppocr_ext.io.file_names import named_by_content
+from ppocr_ext.io.resources import named_by_content
 from ppocr_ext.synth.lines.fonts import FontFile, load_face
 from ppocr_ext.synth.option_checks import check_options, is_range, is_whole
 from ppocr_ext.synth.seeded_random import SeededRandom

@@ -1,10 +1,14 @@
-"""``make-dataset captcha``: the folder it promises, whatever the processes, and what it refuses."""
+"""``make-dataset``: the folder it promises, whatever the processes, and what it refuses."""
 
 from __future__ import annotations
 
 import json
+from functools import partial
+from pathlib import Path
 
 import cv2
+import matplotlib
+import numpy as np
 import pytest
 
 from ppocr_ext.charset import Charset
@@ -13,85 +17,98 @@ from ppocr_ext.data.preflight import check_label_files
 from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
 
-SMALL = ("--train", "6", "--val", "3", "--seed", "3", "--processes", "1", "--painter", "fast")
+FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+SANS, SERIF = str(FONTS / "DejaVuSans.ttf"), str(FONTS / "DejaVuSerif.ttf")
+SMALL = ("--train", "6", "--val", "3", "--seed", "3", "--processes", "1")
 
 
-def make(out, *options):
-    return main(["make-dataset", "captcha", "--out", str(out), *SMALL, *options])
+def make(kind, out, *options):
+    own = {"captcha": ("--painter", "fast"), "lines": ("--fonts", SANS, SERIF)}[kind]
+    return main(["make-dataset", kind, "--out", str(out), *SMALL, *own, *options])
+
+
+captchas, lines = partial(make, "captcha"), partial(make, "lines")
 
 
 def content(folder):
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def test_the_folder_is_what_paddleocr_reads(tmp_path, capsys):
+def rows(out, split="train"):
+    text = (out / f"{split}_list.txt").read_text(encoding="utf-8")
+    return [line.split("\t") for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(("kind", "longest"), [("captcha", 6), ("lines", 8)])
+def test_the_folder_is_what_paddleocr_reads(kind, longest, tmp_path, capsys):
     out = tmp_path / "sets" / "a"
-    assert make(out) == 0
+    assert make(kind, out, "--length", "4", str(longest)) == 0
     assert "9 images drawn" in capsys.readouterr().out
     charset = Charset.from_file(out / "dict.txt")
-    assert charset.characters == tuple("0123456789")
     for split, count in (("train", 6), ("val", 3)):
-        rules = SampleRules(charset, 6, image_check="decode")
-        result = check_label_files(out / f"{split}_list.txt", out, rules)
+        result = check_label_files(
+            out / f"{split}_list.txt", out, SampleRules(charset, longest, image_check="decode")
+        )
         assert (result.total, result.usable) == (count, count)
-    first = (out / "train_list.txt").read_text().splitlines()[0].split("\t")
-    label, image = CaptchaSource(CaptchaOptions(), 3).image("train", 0)
-    assert first == ["train/0000/000000.png", label]
-    assert (cv2.imread(str(out / first[0])) == image).all()
+    name, label = rows(out)[0]
+    drawn = cv2.imread(str(out / name))
+    if kind == "captcha":
+        expected, image = CaptchaSource(CaptchaOptions(), 3).image("train", 0)
+        assert (name, label) == ("train/0000/000000.png", expected) and (drawn == image).all()
+        assert charset.characters == tuple("0123456789")
+    assert drawn.shape[0] == {"captcha": 60, "lines": 48}[kind]
     assert cv2.imread(str(out / "samples.png")).shape[1] > 160
 
 
-def test_the_number_of_processes_makes_no_difference(tmp_path):
-    options = ("--train", "260", "--val", "3")  # more than one task
-    assert make(tmp_path / "one", *options) == 0
-    assert make(tmp_path / "two", *options, "--processes", "2") == 0
+@pytest.mark.parametrize("kind", ["captcha", "lines"])
+def test_the_number_of_processes_makes_no_difference(kind, tmp_path):
+    (tmp_path / "corpus.txt").write_text("a line of words\nand another one, longer than the first\n")
+    small = {"lines": ("--corpus", str(tmp_path / "corpus.txt"), "--height", "24", "--width", "64")}
+    options = ("--train", "260", *small.get(kind, ()))  # more than one task
+    assert make(kind, tmp_path / "one", *options) == 0
+    assert make(kind, tmp_path / "two", *options, "--processes", "2") == 0
     assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
-def test_run_again_it_does_nothing(tmp_path, capsys):
-    make(tmp_path)
+@pytest.mark.parametrize("kind", ["captcha", "lines"])
+def test_run_again_it_does_what_is_missing_and_nothing_else(kind, tmp_path, capsys):
+    make(kind, tmp_path)
+    before = content(tmp_path)
     times = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
     capsys.readouterr()
-    assert make(tmp_path) == 0
-    assert "nothing to do" in capsys.readouterr().out
+    assert make(kind, tmp_path) == 0 and "nothing to do" in capsys.readouterr().out
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == times
-
-
-@pytest.mark.parametrize(
-    "lost", ["train/0000/000002.png", "val/0000/000001.png", "train_list.txt", "samples.png"]
-)
-def test_what_is_missing_is_made_again(tmp_path, lost):
-    make(tmp_path)
-    before = content(tmp_path)
-    (tmp_path / lost).unlink()
-    assert make(tmp_path) == 0
-    assert content(tmp_path) == before
+    for lost in ("val/0000/000001.png", "train_list.txt", "samples.png"):
+        (tmp_path / lost).unlink()
+        assert make(kind, tmp_path) == 0
+        assert ("1 images drawn" in capsys.readouterr().out) == lost.startswith("val/")
+        assert content(tmp_path) == before
 
 
 def test_a_folder_left_half_done_is_completed(tmp_path):
-    make(tmp_path / "whole")
-    make(tmp_path / "half")
+    captchas(tmp_path / "whole")
+    captchas(tmp_path / "half")
     whole = content(tmp_path / "whole")
     manifest = json.loads(whole["dataset.json"])
     (tmp_path / "half" / "dataset.json").write_text(json.dumps({**manifest, "digest": None}))
     for lost in ("val_list.txt", "dict.txt", "samples.png", "train/0000/000005.png"):
         (tmp_path / "half" / lost).unlink()
-    assert make(tmp_path / "half") == 0
+    assert captchas(tmp_path / "half") == 0
     assert content(tmp_path / "half") == whole
 
 
 def test_the_digest_tells_images_apart(tmp_path):
     digests = []
     for name, options in (("a", ()), ("b", ()), ("c", ("--seed", "4"))):
-        make(tmp_path / name, *options)
+        captchas(tmp_path / name, *options)
         digests.append(json.loads((tmp_path / name / "dataset.json").read_text())["digest"])
     assert digests[0] == digests[1] != digests[2]
 
 
 def test_other_parameters_are_refused_and_named(tmp_path, capsys):
-    make(tmp_path)
+    captchas(tmp_path)
     before = content(tmp_path)
-    assert make(tmp_path, "--seed", "4", "--height", "70") == 2
+    assert captchas(tmp_path, "--seed", "4", "--height", "70") == 2
     printed = capsys.readouterr().err
     assert printed.endswith("[other_parameters]\n")
     assert "height (found 60, expected 70)" in printed and "seed (found 3, expected 4)" in printed
@@ -100,56 +117,127 @@ def test_other_parameters_are_refused_and_named(tmp_path, capsys):
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path, capsys):
     (tmp_path / "thesis.tex").write_text("years of work")
-    assert make(tmp_path) == 2
+    assert captchas(tmp_path) == 2
     assert capsys.readouterr().err.endswith("[not_a_dataset]\n")
     assert set(content(tmp_path)) == {"thesis.tex"}
-    assert make(tmp_path / "thesis.tex") == 2
+    assert captchas(tmp_path / "thesis.tex") == 2
     assert capsys.readouterr().err.endswith("[not_a_dataset]\n")
     (tmp_path / "thesis.tex").unlink()
     for content_of_another in ("{}", '{"kind": "captcha", "parameters": 0, "digest": null}'):
         (tmp_path / "dataset.json").write_text(content_of_another)
-        assert make(tmp_path) == 2
+        assert captchas(tmp_path) == 2
         assert capsys.readouterr().err.endswith("[not_a_dataset]\n")
 
 
 def test_characters_lengths_size_and_format(tmp_path):
-    options = (
-        "--characters",
-        "abXY",
-        "--length",
-        "2",
-        "3",
-        "--width",
-        "90",
-        "--height",
-        "40",
-        "--format",
-        "jpg",
-    )
-    assert make(tmp_path, *options) == 0
-    rows = [line.split("\t") for line in (tmp_path / "train_list.txt").read_text().splitlines()]
-    assert all(2 <= len(label) <= 3 and set(label) <= set("abXY") for _, label in rows)
-    assert cv2.imread(str(tmp_path / rows[0][0])).shape == (40, 90, 3)
-    assert rows[0][0].endswith(".jpg")
+    options = "--characters abXY --length 2 3 --width 90 --height 40 --format jpg"
+    assert captchas(tmp_path, *options.split()) == 0
+    images = rows(tmp_path)
+    assert all(2 <= len(label) <= 3 and set(label) <= set("abXY") for _, label in images)
+    assert cv2.imread(str(tmp_path / images[0][0])).shape == (40, 90, 3)
+    assert images[0][0].endswith(".jpg")
     assert (tmp_path / "dict.txt").read_text() == "a\nb\nX\nY\n"
 
 
+def test_other_parameters_and_other_kinds_are_refused(tmp_path, capsys):
+    lines(tmp_path)
+    before = content(tmp_path)
+    assert lines(tmp_path, "--blur", "0", "3") == 2
+    printed = capsys.readouterr().err
+    assert printed.endswith("[other_parameters]\n") and "style" in printed
+    assert main(["make-dataset", "captcha", "--out", str(tmp_path), "--train", "6", "--val", "3"]) == 2
+    assert capsys.readouterr().err.endswith("[other_parameters]\n")
+    assert content(tmp_path) == before
+
+
+def test_a_font_of_another_content_is_another_parameter(tmp_path, capsys):
+    font = tmp_path / "my.ttf"
+    font.write_bytes(Path(SANS).read_bytes())
+    assert lines(tmp_path / "out", "--fonts", str(font)) == 0
+    font.write_bytes(Path(SERIF).read_bytes())
+    assert lines(tmp_path / "out", "--fonts", str(font)) == 2
+    printed = capsys.readouterr().err
+    assert printed.endswith("[other_parameters]\n") and "splits" in printed
+
+
+def test_a_dictionary_is_taken_over_and_its_blanks_are_not_drawn(tmp_path):
+    dictionary = tmp_path / "dict.txt"
+    dictionary.write_text("b\na\n\u3000\n", encoding="utf-8")
+    assert lines(tmp_path / "out", "--dict", str(dictionary)) == 0
+    assert (tmp_path / "out" / "dict.txt").read_bytes() == dictionary.read_bytes()
+    assert set("".join(label for _, label in rows(tmp_path / "out"))) <= set("ab")
+
+
+def test_a_corpus_gives_dictionary_and_texts(tmp_path, capsys):
+    train, val = tmp_path / "t.txt", tmp_path / "v.txt"
+    train.write_text("alpha beta\n")
+    val.write_text("gamma delta\n")
+    out = tmp_path / "out"
+    assert lines(out, "--corpus", str(train), "--val-corpus", str(val), "--length", "4", "20") == 0
+    said = capsys.readouterr().out
+    assert "use_space_char: true" in said
+    assert {label for _, label in rows(out)} <= {"alpha beta", "alpha", "beta"}
+    assert {label for _, label in rows(out, "val")} <= {"gamma delta", "gamma", "delta"}
+    assert (out / "dict.txt").read_text() == "".join(f"{c}\n" for c in sorted(set("alphabetagammadelta")))
+    assert lines(tmp_path / "tight", "--corpus", str(train), "--no-space", "--length", "3", "9") == 0
+    assert {label for _, label in rows(tmp_path / "tight")} == {"alpha", "beta"}
+
+
+def fonts_of(out):
+    splits = json.loads((out / "dataset.json").read_text())["parameters"]["splits"]
+    return [{font.split()[0] for font in splits[name]["fonts"]} for name in ("train", "val")]
+
+
+def test_fonts_of_train_and_val_can_be_kept_apart(tmp_path):
+    assert lines(tmp_path / "a", "--fonts", SANS, "--val-fonts", SERIF) == 0
+    assert fonts_of(tmp_path / "a") == [{"DejaVuSans.ttf"}, {"DejaVuSerif.ttf"}]
+    assert lines(tmp_path / "b", "--fonts", "matplotlib", "--font-split", "0.3") == 0
+    train, val = fonts_of(tmp_path / "b")
+    assert train and val and not train & val
+
+
+def test_lines_rich_in_characters_of_a_file(tmp_path):
+    alike = tmp_path / "alike.txt"
+    alike.write_text("0\nO\n")
+    assert lines(tmp_path / "out", "--train", "40", "--rich-in", str(alike), "1", "--height", "20") == 0
+    assert set("".join(label for _, label in rows(tmp_path / "out"))) == set("0O")
+
+
+def test_photos_as_backgrounds(tmp_path):
+    (tmp_path / "photos").mkdir()
+    cv2.imwrite(str(tmp_path / "photos" / "green.png"), np.full((60, 80, 3), (0, 255, 0), np.uint8))
+    off = ("--background-kinds", "photo", "--noise", "0", "--jpeg", "0")
+    assert lines(tmp_path / "out", "--backgrounds", str(tmp_path / "photos"), *off) == 0
+    for path, _ in rows(tmp_path / "out"):
+        assert (cv2.imread(str(tmp_path / "out" / path))[0, 0] == (0, 255, 0)).all()
+
+
 @pytest.mark.parametrize(
-    ("options", "code"),
+    ("kind", "options", "code", "fact"),
     [
-        (("--characters", "一二"), "undrawable_characters"),
-        (("--train", "0", "--val", "0"), "bad_value"),
-        (("--train", "-1"), "bad_value"),
-        (("--processes", "0"), "bad_value"),
-        (("--length", "6", "4"), "bad_value"),
+        ("lines", ("--characters", "a漢"), "undrawable_characters", "漢"),
+        ("lines", ("--dict", "/no/dict.txt"), None, "/no/dict.txt"),
+        ("lines", ("--corpus", "/no/corpus.txt"), "unreadable_file", "/no/corpus.txt"),
+        ("lines", ("--val-corpus", "x.txt"), "missing_option", "--corpus"),
+        ("lines", ("--fonts", "/no/font.ttf"), "missing_file", "/no/font.ttf"),
+        ("lines", ("--font-split", "0.5", "--val-fonts", SANS), "bad_value", "--val-fonts"),
+        ("lines", ("--font-split", "1.5"), "bad_value", "--font-split: found 1.5"),
+        ("lines", ("--rich-in", "0O", "much"), "bad_value", "--rich-in 0O much"),
+        ("lines", ("--blur", "1", "2", "3"), "bad_value", "blur: "),
+        ("lines", ("--noise", "-1"), "bad_value", "noise: "),
+        ("lines", ("--background-kinds", "photo"), "bad_value", "photos: "),
+        ("lines", ("--train", "0", "--val", "0"), "bad_value", "0 train"),
+        ("lines", ("--length", "9", "4"), "bad_value", "length: "),
+        ("captcha", ("--characters", "一二"), "undrawable_characters", ""),
+        ("captcha", ("--train", "0", "--val", "0"), "bad_value", ""),
+        ("captcha", ("--train", "-1"), "bad_value", ""),
+        ("captcha", ("--processes", "0"), "bad_value", ""),
+        ("captcha", ("--length", "6", "4"), "bad_value", ""),
+        ("captcha", ("--out", "/proc/no/such"), "file_error", "/proc/no"),
     ],
 )
-def test_what_cannot_be_made_leaves_nothing(tmp_path, capsys, options, code):
-    assert make(tmp_path / "out", *options) == 2
-    assert capsys.readouterr().err.endswith(f"[{code}]\n")
+def test_what_cannot_be_made_leaves_nothing(tmp_path, capsys, kind, options, code, fact):
+    assert make(kind, tmp_path / "out", *options) == 2
+    printed = capsys.readouterr().err
+    assert fact in printed and (code is None or f"[{code}]\n" in printed)
     assert not (tmp_path / "out").exists()
-
-
-def test_an_unwritable_place_is_a_sentence(capsys):
-    assert make("/proc/no/such") == 2
-    assert "/proc/no" in capsys.readouterr().err

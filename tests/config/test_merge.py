@@ -1,8 +1,17 @@
+"""Files over files: overlays, ``_BASE_``, and the shipped files that it finds."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
 import pytest
 from error_codes import raises_code
 
+from ppocr_ext.cli.main import main
 from ppocr_ext.config import load
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.io import resources
 
 BASE = """
 Global: {epoch_num: 10, pretrained_model: null}
@@ -47,10 +56,6 @@ def test_mappings_merge_and_lists_and_scalars_replace(overlay):
     assert config.at("Train.dataset.label_file_list") == ("c.txt",)
     assert len(config.at("Train.dataset.transforms")) == 3
     assert list(config) == ["Global", "Architecture", "Loss", "Train", "Metric"]
-
-
-def test_later_overlays_win(overlay):
-    assert overlay("Global: {epoch_num: 20}", "Global: {epoch_num: 30}").at("Global.epoch_num") == 30
 
 
 def test_single_key_lists_merge_by_key_and_keep_their_order(overlay):
@@ -171,19 +176,10 @@ def test_bases_lie_below_the_file_that_names_them(tmp_path):
     config = load(tmp_path / "sub" / "top.yml")
     assert config == {"a": 1, "b": 2, "c": 3, "l": [{"x": 1}]}
     assert config.place("b").origin.endswith("more.yml")
-    (tmp_path / "sub" / "last.yml").write_text("_BASE_: top.yml\nd: 4\n")
-    assert load([tmp_path / "more.yml", tmp_path / "sub" / "last.yml"]) == {
-        **config.thaw(),
-        "d": 4,
-    }
-
-
-def test_the_same_base_by_two_ways_is_no_circle(tmp_path):
-    (tmp_path / "root.yml").write_text("a: 1\n")
-    (tmp_path / "left.yml").write_text("_BASE_: root.yml\nb: 2\n")
-    (tmp_path / "right.yml").write_text("_BASE_: root.yml\nc: 3\n")
-    (tmp_path / "top.yml").write_text("_BASE_: [left.yml, right.yml]\n")
-    assert load(tmp_path / "top.yml") == {"a": 1, "b": 2, "c": 3}
+    (tmp_path / "sub" / "last.yml").write_text(
+        "_BASE_: [top.yml, ../root.yml]\nd: 4\n"
+    )  # root.yml by two ways
+    assert load([tmp_path / "more.yml", tmp_path / "sub" / "last.yml"]).at("d") == 4
 
 
 def test_bases_that_cannot_be_followed(tmp_path):
@@ -199,3 +195,40 @@ def test_bases_that_cannot_be_followed(tmp_path):
     (tmp_path / "b.yml").write_text("_BASE_: {x: 1}\n")
     with raises_code(ConfigError, "bad_value", f"{tmp_path / 'b.yml'}:1"):
         load(tmp_path / "b.yml")
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for configs; the package is installed elsewhere, and the current folder is a third one."""
+    package = tmp_path / "site-packages" / "ppocr_ext"
+    shutil.copytree(resources.config_root(), package / "configs")
+    monkeypatch.setattr(resources, "_PACKAGE", package)
+    for name in ("mine", "elsewhere"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    return tmp_path / "mine"
+
+
+@pytest.mark.parametrize("name", ["configs/svtrv2/distill.yml", "[configs/svtrv2/data.yml, more.yml]"])
+def test_a_shipped_file_is_a_base(mine: Path, name: str) -> None:
+    (mine / "my.yml").write_text(f"_BASE_: {name}\nGlobal: {{epoch_num: 3}}\n")
+    (mine / "more.yml").write_text("_BASE_: configs/svtrv2/heads.yml\n")
+    config = load(mine / "my.yml")
+    assert config.at("Global.epoch_num") == 3
+    assert config.where("Global.log_smooth_window").startswith("configs/svtrv2/data.yml:")
+
+
+def test_the_file_beside_goes_before_the_shipped_one(mine: Path) -> None:
+    (mine / "configs/svtrv2").mkdir(parents=True)
+    (mine / "configs/svtrv2/data.yml").write_text("Global: {seed: 5}\n")
+    (mine / "my.yml").write_text("_BASE_: configs/svtrv2/data.yml\n")
+    assert load(mine / "my.yml") == {"Global": {"seed": 5}}
+
+
+def test_a_base_that_nobody_has_is_sought_beside_the_file(mine: Path) -> None:
+    (mine / "my.yml").write_text("\n_BASE_: configs/none.yml\n")
+    with pytest.raises(ConfigError) as caught:
+        load(mine / "my.yml")
+    assert str(caught.value).startswith(f"{mine / 'configs/none.yml'}: ")
+    assert f"{mine / 'my.yml'}:2" in str(caught.value)
+    assert main(["config", "--check", "-c", str(mine / "my.yml")]) == 2

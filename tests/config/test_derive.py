@@ -1,4 +1,4 @@
-"""``max_text_length`` of each branch follows from ``Global.max_text_length``."""
+"""Values that follow from others: ``max_text_length`` of each branch, ``train_frames`` of a frozen teacher."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+import ppocr_ext.modeling  # noqa: F401 - registers the backbones
 from ppocr_ext import registry
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config, derive_values, load
@@ -101,3 +102,43 @@ def test_one_option_sets_all_three(tmp_path: Path, capsys: pytest.CaptureFixture
     given = "Architecture.Models.Student.Head.head_list.NRTRHead.max_text_length"
     assert main([*command, "--check", "-o", *options, f"{given}=20"]) == 2
     assert f"{given}=20: {given}: " in capsys.readouterr().out
+
+
+KEY = "Architecture.Models.Teacher.Backbone.train_frames"
+
+
+def derived(teacher: Any, student: Any, frozen: bool = True) -> Config:
+    models = {"Teacher": {"freeze_params": frozen, "Backbone": teacher}, "Student": {"Backbone": student}}
+    return derive_values(Config({"Architecture": {"Models": models}}))
+
+
+@pytest.mark.parametrize("value", ["width", 80])
+def test_a_frozen_teacher_gets_the_value_of_its_student(value: Any) -> None:
+    config = derived({"name": "PPHGNetV2_B4"}, {"name": "PPLCNetV3", "train_frames": value})
+    assert config.at(KEY) == value
+    assert config.at("computed") == (KEY,)
+    assert derive_values(config).thaw() == config.thaw()
+
+
+@pytest.mark.parametrize(
+    ("teacher", "student"),
+    [
+        ({"name": "SVTRv2"}, {"name": "PPLCNetV3", "train_frames": "width"}),  # it has no such key
+        ({"name": "Nobody"}, {"name": "PPLCNetV3", "train_frames": "width"}),
+        ({"name": "PPLCNetV3", "train_frames": 40}, {"name": "PPLCNetV3", "train_frames": "width"}),
+        ({"name": "PPLCNetV3"}, {"name": "PPLCNetV3"}),
+        ({"name": "PPLCNetV3"}, {"name": "PPLCNetV3", "train_frames": "height"}),  # the fault of the student
+        ({"name": "PPLCNetV3"}, {"name": "PPLCNetV3", "train_frames": [True]}),
+        (None, {"name": "PPLCNetV3", "train_frames": "width"}),
+        ("PPLCNetV3", "PPLCNetV3"),
+    ],
+)
+def test_nothing_else_is_filled_in(teacher: Any, student: Any) -> None:
+    config = derived(teacher, student)
+    assert config.at("Architecture.Models.Teacher.Backbone") == teacher
+    assert config.at("computed", None) is None
+
+
+def test_a_trained_teacher_keeps_its_default() -> None:
+    config = derived({"name": "PPLCNetV3"}, {"name": "PPLCNetV3", "train_frames": "width"}, frozen=False)
+    assert config.at(KEY, None) is None

@@ -280,9 +280,10 @@ def lmdb_dataset_class(
             }
 
         def dataset_traversal(self) -> Any:
-            samples = [np.flatnonzero(report.usable_array()) + 1 for report in reports]
-            sets = np.repeat(np.arange(len(samples)), [len(each) for each in samples])
-            return np.stack([sets, np.concatenate(samples)], axis=1).astype(np.int32)
+            # 8 bytes for each sample, where PaddleOCR has 16 and a list of Python's numbers while it makes them
+            samples = [np.flatnonzero(report.usable_array()).astype(np.int32) + 1 for report in reports]
+            sets = np.repeat(np.arange(len(samples), dtype=np.int32), [len(each) for each in samples])
+            return np.stack([sets, np.concatenate(samples)], axis=1)
 
     UsableSamples.__name__ = base.__name__
     root = str(Path(data_dir))  # the paths of the LMDBs begin with it

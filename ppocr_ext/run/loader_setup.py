@@ -38,9 +38,6 @@ from ppocr_ext.run.host_config import host_config, settings_of, warn_of_other_se
 from ppocr_ext.run.loader import Loader, LoaderParts, loader_parts
 from ppocr_ext.run.team import is_leader
 
-_TO_TEXT = bytes.maketrans(b"\0\1", b"01")
-_OF_TEXT = bytes.maketrans(b"01", b"\0\1")  # of FileReport.lines
-
 
 @dataclass(frozen=True, kw_only=True)
 class RunData:
@@ -182,16 +179,13 @@ def _preflight(context: RunContext, frames: Mapping[str, FrameCounts]) -> dict[s
 
 def _told(report: PreflightReport) -> dict[str, Any]:
     """Return what the processes need that have not checked the data themselves."""
-    files = [(str(file.path), file.lines.translate(_TO_TEXT).decode()) for file in report.files]
+    files = [(str(file.path), file.lines.hex()) for file in report.files]
     return {"data_dir": str(report.data_dir), "counts": report.counts, "files": files}
 
 
 def _heard(context: RunContext, mode: str, content: Mapping[str, Any]) -> PreflightReport:
     """Return a report with the samples and counts of another process's check, without its examples."""
-    files = [
-        FileReport(Path(path), lines=bytearray(text.encode().translate(_OF_TEXT)))
-        for path, text in content["files"]
-    ]
+    files = [FileReport(Path(path), lines=bytearray.fromhex(text)) for path, text in content["files"]]
     return PreflightReport(
         Path(content["data_dir"]),
         sample_rules(context.config, mode, context.charset, None),

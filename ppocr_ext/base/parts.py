@@ -236,6 +236,18 @@ MORE_KEYS = {
     "SARLabelDecode": frozenset({"rm_symbol"}),
     "SATRNLabelDecode": frozenset({"rm_symbol"}),
 }
+# Keys that people carry from config to config, though PaddleOCR reads them nowhere or swallows them in `**kwargs`.
+IGNORED_KEYS = frozenset(
+    {
+        "T_max",
+        "eta_min",
+        "pct_start",
+        "div_factor",
+        "final_div_factor",
+        "load_static_weights",
+        "prefetch_factor",
+    }
+)
 
 # Names of the recognition components in PaddleOCR's repository, by kind, for messages. The `paddleocr` wheel has no
 # networks, losses and metrics: a name in this table that the host lacks is not misspelt, but needs a checkout.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
-from ppocr_ext.base.parts import CTC_DECODER, MORE_KEYS, SCALE_SAMPLER, SPECIALS, TRANSFORMS
+from ppocr_ext.base.parts import CTC_DECODER, IGNORED_KEYS, MORE_KEYS, SCALE_SAMPLER, SPECIALS, TRANSFORMS
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.global_keys import GLOBAL_KEYS, ValueRule, shown
 from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
@@ -340,7 +340,8 @@ class ConfigCheck:
         """Report a key that is not among the ``known`` ones.
 
         It is an error if it is misspelt, a key of another program, or set with ``-o`` and read by nothing; ``-o +KEY``
-        allows all three. Any other key is a warning, since PaddleOCR's configs carry keys that nothing reads.
+        allows all three. A key that PaddleOCR is known to ignore, and any other key, is a warning, since PaddleOCR's
+        configs carry keys that nothing reads.
 
         Args:
             path: of the key.
@@ -352,6 +353,9 @@ class ConfigCheck:
         if by_keyword and not is_open:
             self.unused_keys.append(path)
         if place.kind is PlaceKind.FORCED_OPTION:
+            return
+        if key in IGNORED_KEYS and not is_open:
+            self.warning(path, "unused_key", "the key is not used; PaddleOCR ignores it too.")
             return
         # components have keys of their own
         meant = None if by_keyword and path[0] != "Optimizer" else key_meant(path)

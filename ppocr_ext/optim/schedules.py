@@ -204,7 +204,9 @@ def piecewise(
     return _warmed_up(decay, values[0], warmup_epoch, step_each_epoch, last_epoch)
 
 
+# Three schedules have a second name: that of the class in PaddleOCR's `lr_scheduler.py`.
 @SCHEDULES.register("CyclicalCosine")
+@SCHEDULES.register("CyclicalCosineDecay")
 def cyclical_cosine(
     learning_rate: float, step_each_epoch: int, cycle: float, warmup_epoch: float = 0, last_epoch: int = -1
 ) -> Rate:
@@ -214,6 +216,7 @@ def cyclical_cosine(
 
 
 @SCHEDULES.register("OneCycle")
+@SCHEDULES.register("OneCycleDecay")
 def one_cycle(
     max_lr: float,
     epochs: int,
@@ -246,6 +249,7 @@ def one_cycle(
 
 
 @SCHEDULES.register("TwoStepCosine")
+@SCHEDULES.register("TwoStepCosineDecay")
 def two_step_cosine(
     learning_rate: float, step_each_epoch: int, epochs: int, warmup_epoch: float = 0, last_epoch: int = -1
 ) -> Rate:

@@ -150,6 +150,19 @@ def test_an_unread_option_is_an_error_and_a_plus_forces_it(one: Config, check: C
     assert check(with_options(one, "+Global.foo.bar=1", "+Global.epohc_num=3", "+Train.loader.zzz=1")) == []
 
 
+def test_a_key_that_paddleocr_ignores_is_a_warning_as_an_option_too(one: Config, check: Check) -> None:
+    keys = (
+        "Global.load_static_weights",
+        "Optimizer.lr.T_max",
+        "Optimizer.lr.div_factor",
+        "Optimizer.lr.pct_start",
+    )
+    keys += ("Train.loader.prefetch_factor", "Eval.loader.prefetch_factor")
+    found = check(with_options(one, *(f"{key}=2" for key in keys)))
+    assert sorted(facts(found)) == sorted(("warning", "unused_key", key) for key in keys)
+    assert all("PaddleOCR ignores" in issue.message for issue in found)
+
+
 def test_an_option_may_give_a_whole_sub_model(two: Config, check: Check) -> None:
     student = json.dumps(two.at("Architecture.Models.Student").thaw())
     assert check(with_options(two, f"Architecture.Models.Student=!replace {student}")) == []

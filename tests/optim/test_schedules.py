@@ -49,6 +49,16 @@ def test_parity(name: str) -> None:
     assert in_force == pytest.approx(expected, rel=1e-9, abs=1e-15)
 
 
+@pytest.mark.parametrize("name", ["CyclicalCosine", "OneCycle", "TwoStepCosine"])
+def test_the_name_of_paddleocrs_class_is_the_same_schedule(name: str) -> None:
+    config = next(each["config"] for each in SCHEDULES.values() if each["config"]["name"] == name)
+    first, second = (
+        build_lr_scheduler({**config, "name": each}, CASE["epochs"], CASE["step_each_epoch"])
+        for each in (name, f"{name}Decay")
+    )
+    assert rates(first, 70) == rates(second, 70)
+
+
 @pytest.mark.parametrize("name", sorted(SCHEDULES))
 def test_the_config_is_left_alone(name: str) -> None:
     config = SCHEDULES[name]["config"]

@@ -38,7 +38,8 @@ class CenterAccumulator:
         self.sums = np.zeros((classes, feat_dim), np.float64)
         self.counts = np.zeros(classes, np.int64)
         self.squares = np.zeros(classes, np.float64)
-        self.samples = self.correct = 0
+        self.samples = 0
+        self.correct = 0
 
     def add(self, features: np.ndarray, class_ids: np.ndarray) -> None:
         """Add N frames.
@@ -116,19 +117,19 @@ class CenterAccumulator:
         )
         try:
             found = load_arrays(path, (*own, "identity"))
-        except ValueError as error:
+            same_pass = str(found["identity"]) == identity
+            fits = all(
+                found[name].shape == x.shape and found[name].dtype == x.dtype for name, x in own.items()
+            )
+        except (ValueError, KeyError) as error:
             raise damaged from error
-        mark = found.get("identity", np.array(0))
-        if len(found) != len(own) + 1 or mark.shape != () or mark.dtype.kind != "U":
-            raise damaged
-        if str(mark) != identity:
+        if not same_pass:
             raise DataError(
                 f"{path} belongs to another model, dictionary, label file or choice of frames. Fix: delete it, or "
                 f"leave out --resume, to start again.",
                 code="other_pass",
             )
-        same = all(found[name].shape == x.shape and found[name].dtype == x.dtype for name, x in own.items())
-        if not same or min(found["counts"].min(), found["done"].min()) < 0:
+        if not fits or min(found["counts"].min(), found["done"].min()) < 0:
             raise damaged
         self.sums = found["sums"]
         self.counts = found["counts"]

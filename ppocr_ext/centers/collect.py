@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -119,13 +120,12 @@ class _ShareOfBatches:
 
 def _limited(sampler: Any, limit: int | None) -> Iterator[list[int]]:
     """Yield the batches of ``sampler`` until they have ``limit`` samples; None for all."""
-    total = 0
+    left = sys.maxsize if limit is None else limit
     for batch in sampler:
-        if total == limit:
+        if not left:
             return
-        indices = batch if limit is None else batch[: limit - total]
-        total += len(indices)
-        yield indices
+        yield batch[:left]
+        left -= min(left, len(batch))
 
 
 @dataclass(frozen=True)
@@ -148,10 +148,11 @@ class CollectOptions:
 
     def partial_files(self) -> list[Path]:
         """Return the files of the sums of each process."""
+        if self.partial is None:
+            return []
         size = dist.get_world_size()
-        if self.partial is None or size == 1:
-            return [] if self.partial is None else [self.partial]
-        return [self.partial.with_name(f"{self.partial.name}.{rank}") for rank in range(size)]
+        ends = [""] if size == 1 else [f".{rank}" for rank in range(size)]
+        return [self.partial.with_name(f"{self.partial.name}{end}") for end in ends]
 
 
 def collect(run: Run, options: CollectOptions) -> CenterAccumulator:
@@ -205,20 +206,20 @@ def _run_batches(
     bar = tqdm(
         loader, total=len(loader.batch_sampler), desc="centers", unit="batch", disable=None, leave=False
     )
-    received: list[int] = []  # signals: handled after the batch is counted, or it would be added again
-    with _reader(run, options) as read, paddle.no_grad(), deferred_signals(received.append):
+    signals: list[int] = []  # handled after the batch is counted, or it would be added again
+    with _reader(run, options) as read, paddle.no_grad(), deferred_signals(signals.append):
         for batch in bar:
             _add(result, *read(images_of(batch)), batch[label], batch[length], options)
             done += 1
-            if partial is not None and (received or time.perf_counter() - saved > _SAVE_EVERY):
+            if partial is not None and (signals or time.perf_counter() - saved > _SAVE_EVERY):
                 result.save(partial, done, identity)
                 saved = time.perf_counter()
-            if received:
+            if signals:
                 break
-    if received:
+    if signals:
         if partial is not None:
             LOG.info("saved the sums so far: %s", partial)
-        signal.raise_signal(received[0])
+        signal.raise_signal(signals[0])
 
 
 @contextmanager
@@ -230,7 +231,12 @@ def _reader(run: Run, options: CollectOptions) -> Iterator[Callable[[Tensor], tu
     ctc_head_of(model).return_feats = True
     compiled = model_to_evaluate(run, model, count, _FEATURES)
     if isinstance(compiled, CompiledNetwork) and compiled.engine != NETWORK:
-        yield lambda images: _features_of(compiled(images, None, _FEATURES))
+
+        def compute(images: Tensor) -> tuple[Tensor, Tensor]:
+            output = compiled(images, None, _FEATURES)
+            return output["head_out"] if isinstance(output, dict) else output
+
+        yield compute
         return
     with FeatureTap(model) as tap:
 
@@ -239,10 +245,6 @@ def _reader(run: Run, options: CollectOptions) -> Iterator[Callable[[Tensor], tu
             return tap.features, tap.logits
 
         yield read
-
-
-def _features_of(output: Any) -> tuple[Tensor, Tensor]:
-    return output["head_out"] if isinstance(output, dict) else output
 
 
 def _add(
@@ -297,23 +299,13 @@ def require_frames(result: CenterAccumulator, options: CollectOptions) -> None:
     """
     if result.counts[1:].any():
         return
-    aligned = "Fix: `--frames aligned` takes the frames by the labels"
-    if options.frames == "argmax" and not options.all_lines and not result.correct:
-        message = (
-            f"None of {result.samples:,} samples is read correctly (accuracy 0 %), so no character has frames. Is this "
-            f"the trained checkpoint? {aligned}, also of samples read wrongly."
-        )
-    elif options.frames == "aligned":
-        message = (
-            f"No label of {result.samples:,} samples fits the model's frames. Fix: use wider images, which give more "
-            f"frames."
-        )
-    else:
-        message = (
-            f"No frame of {result.samples:,} samples is of a character: the model gives only blanks. Is this the "
-            f"trained checkpoint? {aligned}."
-        )
-    raise DataError(message, code="no_frames")
+    cause = (
+        "no label fits the model's frames. Fix: use wider images, which give more frames."
+        if options.frames == "aligned"
+        else f"the model reads {result.accuracy:.0%} of them correctly. Is this the trained checkpoint? Fix: "
+        "`--frames aligned` takes the frames by the labels, also of samples read wrongly."
+    )
+    raise DataError(f"No character of {result.samples:,} samples has frames: {cause}", code="no_frames")
 
 
 def table_of(result: CenterAccumulator, run: Run, meta: Mapping[str, Any]) -> CenterTable:

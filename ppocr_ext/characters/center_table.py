@@ -18,6 +18,7 @@ from ppocr_ext.io.plain_pickle import PlainPickleError, load_arrays, load_plain_
 from ppocr_ext.limits import json_object, open_regular
 
 _ARRAYS = ("class_ids", "characters", "centers", "counts", "variance", "meta")
+_HIGHEST = np.iinfo(np.int32).max  # class id
 _FIX = "Fix: write the centers with `ppocr-ext export-center`."
 
 
@@ -138,35 +139,21 @@ def _read_pickle(path: Path) -> dict[str, np.ndarray]:
             f"in it is run. {_FIX}",
             code="damaged_file",
         ) from error
-    good = isinstance(content, dict) and content and all(map(_is_class_id, content))
-    if not good or not all(map(_is_row, content.values())):
+    try:
+        ids = sorted(dict(content))
+        centers = np.stack([np.asarray(content[key]) for key in ids])
+    except (TypeError, ValueError) as error:
         raise DataError(
             f"{path} does not hold centers by class id, as PaddleOCR's train_center.pkl does. {_FIX}",
             code="bad_content",
-        )
-    ids = sorted(content, key=int)
-    if len({len(content[key]) for key in ids}) != 1:
-        raise DataError(f"{path}: its centers have different numbers of features. {_FIX}", code="bad_content")
+        ) from error
     return {
-        "class_ids": np.array([int(key) for key in ids], np.int64),
+        "class_ids": np.array(ids),
         "characters": np.array([], np.str_),
-        "centers": np.stack([np.asarray(content[key]) for key in ids]),
+        "centers": centers,
         "counts": np.zeros(len(ids)),
         "variance": np.zeros(len(ids)),
     }
-
-
-def _is_class_id(key: Any) -> bool:
-    is_whole = isinstance(key, int | np.integer) and not isinstance(key, bool)
-    return is_whole and 0 <= int(key) <= np.iinfo(np.int32).max
-
-
-def _is_row(value: Any) -> bool:
-    try:
-        row = np.asarray(value) if isinstance(value, np.ndarray | list | tuple) else None
-    except ValueError:  # a list of lists of different lengths
-        return False
-    return row is not None and row.ndim == 1 and row.dtype.kind in "iuf"
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
@@ -183,7 +170,10 @@ def _check_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
             arrays[name].shape == (k,) and arrays[name].dtype.kind in "iuf" for name in ("counts", "variance")
         )
         and arrays["characters"].shape in ((0,), (k,))
-        and (k == 0 or (bool((np.diff(ids.astype(np.int64)) > 0).all()) and int(ids[0]) >= 0))
+        and (
+            k == 0
+            or (bool((np.diff(ids.astype(np.int64)) > 0).all()) and ids[0] >= 0 and ids[-1] <= _HIGHEST)
+        )
     )
     if not good:
         raise DataError(f"{path}: the arrays of centers do not fit each other. {_FIX}", code="bad_content")

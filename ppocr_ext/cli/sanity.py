@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.sanity.head_probe import Finding
     from ppocr_ext.sanity.learning import learn, remarks
     from ppocr_ext.sanity.page import HEAD, row
-    from ppocr_ext.sanity.structure import test_structure
+    from ppocr_ext.sanity.structure import examine_structure
     from ppocr_ext.sanity.subject import open_subject
 
     set_up_logs(args.host)
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         _print_row(row(lesson))
         name = lesson.head.name
         if name not in findings and (args.structure or not lesson.passed):
-            findings[name] = test_structure(lesson.head)
+            findings[name] = examine_structure(lesson.head)
     said = list(remarks(lessons, findings, args.steps))
     said += [
         f"one batch is not many images: {text}"

@@ -148,12 +148,17 @@ def _check_options(folder: Path, options: QuickstartOptions, host_path: str | No
     presets = [name for name in folders if not name.startswith(("svtrv2", "experiments", "lines"))]
     if options.preset not in presets:
         raise ConfigError(
-            f"--preset {options.preset}: no such preset (expected one of {', '.join(presets)})",
+            f"--preset {options.preset}: unknown preset (expected one of {', '.join(presets)})",
             code="unknown_preset",
         )
     file = folder / "quickstart.json"
     if file.is_file():
-        before = _options_in(file)
+        try:
+            before = QuickstartOptions(**read_json_object(file))
+        except (OSError, ValueError, TypeError) as error:
+            raise ConfigError(
+                f"{file} cannot be read ({error}). Fix: choose another folder.", code="unreadable_file"
+            ) from error
         if before != options:
             raise ConfigError(
                 f"{folder} was made with other options than {' '.join(options.words())}. Fix: choose another folder, "
@@ -162,15 +167,6 @@ def _check_options(folder: Path, options: QuickstartOptions, host_path: str | No
                 code="other_options",
             )
     write_text(file, json.dumps(asdict(options)) + "\n")
-
-
-def _options_in(file: Path) -> QuickstartOptions:
-    try:
-        return QuickstartOptions(**read_json_object(file))
-    except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(
-            f"{file} cannot be read ({error}). Fix: choose another folder.", code="unreadable_file"
-        ) from error
 
 
 def _make_data(folder: Path, options: QuickstartOptions, processes: int) -> None:
@@ -223,10 +219,9 @@ def stage_config(stage: str, folder: Path, options: QuickstartOptions) -> Config
 def _config_to_go_on(stage: str, folder: Path, options: QuickstartOptions) -> tuple[Config, bool]:
     """Return the config with which a stage begins or goes on, and whether it has begun."""
     config = stage_config(stage, folder, options)
-    begun = _weights(folder, stage).is_file()
-    return config.with_values(
-        {"Global.checkpoints": str(folder / stage / "latest")}
-    ) if begun else config, begun
+    if not _weights(folder, stage).is_file():
+        return config, False
+    return config.with_values({"Global.checkpoints": str(folder / stage / "latest")}), True
 
 
 def _train_stage(stage: str, folder: Path, options: QuickstartOptions, host_path: str | None) -> None:

@@ -126,7 +126,7 @@ class CacheBuilder:
 
     Raises:
         ConfigError: no sub-model is frozen, or it is not clear which one is meant.
-        DataError: a loss needs what no such cache has, or the folder holds another one.
+        DataError: a loss needs what a cache does not hold, or the folder holds another one.
         PPOCRExtError: something cannot be built.
     """
 
@@ -182,7 +182,9 @@ class CacheBuilder:
         began = time.perf_counter()
         for batch in self._loader.read_view(0, self._loader.of_view(0)[:2]):  # the first one is slower
             logits = self._logits(batch)
-            began, seconds = time.perf_counter(), time.perf_counter() - began
+            now = time.perf_counter()
+            seconds = now - began
+            began = now
         forms = {}
         size = TABLE.itemsize
         for name, everything in wanted.items():

@@ -13,6 +13,7 @@ import paddle
 from paddle import Tensor, nn
 
 from ppocr_ext.run.frame_counts import left_as_it_was
+from ppocr_ext.sanity.heads import TrainedHead
 
 Verdict = Literal["ok", "fault", "not tested"]
 _SHIFTS = (1, 0, 2, -1)  # the usual ones first
@@ -41,27 +42,29 @@ def fault(code: str, meaning: str, seen: str, fix: str) -> Finding:
 
 
 @contextmanager
-def weights_kept(model: Any) -> Iterator[None]:
+def keep_weights(model: nn.Layer) -> Iterator[None]:
     """Put weights, buffers, gradients, modes and generators of ``model`` back at the end."""
-    kept = [(p, p.detach().clone(), p.grad) for p in model.parameters()]
-    gradients = [None if gradient is None else gradient.clone() for _, _, gradient in kept]
+    before = [
+        (each, each.detach().clone(), None if each.grad is None else each.grad.clone())
+        for each in model.parameters()
+    ]
     with left_as_it_was(model):
         try:
             yield
         finally:
-            for (parameter, before, _), gradient in zip(kept, gradients, strict=True):
-                parameter.set_value(before)
+            for parameter, value, gradient in before:
+                parameter.set_value(value)
                 parameter.grad = gradient
 
 
 @contextmanager
-def probed(head: Any) -> Iterator[HeadProbe]:
+def open_probe(head: TrainedHead) -> Iterator[HeadProbe]:
     """Give a probe of ``head`` in eval mode, at its first weights, those of its layer slightly changed.
 
     A part that begins at zero, such as learned positions or a gate, would look like one that is missing.
     """
     model = head.model
-    with weights_kept(model):
+    with keep_weights(model):
         head.restart(1.0)
         for layer in model.sublayers(include_self=True):
             layer.training = False  # not eval(), which also switches Paddle's tracer
@@ -80,10 +83,10 @@ class HeadProbe:
     """A head whose inputs are changed to see what its output depends on.
 
     Args:
-        head: a ``TrainedHead``.
+        head: the head.
     """
 
-    def __init__(self, head: Any) -> None:
+    def __init__(self, head: TrainedHead) -> None:
         self.head = head
 
     def logits(self, ids: np.ndarray | None = None, images: np.ndarray | None = None) -> np.ndarray:
@@ -211,7 +214,7 @@ def centered(logits: np.ndarray) -> np.ndarray:
     return logits - logits.mean(-1, keepdims=True)
 
 
-def like(tensor: Any, values: np.ndarray) -> Any:
+def like(tensor: Tensor, values: np.ndarray) -> Tensor:
     """Return ``values`` as a tensor with the type and on the device of ``tensor``."""
     return paddle.to_tensor(values, place=tensor.place).astype(tensor.dtype)
 
@@ -219,7 +222,7 @@ def like(tensor: Any, values: np.ndarray) -> Any:
 _UNCHANGED = 1e-6  # spreads of the output
 _BENT = 0.1  # share by which the output of a straight line may deviate
 _NO_SOFTMAX = Finding("softmax", "ok", "The output has no probabilities.")
-_MOST_MARKS = 4  # classes that are not characters, beyond CTC's blank: n + 4 rows of an NRTR head
+_MARKS = 4  # classes at most that are not characters, beyond CTC's blank: n + 4 rows of an NRTR head
 
 
 def class_count(probe: HeadProbe) -> Finding:
@@ -228,14 +231,13 @@ def class_count(probe: HeadProbe) -> Finding:
     n = probe.head.charset.ctc_classes
     known = f"{classes} classes, and the dictionary has {n - 1} characters"
     largest = _largest_id(probe)
-    most = n + _MOST_MARKS
     is_ctc = largest < classes and not (probe.trouble or probe.head.takes_labels) and probe.shift is None
     if largest >= classes:
         problem = (
             f"The labels have class {largest}, but the last one of the output is {classes - 1} ({known})"
         )
-    elif not n <= classes <= most:
-        problem = f"The output has {known} (expected {n} to {most}, with the marks)"
+    elif not n <= classes <= n + _MARKS:
+        problem = f"The output has {known} (expected {n} to {n + _MARKS}, with the marks)"
     elif is_ctc and classes > n:
         problem = f"The output has {known} (expected {n}, with the blank)"
     else:

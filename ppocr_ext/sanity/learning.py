@@ -89,7 +89,7 @@ def learn(subject: Subject, steps: int) -> Iterator[Lesson]:
 
     Args:
         subject: what is trained; its weights change.
-        steps: most steps of each training.
+        steps: of each training at most.
     """
     heads = subject.heads()
     optimizer = subject.restart()
@@ -167,7 +167,7 @@ def remarks(
     Args:
         lessons: of all heads.
         findings: of the tests of the structure, by the name of the head; of some heads or all.
-        steps: most steps of a training.
+        steps: of a training at most.
     """
     for lesson in lessons:
         if lesson.note:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import paddle
@@ -17,10 +16,11 @@ from ppocr_ext.sanity.head_probe import (
     classifier,
     fault,
     image,
-    probed,
+    keep_weights,
+    open_probe,
     samples,
-    weights_kept,
 )
+from ppocr_ext.sanity.heads import TrainedHead
 
 FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)  # of the config's peak learning rate
 _WIDER = (1e-4, 1e-3, 1.0, 1e3, 1e4)  # if the loss falls at none of these
@@ -29,16 +29,16 @@ STEPS = 8
 _FALLS = 0.02  # share of its first value by which a loss falls at least
 _OF_BEST = 0.04  # and share of the largest fall; a rate that is 100 times too low is near it
 _TOO_HIGH = 2.0  # times the own fall: a lower rate that falls so much more, though it moves less
-_TO_TRY = 0.33  # of the largest fall: the lowest such rate also bears a long training
+_TO_TRY = 0.33  # of the largest fall: the lowest rate with so much also bears a long training
 
 
-def learning_rate(head: Any) -> Finding:
+def learning_rate(head: TrainedHead) -> Finding:
     """Train from the first weights with the config's optimizer at its peak rate and at rates around it.
 
     Args:
-        head: a ``TrainedHead``; its weights, buffers, gradients, modes and generators stay.
+        head: its weights, buffers, gradients, modes and generators stay.
     """
-    with weights_kept(head.model):
+    with keep_weights(head.model):
         for factors in (FACTORS, _WIDER):
             runs = [_train(head, each) for each in tqdm(factors, "learning rates", disable=None, leave=False)]
             rates = [rate for rate, _ in runs]
@@ -72,7 +72,7 @@ def learning_rate(head: Any) -> Finding:
     )
 
 
-def _train(head: Any, factor: float) -> tuple[float, list[float]]:
+def _train(head: TrainedHead, factor: float) -> tuple[float, list[float]]:
     """Return the learning rate, and the loss before each step and after the last one."""
     paddle.seed(0)
     optimizer = head.restart(factor)
@@ -264,18 +264,18 @@ ORDER = (
 _VERDICTS = ("fault", "ok", "not tested")
 
 
-def test_structure(head: Any) -> list[Finding]:
+def examine_structure(head: TrainedHead) -> list[Finding]:
     """Test a head with its own batch and loss, from its first weights.
 
     Its weights, buffers, gradients, modes and the generators stay. Other sub-models get their first weights back.
 
     Args:
-        head: a ``TrainedHead`` with at least two samples.
+        head: with at least two samples.
 
     Returns:
         One finding for each test: faults first, the most likely cause at the front.
     """
-    with probed(head) as probe:
+    with open_probe(head) as probe:
         found, why = _findings(probe)
     if not why:
         found.append(learning_rate(head))

@@ -71,7 +71,7 @@ class Subject:
     def restart(self, factor: float = 1.0) -> Any:
         """Put the first weights back, and return the config's optimizer at ``factor`` times the peak rate.
 
-        The rate stays the same: there is no warm-up and no decay.
+        The rate stays the same, without warm-up and decay.
         """
         self.network.set_state_dict(self.first)
         if self.first_of_loss:

@@ -265,11 +265,9 @@ def to_file(groups: Iterable[Group], same: Sequence[str], heading: Sequence[str]
         if step != above:
             lines += ["", f"# similarity {step:.2f} and more"]
             above = step
-        first = group.characters[0]
-        rest = group.characters[1:]
-        lines.append(
-            rest + first if first == "#" else group.characters
-        )  # a line that begins with # is a comment
+        text = group.characters
+        # a line that begins with # is a comment
+        lines.append(text[1:] + text[0] if text.startswith("#") else text)
     return "\n".join(lines) + "\n"
 
 

@@ -200,11 +200,11 @@ class Search:
         best = trials[0]
         name = study.indicator
         values = [percent(each.result.best.get(name)) for each in (trial, best)]
-        said = (
+        LOG.info(
+            "%s",
             f"trial {number}: {settings_text(trial.settings)}: {name} {values[0]}, {result.state}{reason}, "
-            f"{result.minutes:.1f} minutes (best: {values[1]}, trial {best.number})"
+            f"{result.minutes:.1f} minutes (best: {values[1]}, trial {best.number})",
         )
-        LOG.info("%s", said)
         files = [word for file in (*self.files, self.folder / BEST_FILE) for word in ("-c", str(file))]
         write_results(study, self.config, self.folder, command_line("train", *files, host=self.host_path))
 

@@ -27,7 +27,6 @@ from ppocr_ext.tuning.space import Parameter, Space
 _POLL = 0.5  # seconds
 # Less than one image in a million: it decides between equal accuracies only, above all between those that are still 0.
 _TIE = 1e-6
-_HINTS = {"SIGKILL": ", perhaps by the system for lack of memory"}
 
 Evaluation = Mapping[str, Any]
 OnEvaluation = Callable[[int, Evaluation], bool]  # number from 1, line of metrics.jsonl -> stop the trial
@@ -90,8 +89,8 @@ def _failure(code: int, folder: Path, log: Path, evaluated: bool) -> str:
     record = read_record(folder)
     status = status_of(record)
     if code < 0:
-        name = signal.Signals(-code).name
-        return f"killed by {name}{_HINTS.get(name, '')}"
+        hint = ", perhaps by the system for lack of memory" if code == -signal.SIGKILL else ""
+        return f"killed by {signal.Signals(-code).name}{hint}"
     if code == 0 and status == "finished":
         return "" if evaluated else "it was never evaluated. Fix: a smaller Global.eval_batch_step"
     if status in ("collapsed", "nonfinite"):
@@ -126,13 +125,15 @@ def check_study_file(folder: Path, resume: bool, again: str) -> None:
     """
     file = folder / STUDY_FILE
     if resume and not file.is_file():
-        message = (
-            f"{file}: there is no study to resume. Fix: leave out --resume, or give its folder with --out."
+        raise ConfigError(
+            f"{file}: nothing can be resumed here. Fix: leave out --resume, or give the study's folder with --out.",
+            code="nothing_to_resume",
         )
-        raise ConfigError(message, code="nothing_to_resume")
     if file.is_file() and not resume:
-        message = f"{file}: there is a study already. Fix: give another folder with --out, or go on with it:\n{again}"
-        raise ConfigError(message, code="study_exists")
+        raise ConfigError(
+            f"{file}: there is a study already. Fix: give another folder with --out, or go on with it:\n{again}",
+            code="study_exists",
+        )
 
 
 class TuningStudy:

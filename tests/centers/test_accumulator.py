@@ -75,7 +75,7 @@ def test_every_array_of_a_partial_file_is_checked(tmp_path: Path, name: str, val
         arrays = {key: content[key] for key in content}
     np.savez(path, **{**arrays, name: value})
     again = CenterAccumulator(7, 4)
-    with raises_code(DataError, "damaged_file"):
+    with raises_code(DataError, "other_pass" if name == "identity" else "damaged_file"):
         again.load(path, "model a")
     assert again.sums.shape == (7, 4)
     assert not again.sums.any()

@@ -165,7 +165,7 @@ def cross_entropy(labels: list[Any], first: int = 1, smoothing: float = 0.0) -> 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A head as :func:`ppocr_ext.sanity.structure.test_structure` takes it."""
+    """A head as :func:`ppocr_ext.sanity.structure.examine_structure` takes it."""
 
     name: str
     model: Any

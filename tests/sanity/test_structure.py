@@ -106,7 +106,7 @@ CODES = (
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_mistake_is_named_and_nothing_else(name: str) -> None:
-    found = structure.test_structure(FAULTS[name]())
+    found = structure.examine_structure(FAULTS[name]())
     faults = [each for each in found if each.verdict == "fault"]
     assert [each.code for each in faults] == [CODES.get(name, "activation")], found
     assert found[0] is faults[0] and "Fix: " in faults[0].message
@@ -199,7 +199,7 @@ def test_a_right_head_raises_nothing(name: str, request: pytest.FixtureRequest) 
     if name not in TRAINED:
         request.getfixturevalue("no_training")
     case = TWINS[name]()
-    found = structure.test_structure(case)
+    found = structure.examine_structure(case)
     assert sorted(each.code for each in found) == sorted(ORDER)
     assert [each for each in found if each.verdict == "fault"] == []
     passed = {each.code for each in found if each.verdict == "ok"}
@@ -240,7 +240,7 @@ def test_all_is_left_as_it_was(head: str) -> None:
     before, following = state(case.model), paddle.get_rng_state()
     drawn = paddle.rand([3]).numpy().tolist()
     paddle.set_rng_state(following)
-    found = structure.test_structure(case)
+    found = structure.examine_structure(case)
     assert "learning_rate" in {each.code for each in found if each.verdict == "ok"}
     assert state(case.model) == before
     assert paddle.rand([3]).numpy().tolist() == drawn
@@ -252,11 +252,13 @@ def test_a_head_with_broken_weights_is_tested_from_its_first_ones(no_training: N
     case.model.head.classifier.weight.set_value(
         paddle.full_like(case.model.head.classifier.weight, float("nan"))
     )
-    assert [each.code for each in structure.test_structure(case) if each.verdict == "fault"] == ["positions"]
+    assert [each.code for each in structure.examine_structure(case) if each.verdict == "fault"] == [
+        "positions"
+    ]
 
 
 def test_of_two_mistakes_the_more_certain_one_comes_first() -> None:
-    found = structure.test_structure(decoder(fault="gelu", loss=partial(cross_entropy, first=0)))
+    found = structure.examine_structure(decoder(fault="gelu", loss=partial(cross_entropy, first=0)))
     assert [each.code for each in found if each.verdict == "fault"] == ["activation", "shift"]
 
 
@@ -271,7 +273,7 @@ def test_of_two_mistakes_the_more_certain_one_comes_first() -> None:
     ids=["a dict", "two axes", "random", "not finite"],
 )
 def test_a_head_that_cannot_be_compared_is_not_blamed(output: Any) -> None:
-    found = structure.test_structure(replace(decoder(), pick=output))
+    found = structure.examine_structure(replace(decoder(), pick=output))
     assert sorted(each.code for each in found) == sorted(ORDER)
     assert {each.verdict for each in found if each.code != "class_count"} == {"not tested"}
     assert all(each.message for each in found)
@@ -280,7 +282,7 @@ def test_a_head_that_cannot_be_compared_is_not_blamed(output: Any) -> None:
 def test_without_lengths_the_ends_of_the_labels_are_not_judged(no_training: None) -> None:
     case = decoder()
     found = {
-        each.code: each.verdict for each in structure.test_structure(replace(case, labels=case.labels[:1]))
+        each.code: each.verdict for each in structure.examine_structure(replace(case, labels=case.labels[:1]))
     }
     assert found["positions"] == found["shift"] == "ok" and "fault" not in found.values()
     assert found["end"] == found["start"] == "not tested"
@@ -292,7 +294,7 @@ def test_labels_of_one_character_are_changed_and_equal_ones_cannot_be(no_trainin
         ids[:, 0], ids[:, 1], ids[:, 2] = 2, digits, 3
         labels = [paddle.to_tensor(ids), paddle.ones([len(digits)], "int64")]
         case = replace(decoder(fault="no_mask", count=len(digits)), labels=labels, loss=cross_entropy(labels))
-        return next(each.verdict for each in structure.test_structure(case) if each.code == "causal_mask")
+        return next(each.verdict for each in structure.examine_structure(case) if each.code == "causal_mask")
 
     assert verdict(4, 5) == "fault"
     assert verdict(4, 4) == "not tested"
@@ -313,6 +315,6 @@ def test_a_wrong_rate_is_named_with_one_to_try(peak: float) -> None:
 
 def test_the_heads_of_a_config_are_right(tiny: Any, no_training: None) -> None:
     for head in open_subject(tiny("student"), 6).heads():
-        found = structure.test_structure(head)
+        found = structure.examine_structure(head)
         assert [each for each in found if each.verdict == "fault"] == []
         assert len([each for each in found if each.verdict == "ok"]) == (11 if head.takes_labels else 6)

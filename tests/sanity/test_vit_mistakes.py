@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tiny_runs import tiny_vit
 
-from ppocr_ext.sanity.structure import test_structure as structure_of
+from ppocr_ext.sanity.structure import examine_structure as structure_of
 from ppocr_ext.sanity.subject import open_subject
 
 # The overlay of each mistake, and the finding that names it.

@@ -263,7 +263,7 @@ def bend(ink: np.ndarray, style: LineStyle, rng: SeededRandom) -> np.ndarray:
     turned += [(rng.uniform((-reach, reach)), rng.uniform((-reach, reach))) for _ in corners]
     turned -= turned.min(axis=0)
     turned *= min(1.0, (style.height - 2 * _EDGE) / turned[:, 1].max())
-    columns, rows = np.ceil(turned.max(axis=0) - 1e-6).astype(int)  # a rounding error is no pixel
+    columns, rows = np.ceil(turned.max(axis=0) - 1e-6).astype(int)  # a rounding error makes no pixel
     matrix = cv2.getPerspectiveTransform(corners.astype(np.float32), turned.astype(np.float32))
     return cv2.warpPerspective(ink, matrix, (max(1, int(columns)), max(1, int(rows))), flags=cv2.INTER_LINEAR)
 

@@ -94,7 +94,7 @@ def label_positions(config: Config) -> tuple[int, int]:
     )
 
 
-_FEATURES = HeadRequest(frozenset({"ctc"}), as_dict=False)  # with `return_feats`, features and logits
+_FEATURES = HeadRequest(frozenset({"ctc"}), as_dict=False, features=True)
 _SAVE_EVERY = 30.0  # seconds between two saves of the sums
 
 
@@ -228,7 +228,6 @@ def _reader(run: Run, options: CollectOptions) -> Iterator[Callable[[Tensor], tu
     model = run.model
     count = len(run.eval_loader.dataset)
     count = min(count, options.limit or count)
-    ctc_head_of(model).return_feats = True
     compiled = model_to_evaluate(run, model, count, _FEATURES)
     if isinstance(compiled, CompiledNetwork) and compiled.engine != NETWORK:
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +10,7 @@ from ppocr_ext.base.parts import BRANCHES, CTC_DECODER
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.evaluation.predictions import Prediction
-from ppocr_ext.modeling import DistillationModel
+from ppocr_ext.modeling import EVAL, DistillationModel
 from ppocr_ext.run.compiled_models import model_to_evaluate
 from ppocr_ext.run.datasets import image_names
 from ppocr_ext.run.recogniser import check_sub_model
@@ -97,11 +95,8 @@ def evaluate(run: Run, head: str = "ctc") -> Evaluation:
     name = run.metric.key if isinstance(run.model, DistillationModel) else None
     recorder = _RecordingMetric(run.metric, name)
     model_type = run.config.at("Architecture.model_type", default=None)
-    with _decoder(run, head, name) as decoder:
-        model = (
-            model_to_evaluate(run, run.model, len(run.eval_loader.dataset)) if head == "ctc" else run.model
-        )
-        metrics = run.host.evaluate(model, run.eval_loader, decoder, recorder, model_type)
+    model, decoder = _reader(run, head, name)
+    metrics = run.host.evaluate(model, run.eval_loader, decoder, recorder, model_type)
     delimiter = run.config.at("Eval.dataset.delimiter", default="\t")
     # a dataset without names gives empty ones
     names = itertools.chain(image_names(run.eval_loader.dataset, delimiter), itertools.repeat(""))
@@ -110,31 +105,22 @@ def evaluate(run: Run, head: str = "ctc") -> Evaluation:
     return Evaluation(metrics, predictions, 0 if report is None else report.unusable_count)
 
 
-@contextmanager
-def _decoder(run: Run, head: str, name: str | None) -> Iterator[Any]:
-    """Yield the decoder of ``head``; inside this context the model returns what it decodes."""
+def _reader(run: Run, head: str, name: str | None) -> tuple[Any, Any]:
+    """Return the model that returns what ``head`` reads, and its decoder."""
     if head == "ctc":
-        yield run.decoder
-        return
+        return model_to_evaluate(run, run.model, len(run.eval_loader.dataset)), run.decoder
     network = run.model if name is None else run.sub_model(name)
     if isinstance(getattr(getattr(network, "head", None), "gtc_head", "sar"), str):
         raise ConfigError(
             f"--head gtc: {name or 'the model'} has no NRTR branch (NRTRHead in head_list)",
             code="unknown_head",
         )
-    request = network.eval_request
-    models = getattr(run.model, "eval_models", None)
-    network.eval_request = replace(request, branches=frozenset({"gtc"}), decode=True, as_dict=False)
-    if name is not None:
-        run.model.eval_models = (name,)
+    request = replace(EVAL, branches=frozenset({"gtc"}), decode=True)
+    model = network.using(evaluate=request) if name is None else run.model.using(evaluate={name: request})
     options = run.config.at("Global").thaw()
-    try:
-        yield _GtcDecoder(
-            run.host.build_post_process({"name": BRANCHES["gtc"].decoder}, options),
-            run.host.build_post_process({"name": CTC_DECODER}, options, run.charset),
-            name,
-        )
-    finally:
-        network.eval_request = request
-        if name is not None:
-            run.model.eval_models = models
+    decoder = _GtcDecoder(
+        run.host.build_post_process({"name": BRANCHES["gtc"].decoder}, options),
+        run.host.build_post_process({"name": CTC_DECODER}, options, run.charset),
+        name,
+    )
+    return model, decoder

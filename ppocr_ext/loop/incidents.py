@@ -40,7 +40,7 @@ from ppocr_ext.run.context import RunContext, RunOptions, open_context
 from ppocr_ext.run.freezing import choose_trained
 from ppocr_ext.run.host_config import plugin_names
 from ppocr_ext.run.run import Run, build_network
-from ppocr_ext.run.train_setup import loss_context, loss_state, return_features
+from ppocr_ext.run.train_setup import loss_context, loss_state
 
 INCIDENTS = "incidents"  # in the run folder
 RECORD = "incident.json"
@@ -412,8 +412,7 @@ def _network_and_loss(context: RunContext, folder: Path) -> tuple[Any, Any]:
     network = build_network(context.components)
     loss = build_loss(context.components.at("Loss").thaw(), loss_context(network, context.charset))
     outputs = required_outputs(loss)
-    return_features(network, outputs or ())
-    choose_trained(network, config, outputs)
+    network = choose_trained(network, config, outputs)
     for layer in network.sublayers():
         if isinstance(layer, paddle.nn.Embedding):
             layer.register_forward_pre_hook(_check_ids)

@@ -27,7 +27,7 @@ from ppocr_ext.config import plain_copy
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling import backbones, heads, necks
 from ppocr_ext.modeling.base_model import BaseModel, build_backbone, build_head, build_neck, build_transform
-from ppocr_ext.modeling.distillation_model import DistillationModel
+from ppocr_ext.modeling.distillation_model import DistillationModel, networks_of
 from ppocr_ext.modeling.head_request import EVAL, TRAIN, HeadRequest
 from ppocr_ext.registry import ARCHITECTURES
 
@@ -46,6 +46,7 @@ __all__ = [
     "build_transform",
     "heads",
     "necks",
+    "networks_of",
 ]
 WITH_LABELS = ("SVTR_LCNet", "SVTR_HGNet")  # algorithms whose model gets the labels of both branches
 WITH_CTC_LABELS = ("SVTR",)

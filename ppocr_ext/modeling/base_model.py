@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -33,10 +34,9 @@ class BaseModel(nn.Layer):
             ``in_channels`` of the image (3), ``return_all_feats``. It is not changed.
 
     Attributes:
-        train_request: what the head should return in train mode.
-        eval_request: what the head should return in eval mode.
+        train_request: what the head returns in train mode; see :meth:`using`.
+        eval_request: what the head returns in eval mode.
         frozen: see :meth:`freeze`.
-        held_in_eval: layers that stay in eval mode, since everything in them is frozen.
 
     Raises:
         ModelError: a part cannot be connected, such as a backbone without ``out_channels``.
@@ -69,7 +69,14 @@ class BaseModel(nn.Layer):
         self.train_request: HeadRequest = TRAIN
         self.eval_request: HeadRequest = EVAL
         self.frozen = False
-        self.held_in_eval: tuple[nn.Layer, ...] = ()
+        self._held_in_eval: tuple[nn.Layer, ...] = ()
+
+    def using(self, train: HeadRequest | None = None, evaluate: HeadRequest | None = None) -> BaseModel:
+        """Return a model of the same layers that returns something else in train or in eval mode."""
+        other = copy(self)
+        other.train_request = train or self.train_request
+        other.eval_request = evaluate or self.eval_request
+        return other
 
     def freeze(self) -> None:
         """Switch gradients off and stay in eval mode, even if ``train()`` is called."""
@@ -78,6 +85,10 @@ class BaseModel(nn.Layer):
             parameter.stop_gradient = True
         self._hold_in_eval()
 
+    def hold_in_eval(self, layers: Iterable[nn.Layer]) -> None:
+        """Keep some layers in eval mode, since everything in them is frozen."""
+        self._held_in_eval = tuple(layers)
+
     def train(self) -> None:
         """Switch to train mode, unless frozen."""
         super().train()
@@ -85,7 +96,7 @@ class BaseModel(nn.Layer):
 
     def _hold_in_eval(self) -> None:
         # Not self.eval(): that also switches Paddle's tracer, which all networks share.
-        for layer in self.sublayers(include_self=True) if self.frozen else self.held_in_eval:
+        for layer in self.sublayers(include_self=True) if self.frozen else self._held_in_eval:
             layer.training = False
 
     def forward(

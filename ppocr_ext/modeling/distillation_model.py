@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from paddle import Tensor, nn
@@ -11,8 +11,10 @@ from paddle import Tensor, nn
 from ppocr_ext.config import plain_copy
 from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.modeling.base_model import BaseModel
-from ppocr_ext.modeling.head_request import BRANCHES
+from ppocr_ext.modeling.head_request import EVAL, TRAIN, HeadRequest
 from ppocr_ext.registry import ARCHITECTURES
+
+Caller = Callable[..., Any]  # (images, labels, request) → what the sub-model returns
 
 
 @ARCHITECTURES.register()
@@ -32,7 +34,9 @@ class DistillationModel(nn.Layer):
         model_name_list: their names; ``model_list``: the sub-models in that order; both are PaddleOCR's names.
         frozen: names of the frozen ones.
         pretrained: path of the weights that each starts from. They are not loaded here.
-        unread: names of those that do not run in train mode, since nothing reads them.
+        train_requests: what each sub-model returns in train mode; one without a request does not run.
+        eval_requests: what each sub-model returns in eval mode; one without a request does not run.
+        callers: what computes in place of a sub-model: its wrapper for data parallel, a compiled engine, a cache.
 
     Raises:
         ConfigError: ``Models`` is missing or empty.
@@ -62,61 +66,41 @@ class DistillationModel(nn.Layer):
         self.frozen: frozenset[str] = frozenset(frozen)
         self.model_name_list = list(self.models)
         self.model_list = list(self.models.values())
-        self.unread: frozenset[str] = frozenset()
-        self._eval_models: tuple[str, ...] | None = None
-        self._callers: dict[str, Callable[..., Any]] = {}  # not sublayers: names in state_dict do not change
+        self.train_requests: Mapping[str, HeadRequest] = dict.fromkeys(self.models, TRAIN)
+        self.eval_requests: Mapping[str, HeadRequest] = dict.fromkeys(self.models, EVAL)
+        self.callers: Mapping[str, Caller] = {}  # not sublayers: names in state_dict do not change
 
-    @property
-    def eval_models(self) -> tuple[str, ...] | None:
-        """Return the names of the sub-models that run in eval mode; None for all."""
-        return self._eval_models
-
-    @eval_models.setter
-    def eval_models(self, names: Iterable[str] | None) -> None:
-        chosen = None if names is None else tuple(names)
-        self._check_names(chosen or (), "eval_models")
-        self._eval_models = chosen
-
-    @property
-    def evaluated(self) -> tuple[str, ...]:
-        """Return the names of the sub-models that run in eval mode."""
-        return tuple(self.models) if self._eval_models is None else self._eval_models
-
-    def require(self, branches: Mapping[str, Iterable[str]]) -> None:
-        """Compute only these branches in train mode.
+    def using(
+        self,
+        train: Mapping[str, HeadRequest] | None = None,
+        evaluate: Mapping[str, HeadRequest] | None = None,
+        callers: Mapping[str, Caller] | None = None,
+    ) -> DistillationModel:
+        """Return a model of the same sub-models that runs others of them, for other outputs, or by other callers.
 
         Args:
-            branches: for a sub-model, those of ``ctc``, ``gtc``, ``sar`` that a loss or hook reads. A
-                sub-model that is not named does not change.
+            train: becomes ``train_requests``.
+            evaluate: becomes ``eval_requests``.
+            callers: join those that there are.
 
         Raises:
-            ModelError: a sub-model or a branch is not known.
+            ModelError: a sub-model is not known.
         """
-        self._check_names(branches, "require")
-        for name, wanted in branches.items():
-            chosen = frozenset(wanted)
-            if chosen - BRANCHES:
-                raise ModelError(
-                    f"DistillationModel.require: {name} has no {sorted(chosen - BRANCHES)} (found "
-                    f"{sorted(BRANCHES)}).",
-                    code="unknown_branch",
-                )
-            model = self.models[name]
-            model.train_request = replace(model.train_request, branches=chosen)
+        unknown = [name for name in {**(train or {}), **(evaluate or {})} if name not in self.models]
+        if unknown:
+            raise ModelError(
+                f"DistillationModel: there is no sub-model {', '.join(unknown)} (found {', '.join(self.models)}).",
+                code="unknown_sub_model",
+            )
+        other = copy(self)
+        other.train_requests = self.train_requests if train is None else dict(train)
+        other.eval_requests = self.eval_requests if evaluate is None else dict(evaluate)
+        other.callers = {**self.callers, **(callers or {})}
+        return other
 
-    def set_caller(self, name: str, caller: Callable[..., Any]) -> None:
-        """Call ``caller`` in place of the sub-model ``name``, such as its wrapper for data parallel.
-
-        Raises:
-            ModelError: there is no such sub-model.
-        """
-        self._check_names((name,), "set_caller")
-        self._callers[name] = caller
-
-    def caller(self, name: str) -> Callable[..., Any]:
-        """Return what is called for the sub-model ``name``: itself, or what :meth:`set_caller` has put in its place."""
-        self._check_names((name,), "caller")
-        return self._callers.get(name, self.models[name])
+    def caller(self, name: str) -> Caller:
+        """Return what computes for the sub-model ``name``: itself, unless ``callers`` has another."""
+        return self.callers.get(name, self.models[name])
 
     def train(self) -> None:
         """Switch to train mode, except for the frozen sub-models."""
@@ -131,21 +115,10 @@ class DistillationModel(nn.Layer):
             x: images [B, C, H, W].
             data: labels, as for :class:`BaseModel`.
         """
-        if not self.training:
-            return {name: self.caller(name)(x, data) for name in self.evaluated}
-        return {name: self._run(name, x, data) for name in self.models if name not in self.unread}
+        requests = self.train_requests if self.training else self.eval_requests
+        return {name: self.caller(name)(x, data, request) for name, request in requests.items()}
 
-    def _run(self, name: str, x: Tensor, data: Sequence[Tensor] | None) -> Any:
-        """Call a sub-model in train mode; a frozen one, which is in eval mode, is told what the losses require."""
-        if name in self.frozen:
-            return self.caller(name)(x, data, self.models[name].train_request)
-        return self.caller(name)(x, data)
 
-    def _check_names(self, names: Iterable[str], where: str) -> None:
-        unknown = [name for name in names if name not in self.models]
-        if unknown:
-            raise ModelError(
-                f"DistillationModel.{where}: there is no sub-model {', '.join(unknown)} (found "
-                f"{', '.join(self.models)}).",
-                code="unknown_sub_model",
-            )
+def networks_of(model: nn.Layer) -> dict[str | None, nn.Layer]:
+    """Return the sub-models by name; of another model the model itself, without a name."""
+    return dict(model.models.items()) if isinstance(model, DistillationModel) else {None: model}

@@ -27,6 +27,7 @@ class HeadRequest:
         as_dict: a MultiHead returns ``{"ctc", "ctc_neck", "gtc", "sar"}``, which the losses read;
             otherwise the bare output of its first branch of these.
         for_training: the backbone pools into frames as in training: into ``train_frames``, if it has that key.
+        features: CTC returns (features, logits); None: if its own option ``return_feats`` is true.
     """
 
     branches: frozenset[str]
@@ -34,6 +35,7 @@ class HeadRequest:
     decode: bool = False
     as_dict: bool = True
     for_training: bool = False
+    features: bool | None = None
 
 
 TRAIN = HeadRequest(BRANCHES, for_training=True)

@@ -12,7 +12,7 @@ import multiprocessing
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -34,6 +34,7 @@ from ppocr_ext.io.atomic import check_writable, remove_temporary_files, scratch_
 from ppocr_ext.losses import build_loss
 from ppocr_ext.losses.base_loss import PAD as BLANK
 from ppocr_ext.messages import LOG
+from ppocr_ext.modeling import TRAIN
 from ppocr_ext.run.compiled_models import compile_frozen
 from ppocr_ext.run.context import RunOptions, open_context
 from ppocr_ext.run.freezing import frozen_models
@@ -148,12 +149,12 @@ class CacheBuilder:
         self.loss = build_loss(context.components.at("Loss").thaw(), loss_context(model, context.charset))
         _require_servable(self.loss, name)
         wanted = branches_to_keep(self.loss, name)
-        model.require({name: wanted})
+        self._request = replace(TRAIN, branches=frozenset(wanted))
+        model = model.using(train={name: self._request})
         engines = compile_frozen(context, model, len(self._loader.dataset) * views.count)
-        self._call = model.caller(name)
-        self._folder = options.folder
         self._engine = engines.get(name)
-        self._request = model.models[name].train_request
+        self._call = self._engine or model.models[name]
+        self._folder = options.folder
         self.plan = plan or self._plan(data.preflight, wanted, options.top_k)
         count = len(self._loader.of_view(0))
         batches = (

@@ -24,7 +24,7 @@ _WATCHED = ("to_static", "detect_anomaly")  # compile or watch the layers of the
 def compile_frozen(
     context: RunContext, model: nn.Layer, samples: int, *, prepare: bool = True
 ) -> dict[str, CompiledNetwork]:
-    """Compile the frozen sub-models that a loss reads (``Global.teacher_engine``), and let ``model`` call these.
+    """Compile the frozen sub-models that a loss reads (``Global.teacher_engine``).
 
     They compute in ``Global.teacher_dtype`` if they are compiled and the processor has it. A resumed run whose
     checkpoint has other engines or types says so: its numbers differ. With ``auto`` it takes the engines and types of
@@ -37,20 +37,22 @@ def compile_frozen(
         prepare: make the graphs now; else when the first images come, which may be never.
 
     Returns:
-        What was compiled, by the name of the sub-model.
+        What was compiled, by the name of the sub-model, to be called in its place.
     """
     config, checkpoint, compiled = context.config, context.checkpoint, {}
     dtype, asked = global_value(config, "teacher_dtype"), global_value(config, "teacher_engine")
     state = None if checkpoint is None else checkpoint.train_state()
     before = dict((state and state.engines) or {})
-    frozen = sorted(model.frozen - model.unread) if isinstance(model, DistillationModel) else []
+    frozen = (
+        sorted(model.frozen & model.train_requests.keys()) if isinstance(model, DistillationModel) else []
+    )
     if (frozen or not _is_ours(model)) and _is_wanted(context, model, "teacher_engine", samples):
         for name in frozen:
             network = model.models[name]
             taken, kind = _engine_to_take(asked, before.get(name, AUTO), dtype)
             engine = _compile(
                 network,
-                network.train_request,
+                model.train_requests[name],
                 config,
                 "Train" if prepare else None,
                 name,
@@ -59,7 +61,6 @@ def compile_frozen(
             )
             engine.asked = dtype
             if engine.engine != NETWORK:
-                model.set_caller(name, engine)
                 compiled[name] = engine
                 LOG.info("%s is frozen and compiled: %s (Global.teacher_engine)", name, engine.label)
     if dtype != FLOAT32 and not compiled:
@@ -124,12 +125,12 @@ def model_to_evaluate(
         return _compile(
             model, request or model.eval_request, context.config, "Eval", "the model", engine=engine
         )
-    for name in model.evaluated:
-        network = model.models[name]
-        model.set_caller(
-            name, _compile(network, network.eval_request, context.config, "Eval", name, engine=engine)
-        )
-    return model
+    return model.using(
+        callers={
+            name: _compile(model.models[name], request, context.config, "Eval", name, engine=engine)
+            for name, request in model.eval_requests.items()
+        }
+    )
 
 
 def _is_ours(network: nn.Layer) -> bool:

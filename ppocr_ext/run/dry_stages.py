@@ -14,8 +14,9 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.errors import ConfigError, DataError, PPOCRExtError
 from ppocr_ext.losses import build_loss, required_outputs
+from ppocr_ext.losses.base_loss import OutputRef
 from ppocr_ext.run.dry_samples import ConfigPath, DryBatch
-from ppocr_ext.run.train_setup import loss_context, return_features
+from ppocr_ext.run.train_setup import loss_context
 
 _PARTS = {"transform": "Transform", "backbone": "Backbone", "neck": "Neck", "head": "Head"}
 _ORDER = (
@@ -29,18 +30,14 @@ class StageFailed(Exception):  # noqa: N818 - caught where the host's loop is ca
 
 
 class DryNetwork:
-    """The networks as the host calls them; of a failing one the layer is named.
-
-    Attributes:
-        takes_labels: the host handed it the labels.
-    """
+    """The networks as the host calls them; of a failing one the layer is named."""
 
     def __init__(self, step: Any, model: Any) -> None:
-        self._step, self._model, self.takes_labels = step, model, False
+        self._step, self._model = step, model
 
     def __call__(self, images: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs of the networks."""
-        self.takes_labels = "data" in kwargs
+        self._step.takes_labels = "data" in kwargs
         try:
             return self._model(images, *args, **kwargs)
         except Exception as error:
@@ -138,10 +135,15 @@ class DryReader:
 
 
 class DryLosses:
-    """The losses of a config, each built and called by itself."""
+    """The losses of a config, each built and called by itself.
+
+    Attributes:
+        outputs: that they require.
+    """
 
     def __init__(self, step: Any, batch: DryBatch) -> None:
         self._step, self._batch = step, batch
+        self.outputs: set[OutputRef] = set()
         self._losses: list[tuple[str, ConfigPath, Any, Mapping[str, Any]]] = []
         whole = step.config.at("Loss").thaw()
         self._of_multi_head = whole.get("name") == "MultiLoss"
@@ -163,7 +165,7 @@ class DryLosses:
                 key = next((key for key in ("model_name_list", "model_name_pairs") if key in options), "")
                 step.report_unknown_model((*path, key) if key else path, model)
             if not unknown:
-                return_features(step.model, outputs)
+                self.outputs |= {*outputs}
                 self._losses.append((name, path, loss, options))
         except Exception as error:
             step.report_error("loss", path, error, "it cannot be built: ")

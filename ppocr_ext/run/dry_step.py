@@ -28,11 +28,13 @@ from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue
 from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.metrics import build_metric
+from ppocr_ext.modeling import EVAL
 from ppocr_ext.modeling.necks import narrow_necks
 from ppocr_ext.optim.trained_parts import match_patterns
 from ppocr_ext.run.dry_samples import SILENT, ConfigPath, DryBatch, DrySection, described_error
 from ppocr_ext.run.dry_stages import DryLosses, DryNetwork, DryReader, StageFailed
 from ppocr_ext.run.frame_counts import left_as_it_was
+from ppocr_ext.run.freezing import with_features
 from ppocr_ext.run.host_config import complete, decoder_models, host_config
 
 _SECTIONS = ("Architecture", "Loss", "Train", "Eval", "PostProcess", "Metric")
@@ -145,13 +147,14 @@ class _DryStep:
 
     Attributes:
         models: names of the sub-models; None for one network.
+        takes_labels: the host hands the labels to the networks.
     """
 
     def __init__(self, config: Config, charset: Charset, host: Host, model: Any) -> None:
         self.config, self.charset, self.model, self._host = config, charset, model, host
         self.models: Sequence[str] | None = getattr(model, "model_name_list", None)
         self.issues: list[Issue] = []
-        self._takes_labels = False
+        self.takes_labels = False
 
     def report(self, code: str, path: ConfigPath, message: str) -> None:
         """Add an issue with the place of the nearest value at or above ``path``."""
@@ -202,21 +205,20 @@ class _DryStep:
             self._call_host(self._evaluate, evaluate, decoder, metric)
 
     def _call_host(self, loop: Callable[..., Any], batch: DryBatch, decoder: Any, metric: Any) -> None:
-        network = DryNetwork(self, self.model)
         # the host leaves out the last batch on Windows
         batches = _Batches([batch.entries] * (2 if os.name == "nt" else 1))
         with suppress(StageFailed):
             readers = DryReader(self, "PostProcess", decoder, batch), DryReader(self, "Metric", metric, batch)
-            loop(batch, batches, network, *readers)
-        self._takes_labels = self._takes_labels or network.takes_labels
+            loop(batch, batches, *readers)
 
-    def _train(self, batch: DryBatch, batches: _Batches, network: Any, decoder: Any, metric: Any) -> None:
+    def _train(self, batch: DryBatch, batches: _Batches, decoder: Any, metric: Any) -> None:
         """Call ``program.train`` with a loss whose ``backward`` does nothing."""
         plain = host_config(self.config, eval_steps=(_NEVER, _NEVER))
         plain["Global"] |= {"epoch_num": 1, "calc_epoch_interval": 1, "uniform_output_enabled": False}
         plain["Global"] |= {"print_batch_step": _NEVER, "save_epoch_step": _NEVER, "save_model_dir": "."}
         plain["profiler_options"] = None
         losses = DryLosses(self, batch)
+        network = DryNetwork(self, with_features(self.model, losses.outputs))
         loss = SimpleNamespace(shape=[1], numpy=lambda: np.zeros(1), backward=_nothing)
 
         def call_losses(predictions: Any, entries: Any) -> dict[str, Any]:
@@ -228,13 +230,14 @@ class _DryStep:
         replacements = {"save_model": _nothing, "export": _nothing}
         self._host.train(plain, batches, _Batches(), "cpu", *parts, replacements=replacements)
 
-    def _evaluate(self, batch: DryBatch, batches: _Batches, network: Any, decoder: Any, metric: Any) -> None:
+    def _evaluate(self, batch: DryBatch, batches: _Batches, decoder: Any, metric: Any) -> None:
         """Call ``program.eval`` with the sub-models that the decoder reads."""
-        names = decoder_models(self.config)
+        names, model = decoder_models(self.config), self.model
         if names is not None and self.models is not None:
             for name in set(names) - set(self.models):
                 self.report_unknown_model(("PostProcess", "model_name"), name)
                 raise StageFailed
-            self.model.eval_models = names
+            model = model.using(evaluate=dict.fromkeys(names, EVAL))
         model_type = self.config.at("Architecture.model_type", None)
-        self._host.evaluate(network, batches, decoder, metric, model_type, extra_input=self._takes_labels)
+        network = DryNetwork(self, model)
+        self._host.evaluate(network, batches, decoder, metric, model_type, extra_input=self.takes_labels)

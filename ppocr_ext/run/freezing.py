@@ -6,7 +6,7 @@ go parts of the others, since a data-parallel reducer would wait for gradients t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +17,9 @@ from paddle import Tensor, nn
 from ppocr_ext.config import Config
 from ppocr_ext.data.batches import images_of, labels_of
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.losses.base_loss import OutputRef
+from ppocr_ext.losses.base_loss import FEATURES, OutputRef
 from ppocr_ext.messages import LOG, shortened
-from ppocr_ext.modeling import BaseModel, DistillationModel
+from ppocr_ext.modeling import TRAIN, BaseModel, DistillationModel, networks_of
 from ppocr_ext.modeling.head_request import BRANCH_LAYERS, understands_requests
 from ppocr_ext.optim.trained_parts import match_patterns, named_weights
 from ppocr_ext.run.frame_counts import left_as_it_was
@@ -54,8 +54,8 @@ def unsaved_models(model: Any, config: Config) -> frozenset[str]:
     return frozenset() if config.at("Global.save_teacher", default=False) else frozen_models(model)
 
 
-def choose_trained(model: Any, config: Config, reads: Iterable[OutputRef] | None) -> None:
-    """Compute and train only what ``reads`` needs and ``Global.freeze`` leaves.
+def choose_trained(model: nn.Layer, config: Config, reads: Iterable[OutputRef] | None) -> nn.Layer:
+    """Return ``model`` as it is trained: it computes and trains only what ``reads`` needs and ``Global.freeze`` leaves.
 
     Args:
         model: with BatchNorm as it is trained; not yet wrapped for several processes.
@@ -65,9 +65,10 @@ def choose_trained(model: Any, config: Config, reads: Iterable[OutputRef] | None
     Raises:
         ConfigError: see :func:`freeze_parts`.
     """
-    restrict_outputs(model, reads, config)
+    model = restrict_outputs(model, reads, config)
     freeze_parts(model, config)
     freeze_guided(model, reads)
+    return model
 
 
 def _stop(parameters: Iterable[Tensor]) -> None:
@@ -75,38 +76,46 @@ def _stop(parameters: Iterable[Tensor]) -> None:
         parameter.stop_gradient = True
 
 
-def restrict_outputs(model: Any, reads: Iterable[OutputRef] | None, config: Config) -> None:
-    """Let each sub-model compute only the branches that something reads.
+def restrict_outputs(model: nn.Layer, reads: Iterable[OutputRef] | None, config: Config) -> nn.Layer:
+    """Return a model whose sub-models compute only the branches that something reads, and features if they are read.
 
     Parameters of branches that nothing reads are no longer trained (a data-parallel reducer would
     wait for their gradients). ``reads`` None: a foreign loss does not say, everything is computed.
     """
     if reads is None:
-        return
+        return model
     reads = set(reads)
     if config.at("Global.cal_metric_during_train", default=False):
         reads |= {(name, "ctc") for name in decoder_models(config) or (None,)}
-    branches: dict[str | None, set[str]] = {name: set() for name, _ in reads}
+    outputs: dict[str | None, set[str]] = {name: set() for name, _ in reads}
     for name, output in reads:
-        if output in _BRANCH_OF:
-            branches[name].add(_BRANCH_OF[output])
-    if not isinstance(model, DistillationModel):
-        wanted = branches.get(None, set())
-        if hasattr(model, "train_request"):
-            model.train_request = replace(model.train_request, branches=frozenset(wanted))
-        _freeze_unread(model, wanted)
-        return
-    model.require({str(name): wanted for name, wanted in branches.items()})
-    model.unread = frozenset(model.models) - branches.keys()
-    for name, sub_model in model.models.items():
-        if name in branches:
-            _freeze_unread(sub_model, branches[name])
-        elif name not in model.frozen:  # its parameters would never get a gradient
+        outputs[name].add(output)
+    networks, requests = networks_of(model), {}
+    for name, found in outputs.items():
+        branches = frozenset(_BRANCH_OF[output] for output in found & _BRANCH_OF.keys())
+        requests[name] = replace(TRAIN, branches=branches, features=True if FEATURES in found else None)
+    if isinstance(model, DistillationModel):
+        model = model.using(train={str(name): request for name, request in requests.items()})
+    elif isinstance(model, BaseModel):
+        model = model.using(train=requests.get(None, replace(TRAIN, branches=frozenset())))
+    for name, network in networks.items():
+        if name is None or name in requests:
+            _freeze_unread(network, requests[name].branches if name in requests else frozenset())
+        elif not network.frozen:  # its parameters would never get a gradient
             LOG.warning("Loss: no loss reads the sub-model %s, so it is not trained.", name)
-            _stop(sub_model.parameters())
+            _stop(network.parameters())
+    return model
 
 
-def _freeze_unread(model: Any, wanted: set[str]) -> None:
+def with_features(model: nn.Layer, outputs: Iterable[OutputRef]) -> nn.Layer:
+    """Return a model that also returns the features of CTC heads that are among ``outputs``."""
+    request, names = replace(TRAIN, features=True), [name for name, output in outputs if output == FEATURES]
+    if isinstance(model, DistillationModel):
+        return model.using(train={**model.train_requests, **{str(name): request for name in names}})
+    return model.using(train=request) if names and isinstance(model, BaseModel) else model
+
+
+def _freeze_unread(model: nn.Layer, wanted: Set[str]) -> None:
     head = getattr(model, "head", None)
     for branch in BRANCH_LAYERS.keys() - wanted:
         for layer in BRANCH_LAYERS[branch]:
@@ -123,13 +132,13 @@ def freeze_parts(model: Any, config: Config) -> None:
     patterns = config.at("Global.freeze", default=None) or ()
     if not patterns:
         return
-    networks = list(model.models.values()) if isinstance(model, DistillationModel) else [model]
+    networks = networks_of(model).values()
     if not all(isinstance(network, BaseModel) for network in networks):
         reason = f"Global.freeze: {type(model).__name__} has no backbone, neck and head that could be frozen."
         raise ConfigError(reason, code="unsupported_key")
     names = freeze_parameters(model, patterns)
     for network in networks:
-        network.held_in_eval = tuple(layers_held_in_eval(network))
+        network.hold_in_eval(layers_held_in_eval(network))
     LOG.info("Global.freeze: %d parameters are frozen", len(names))
 
 
@@ -176,8 +185,7 @@ def freeze_guided(model: Any, reads: Iterable[OutputRef] | None) -> None:
         model: one network, or several.
         reads: the outputs that the losses read; None if that is not known.
     """
-    several = isinstance(model, DistillationModel)
-    for name, network in model.models.items() if several else ((None, model),):
+    for name, network in networks_of(model).items():
         backbone = getattr(network, "backbone", None)
         if backbone is None or getattr(network, "frozen", False):
             continue
@@ -204,7 +212,7 @@ def says_what_it_reads(model: Any, reads: Any) -> bool:
     """Return True if it is known what gets a gradient: the loss names what it reads, and the heads are ours."""
     if reads is None or any(output == "backbone" for _, output in reads):
         return False
-    heads = [getattr(m, "head", None) for m in getattr(model, "model_list", [model])]
+    heads = [getattr(network, "head", None) for network in networks_of(model).values()]
     return all(head is not None and understands_requests(head) for head in heads)
 
 

@@ -13,7 +13,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.errors import ModelError, PPOCRExtError
 from ppocr_ext.messages import LOG
-from ppocr_ext.modeling import BaseModel, DistillationModel
+from ppocr_ext.modeling import BaseModel, DistillationModel, HeadRequest, networks_of
 from ppocr_ext.modeling.recompute import recompute_blocks
 
 
@@ -29,10 +29,12 @@ def data_parallel(model: Any, config: Config) -> Any:
 
     if not isinstance(model, DistillationModel):
         return wrapped(model)
-    for name, sub_model in model.models.items():
-        if any(not parameter.stop_gradient for parameter in sub_model.parameters()):
-            model.set_caller(name, wrapped(sub_model))
-    return model
+    trained = {
+        name: wrapped(network)
+        for name, network in model.models.items()
+        if any(not parameter.stop_gradient for parameter in network.parameters())
+    }
+    return model.using(callers=trained)
 
 
 def recompute_activations(model: Any, config: Config) -> None:
@@ -43,13 +45,12 @@ def recompute_activations(model: Any, config: Config) -> None:
     """
     if not global_value(config, "recompute"):
         return
-    networks = model.models if isinstance(model, DistillationModel) else {type(model).__name__: model}
-    for name, network in networks.items():
+    for name, network in networks_of(model).items():
         is_trained = any(not parameter.stop_gradient for parameter in network.parameters())
         if is_trained and not recompute_blocks(network):
             raise ModelError(
-                f"Global.recompute: {name} has no block that can be computed again (see docs/training.md). Fix: remove "
-                f"Global.recompute.",
+                f"Global.recompute: {name or 'the model'} has no block that can be computed again (see "
+                f"docs/training.md). Fix: remove Global.recompute.",
                 code="unsupported_model",
             )
 
@@ -115,9 +116,9 @@ class _CompiledForward:
         self._static = paddle.jit.to_static(model.forward, full_graph=True)
         self._shapes: set[tuple[int, ...]] = set()
 
-    def __call__(self, x: Any, data: Sequence[Any] | None = None, request: Any = None) -> Any:
-        if not self._model.training and request is None:  # only a frozen model that teaches is given one
-            return self._dynamic(x, data)
+    def __call__(self, x: Any, data: Sequence[Any] | None = None, request: HeadRequest | None = None) -> Any:
+        if not self._model.training and not (request and request.for_training):  # a frozen one that teaches
+            return self._dynamic(x, data, request)
         shape = tuple(x.shape)
         if shape in self._shapes:
             return self._static(x, data, request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ppocr_ext.config import Config
@@ -15,7 +15,7 @@ from ppocr_ext.inference.compiled import CompiledNetwork
 from ppocr_ext.issues import report_issues
 from ppocr_ext.messages import LOG
 from ppocr_ext.metrics import build_metric
-from ppocr_ext.modeling import DistillationModel, build_model
+from ppocr_ext.modeling import EVAL, DistillationModel, build_model
 from ppocr_ext.run.compiled_models import compile_frozen
 from ppocr_ext.run.context import Role, RunContext, RunOptions, open_context, rename_section
 from ppocr_ext.run.dry_step import dry_step, same_as_before
@@ -50,11 +50,6 @@ class Run(RunContext, RunData, Training):
     teacher_cache: CachedTeacher | None = None
 
     @property
-    def network(self) -> Any:
-        """The model without a data-parallel wrapper."""
-        return getattr(self.model, "_layers", self.model)
-
-    @property
     def frozen(self) -> frozenset[str]:
         """Names of the sub-models that are not trained."""
         return frozen_models(self.network)
@@ -86,7 +81,7 @@ class Run(RunContext, RunData, Training):
             recompute_activations(model, context.config)
         _run_dry_step(context, model)
         if isinstance(model, DistillationModel):
-            model.eval_models = decoder_models(context.config) or ()
+            model = model.using(evaluate=dict.fromkeys(decoder_models(context.config) or (), EVAL))
         cache, answers = cache_folder(context.config) if context.trains else None, None
         views = None if cache is None else read_facts(cache).views
         # after the model, which says how many frames its CTC output has
@@ -100,10 +95,13 @@ class Run(RunContext, RunData, Training):
             training = set_up_training(context, model, data)
             steps = evaluation_steps(config, training.start.steps_per_epoch)
             samples = len(data.train_loader.dataset) * training.start.epochs // context.team.size
-            engines = compile_frozen(context, model, samples, prepare=cache is None)
+            engines = compile_frozen(context, training.network, samples, prepare=cache is None)
+            model = training.network.using(callers=engines) if engines else training.model
             if cache is not None:  # it calls what is compiled for a batch that it lacks
                 digests, dictionary = training.frozen_digests, context.charset.digest
-                answers = cached_teacher(cache, training.model, training.loss, config, dictionary, digests)
+                answers = cached_teacher(cache, model, training.loss, config, dictionary, digests)
+                model = model.using(callers={answers.name: answers}) if answers else model
+            training = replace(training, model=model)
         else:
             _load_for_evaluation(context, model)
             training, steps, engines = Training(model=model), None, {}
@@ -151,7 +149,7 @@ def _load_for_evaluation(context: RunContext, model: Any) -> None:
     Raises:
         WeightsError: a sub-model that is evaluated has none.
     """
-    names = getattr(model, "eval_models", None)
+    names = tuple(model.eval_requests) if isinstance(model, DistillationModel) else None
     found = load_model_weights(model, context, needed=names)
     lacking = [name for name in names or (None,) if name not in found]
     if lacking:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,8 @@ from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.sample_seeds import warn_of_other_seeds
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.losses import CenterLoss, DistillationCenterLoss, LossContext, build_loss, required_outputs
-from ppocr_ext.losses.base_loss import FEATURES, OutputRef
 from ppocr_ext.messages import LOG
-from ppocr_ext.modeling.features import ctc_head_of, feature_sizes
+from ppocr_ext.modeling.features import feature_sizes
 from ppocr_ext.optim import build_optimizer
 from ppocr_ext.optim.trained_parts import parts_table, trained_parts
 from ppocr_ext.run.amp import Amp, build_amp, decorate, untrained
@@ -81,6 +80,11 @@ class Training:
     official_weights: Records = field(default_factory=dict)
     starts_from_weights: bool = False
 
+    @property
+    def network(self) -> Any:
+        """The model without a data-parallel wrapper."""
+        return getattr(self.model, "_layers", self.model)
+
 
 def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     """Build what ``model`` is trained with, and load its weights.
@@ -95,12 +99,11 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     loaded = load_model_weights(model, context, needed=needed)
     records = official_records(config, loaded.values(), None if checkpoint is None else checkpoint.prefix)
     require_reading_teachers(context, model, sorted(frozen_models(model) & loaded.keys()))
-    return_features(model, outputs or ())
     if checkpoint is None:  # after a resume the weights have moved on from those of the centers
         compare_center_weights(loss, model)
     digests = {name: state_digest(getattr(model, name)) for name in sorted(frozen_models(model))}
     model = share_batch_norm(model, config)
-    choose_trained(model, config, outputs)
+    model = choose_trained(model, config, outputs)
     if context.team.size > 1 and not says_what_it_reads(model, outputs):
         freeze_untouched(model, loss, next(iter(data.train_loader or ())))
     starts = checkpoint is None and bool(loaded.keys() - frozen_models(model))
@@ -171,8 +174,8 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
             f"{accumulate}). Fix: the same ones, or start from its weights: -o Global.pretrained_model={prefix}.",
             code="optimizer_mismatch",
         )
-    network = getattr(training.model, "_layers", training.model)
-    restore_optimizer(optimizer, checkpoint, parameter_names(network), state.parameter_names)
+    names = parameter_names(training.network)
+    restore_optimizer(optimizer, checkpoint, names, state.parameter_names)
     if state.total_steps not in (None, length.total_steps):
         rate = optimizer.get_lr()
         _recompute_rate(training.schedule)
@@ -184,7 +187,7 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
             optimizer.get_lr(),
         )
     if state.raw_weights:
-        put_back(state.raw_weights, network.state_dict())
+        put_back(state.raw_weights, training.network.state_dict())
     training.amp.load(state.scaler)
     restore_loss(training.loss, state.loss, prefix)
     LOG.info("resuming from %s: epoch %d, step %d", prefix, start.epoch + 1, start.global_step)
@@ -219,17 +222,6 @@ def _recompute_rate(schedule: Any) -> None:
 def loss_context(model: Any, charset: Charset) -> LossContext:
     """Return what losses may need to know of ``model``, with or without sub-models, and the dictionary."""
     return LossContext(charset, feature_sizes(model))
-
-
-def return_features(model: Any, required: Iterable[OutputRef]) -> None:
-    """Let the CTC heads whose features are required return them.
-
-    Raises:
-        ModelError: a model has no CTC head.
-    """
-    for name, output in required:
-        if output == FEATURES:
-            ctc_head_of(model if name is None else getattr(model, name)).return_feats = True
 
 
 def compare_center_weights(loss: Any, model: Any) -> None:

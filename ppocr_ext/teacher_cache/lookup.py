@@ -38,6 +38,7 @@ class CachedTeacher:
         live: calls it.
 
     Attributes:
+        name: of the sub-model.
         is_live: whether the live teacher answered for the last batch.
         batches: of training so far.
         live_batches: of them, those that the live teacher answered.
@@ -51,6 +52,7 @@ class CachedTeacher:
         self._others: frozenset[str] = getattr(model.head, "branches", frozenset()) - set(
             store.facts.branches
         )
+        self.name = store.facts.model
         self.batches = self.live_batches = self.lacking = 0
         self.is_live = False
 
@@ -152,7 +154,7 @@ def input_keys(images: Tensor, data: Sequence[Tensor] | None, branches: Mapping[
 def cached_teacher(
     folder: Path, model: nn.Layer, loss: nn.Layer, config: Config, charset: str, weights: Mapping[str, str]
 ) -> CachedTeacher | None:
-    """Open the cache of a run, and let it answer for its sub-model.
+    """Open the cache of a run, which answers for its sub-model.
 
     Args:
         folder: of the cache.
@@ -196,9 +198,7 @@ def cached_teacher(
         "teacher cache %s: %d entries, views of each sample: %d, computed in %s",
         folder, store.entries, facts.views.count, facts.dtype,
     )  # fmt: skip
-    answers = CachedTeacher(store, model.models[name], model.caller(name))
-    model.set_caller(name, answers)
-    return answers
+    return CachedTeacher(store, model.models[name], model.caller(name))
 
 
 # Mean probability of classes that are not kept, above which a loss that reads only the probable ones differs by 1e-3.

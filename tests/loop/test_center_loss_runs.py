@@ -77,8 +77,8 @@ def test_a_distillation_with_centers_from_a_file(tiny, tmp_path):
         }
     )
     run = Run.build(config, "train")
-    assert run.sub_model("Student").head.ctc_head.return_feats
-    assert not run.sub_model("Teacher").head.ctc_head.return_feats
+    assert run.network.train_requests["Student"].features
+    assert not run.network.train_requests["Teacher"].features
     seen = []
 
     class Watch(Hook):

@@ -70,10 +70,9 @@ def test_what_a_model_returns_in_each_mode(all_feats: bool) -> None:
 
 def test_a_run_may_replace_what_is_asked_in_each_mode() -> None:
     model = build_model(recogniser())
-    model.train_request = HeadRequest(frozenset({"gtc"}))
+    model = model.using(HeadRequest(frozenset({"gtc"})), GREEDY)
     assert set(model(images(), labels())["head_out"]) == {"gtc"}
     model.eval()
-    model.eval_request = GREEDY
     ids, _ = model(images())["head_out"]
     assert ids.dtype == paddle.int64
 

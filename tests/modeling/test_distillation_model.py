@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import paddle
@@ -10,7 +11,10 @@ from parity import load_case
 from small_networks import CLASSES, LONGEST, distillation, images, labels
 
 from ppocr_ext.errors import ConfigError, ModelError
-from ppocr_ext.modeling import DistillationModel, HeadRequest, build_model
+from ppocr_ext.modeling import EVAL, TRAIN, DistillationModel, HeadRequest, build_model
+
+CTC = replace(TRAIN, branches=frozenset({"ctc"}))
+NRTR = replace(TRAIN, branches=frozenset({"gtc"}))
 
 _HEAD = {
     "name": "MultiHead",
@@ -116,7 +120,7 @@ def test_a_frozen_teacher_pools_as_its_student_at_every_size(train_frames: int |
     for name, backbone in (("Teacher", teacher), ("Student", student)):
         config["Models"][name]["Backbone"] = {**backbone, "train_frames": train_frames}
     model = build_model(config)
-    model.require({"Teacher": ["ctc"], "Student": ["ctc"]})
+    model = model.using(train=dict.fromkeys(("Teacher", "Student"), CTC))
     for height, width in ((32, 160), (48, 320), (64, 480)):
         with paddle.no_grad():
             out = model(images(2, height, width), labels())
@@ -150,7 +154,8 @@ def test_no_call_of_train_wakes_the_teacher(model: DistillationModel) -> None:
 def test_only_the_named_models_run_in_eval_mode(model: DistillationModel) -> None:
     model.eval()
     assert set(model(images())) == {"Teacher", "Student"}
-    model.eval_models = ["Student"]
+    model = model.using(evaluate={"Student": EVAL})
+    model.eval()
     ran = []
     model.models["Teacher"].backbone.register_forward_post_hook(lambda *_: ran.append("Teacher"))
     out = model(images())
@@ -160,30 +165,48 @@ def test_only_the_named_models_run_in_eval_mode(model: DistillationModel) -> Non
     model.train()
     assert set(model(images(), labels())) == {"Teacher", "Student"}
     with raises_code(ModelError, "unknown_sub_model", "Pupil", "Teacher, Student"):
-        model.eval_models = ["Pupil"]
-    assert model.eval_models == ("Student",)
+        model.using(evaluate={"Pupil": EVAL})
 
 
 def test_only_what_is_read_is_computed(model: DistillationModel) -> None:
-    model.require({"Teacher": {"gtc"}, "Student": {"ctc", "gtc"}})
+    whole = model
+    model = whole.using(train={"Teacher": NRTR, "Student": TRAIN})
     ran = []
     model.models["Teacher"].head.ctc_encoder.register_forward_post_hook(lambda *_: ran.append("ctc"))
     out = model(images(), labels())
     assert set(out["Teacher"]["head_out"]) == {"gtc"}
     assert set(out["Student"]["head_out"]) == {"ctc", "ctc_neck", "gtc"}
+    assert set(model.using(train={"Student": TRAIN})(images(), labels())) == {"Student"}
     assert ran == []
     model.eval()
     assert model(images())["Teacher"]["head_out"].shape == [2, 8, CLASSES]
+    assert set(whole.train_requests.values()) == {TRAIN}
     with raises_code(ModelError, "unknown_sub_model", "Pupil"):
-        model.require({"Pupil": {"ctc"}})
-    with raises_code(ModelError, "unknown_branch", "Student", "nrtr"):
-        model.require({"Student": {"nrtr"}})
+        model.using(train={"Pupil": CTC})
+
+
+def test_features_of_one_sub_model_can_be_asked_for_and_any_callable_may_compute(
+    model: DistillationModel,
+) -> None:
+    called = []
+
+    def computed(x: Any, data: Any, request: HeadRequest) -> Any:
+        called.append(request)
+        return model.models["Teacher"](x, data, request)
+
+    wanted = replace(TRAIN, features=True)
+    asked = model.using(train={"Teacher": wanted, "Student": TRAIN}, callers={"Teacher": computed})
+    out = asked(images(), labels())
+    features, logits = out["Teacher"]["head_out"]["ctc"]
+    assert (features.shape, logits.shape) == ([2, 8, 16], [2, 8, CLASSES])
+    assert isinstance(out["Student"]["head_out"]["ctc"], paddle.Tensor)
+    assert called == [wanted] and asked.state_dict().keys() == model.state_dict().keys()
 
 
 def test_a_decoder_of_the_nrtr_branch_can_be_asked_for(model: DistillationModel) -> None:
     model.eval()
-    model.eval_models = ("Student",)
-    model.models["Student"].eval_request = HeadRequest(frozenset({"gtc"}), True, True, False)
+    greedy = HeadRequest(frozenset({"gtc"}), True, True, False)
+    model = model.using(evaluate={"Student": greedy})
     ids, probabilities = model(images())["Student"]["head_out"]
     assert ids.shape == probabilities.shape
 

@@ -133,7 +133,7 @@ def test_a_compiled_teacher_teaches_the_same(run: Run) -> None:
     teacher = run.network.models["Teacher"]
     run.model.train()
     found = run.model(batch[0], batch[1:])["Teacher"]["head_out"]
-    expected = teacher(batch[0], batch[1:], teacher.train_request)["head_out"]
+    expected = teacher(batch[0], batch[1:], run.network.train_requests["Teacher"])["head_out"]
     assert engine_names(run.engines) == {"Teacher": AUTO_ENGINE} and not teacher.training
     assert engine_names({"Teacher": SimpleNamespace(engine="network", label="network")}) is None
     for part in expected:
@@ -213,9 +213,7 @@ def test_a_resumed_run_takes_the_engine_of_its_checkpoint_unless_another_is_name
     config = run.config.with_values({"Global.teacher_engine": asked})
     state = TrainState(engines={"Teacher": kept})
     resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run.network, "set_caller", lambda name, caller: None)
-        found = compile_frozen(replace(run, config=config, checkpoint=resumed), run.network, LEAST_SAMPLES)
+    found = compile_frozen(replace(run, config=config, checkpoint=resumed), run.network, LEAST_SAMPLES)
     assert engine_names(found) == {"Teacher": expected}
     assert ("latest" in caplog.text) == (kept not in (expected, "auto"))
 
@@ -229,9 +227,7 @@ def test_a_run_keeps_the_type_of_its_teacher_and_says_if_nothing_has_it(
     named = config.with_values({"Global.teacher_engine": "paddle"})
     context = replace(run, config=named, checkpoint=resumed)
     monkeypatch.setattr(compiled_models, "LEAST_SAMPLES", 24)
-    with monkeypatch.context() as patch:
-        patch.setattr(run.network, "set_caller", lambda name, caller: None)
-        found = engine_names(compile_frozen(context, run.network, 24))
+    found = engine_names(compile_frozen(context, run.network, 24))
     expected = {"Teacher": "paddle bfloat16" if has_bfloat16() else "paddle float32"}
     assert found == expected and "teacher_dtype" in caplog.text
     caplog.clear()
@@ -262,7 +258,6 @@ def test_a_resumed_run_takes_the_type_of_its_checkpoint_unless_an_engine_is_name
 ) -> None:
     monkeypatch.setattr(runners, "find_spec", lambda name: name)
     monkeypatch.setattr(compiled_networks, "has_bfloat16", lambda: True)
-    monkeypatch.setattr(run.network, "set_caller", lambda name, caller: None)
     config = run.config.with_values({"Global.teacher_dtype": "bfloat16", "Global.teacher_engine": asked})
     state = TrainState(engines={"Teacher": recorded})
     resumed = SimpleNamespace(prefix="latest", train_state=lambda: state)

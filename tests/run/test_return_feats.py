@@ -14,6 +14,7 @@ from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.host import open_host
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.loop.session import train
+from ppocr_ext.modeling import EVAL
 from ppocr_ext.modeling.features import classifier_of, ctc_head_of
 from ppocr_ext.run.run import Run
 
@@ -42,10 +43,10 @@ def job(tiny, tmp_path):
     return build
 
 
-def outputs_of(run, batch):
+def outputs_of(model, batch):
     """What the CTC heads give of ``batch``, by sub-model."""
-    outputs = run.model(batch[0], data=batch[1:])
-    models = outputs if hasattr(run.model, "models") else {None: outputs}
+    outputs = model(batch[0], data=batch[1:])
+    models = outputs if hasattr(model, "models") else {None: outputs}
     found = {}
     for name, output in models.items():
         output = output["head_out"] if isinstance(output, dict) and "head_out" in output else output
@@ -58,12 +59,11 @@ def test_features_are_the_input_of_the_last_linear_layer(job, kind):
     run = Run.build(job(kind), "train")
     batch = next(iter(run.train_loader))  # once: a second iterator would run beside the first one's thread
     networks = {None: run.model} if kind != "distill" else dict(run.model.models)
+    model = run.model.using(evaluate=dict.fromkeys(networks, EVAL)) if kind == "distill" else run.model
     for training in (True, False):
-        run.model.train() if training else run.model.eval()
-        if kind == "distill":
-            run.model.eval_models = None
+        model.train() if training else model.eval()
         with paddle.no_grad():
-            found = outputs_of(run, batch)
+            found = outputs_of(model, batch)
         assert found.keys() == (networks.keys() if kind == "distill" else {None})
         for name, (features, scores) in found.items():
             classifier = classifier_of(ctc_head_of(networks[name]))

@@ -13,13 +13,12 @@ from benchmarks.export_center_data import config_to_read
 from ppocr_ext.centers.accumulator import CenterAccumulator
 from ppocr_ext.centers.collect import CollectOptions, collect, config_of_model
 from ppocr_ext.host import open_host
-from ppocr_ext.modeling.features import ctc_head_of
 from ppocr_ext.modeling.head_request import HeadRequest
 from ppocr_ext.run.compiled_models import LEAST_SAMPLES, model_to_evaluate
 from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.run.run import Run
 
-_FEATURES = HeadRequest(frozenset({"ctc"}), as_dict=False)  # what `export-center` asks for
+_FEATURES = HeadRequest(frozenset({"ctc"}), as_dict=False, features=True)  # what `export-center` asks for
 
 
 def measure(folder: str, passes: list[str]) -> dict[str, Any]:
@@ -61,7 +60,6 @@ def measure(folder: str, passes: list[str]) -> dict[str, Any]:
 def _forward(run: Run) -> float:
     began = time.perf_counter()
     run.model.eval()
-    ctc_head_of(run.model).return_feats = True
     network = model_to_evaluate(run, run.model, LEAST_SAMPLES, _FEATURES)
     with paddle.no_grad():
         for batch in run.eval_loader:

@@ -51,12 +51,13 @@ def measure(folder: str) -> dict[str, Any]:
     images, *labels = [each[:1] for each in batch_of_run(Path(folder))]
     paddle.seed(0)
     model = build_model(config.at("Architecture").thaw())
-    restrict_outputs(model, build_loss(config.at("Loss").thaw()).required_outputs(), config)
+    reads = build_loss(config.at("Loss").thaw()).required_outputs()
+    model = restrict_outputs(model, reads, config)
     model.train()
     found: dict[str, Any] = {}
-    for name, network in (("teacher", model.Teacher), ("student", model.Student)):
-        request = network.train_request
-        found[name] = multiply_adds([network], partial(network, images, labels, request))
+    for name, request in model.train_requests.items():
+        network = model.models[name]
+        found[name.lower()] = multiply_adds([network], partial(network, images, labels, request))
     request = model.Student.eval_request
     reader = inference_copy(model.Student, request)
     found["reading"] = multiply_adds([reader], partial(reader, images, labels, request))

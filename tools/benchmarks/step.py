@@ -151,7 +151,7 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
     paddle.seed(0)
     model = build_model(config.at("Architecture").thaw())
     loss = build_loss(config.at("Loss").thaw())
-    restrict_outputs(model, loss.required_outputs(), config)
+    model = restrict_outputs(model, loss.required_outputs(), config)
     optimizer = optimizer_of(config, model)
     if dist.get_world_size() > 1:
         model = data_parallel(model, config)
@@ -160,10 +160,11 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
     model.train()
 
     def step_with(teacher: Any, engine: str | None = None) -> Step:
+        taught = model.using(callers={"Teacher": teacher})
+
         def step() -> None:
-            model.set_caller("Teacher", teacher)
-            model.train()
-            losses = loss(model(batch[0], data=batch[1:]), batch)
+            taught.train()
+            losses = loss(taught(batch[0], data=batch[1:]), batch)
             losses["loss"].backward()
             optimizer.step()
             optimizer.clear_grad(set_to_zero=False)  # as the optimizer of a run
@@ -186,7 +187,7 @@ def our_steps(config: Config, batch: list[paddle.Tensor], cache: Path | None = N
             model.Teacher(batch[0], data=batch[1:], request=TRAIN)
         bare_student()
 
-    compile_teacher = partial(CompiledNetwork, model.Teacher, model.Teacher.train_request, name="Teacher")
+    compile_teacher = partial(CompiledNetwork, model.Teacher, model.train_requests["Teacher"], name="Teacher")
     steps = {BARE_STUDENT: bare_student, BARE_SUM: bare_sum}
     steps[NETWORK] = step_with(model.Teacher)
     for kind, (engine, dtype) in compiled_kinds().items():

@@ -59,11 +59,11 @@ class CTCHead(nn.Layer):
         Args:
             frames: [B, T, in_channels].
             targets: not used.
-            request: only ``probabilities`` is used.
+            request: only ``probabilities`` and ``features`` are used.
 
         Returns:
-            Logits or probabilities [B, T, out_channels]; with ``return_feats`` (features, logits), the features
-            [B, T, D] being the classifier's input (not in an exported graph).
+            Logits or probabilities [B, T, out_channels]; with features (features, logits), the features [B, T, D]
+            being the classifier's input (not in an exported graph).
         """
         request = request or default_request(self.training)
         if self.guide_layer is not None:
@@ -73,7 +73,8 @@ class CTCHead(nn.Layer):
         if request.probabilities:
             scores = F.softmax(scores, axis=-1)
         exported = request.probabilities and not paddle.in_dynamic_mode()
-        return (features, scores) if self.return_feats and not exported else scores
+        wanted = self.return_feats if request.features is None else request.features
+        return (features, scores) if wanted and not exported else scores
 
 
 def _classifier(in_features: int, out_features: int, decay: float) -> Linear:

@@ -14,7 +14,7 @@ import paddle
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.io.plain_pickle import load_arrays
-from ppocr_ext.losses.alignment import forced_alignment
+from ppocr_ext.losses.center_loss import forced_alignment
 from ppocr_ext.losses.functional import best_classes
 
 Frames = Literal["argmax", "aligned"]

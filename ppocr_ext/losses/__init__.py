@@ -7,10 +7,13 @@ same name, the second is logged as ``NAME#2``. The parts of ``MultiLoss`` have t
 from ppocr_ext.losses.base_loss import Loss, LossContext, required_outputs
 from ppocr_ext.losses.center_loss import CenterLoss
 from ppocr_ext.losses.combined_losses import CombinedLoss, MultiLoss, build_loss
-from ppocr_ext.losses.ctc_loss import CTCLoss
-from ppocr_ext.losses.dkd_losses import DistillationDKDLoss, MaskedDKDLoss
-from ppocr_ext.losses.frame_distillation import CTCFrameKDLoss, DistillCTCLogits
-from ppocr_ext.losses.label_losses import CELoss, NRTRLoss, SARLoss
+from ppocr_ext.losses.distillation_losses import (
+    CTCFrameKDLoss,
+    DistillationDKDLoss,
+    DistillCTCLogits,
+    MaskedDKDLoss,
+)
+from ppocr_ext.losses.label_losses import CELoss, CTCLoss, NRTRLoss, SARLoss
 from ppocr_ext.losses.output_distances import (
     DistillationDistanceLoss,
     DistillationDMLLoss,

@@ -1,4 +1,4 @@
-"""Compute the margin of center loss: a frame should be nearer to its own center than to those of look-alikes."""
+"""The centers of a center loss, how they move, and its margin: a frame is nearer to its own than to look-alikes'."""
 
 from __future__ import annotations
 
@@ -7,15 +7,122 @@ from typing import Any
 
 import numpy as np
 import paddle
+import paddle.distributed as dist
 import paddle.nn.functional as F
 from paddle import nn
 from paddle.autograd import PyLayer
 
+from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.characters.look_alikes import SHIPPED, read_groups, symbol_name, within
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError, DataError
-from ppocr_ext.losses.center_bank import FAR, CenterBank
 from ppocr_ext.messages import LOG
+
+_BLOCK = 512  # centers whose distances to all others are held at a time
+FAR = 1e30  # above every distance, and finite, since Paddle's check of operators would report infinity
+
+
+class CenterBank(nn.Layer):
+    """Hold one center for each class, as buffers: they are saved, resumed and never trained by gradients.
+
+    Args:
+        classes: C, CTC classes with the blank.
+        feat_dim: D, features of a frame.
+        table: centers to start from, if any.
+        where: their file, for messages.
+
+    Attributes:
+        centers: float32 [C, D].
+        known: bool [C], which classes have a center.
+
+    Raises:
+        DataError: the table has other features or classes than the model.
+    """
+
+    centers: paddle.Tensor
+    known: paddle.Tensor
+
+    def __init__(
+        self, classes: int, feat_dim: int, table: CenterTable | None = None, where: str = "The center file"
+    ) -> None:
+        super().__init__()
+        centers, known = np.zeros([classes, feat_dim], np.float32), np.zeros([classes], bool)
+        if table is not None and len(table.class_ids):
+            if table.feat_dim != feat_dim:
+                raise DataError(
+                    f"{where} has centers of {table.feat_dim} features, but the CTC head's classifier sees {feat_dim}. "
+                    f"Fix: export the centers again from this model.",
+                    code="centers_mismatch",
+                )
+            if int(table.class_ids[-1]) >= classes:
+                raise DataError(
+                    f"{where} has a center of class {int(table.class_ids[-1])}, but the head has {classes} classes. "
+                    f"Fix: export the centers again with this dictionary.",
+                    code="centers_mismatch",
+                )
+            centers[table.class_ids] = table.centers
+            known[table.class_ids] = True
+        self.register_buffer("centers", paddle.to_tensor(centers))
+        self.register_buffer("known", paddle.to_tensor(known))
+
+    @paddle.no_grad()
+    def means(self, features: paddle.Tensor, class_ids: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Return the mean feature [C, D] of each class and its frames [C], over the batches of all processes.
+
+        Args:
+            features: float32 [M, D]; a row that is not finite does not count.
+            class_ids: int64 [M].
+        """
+        classes, feat_dim = self.centers.shape
+        sums = paddle.zeros([classes, feat_dim], "float32")
+        counts = paddle.zeros([classes], "float32")
+        if features.shape[0]:
+            finite = paddle.isfinite(features.sum(axis=1))
+            features = paddle.where(finite.unsqueeze(1), features, paddle.zeros_like(features))
+            sums = sums.index_add(class_ids, 0, features)
+            counts = counts.index_add(class_ids, 0, finite.astype("float32"))
+        if dist.get_world_size() > 1:
+            dist.all_reduce(sums)
+            dist.all_reduce(counts)
+        return sums / counts.clip(min=1.0).unsqueeze(1), counts
+
+    @paddle.no_grad()
+    def start(self, means: paddle.Tensor, counts: paddle.Tensor) -> None:
+        """Give classes that have frames but no center their mean as center."""
+        new = (counts > 0).logical_and(self.known.logical_not())
+        self.centers.set_value(paddle.where(new.unsqueeze(1), means, self.centers))
+        self.known.set_value(self.known.logical_or(new))
+
+    @paddle.no_grad()
+    def move(self, means: paddle.Tensor, counts: paddle.Tensor, momentum: float) -> None:
+        """Set ``c ← momentum · c + (1 - momentum) · mean`` for classes that have frames."""
+        moved = self.centers * momentum + means * (1.0 - momentum)
+        self.centers.set_value(paddle.where((counts > 0).unsqueeze(1), moved, self.centers))
+
+    @paddle.no_grad()
+    def nearest(self, count: int) -> paddle.Tensor:
+        """Return the characters with the nearest other centers, or the class itself: int64 [C, count]."""
+        classes = self.centers.shape[0]
+        own = paddle.arange(classes, dtype="int64")
+        known = self.known.clone()
+        known[0] = False  # the blank is not a look-alike
+        ids = paddle.nonzero(known).flatten()
+        count = min(count, max(0, ids.shape[0] - 1))
+        if count == 0:
+            return own.unsqueeze(1)
+        rows = self.centers.index_select(ids)
+        norms = rows.square().sum(axis=1)
+        table = own.unsqueeze(1).tile([1, count])
+        found = []
+        for begin in range(0, ids.shape[0], _BLOCK):
+            block = rows[begin : begin + _BLOCK]
+            distances = norms.unsqueeze(0) - 2.0 * paddle.matmul(block, rows, transpose_y=True)
+            itself = paddle.arange(begin, begin + block.shape[0], dtype="int64").unsqueeze(1)
+            distances = paddle.put_along_axis(distances, itself, FAR, axis=1)
+            found.append(distances.topk(count, axis=1, largest=False)[1])
+        neighbours = ids.index_select(paddle.concat(found).flatten()).reshape([-1, count])
+        return paddle.scatter(table, ids, neighbours)
+
 
 _LISTED = 20  # characters that a message lists
 _UNSEEN = -1  # in the row of a class that had no center when the nearest were searched

@@ -8,9 +8,8 @@ from typing import Any
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.losses.base_loss import LossContext
 from ppocr_ext.losses.center_loss import CenterLoss
-from ppocr_ext.losses.ctc_loss import CTCLoss
 from ppocr_ext.losses.distillation_base import SubModelLoss
-from ppocr_ext.losses.label_losses import CELoss, SARLoss
+from ppocr_ext.losses.label_losses import CELoss, CTCLoss, SARLoss
 from ppocr_ext.messages import LOG
 from ppocr_ext.registry import LOSSES
 

@@ -24,8 +24,8 @@ from ppocr_ext.config import Config
 from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import ConfigError, DataError, WeightsError
 from ppocr_ext.io.resources import CACHE_VARIABLE, file_digest
+from ppocr_ext.run.model_setup import official_records, require_recorded
 from ppocr_ext.run.run import Run, build_network
-from ppocr_ext.run.weights_record import official_records, require_recorded
 
 NAME = "PP-OCRv5_mobile_rec"
 

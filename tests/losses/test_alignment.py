@@ -11,7 +11,7 @@ from error_codes import raises_code
 
 from ppocr_ext.errors import DataError
 from ppocr_ext.losses import CenterLoss
-from ppocr_ext.losses.alignment import forced_alignment
+from ppocr_ext.losses.center_loss import forced_alignment
 
 
 def best_path(scores: np.ndarray, label: list[int]) -> list[int]:

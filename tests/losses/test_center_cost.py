@@ -8,7 +8,7 @@ from benchmarks.memory import PeakGrowth
 from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
 from ppocr_ext.losses import CenterLoss, LossContext
-from ppocr_ext.losses.alignment import forced_alignment
+from ppocr_ext.losses.center_loss import forced_alignment
 from ppocr_ext.losses.functional import best_classes
 
 LINES, FRAMES, CLASSES, DIM = 64, 40, 4000, 128

@@ -13,8 +13,7 @@ from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.losses import CenterLoss, LossContext, build_loss
-from ppocr_ext.losses.center_bank import CenterBank
-from ppocr_ext.losses.center_margin import CenterMargin
+from ppocr_ext.losses.center_margin import CenterBank, CenterMargin
 
 CHARSET = Charset(tuple("O0oQl1Ixyz"))  # class ids 1 to 10
 CLASSES, DIM = 11, 5

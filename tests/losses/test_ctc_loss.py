@@ -16,7 +16,7 @@ from loss_inputs import CLASSES, draw, tensor
 
 from ppocr_ext.data import sample_rules
 from ppocr_ext.losses import build_loss
-from ppocr_ext.losses.ctc_loss import frames_needed
+from ppocr_ext.losses.label_losses import frames_needed
 
 LABELS = np.array([[1, 2, 3], [2, 2, 2], [4, 4, 0], [5, 0, 0]])
 LENGTHS = np.array([3, 3, 2, 1])  # need 3, 5, 3 and 1 frames

@@ -6,10 +6,17 @@ import paddle.nn.functional as F
 import pytest
 from paddle import nn
 
-from ppocr_ext.modeling import attention
-from ppocr_ext.modeling.attention import attend, merge_heads, split_heads
-from ppocr_ext.modeling.heads.nrtr_layers import causal_mask
-from ppocr_ext.modeling.layers import Conv2D, DropPath, Linear, SelfAttention
+from ppocr_ext.modeling import layers
+from ppocr_ext.modeling.heads.nrtr_head import causal_mask
+from ppocr_ext.modeling.layers import (
+    Conv2D,
+    DropPath,
+    Linear,
+    SelfAttention,
+    attend,
+    merge_heads,
+    split_heads,
+)
 
 
 def naive_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -> np.ndarray:
@@ -36,7 +43,7 @@ def test_attend_equals_a_loop_over_queries(causal: bool) -> None:
 def test_without_gradients_a_batch_in_pieces_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     q, k, v = (paddle.randn([5, 2, 4, 6]) for _ in range(3))
     whole = attend(q, k, v)
-    monkeypatch.setattr(attention, "CPU_SCORES", 2 * 2 * 6 * 6)  # two lines at once, one is left over
+    monkeypatch.setattr(layers, "CPU_SCORES", 2 * 2 * 6 * 6)  # two lines at once, one is left over
     with paddle.no_grad():
         pieces = attend(q, k, v)
     np.testing.assert_allclose(pieces.numpy(), whole.numpy(), atol=1e-6)

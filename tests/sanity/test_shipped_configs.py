@@ -14,7 +14,7 @@ import pytest
 
 from ppocr_ext.config import Config, load
 from ppocr_ext.io.resources import config_root
-from ppocr_ext.modeling.backbones import pphgnet, pphgnet_v2, pplcnet_v4, repsvtr
+from ppocr_ext.modeling.backbones import pphgnet, pplcnet, repsvtr
 from ppocr_ext.sanity.learning import TOGETHER, learn
 from ppocr_ext.sanity.subject import open_subject
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
@@ -67,19 +67,19 @@ def narrow_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     def quarter(entry: tuple[Any, ...], count: int) -> tuple[Any, ...]:
         return (*(each // 4 for each in entry[:count]), *entry[count:])
 
-    for module in (pphgnet, pphgnet_v2):
-        monkeypatch.setattr(module, "STAGES", tuple(quarter(stage, 3) for stage in module.STAGES))
+    for name in ("SMALL_STAGES", "B4_STAGES"):
+        monkeypatch.setattr(pphgnet, name, tuple(quarter(stage, 3) for stage in getattr(pphgnet, name)))
     monkeypatch.setattr(pphgnet, "STEM", quarter(pphgnet.STEM, 3))
-    monkeypatch.setattr(pphgnet_v2, "CLASSES", 2)
+    monkeypatch.setattr(pphgnet, "CLASSES", 2)
     monkeypatch.setattr(repsvtr, "BLOCKS", tuple((c // 4, *rest) for c, *rest in repsvtr.BLOCKS))
     sizes = {
         name: (
             channels // 3,
             {stage: tuple(quarter(b, 1) for b in blocks) for stage, blocks in stages.items()},
         )
-        for name, (channels, stages) in pplcnet_v4.SIZES.items()
+        for name, (channels, stages) in pplcnet.SIZES.items()
     }
-    monkeypatch.setattr(pplcnet_v4, "SIZES", sizes)
+    monkeypatch.setattr(pplcnet, "SIZES", sizes)
 
 
 def narrow(value: Any) -> Any:

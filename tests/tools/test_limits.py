@@ -5,8 +5,7 @@ import pytest
 from benchmarks.limits import multiply_adds
 from paddle import nn
 
-from ppocr_ext.modeling.attention import attend
-from ppocr_ext.modeling.layers import Conv2D, Linear
+from ppocr_ext.modeling.layers import Conv2D, Linear, attend
 
 
 class Attention(nn.Layer):

@@ -37,7 +37,7 @@ from ppocr_ext.loop.proxies import MetricProxy
 from ppocr_ext.loop.step_values import ctc_logits, main_head, named_outputs, trained_outputs
 from ppocr_ext.losses import CTCLoss
 from ppocr_ext.losses.base_loss import PAD
-from ppocr_ext.losses.ctc_loss import frames_needed
+from ppocr_ext.losses.label_losses import frames_needed
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.heads.nrtr_head import END_ID

@@ -1,11 +1,8 @@
 """Backbones: map the image of a text line to features."""
 
-from ppocr_ext.modeling.backbones.mobilenet_v1 import MobileNetV1Enhance
-from ppocr_ext.modeling.backbones.mobilenet_v3 import MobileNetV3
-from ppocr_ext.modeling.backbones.pphgnet import PPHGNet_small
-from ppocr_ext.modeling.backbones.pphgnet_v2 import PPHGNetV2_B4
-from ppocr_ext.modeling.backbones.pplcnet_v3 import PPLCNetV3
-from ppocr_ext.modeling.backbones.pplcnet_v4 import PPLCNetV4
+from ppocr_ext.modeling.backbones.mobilenet import MobileNetV1Enhance, MobileNetV3
+from ppocr_ext.modeling.backbones.pphgnet import PPHGNet_small, PPHGNetV2_B4
+from ppocr_ext.modeling.backbones.pplcnet import PPLCNetV3, PPLCNetV4
 from ppocr_ext.modeling.backbones.repsvtr import RepSVTR
 from ppocr_ext.modeling.backbones.resnet31 import ResNet31
 from ppocr_ext.modeling.backbones.svtrnet import SVTRNet

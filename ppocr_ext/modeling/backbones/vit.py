@@ -10,15 +10,7 @@ from paddle import ParamAttr, Tensor, nn
 from paddle.nn.initializer import Constant, TruncatedNormal
 
 from ppocr_ext.errors import ConfigError, ModelError
-from ppocr_ext.modeling.layers import (
-    TRUNCATED_STD,
-    Conv2D,
-    DropPath,
-    Mlp,
-    SelfAttention,
-    Size,
-    to_tokens,
-)
+from ppocr_ext.modeling.layers import TRUNCATED_STD, Conv2D, DropPath, Mlp, SelfAttention, Size, to_tokens
 from ppocr_ext.modeling.recompute import Recomputable
 from ppocr_ext.registry import BACKBONES
 

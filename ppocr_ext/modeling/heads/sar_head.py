@@ -9,8 +9,8 @@ import paddle.nn.functional as F
 from paddle import Tensor, nn
 
 from ppocr_ext.errors import ModelError
-from ppocr_ext.modeling.attention import HIDDEN
 from ppocr_ext.modeling.head_request import HeadRequest, default_request
+from ppocr_ext.modeling.layers import HIDDEN
 from ppocr_ext.registry import HEADS
 
 LAYERS = 2  # of both LSTMs

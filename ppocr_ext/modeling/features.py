@@ -75,6 +75,7 @@ class FeatureTap:
 
     Raises:
         ModelError: the network has no CTC head, or several.
+        AttributeError: the network has not run yet.
     """
 
     features: paddle.Tensor
@@ -90,14 +91,6 @@ class FeatureTap:
 
     def __exit__(self, *exception: object) -> None:
         self._handle.remove()
-
-    def __getattr__(self, name: str) -> paddle.Tensor:
-        if name in ("features", "logits"):
-            raise ModelError(
-                f"FeatureTap: there are no {name} yet. Fix: run the network inside the context first.",
-                code="wrong_order",
-            )
-        raise AttributeError(name)
 
     def _keep(self, layer: nn.Layer, inputs: tuple[paddle.Tensor, ...], output: paddle.Tensor) -> None:
         self.features, self.logits = inputs[0], output

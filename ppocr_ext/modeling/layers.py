@@ -15,6 +15,7 @@ import paddle.nn.functional as F
 from paddle import ParamAttr, Tensor, nn
 from paddle.nn.initializer import KaimingUniform, TruncatedNormal
 
+from ppocr_ext.errors import ModelError
 from ppocr_ext.modeling.recompute import Recomputable
 
 # Scores in memory at once without gradients on a CPU: 8 MiB of float32. Above that every product needs
@@ -30,12 +31,41 @@ def eager_on_cpu() -> bool:
     return paddle.in_dynamic_mode() and paddle.get_device() == "cpu"
 
 
+def head_dim(dim: int, heads: int) -> int:
+    """Return the features of an attention head.
+
+    Raises:
+        ModelError: they cannot be divided among the heads.
+    """
+    if heads < 1 or dim % heads:
+        raise ModelError(
+            f"{dim} features cannot be divided among {heads} heads of attention. Fix: make the width (dims, "
+            f"hidden_dims, embed_dim, d_model) a multiple of num_heads (nhead).",
+            code="bad_value",
+        )
+    return dim // heads
+
+
+def require_size(images: Tensor, size: Size, owner: str) -> None:
+    """Refuse images [B, C, H, W] that are not of the only ``size`` that the backbone ``owner`` takes.
+
+    Raises:
+        ModelError: they are not.
+    """
+    if tuple(images.shape[2:]) != size:
+        raise ModelError(
+            f"{owner} reads only images of {size[0]}x{size[1]} (found {images.shape[2]}x{images.shape[3]}). Fix: "
+            f"Architecture.Backbone.img_size and RecResizeImg.image_shape must agree.",
+            code="image_size",
+        )
+
+
 def split_heads(tokens: Tensor, parts: int, heads: int) -> list[Tensor]:
     """Cut ``tokens`` [B, N, parts * C] into ``parts`` tensors [B, heads, C / heads, N]."""
     columns = tokens.transpose([0, 2, 1])
     pieces = columns.split(parts, axis=1) if parts > 1 else [columns]
-    head_dim = tokens.shape[-1] // (parts * heads)
-    return [piece.reshape([0, heads, head_dim, -1]) for piece in pieces]
+    size = tokens.shape[-1] // (parts * heads)
+    return [piece.reshape([0, heads, size, -1]) for piece in pieces]
 
 
 def merge_heads(heads: Tensor) -> Tensor:
@@ -271,7 +301,7 @@ class SelfAttention(nn.Layer):
     ) -> None:
         super().__init__()
         self.num_heads = num_heads
-        self.scale = scale or (dim // num_heads) ** -0.5
+        self.scale = scale or head_dim(dim, num_heads) ** -0.5
         self.attn_drop, self.proj_drop = attn_drop, proj_drop
         self.qkv = linear(dim, 3 * dim, bias=qkv_bias)
         self.proj = linear(dim, dim)
@@ -288,6 +318,9 @@ class SelfAttention(nn.Layer):
 class MixingBlock(Recomputable):
     """A mixer and an MLP, each with a residual; LayerNorm after both, or before both.
 
+    Attributes:
+        mixer_name: of the mixer in checkpoints.
+
     Args:
         mixer: maps tokens, and their (H, W) if it is given, to tokens.
         dim: features of a token.
@@ -298,6 +331,8 @@ class MixingBlock(Recomputable):
         norm_after: True normalises the sum, False the input of each branch.
         act: activation of the MLP.
     """
+
+    mixer_name = "mixer"
 
     def __init__(
         self,
@@ -312,7 +347,7 @@ class MixingBlock(Recomputable):
     ) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(dim, epsilon=epsilon)
-        self.mixer = mixer
+        self.add_sublayer(self.mixer_name, mixer)
         self.norm2 = nn.LayerNorm(dim, epsilon=epsilon)
         self.mlp = Mlp(dim, int(dim * mlp_ratio), act, drop)
         self.drop_path = DropPath(drop_path)
@@ -320,10 +355,11 @@ class MixingBlock(Recomputable):
 
     def forward(self, tokens: Tensor, *size: Size) -> Tensor:
         """[B, N, dim] to the same shape; with (H, W) if the mixer takes it."""
+        mixer = getattr(self, self.mixer_name)
         if self._norm_after:
-            tokens = self.norm1(tokens + self.drop_path(self.mixer(tokens, *size)))
+            tokens = self.norm1(tokens + self.drop_path(mixer(tokens, *size)))
             return self.norm2(tokens + self.drop_path(self.mlp(tokens)))
-        tokens = tokens + self.drop_path(self.mixer(self.norm1(tokens), *size))
+        tokens = tokens + self.drop_path(mixer(self.norm1(tokens), *size))
         return tokens + self.drop_path(self.mlp(self.norm2(tokens)))
 
 

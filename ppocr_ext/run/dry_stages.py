@@ -8,14 +8,19 @@ from typing import Any
 
 import numpy as np
 import paddle
+from paddle import nn
 
 from ppocr_ext.base.parts import BRANCHES, LIST_LOSSES, LOSSES, Loss
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, named_items
+from ppocr_ext.config.node import COMPUTED, dotted
 from ppocr_ext.errors import ConfigError, DataError, PPOCRExtError
+from ppocr_ext.host import Host
+from ppocr_ext.issues import Issue
 from ppocr_ext.losses import build_loss, required_outputs
 from ppocr_ext.losses.base_loss import OutputRef
-from ppocr_ext.run.dry_samples import ConfigPath, DryBatch
+from ppocr_ext.messages import did_you_mean, near_match
+from ppocr_ext.run.dry_samples import ConfigPath, DryBatch, described_error
 from ppocr_ext.run.train_setup import loss_context
 
 _PARTS = {"transform": "Transform", "backbone": "Backbone", "neck": "Neck", "head": "Head"}
@@ -25,6 +30,52 @@ _ORDER = (
 )
 
 
+class DryIssues:
+    """The issues of a dry step so far, and what its stages read.
+
+    Attributes:
+        config: resolved.
+        charset: its dictionary.
+        model: the networks.
+        host: opened.
+        models: names of the sub-models; None for one network.
+        takes_labels: the host hands the labels to the networks.
+    """
+
+    def __init__(self, config: Config, charset: Charset, model: nn.Layer, host: Host) -> None:
+        self.config = config
+        self.charset = charset
+        self.model = model
+        self.host = host
+        self.models: Sequence[str] | None = getattr(model, "model_name_list", None)
+        self.issues: list[Issue] = []
+        self.takes_labels = False
+
+    def report(self, code: str, path: ConfigPath, message: str) -> None:
+        """Add an issue with the place of the nearest value at or above ``path``."""
+        above = (path[:end] for end in range(len(path), 0, -1))
+        place = next(
+            (self.config.place(each) for each in above if self.config.node(each) is not None), COMPUTED
+        )
+        where = "" if place == COMPUTED else place.text
+        message = message.removeprefix(f"{dotted(path)}: ")
+        self.issues.append(Issue(code, "error", dotted(path), where, message))
+
+    def report_error(self, stage: str, path: ConfigPath, error: Exception, what: str = "") -> None:
+        """Add the issue that a stage raised ``error``; one of ours has a code and says what is wrong."""
+        ours = isinstance(error, PPOCRExtError)
+        code = getattr(error, "code", "error")
+        text = described_error(error) if ours and stage != "network" else f"{what}{described_error(error)}"
+        self.report(code if ours and code != "error" else f"{stage}_failed", path, text)
+
+    def report_unknown_model(self, path: ConfigPath, name: str) -> None:
+        """Add the issue that Architecture.Models has no ``name``."""
+        known = self.models or ()
+        meant = did_you_mean(near_match(name, known))
+        said = f"no such sub-model: {name!r} (Architecture.Models has {', '.join(known)}).{meant}"
+        self.report("unknown_sub_model", path, said)
+
+
 class StageFailed(Exception):  # noqa: N818 - caught where the host's loop is called
     """A stage failed and is reported, and what comes after it needs its result."""
 
@@ -32,7 +83,7 @@ class StageFailed(Exception):  # noqa: N818 - caught where the host's loop is ca
 class DryNetwork:
     """The networks as the host calls them; of a failing one the layer is named."""
 
-    def __init__(self, step: Any, model: Any) -> None:
+    def __init__(self, step: DryIssues, model: nn.Layer) -> None:
         self._step, self._model = step, model
 
     def __call__(self, images: Any, *args: Any, **kwargs: Any) -> Any:
@@ -90,7 +141,7 @@ class DryReader:
         batch: whose labels a decoder reads.
     """
 
-    def __init__(self, step: Any, section: str, reader: Any, batch: DryBatch) -> None:
+    def __init__(self, step: DryIssues, section: str, reader: Any, batch: DryBatch) -> None:
         self._step, self._section, self._reader, self._batch = step, section, reader, batch
         self._options = step.config.at(section)
 
@@ -141,7 +192,7 @@ class DryLosses:
         outputs: that they require.
     """
 
-    def __init__(self, step: Any, batch: DryBatch) -> None:
+    def __init__(self, step: DryIssues, batch: DryBatch) -> None:
         self._step, self._batch = step, batch
         self.outputs: set[OutputRef] = set()
         self._losses: list[tuple[str, ConfigPath, Any, Mapping[str, Any]]] = []
@@ -257,7 +308,7 @@ def decoded_labels(
 
 
 def report_wrong_label(
-    step: Any, batch: DryBatch, reader: str, head: str, place: int, texts: Sequence[str | None]
+    step: DryIssues, batch: DryBatch, reader: str, head: str, place: int, texts: Sequence[str | None]
 ) -> bool:
     """Report the first label that decodes to another text than the label file has; return whether one does."""
     for text, label in zip(texts, batch.texts, strict=True):

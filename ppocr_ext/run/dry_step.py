@@ -22,17 +22,16 @@ from paddle.utils import unique_name
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.files import no_log
 from ppocr_ext.config import Config, load, with_class_counts
-from ppocr_ext.config.node import COMPUTED, dotted
+from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import ConfigError, PPOCRExtError
 from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue
-from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.metrics import build_metric
 from ppocr_ext.modeling import EVAL
 from ppocr_ext.modeling.necks import narrow_necks
 from ppocr_ext.optim.trained_parts import match_patterns
-from ppocr_ext.run.dry_samples import SILENT, ConfigPath, DryBatch, DrySection, described_error
-from ppocr_ext.run.dry_stages import DryLosses, DryNetwork, DryReader, StageFailed
+from ppocr_ext.run.dry_samples import SILENT, ConfigPath, DryBatch, DrySection
+from ppocr_ext.run.dry_stages import DryIssues, DryLosses, DryNetwork, DryReader, StageFailed
 from ppocr_ext.run.frame_counts import left_as_it_was
 from ppocr_ext.run.freezing import with_features
 from ppocr_ext.run.host_config import complete, decoder_models, host_config
@@ -65,7 +64,7 @@ def dry_step(
         seed: of the datasets.
         say: takes a sentence if samples are drawn, since none can be read.
     """
-    step = _DryStep(config, charset, host, model)
+    step = _DryStep(config, charset, model, host)
     with ExitStack() as stack:
         stack.enter_context(left_as_it_was(model))
         stack.enter_context(_silent(host))
@@ -142,43 +141,8 @@ def _patterns(config: Config) -> Iterator[tuple[ConfigPath, Sequence[str]]]:
         yield ("Optimizer", "lr_mult", str(pattern)), [str(pattern)]
 
 
-class _DryStep:
-    """The loops of the host over one batch, and the issues so far.
-
-    Attributes:
-        models: names of the sub-models; None for one network.
-        takes_labels: the host hands the labels to the networks.
-    """
-
-    def __init__(self, config: Config, charset: Charset, host: Host, model: Any) -> None:
-        self.config, self.charset, self.model, self._host = config, charset, model, host
-        self.models: Sequence[str] | None = getattr(model, "model_name_list", None)
-        self.issues: list[Issue] = []
-        self.takes_labels = False
-
-    def report(self, code: str, path: ConfigPath, message: str) -> None:
-        """Add an issue with the place of the nearest value at or above ``path``."""
-        above = (path[:end] for end in range(len(path), 0, -1))
-        place = next(
-            (self.config.place(each) for each in above if self.config.node(each) is not None), COMPUTED
-        )
-        where = "" if place == COMPUTED else place.text
-        message = message.removeprefix(f"{dotted(path)}: ")
-        self.issues.append(Issue(code, "error", dotted(path), where, message))
-
-    def report_error(self, stage: str, path: ConfigPath, error: Exception, what: str = "") -> None:
-        """Add the issue that a stage raised ``error``; one of ours has a code and says what is wrong."""
-        ours = isinstance(error, PPOCRExtError)
-        code = getattr(error, "code", "error")
-        text = described_error(error) if ours and stage != "network" else f"{what}{described_error(error)}"
-        self.report(code if ours and code != "error" else f"{stage}_failed", path, text)
-
-    def report_unknown_model(self, path: ConfigPath, name: str) -> None:
-        """Add the issue that Architecture.Models has no ``name``."""
-        known = self.models or ()
-        meant = did_you_mean(near_match(name, known))
-        said = f"no such sub-model: {name!r} (Architecture.Models has {', '.join(known)}).{meant}"
-        self.report("unknown_sub_model", path, said)
+class _DryStep(DryIssues):
+    """The loops of the host over one batch, and the issues so far."""
 
     def match_parts(self) -> None:
         """Add an issue for each pattern of parameters that matches none."""
@@ -193,7 +157,7 @@ class _DryStep:
         options = [self.config.at(section).thaw() for section in ("PostProcess", "Global", "Metric")]
         stage = "PostProcess"
         try:
-            decoder = self._host.build_post_process(options[0], options[1], self.charset)
+            decoder = self.host.build_post_process(options[0], options[1], self.charset)
             stage = "Metric"
             metric = build_metric(options[2], self.charset.has_space)
         except Exception as error:
@@ -228,7 +192,7 @@ class _DryStep:
         optimizer = SimpleNamespace(get_lr=lambda: 0.0, step=_nothing, clear_grad=_nothing)
         parts: tuple[Any, ...] = (network, call_losses, optimizer, 0.0, decoder, metric, {}, SILENT, 1)
         replacements = {"save_model": _nothing, "export": _nothing}
-        self._host.train(plain, batches, _Batches(), "cpu", *parts, replacements=replacements)
+        self.host.train(plain, batches, _Batches(), "cpu", *parts, replacements=replacements)
 
     def _evaluate(self, batch: DryBatch, batches: _Batches, decoder: Any, metric: Any) -> None:
         """Call ``program.eval`` with the sub-models that the decoder reads."""
@@ -240,4 +204,4 @@ class _DryStep:
             model = model.using(evaluate=dict.fromkeys(names, EVAL))
         model_type = self.config.at("Architecture.model_type", None)
         network = DryNetwork(self, model)
-        self._host.evaluate(network, batches, decoder, metric, model_type, extra_input=self.takes_labels)
+        self.host.evaluate(network, batches, decoder, metric, model_type, extra_input=self.takes_labels)

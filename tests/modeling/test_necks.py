@@ -42,7 +42,7 @@ def test_unknown_encoders_and_misspelt_options_are_errors() -> None:
         SequenceEncoder(16, "lstm")
     with raises_code(ConfigError, "unknown_key", "hiden_dims", "hidden_dims"):
         SequenceEncoder(16, "svtr", hiden_dims=16)
-    with raises_code(ModelError, "bad_value", "hidden_dims = 12"):
+    with raises_code(ModelError, "bad_value", "12 features"):
         SequenceEncoder(16, "svtr", hidden_dims=12)
 
 

@@ -99,7 +99,7 @@ def test_a_character_does_not_see_later_ones() -> None:
 def test_options_that_cannot_work_are_refused() -> None:
     with raises_code(ModelError, "bad_value", "beam_size = 4"):
         decoder(beam_size=4)
-    with raises_code(ModelError, "bad_value", "d_model = 30"):
+    with raises_code(ModelError, "bad_value", "30 features"):
         decoder(d_model=30, nhead=4)
     head = decoder()
     with raises_code(ModelError, "shape_mismatch", 24, 32):

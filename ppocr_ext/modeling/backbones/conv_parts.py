@@ -9,7 +9,7 @@ from typing import TypeVar
 import paddle
 import paddle.nn.functional as F
 from paddle import ParamAttr, Tensor, nn
-from paddle.nn.initializer import Constant, KaimingNormal
+from paddle.nn.initializer import Constant, Initializer, KaimingNormal
 from paddle.regularizer import L2Decay
 
 from ppocr_ext.errors import ModelError
@@ -25,7 +25,7 @@ EVAL_WINDOW = [
 
 
 class NormedConv(nn.Layer):
-    """Convolution without bias, BatchNorm, activation, named `conv` and `bn` as in PP-OCR's checkpoints.
+    """Convolution without bias, BatchNorm, activation.
 
     Args:
         in_channels: channels of the input.
@@ -36,10 +36,17 @@ class NormedConv(nn.Layer):
         act: activation; None for none.
         padding: of the convolution; `"SAME"` pads an even kernel on the right and below.
         lr_mult: learning rate multiplier of all parameters.
-        norm_decay: weight decay of the BatchNorm: none by default, as in most of PP-OCR's networks; None takes the
-            optimizer's.
         scale: first value of BatchNorm's weight; 0 lets a residual branch start at zero.
+
+    Attributes:
+        names: of convolution and BatchNorm in checkpoints.
+        first_kernel: makes the initializer of the kernel.
+        norm_decay: weight decay of the BatchNorm: none, as in most of PP-OCR's networks; None: the optimizer's.
     """
+
+    names = ("conv", "bn")
+    first_kernel: Callable[[], Initializer | None] = KaimingNormal
+    norm_decay: float | None = 0.0
 
     def __init__(
         self,
@@ -51,42 +58,52 @@ class NormedConv(nn.Layer):
         act: Activation | None = None,
         padding: int | str | None = None,
         lr_mult: float = 1.0,
-        norm_decay: float | None = 0.0,
         scale: float = 1.0,
     ) -> None:
         super().__init__()
-        self.conv = nn.Conv2D(
+        of_conv, of_norm = self.names
+        conv = nn.Conv2D(
             in_channels,
             out_channels,
             kernel_size,
             stride,
             (kernel_size - 1) // 2 if padding is None else padding,
             groups=groups,
-            weight_attr=ParamAttr(initializer=KaimingNormal(), learning_rate=lr_mult),
+            weight_attr=ParamAttr(initializer=self.first_kernel(), learning_rate=lr_mult),
             bias_attr=False,
         )
-        decay = None if norm_decay is None else L2Decay(norm_decay)
-        self.bn = nn.BatchNorm2D(
+        self.add_sublayer(of_conv, conv)
+        decay = None if self.norm_decay is None else L2Decay(self.norm_decay)
+        norm = nn.BatchNorm2D(
             out_channels,
             weight_attr=ParamAttr(initializer=Constant(scale), learning_rate=lr_mult, regularizer=decay),
             bias_attr=ParamAttr(learning_rate=lr_mult, regularizer=decay),
         )
+        self.add_sublayer(of_norm, norm)
         self.act = act
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, in_channels, H, W] to [B, out_channels, H', W']."""
-        features = self.bn(self.conv(images))
+        of_conv, of_norm = self.names
+        features = getattr(self, of_norm)(getattr(self, of_conv)(images))
         return features if self.act is None else self.act(features)
 
     def kernel_and_bias(self) -> tuple[Tensor, Tensor]:
         """Return the kernel [O, I, k, k] and bias [O] of one convolution equal to both in eval mode."""
-        factor, shift = affine(self.bn)
-        return self.conv.weight * factor.reshape([-1, 1, 1, 1]), shift
+        conv, norm = (getattr(self, name) for name in self.names)
+        factor, shift = affine(norm)
+        return conv.weight * factor.reshape([-1, 1, 1, 1]), shift
 
     def fused(self) -> nn.Layer:
         """Return one convolution with the activation behind it."""
-        conv = conv_like(self.conv, *self.kernel_and_bias())
+        conv = conv_like(getattr(self, self.names[0]), *self.kernel_and_bias())
         return conv if self.act is None else nn.Sequential(conv, _Function(self.act))
+
+
+class DecayedConv(NormedConv):
+    """A :class:`NormedConv` whose BatchNorm decays as the optimizer says."""
+
+    norm_decay = None
 
 
 class _Function(nn.Layer):
@@ -103,26 +120,33 @@ class ChannelGate(nn.Layer):
 
     Args:
         dim: channels.
-        slope: of the hard sigmoid, max(0, min(1, slope * x + 0.5)); MobileNetV3's is 0.2, Paddle's default 1/6.
+        gate: hard sigmoid max(0, min(1, x / 6 + 0.5)) by default.
         lr_mult: learning rate multiplier of all parameters.
+        names: of both convolutions in checkpoints.
     """
 
-    def __init__(self, dim: int, slope: float = 1 / 6, lr_mult: float = 1.0) -> None:
+    def __init__(
+        self,
+        dim: int,
+        gate: Activation = F.hardsigmoid,
+        lr_mult: float = 1.0,
+        names: Sequence[str] = ("conv1", "conv2"),
+    ) -> None:
         super().__init__()
         attr = ParamAttr(learning_rate=lr_mult)
-        self.conv1 = nn.Conv2D(dim, dim // 4, 1, weight_attr=attr, bias_attr=attr)
-        self.conv2 = nn.Conv2D(dim // 4, dim, 1, weight_attr=attr, bias_attr=attr)
-        self.slope = slope
+        self._names, self._gate = tuple(names), gate
+        for name, sizes in zip(names, ((dim, dim // 4), (dim // 4, dim)), strict=True):
+            self.add_sublayer(name, nn.Conv2D(*sizes, 1, weight_attr=attr, bias_attr=attr))
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, dim, H, W] to the same shape."""
-        mean = F.adaptive_avg_pool2d(images, 1)
-        gate = self.conv2(F.relu(self.conv1(mean)))
-        return images * F.hardsigmoid(gate, slope=self.slope, offset=0.5)
+        first, second = self._names
+        mean = F.adaptive_avg_pool2d(images, 1)  # its gradient costs less on a CPU than that of mean()
+        return images * self._gate(getattr(self, second)(F.relu(getattr(self, first)(mean))))
 
 
-class FramePool:
-    """Average features [B, C, H, W] into frames [B, C, 1, T].
+class FrameBackbone(nn.Layer):
+    """Base of backbones that average features [B, C, H, W] into frames [B, C, 1, T].
 
     In eval mode 3 rows and 2 columns become one frame, so T = W / 2. In train mode PaddleOCR makes 40 frames whatever
     the width; `"width"` makes W / 2 of all rows there too, so that long lines keep their frames. Both modes agree for
@@ -130,29 +154,44 @@ class FramePool:
 
     Args:
         train_frames: frames in train mode, or `"width"`.
-        owner: the backbone, for messages.
 
     Raises:
-        ModelError: `train_frames` is neither.
+        ModelError: `train_frames` is neither; or, when called, images of another height than 48 in eval mode.
     """
 
-    def __init__(self, train_frames: int | str, owner: str) -> None:
+    def __init__(self, train_frames: int | str) -> None:
+        super().__init__()
         whole = isinstance(train_frames, int) and not isinstance(train_frames, bool) and train_frames > 0
         if not whole and train_frames != "width":
             raise ModelError(
-                f"{owner}: train_frames is {train_frames!r}, but must be a number of frames or `width`. Fix: "
-                f"{TRAIN_FRAMES} is PaddleOCR's, `width` makes one frame for 8 pixels.",
+                f"{type(self).__name__}: train_frames is {train_frames!r}, but must be a number of frames or `width`. "
+                f"Fix: {TRAIN_FRAMES} is PaddleOCR's, `width` makes one frame for 8 pixels.",
                 code="bad_value",
             )
         self.train_frames = train_frames
 
-    def __call__(self, features: Tensor, for_training: bool) -> Tensor:
-        """Pool `features`; `for_training` chooses the mode, apart from the mode of BatchNorm and dropout."""
-        if not for_training:
-            return F.avg_pool2d(features, EVAL_WINDOW)
-        if self.train_frames == "width":
-            return F.avg_pool2d(features, [features.shape[2], 2])
-        return F.adaptive_avg_pool2d(features, [1, self.train_frames])
+    def features(self, images: Tensor) -> Tensor:
+        """Images [B, in_channels, H, W] to features [B, C, H / 16, W / 4]."""
+        raise NotImplementedError
+
+    def forward(self, images: Tensor, for_training: bool | None = None) -> Tensor:
+        """Images [B, in_channels, H, W] to frames [B, out_channels, 1, T].
+
+        `for_training` chooses the pooling, apart from the mode of BatchNorm and dropout; by default it follows the
+        mode of the network.
+        """
+        features = self.features(images)
+        if self.training if for_training is None else for_training:
+            if self.train_frames == "width":
+                return F.avg_pool2d(features, [features.shape[2], 2])
+            return F.adaptive_avg_pool2d(features, [1, self.train_frames])
+        if features.shape[2] < EVAL_WINDOW[0]:
+            raise ModelError(
+                f"{type(self).__name__} reads images of height 48 (found {images.shape[2]}: {features.shape[2]} rows "
+                f"of features, its pooling needs 3). Fix: RecResizeImg.image_shape: [3, 48, {images.shape[3]}].",
+                code="image_size",
+            )
+        return F.avg_pool2d(features, EVAL_WINDOW)
 
 
 def affine(norm: nn.Layer) -> tuple[Tensor, Tensor]:

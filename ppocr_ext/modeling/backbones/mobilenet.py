@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 
 import paddle.nn.functional as F
-from paddle import ParamAttr, Tensor, nn
-from paddle.nn.initializer import KaimingNormal
-from paddle.regularizer import L2Decay
+from paddle import Tensor, nn
 
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling.backbones.conv_parts import (
     Activation,
     ChannelGate,
+    DecayedConv,
     NormedConv,
     Stride,
     check_length,
@@ -36,29 +35,10 @@ BLOCKS: tuple[tuple[int, int, Stride, int, bool], ...] = (
 LAST = (1024, 1024, 5, True)
 
 
-class ConvBatchNorm(nn.Layer):
-    """Convolution without bias, BatchNorm, Hardswish, named as in PP-OCRv3's checkpoints."""
+class ConvBatchNorm(NormedConv):
+    """A convolution named as in PP-OCRv3's checkpoints."""
 
-    def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: int, stride: Stride, groups: int = 1
-    ) -> None:
-        super().__init__()
-        self._conv = nn.Conv2D(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            kernel_size // 2,
-            groups=groups,
-            weight_attr=ParamAttr(initializer=KaimingNormal()),
-            bias_attr=False,
-        )
-        undecayed = ParamAttr(regularizer=L2Decay(0.0))
-        self._batch_norm = nn.BatchNorm2D(out_channels, weight_attr=undecayed, bias_attr=undecayed)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """[B, in_channels, H, W] to [B, out_channels, H', W']."""
-        return F.hardswish(self._batch_norm(self._conv(images)))
+    names = ("_conv", "_batch_norm")
 
 
 class SeparableConv(Recomputable):
@@ -68,9 +48,11 @@ class SeparableConv(Recomputable):
         self, in_channels: int, out_channels: int, stride: Stride, kernel_size: int, gated: bool
     ) -> None:
         super().__init__()
-        self._depthwise_conv = ConvBatchNorm(in_channels, in_channels, kernel_size, stride, in_channels)
+        self._depthwise_conv = ConvBatchNorm(
+            in_channels, in_channels, kernel_size, stride, in_channels, F.hardswish
+        )
         self._se = ChannelGate(in_channels) if gated else nn.Identity()
-        self._pointwise_conv = ConvBatchNorm(in_channels, out_channels, 1, 1)
+        self._pointwise_conv = ConvBatchNorm(in_channels, out_channels, act=F.hardswish)
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, in_channels, H, W] to [B, out_channels, H', W']."""
@@ -109,7 +91,7 @@ class MobileNetV1Enhance(nn.Layer):
         last_in, last_out, last_kernel, last_gated = LAST
         last_stride: Stride = _pair(last_conv_stride)
         blocks = [*BLOCKS, (last_in, last_out, last_stride, last_kernel, last_gated)]
-        self.conv1 = ConvBatchNorm(in_channels, int(32 * scale), 3, 2)
+        self.conv1 = ConvBatchNorm(in_channels, int(32 * scale), 3, 2, act=F.hardswish)
         self.block_list = nn.Sequential(
             *[
                 SeparableConv(int(ins * scale), int(outs * scale), stride, kernel, gated)
@@ -132,10 +114,9 @@ def _pair(stride: int | Sequence[int]) -> Stride:
     return height, width
 
 
-DecayedConv = partial(NormedConv, norm_decay=None)
 CHANNEL_STEP = 8  # channels are multiples of it
 SCALES = (0.35, 0.5, 0.75, 1.0, 1.25)
-GATE_SLOPE = 0.2  # of the hard sigmoid
+GATE = partial(F.hardsigmoid, slope=0.2)
 RELU, SWISH = F.relu, F.hardswish
 # kernel, expanded and output channels, squeeze-and-excitation, activation, which option gives the stride (None: 1)
 Row = tuple[int, int, int, bool, Activation, int | None]
@@ -179,7 +160,7 @@ class InvertedResidual(Recomputable):
         kernel, hidden, out_channels, gated, act = row
         self.expand_conv = DecayedConv(in_channels, hidden, act=act)
         self.bottleneck_conv = DecayedConv(hidden, hidden, kernel, stride, groups=hidden, act=act)
-        self.mid_se = ChannelGate(hidden, GATE_SLOPE) if gated else nn.Identity()
+        self.mid_se = ChannelGate(hidden, GATE) if gated else nn.Identity()
         self.linear_conv = DecayedConv(hidden, out_channels)
         self.is_residual = stride == 1 and in_channels == out_channels
 

@@ -10,7 +10,13 @@ import paddle.nn.functional as F
 from paddle import Tensor, nn
 
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.modeling.backbones.conv_parts import TRAIN_FRAMES, Activation, FramePool, NormedConv, Stride
+from ppocr_ext.modeling.backbones.conv_parts import (
+    TRAIN_FRAMES,
+    Activation,
+    FrameBackbone,
+    NormedConv,
+    Stride,
+)
 from ppocr_ext.modeling.recompute import Recomputable
 from ppocr_ext.registry import BACKBONES
 
@@ -97,33 +103,29 @@ class HGStage(nn.Layer):
         return self.blocks(self.downsample(images))
 
 
-class HGNet(nn.Layer):
+class HGNet(FrameBackbone):
     """First layers, stages, and the pooling into frames.
 
     Args:
         stem: the first layers.
         stages: the stages.
         out_channels: of the last stage.
-        train_frames: frames in train mode, or `"width"`; see `FramePool`.
+        train_frames: frames in train mode, or `"width"`; see `FrameBackbone`.
     """
 
     def __init__(
         self, stem: nn.Layer, stages: Sequence[HGStage], out_channels: int, train_frames: int | str
     ) -> None:
-        super().__init__()
+        super().__init__(train_frames)
         self.stem, self.stages = stem, nn.LayerList(stages)
-        self.out_channels, self.train_frames = out_channels, train_frames
-        self._pool = FramePool(train_frames, type(self).__name__)
+        self.out_channels = out_channels
 
-    def forward(self, images: Tensor, for_training: bool | None = None) -> Tensor:
-        """Images [B, in_channels, H, W] to frames [B, out_channels, 1, T].
-
-        `for_training` chooses the pooling; by default it follows the mode of the network.
-        """
+    def features(self, images: Tensor) -> Tensor:
+        """Images [B, in_channels, H, W] to features [B, out_channels, H / 16, W / 4]."""
         features = self.stem(images)
         for stage in self.stages:
             features = stage(features)
-        return self._pool(features, self.training if for_training is None else for_training)
+        return features
 
 
 @BACKBONES.register()
@@ -132,7 +134,7 @@ class PPHGNet_small(HGNet):  # noqa: N801 - PaddleOCR's name
 
     Args:
         in_channels: channels of the image.
-        train_frames: frames in train mode, or `"width"`; see `FramePool`.
+        train_frames: frames in train mode, or `"width"`; see `FrameBackbone`.
     """
 
     def __init__(self, in_channels: int = 3, train_frames: int | str = TRAIN_FRAMES) -> None:
@@ -244,7 +246,7 @@ class PPHGNetV2_B4(HGNet):  # noqa: N801 - PaddleOCR's name
     Args:
         text_rec: must be True: text lines are read without the last two halvings of the width.
         in_channels: channels of the image.
-        train_frames: frames in train mode, or `"width"`; see `FramePool`.
+        train_frames: frames in train mode, or `"width"`; see `FrameBackbone`.
 
     Raises:
         ConfigError: `text_rec` is false.

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import paddle
 import paddle.nn.functional as F
 from paddle import ParamAttr, Tensor, nn
 from paddle.nn.initializer import Constant
 
-from ppocr_ext.errors import ConfigError, ModelError
+from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling.backbones.conv_parts import (
     TRAIN_FRAMES,
     ChannelGate,
-    FramePool,
+    DecayedConv,
+    FrameBackbone,
     NormedConv,
     Stride,
     affine,
@@ -113,9 +113,7 @@ class RepConv(nn.Layer):
             self.identity = nn.BatchNorm2D(in_channels, weight_attr=norm, bias_attr=norm)
 
         def conv(size: int) -> NormedConv:
-            return NormedConv(
-                in_channels, out_channels, size, stride, groups, lr_mult=lr_mult, norm_decay=0.0
-            )
+            return NormedConv(in_channels, out_channels, size, stride, groups, lr_mult=lr_mult)
 
         self.conv_kxk = nn.LayerList([conv(kernel_size) for _ in range(branches)])
         self.conv_1x1 = conv(1) if kernel_size > 1 else None
@@ -174,7 +172,7 @@ class LCNetV3Block(Recomputable):
 
 
 @BACKBONES.register()
-class PPLCNetV3(nn.Layer):
+class PPLCNetV3(FrameBackbone):
     """Convolutional backbone of PP-OCRv4 and v5 mobile; images of 48 x W become W / 8 frames.
 
     Args:
@@ -183,7 +181,7 @@ class PPLCNetV3(nn.Layer):
         lr_mult_list: learning rate multipliers of the stem and the five stages.
         lab_lr: further multiplier of the affine blocks.
         in_channels: channels of the image.
-        train_frames: frames in train mode, or `"width"`; see `FramePool`.
+        train_frames: frames in train mode, or `"width"`; see `FrameBackbone`.
     """
 
     def __init__(
@@ -195,7 +193,7 @@ class PPLCNetV3(nn.Layer):
         in_channels: int = 3,
         train_frames: int | str = TRAIN_FRAMES,
     ) -> None:
-        super().__init__()
+        super().__init__(train_frames)
         check_length(lr_mult_list, 1 + len(V3_STAGES), "PPLCNetV3.lr_mult_list")
 
         def width(channels: int) -> int:
@@ -210,27 +208,19 @@ class PPLCNetV3(nn.Layer):
             ]
             self.add_sublayer(name, nn.Sequential(*layers))
         self.out_channels = width(512)
-        self.train_frames = train_frames
-        self._pool = FramePool(train_frames, type(self).__name__)
 
-    def forward(self, images: Tensor, for_training: bool | None = None) -> Tensor:
-        """Images [B, in_channels, H, W] to frames [B, out_channels, 1, T].
-
-        `for_training` chooses the pooling; by default it follows the mode of the network.
-        """
+    def features(self, images: Tensor) -> Tensor:
+        """Images [B, in_channels, H, W] to features [B, out_channels, H / 16, W / 4]."""
         features = self.conv1(images)
         for name in V3_STAGES:
             features = getattr(self, name)(features)
-        return self._pool(features, self.training if for_training is None else for_training)
+        return features
 
     def reparameterize(self) -> PPLCNetV3:
         """Return a copy for inference in which all branches are folded; see `reparameterized`."""
         return reparameterized(self)
 
 
-DecayedConv = partial(
-    NormedConv, norm_decay=None
-)  # PP-OCRv6 decays its BatchNorms, but for those of the stem
 DOWN = (2, 1)  # stride that halves only the height
 Block = tuple[int, Stride, bool]  # output channels, stride, squeeze-and-excitation
 # channels of the stem, then the blocks of each stage
@@ -333,13 +323,13 @@ class LCNetV4Block(Recomputable):
 
 
 @BACKBONES.register()
-class PPLCNetV4(nn.Layer):
+class PPLCNetV4(FrameBackbone):
     """Convolutional backbone of PP-OCRv6; images of 48 x W become W / 8 frames.
 
     Args:
         model_size: `"tiny"`, `"small"` or `"medium"`.
         in_channels: channels of the image.
-        train_frames: frames in train mode, or `"width"`; see `FramePool`.
+        train_frames: frames in train mode, or `"width"`; see `FrameBackbone`.
 
     Raises:
         ConfigError: there is no such size.
@@ -349,7 +339,7 @@ class PPLCNetV4(nn.Layer):
     def __init__(
         self, model_size: str = "small", in_channels: int = 3, train_frames: int | str = TRAIN_FRAMES
     ) -> None:
-        super().__init__()
+        super().__init__(train_frames)
         if model_size not in SIZES:
             raise ConfigError(
                 f"PPLCNetV4.model_size is {model_size!r}, but must be one of {', '.join(SIZES)}.",
@@ -369,25 +359,13 @@ class PPLCNetV4(nn.Layer):
             self.add_sublayer(name, nn.Sequential(*layers))
         self._stages = tuple(stages)
         self.out_channels = channels
-        self.train_frames = train_frames
-        self._pool = FramePool(train_frames, type(self).__name__)
 
-    def forward(self, images: Tensor, for_training: bool | None = None) -> Tensor:
-        """Images [B, in_channels, H, W] to frames [B, out_channels, 1, T].
-
-        `for_training` chooses the pooling; by default it follows the mode of the network.
-        """
+    def features(self, images: Tensor) -> Tensor:
+        """Images [B, in_channels, H, W] to features [B, out_channels, H / 16, W / 4]."""
         features = self.conv1(images)
         for name in self._stages:
             features = getattr(self, name)(features)
-        training = self.training if for_training is None else for_training
-        if not training and features.shape[2] < 3:
-            raise ModelError(
-                f"PPLCNetV4 reads images of height 48 (found {images.shape[2]}: {features.shape[2]} rows of features, "
-                f"its pooling needs 3). Fix: RecResizeImg.image_shape: [3, 48, {images.shape[3]}].",
-                code="image_size",
-            )
-        return self._pool(features, training)
+        return features
 
     def reparameterize(self) -> PPLCNetV4:
         """Return a copy for inference in which all branches are folded; see `reparameterized`."""

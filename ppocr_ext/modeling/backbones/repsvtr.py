@@ -5,12 +5,17 @@ Its depthwise branches and BatchNorms fold into single convolutions for inferenc
 
 from __future__ import annotations
 
-import paddle
 import paddle.nn.functional as F
 from paddle import Tensor, nn
-from paddle.nn.initializer import Constant
 
-from ppocr_ext.modeling.backbones.conv_parts import Stride, affine, conv_like, reparameterized
+from ppocr_ext.modeling.backbones.conv_parts import (
+    ChannelGate,
+    NormedConv,
+    Stride,
+    affine,
+    conv_like,
+    reparameterized,
+)
 from ppocr_ext.modeling.layers import per_channel
 from ppocr_ext.modeling.recompute import Recomputable
 from ppocr_ext.registry import BACKBONES
@@ -33,41 +38,12 @@ BLOCKS: tuple[tuple[int, bool, Stride], ...] = (
 )
 
 
-class FusableConvNorm(nn.Layer):
-    """Apply convolution without bias and BatchNorm; ``c`` and ``bn`` are names in RepViT's checkpoints.
+class FusableConvNorm(NormedConv):
+    """Convolution and BatchNorm with the names of RepViT's checkpoints, and Paddle's own first weights."""
 
-    Args:
-        in_channels: input channels.
-        out_channels: output channels.
-        kernel_size: of the convolution; padded so that stride 1 keeps the size.
-        stride: of the convolution.
-        groups: of the convolution.
-        scale: initial value of BatchNorm's weight; with 0 a residual branch has no effect at first.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int = 1,
-        stride: Stride = 1,
-        groups: int = 1,
-        scale: float = 1.0,
-    ) -> None:
-        super().__init__()
-        self.c = nn.Conv2D(
-            in_channels, out_channels, kernel_size, stride, kernel_size // 2, groups=groups, bias_attr=False
-        )
-        self.bn = nn.BatchNorm2D(out_channels, weight_attr=paddle.ParamAttr(initializer=Constant(scale)))
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Map [B, in_channels, H, W] to [B, out_channels, H', W']."""
-        return self.bn(self.c(images))
-
-    def fused(self) -> nn.Conv2D:
-        """Return one convolution that is equal to both in eval mode."""
-        factor, shift = affine(self.bn)
-        return conv_like(self.c, self.c.weight * factor.reshape([-1, 1, 1, 1]), shift)
+    names = ("c", "bn")
+    first_kernel = staticmethod(lambda: None)
+    norm_decay = None
 
 
 class DepthwiseMixer(nn.Layer):
@@ -96,20 +72,6 @@ class DepthwiseMixer(nn.Layer):
         return conv_like(self.conv.c, weight, (conv.bias + self.conv1.bias) * factor + shift)
 
 
-class SqueezeExcite(nn.Layer):
-    """Multiply each channel by a gate, computed from the means of all channels (Hu et al., 2018)."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.fc1 = nn.Conv2D(dim, dim // 4, 1)
-        self.fc2 = nn.Conv2D(dim // 4, dim, 1)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Map [B, dim, H, W] to the same shape."""
-        mean = F.adaptive_avg_pool2d(images, 1)  # its gradient costs less on a CPU than that of mean()
-        return images * F.sigmoid(self.fc2(F.relu(self.fc1(mean))))
-
-
 class Residual(nn.Layer):
     """Add ``m`` of an image to the image."""
 
@@ -127,7 +89,7 @@ class RepBlock(Recomputable):
 
     def __init__(self, in_channels: int, out_channels: int, squeeze: bool, stride: Stride) -> None:
         super().__init__()
-        gate = SqueezeExcite(in_channels) if squeeze else nn.Identity()
+        gate = ChannelGate(in_channels, F.sigmoid, names=("fc1", "fc2")) if squeeze else nn.Identity()
         if stride == 1:
             self.token_mixer = nn.Sequential(DepthwiseMixer(in_channels), gate)
         else:

@@ -10,13 +10,14 @@ import paddle.nn.functional as F
 from paddle import ParamAttr, Tensor, nn
 from paddle.nn.initializer import KaimingNormal, TruncatedNormal
 
-from ppocr_ext.errors import ConfigError, ModelError
+from ppocr_ext.errors import ConfigError
 from ppocr_ext.modeling.layers import (
     HIDDEN,
     TRUNCATED_STD,
     MixingBlock,
     SelfAttention,
     Size,
+    require_size,
     to_images,
     to_tokens,
 )
@@ -204,12 +205,7 @@ class SVTRNet(nn.Layer):
 
     def forward(self, images: Tensor) -> Tensor:
         """Images [B, in_channels, H, W] to frames [B, out_channels, 1, T], or all tokens [B, N, embed_dim[-1]]."""
-        if tuple(images.shape[2:]) != self._size:
-            raise ModelError(
-                f"SVTRNet reads only images of {self._size[0]}x{self._size[1]} (found {images.shape[2]}x"
-                f"{images.shape[3]}). Fix: Architecture.Backbone.img_size and RecResizeImg.image_shape must agree.",
-                code="image_size",
-            )
+        require_size(images, self._size, "SVTRNet")
         tokens = self.pos_drop(self.patch_embed(images) + self.pos_embed)
         for stage in (1, 2, 3):
             for block in getattr(self, f"blocks{stage}"):

@@ -19,6 +19,7 @@ from ppocr_ext.modeling.layers import (
     MixingBlock,
     SelfAttention,
     Size,
+    head_dim,
     linear,
     to_images,
     to_tokens,
@@ -259,6 +260,7 @@ class SVTRv2(nn.Layer):
 
         def block(stage: int, kind: str, drop_path: float) -> MixingBlock:
             dim, heads = dims[stage], num_heads[stage]
+            head_dim(dim, heads)  # which the groups of a convolution have to divide too
             layer = (
                 ConvMixer(dim, heads, kernel_size, padding)
                 if kind == CONV
@@ -306,31 +308,13 @@ def _check_sizes(
     kernel_size: Sequence[int],
     padding: Sequence[int],
 ) -> None:
-    lengths = {
-        "dims": len(dims),
-        "depths": len(depths),
-        "num_heads": len(num_heads),
-        "mixer": len(mixer),
-        "sub_k": len(sub_k),
-    }
-    if len(set(lengths.values())) != 1 or not dims:
-        stated = ", ".join(f"{name} {length}" for name, length in lengths.items())
+    blocks = [len(kinds) for kinds in mixer]
+    if {len(dims), len(num_heads), len(sub_k)} != {len(blocks)} or [*depths] != blocks or not all(blocks):
         raise ModelError(
-            f"SVTRv2: every list needs one entry for each stage (found lengths: {stated}).",
+            f"SVTRv2: dims, num_heads and sub_k need one entry for each stage, and depths the number of its blocks in "
+            f"mixer, {blocks} (found depths {[*depths]}, and {len(dims)}, {len(num_heads)} and {len(sub_k)} entries).",
             code="length_mismatch",
         )
-    for i, (dim, depth, heads, kinds) in enumerate(zip(dims, depths, num_heads, mixer, strict=True)):
-        if depth != len(kinds) or depth < 1:
-            raise ModelError(
-                f"SVTRv2: depths[{i}] is {depth} but mixer[{i}] has {len(kinds)} blocks; they must be "
-                f"equal and at least 1.",
-                code="length_mismatch",
-            )
-        if dim % heads or dim % 2:
-            raise ModelError(
-                f"SVTRv2: dims[{i}] = {dim} must be even and a multiple of num_heads[{i}] = {heads}.",
-                code="bad_value",
-            )
     if any(size != 2 * pad + 1 for size, pad in zip(kernel_size, padding, strict=True)):
         raise ModelError(
             f"SVTRv2: kernel_size {list(kernel_size)} with padding {list(padding)} changes the size of the "

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import paddle.nn.functional as F
 from paddle import ParamAttr, Tensor, nn
 from paddle.nn.initializer import Constant, TruncatedNormal
 
-from ppocr_ext.errors import ConfigError, ModelError
-from ppocr_ext.modeling.layers import TRUNCATED_STD, Conv2D, DropPath, Mlp, SelfAttention, Size, to_tokens
-from ppocr_ext.modeling.recompute import Recomputable
+from ppocr_ext.errors import ConfigError
+from ppocr_ext.modeling.layers import (
+    TRUNCATED_STD,
+    Conv2D,
+    MixingBlock,
+    SelfAttention,
+    Size,
+    require_size,
+    to_tokens,
+)
 from ppocr_ext.registry import BACKBONES
 
 
@@ -62,31 +68,10 @@ class ConvEmbed(nn.Layer):
         return to_tokens(self.layers(images))
 
 
-class ViTBlock(Recomputable):
-    """Self-attention and an MLP, each with a LayerNorm before it and a residual around both.
+class ViTBlock(MixingBlock):
+    """Self-attention and an MLP, each with a LayerNorm before it; the attention is named as in ViT's checkpoints."""
 
-    Args:
-        dim: features of a token.
-        attention: maps tokens to tokens.
-        mlp_ratio: width of the MLP in multiples of ``dim``.
-        drop: dropout in the MLP.
-        drop_path: probability of skipping a branch.
-    """
-
-    def __init__(
-        self, dim: int, attention: SelfAttention, mlp_ratio: float, drop: float, drop_path: float
-    ) -> None:
-        super().__init__()
-        self.norm1 = nn.LayerNorm(dim, epsilon=1e-5)
-        self.attn = attention
-        self.norm2 = nn.LayerNorm(dim, epsilon=1e-5)
-        self.mlp = Mlp(dim, int(dim * mlp_ratio), F.gelu, drop)
-        self.drop_path = DropPath(drop_path)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Map [B, N, dim] to the same shape."""
-        tokens = tokens + self.drop_path(self.attn(self.norm1(tokens)))
-        return tokens + self.drop_path(self.mlp(self.norm2(tokens)))
+    mixer_name = "attn"
 
 
 @BACKBONES.register()
@@ -131,11 +116,9 @@ class ViTParseQ(nn.Layer):
     ) -> None:
         super().__init__()
         self._size, patch = _size("img_size", img_size), _size("patch_size", patch_size)
-        uneven = any(edge % part for edge, part in zip(self._size, patch, strict=True))
-        if uneven or num_heads < 1 or embed_dim % num_heads:
+        if any(edge % part for edge, part in zip(self._size, patch, strict=True)):
             raise ConfigError(
-                f"ViTParseQ: img_size must be a multiple of patch_size, and embed_dim of num_heads (found {self._size} "
-                f"and {patch}, {embed_dim} and {num_heads}).",
+                f"ViTParseQ: img_size must be a multiple of patch_size (found {self._size} and {patch}).",
                 code="bad_value",
             )
         if conv_stem and (embed_dim % 4 or not {*patch} <= {1, 2, 4, 8}):
@@ -156,11 +139,13 @@ class ViTParseQ(nn.Layer):
         self.blocks = nn.LayerList(
             [
                 ViTBlock(
-                    embed_dim,
                     SelfAttention(embed_dim, num_heads, qkv_bias, None, attn_drop_rate, drop_rate),
+                    embed_dim,
                     mlp_ratio,
                     drop_rate,
                     float(skip),
+                    epsilon=1e-5,
+                    norm_after=False,
                 )
                 for skip in np.linspace(0, drop_path_rate, depth)
             ]
@@ -170,12 +155,7 @@ class ViTParseQ(nn.Layer):
 
     def forward(self, images: Tensor) -> Tensor:
         """Map images [B, in_channels, H, W] to tokens [B, N, embed_dim], row by row."""
-        if tuple(images.shape[2:]) != self._size:
-            raise ModelError(
-                f"ViTParseQ reads only images of {self._size[0]}x{self._size[1]} (found {images.shape[2]}x"
-                f"{images.shape[3]}). Fix: Architecture.Backbone.img_size and RecResizeImg.image_shape must agree.",
-                code="image_size",
-            )
+        require_size(images, self._size, "ViTParseQ")
         tokens = self.pos_drop(self.patch_embed(images) + self.pos_embed)
         for block in self.blocks:
             tokens = block(tokens)

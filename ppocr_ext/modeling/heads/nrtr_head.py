@@ -14,7 +14,7 @@ from paddle.nn.initializer import Normal, XavierNormal
 
 from ppocr_ext.errors import ModelError
 from ppocr_ext.modeling.head_request import HeadRequest, default_request
-from ppocr_ext.modeling.layers import HIDDEN, Linear, Mlp, attend, merge_heads, split_heads
+from ppocr_ext.modeling.layers import HIDDEN, Linear, Mlp, attend, head_dim, merge_heads, split_heads
 from ppocr_ext.modeling.recompute import Recomputable
 from ppocr_ext.registry import HEADS
 
@@ -46,7 +46,7 @@ class CachedSelfAttention(nn.Layer):
     def __init__(self, dim: int, num_heads: int, dropout: float) -> None:
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
-        self.scale = (dim // num_heads) ** -0.5
+        self.scale = head_dim(dim, num_heads) ** -0.5
         self.qkv = xavier_linear(dim, 3 * dim)
         self.out_proj = xavier_linear(dim, dim)
 
@@ -68,7 +68,7 @@ class CrossAttention(nn.Layer):
     def __init__(self, dim: int, num_heads: int, dropout: float) -> None:
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
-        self.scale = (dim // num_heads) ** -0.5
+        self.scale = head_dim(dim, num_heads) ** -0.5
         self.q = xavier_linear(dim, dim)
         self.kv = xavier_linear(dim, 2 * dim)
         self.out_proj = xavier_linear(dim, dim)
@@ -218,10 +218,6 @@ class Transformer(nn.Layer):
         in_channels: int = 0,
     ) -> None:
         super().__init__()
-        if nhead < 1 or d_model % nhead:
-            raise ModelError(
-                f"NRTR head: d_model = {d_model} must be a multiple of nhead = {nhead}.", code="bad_value"
-            )
         if beam_size > 0:
             raise ModelError(
                 f"NRTR head: beam_size = {beam_size}, but only greedy decoding (-1) is supported.",

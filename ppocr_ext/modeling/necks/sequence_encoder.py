@@ -72,11 +72,6 @@ class SVTREncoder(nn.Layer):
         qk_scale: float | None = None,
     ) -> None:
         super().__init__()
-        if hidden_dims % num_heads:
-            raise ModelError(
-                f"Neck svtr: hidden_dims = {hidden_dims} must be a multiple of num_heads = {num_heads}.",
-                code="bad_value",
-            )
         self.narrowest = reduced = in_channels // 8
         kernel = tuple(kernel_size)
         padding = (kernel[0] // 2, kernel[1] // 2)

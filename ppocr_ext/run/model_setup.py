@@ -15,8 +15,7 @@ from ppocr_ext.checkpoint.official_weights import digest_of, fetch, is_official,
 from ppocr_ext.checkpoint.weight_match import WeightMatch, match_weights
 from ppocr_ext.checkpoint.weights import load_weights
 from ppocr_ext.config import Config, load, read_old_charset
-from ppocr_ext.config.global_keys import global_value
-from ppocr_ext.config.values import shown
+from ppocr_ext.config.global_keys import global_value, shown
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.messages import LOG, did_you_mean, is_misspelling, near_match
 from ppocr_ext.modeling import DistillationModel

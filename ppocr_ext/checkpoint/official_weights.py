@@ -271,15 +271,13 @@ def _download(weights: OfficialWeights, part: Path) -> None:
         request.add_header("If-Range", known)
     try:
         with urllib.request.build_opener(_SafeRedirects).open(request, timeout=TIMEOUT) as answer:
+            is_rest = answer.headers.get("Content-Range", "").startswith(f"bytes {done}-")
             if answer.status != 206:
                 done = 0  # the whole file, whatever was asked for
                 _start_part(part, version, _version(answer.headers))
-            elif _version(answer.headers) not in (known, None):
+            elif not is_rest or _version(answer.headers) not in (known, None):
                 part.unlink()
-                raise OSError("the file on the server changed")
-            elif not answer.headers.get("Content-Range", "").startswith(f"bytes {done}-"):
-                part.unlink()
-                raise OSError("the server sent another range than was asked for")
+                raise OSError("the server sent another file or another range than was asked for")
             length = answer.headers.get("Content-Length")
             total = None if length is None else done + int(length)
             LOG.info("downloading %s to %s", weights.address, part.parent)

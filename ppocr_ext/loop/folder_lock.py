@@ -46,24 +46,24 @@ def locked_folder(
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / LOCK_FILE
     handle = _lock(file, option, warning_level)
-    held = [] if handle is None else [handle]
+    if handle is None:  # another training may be saving there
+        yield
+        return
+    held = [handle]
 
     def close_in_child() -> None:  # a worker that outlives a killed run must not keep the lock
         while held:
             os.close(held.pop())
 
-    if held:
-        os.register_at_fork(after_in_child=close_in_child)
+    os.register_at_fork(after_in_child=close_in_child)
     try:
-        if held:  # without a lock another training may be saving there
-            finish_saves(folder)
+        finish_saves(folder)
         yield
     finally:
         held.clear()
-        if handle is not None:
-            if _is_at(file, handle):
-                file.unlink()
-            os.close(handle)
+        if _is_at(file, handle):
+            file.unlink()
+        os.close(handle)
 
 
 def _lock(file: Path, option: str, level: int) -> int | None:

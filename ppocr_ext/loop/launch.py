@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -249,31 +249,20 @@ def _follow(launcher: subprocess.Popen[bytes], log: Path) -> int | None:
         # a SIGHUP would end the launcher and leave its processes
         launcher.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
 
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     with log.open("rb") as stream, deferred_signals(pass_on):
-        show = _printer(stream.read)
         try:
-            while launcher.poll() is None:
-                show()
-                time.sleep(_PAUSE)
-            show()
+            has_ended = False
+            while not has_ended:
+                has_ended = launcher.poll() is not None  # before the last look at the log
+                sys.stdout.write(decoder.decode(stream.read()))
+                sys.stdout.flush()
+                time.sleep(0 if has_ended else _PAUSE)
         except BaseException:  # a second signal, or the reader of our output has ended
             launcher.terminate()
             launcher.wait()
             raise
     return signals[0] if signals else None
-
-
-def _printer(read: Callable[[], bytes]) -> Callable[[], None]:
-    """Return a function that writes what is new to standard output."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def show() -> None:
-        text = decoder.decode(read())
-        if text:
-            sys.stdout.write(text)
-            sys.stdout.flush()
-
-    return show
 
 
 def _remove(folder: Path, *patterns: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +60,9 @@ def restore_optimizer(
         )
     groups = (each["params"] if isinstance(each, dict) else [each] for each in optimizer._parameter_list)
     trained = [parameter for group in groups for parameter in group]
-    renamed_state = _translate(state, {before[n]: names[n] for n in before if n in names})
-    _require_own(file, renamed_state, trained, before.values())
-    own_state = _convert_masters(renamed_state, trained, checkpoint, names)
+    half = {parameter.name for parameter in trained if parameter.dtype in HALF}
+    own_state = _translate(state, before, names, half, checkpoint)
+    _require_own(file, own_state, trained, before.values())
     try:
         with warnings.catch_warnings():
             # LinearWarmup keeps an entry for the schedule inside it, which Paddle then reports as unused
@@ -153,55 +153,49 @@ def _owner(key: str, longest_first: Iterable[str]) -> str | None:
     return next((name for name in longest_first if key.startswith(f"{name}_")), None)
 
 
-def _translate(state: Mapping[str, Any], new_names: Mapping[str, str]) -> dict[str, Any]:
-    if all(old == new for old, new in new_names.items()):
-        return dict(state)
-    longest_first = sorted(new_names, key=len, reverse=True)
-
-    def renamed(key: str) -> str:
-        owner = _owner(key, longest_first)
-        return key if owner is None else new_names[owner] + key[len(owner) :]
-
-    result = {renamed(key): value for key, value in state.items() if key != MASTERS}
-    if MASTERS in state:
-        result[MASTERS] = {
-            new_names.get(owner, owner): (renamed(value[0]), value[1]) if _is_named(value) else value
-            for owner, value in state[MASTERS].items()
-        }
-    return result
-
-
-def _convert_masters(
-    state: dict[str, Any], parameters: Sequence[Any], checkpoint: Checkpoint, names: Mapping[str, str]
+def _translate(
+    state: Mapping[str, Any],
+    before: Mapping[str, str],
+    names: Mapping[str, str],
+    half: Container[str],
+    checkpoint: Checkpoint,
 ) -> dict[str, Any]:
-    """Return ``state`` with master weights for the 16-bit parameters, and for no others.
+    """Return ``state`` by the names of now, with master weights for the 16-bit parameters, and for no others.
 
     Args:
-        state: of an optimizer, by the parameters' names now.
-        parameters: what the optimizer trains.
-        checkpoint: has the float32 weights of masters that ``state`` lacks.
+        state: of an optimizer.
+        before: generated name at the time of saving, by the name in the model.
         names: generated name now, by the name in the model.
+        half: names now of the trained parameters that have 16 bits.
+        checkpoint: has the float32 weights of masters that ``state`` lacks.
     """
-    half = {p.name for p in parameters if p.dtype in HALF}
-    masters = state.get(MASTERS, {})
-    if half == masters.keys():
-        return state
-    longest_first = sorted({p.name for p in parameters}, key=len, reverse=True)
+    new_names = {before[name]: names[name] for name in before if name in names}
+    longest_first = sorted(new_names, key=len, reverse=True)
+    masters: Mapping[str, Any] = state.get(MASTERS, {})
 
     def renamed(key: str) -> str:
         owner = _owner(key, longest_first)
-        if owner is None or (owner in half) == (owner in masters):
+        if owner is None:
             return key
+        name = new_names[owner]
         rest = key[len(owner) :]
-        return f"{owner}{_SUFFIX}_0{rest}" if owner in half else owner + _MASTER_SUFFIX.sub("", rest, count=1)
+        if (name in half) == (owner in masters):
+            return name + rest
+        return f"{name}{_SUFFIX}_0{rest}" if name in half else name + _MASTER_SUFFIX.sub("", rest, count=1)
 
+    own = {
+        new_names.get(owner, owner): (renamed(value[0]), value[1]) if _is_named(value) else value
+        for owner, value in masters.items()
+    }
+    lacking = {name: own_name for name, own_name in names.items() if own_name in half and own_name not in own}
+    if lacking and checkpoint.file(".pdparams").is_file():
+        # those of a checkpoint may be averages, with the raw ones beside them
+        weights = {**checkpoint.weights(), **(checkpoint.train_state().raw_weights or {})}
+        own |= {
+            own_name: (f"{own_name}{_SUFFIX}_0", weights[name])
+            for name, own_name in lacking.items()
+            if name in weights and weights[name].dtype == np.float32
+        }
     result = {renamed(key): value for key, value in state.items() if key != MASTERS}
-    lacking = half - masters.keys() and checkpoint.file(".pdparams").is_file()
-    weights = checkpoint.weights() if lacking else {}
-    if weights:  # those of a checkpoint may be averages, with the raw ones beside them
-        weights |= checkpoint.train_state().raw_weights or {}
-    float32 = {names[n]: value for n, value in weights.items() if n in names and value.dtype == np.float32}
-    new = {name: (f"{name}{_SUFFIX}_0", value) for name, value in float32.items()}
-    if half:
-        result[MASTERS] = {name: value for name, value in {**new, **masters}.items() if name in half}
-    return result
+    own = {name: value for name, value in own.items() if name in half}
+    return {**result, MASTERS: own} if own else result

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ppocr_ext.config.global_keys import ONNXRUNTIME, PADDLE
 from ppocr_ext.errors import MissingPackageError, WeightsError
@@ -22,6 +21,9 @@ from ppocr_ext.inference.runners import (
     open_paddle,
 )
 from ppocr_ext.messages import INSTALL_ONNX, INSTALL_PADDLE
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,4 +152,4 @@ class ExportedEngine:
 
     def probabilities(self, images: np.ndarray) -> np.ndarray:
         """See :class:`ppocr_ext.inference.runners.Engine`."""
-        return np.asarray(self._runner({self._input: images})[0])
+        return self._runner({self._input: images})[0]

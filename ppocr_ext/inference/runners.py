@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar
-
-import numpy as np
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ppocr_ext.config.global_keys import AUTO, BFLOAT16, FLOAT32, NETWORK, ONNXRUNTIME, OPENVINO, PADDLE
 from ppocr_ext.errors import MissingPackageError, ModelError
 from ppocr_ext.messages import INSTALL_ONNX, INSTALL_PADDLE, error_text
+
+if TYPE_CHECKING:  # commands read the names of the forms before they need arrays
+    import numpy as np
 
 T = TypeVar("T")
 STEM = "inference"  # of the files of a graph
@@ -47,7 +48,10 @@ class Runner:
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
         """Return the outputs; inputs that the graph does not read are left out."""
-        return self.run({name: np.ascontiguousarray(inputs[name]) for name in self.shapes})
+        given = {name: inputs[name] for name in self.shapes}
+        return self.run(
+            {name: each if each.flags.c_contiguous else each.copy() for name, each in given.items()}
+        )
 
 
 def missing_packages(names: Sequence[str]) -> list[str]:
@@ -237,7 +241,7 @@ def open_openvino(files: Sequence[Path], *, threads: int, dtype: str = FLOAT32) 
     def run(inputs: dict[str, np.ndarray]) -> Sequence[np.ndarray]:
         with lock:
             found = request.infer(inputs)
-            return [np.array(found[output]) for output in compiled.outputs]  # the next batch takes its memory
+            return [found[output].copy() for output in compiled.outputs]  # the next batch takes its memory
 
     return Runner({each.get_any_name(): () for each in compiled.inputs}, [None] * len(compiled.outputs), run)
 
@@ -265,11 +269,9 @@ class Network(Protocol):
 
     def eval(self) -> Any:
         """Switch to eval mode."""
-        ...
 
     def __call__(self, images: Any) -> Any:
         """Return what the network returns for images [B, 3, H, W]."""
-        ...
 
 
 class NetworkEngine:
@@ -291,7 +293,7 @@ class NetworkEngine:
         output = self._output(images)
         # (features, probabilities) with `return_feats`
         output = output[-1] if isinstance(output, list | tuple) else output
-        return np.asarray(output.astype("float32").numpy())
+        return output.astype("float32").numpy()
 
     def _output(self, images: np.ndarray) -> Any:
         import paddle

@@ -250,6 +250,27 @@ def _fuse_below(layer: nn.Layer) -> None:
             _fuse_below(child)
 
 
+class FoldableBackbone(nn.Layer):
+    """A backbone whose branches and BatchNorms fold into single convolutions for inference.
+
+    Attributes:
+        is_repped: :meth:`rep` has folded them.
+    """
+
+    is_repped = False
+
+    def reparameterize(self: Network) -> Network:
+        """Return a copy for inference in which all branches are folded; see :func:`reparameterized`."""
+        return reparameterized(self)
+
+    @paddle.no_grad()
+    def rep(self) -> None:
+        """Fold the branches of this network itself; PaddleOCR's export calls it by this name."""
+        if not self.is_repped:
+            _fuse_below(self)
+            self.is_repped = True
+
+
 def multiple_of(channels: float, step: int) -> int:
     """Round `channels` to a multiple of `step` that is at least 90 % of it, as MobileNets do."""
     rounded = max(step, int(channels + step / 2) // step * step)

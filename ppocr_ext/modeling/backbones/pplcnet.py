@@ -14,6 +14,7 @@ from ppocr_ext.modeling.backbones.conv_parts import (
     TRAIN_FRAMES,
     ChannelGate,
     DecayedConv,
+    FoldableBackbone,
     FrameBackbone,
     NormedConv,
     Stride,
@@ -23,7 +24,6 @@ from ppocr_ext.modeling.backbones.conv_parts import (
     identity_kernel,
     multiple_of,
     padded,
-    reparameterized,
 )
 from ppocr_ext.modeling.backbones.pphgnet import HGStem
 from ppocr_ext.modeling.layers import eager_on_cpu
@@ -172,7 +172,7 @@ class LCNetV3Block(Recomputable):
 
 
 @BACKBONES.register()
-class PPLCNetV3(FrameBackbone):
+class PPLCNetV3(FoldableBackbone, FrameBackbone):
     """Convolutional backbone of PP-OCRv4 and v5 mobile; images of 48 x W become W / 8 frames.
 
     Args:
@@ -215,10 +215,6 @@ class PPLCNetV3(FrameBackbone):
         for name in V3_STAGES:
             features = getattr(self, name)(features)
         return features
-
-    def reparameterize(self) -> PPLCNetV3:
-        """Return a copy for inference in which all branches are folded; see `reparameterized`."""
-        return reparameterized(self)
 
 
 DOWN = (2, 1)  # stride that halves only the height
@@ -323,7 +319,7 @@ class LCNetV4Block(Recomputable):
 
 
 @BACKBONES.register()
-class PPLCNetV4(FrameBackbone):
+class PPLCNetV4(FoldableBackbone, FrameBackbone):
     """Convolutional backbone of PP-OCRv6; images of 48 x W become W / 8 frames.
 
     Args:
@@ -366,7 +362,3 @@ class PPLCNetV4(FrameBackbone):
         for name in self._stages:
             features = getattr(self, name)(features)
         return features
-
-    def reparameterize(self) -> PPLCNetV4:
-        """Return a copy for inference in which all branches are folded; see `reparameterized`."""
-        return reparameterized(self)

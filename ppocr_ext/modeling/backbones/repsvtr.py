@@ -10,11 +10,11 @@ from paddle import Tensor, nn
 
 from ppocr_ext.modeling.backbones.conv_parts import (
     ChannelGate,
+    FoldableBackbone,
     NormedConv,
     Stride,
     affine,
     conv_like,
-    reparameterized,
 )
 from ppocr_ext.modeling.layers import per_channel
 from ppocr_ext.modeling.recompute import Recomputable
@@ -112,7 +112,7 @@ class RepBlock(Recomputable):
 
 
 @BACKBONES.register()
-class RepSVTR(nn.Layer):
+class RepSVTR(FoldableBackbone):
     """Extract features with 13 convolutional blocks of 96, 192 and 384 channels.
 
     Args:
@@ -139,11 +139,3 @@ class RepSVTR(nn.Layer):
         for layer in self.features:
             images = layer(images)
         return F.avg_pool2d(images, [images.shape[2], 2])
-
-    def reparameterize(self) -> RepSVTR:
-        """Return a copy in eval mode, with BatchNorms and parallel branches folded into convolutions.
-
-        Outputs equal those of this network in eval mode to about 1e-5; this network does not change.
-        The copy has other parameter names and no BatchNorm statistics, and is for inference only.
-        """
-        return reparameterized(self)

@@ -150,7 +150,7 @@ class HostLoop:
         for hook in self.hooks:
             metric = hook.wrap_metric(metric)
         eval_loader: EvalLoader | tuple[()] = ()
-        if run.eval_loader is not None:
+        if "Eval" in run.loaders:
             eval_loader = EvalLoader(run.eval_loader, partial(self._tell, "on_eval_start"), self._evaluating)
         evaluate = partial(evaluate_now, run, eval_loader, metric)
         if self._evaluations.due_at_start:  # the other processes wait for this one at their first step
@@ -324,7 +324,7 @@ class Evaluations:
         self.best: dict[str, float] = dict(run.best)
         self.last: dict[str, float] = dict(run.hook_states.get(EVALUATED, {"step": run.start.global_step}))
         self.indicator = run.metric.main_indicator
-        self._evaluates = dist.get_rank() == 0 and run.eval_loader is not None and len(run.eval_loader) > 0
+        self._evaluates = dist.get_rank() == 0 and "Eval" in run.loaders and len(run.eval_loader) > 0
         asked = run.starts_from_weights and bool(global_value(run.config, "eval_at_start"))
         self.due_at_start = asked and self._evaluates
 

@@ -44,20 +44,28 @@ class RunData:
     """The loaders of a run and what they read.
 
     Attributes:
-        train_loader: batches of ``Train``; None unless the run trains.
-        eval_loader: batches of ``Eval``; None in processes that do not evaluate.
+        loaders: of ``"Train"`` if the run trains, and of ``"Eval"`` in a process that evaluates.
         preflight: the check of the data, by ``"Train"`` / ``"Eval"``; nothing for datasets that are not checked.
         load_failures: the samples that fail when they are loaded, likewise.
         label_files: as the config names them.
         usable_files: the label files that the host reads, by ``"Train"`` / ``"Eval"``.
     """
 
-    train_loader: Any
-    eval_loader: Any
+    loaders: Mapping[str, Loader]
     preflight: dict[str, PreflightReport]
     load_failures: dict[str, LoadFailures]
     label_files: tuple[Path, ...]
     usable_files: dict[str, list[Path]]
+
+    @property
+    def train_loader(self) -> Loader:
+        """The batches of ``Train``."""
+        return self.loaders["Train"]
+
+    @property
+    def eval_loader(self) -> Loader:
+        """The batches of ``Eval``."""
+        return self.loaders["Eval"]
 
 
 def open_data(
@@ -104,12 +112,10 @@ def open_data(
     loaders = {mode: _loader(context, plain, classes, check, views, mode) for mode in modes}
     for mode, loader in loaders.items():
         _require_batch(config, mode, loader)
-    train = loaders.get("Train")
-    if train is not None and check is not None:
-        check.set_epoch_size(len(train.dataset))
+    if check is not None and "Train" in loaders:
+        check.set_epoch_size(len(loaders["Train"].dataset))
     return RunData(
-        train_loader=train,
-        eval_loader=loaders.get("Eval"),
+        loaders=loaders,
         preflight=preflight,
         load_failures=failures,
         label_files=tuple(path for mode in modes for path in label_files_of(config, mode)),

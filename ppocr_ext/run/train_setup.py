@@ -104,10 +104,10 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     model = share_batch_norm(model, config)
     model = choose_trained(model, config, outputs)
     if context.team.size > 1 and not says_what_it_reads(model, outputs):
-        freeze_untouched(model, loss, next(iter(data.train_loader or ())))
+        freeze_untouched(model, loss, next(iter(data.train_loader)))
     starts = checkpoint is None and bool(loaded.keys() - frozen_models(model))
     training = Training(model=model, loss=loss, frozen_digests=digests, starts_from_weights=starts)
-    training = _add_optimizer(context, training, len(data.train_loader or ()))
+    training = _add_optimizer(context, training, len(data.train_loader))
     if checkpoint is not None:
         training = _resume(training, config, checkpoint)
     model = compile_model(training.model, config)

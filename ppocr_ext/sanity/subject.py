@@ -27,7 +27,6 @@ from ppocr_ext.run.train_setup import set_up_training
 from ppocr_ext.sanity.heads import TrainedHead, trained_heads
 
 _NO_DATA: Any = {
-    "eval_loader": None,
     "preflight": {},
     "load_failures": {},
     "label_files": (),
@@ -122,7 +121,8 @@ def open_subject(
             )
         )
     batch = one_batch(context, network, samples)
-    training = set_up_training(context, network, RunData(train_loader=[batch.entries], **_NO_DATA))
+    loaders: Any = {"Train": [batch.entries]}  # a list with one batch is read as a loader is
+    training = set_up_training(context, network, RunData(loaders=loaders, **_NO_DATA))
     network = training.model
     loss = training.loss
     network.train()

@@ -86,7 +86,9 @@ class RunRecord(Hook):
     def on_end(self, outcome: Outcome) -> None:
         position = outcome.position.completed()
         failures = self._run.load_failures
-        never = "" if self._run.eval_loader is None else unevaluated(outcome.evaluated, position.global_step)
+        never = (
+            "" if "Eval" not in self._run.loaders else unevaluated(outcome.evaluated, position.global_step)
+        )
         self._record |= {
             "status": outcome.status,
             "reason": outcome.reason,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.options import SECTIONS, picture, positive, several
+from benchmarks.table import SECTIONS
 
 HELP = (
     "measure what a training step, evaluation, compiled networks and the export of centers cost, how fast an exported "
@@ -28,6 +28,28 @@ examples:
   python tools/benchmark.py labels --lines 1000 10000 100000 1000000 10000000 --chart labels.png
 """
 _BAD = 1  # exit code: done, and the verdict is bad
+
+
+def positive(text: str, least: int = 1) -> int:
+    """Return a number that is at least 1."""
+    number = int(text)
+    if number < least:
+        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+    return number
+
+
+def several(text: str) -> int:
+    """Return a number that is at least 2."""
+    return positive(text, 2)
+
+
+def picture(text: str) -> str:
+    """Return the name of a picture whose folder exists."""
+    if Path(text).suffix not in (".png", ".svg") or not Path(text).resolve().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} does not end in .png or .svg, or its folder does not exist")
+    return text
+
+
 # options: what argparse is given
 _SIZE = {
     "choices": ("tiny", "full"),

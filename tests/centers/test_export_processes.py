@@ -22,10 +22,7 @@ def test_two_processes_give_what_one_gives(tiny, tmp_path, capsys):  # noqa: F81
     config = tiny("student", **{"Global.use_gpu": False, "Global.epoch_num": 1, "Global.report": False})
     train(config)
     config = config.with_values(
-        {
-            "Global.checkpoints": str(tmp_path / "run" / "latest"),
-            "Eval.loader.batch_size_per_card": 5,
-        }
+        {"Global.checkpoints": str(tmp_path / "run" / "latest"), "Eval.loader.batch_size_per_card": 5}
     )
     (tmp_path / "config.yml").write_text(config.to_yaml())
     arguments = ["-c", str(tmp_path / "config.yml"), "--all-lines"]

@@ -119,10 +119,7 @@ def test_a_file_cut_short_or_missing_is_refused(tmp_path: Path) -> None:
 def test_more_rows_than_the_file_has_are_refused(tmp_path: Path, rows: int) -> None:
     table().save(tmp_path / "c.npz")
     header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, 4), }}".ljust(117).encode() + b"\n"
-    with (
-        zipfile.ZipFile(tmp_path / "c.npz") as whole,
-        zipfile.ZipFile(tmp_path / "huge.npz", "w") as huge,
-    ):
+    with zipfile.ZipFile(tmp_path / "c.npz") as whole, zipfile.ZipFile(tmp_path / "huge.npz", "w") as huge:
         for name in whole.namelist():
             claims = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
             huge.writestr(name, claims if name == "centers.npy" else whole.read(name))

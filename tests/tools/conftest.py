@@ -6,13 +6,17 @@ from benchmarks.fresh import called
 
 @pytest.fixture
 def in_this_process(monkeypatch):
-    """``in_this_process(module, **instead)``: ``module`` runs its workers here; ``instead`` replaces some by name."""
+    """``in_this_process(where, **instead)``: the workers of the module ``where`` run here.
 
-    def use(module, **instead):
+    ``instead`` replaces some of them, by the name of their function or module.
+    """
+
+    def use(where, **instead):
         def run(work, options):
-            worker = work.partition(":")[0].rpartition(".")[2]
-            return instead[worker](**options) if worker in instead else called(work, options)
+            module, _, function = work.rpartition(".")[2].partition(":")
+            worker = instead.get(function) or instead.get(module)
+            return called(work, options) if worker is None else worker(**options)
 
-        monkeypatch.setattr(module, "in_fresh_process", run)
+        monkeypatch.setattr(where, "in_fresh_process", run)
 
     return use

@@ -22,7 +22,7 @@ def test_speeds_are_those_of_the_best_round_and_each_line_must_be_usable(
         times = {"seconds": lines / 50_000, "cpu_seconds": lines / 100_000, "bare_seconds": lines / 250_000}
         return {**times, "usable": lines - refused, "growth": 3_000_000, "peak": 70_000_000}
 
-    in_this_process(labels, labels_worker=worker)
+    in_this_process(labels, labels=worker)
     assert main(["labels", "--lines", "30", "70", "--rounds", "2"]) == code
     rows = table_rows(capsys.readouterr().out.splitlines())
     speeds = ["50,000", "100,000", "250,000", "2.50", "3.0", "70.0"]

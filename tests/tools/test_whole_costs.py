@@ -137,7 +137,7 @@ def answered(in_this_process, monkeypatch, tmp_path):
         "step_worker": {"peak": 5},
         "export_center_peer": {"acc": 0.5},
         "export_center_worker": {"acc": 0.5},
-        "growth_worker": {"seconds": 1.0, "peak": 7},
+        "measure_growth": {"seconds": 1.0, "peak": 7},
     }
     in_this_process(whole, **{name: worker(name, **answer) for name, answer in answers.items()})
     monkeypatch.setattr(whole, "measure_labels", labels)

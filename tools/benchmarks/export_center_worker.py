@@ -50,11 +50,7 @@ def measure(folder: str, passes: list[str]) -> dict[str, Any]:
         speeds.append(lines / seconds)
     if made is not None:
         _save(made, place / "ours.npz")
-    return {
-        "images_per_second": speeds,
-        "lines": lines,
-        "correct": None if made is None else made.correct,
-    }
+    return {"images_per_second": speeds, "lines": lines, "correct": None if made is None else made.correct}
 
 
 def _forward(run: Run) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +12,18 @@ import paddle
 import paddle.distributed as dist
 from paddle import nn
 
+from benchmarks.memory import peak_memory
 from benchmarks.step import Step, losses_of_paddleocr, our_steps
+from ppocr_ext.centers.collect import CollectOptions, collect, config_of_model
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, load, with_class_counts
 from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.host import open_host
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.modeling import build_model
 from ppocr_ext.modeling.features import classifier_of, ctc_head_of
 from ppocr_ext.recipes.teacher_cache_job import CacheBuilder, CacheOptions, build_cache
+from ppocr_ext.run.logs import quiet_host
 from ppocr_ext.run.run import Run
 
 CACHE = "cache"
@@ -25,6 +31,7 @@ _CONFIG, _BATCH, _TEACHER = "step.yml", "batch.npz", "teacher.pdparams"
 # Factor of the CTC classifier of a teacher with random weights, to whom all classes are nearly equally probable. A
 # cache keeps the probable classes of a trained teacher; with another one it would refuse to serve the losses.
 _SHARPNESS = 1000.0
+_GROWTH_BATCH = 32
 
 
 def prepare(folder: str, batch: int) -> dict[str, Any]:
@@ -104,3 +111,30 @@ def sharpen(network: nn.Layer) -> None:
     """Let one class of each frame be probable."""
     weight = classifier_of(ctc_head_of(network)).weight
     weight.set_value(weight * _SHARPNESS)
+
+
+def measure_growth(what: str, folder: str, lines: str) -> dict[str, Any]:
+    """Build all that the command builds, and read each line once.
+
+    Args:
+        what: ``"cache"`` (one view) or ``"centers"``.
+        folder: as :func:`prepare` leaves it.
+        lines: the label file.
+
+    Returns:
+        ``seconds``, and ``peak`` memory of the process in bytes.
+    """
+    quiet_host(open_host().logger)
+    place, began = Path(folder), time.perf_counter()
+    if what == "cache":
+        config = training_config(place, _GROWTH_BATCH).with_values({"Train.dataset.label_file_list": [lines]})
+        options = CacheOptions(place / "cache_to_measure", views=1)
+        shutil.rmtree(options.folder, ignore_errors=True)
+        build_cache(config, CacheBuilder(config, options), options)
+    else:
+        config, _ = config_of_model(load([place / "config.yml"]), None, "train")
+        config = config.with_values(
+            {"Eval.dataset.label_file_list": [lines], "Eval.loader.batch_size_per_card": _GROWTH_BATCH}
+        )
+        collect(Run.build(config, "eval", weights_of="Student"), CollectOptions())
+    return {"seconds": time.perf_counter() - began, "peak": peak_memory()}

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+SECTIONS = ("step", "eval", "center", "memory", "data")  # of `benchmark.py all`
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -73,6 +75,12 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table of cells that are written already."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def mean(values: Sequence[float], digits: int) -> str:
+    """Return the mean, and of several values their standard deviation."""
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.{digits}f}{spread}"
 
 
 def verdict(agrees: bool) -> str:

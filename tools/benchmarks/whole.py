@@ -22,12 +22,11 @@ import paddle
 from benchmarks import charts, whole_rows
 from benchmarks.fresh import in_fresh_process
 from benchmarks.labels import measure_labels, write_repeated
-from benchmarks.options import SECTIONS
 from benchmarks.peer import require_peer
 from benchmarks.processes import require_shares
 from benchmarks.step import BARE_STUDENT, CACHED, COMPILED, PEER, RECOMPUTED
 from benchmarks.step_worker import APART
-from benchmarks.table import circumstances, threads
+from benchmarks.table import SECTIONS, circumstances, threads
 from benchmarks.whole_rows import CACHE, CENTERS, ENGINE, LABELS, Run
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.io.atomic import check_writable, write_text
@@ -277,7 +276,7 @@ def _data(plan: Plan, _: str) -> dict[str, Any]:
                 file = Path(folder) / f"{count}.txt"
                 write_repeated(file, drawn, count)
                 work = {"what": what, "folder": folder, "lines": str(file)}
-                once = in_fresh_process("benchmarks.growth_worker", work)
+                once = in_fresh_process("benchmarks.step_data:measure_growth", work)
                 found[name]["seconds"].append(once["seconds"])
                 found[name]["peak"].append(once["peak"])
     return found

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from benchmarks.limits import BACKWARD, OPERATIONS
-from benchmarks.options import SECTIONS
 from benchmarks.step import (
     BARE_STUDENT,
     BFLOAT16,
@@ -22,7 +21,7 @@ from benchmarks.step import (
     RECOMPUTED,
 )
 from benchmarks.step_worker import APART
-from benchmarks.table import Spread, megabytes, report
+from benchmarks.table import SECTIONS, Spread, megabytes, report
 
 Run = dict[str, Any]  # what one call has measured: `setting`, `batch`, `arithmetic`, and its sections
 CACHE, CENTERS, LABELS = "teacher cache", "centers", "label check"

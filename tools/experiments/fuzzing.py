@@ -34,11 +34,8 @@ from pathlib import Path
 from typing import Any
 
 # The clone in place of this folder, and the folder above it last: these scripts hide nobody's modules.
-sys.path[:] = [
-    str(Path(__file__).resolve().parents[2]),
-    *sys.path[1:],
-    str(Path(__file__).resolve().parents[1]),
-]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
 
 from experiments.damage import damage  # noqa: E402
 from experiments.fuzzing_project import make_project  # noqa: E402

@@ -19,11 +19,8 @@ from pathlib import Path
 from typing import Any
 
 # The clone in place of this folder, and the folder above it last: these scripts hide nobody's modules.
-sys.path[:] = [
-    str(Path(__file__).resolve().parents[2]),
-    *sys.path[1:],
-    str(Path(__file__).resolve().parents[1]),
-]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
 
 from experiments.healthy_ranges import columns_of, ranges_of  # noqa: E402
 from ppocr_ext.config import load  # noqa: E402
@@ -47,10 +44,7 @@ _SHARED = {
     "run.yml",
     "distill_teacher.yml",
 }
-_LAID_OVER = {
-    "experiments/lookalikes/tune.yml",
-    "experiments/lookalikes/center.yml",
-}
+_LAID_OVER = {"experiments/lookalikes/tune.yml", "experiments/lookalikes/center.yml"}
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,8 @@ from pathlib import Path
 import numpy as np
 
 # The clone in place of this folder, and the folder above it last: these scripts hide nobody's modules.
-sys.path[:] = [
-    str(Path(__file__).resolve().parents[2]),
-    *sys.path[1:],
-    str(Path(__file__).resolve().parents[1]),
-]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
 
 from experiments.runs import RunFailedError  # noqa: E402
 from ppocr_ext.checkpoint.checkpoints import Checkpoint  # noqa: E402

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.table import markdown, mean
+
 from ppocr_ext.evaluation.predictions import (
     McNemar,
     Prediction,
@@ -90,24 +92,25 @@ def to_markdown(results: Mapping[str, Sequence[LookAlikeScores]], plain: str) ->
         plain: the model that the others are compared with.
     """
     base = _mean_error(results[plain])
-    lines = [
-        "| model | look-alike error | against plain | McNemar's p (lines), by seed | lines right "
-        "| general lines right | look-alikes' centers apart, in standard deviations (validation fonts) |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    head = ["model", "look-alike error", "against plain", "McNemar's p (lines), by seed", "lines right"]
+    head += ["general lines right", "look-alikes' centers apart, in standard deviations (validation fonts)"]
+    rows = []
     for name, seeds in results.items():
         compared = name not in (STUDENT, plain)
         p_values = [McNemar.of(a.right, b.right).p_value for a, b in zip(results[plain], seeds, strict=False)]
         apart = [seed.separation for seed in seeds if seed.separation is not None]
-        lines.append(
-            f"| {name} | {_percent([seed.look_alikes.value for seed in seeds], 2)} "
-            f"| {_change(_mean_error(seeds), base) if compared else ''} "
-            f"| {', '.join(f'{p:.2g}' for p in p_values) if compared else ''} "
-            f"| {_percent([seed.rich.value for seed in seeds], 1)} "
-            f"| {_percent([seed.general.value for seed in seeds], 1)} "
-            f"| {_told(apart, 2) if apart else ''} |"
+        rows.append(
+            [
+                name,
+                _percent([seed.look_alikes.value for seed in seeds], 2),
+                _change(_mean_error(seeds), base) if compared else "",
+                ", ".join(f"{p:.2g}" for p in p_values) if compared else "",
+                _percent([seed.rich.value for seed in seeds], 1),
+                _percent([seed.general.value for seed in seeds], 1),
+                mean(apart, 2) if apart else "",
+            ]
         )
-    return "\n".join(lines)
+    return markdown(head, rows)
 
 
 def by_nearness(
@@ -129,10 +132,8 @@ def by_nearness(
     if not parts:
         return ""
     limits = [f"{before[part[0]]:.2f} to {before[part[-1]]:.2f}" for part in parts]
-    lines = [
-        f"| model | {' | '.join(f'centers {limit} standard deviations apart before' for limit in limits)} |",
-        "|---" * (len(parts) + 1) + "|",
-    ]
+    head = ["model", *(f"centers {limit} standard deviations apart before" for limit in limits)]
+    rows = []
     base = [_mean_of(results[plain], part) for part in parts]
     for name, seeds in results.items():
         cells = []
@@ -140,8 +141,8 @@ def by_nearness(
             value = _mean_of(seeds, part)
             change = "" if name in (STUDENT, plain) else _change(value, then)
             cells.append(_percent([value], 2) + (f" ({change})" if change else ""))
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append([name, *cells])
+    return markdown(head, rows)
 
 
 def _change(value: float, base: float) -> str:
@@ -160,10 +161,4 @@ def _mean_error(seeds: Sequence[LookAlikeScores]) -> float:
 
 
 def _percent(shares: Sequence[float], digits: int) -> str:
-    return "" if any(map(math.isnan, shares)) else f"{_told([100 * share for share in shares], digits)} %"
-
-
-def _told(values: Sequence[float], digits: int) -> str:
-    """The mean, and of several values their standard deviation."""
-    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.{digits}f}{spread}"
+    return "" if any(map(math.isnan, shares)) else f"{mean([100 * share for share in shares], digits)} %"

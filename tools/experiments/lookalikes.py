@@ -14,11 +14,8 @@ from pathlib import Path
 from typing import Any
 
 # The clone in place of this folder, and the folder above it last: these scripts hide nobody's modules.
-sys.path[:] = [
-    str(Path(__file__).resolve().parents[2]),
-    *sys.path[1:],
-    str(Path(__file__).resolve().parents[1]),
-]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
 
 from experiments.look_alikes import Experiment, Settings  # noqa: E402
 from experiments.runs import experiment_parser, from_command_line  # noqa: E402

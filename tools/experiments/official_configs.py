@@ -13,11 +13,8 @@ import sys
 from pathlib import Path
 
 # The clone in place of this folder, and the folder above it last: these scripts hide nobody's modules.
-sys.path[:] = [
-    str(Path(__file__).resolve().parents[2]),
-    *sys.path[1:],
-    str(Path(__file__).resolve().parents[1]),
-]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
 
 from experiments.official_runs import Settings, run_configs  # noqa: E402
 from experiments.runs import RunStopped  # noqa: E402

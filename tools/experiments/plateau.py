@@ -28,6 +28,8 @@ import paddle
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
 
+from benchmarks.table import markdown  # noqa: E402
+
 from experiments.runs import (  # noqa: E402
     Training,
     command,
@@ -223,13 +225,13 @@ def _table(
 ) -> str:
     """Return the table, in which each seed has a number; beside each run stand the steps before it."""
     head = [*names, "step at which the CTC loss is below half of the constant guess", "accuracy at the end"]
-    rows = [head, ["---"] * len(head)]
+    rows = []
     for key, found in runs.items():
         metrics = [(read_metrics(run.folder), before) for run, before in found]
         halved = [_below(each.loss_series("ctc"), guess / 2, before) for each, before in metrics]
         accuracy = [f"{100 * each.evals[-1]['acc']:.1f} %" for each, _ in metrics]
         rows.append([*key, ", ".join(halved), ", ".join(accuracy)])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return markdown(head, rows)
 
 
 def _below(series: Sequence[tuple[int, float]], limit: float, before: int) -> str:

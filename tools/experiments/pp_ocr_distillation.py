@@ -23,11 +23,10 @@ from functools import partial
 from pathlib import Path
 
 # The clone in place of this folder, and the folder above it last: these scripts hide nobody's modules.
-sys.path[:] = [
-    str(Path(__file__).resolve().parents[2]),
-    *sys.path[1:],
-    str(Path(__file__).resolve().parents[1]),
-]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
+
+from benchmarks.table import markdown, mean  # noqa: E402
 
 from experiments.runs import (  # noqa: E402
     Training,
@@ -186,25 +185,20 @@ def export_centers(run: Training, output: Path) -> None:
 
 def to_markdown(results: Mapping[str, Sequence[Result]]) -> str:
     """Return the table as Markdown: the mean of each kind, its seeds, and the difference that the teacher makes."""
-    lines = [
-        "| model | trained parameters | steps | test lines right | each seed | against alone, by seed "
-        "| McNemar's p, by seed |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    head = ["model", "trained parameters", "steps", "test lines right", "each seed", "against alone, by seed"]
+    rows = []
     for kind, found in results.items():
         shares = [100 * result.accuracy for result in found]
-        spread = f" ± {statistics.stdev(shares):.1f}" if len(shares) > 1 else ""
-        differences, p_values = "", ""
+        differences = ""
+        p_values = ""
         if kind == "distilled":
             pairs = list(zip(results["alone"], found, strict=True))
             differences = ", ".join(f"{100 * (b.accuracy - a.accuracy):+.1f}" for a, b in pairs)
             p_values = ", ".join(f"{McNemar.of(a.right, b.right).p_value:.2g}" for a, b in pairs)
-        lines.append(
-            f"| {NAMES[kind]} | {found[0].parameters / 1e6:.2f} M | {found[0].curve[-1][0]} "
-            f"| {statistics.fmean(shares):.1f}{spread} % | {', '.join(f'{share:.1f}' for share in shares)} "
-            f"| {differences} | {p_values} |"
-        )
-    return "\n".join(lines)
+        size = [f"{found[0].parameters / 1e6:.2f} M", str(found[0].curve[-1][0])]
+        each = ", ".join(f"{share:.1f}" for share in shares)
+        rows.append([NAMES[kind], *size, f"{mean(shares, 1)} %", each, differences, p_values])
+    return markdown([*head, "McNemar's p, by seed"], rows)
 
 
 def draw_curves(path: Path, results: Mapping[str, Sequence[Result]]) -> None:

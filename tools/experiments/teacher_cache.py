@@ -10,18 +10,16 @@ The folder then holds results.md (the table) and one folder for each run. Ctrl-C
 
 from __future__ import annotations
 
-import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 # The clone in place of this folder, and the folder above it last: these scripts hide nobody's modules.
-sys.path[:] = [
-    str(Path(__file__).resolve().parents[2]),
-    *sys.path[1:],
-    str(Path(__file__).resolve().parents[1]),
-]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
+
+from benchmarks.table import markdown, mean  # noqa: E402
 
 from experiments.runs import (  # noqa: E402
     Training,
@@ -107,16 +105,13 @@ def _share_right(run: Training, test: Path) -> float:
 
 def to_markdown(shares: Mapping[str, Sequence[float]]) -> str:
     """Return the share of test images read without error as a table: mean, spread and each seed."""
-    lines = ["| teacher | test images right | each seed | against live, by seed |", "|---|---|---|---|"]
-    for kind, found in shares.items():
-        spread = f" ± {100 * statistics.stdev(found):.1f}" if len(found) > 1 else ""
-        against = [f"{100 * (share - live):+.1f}" for share, live in zip(found, shares["live"], strict=True)]
-        each = ", ".join(f"{100 * share:.1f}" for share in found)
-        lines.append(
-            f"| {kind} | {100 * statistics.fmean(found):.1f}{spread} % | {each} "
-            f"| {'' if kind == 'live' else ', '.join(against)} |"
-        )
-    return "\n".join(lines)
+    rows = []
+    for name, found in shares.items():
+        percents = [100 * share for share in found]
+        against = [f"{share - 100 * live:+.1f}" for share, live in zip(percents, shares["live"], strict=True)]
+        each = ", ".join(f"{share:.1f}" for share in percents)
+        rows.append([name, f"{mean(percents, 1)} %", each, "" if name == "live" else ", ".join(against)])
+    return markdown(["teacher", "test images right", "each seed", "against live, by seed"], rows)
 
 
 def main() -> int:

@@ -8,13 +8,66 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, TypeVar
 
-from ppocr_ext.base.parts import FORMER_NAMES, names_of
+from ppocr_ext.base.parts import FORMER_NAMES, MORE_KEYS, SPECIALS, names_of
+from ppocr_ext.base.parts import TRANSFORMS as OPERATORS
 from ppocr_ext.errors import ConfigError, UnknownComponentError
 from ppocr_ext.messages import LOG, did_you_mean, is_misspelling, near_match
 
 T = TypeVar("T")
+ValueKind = Literal["number", "truth"]
+_BY_ANNOTATION: dict[str, ValueKind] = {"float": "number", "int": "number", "bool": "truth"}
+
+
+@dataclass(frozen=True)
+class ComponentKeys:
+    """What a component takes by name.
+
+    Attributes:
+        named: its keys.
+        required: keys without which it cannot be called.
+        takes_any: it has ``**kwargs``.
+        is_open: so, and nothing says which keys it reads from them.
+        kinds: ``"number"`` or ``"truth"`` for each key whose values are known to be so.
+    """
+
+    named: frozenset[str]
+    required: frozenset[str] = frozenset()
+    takes_any: bool = False
+    is_open: bool = False
+    kinds: Mapping[str, ValueKind] = field(default_factory=dict)
+
+
+@cache
+def component_keys(component: Callable[..., Any]) -> ComponentKeys:
+    """Return the keys that the signature of a component has.
+
+    PaddleOCR's transforms and decoders with a row in the table of parts read nothing else from their ``**kwargs``.
+    """
+    parameters = inspect.signature(component).parameters.values()
+    own = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    name = component.__name__.removeprefix("Distillation")
+    is_known = component.__module__.startswith("ppocr_ext.") or name in OPERATORS or name in SPECIALS
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    return ComponentKeys(
+        frozenset(p.name for p in own) | MORE_KEYS.get(name, frozenset()),
+        frozenset(p.name for p in own if p.default is p.empty),
+        takes_any,
+        takes_any and not is_known,
+        {p.name: kind for p in own if (kind := _value_kind(p)) is not None},
+    )
+
+
+def _value_kind(parameter: inspect.Parameter) -> ValueKind | None:
+    """Return the kind of the values of a parameter, from its default or its annotation."""
+    if isinstance(parameter.default, bool):
+        return "truth"
+    if isinstance(parameter.default, (int, float)):
+        return "number"
+    return _BY_ANNOTATION.get(str(parameter.annotation).removesuffix("| None").strip())
 
 
 class Registry:
@@ -119,25 +172,14 @@ class Registry:
         """
         component = self.get(name)
         chosen = known_options(component, options, f"{self.kind} {name}")
-        taken = _parameters(component)
-        supplied = {k: v for k, v in injected.items() if taken is None or k in taken}
-        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        parameters = inspect.signature(component).parameters.values()
-        required = {p.name for p in parameters if p.kind in named and p.default is p.empty}
-        lacking = required - chosen.keys() - supplied.keys()
+        keys = component_keys(component)
+        supplied = {key: value for key, value in injected.items() if keys.takes_any or key in keys.named}
+        lacking = keys.required - chosen.keys() - supplied.keys()
         if lacking:
             raise ConfigError(
                 f"{self.kind} {name}: missing {', '.join(sorted(lacking))}.", code="missing_key"
             )
         return component(**{**chosen, **supplied})
-
-
-def _parameters(component: Callable[..., Any]) -> set[str] | None:
-    """Return the keyword names that ``component`` takes; None if it takes any."""
-    parameters = inspect.signature(component).parameters.values()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return None
-    return {p.name for p in parameters if p.kind is not p.VAR_POSITIONAL}
 
 
 def known_options(component: Callable[..., Any], options: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -149,15 +191,15 @@ def known_options(component: Callable[..., Any], options: Mapping[str, Any], whe
     Raises:
         ConfigError: an unknown key is near a known one, which the message names.
     """
-    taken = _parameters(component)
-    if taken is None:
+    keys = component_keys(component)
+    if keys.takes_any:
         return dict(options)
     chosen: dict[str, Any] = {}
     for key, value in options.items():
-        if key in taken:
+        if key in keys.named:
             chosen[key] = value
             continue
-        near = near_match(str(key), taken)
+        near = near_match(str(key), keys.named)
         if near:
             raise ConfigError(f"{where}: unknown key {key!r}.{did_you_mean(near)}", code="unknown_key")
         LOG.warning("%s: the key %r is not used.", where, key)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Literal
 
-from ppocr_ext.base.parts import CTC_DECODER, IGNORED_KEYS, MORE_KEYS, SCALE_SAMPLER, SPECIALS, TRANSFORMS
+from ppocr_ext.base.parts import CTC_DECODER, IGNORED_KEYS, SCALE_SAMPLER
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.global_keys import GLOBAL_KEYS, ValueRule, shown
 from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
@@ -17,14 +15,12 @@ from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
 from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue
 from ppocr_ext.messages import did_you_mean, is_misspelling, near_match
-from ppocr_ext.registry import SCHEDULES, Registry
+from ppocr_ext.registry import SCHEDULES, ComponentKeys, Registry, ValueKind, component_keys
 
 Path = tuple[str, ...]
 PLUGIN = "plugin_not_loaded"  # code of a warning of a name or key that only a plugin may know
 _EXAMPLES = {"decoder": CTC_DECODER, "sampler": SCALE_SAMPLER}
 _LISTED = 20  # names that a message lists; the host has about a hundred transforms
-ValueKind = Literal["number", "truth"]
-_BY_ANNOTATION: dict[str, ValueKind] = {"float": "number", "int": "number", "bool": "truth"}
 # Keys of the parts of `Train` and `Eval`: all of a loader, and those that every dataset of PaddleOCR has.
 DATA_KEYS = {
     "dataset": ("data_dir", "label_file_list", "transforms"),
@@ -50,50 +46,6 @@ _ALIASES = {
     "Global.save_model_dir": ("output_dir", "out_dir", "save_dir"),
     "Global.eval_batch_step": ("eval_every", "eval_interval", "eval_steps"),
 }
-
-
-@dataclass(frozen=True)
-class ComponentKeys:
-    """What a component takes by name.
-
-    Attributes:
-        named: its keys.
-        required: keys without which it cannot be called.
-        is_open: it has ``**kwargs``, and nothing says which keys it reads from them.
-        kinds: ``"number"`` or ``"truth"`` for each key whose values are known to be so.
-    """
-
-    named: frozenset[str]
-    required: frozenset[str] = frozenset()
-    is_open: bool = False
-    kinds: Mapping[str, ValueKind] = field(default_factory=dict)
-
-
-@cache
-def component_keys(component: Callable[..., Any]) -> ComponentKeys:
-    """Return the keys that the signature of a component has.
-
-    PaddleOCR's transforms and decoders with a row in the table of parts read nothing else from their ``**kwargs``.
-    """
-    parameters = inspect.signature(component).parameters.values()
-    own = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    name = component.__name__.removeprefix("Distillation")
-    is_known = component.__module__.startswith("ppocr_ext.") or name in TRANSFORMS or name in SPECIALS
-    return ComponentKeys(
-        frozenset(p.name for p in own) | MORE_KEYS.get(name, frozenset()),
-        frozenset(p.name for p in own if p.default is p.empty),
-        not is_known and any(p.kind is p.VAR_KEYWORD for p in parameters),
-        {p.name: kind for p in own if (kind := _value_kind(p)) is not None},
-    )
-
-
-def _value_kind(parameter: inspect.Parameter) -> ValueKind | None:
-    """Return the kind of the values of a parameter, from its default or its annotation."""
-    if isinstance(parameter.default, bool):
-        return "truth"
-    if isinstance(parameter.default, (int, float)):
-        return "number"
-    return _BY_ANNOTATION.get(str(parameter.annotation).removesuffix("| None").strip())
 
 
 def key_meant(path: Path) -> str | None:

@@ -8,11 +8,11 @@ from typing import Any
 import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
 from ppocr_ext.base.parts import DATASETS as ROWS
 from ppocr_ext.base.parts import SCALE_SAMPLER, kind_of, row_of
-from ppocr_ext.check.config_check import DATA_KEYS, ComponentKeys, ConfigCheck
+from ppocr_ext.check.config_check import DATA_KEYS, ConfigCheck
 from ppocr_ext.config import Config
 from ppocr_ext.data.preprocessing import read_preprocessing
 from ppocr_ext.errors import PPOCRExtError
-from ppocr_ext.registry import DATASETS
+from ppocr_ext.registry import DATASETS, ComponentKeys
 
 _SECTION = ("dataset", "loader", "sampler")
 _TRAIN_ONLY = ("teacher_cache",)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ppocr_ext.base.parts import CENTER_LOSSES, MULTI_LOSSES
-from ppocr_ext.check.config_check import GIVEN_TO_SCHEDULE, ConfigCheck, Path, component_keys
+from ppocr_ext.check.config_check import GIVEN_TO_SCHEDULE, ConfigCheck, Path
 from ppocr_ext.config.global_keys import ValueRule
 from ppocr_ext.losses import CombinedLoss, MultiLoss
 from ppocr_ext.metrics import DistillationMetric, RecMetric
 from ppocr_ext.optim import option_errors
-from ppocr_ext.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES
+from ppocr_ext.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES, component_keys
 
 _OF_OPTIMIZER = (
     "name",

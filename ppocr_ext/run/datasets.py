@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ppocr_ext.base.parts import OF_LABEL_FILES, OF_LMDB
+from ppocr_ext.base.parts import BRANCHES, OF_LABEL_FILES, OF_LMDB
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.config import Config
@@ -36,15 +36,13 @@ from ppocr_ext.run.frame_counts import FrameCounts
 
 def second_label_kind(transforms: Any) -> Gtc | None:
     """Return which second label the transforms make: ``"nrtr"``, ``"sar"`` or None for CTC only."""
+    kinds: dict[str, Gtc] = {BRANCHES["gtc"].encoder: "nrtr", BRANCHES["sar"].encoder: "sar"}
     for entry in transforms or ():
         name, options = next(iter(entry.items())) if isinstance(entry, Mapping) else (entry, None)
         if name == "MultiLabelEncode":
-            encode = (options or {}).get("gtc_encode")
-            return "nrtr" if encode == "NRTRLabelEncode" else "sar" if encode is None else None
-        if name == "NRTRLabelEncode":
-            return "nrtr"
-        if name == "SARLabelEncode":
-            return "sar"
+            return kinds.get((options or {}).get("gtc_encode") or BRANCHES["sar"].encoder)
+        if name in kinds:
+            return kinds[name]
     return None
 
 

@@ -15,9 +15,10 @@ from typing import Any, Literal, TypeVar
 from ppocr_ext.base.parts import FORMER_NAMES, MORE_KEYS, SPECIALS, names_of
 from ppocr_ext.base.parts import TRANSFORMS as OPERATORS
 from ppocr_ext.errors import ConfigError, UnknownComponentError
-from ppocr_ext.messages import LOG, did_you_mean, is_misspelling, near_match
+from ppocr_ext.messages import LOG, did_you_mean, is_misspelling, near_match, shortened
 
 T = TypeVar("T")
+_LISTED = 20  # names in a message; the host has about a hundred transforms
 ValueKind = Literal["number", "truth"]
 _BY_ANNOTATION: dict[str, ValueKind] = {"float": "number", "int": "number", "bool": "truth"}
 
@@ -119,6 +120,10 @@ class Registry:
         """Return the names registered here, sorted."""
         return sorted(self._own)
 
+    def examples(self) -> str:
+        """Return the names registered here, or the first ones of the host, for a message."""
+        return shortened(self.names() or sorted(self._foreign_names()), _LISTED)
+
     def __contains__(self, name: str) -> bool:
         return name in self._own
 
@@ -155,13 +160,14 @@ class Registry:
                 f"with `--host DIR`."
             )
         known = [*self._own, *foreign, *known_elsewhere]
-        hint = did_you_mean(FORMER_NAMES.get(name) or near_match(name, known, cutoff=0.6))
-        theirs = ", ".join(foreign) if foreign else "none"
+        near = FORMER_NAMES.get(name) or near_match(name, known, cutoff=0.6)
+        if near:
+            return f"Unknown {self.kind} {name!r}.{did_you_mean(near)}"
+        theirs = shortened(foreign, _LISTED) or "none"
         checkout = "" if self._has_checkout else "`--host DIR` (a PaddleOCR checkout) or "
         return (
-            f"Unknown {self.kind} {name!r}.{hint} From ppocr_ext: {', '.join(self.names())}. "
-            f"From the host: {theirs}. Others come with {checkout}"
-            f"`Global.plugins: [your.module]`."
+            f"Unknown {self.kind} {name!r}. From ppocr_ext: {', '.join(self.names()) or 'none'}. "
+            f"From the host: {theirs}. Others come with {checkout}`Global.plugins: [your.module]`."
         )
 
     def build(self, name: str, options: Mapping[str, Any], **injected: Any) -> Any:

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
-from ppocr_ext.base.parts import CTC_DECODER, IGNORED_KEYS, SCALE_SAMPLER
+from ppocr_ext.base.parts import IGNORED_KEYS
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.global_keys import GLOBAL_KEYS, ValueRule, shown
 from ppocr_ext.config.node import COMPUTED, Place, PlaceKind, dotted
 from ppocr_ext.errors import ConfigError, HostError, UnknownComponentError
 from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue
-from ppocr_ext.messages import did_you_mean, is_misspelling, near_match
+from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.registry import SCHEDULES, ComponentKeys, Registry, ValueKind, component_keys
 
 Path = tuple[str, ...]
 PLUGIN = "plugin_not_loaded"  # code of a warning of a name or key that only a plugin may know
-_EXAMPLES = {"decoder": CTC_DECODER, "sampler": SCALE_SAMPLER}
-_LISTED = 20  # names that a message lists; the host has about a hundred transforms
 # Keys of the parts of `Train` and `Eval`: all of a loader, and those that every dataset of PaddleOCR has.
 DATA_KEYS = {
     "dataset": ("data_dir", "label_file_list", "transforms"),
@@ -165,11 +164,11 @@ class ConfigCheck:
     def component(self, registry: Registry, name: Any, path: Path) -> Callable[..., Any] | None:
         """Return the component that ``path`` names, or None with an issue; None as a name is an issue too."""
         if name is None:
-            self.missing(path, f"one of {', '.join(registry.names())}")
+            self.missing(path, f"one of {registry.examples()}")
             return None
         if not isinstance(name, str):
-            names = ", ".join(registry.names())
-            self.error(path, "bad_value", f"found {name!r}, expected a name of a {registry.kind}: {names}.")
+            expected = f"a name of a {registry.kind}: {registry.examples()}"
+            self.error(path, "bad_value", f"found {shown(name)}, expected {expected}.")
             return None
         try:
             return registry.get(name)
@@ -215,21 +214,11 @@ class ConfigCheck:
             name: as the config has it.
             path: of the name.
         """
-        if name is None:
-            self.missing(path, f"such as {_EXAMPLES[kind]}")
-            return None
-        found = self.host.component(kind, name) if isinstance(name, str) else None
-        if found is None:
-            names = self.host.component_names(kind)
-            label = "transform" if kind == "operator" else kind
-            if self.unloaded_plugins and not is_misspelling(str(name), names):
-                self.warning(path, PLUGIN, f"the host has no {label} {name!r}, unless a plugin adds it.")
-                return None
-            near = near_match(str(name), names, cutoff=0.6)
-            listed = f" It has: {', '.join(names)}." if len(names) <= _LISTED else ""
-            hint = did_you_mean(near) or listed
-            self.error(path, "unknown_component", f"the host has no {label} {name!r}.{hint}")
-        return found
+        registry = Registry("transform" if kind == "operator" else kind)
+        registry.set_fallback(
+            partial(self.host.component, kind), partial(self.host.component_names, kind), True
+        )
+        return self.component(registry, name, path)
 
     def check_keys(
         self,

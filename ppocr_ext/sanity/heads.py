@@ -87,10 +87,6 @@ class TrainedHead:
         read, labels = self.decoder(found, self.labels[0].numpy())
         return [(str(text[0]), str(label[0])) for text, label in zip(read, labels, strict=True)]
 
-    def read(self) -> list[str]:
-        """Return what the head reads of each sample; see :meth:`readings`."""
-        return [text for text, _ in self.readings()]
-
     def chance(self) -> float:
         """Return the loss if all logits are 0, so that every class has the same probability."""
         with paddle.no_grad():

@@ -45,6 +45,9 @@ try:
     BACKBONES.get("Nett")
 except Exception as error:
     assert "Did you mean 'Net'" in str(error), error
+try:
+    BACKBONES.get("Zebra")
+except Exception as error:
     assert "From the host: Alias, Net, make_other" in str(error), error
 try:
     BACKBONES.get("Broken")

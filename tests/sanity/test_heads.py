@@ -83,7 +83,7 @@ def test_a_distillation_has_the_heads_of_its_student(tiny: Any) -> None:
 
 def test_a_single_head_has_the_name_of_its_class(tiny: Any) -> None:
     [head] = open_subject(single_head(tiny("student")), 4).heads()
-    assert head.name == "CTCHead" and len(head.read()) == 4
+    assert head.name == "CTCHead" and len(head.readings()) == 4
     assert float(head.loss(head.output())) == pytest.approx(head.chance(), rel=0.2)  # random weights
 
 

@@ -190,7 +190,7 @@ class Charset:
             return text
         return "".join(c if c in self._ctc_ids else self.unknown_symbol for c in self._folded(text))
 
-    def judged(self, label: str) -> str:
+    def label_to_compare(self, label: str) -> str:
         """Return the label that readings are compared with: another character, never read, for the unknown symbol."""
         if not self.unknown_symbol:
             return label

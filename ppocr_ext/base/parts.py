@@ -1,7 +1,7 @@
 """What PaddleOCR's parts are, as far as it must be known without Paddle: one row for each part.
 
 Only what several rooms need, or what a config must say before anything is built, has a row. A part without a row, and
-a part of a plugin, is judged by the signature of its constructor.
+a part of a plugin, is checked by the signature of its constructor.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
         check_writable(Path(file))
     found = list_images(args.images, args.data_dir)
     recognizer = _open(args)
-    found = found.with_labels(recognizer.charset.judged)
+    found = found.with_labels(recognizer.charset.label_to_compare)
     named = Path(args.output or "").suffix in (".json", ".jsonl")
     form = RowForm(args.format or ("jsonl" if named else "tsv"), found.has_labels, args.characters)
     began = time.perf_counter()

@@ -164,7 +164,7 @@ def compare(
     for picture in pictures:
         together += [picture.pixels] * (len(together) < _TOGETHER)
         seen = look(right, picture.pixels)
-        reference.judge(picture, seen, seen)
+        reference.check(picture, seen, seen)
         expected: dict[WidthPolicy, Seen] = {right.policy: seen}
         for comparer in comparers:
             policy = comparer.right.policy
@@ -212,9 +212,9 @@ class Comparer:
             given = f"an image of {width} x {height} pixels"
             self.result.add_faults([_failure(error, given, self._found.step)])
         else:
-            self.judge(picture, expected, seen)
+            self.check(picture, expected, seen)
 
-    def judge(self, picture: Picture, expected: Seen, seen: Seen) -> None:
+    def check(self, picture: Picture, expected: Seen, seen: Seen) -> None:
         """Add what the reader has seen in an image to ``result``."""
         result = self.result
         result.images += 1

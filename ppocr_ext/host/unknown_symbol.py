@@ -58,8 +58,8 @@ class JudgedDecoder:
         """Return what the decoder returns: texts, (texts, labels), or these by sub-model."""
         decoded = self._decoder(*args, **kwargs)
         if isinstance(decoded, dict):
-            return {name: self._judged(each) for name, each in decoded.items()}
-        return self._judged(decoded)
+            return {name: self._to_compare(each) for name, each in decoded.items()}
+        return self._to_compare(decoded)
 
     def decode(self, *args: Any, **kwargs: Any) -> list[tuple[str, Any]]:
         """Return the labels of class ids, as the decoder's own ``decode`` does."""
@@ -68,10 +68,10 @@ class JudgedDecoder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._decoder, name)
 
-    def _judged(self, decoded: Any) -> Any:
+    def _to_compare(self, decoded: Any) -> Any:
         if not isinstance(decoded, tuple) or len(decoded) != 2:  # only texts, where there are no labels
             return decoded
         return decoded[0], self._labels(decoded[1])
 
     def _labels(self, labels: Any) -> list[tuple[str, Any]]:
-        return [(self._charset.judged(text), *rest) for text, *rest in labels]
+        return [(self._charset.label_to_compare(text), *rest) for text, *rest in labels]

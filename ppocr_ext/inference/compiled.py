@@ -2,7 +2,7 @@
 
 How a graph comes about::
 
-    CompiledNetwork        this file: what can be judged is judged, then a graph is opened and compared
+    CompiledNetwork        this file: what can be checked is checked, then a graph is opened and compared
       ├─ cached_folder     graph_cache.py: the folder of a digest; at most 2 GB
       ├─ write_graph       graph.py: trace the network for what is asked for
       ├─ convert_graph     onnx_file.py: for engines that read ONNX

@@ -116,7 +116,7 @@ def _same_every_time(config: Config) -> tuple[Config, tuple[str, ...], tuple[int
 def require_reading_teachers(context: RunContext, model: Any, names: Sequence[str]) -> None:
     """Read :data:`LINES` samples of ``Train`` without augmentation by each frozen teacher, with CTC and NRTR.
 
-    Process 0 does so, once: not in a resumed run. Neither teachers nor random generators change. Not judged: a teacher
+    Process 0 does so, once: not in a resumed run. Neither teachers nor random generators change. Not checked: a teacher
     with none of these branches, and fewer than :data:`_FEWEST` different labels.
 
     Args:

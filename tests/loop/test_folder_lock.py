@@ -70,6 +70,8 @@ def test_a_killed_training_frees_its_folder_although_its_worker_lives(tmp_path):
 
 
 def test_without_locks_the_training_goes_on(tmp_path, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "ppocr_ext")
+
     def no_locks(*args):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 

@@ -71,15 +71,15 @@ def rows(columns):
 def test_a_healthy_run_raises_nothing(name):
     ranges, best = healthy_ranges(), 0.0
     events = [*rows(RECORDED[name]["train"]), *rows(RECORDED[name]["eval"])]
-    rules, judged = StepRules(ranges), 0
+    rules, checked = StepRules(ranges), 0
     for row in sorted(events, key=lambda row: row["step"]):
         if "acc" in row:
             best = max(best, row["acc"])
             assert not check_evaluation(row["step"], row, row["acc"], best, ranges)
         else:
-            judged += 1
+            checked += 1
             assert not rules.see(row["step"], row, learnt=best >= LEARNT)
-    assert judged >= 3
+    assert checked >= 3
 
 
 def test_every_recipe_is_recorded():

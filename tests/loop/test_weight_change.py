@@ -77,7 +77,7 @@ def test_a_run_that_trains_is_not(short, notices, values):
 
 
 @pytest.mark.e2e
-def test_a_resumed_run_is_not_judged(short, notices, tmp_path):
+def test_a_resumed_run_is_not_checked(short, notices, tmp_path):
     """Its rates may be those of the end of a schedule."""
     still = {"Optimizer.lr.learning_rate": 1e-12, "Global.epoch_num": 2}
     train(short(**still), hooks=[StopAfter(5)])

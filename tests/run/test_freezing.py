@@ -63,7 +63,7 @@ def test_a_backbone_is_frozen_where_no_gradient_reaches_it(
             parameter.stop_gradient = False
 
 
-def test_each_sub_model_is_judged_by_what_is_read_of_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_sub_model_is_frozen_by_what_is_read_of_it(caplog: pytest.LogCaptureFixture) -> None:
     model = DistillationModel({"Models": dict.fromkeys(("Teacher", "Student"), guided_config(True))})
     model.Teacher.freeze()
     freeze_guided(model, {("Teacher", "ctc"), ("Student", "ctc"), ("Student", "gtc")})

@@ -121,9 +121,9 @@ def test_a_decoder_of_sub_models_and_one_without_labels() -> None:
 def test_a_reading_of_the_symbol_is_not_the_label_of_a_file() -> None:
     charset = Charset((*"ab", SYMBOL, "�")).with_unknown_symbol(SYMBOL)
     found = ImageList([ListedImage("1", Path("1"), "a□"), ListedImage("2", Path("2"), None)], [])
-    assert [image.label for image in found.with_labels(charset.judged).images] == ["a⁇", None]
+    assert [image.label for image in found.with_labels(charset.label_to_compare).images] == ["a⁇", None]
     plain = Charset((*"ab", SYMBOL))
-    assert [image.label for image in found.with_labels(plain.judged).images] == ["a□", None]
+    assert [image.label for image in found.with_labels(plain.label_to_compare).images] == ["a□", None]
     assert plain.mapped("ax") == "ax" and charset.mapped("axb") == "a□b"
 
 

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,13 @@ from ppocr_ext.export.exporter import (
     policy_of_width,
 )
 from ppocr_ext.inference.comparison import drawn_images
-from ppocr_ext.inference.formats import ExportedEngine
-from ppocr_ext.inference.runners import NetworkEngine
+from ppocr_ext.inference.formats import FORMATS, ExportedEngine, Format
+from ppocr_ext.inference.onnx_file import write_onnx
+from ppocr_ext.inference.runners import ONNX, NetworkEngine, open_onnxruntime
+from ppocr_ext.recognition import opening
 from ppocr_ext.recognition.ctc_text import read
 from ppocr_ext.recognition.opening import RecognizerParts
+from ppocr_ext.recognition.recognizer import Recognizer
 from ppocr_ext.recognition.resize import WidthPolicy
 from ppocr_ext.run.recogniser import TrainedRecogniser
 
@@ -167,3 +171,37 @@ def test_a_fixed_width_is_not_judged_as_widened(trained: TrainedRecogniser, tmp_
     parts = RecognizerParts(NetworkEngine(trained.network), PAD, trained.charset)
     found = accuracy_by_policy(parts, tmp_path / "list.txt", 64)
     assert found == {"pad": 0.0, "squash": 0.0}
+
+
+def test_a_new_form_is_a_function_that_writes_it_and_a_row(
+    trained: TrainedRecogniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(folder: Path, metadata: Mapping[str, str]) -> None:
+        write_onnx(folder, metadata)
+        (folder / "model.own").write_bytes((folder / ONNX).read_bytes())
+
+    row = Format(
+        files={"model.own": "the model"},
+        packages=(),
+        library="onnxruntime",
+        install="",
+        write=write,
+        openers={"model.own": open_onnxruntime},
+    )
+    monkeypatch.setitem(FORMATS, "own", row)
+    # what is made of the table when the modules are imported
+    monkeypatch.setattr(exporter, "FILES", ("model.own", *FILES))
+    monkeypatch.setattr(opening, "ENGINES", ("network", *FORMATS))
+    found = export_recogniser(trained.config, trained, tmp_path / "model", format="own")
+    assert [row.name for row in found.comparisons] == [
+        "model.own",
+        "inference.json, oneDNN",
+        "inference.json, no oneDNN",
+        ONNX,
+    ]
+    assert "model.own" in found.sizes and ONNX not in found.sizes
+    policy = WidthPolicy("pad", SHAPE)
+    image = drawn_images(trained.charset.characters, SHAPE[1])[1]
+    (reading,) = Recognizer(found.folder, engine="own").read(image)
+    text, confidence = text_of(trained, policy, image)
+    assert reading.text == text and reading.confidence == pytest.approx(confidence, abs=1e-4)

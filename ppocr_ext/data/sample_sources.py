@@ -109,7 +109,7 @@ class LmdbSamples:
             return [None] * len(labels)
         found = self._plain_lines(text)
         return [
-            label if label and self._image_issue(number) is None else None
+            label if label and self.image_issue(LabelLine(number, b"")) is None else None
             for number, (_, label) in enumerate(found, block.first)
         ]
 
@@ -124,14 +124,12 @@ class LmdbSamples:
 
     def image_issue(self, line: LabelLine) -> SampleIssue | None:
         """Return the issue of the image of a sample."""
-        return self._image_issue(line.number)
-
-    def _image_issue(self, number: int) -> SampleIssue | None:
+        name = f"image-{line.number:09d}"
         with self._one_thread:
-            image = self._set.image(number)
+            image = self._set.image(line.number)
         if image is None:
-            return SampleIssue("missing_image", f"there is no image-{number:09d}")
-        return content_issue(image, f"image-{number:09d}", self._rules.image_check, self._rules.max_pixels)
+            return SampleIssue("missing_image", f"there is no {name}")
+        return content_issue(image, name, self._rules.image_check, self._rules.max_pixels)
 
     def image(self, line: LabelLine) -> bytes | None:
         """Return the image of a sample."""

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ppocr_ext.cli.options import add_config_arguments, add_count, add_host_argument, read_config
+from ppocr_ext.cli.options import add_config_arguments, add_count, read_config
 from ppocr_ext.commands import command_line, setting
 from ppocr_ext.limits import usable_cores
 from ppocr_ext.run.logs import set_up_logs
@@ -15,8 +15,6 @@ from ppocr_ext.run.logs import set_up_logs
 if TYPE_CHECKING:
     from ppocr_ext.recipes.teacher_cache_job import CacheBuilder
 
-NAME = "cache-teacher"
-HELP = "Store the outputs of a frozen teacher for K views of each sample of Train."
 EPILOG = """\
 examples:
   ppocr-ext cache-teacher -c distill.yml --output cache --estimate       # size and time, nothing is built
@@ -35,7 +33,6 @@ exit codes: 0 the cache is complete and serves the losses; 1 it is complete, but
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_config_arguments(parser)
-    add_host_argument(parser)
     add = parser.add_argument
     add("--output", type=Path, required=True, metavar="DIR", help="folder of the cache")
     add_count(parser, "--views", default=4, metavar="K", help="views of each sample (4)")

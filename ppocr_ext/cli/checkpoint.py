@@ -19,8 +19,6 @@ from ppocr_ext.checkpoint.contents import (
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.io.resources import file_digest
 
-NAME = "checkpoint"
-HELP = "Show what a checkpoint holds, or write a sub-model, or its other weights, as a file of their own."
 EPILOG = """\
 examples:
   ppocr-ext checkpoint inspect output/run/best_accuracy

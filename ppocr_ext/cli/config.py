@@ -10,7 +10,7 @@ from typing import Any
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.official_weights import is_official, table
-from ppocr_ext.cli.options import add_config_arguments, add_host_argument, read_config
+from ppocr_ext.cli.options import add_config_arguments, read_config
 from ppocr_ext.config import Config, resolve_charset, with_class_counts
 from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.errors import CharsetError, ConfigError, PPOCRExtError, with_code
@@ -22,8 +22,6 @@ from ppocr_ext.run.logs import quiet_host
 
 _SECONDS = 10.0  # of --data quick, for each of Train and Eval
 
-NAME = "config"
-HELP = "check a configuration, and show where each value comes from"
 EPILOG = """\
 examples:
   ppocr-ext config -c my.yml --check                            what is wrong, and nothing else
@@ -49,7 +47,6 @@ exit code: 0 no errors (with --strict: no warnings either), 2 otherwise.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_config_arguments(parser)
-    add_host_argument(parser)
     parser.add_argument("--check", action="store_true", help="print the issues, or `no issues`, and no YAML")
     parser.add_argument(
         "--data",

@@ -11,8 +11,6 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.evaluation.predictions import Prediction, check_same_samples, read_predictions
 from ppocr_ext.io.atomic import check_writable, write_text
 
-NAME = "confusions"
-HELP = "count which characters a recogniser confuses, before and after a fine-tuning"
 EPILOG = """\
 examples:
   ppocr-ext eval output/run --save-predictions after.tsv

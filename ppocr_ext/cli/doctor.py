@@ -24,8 +24,6 @@ from ppocr_ext.errors import HostError
 from ppocr_ext.host.complete import quiet_imports
 from ppocr_ext.messages import INSTALL_PADDLE
 
-NAME = "doctor"
-HELP = "say what is installed, where each part comes from, and the command that fixes what is not right"
 EPILOG = """\
 examples:
   ppocr-ext doctor

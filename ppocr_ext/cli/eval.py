@@ -6,14 +6,11 @@ import argparse
 from pathlib import Path
 
 from ppocr_ext.cli.options import (
-    add_host_argument,
     add_run_argument,
     add_strict_argument,
     read_recogniser_config,
 )
 
-NAME = "eval"
-HELP = "evaluate a trained recogniser: accuracy by sub-model and head, predictions to a file"
 EPILOG = """\
 examples:
   ppocr-ext eval output/run                                      the best checkpoint of a run
@@ -26,7 +23,6 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_run_argument(parser)
-    add_host_argument(parser)
     add_strict_argument(parser)
     parser.add_argument("--model", metavar="NAME", help="sub-model to evaluate (default: Metric.key)")
     parser.add_argument(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ppocr_ext.cli.options import (
     add_data_dir_argument,
-    add_host_argument,
     add_run_argument,
     read_recogniser_config,
 )
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from ppocr_ext.config import Config
     from ppocr_ext.export.exporter import ExportedModel
 
-NAME = "export"
-HELP = "Write a trained recogniser as an inference model: for PaddleOCR, ONNX Runtime, RapidOCR and others."
 EPILOG = """\
 examples:
   ppocr-ext export output/run                         the best checkpoint of a run, to output/run/inference
@@ -38,7 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add = parser.add_argument
     add_run_argument(parser)
-    add_host_argument(parser)
     add("--model", metavar="NAME", help="sub-model to export (default: Metric.key, or Student)")
     add(
         "--output",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ppocr_ext.base.parts import CENTER_LOSSES
 from ppocr_ext.characters.look_alikes import read_groups
-from ppocr_ext.cli.options import add_count, add_host_argument, add_run_argument, read_recogniser_config
+from ppocr_ext.cli.options import add_count, add_run_argument, read_recogniser_config
 from ppocr_ext.commands import command_line, setting
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.errors import DataError
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from ppocr_ext.centers.accumulator import CenterAccumulator
     from ppocr_ext.run.run import Run
 
-NAME = "export-center"
 _OVERLAY = "configs/overlays/center_loss.yml"
-HELP = "Write one feature center for each character, for CenterLoss."
 EPILOG = """\
 examples:
   ppocr-ext export-center output/run                             the best checkpoint of a run
@@ -45,7 +43,6 @@ takes a share of the samples.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_run_argument(parser)
-    add_host_argument(parser)
     add = parser.add_argument
     add("--model", metavar="NAME", help="sub-model (default: Metric.key, or Student)")
     add("--split", choices=("train", "eval"), default="train", help="samples to use (train)")
@@ -53,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pkl", type=Path, metavar="FILE", help="also write {class id: float32 [D]}, as PaddleOCR does")
     add("--frames", choices=("argmax", "aligned"), default="argmax", help="which frames count (argmax)")
     add("--all-lines", action="store_true", help="with argmax: samples read wrongly count too")
-    add_count(parser, "--limit", help="samples at most")
+    add_count(parser, "--limit", help="the largest number of samples")
     add("--resume", action="store_true", help="continue a pass that was interrupted")
     add("--old-dict", metavar="FILE", help="dictionary of the weights, if it is another one")
 

@@ -30,8 +30,6 @@ from ppocr_ext.synth.glyph_similarity import (
 from ppocr_ext.synth.lines.fonts import find_fonts
 from ppocr_ext.synth.lines.line_source import visible
 
-NAME = "lookalikes"
-HELP = "Find characters of a dictionary that look alike, from their glyphs in some fonts."
 EPILOG = f"""\
 examples:
   ppocr-ext lookalikes fonts/ --dict dict.txt --output my_look_alikes.txt --picture pairs.png

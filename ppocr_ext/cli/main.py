@@ -26,7 +26,7 @@ from ppocr_ext.loop.signals import termination_signals
 from ppocr_ext.messages import DEBUG, did_you_mean, error_text, for_people, near_match, printable
 
 FAILED = 2  # exit code of an error
-# name: summary for the overview; the module of a command has the same name and is imported when the command runs
+# name: what it does, for the overview and its own help; its module has that name, and is imported when it runs
 COMMANDS = {
     "quickstart": "train a teacher, a student and a distilled student, and print a table of results",
     "sanity": "learn one batch by heart, head by head, before a long training",
@@ -208,10 +208,10 @@ def import_command(name: str) -> ModuleType:
 
 
 def build_parser(name: str, module: ModuleType) -> argparse.ArgumentParser:
-    """Return the parser of the command ``name``; ``module`` adds its options."""
+    """Return the parser of the command ``name``, which must be in :data:`COMMANDS`; ``module`` adds its options."""
     parser = argparse.ArgumentParser(
         prog=f"{PROGRAM} {name}",
-        description=module.HELP,
+        description=COMMANDS[name],
         epilog=getattr(module, "EPILOG", None),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

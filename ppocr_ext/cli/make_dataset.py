@@ -25,8 +25,6 @@ from ppocr_ext.synth.lines.fonts import FontFile, find_fonts, split_fonts
 from ppocr_ext.synth.lines.line_source import LineOptions, LineSource, LineSplit, visible
 from ppocr_ext.synth.lines.painting import BACKGROUNDS, LineStyle
 
-NAME = "make-dataset"
-HELP = "Draw labelled images to train and test a recogniser with."
 EPILOG = "`ppocr-ext make-dataset lines --help` and `… captcha --help` have examples."
 _FOLDER = """
 DIR then holds

@@ -18,8 +18,6 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.limits import MAX_IMAGE_PIXELS
 from ppocr_ext.messages import for_people
 
-NAME = "make-lmdb"
-HELP = "Put label files and their images into one LMDB, which LMDBDataSet reads."
 EPILOG = """\
 examples:
   ppocr-ext make-lmdb --label-files data/train_list.txt --data-dir data --out data/train_lmdb
@@ -32,7 +30,7 @@ has no num-samples, and nobody reads it. A DIR that is not empty is not changed.
 exit codes: 0 the LMDB is complete; 2 it could not be made, or too many lines are unusable
 """
 _GB = 1 << 30
-_MOST_GB = 100_000  # LMDB finds no addresses for more
+_MAX_GB = 100_000  # LMDB finds no addresses for more
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=MAX_IMAGE_PIXELS,
         help=f"skip images with more ({MAX_IMAGE_PIXELS:,})",
     )
-    size = ValueRule("number", above=0, most=_MOST_GB)
+    size = ValueRule("number", above=0, most=_MAX_GB)
     add_number(parser, "--map-size", size, default=1, metavar="GB", help="size at first; it grows (1)")
 
 

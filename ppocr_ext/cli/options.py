@@ -14,7 +14,7 @@ from ppocr_ext.io.resources import find_config
 
 
 def add_config_arguments(parser: argparse.ArgumentParser, required: bool = True) -> None:
-    """Add ``-c FILE …`` (repeatable; required by default) and ``-o KEY=VALUE …`` (repeatable).
+    """Add ``-c FILE …`` (repeatable; required by default), ``-o KEY=VALUE …`` (repeatable) and ``--host DIR``.
 
     ``args.config`` is the flat list of files.
     """
@@ -31,10 +31,11 @@ def add_config_arguments(parser: argparse.ArgumentParser, required: bool = True)
     add_option_argument(
         parser, "set single keys, e.g. -o Global.epoch_num=20 Optimizer.lr.learning_rate=0.0005"
     )
+    add_host_argument(parser)
 
 
 def add_run_argument(parser: argparse.ArgumentParser) -> None:
-    """Add ``RUN``, which :func:`read_recogniser_config` takes in place of ``-c``."""
+    """Add ``RUN``, which :func:`read_recogniser_config` takes in place of ``-c``, and the options of a config."""
     parser.add_argument(
         "run_folder",
         nargs="?",

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ppocr_ext.recognition.reading_files import ReadImage, RowForm
     from ppocr_ext.recognition.recognizer import Recognizer
 
-NAME = "predict"
-HELP = "read images with a trained or an exported recogniser"
 EPILOG = """\
 RUN_OR_CONFIG is one of
   output/run                  the folder of a run: its best checkpoint, its own config
@@ -110,7 +108,7 @@ def _add_reading_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=16,
         metavar="N",
-        help="images in a batch, at most; changes no text (16)",
+        help="the largest number of images in a batch; changes no text (16)",
     )
     add(
         "--engine",

@@ -9,8 +9,6 @@ from ppocr_ext.cli.options import add_host_argument, add_number
 from ppocr_ext.config.global_keys import ValueRule
 from ppocr_ext.limits import usable_cores
 
-NAME = "quickstart"
-HELP = "train a teacher, a student and a distilled student on drawn CAPTCHAs, and print a table of results"
 EPILOG = """\
 what it does (on two CPU cores, about 8 minutes):
   draws CAPTCHAs of 4 to 6 digits, trains a small SVTRv2 teacher and, at the same time on another core, a

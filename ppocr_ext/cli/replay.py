@@ -1,4 +1,4 @@
-"""``ppocr-ext replay``: repeat the step in which a run found a bad value."""
+"""``ppocr-ext replay``: repeat the step where a run found a bad value."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 
 from ppocr_ext.cli.options import add_host_argument, add_option_argument
 
-NAME = "replay"
-HELP = "repeat a step with a value that is not finite, alone, and name the operator and the layer"
 EPILOG = """\
 A run that finds a value that is not finite, or an absurd one, writes the batch, the weights and the random seed of
 the step into `incidents` of its folder. This command repeats the step from them, in float32, without the data of

@@ -6,8 +6,6 @@ import argparse
 import sys
 from pathlib import Path
 
-NAME = "report"
-HELP = "write one page about one or several runs: numbers, curves, evaluations, samples, data, configuration"
 EPILOG = """\
 examples:
   ppocr-ext report output/run                           # output/run/report.html, report_curves.svg

@@ -7,14 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ppocr_ext.cli.options import add_config_arguments, add_count, add_host_argument, read_config
+from ppocr_ext.cli.options import add_config_arguments, add_count, read_config
 
 if TYPE_CHECKING:
     from ppocr_ext.sanity.learning import Lesson
     from ppocr_ext.sanity.subject import Subject
 
-NAME = "sanity"
-HELP = "learn one batch by heart, head by head: what cannot do that cannot learn anything"
 EPILOG = """\
 The first samples of Train, with different texts and without augmentation and dropout, are learned with the config's
 own loss, optimizer, gradient clip and highest learning rate (no warm-up, no decay): all heads together, then each head
@@ -48,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--structure", action="store_true", help="test the structure of every head, not only of failing ones")
     add("--out", type=Path, default=Path("sanity"), metavar="DIR", help="folder of page and picture (sanity)")
     add("--old-dict", metavar="FILE", help="dictionary of the weights, if it differs")
-    add_host_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,14 +7,12 @@ import shlex
 from pathlib import Path
 
 from ppocr_ext.checkpoint.contents import BEST, checkpoint_line
-from ppocr_ext.cli.options import add_config_arguments, add_host_argument, add_strict_argument, read_config
+from ppocr_ext.cli.options import add_config_arguments, add_strict_argument, read_config
 from ppocr_ext.commands import run_command, setting
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.host_config import folder_of
 
-NAME = "train"
-HELP = "train or distil a recogniser inside PaddleOCR's own loop"
 EPILOG = """\
 examples:
   ppocr-ext train -c configs/quickstart/distill.yml
@@ -38,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="continue the run of this folder: its own config and its checkpoint `latest`",
     )
-    add_host_argument(parser)
     add_strict_argument(parser)
     parser.add_argument(
         "--old-dict",

@@ -6,12 +6,10 @@ import argparse
 import os
 from pathlib import Path
 
-from ppocr_ext.cli.options import add_config_arguments, add_count, add_host_argument, read_config
+from ppocr_ext.cli.options import add_config_arguments, add_count, read_config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.limits import read_text
 
-NAME = "tune"
-HELP = "search for better settings: many short trainings, a table, and the best settings as an overlay"
 EPILOG = """\
 what it does:
   trains the config as it is (trial 0), then again and again with other learning rates, weight decays, …: what the
@@ -42,7 +40,6 @@ DIR then holds results.md (table), parallel.png (a line for each trial), best.ym
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_config_arguments(parser)
-    add_host_argument(parser)
     add = parser.add_argument
     add("--space", metavar="FILE", help="keys to try and their values (default: made from the config)")
     add("--print-space", action="store_true", help="print the space, and end")

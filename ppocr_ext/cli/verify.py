@@ -20,11 +20,9 @@ if TYPE_CHECKING:
     from ppocr_ext.export.verify import Comparison
     from ppocr_ext.export.verify_export import Verification
 
-NAME = "verify"
-HELP = "Check that an exported model reads what the trained network reads, in every engine and client."
 EPILOG = """\
 The same images are read by the trained network, by inference.json with and without oneDNN, by inference.onnx, and by
-PaddleOCR 2.x and RapidOCR 3.x if they are installed. A row for each says how far the probabilities differ at most
+PaddleOCR 2.x and RapidOCR 3.x if they are installed. A row for each gives the largest difference of the probabilities
 (equal texts alone hide a second softmax), how many texts are equal, and with labels, how many are right. Where a
 reader differs, the steps are swapped one at a time, and those that make the difference are named: decode, width
 policy, resize, normalisation, channel order, batch padding, graph, dictionary.

@@ -8,8 +8,6 @@ from ppocr_ext.checkpoint.official_weights import digest_line, fetch, official, 
 from ppocr_ext.io.resources import cache_folder
 from ppocr_ext.run.logs import set_up_console
 
-NAME = "weights"
-HELP = "List PaddleOCR's official recognition weights, download them, and print where they are."
 EPILOG = """\
 examples:
   ppocr-ext weights list

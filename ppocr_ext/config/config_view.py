@@ -123,7 +123,7 @@ class Config(Mapping[Any, Any]):
             computed_from: path of the value that they are computed from; its place becomes theirs.
 
         Raises:
-            ConfigError: a path goes through a scalar, or into a list that has no such item.
+            ConfigError: a path goes through a scalar, or into a list without the item.
         """
         source = None if computed_from is None else self.node(computed_from)
         place = COMPUTED if source is None else source.place.computed()

@@ -24,7 +24,7 @@ from ppocr_ext.config.yaml_io import read_value
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.messages import LOG, did_you_mean
 
-ORDERED_LISTS = frozenset({"transforms"})  # lists of single-key mappings in which order changes the meaning
+ORDERED_LISTS = frozenset({"transforms"})  # lists of single-key mappings whose order changes the meaning
 
 
 def assign(node: Node, parts: tuple[str, ...], value: Node, append: bool = False, at: int = 0) -> Node:
@@ -40,7 +40,7 @@ def assign(node: Node, parts: tuple[str, ...], value: Node, append: bool = False
         at: how many components of the path lead to ``node``.
 
     Raises:
-        ConfigError: the path goes through a scalar or into a list that has no such item, or there is
+        ConfigError: the path goes through a scalar or into a list without the item, or there is
             nothing to remove.
     """
     if at == len(parts):

@@ -168,8 +168,8 @@ def _truth(meaning: str, default: bool | None = False, filled: bool = False) -> 
     return GlobalKey(kind="truth", meaning=meaning, default=default, filled=filled)
 
 
-def _whole(meaning: str, default: int | None = None, least: int = 1, filled: bool = False) -> GlobalKey:
-    return GlobalKey(kind="whole", least=least, meaning=meaning, default=default, filled=filled)
+def _whole(meaning: str, default: int | None = None, filled: bool = False) -> GlobalKey:
+    return GlobalKey(kind="whole", least=1, meaning=meaning, default=default, filled=filled)
 
 
 def _text(meaning: str, default: str | None = None, filled: bool = False) -> GlobalKey:

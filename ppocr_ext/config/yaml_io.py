@@ -27,9 +27,9 @@ class PlainLoader(yaml.SafeLoader):
 
     def construct_scalar(self, node: Any) -> Any:
         """Return the text of a scalar; a number may have at most :data:`_MAX_NUMBERS` characters."""
-        most = _MAX_NUMBERS.get(node.tag, len(node.value))
-        if len(node.value) > most:
-            raise ValueError(f"a number has at most {most} characters")
+        limit = _MAX_NUMBERS.get(node.tag, len(node.value))
+        if len(node.value) > limit:
+            raise ValueError(f"a number has at most {limit} characters")
         return super().construct_scalar(node)
 
 

@@ -74,7 +74,7 @@ def select_model(config: Config, name: str) -> Config:
     """Return ``config`` with only the sub-model ``name`` decoded and evaluated.
 
     Raises:
-        ConfigError: there is no such sub-model.
+        ConfigError: the model has no sub-model of this name.
     """
     check_sub_model(config, name)
     return config.with_values({"PostProcess.model_name": [name], "Metric.key": name})
@@ -90,7 +90,7 @@ def evaluate(run: Run, head: str = "ctc") -> Evaluation:
         head: ``"ctc"``, or ``"gtc"`` for the NRTR branch (greedy decoding).
 
     Raises:
-        ConfigError: there is no such head.
+        ConfigError: the model has no NRTR branch.
     """
     name = run.metric.key if isinstance(run.model, DistillationModel) else None
     recorder = _RecordingMetric(run.metric, name)

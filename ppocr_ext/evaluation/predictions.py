@@ -21,7 +21,9 @@ from ppocr_ext.messages import printable, unprintable
 
 # also with apostrophes before it, so that reading takes away the one that was added
 _FORMULA = re.compile(r"'*(?:[=@].|[+-].*[^\W\d_])", re.DOTALL)
-_LIKE_A_CONTROL = re.compile(r"\\(?=u[0-9a-f]{4})")  # a text that has such a backslash itself
+_LIKE_A_CONTROL = re.compile(
+    r"\\(?=u[0-9a-f]{4})"
+)  # a backslash in the text that reading would take for an escape
 HEADER = ["image", "label", "prediction", "confidence"]
 
 
@@ -50,9 +52,9 @@ class Prediction:
 def to_tsv(rows: Iterable[Sequence[object]]) -> str:
     """Return rows separated by tabs; a cell that contains a tab or a quotation mark is quoted.
 
-    Control characters are written as ``\\u001b``, and a backslash that begins such a text as ``\\u005c``. A text that a
-    spreadsheet would take for a formula (``=…``, ``@…``, ``+`` or ``-`` before a word) gets an apostrophe in front.
-    :func:`read_predictions` undoes all three.
+    Control characters are written as ``\\u001b``, and the backslash of a text that looks so as ``\\u005c``. A text
+    that a spreadsheet would take for a formula (``=…``, ``@…``, ``+`` or ``-`` before a word) gets an apostrophe in
+    front. :func:`read_predictions` undoes all three.
     """
     buffer = io.StringIO()
     writer = csv.writer(buffer, delimiter="\t", lineterminator="\n")
@@ -194,13 +196,8 @@ def align(label: str, prediction: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def count_confusions(samples: Iterable[tuple[str, str]], examples: int = _EXAMPLES) -> ConfusionCounts:
-    """Count the confusions of samples.
-
-    Args:
-        samples: (label, prediction) of each.
-        examples: samples kept for each pair.
-    """
+def count_confusions(samples: Iterable[tuple[str, str]]) -> ConfusionCounts:
+    """Count the confusions of samples, (label, prediction) of each."""
     pairs: Counter[tuple[str, str]] = Counter()
     kept: dict[tuple[str, str], list[int]] = {}
     count: Counter[str] = Counter()
@@ -215,7 +212,7 @@ def count_confusions(samples: Iterable[tuple[str, str]], examples: int = _EXAMPL
                 continue
             pairs[pair] += 1
             indices = kept.setdefault(pair, [])
-            if len(indices) < examples and index not in indices[-1:]:
+            if len(indices) < _EXAMPLES and index not in indices[-1:]:
                 indices.append(index)
     characters = sorted({*count, *predicted})
     scores = {c: CharacterScore(count[c], predicted[c], correct[c]) for c in characters}

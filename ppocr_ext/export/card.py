@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import paddle
 
 from ppocr_ext import __version__
-from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.contents import checkpoint_line, own_metrics
 from ppocr_ext.config import Config, named_items
@@ -78,21 +76,24 @@ def _table(rows: Mapping[str, str]) -> str:
 
 
 def _facts(description: Description) -> dict[str, str]:
-    policy, charset = description.policy, description.charset
-    of = f", sub-model {description.sub_model}" if description.sub_model else ""
+    policy = description.policy
+    trained = description.trained
+    characters = trained.charset.characters
+    of = f", sub-model {trained.sub_model}" if trained.sub_model else ""
+    data = _data(description.config, trained.weights.parent)
     names = {"acc": "accuracy", "norm_edit_dis": "1 - normalised edit distance", "best_epoch": "epoch"}
-    metric = [f"{names.get(name, name)} {value:.4g}" for name, value in description.metric.items()]
+    metric = [f"{names.get(name, name)} {value:.4g}" for name, value in _metric(trained.weights).items()]
     return {
-        "network": f"{description.network}; {description.parameters:,} parameters",
+        "network": f"{_network(trained.config)}; {description.parameters:,} parameters",
         "input": f"`x`: float32 [batch, 3, {policy.image_shape[1]}, {description.width or 'width'}], {policy.color}",
-        "output": f"probabilities, float32 [batch, frames, {charset.ctc_classes}]",
-        "characters": f"{len(charset.characters):,}{', the space among them' if charset.has_space else ''}",
+        "output": f"probabilities, float32 [batch, frames, {trained.charset.ctc_classes}]",
+        "characters": f"{len(characters):,}{', the space among them' if trained.charset.has_space else ''}",
         "weights": f"{description.weights}{of}",
-        "checkpoint": description.checkpoint,
+        "checkpoint": checkpoint_line(trained.weights, description.weights.removesuffix(".pdparams")),
         "on the data of Eval": ", ".join(metric),
-        "training data": description.data.get("Train", ""),
-        "evaluation data": description.data.get("Eval", ""),
-        "recipe": description.recipe,
+        "training data": data.get("Train", ""),
+        "evaluation data": data.get("Eval", ""),
+        "recipe": _recipe(description.config),
     }
 
 
@@ -114,7 +115,8 @@ def _accuracy(description: Description) -> list[str]:
 
 def _lines(name: str, description: Description, sizes: Mapping[str, int]) -> list[str]:
     """Return headings and code for each client that the files suffice for."""
-    policy, model = description.policy, description.model_name
+    policy = description.policy
+    model = description.model_name
     code = {"ppocr-ext": clients.recognizer_lines(name)}
     if GRAPH in sizes:
         code["PaddleOCR 3.7, shell"] = clients.shell_command(name, model, policy)
@@ -148,59 +150,55 @@ class Description:
     """What is known of an exported model.
 
     Attributes:
+        config: of the training, with all sub-models.
+        trained: the recogniser.
+        parameters: of the exported network.
         model_name: under which PaddleOCR's 3.x client loads it.
         policy: how images are prepared.
         width: the only width that the graph takes; None: every width.
-        charset: the dictionary.
-        network: its backbone, neck and head, in words.
-        parameters: of the exported network.
-        weights: name of the file that they were loaded from, with its folder.
-        weights_digest: SHA-256 of that file.
-        sub_model: that was taken from a distillation; None for a model without sub-models.
-        checkpoint: their step, and how well they read, in a line.
-        metric: of these weights, by name; empty if it is not known.
-        recipe: the losses and the optimizer, in words; empty if the config has none.
-        data: the data of ``Train`` and ``Eval``, in words.
         accuracy: share of a labelled list that is read correctly, by width policy; empty if none was given.
     """
 
+    config: Config
+    trained: TrainedRecogniser
+    parameters: int
     model_name: str
     policy: WidthPolicy
     width: int | None
-    charset: Charset
-    network: str
-    parameters: int
-    weights: str
-    weights_digest: str
-    sub_model: str | None = None
-    checkpoint: str = ""
-    metric: Mapping[str, float] = field(default_factory=dict)
-    recipe: str = ""
-    data: Mapping[str, str] = field(default_factory=dict)
-    accuracy: Mapping[str, float] = field(default_factory=dict)
+    accuracy: Mapping[str, float]
+
+    @property
+    def weights(self) -> str:
+        """Name of the file of the weights, with its folder."""
+        return "/".join(self.trained.weights.parts[-2:])
 
     def write(self, folder: Path, files: Sequence[str]) -> None:
         """Write ``model.json`` into ``folder``, with sizes and digests of ``files`` there."""
+        charset = self.trained.charset
         content = {
             "format": FORMAT,
             "created_by": f"ppocr-ext {__version__}",
             "model_name": self.model_name,
             "image_shape": list(self.policy.image_shape),
             "width_policy": self.policy.to_json(),
-            "reorder": is_reordered(self.charset),
+            "reorder": is_reordered(charset),
             "width": "dynamic" if self.width is None else self.width,
-            "classes": self.charset.ctc_classes,
+            "classes": charset.ctc_classes,
             "dictionary": {
-                "digest": self.charset.digest,
-                "use_space_char": self.charset.use_space,
-                "unknown_symbol": self.charset.unknown_symbol or None,
+                "digest": charset.digest,
+                "use_space_char": charset.use_space,
+                "unknown_symbol": charset.unknown_symbol or None,
             },
             "files": {
                 name: {"sha256": file_digest(folder / name), "bytes": (folder / name).stat().st_size}
                 for name in files
             },
-            "source": {"weights": self.weights, "digest": self.weights_digest, "sub_model": self.sub_model},
-            "metric": dict(self.metric) or None,
+            "source": {
+                "weights": self.weights,
+                "digest": file_digest(self.trained.weights),
+                "sub_model": self.trained.sub_model,
+            },
+            "metric": _metric(self.trained.weights) or None,
             "accuracy_by_width_policy": dict(self.accuracy) or None,
             "parameters": self.parameters,
             "versions": {
@@ -210,31 +208,6 @@ class Description:
             },
         }
         write_text(folder / MODEL_FILE, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
-
-
-def describe(config: Config, trained: TrainedRecogniser, parameters: int, **choices: Any) -> Description:
-    """Return the description of a recogniser.
-
-    Args:
-        config: of the training, with all sub-models.
-        trained: the recogniser.
-        parameters: of the exported network.
-        choices: the attributes that the export decides: ``model_name``, ``policy``, ``width``, ``accuracy``.
-    """
-    name = "/".join(trained.weights.parts[-2:])
-    return Description(
-        charset=trained.charset,
-        network=_network(trained.config),
-        parameters=parameters,
-        weights=name,
-        checkpoint=checkpoint_line(trained.weights, name.removesuffix(".pdparams")),
-        weights_digest=file_digest(trained.weights),
-        sub_model=trained.sub_model,
-        metric=_metric(trained.weights),
-        recipe=_recipe(config),
-        data=_data(config, trained.weights.parent),
-        **choices,
-    )
 
 
 def _network(config: Config) -> str:
@@ -286,5 +259,5 @@ def _data(config: Config, run_folder: Path) -> dict[str, str]:
 
 
 def recommended(accuracy: Mapping[str, float], trained: str) -> str:
-    """Return the width policy that reads most; of equals the one that the model was trained with."""
+    """Return the width policy with the highest accuracy; among equals the one of the training."""
     return max(accuracy, key=lambda kind: (accuracy[kind], kind == trained))

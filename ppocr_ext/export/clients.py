@@ -150,13 +150,6 @@ from ppocr_ext import Recognizer
 print(Recognizer({_text(folder)}).read("IMAGE"))"""
 
 
-def _dictionary(folder: str) -> str:
-    file = _text(f"{folder}/charset.txt")
-    return (
-        f'characters = open({file}, encoding="utf-8", newline="\\n").read().removesuffix("\\n").split("\\n")'
-    )
-
-
 def onnxruntime_lines(folder: str, policy: WidthPolicy) -> str:
     """Return the lines for ONNX Runtime without another package than NumPy and OpenCV."""
     _, height, width = policy.image_shape
@@ -169,6 +162,7 @@ def onnxruntime_lines(folder: str, policy: WidthPolicy) -> str:
             f"columns = int({height} * max({width} / {height}, ratio))\n"
             f"filled = min(columns, math.ceil({height} * ratio))"
         )
+    file = _text(f"{folder}/charset.txt")
     flip = "\nimage = image[:, :, ::-1]  # the network takes RGB" if policy.color == "RGB" else ""
     return f"""\
 import math
@@ -178,7 +172,7 @@ import numpy as np
 import onnxruntime
 
 session = onnxruntime.InferenceSession({_text(f"{folder}/{ONNX}")})
-{_dictionary(folder)}
+characters = open({file}, encoding="utf-8", newline="\\n").read().removesuffix("\\n").split("\\n")
 
 image = cv2.imread("IMAGE")  # uint8, blue, green, red{flip}
 ratio = image.shape[1] / image.shape[0]
@@ -259,7 +253,7 @@ def choose_name(config: Config, sub_model: str | None, charset: Charset, given: 
             official recogniser with the same backbone.
 
     Raises:
-        ConfigError: the client has no such name, or it would reorder texts that have no Arabic letters.
+        ConfigError: the client does not know the name, or it would reorder texts that have no Arabic letters.
     """
     wanted = [("--model-name", given), *((key, config.at(key, default=None)) for key in _KEYS)]
     for source, name in wanted:

@@ -19,7 +19,7 @@ from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import DEVICES
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.errors import CharsetError, ConfigError, DataError, ModelError
-from ppocr_ext.export.card import CARD_FILE, Description, describe, write_card
+from ppocr_ext.export.card import CARD_FILE, Description, write_card
 from ppocr_ext.export.clients import CLIENT_WIDTH, choose_name
 from ppocr_ext.export.verify import (
     Comparison,
@@ -164,8 +164,15 @@ def export_recogniser(
                 (folder / file).unlink(missing_ok=True)
         write_vectors(folder / VECTORS_FILE, drawn, parts)
         accuracy = {} if data is None else accuracy_by_policy(parts, data, width, data_dir)
-        choices = {"model_name": name, "policy": policy, "width": width, "accuracy": accuracy}
-        description = describe(config, trained, graph.parameters, **choices)
+        description = Description(
+            config=config,
+            trained=trained,
+            parameters=graph.parameters,
+            model_name=name,
+            policy=policy,
+            width=width,
+            accuracy=accuracy,
+        )
         write_card(folder, output.resolve().name, description, sizes_of(folder))
         description.write(folder, list(sizes_of(folder)))
         sizes = sizes_of(folder)

@@ -314,7 +314,7 @@ def input_faults(policy: WidthPolicy, pixels: np.ndarray, found: np.ndarray) -> 
 
 
 def _ways(policy: WidthPolicy, pixels: np.ndarray) -> Iterator[tuple[list[Fault], np.ndarray]]:
-    """Yield the image prepared in each known way, with the steps in which that differs from ``policy``."""
+    """Yield the image prepared in each known way, and before it the steps that differ from those of ``policy``."""
     images = {
         "": pixels,
         "grey": cv2.cvtColor(cv2.cvtColor(pixels, cv2.COLOR_BGR2GRAY), cv2.COLOR_GRAY2BGR),

@@ -57,7 +57,7 @@ class Verification:
         rows: a comparison for each reader; the first is the reference with itself.
         faults: of the folder itself, such as a file that was replaced.
         notes: what could not be compared, and why.
-        unreadable: why an image could not be read, of each such image.
+        unreadable: a message for each image that could not be read.
     """
 
     reference: str

@@ -46,7 +46,7 @@ def own_file(path: str | Path, flags: int) -> int:
 
 
 def require_no_link(folder: Path) -> Path:
-    """Return ``folder``, in which this package writes.
+    """Return ``folder``, a folder that this package writes to.
 
     Raises:
         DataError: it is a link, so that its files would be written elsewhere.

@@ -36,34 +36,34 @@ def most_image_bytes(pixels: int) -> int:
     return 8 * pixels + (1 << 20)
 
 
-def check_size(read: Read, length: int, most: int = MAX_IMAGE_PIXELS, head: bytes | None = None) -> None:
+def check_size(read: Read, length: int, limit: int = MAX_IMAGE_PIXELS, head: bytes | None = None) -> None:
     """Refuse an encoded image that must not be decoded.
 
     Args:
         read: returns a part of its content.
         length: its bytes.
-        most: the limit of pixels.
+        limit: the limit of pixels.
         head: its first bytes, if they are known.
 
     Raises:
         PixelLimitError: it has more.
         ValueError: its size cannot be read; the message begins with a verb.
     """
-    if length > most_image_bytes(most):
-        raise PixelLimitError(f"has {length:,} bytes, too many for {most:,} pixels, the limit")
+    if length > most_image_bytes(limit):
+        raise PixelLimitError(f"has {length:,} bytes, too many for {limit:,} pixels, the limit")
     found = _claimed_size(read, length, read(0, _BLOCK) if head is None else head)
     if found is None:
         raise ValueError("is truncated, or not an image that OpenCV reads")
     width, height = found
-    if width * height > most:
-        raise PixelLimitError(f"has {width * height:,} pixels ({width} × {height}), the limit is {most:,}")
+    if width * height > limit:
+        raise PixelLimitError(f"has {width * height:,} pixels ({width} × {height}), the limit is {limit:,}")
 
 
-def decode_image(content: bytes, most: int = MAX_IMAGE_PIXELS) -> Any:
+def decode_image(content: bytes, limit: int = MAX_IMAGE_PIXELS) -> Any:
     """Return the pixels of an encoded image: uint8 [H, W, 3], BGR.
 
     Raises:
-        PixelLimitError: it has more than ``most`` pixels.
+        PixelLimitError: it has more than ``limit`` pixels.
         ValueError: OpenCV does not read it; the message begins with a verb.
     """
     import cv2
@@ -71,7 +71,7 @@ def decode_image(content: bytes, most: int = MAX_IMAGE_PIXELS) -> Any:
 
     if not content:
         raise ValueError("is empty")
-    check_size(lambda at, size: content[at : at + size], len(content), most)
+    check_size(lambda at, size: content[at : at + size], len(content), limit)
     try:
         pixels = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
     except cv2.error:  # an empty image

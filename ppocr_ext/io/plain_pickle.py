@@ -24,7 +24,7 @@ import numpy as np
 
 from ppocr_ext.limits import most_memory, open_regular
 
-_PER_OPCODE = 224  # bytes: the most that an opcode takes without content, an empty set on the stack
+_PER_OPCODE = 224  # bytes: the largest that an opcode takes without content is an empty set on the stack
 _PER_ENTRY = 100  # bytes of an entry of a copied container
 # of what is on the stack since the last mark, the keys of a dict or the entries of a set
 _KEYS = dict.fromkeys(pickle.ADDITEMS + pickle.FROZENSET, slice(None))
@@ -210,16 +210,17 @@ class _PlainUnpickler(pickle._Unpickler):
     append: Callable[[Any], None]
     stack: list[Any]
 
-    def __init__(self, stream: BinaryIO, most: int) -> None:
+    def __init__(self, stream: BinaryIO, limit: int) -> None:
         super().__init__(stream, encoding="latin1")
-        self._most = self._left = most
+        self._limit = limit
+        self._left = limit
 
     def spend(self, size: int) -> None:
         """Count memory that is about to be taken, since a file of kilobytes may ask for gigabytes."""
         self._left -= size
         if self._left < 0:
             raise pickle.UnpicklingError(
-                f"it takes more memory than the limit for its size, {self._most:,} bytes"
+                f"it takes more memory than the limit for its size, {self._limit:,} bytes"
             )
 
     def _load_bytearray(self) -> None:
@@ -294,9 +295,9 @@ def load_plain_pickle(path: Path) -> Any:
         OSError: the file cannot be opened, or is not a regular file.
     """
     with open_regular(path) as stream:
-        most = most_memory(os.fstat(stream.fileno()).st_size)
+        limit = most_memory(os.fstat(stream.fileno()).st_size)
         try:
-            return _finished(_PlainUnpickler(stream, most).load(), {})
+            return _finished(_PlainUnpickler(stream, limit).load(), {})
         except _DAMAGE as error:
             raise PlainPickleError(str(error) or type(error).__name__) from error
 
@@ -324,9 +325,9 @@ def load_arrays(path: Path, names: Iterable[str] | None = None) -> dict[str, np.
     """
     try:
         with open_regular(path) as stream, np.load(stream, allow_pickle=False) as content:
-            most = most_memory(os.fstat(stream.fileno()).st_size)
-            if sum(member.file_size for member in content.zip.infolist()) > most:
-                raise ValueError(f"it takes more memory than the limit for its size, {most:,} bytes")
+            limit = most_memory(os.fstat(stream.fileno()).st_size)
+            if sum(member.file_size for member in content.zip.infolist()) > limit:
+                raise ValueError(f"it takes more memory than the limit for its size, {limit:,} bytes")
             return {name: content[name] for name in (content if names is None else names) if name in content}
     except _DAMAGE_OF_NPZ as error:
         raise ValueError(str(error)) from error

@@ -23,7 +23,7 @@ from ppocr_ext.report.page_samples import SampleImages, card_of
 from ppocr_ext.report.page_template import esc, page, percent, plain, table
 from ppocr_ext.report.run_page import sample_card
 
-_MOST_PAIRS = 60  # rows of the table
+_MAX_PAIRS = 60  # rows of the table
 _PAIRS_WITH_SAMPLES = 12
 _SAMPLES_OF_A_PAIR = 6
 
@@ -69,7 +69,7 @@ def _pair_cards(comparison: Comparison) -> str:
     confusions = comparison.after.confusions
     before = comparison.before
     rows = []
-    for a, b, count in confusions.substitutions()[:_MOST_PAIRS]:
+    for a, b, count in confusions.substitutions()[:_MAX_PAIRS]:
         total = confusions.characters[a].count
         then = [] if before is None else [plain(before.confusions.pairs[a, b])]
         same = "yes" if any(a in group and b in group for group in comparison.groups) else ""
@@ -330,9 +330,9 @@ def to_text(comparison: Comparison) -> str:
         f"(McNemar p = {changed.p_value:.3g})"
         for name, changed in comparison.changed.items()
     ]
-    most = comparison.after.confusions.substitutions()[:10]
-    if most:
-        lines.append("most frequent: " + ", ".join(f"{a}→{b} {n}" for a, b, n in most))
+    frequent = comparison.after.confusions.substitutions()[:10]
+    if frequent:
+        lines.append("most frequent: " + ", ".join(f"{a}→{b} {n}" for a, b, n in frequent))
     return "\n".join(lines)
 
 

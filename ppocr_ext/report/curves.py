@@ -14,7 +14,7 @@ from ppocr_ext.report.page_template import RUN_COLORS, esc, percent, plain, plot
 from ppocr_ext.report.run_folder import Metrics, Series
 
 _SMOOTH_FROM = 40  # points from which a smoothed curve is drawn over the points
-_MOST_PARTS = 6  # parts of the loss that have a plot of their own
+_MAX_PARTS = 6  # parts of the loss that have a plot of their own
 _DASHES = ("", "7 4", "2 3", "8 3 2 3")  # for more runs than colours
 _WIDTH = 370
 _HEIGHT = 230
@@ -22,7 +22,7 @@ _LEFT = 48
 _RIGHT = 10
 _TOP = 10
 _BOTTOM = 36
-_MOST_POINTS = 400  # of one line; a long run has more than a screen has pixels
+_MAX_POINTS = 400  # of one line; a long run has more than a screen has pixels
 
 
 _HEALTH = (  # key of a train line, without the name of a sub-model; title; style
@@ -75,7 +75,7 @@ def plots_of(runs: Sequence[Metrics]) -> list[Plot]:
         # a single part is the loss itself
         *(
             Plot(part, [run.loss_series(part) for run in runs], "loss")
-            for part in (parts[:_MOST_PARTS] if len(parts) > 1 else ())
+            for part in (parts[:_MAX_PARTS] if len(parts) > 1 else ())
         ),
         Plot("learning rate", [run.series("train", "lr") for run in runs], "lr"),
         Plot("images/s", [run.series("train", "ips") for run in runs]),
@@ -277,10 +277,10 @@ def _line(points: Series, x: _Scale, y: _Scale, attributes: str) -> str:
 
 
 def _thinned(points: Series) -> Series:
-    """Return at most :data:`_MOST_POINTS` points: the least and the greatest of each stretch, in their order."""
-    if len(points) <= _MOST_POINTS:
+    """Return at most :data:`_MAX_POINTS` points: the least and the greatest of each stretch, in their order."""
+    if len(points) <= _MAX_POINTS:
         return points
-    stretch = math.ceil(2 * len(points) / _MOST_POINTS)
+    stretch = math.ceil(2 * len(points) / _MAX_POINTS)
     kept: Series = []
     for begin in range(0, len(points), stretch):
         finite = [point for point in points[begin : begin + stretch] if math.isfinite(point[1])]

@@ -23,13 +23,13 @@ from ppocr_ext.limits import read_at_most, read_json_object
 from ppocr_ext.report.page_template import finite_number
 
 SAMPLES_FILE = "samples.json"
-KEPT = 24
-KEPT_WRONG = 18  # samples kept of an evaluation, and at most so many of them errors
+KEPT = 24  # samples kept of an evaluation
+KEPT_WRONG = 18  # errors among the samples kept of an evaluation, the limit
 _LONG = 5  # width / height of the image of a long text line
 _PNG = re.compile(r"iVBORw0KGgo[A-Za-z0-9+/]{32,}={0,2}")  # a PNG in base64
-_MOST_BYTES = 20 << 20  # of an image file
+_MAX_BYTES = 20 << 20  # of an image file
 _WIDTH = 480
-_HEIGHT = 96  # pixels of an image on the page, at most
+_HEIGHT = 96  # largest size of an image on the page, pixels
 _IN_LMDB = re.compile(r"(?P<folder>.+)#(?P<sample>[1-9][0-9]{0,8})", re.ASCII)  # as `eval` names its samples
 
 T = TypeVar("T")
@@ -53,9 +53,9 @@ class SampleSelection(Generic[T]):
         """Count a sample; call ``make`` only if the sample is selected for now."""
         self.count += 1
         self.wrong += not correct
-        heap, most = (self._correct, KEPT) if correct else (self._errors, KEPT_WRONG)
+        heap = self._correct if correct else self._errors
         worth = -confidence if correct else confidence
-        if len(heap) < most:
+        if len(heap) < (KEPT if correct else KEPT_WRONG):
             heapq.heappush(heap, (worth, -next(self._order), make()))
         elif worth > heap[0][0]:
             heapq.heapreplace(heap, (worth, -next(self._order), make()))
@@ -232,7 +232,7 @@ class SampleImages:
             self._sets[folder] = self._open(folder, data_dir)
         opened = self._sets[folder]
         content = None if opened is None else opened.image(int(name["sample"]))
-        return bytes(content) if content is not None and len(content) <= _MOST_BYTES else None
+        return bytes(content) if content is not None and len(content) <= _MAX_BYTES else None
 
     def _open(self, folder: Path, data_dir: Path) -> LmdbSet | None:
         """Open the LMDB at its path of the evaluation, or below ``data_dir`` by its own name."""
@@ -251,7 +251,7 @@ class SampleImages:
 
 def _read_file(path: Path) -> bytes | None:
     with contextlib.suppress(OSError, ValueError):  # moved since, or not a file name
-        return read_at_most(path, _MOST_BYTES) or None
+        return read_at_most(path, _MAX_BYTES) or None
     return None
 
 

@@ -262,12 +262,9 @@ def read_runs(paths: Sequence[str | Path]) -> list[RunFolder]:
             )
         folders += [run for run in runs if run not in folders]
     parts = [folder.resolve().parts for folder in folders]
-    for depth in range(1, max(map(len, parts), default=1) + 1):
-        names = ["/".join(part[-depth:]) for part in parts]
-        if len(set(names)) == len(names):
-            break
-    else:
-        names = [str(folder) for folder in folders]
+    depths = range(1, max(map(len, parts), default=0) + 1)
+    short = (["/".join(part[-depth:]) for part in parts] for depth in depths)
+    names = next((each for each in short if len(set(each)) == len(each)), [*map(str, folders)])
     return [_read(folder, name) for folder, name in zip(folders, names, strict=True)]
 
 

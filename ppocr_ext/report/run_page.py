@@ -29,10 +29,10 @@ from ppocr_ext.report.page_template import (
 )
 from ppocr_ext.report.run_folder import RunFolder, lookup, read_runs, unevaluated
 
-_MOST_SAMPLES = 40  # skipped samples that are listed
+_MAX_SAMPLES = 40  # skipped samples that are listed
 _LONGEST = 300  # characters shown of a value or a label
 _LONGEST_LINE = 1000  # characters shown about a skipped sample
-_MOST_EVALUATIONS = 500  # rows of the table
+_MAX_EVALUATIONS = 500  # rows of the table
 
 
 def curves(runs: Sequence[RunFolder]) -> str:
@@ -128,8 +128,8 @@ def _evaluations(run: RunFolder) -> str:
     others = [key for key in dict.fromkeys(key for line in evals for key in line) if key not in known]
     others = [key for key in others if not key.endswith("_epoch")]
     best_step = (best_point(run.metrics.series("eval", run.indicator)) or (None,))[0]
-    late = evals[-_MOST_EVALUATIONS:]
-    shown = [line for line in evals[:-_MOST_EVALUATIONS] if line["step"] == best_step] + late
+    late = evals[-_MAX_EVALUATIONS:]
+    shown = [line for line in evals[:-_MAX_EVALUATIONS] if line["step"] == best_step] + late
     rows = [
         [plain(line["step"]), plain(line.get("epoch")), duration(line.get("time"))]
         + [percent(line.get("acc")), similarity(line.get("norm_edit_dis"))]
@@ -159,7 +159,7 @@ def warnings(runs: Sequence[RunFolder]) -> str:
     for index, run in enumerate(runs):
         found = _dicts(run.preflight.get("warnings"))
         rows = []
-        for issue in found[:_MOST_SAMPLES]:
+        for issue in found[:_MAX_SAMPLES]:
             about = ": ".join(str(issue[key]) for key in ("where", "path", "message") if issue.get(key))
             rows.append([esc(part[:_LONGEST_LINE]) for part in (str(issue.get("code", "–")), about)])
         if rows:
@@ -194,7 +194,7 @@ def _skipped(run: RunFolder, mode: str, found: dict[str, Any]) -> str:
         return ""
     named = [
         f"{line.get('file')}:{line.get('line')}: {line.get('reason')}: {line.get('detail')}"
-        for line in lines[:_MOST_SAMPLES]
+        for line in lines[:_MAX_SAMPLES]
     ]
     text = "\n".join(line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…" for line in named)
     return f"<details><summary>{esc(run.name)}, {esc(mode)}: skipped samples</summary><pre>{esc(text)}</pre></details>"
@@ -230,7 +230,7 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 
 def configuration(runs: Sequence[RunFolder]) -> str:
-    """Return the keys in which the configs differ, and each config, folded."""
+    """Return a table of the keys that differ between the configs, and each config, folded."""
     differences = _differences(runs) if len(runs) > 1 else ""
     whole = "".join(
         f"<details><summary>config.yml of {esc(run.name)}</summary><pre>{esc(run.config_text)}</pre></details>"

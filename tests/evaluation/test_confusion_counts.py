@@ -50,9 +50,9 @@ def test_counts() -> None:
 
 
 def test_examples_are_limited_and_name_a_line_once() -> None:
-    found = count_confusions([("00", "OO")] * 5, examples=3)
-    assert found.pairs[("0", "O")] == 10
-    assert found.examples[("0", "O")] == [0, 1, 2]
+    found = count_confusions([("00", "OO")] * 20)
+    assert found.pairs[("0", "O")] == 40
+    assert found.examples[("0", "O")] == list(range(8))
 
 
 def test_look_alike_errors_count_within_a_group_only() -> None:

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         import_plugins(config, partial(print, file=sys.stderr))
     issues, unused = check_all(config, host, args.role, () if args.import_plugins else plugin_names(config))
     if not args.check:
-        sys.stdout.write(_resolved(config, host).to_yaml(origins=True))
+        sys.stdout.write(_resolved(config, host)[0].to_yaml(origins=True))
         sys.stdout.flush()
     if args.strict:
         config = config.with_values({"Global.strict": True})
@@ -132,7 +132,7 @@ def _check_machine(
 
     try:
         device_kind(config)
-        charset = _charset(config, host)
+        _, charset = _resolved(config, host)
         if args.data == "none" or wrong or charset is None:
             return wrong
         modes = _modes(config, args.role)
@@ -191,8 +191,8 @@ def dry_check(
     from ppocr_ext.run.frame_counts import count_frames
     from ppocr_ext.run.run import build_network
 
-    charset = _charset(config, host)
-    whole = _resolved(config, host).without(unused)
+    resolved, charset = _resolved(config, host)
+    whole = resolved.without(unused)
     if charset is None or not global_value(whole, "dry_step"):
         return [], {}
     choose_device(whole)
@@ -203,24 +203,17 @@ def dry_check(
     return issues, {mode: count_frames(model, whole, mode) for mode in modes}
 
 
-def _resolved(config: Config, host: Host) -> Config:
-    """Return the config as a run has it, without class counts if the dictionary cannot be used."""
-    charset = _charset(config, host)
-    if charset is None:
-        return complete(config, Charset.default())
-    whole = complete(config, charset)
-    try:
-        return with_class_counts(whole, charset)
-    except ConfigError:  # check_config reports it: a number that fits another dictionary
-        return whole
-
-
-def _charset(config: Config, host: Host) -> Charset | None:
-    """Return the charset of the config, or None if its dictionary cannot be used."""
+def _resolved(config: Config, host: Host) -> tuple[Config, Charset | None]:
+    """Return the config as a run has it, and its dictionary; None, and no class counts, if that cannot be used."""
     from ppocr_ext.check.files import no_log
 
     try:
         with no_log():  # a run logs it
-            return resolve_charset(config, host.find_file)
+            charset = resolve_charset(config, host.find_file)
     except (CharsetError, ConfigError):  # check_config reports it
-        return None
+        return complete(config, Charset.default()), None
+    whole = complete(config, charset)
+    try:
+        return with_class_counts(whole, charset), charset
+    except ConfigError:  # check_config reports it: a number that fits another dictionary
+        return whole, charset

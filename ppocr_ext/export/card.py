@@ -233,10 +233,8 @@ def _recipe(config: Config) -> str:
     models = config.at("Architecture.Models", default=None) or {}
     teachers = [f"taught by {name}" for name, model in models.items() if model.get("freeze_params")]
     optimizer = [str(config.at("Optimizer.name", default=""))]
-    rate, epochs = (
-        config.at("Optimizer.lr.learning_rate", default=None),
-        config.at("Global.epoch_num", default=None),
-    )
+    rate = config.at("Optimizer.lr.learning_rate", default=None)
+    epochs = config.at("Global.epoch_num", default=None)
     optimizer += [f"learning rate {rate}"] * (rate is not None) + [f"{epochs} epochs"] * (epochs is not None)
     parts = [", ".join(part) for part in (losses, teachers, optimizer) if any(part)]
     return "; ".join(parts) if any(losses) else ""

@@ -240,7 +240,8 @@ class Comparer:
             images: a few, uint8 [H, W, 3].
             any_width: the graph should take every width.
         """
-        right, result = self.right, self.result
+        right = self.right
+        result = self.result
         batches = [batch for batch in batches_of(images, right.policy) if len(batch) > 1]
         if not batches:
             batches = [np.repeat(right.policy.prepare(images[0])[None], 2, axis=0)]
@@ -321,8 +322,9 @@ def _ways(policy: WidthPolicy, pixels: np.ndarray) -> Iterator[tuple[list[Fault]
         "turned": np.rot90(pixels, 1),
         "turned back": np.rot90(pixels, 3),
     }
-    kinds, colors = get_args(Kind), get_args(Color)
-    ways = product(images.items(), kinds, colors, _INTERPOLATIONS.items(), _NORMALISATIONS.items())
+    ways = product(
+        images.items(), get_args(Kind), get_args(Color), _INTERPOLATIONS.items(), _NORMALISATIONS.items()
+    )
     for (decoding, image), kind, color, (interpolation, flag), (values, normalised) in ways:
         swapped = replace(policy, kind=kind, color=color)
         columns, filled = swapped.widths(*image.shape[:2])
@@ -349,7 +351,8 @@ def output_faults(right: RecognizerParts, seen: Seen, tolerance: float) -> list[
         seen: what the reader made of an image.
         tolerance: the largest difference of probabilities that is accepted.
     """
-    expected, found = right.engine.probabilities(seen.input[None])[0], seen.probabilities
+    expected = right.engine.probabilities(seen.input[None])[0]
+    found = seen.probabilities
     faults = []
     if distance(expected, found) > tolerance:
         powers = np.exp(expected)
@@ -425,7 +428,8 @@ def _settings(file: Path) -> tuple[Any, Any, tuple[str, ...]]:
 
 def dictionary_faults(expected: Charset, other: Charset) -> list[Fault]:
     """Return how a dictionary differs, also in characters that no image shows."""
-    right, found = expected.characters, other.characters
+    right = expected.characters
+    found = other.characters
     if right == found:
         return []
     if len(right) != len(found):
@@ -450,7 +454,8 @@ def eval_images(config: Config, count: int) -> list[np.ndarray]:
 def _sources(config: Config) -> Iterator[ImageSource]:
     """Yield the images that the config's own kinds of data name; a dataset of a plugin yields none."""
     dataset = config.at("Eval.dataset", default=None) or {}
-    folder, files = dataset.get("data_dir"), dataset.get("label_file_list") or ()
+    folder = dataset.get("data_dir")
+    files = dataset.get("label_file_list") or ()
     try:
         if files and folder:
             for file in [files] if isinstance(files, str) else files:

@@ -216,7 +216,8 @@ def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[li
         else:
             pool = stack.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("spawn")))
             see = partial(_see_in, pool, package, str(folder), exported.policy)
-            own, note = _own_policy(package, exported), ""
+            own = _own_policy(package, exported)
+            note = ""
             if own.kind != exported.policy.kind:
                 note = (
                     f"it cannot {exported.policy.kind}, so it is compared with the network under {own.kind}"
@@ -295,7 +296,8 @@ class _Recorder:
     def run(self, names: Any, given: dict[str, np.ndarray]) -> list[np.ndarray]:
         """Call the session's own ``run``."""
         found = self._session.run(names, given)
-        (self.input,), self.output = given.values(), found[0]
+        (self.input,) = given.values()
+        self.output = found[0]
         return found
 
     def __getattr__(self, name: str) -> Any:

@@ -212,12 +212,16 @@ def _y_scale(plot: Plot) -> _Scale:
         high = high * 1.15
         return _Scale(low, high, start, end, log_ticks(low, high), log=True)
     if plot.style == "loss":
-        low, high = low - 0.06 * (high - low), high + 0.06 * (high - low)
+        margin = 0.06 * (high - low)
+        low -= margin
+        high += margin
     else:
         low = min(0.0, low)
         high = 1.08 * high
     if high <= low:  # one value only
-        low, high = low - (abs(low) or 1.0) / 2, low + (abs(low) or 1.0) / 2
+        margin = (abs(low) or 1.0) / 2
+        high = low + margin
+        low -= margin
     return _Scale(low, high, start, end, nice_ticks(low, high, 5))
 
 

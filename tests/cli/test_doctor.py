@@ -61,27 +61,30 @@ def test_both_builds_of_paddle(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.fix.startswith("pip uninstall -y paddlepaddle paddlepaddle-gpu && pip install")
 
 
-def test_paddle_without_setuptools(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_failing(
-        monkeypatch, "paddle", ModuleNotFoundError("No module named 'setuptools'", name="setuptools")
-    )
-    (result,) = doctor.check_paddle()
-    assert (result.level, result.fix) == ("FAIL", "pip install setuptools")
+SETUPTOOLS = ModuleNotFoundError("No module named 'setuptools'", name="setuptools")
+HEADLESS = "pip install --force-reinstall --no-deps opencv-python-headless"
 
 
-def test_paddle_that_does_not_load_shows_the_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_failing(monkeypatch, "paddle", ImportError("libgomp.so.1: cannot open\nmore\nand more"))
-    (result,) = doctor.check_paddle()
-    assert result.level == "FAIL"
-    assert result.text.endswith("ImportError: libgomp.so.1: cannot open")
-
-
-def test_opencv_without_its_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_failing(monkeypatch, "cv2", ImportError("libGL.so.1: cannot open shared object file"))
-    failed = [result for result in doctor.check_arrays() if result.level == "FAIL"]
-    assert [result.fix for result in failed] == [
-        "pip install --force-reinstall --no-deps opencv-python-headless"
-    ]
+@pytest.mark.parametrize(
+    ("module", "reason", "text", "fix"),
+    [
+        ("paddle", SETUPTOOLS, "'setuptools'", "pip install setuptools"),
+        (
+            "paddle",
+            ImportError("libgomp.so.1: no\nand more"),
+            "ImportError: libgomp.so.1: no",
+            "pip uninstall",
+        ),
+        ("cv2", ImportError("libGL.so.1: cannot open"), "libGL.so.1: cannot open", HEADLESS),
+    ],
+)
+def test_a_package_that_does_not_load_shows_the_first_line(
+    monkeypatch: pytest.MonkeyPatch, module: str, reason: Exception, text: str, fix: str
+) -> None:
+    pretend_failing(monkeypatch, module, reason)
+    check = {"paddle": doctor.check_paddle, "cv2": doctor.check_arrays}[module]
+    (result,) = [result for result in check() if result.level == "FAIL"]
+    assert result.text.endswith(text) and result.fix.startswith(fix)
 
 
 def test_opencv_packages_that_differ_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:

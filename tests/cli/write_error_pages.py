@@ -65,11 +65,11 @@ def provoke(case: Case, template: Path, folder: Path) -> Said:
         return bench.run(case.arrange(bench))
 
 
-def render(groups: Sequence[Group], messages: Mapping[str, str]) -> str:
+def render(groups: Sequence[Group], messages: Mapping[Case, str]) -> str:
     """Return the page."""
     parts = [INTRO]
     for group in groups:
-        rows = [f"| {case.what} | {_cell(messages[case.name])} | {case.code} |" for case in group.cases]
+        rows = [f"| {case.what} | {_cell(messages[case])} | {case.code} |" for case in group.cases]
         parts.append("\n".join([f"## {group.title}", "", HEAD, "|---|---|---|", *rows, ""]))
     return "\n".join(parts)
 
@@ -89,8 +89,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         make_trained_template(Path(name) / "template")
         messages = {
-            case.name: provoke(case, Path(name) / "template", Path(name) / case.name).found(case.shows)
-            for case in tqdm(CASES)
+            case: provoke(case, Path(name) / "template", Path(name) / str(number)).found(case.shows)
+            for number, case in enumerate(tqdm(CASES))
         }
     PAGE.write_text(render(GROUPS, messages), encoding="utf-8")
     print(PAGE.relative_to(ROOT))

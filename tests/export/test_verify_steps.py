@@ -58,13 +58,9 @@ class Client:
         output: Callable[[np.ndarray], np.ndarray] = lambda probabilities: probabilities,
         charset: Charset = CHARSET,
     ) -> None:
-        self.kind, self.decoded, self.interpolation, self.normalised = (
-            kind,
-            decoded,
-            interpolation,
-            normalised,
-        )
-        self.columns, self.output, self.charset = columns, output, charset
+        self.kind, self.columns, self.charset = kind, columns, charset
+        self.decoded, self.interpolation = decoded, interpolation
+        self.normalised, self.output = normalised, output
 
     def see(self, pixels: np.ndarray) -> Seen:
         image = self.decoded(pixels)
@@ -128,6 +124,8 @@ def test_a_client_without_a_fault_is_equal() -> None:
         pytest.param(Client(columns=160), {"batch padding"}, id="batch-padding"),
         pytest.param(Client(output=softmax), {"graph"}, id="double-softmax"),
         pytest.param(Client(output=lambda x: x[::-1]), {"graph"}, id="other-output"),
+        pytest.param(Client(output=lambda x: x[1:]), {"graph"}, id="fewer-frames"),
+        pytest.param(Client(output=lambda x: x * np.nan), {"graph"}, id="not-finite"),
         pytest.param(
             Client("squash", rgb, normalised=lambda x: x / 255, output=softmax, charset=OTHER),
             {"width policy", "channel order", "normalisation", "graph", "dictionary"},
@@ -141,16 +139,13 @@ def test_each_fault_is_found_in_its_step(client: Client, steps: set[str]) -> Non
     assert {fault.step for fault in result.faults} == steps
 
 
-def test_a_client_that_fails_is_named() -> None:
+def test_a_client_that_fails_is_named_and_the_image_is_read_wrongly() -> None:
     def fail(image: np.ndarray) -> np.ndarray:
         raise ValueError("no such colour")
 
-    result = compared(Client(decoded=fail))
-    assert not result.agrees() and result.different == result.images == len(IMAGES)
-    assert {fault.step for fault in result.faults} == {"client"} and "no such colour" in str(result.faults)
-
-
-def test_an_image_on_which_a_client_fails_is_read_wrongly() -> None:
-    comparer = Comparer(RIGHT, Client(decoded=lambda image: image[:0]))
+    comparer = Comparer(RIGHT, Client(decoded=fail))
     comparer.add(Picture(IMAGES[0], label="x"), look(comparer.right, IMAGES[0]))
-    assert (comparer.result.labelled, comparer.result.correct) == (1, 0)
+    result = comparer.result
+    assert not result.agrees() and result.different == result.images == result.labelled == 1
+    assert not result.correct
+    assert {fault.step for fault in result.faults} == {"client"} and "no such colour" in str(result.faults)

@@ -57,6 +57,21 @@ def write_report(paths, out, **options):
     return out
 
 
+def figure(out, title):
+    """The plot of the page ``out`` with this title."""
+    found = re.search(rf"<figcaption>{title}</figcaption>(<svg.*?</svg>)", out.read_text())
+    return ET.fromstring(found.group(1))
+
+
+def line_of(svg, kind="line"):
+    path = next(p for p in svg.iter("path") if p.get("class") == kind)
+    return [tuple(map(float, pair.split())) for pair in re.split("[ML]", path.get("d")) if pair]
+
+
+def write_metrics(folder, lines):
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
 def png(height=20, width=60):
     image = np.full((height, width, 3), 200, np.uint8)
     return bytes(cv2.imencode(".png", image)[1])
@@ -77,7 +92,7 @@ def make_run(folder, *, accuracies=(0.5, 0.949999, 0.93), learning_rate=0.001, e
             {"kind": "eval", "epoch": number, "step": number * 100, "time": number * 50.0, "acc": accuracy}
             | {"norm_edit_dis": (1 + accuracy) / 2, "fps": 500.0}
         )
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_metrics(folder, lines)
     whole = {
         "status": "finished",
         "reason": evil,
@@ -202,17 +217,17 @@ def test_a_run_that_was_killed(tmp_path):
     assert "95.0% best accuracy, at step 200" in page.text
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        "",
-        "[]",
-        "{",
-        '{"samples": 3}',
-        '{"parameters": [], "versions": 3, "parts": [3, {"rates": 3}]}',
-        "\x00",
-    ],
-)
+BROKEN = [
+    "",
+    "[]",
+    "{",
+    '{"samples": 3}',
+    '{"parameters": [], "versions": 3, "parts": [3, {"rates": 3}]}',
+    "\x00",
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
 def test_broken_records_cost_only_what_they_would_have_said(tmp_path, broken):
     folder = make_run(tmp_path / "run")
     for name in ("run.json", "preflight.json", "config.yml", "samples.json"):
@@ -233,6 +248,10 @@ def test_broken_metrics_and_tables_are_no_error_of_the_program(tmp_path, broken)
 
 
 def test_a_run_that_has_only_begun_or_went_wrong_at_once(tmp_path):
+    for reason, name in (("signal 2", "SIGINT"), ("signal 15", "SIGTERM")):
+        make_run(tmp_path / name, status="stopped", reason=reason)
+        text = Page(write_report([tmp_path / name], tmp_path / "report.html")).text
+        assert f"({name})" in text and reason not in text
     folder = make_run(tmp_path / "run", status="failed", reason="OSError: no space")
     (folder / "metrics.jsonl").write_text("")
     page = Page(write_report([folder], tmp_path / "page.html"))
@@ -260,18 +279,11 @@ def test_the_last_of_equals_is_the_best_as_in_best_accuracy(tmp_path):
     assert marked == ["300"]
 
 
-def points(path):
-    return [tuple(map(float, pair.split())) for pair in re.split("[ML]", path.get("d")) if pair]
-
-
 def test_curves_lie_where_their_ticks_say(tmp_path):
     out = write_report([make_run(tmp_path / "run", accuracies=(0.5, 1.0))], tmp_path / "page.html")
-    figure = re.search(r"<figcaption>accuracy, held out</figcaption>(<svg.*?</svg>)", out.read_text()).group(
-        1
-    )
-    svg = ET.fromstring(figure)
+    svg = figure(out, "accuracy, held out")
     ticks = {t.text: t for t in svg.iter("text")}
-    (x1, y1), (x2, y2) = points(next(p for p in svg.iter("path") if p.get("class") == "line"))
+    (x1, y1), (x2, y2) = line_of(svg)
     assert (y1, y2) == pytest.approx((float(ticks["50%"].get("y")), float(ticks["100%"].get("y"))), abs=0.11)
     assert (x1, x2) == pytest.approx((float(ticks["100"].get("x")), float(ticks["200"].get("x"))), abs=0.11)
     assert [c.find("title").text for c in svg.iter("circle")] == [
@@ -283,10 +295,9 @@ def test_curves_lie_where_their_ticks_say(tmp_path):
 def test_a_loss_that_falls_by_decades_has_a_logarithmic_axis(tmp_path):
     folder = make_run(tmp_path / "run")
     lines = [{"kind": "train", "step": s, "loss": 1000 / s, "losses": {}} for s in (1, 10, 100, 1000)]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    page = write_report([folder], tmp_path / "page.html").read_text()
-    svg = ET.fromstring(re.search(r"<figcaption>loss</figcaption>(<svg.*?</svg>)", page).group(1))
-    heights = [y for _, y in points(next(p for p in svg.iter("path") if p.get("class") == "line"))]
+    write_metrics(folder, lines)
+    svg = figure(write_report([folder], tmp_path / "page.html"), "loss")
+    heights = [y for _, y in line_of(svg)]
     assert np.diff(heights) == pytest.approx([np.diff(heights)[0]] * 3, abs=0.2)
     assert {"1", "10", "100", "1,000"} <= {t.text for t in svg.iter("text")}
 
@@ -296,20 +307,17 @@ def test_a_long_run_stays_a_small_page(tmp_path):
     lines = (
         {"kind": "train", "step": s, "loss": 1 + 1 / s, "losses": {}, "ips": s % 7} for s in range(1, 20_001)
     )
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_metrics(folder, lines)
     out = write_report([folder], tmp_path / "page.html")
     assert out.stat().st_size < 100_000
-    svg = ET.fromstring(
-        re.search(r"<figcaption>images/s</figcaption>(<svg.*?</svg>)", out.read_text()).group(1)
-    )
-    faint = points(next(p for p in svg.iter("path") if p.get("class") == "faint"))
-    assert max(y for _, y in faint) - min(y for _, y in faint) > 100  # the spread of the values is kept
+    heights = [y for _, y in line_of(figure(out, "images/s"), "faint")]
+    assert max(heights) - min(heights) > 100  # the spread of the values is kept
 
 
 def test_many_evaluations_and_long_details_stay_a_small_page(tmp_path):
     folder = make_run(tmp_path / "run")
     lines = ({"kind": "eval", "step": s, "acc": 0.9 if s == 7 else 0.5} for s in range(1, 5001))
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_metrics(folder, lines)
     rejected = [{"file": "a.txt", "line": 1, "reason": "bad_format", "detail": "x" * 100_000}] * 40
     (folder / "preflight.json").write_text(json.dumps({"Train": {"total": 40, "rejected": rejected}}))
     out = write_report([folder], tmp_path / "page.html")
@@ -369,10 +377,3 @@ def test_a_folder_without_runs_is_refused(tmp_path):
         write_report([tmp_path], tmp_path / "page.html")
     assert (error.value.code, str(tmp_path) in str(error.value)) == ("no_run", True)
     assert main(["report", str(tmp_path / "nowhere")]) == 2
-
-
-@pytest.mark.parametrize(("reason", "name"), [("signal 2", "SIGINT"), ("signal 15", "SIGTERM")])
-def test_a_signal_is_shown_by_its_name(tmp_path, reason, name):
-    make_run(tmp_path / "run", status="stopped", reason=reason)
-    text = Page(write_report([tmp_path / "run"], tmp_path / "report.html")).text
-    assert name in text and reason not in text

@@ -20,7 +20,7 @@ from ppocr_ext.messages import for_people
 from ppocr_ext.run.host_config import complete, import_plugins, plugin_names, seed_of
 from ppocr_ext.run.logs import quiet_host
 
-_SECONDS = 10.0  # of --data quick, for each of Train and Eval
+_SECONDS = 10.0  # time limit of `--data quick` for each of Train and Eval
 
 EPILOG = """\
 examples:

@@ -26,7 +26,7 @@ the exit code is 1.
 Output: OUT.html (one page with samples), OUT.json, OUT_pairs.tsv, OUT_groups.tsv, OUT_characters.tsv.
 exit codes: 0 done; 1 the general accuracy fell by more than --max-drop; 2 error
 """
-_ROUNDING = 1e-12  # of the difference of two shares
+_ROUNDING = 1e-12  # error of the difference of two shares, which are floats
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

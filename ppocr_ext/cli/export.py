@@ -108,19 +108,19 @@ def _print(exported: ExportedModel) -> None:
     from ppocr_ext.export.clients import shell_command, width_warning
     from ppocr_ext.inference.runners import GRAPH
 
-    described = exported.description
+    description = exported.description
     print(f"written: {exported.folder}")
     for name, size in exported.sizes.items():
         print(f"  {name:<20} {size:>12,} bytes")
     for comparison in exported.comparisons:
         print(f"equal to the network: {comparison}")
-    print(f"\n{width_warning(described.policy)}")
-    if described.accuracy:
-        shares = ", ".join(f"{kind} {share:.2%}" for kind, share in described.accuracy.items())
-        best = recommended(described.accuracy, described.policy.kind)
+    print(f"\n{width_warning(description.policy)}")
+    if description.accuracy:
+        shares = ", ".join(f"{kind} {share:.2%}" for kind, share in description.accuracy.items())
+        best = recommended(description.accuracy, description.policy.kind)
         print(f"read correctly: {shares}. Recommended: {best}.")
     engine = None if GRAPH in exported.sizes else "onnxruntime"
-    command = shell_command(exported.folder, described.model_name, described.policy, engine)
+    command = shell_command(exported.folder, description.model_name, description.policy, engine)
     print(f"\nread an image with PaddleOCR 3.7:\n  {command}")
     print(f"here: {command_line('predict', exported.folder, 'IMAGE')}")
     print(f"lines for other clients: {exported.folder / 'README.md'}")

@@ -30,7 +30,7 @@ has no num-samples, and nobody reads it. A DIR that is not empty is not changed.
 exit codes: 0 the LMDB is complete; 2 it could not be made, or too many lines are unusable
 """
 _GB = 1 << 30
-_MAX_GB = 100_000  # LMDB finds no addresses for more
+_MAX_GB = 100_000  # LMDB reserves addresses for the whole file, and finds none for more
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -48,8 +48,8 @@ examples:
   ppocr-ext predict output/run scans -o Global.checkpoints=output/run/latest
   ppocr-ext predict exported 'scans/*.png' --engine onnx --threads 2
 """
-_SHOWN = 10  # unreadable images that are named
-_SHEET = 100  # images of a sheet
+_SHOWN = 10  # limit of unreadable images in a message
+_SHEET = 100  # limit of images on a sheet
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -29,10 +29,10 @@ from ppocr_ext.recognition.images import ImageSource, images_in, read_image
 from ppocr_ext.recognition.opening import INFERENCE_YML, RecognizerParts, parts_of_metadata
 from ppocr_ext.recognition.resize import Color, Kind, WidthPolicy
 
-_EXAMINED = 2  # images of a reader whose faulty step is searched
-_LONGEST = 200  # letters of a message
-_SHOWN = 5  # pairs of texts that are kept
-_TOGETHER = 8  # images that are also given to a graph at once
+_EXAMINED = 2  # images of a reader that are searched for the step at fault: it is the same in all
+_LONGEST = 200  # limit of letters in the message of a client
+_SHOWN = 5  # limit of pairs of texts that are shown
+_TOGETHER = 8  # images that a graph also gets as one batch, since a graph may be wrong in batches alone
 
 
 class Picture(NamedTuple):
@@ -173,7 +173,7 @@ def compare(
             comparer.add(picture, expected[policy])
     for comparer, parts in (
         zip(comparers, forms.values(), strict=False) if together else ()
-    ):  # clients come last
+    ):  # the first comparers are those of the forms
         comparer.result.add_faults(dictionary_faults(right.charset, parts.charset))
         comparer.add_batches(parts.engine, together, any_width)
     return [each.result for each in (reference, *comparers)]
@@ -268,8 +268,8 @@ def _failure(error: Exception, given: str, step: str = "graph") -> Fault:
     return Fault(step, f"it fails on {given}: {said}"[:_LONGEST])
 
 
-_SAME = 1e-3  # of values of an input, which go from -1 to 1
-_NEAR = 0.1  # mean difference of an input that only another library has resized
+_SAME = 1e-3  # limit of the difference of equal inputs, whose values go from -1 to 1
+_NEAR = 0.1  # limit of the mean difference between an input and that of another library for resizing
 _INTERPOLATIONS = {
     "": cv2.INTER_LINEAR,
     "the nearest pixel in place of linear interpolation": cv2.INTER_NEAREST,

@@ -45,7 +45,7 @@ from ppocr_ext.run.recogniser import BEST, CONFIG_FILE, recogniser_config
 Read = Callable[[np.ndarray], Seen]
 
 NETWORK = "trained network"
-_OF_EVAL = 4  # images
+_OF_EVAL = 4  # images of Eval, besides the drawn ones
 
 
 @dataclass
@@ -228,9 +228,8 @@ def open_clients(folder: Path, exported: Exported, stack: ExitStack) -> tuple[li
 
 def _own_policy(package: str, exported: Exported) -> WidthPolicy:
     """Return how a client prepares images: it widens long ones unless it squashes them."""
-    takes_one_width = (
-        exported.width is not None and package == "paddleocr"
-    )  # it reads that width from the graph
+    # PaddleOCR 2.x reads the one width of a graph from its input
+    takes_one_width = exported.width is not None and package == "paddleocr"
     if exported.policy.kind == "squash" or takes_one_width:
         return exported.policy
     return replace(exported.policy, kind="widen", max_width=None)

@@ -1,4 +1,4 @@
-"""Curves of runs, drawn as SVG by us: the page then follows the reader's light or dark scheme, and needs no package.
+"""Draw curves of runs as SVG, without a package: the page then follows the reader's light or dark scheme.
 
 The same plots stand in the report page and in a file of their own.
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from ppocr_ext.report.page_template import RUN_COLORS, esc, percent, plain, plot_style
 from ppocr_ext.report.run_folder import Metrics, Series
 
-_SMOOTH_FROM = 40  # points from which a smoothed curve is drawn over the points
-_MAX_PARTS = 6  # parts of the loss that have a plot of their own
+_SMOOTH_FROM = 40  # points that a curve needs to get a smoothed curve over it
+_MAX_PARTS = 6  # parts of the loss with a plot of their own, the limit
 _DASHES = ("", "7 4", "2 3", "8 3 2 3")  # for more runs than colours
 _WIDTH = 370
 _HEIGHT = 230
@@ -22,7 +22,7 @@ _LEFT = 48
 _RIGHT = 10
 _TOP = 10
 _BOTTOM = 36
-_MAX_POINTS = 400  # of one line; a long run has more than a screen has pixels
+_MAX_POINTS = 400  # points of one curve, the limit: a long run has more points than a screen has pixels
 
 
 _HEALTH = (  # key of a train line, without the name of a sub-model; title; style
@@ -253,9 +253,9 @@ def _curve(plot: Plot, index: int, names: Sequence[str], x: _Scale, y: _Scale) -
     if plot.style in ("loss", "plain") and len(series) >= _SMOOTH_FROM:
         smooth = _thinned(smoothed(series, len(series) // 20))
         return _line(points, x, y, 'class="faint"') + _line(smooth, x, y, line)
-    drawn = _line(points, x, y, line)
+    svg = _line(points, x, y, line)
     if plot.style != "accuracy":
-        return drawn
+        return svg
     best = best_point(series)
     # a dot for each evaluation, with its numbers as a tooltip; the best one is larger
     for step, value in sorted({*points, *((best,) if best else ())}):
@@ -263,8 +263,8 @@ def _curve(plot: Plot, index: int, names: Sequence[str], x: _Scale, y: _Scale) -
             kind, radius = ("best", 5.5) if (step, value) == best else ("dot", 2.6)
             place = f'class="{kind}" cx="{x(step):.1f}" cy="{y(value):.1f}" r="{radius}"'
             text = f"{esc(names[index])}, step {step:,}: {percent(value)}"
-            drawn += f"<circle {place}><title>{text}</title></circle>"
-    return drawn
+            svg += f"<circle {place}><title>{text}</title></circle>"
+    return svg
 
 
 def _line(points: Series, x: _Scale, y: _Scale, attributes: str) -> str:

@@ -230,8 +230,8 @@ class SampleImages:
         folder = Path(name["folder"])
         if folder not in self._sets:
             self._sets[folder] = self._open(folder, data_dir)
-        opened = self._sets[folder]
-        content = None if opened is None else opened.image(int(name["sample"]))
+        lmdb_set = self._sets[folder]
+        content = None if lmdb_set is None else lmdb_set.image(int(name["sample"]))
         return bytes(content) if content is not None and len(content) <= _MAX_BYTES else None
 
     def _open(self, folder: Path, data_dir: Path) -> LmdbSet | None:

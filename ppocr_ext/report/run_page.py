@@ -105,11 +105,11 @@ def sample_card(card: SampleCard) -> str:
 
 
 def _mark_differences(label: str, text: str) -> tuple[str, str]:
-    marked = ["", ""]
+    sides = ["", ""]
     for kind, a, b, c, d in difflib.SequenceMatcher(None, label, text, autojunk=False).get_opcodes():
         for side, (tag, piece) in enumerate((("del", label[a:b]), ("ins", text[c:d]))):
-            marked[side] += esc(piece) if kind == "equal" or not piece else f"<{tag}>{esc(piece)}</{tag}>"
-    return marked[0], marked[1]
+            sides[side] += esc(piece) if kind == "equal" or not piece else f"<{tag}>{esc(piece)}</{tag}>"
+    return sides[0], sides[1]
 
 
 def evaluations(runs: Sequence[RunFolder]) -> str:

@@ -64,15 +64,13 @@ def test_each_branch_of_each_model_that_has_none(
     assert f"{LIST.format('Student')}.1.NRTRHead.max_text_length" in listed
 
 
-@pytest.mark.parametrize("longest", [None, 0, True, "25"])
-def test_without_a_length_nothing_changes(longest: Any) -> None:
-    given = config(longest)
-    assert derive_values(given) is given
-
-
-@pytest.mark.parametrize("heads", [None, "NRTRHead", ["NRTRHead"], [{"NRTRHead": 3}]])
-def test_a_list_that_is_not_in_order_is_left_to_the_checks(heads: Any) -> None:
-    given = config(40, heads)
+@pytest.mark.parametrize(
+    ("longest", "heads"),
+    [*((longest, HEADS) for longest in (None, 0, True, "25"))]
+    + [(40, heads) for heads in (None, "NRTRHead", ["NRTRHead"], [{"NRTRHead": 3}])],
+)
+def test_without_a_length_or_a_list_in_order_nothing_changes(longest: Any, heads: Any) -> None:
+    given = config(longest, heads)
     assert derive_values(given) is given
 
 
@@ -138,7 +136,5 @@ def test_nothing_else_is_filled_in(teacher: Any, student: Any) -> None:
     assert config.at("Architecture.Models.Teacher.Backbone") == teacher
     assert config.at("computed", None) is None
 
-
-def test_a_trained_teacher_keeps_its_default() -> None:
-    config = derived({"name": "PPLCNetV3"}, {"name": "PPLCNetV3", "train_frames": "width"}, frozen=False)
-    assert config.at(KEY, None) is None
+    trained = derived({"name": "PPLCNetV3"}, {"name": "PPLCNetV3", "train_frames": "width"}, frozen=False)
+    assert trained.at(KEY, None) is None

@@ -7,7 +7,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -104,7 +104,9 @@ class _ShareOfBatches:
     It keeps no list of the batches: for many millions of samples that would be the largest thing in memory.
     """
 
-    def __init__(self, sampler: Any, limit: int | None, rank: int, size: int, skip: int) -> None:
+    def __init__(
+        self, sampler: Iterable[list[int]], limit: int | None, rank: int, size: int, skip: int
+    ) -> None:
         self._sampler = sampler
         self._limit = limit
         self._first = rank + skip * size
@@ -118,7 +120,7 @@ class _ShareOfBatches:
         return self._count
 
 
-def _limited(sampler: Any, limit: int | None) -> Iterator[list[int]]:
+def _limited(sampler: Iterable[list[int]], limit: int | None) -> Iterator[list[int]]:
     """Yield the batches of ``sampler`` until they have ``limit`` samples; None for all."""
     left = sys.maxsize if limit is None else limit
     for batch in sampler:
@@ -250,8 +252,8 @@ def _add(
     result: CenterAccumulator,
     features: Tensor,
     logits: Tensor,
-    labels: Any,
-    lengths: Any,
+    labels: Tensor,
+    lengths: Tensor,
     options: CollectOptions,
 ) -> None:
     classes, correct = classes_of_frames(logits, labels, lengths, options.frames, options.all_lines)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
+from paddle import nn
 from tqdm import tqdm
 
 from ppocr_ext.checkpoint.model_state import code_digest, state_digest
@@ -290,7 +291,7 @@ class CacheBuilder:
                 other.unlink()  # of fewer samples
 
 
-def _frozen_model(model: Any, name: str | None) -> str:
+def _frozen_model(model: nn.Layer, name: str | None) -> str:
     """Return the sub-model whose outputs are stored.
 
     Raises:
@@ -308,7 +309,7 @@ def _frozen_model(model: Any, name: str | None) -> str:
     )
 
 
-def _require_servable(loss: Any, name: str) -> None:
+def _require_servable(loss: nn.Layer, name: str) -> None:
     against = reasons_against(loss, name)
     if not against and branches_to_keep(loss, name):
         return

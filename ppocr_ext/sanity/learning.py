@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import paddle
 from paddle import Tensor
+from paddle.optimizer import Optimizer
 from tqdm import tqdm
 
 from ppocr_ext.sanity.head_probe import Finding
@@ -112,7 +112,7 @@ def learn(subject: Subject, steps: int) -> Iterator[Lesson]:
 
 
 def _train(
-    lessons: Sequence[Lesson], loss_of: Callable[[], Tensor], optimizer: Any, steps: int, name: str
+    lessons: Sequence[Lesson], loss_of: Callable[[], Tensor], optimizer: Optimizer, steps: int, name: str
 ) -> None:
     """Take steps until every head reads 90 %, a loss is not finite, or ``steps`` are done."""
     with tqdm(total=steps, desc=name, unit="step", disable=None, leave=False) as bar:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from paddle import Tensor, nn
+from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
 from ppocr_ext.check.sub_models import ALLOW_UNTRAINED
@@ -26,12 +27,6 @@ from ppocr_ext.run.run import build_network
 from ppocr_ext.run.train_setup import set_up_training
 from ppocr_ext.sanity.heads import TrainedHead, trained_heads
 
-_NO_DATA: Any = {
-    "preflight": {},
-    "load_failures": {},
-    "label_files": (),
-    "usable_files": {},
-}
 _DROPOUT = (nn.Dropout, nn.Dropout2D, nn.Dropout3D, nn.AlphaDropout)
 _SEARCHED = 1000  # steps of a schedule that names no rate, of which the highest is taken
 
@@ -50,8 +45,8 @@ class Subject:
     """
 
     context: RunContext
-    network: Any
-    loss: Any
+    network: nn.Layer
+    loss: nn.Layer
     batch: OneBatch
     first: Mapping[str, Tensor]
     first_of_loss: Mapping[str, Tensor]
@@ -67,7 +62,7 @@ class Subject:
         value = self.loss(self.network(images_of(entries), labels_of(entries)), entries)
         return value["loss"] if isinstance(value, Mapping) else value
 
-    def restart(self, factor: float = 1.0) -> Any:
+    def restart(self, factor: float = 1.0) -> Optimizer:
         """Put the first weights back, and return the config's optimizer at ``factor`` times the peak rate.
 
         The rate stays the same, without warm-up and decay.
@@ -122,7 +117,8 @@ def open_subject(
         )
     batch = one_batch(context, network, samples)
     loaders: Any = {"Train": [batch.entries]}  # a list with one batch is read as a loader is
-    training = set_up_training(context, network, RunData(loaders=loaders, **_NO_DATA))
+    data = RunData(loaders=loaders, preflight={}, load_failures={}, label_files=(), usable_files={})
+    training = set_up_training(context, network, data)
     network = training.model
     loss = training.loss
     network.train()
@@ -154,7 +150,7 @@ def peak_rate(options: Mapping[str, Any]) -> float:
     return max(rates)
 
 
-def switch_off_dropout(network: Any) -> None:
+def switch_off_dropout(network: nn.Layer) -> None:
     """Switch dropout and stochastic depth off in the trained networks, which stay in train mode.
 
     Frozen sub-models are in eval mode. A layer of a plugin that calls ``F.dropout`` itself is not found.

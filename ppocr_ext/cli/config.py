@@ -12,7 +12,6 @@ from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.official_weights import is_official, table
 from ppocr_ext.cli.options import add_config_arguments, read_config
 from ppocr_ext.config import Config, resolve_charset, with_class_counts
-from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.errors import CharsetError, ConfigError, PPOCRExtError, with_code
 from ppocr_ext.host import Host, open_host
 from ppocr_ext.issues import Issue
@@ -82,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.flush()
     if args.strict:
         config = config.with_values({"Global.strict": True})
-    strict = config.at("Global.strict", default=False) is True
+    strict = config.settings.strict is True
     stream = sys.stdout if args.check else sys.stderr
     for issue in issues:
         print(for_people(f"{'error' if strict else issue.level}: {issue}"), file=stream)
@@ -151,7 +150,7 @@ def _check_machine(
     except PPOCRExtError as error:
         print(for_people(f"error: {with_code(str(error), error.code)}"))
         return True
-    strict = global_value(config, "strict")
+    strict = config.settings.strict
     for issue in warnings:
         _print(f"{'error' if strict else issue.level}: {issue}")
     issues += warnings
@@ -193,7 +192,7 @@ def dry_check(
 
     resolved, charset = _resolved(config, host)
     whole = resolved.without(unused)
-    if charset is None or not global_value(whole, "dry_step"):
+    if charset is None or not whole.settings.dry_step:
         return [], {}
     choose_device(whole)
     modes = _modes(whole, role)

@@ -95,7 +95,7 @@ def _folder(args: argparse.Namespace, config: Config) -> Path:
     """Return where to write without ``--output``."""
     from ppocr_ext.run.host_config import folder_of
 
-    given = config.at("Global.save_inference_dir", default=None)
+    given = config.settings.save_inference_dir
     run_folder = Path(args.run_folder) if args.run_folder else folder_of(config)
     if run_folder.is_file():
         run_folder = run_folder.parent

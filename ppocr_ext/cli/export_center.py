@@ -156,7 +156,7 @@ def _training_command(args: argparse.Namespace, config: Config) -> str:
     names = [entry for entry, _ in named_items(config, "Loss", "loss_config_list") if entry in CENTER_LOSSES]
     dropped = ("Global.checkpoints=",) if names else ("Global.checkpoints=", "Global.save_model_dir=")
     options = [option for option in args.opt if not option.strip().removeprefix("+").startswith(dropped)]
-    checkpoint = config.at("Global.checkpoints", default=None)
+    checkpoint = config.settings.checkpoints
     if checkpoint:  # the new run starts from these weights, and does not resume that run
         options += [setting("Global.pretrained_model", checkpoint), "Global.checkpoints=null"]
     name = names[0] if names else "CenterLoss"

@@ -16,7 +16,6 @@ from ppocr_ext.base.parts import (
 )
 from ppocr_ext.charset import Charset
 from ppocr_ext.config.config_view import Config, named_items
-from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.config.node import dotted
 from ppocr_ext.errors import CharsetError, ConfigError
 from ppocr_ext.io.resources import is_shipped_dictionary, shipped_dictionaries
@@ -155,7 +154,7 @@ def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> 
         ConfigError: ``use_space_char`` is neither true nor false.
     """
     name: Any = config.at("Global.character_dict_path", None)
-    use_space = global_value(config, "use_space_char")
+    use_space = config.settings.use_space_char
     if not name:
         LOG.warning(
             "Global.character_dict_path is not set: the default characters 0-9 and a-z are used, without the space."
@@ -165,8 +164,8 @@ def resolve_charset(config: Config, find_file: Callable[[str], Path | None]) -> 
     # Some of PaddleOCR's own dictionaries repeat characters; official weights have a class for each of their lines.
     is_own = path != Path(str(name)).resolve() or is_shipped_dictionary(path)
     charset = Charset.from_file(path, use_space, lenient=is_own)
-    symbol = global_value(config, "unknown_symbol")
-    maps = global_value(config, "unknown_char") == "map"
+    symbol = config.settings.unknown_symbol
+    maps = config.settings.unknown_char == "map"
     return charset.with_unknown_symbol(symbol) if maps and symbol else charset
 
 
@@ -186,7 +185,7 @@ def read_old_charset(
     """
     if path is None:
         return None
-    space = bool(config.at("Global.use_space_char", default=False))
+    space = config.settings.use_space_char
     # its flaws are in the weights already
     return Charset.from_file(_dictionary_file(str(path), find_file, where), space, lenient=True)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ppocr_ext.config import yaml_io
 from ppocr_ext.config.edit import assign, merge, override
+from ppocr_ext.config.global_keys import DEVICES, GLOBAL_KEYS
 from ppocr_ext.config.node import (
     COMPUTED,
     Mark,
@@ -22,6 +23,7 @@ from ppocr_ext.config.node import (
     plain_copy,
     split,
 )
+from ppocr_ext.config.settings import Settings
 from ppocr_ext.config.yaml_io import read_file
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.io.resources import find_config
@@ -96,6 +98,29 @@ class Config(Mapping[Any, Any]):
         if node is None and default is _REQUIRED:
             raise ConfigError(missing(self._node, split(path)), code="missing_key")
         return default if node is None else _view(node)
+
+    @property
+    def settings(self) -> Settings:
+        """Return the keys of ``Global`` with their types; a wrong value raises a ConfigError where it is read."""
+        return Settings(self._of_global)
+
+    def _of_global(self, name: str) -> Any:
+        key = GLOBAL_KEYS[name]
+        path = f"Global.{name}"
+        value = self.at(path, None)
+        problem = key.problem(value)
+        if problem is not None:
+            raise ConfigError(f"{self.where(path)}: {path}: {problem.message}", code=problem.code)
+        return key.default if value is None else value
+
+    def host_options(self) -> dict[str, Any]:
+        """Return all of ``Global`` as PaddleOCR's encoders and decoders receive it, a copy that may be changed."""
+        options: dict[str, Any] = self.at("Global").thaw()
+        return options
+
+    def asked_devices(self) -> list[str]:
+        """Return the kinds of device that ``Global.use_KIND`` asks for, such as ``gpu``."""
+        return [kind for kind in DEVICES if self._of_global(f"use_{kind}")]
 
     def where(self, path: PathLike) -> str:
         """Return the place for messages: ``file.yml:12``, ``-o A.b=1``, ``-o +A.b=1``, ``computed``.

@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from ppocr_ext.config.config_view import Config
 from ppocr_ext.config.node import plain_copy
-from ppocr_ext.errors import ConfigError
 from ppocr_ext.limits import MAX_IMAGE_PIXELS
 
 Kind = Literal["truth", "whole", "number", "text", "texts", "steps", "options", "any"]
@@ -357,7 +355,7 @@ _DEVICES_AND_WRITERS = {
     "use_gcu": _truth("train on an Enflame GCU"),
     "use_tensorboard": _truth("write for TensorBoard"),
     "use_visualdl": _truth("write for VisualDL"),
-    "use_wandb": _truth("write for Weights & Biases"),
+    "use_wandb": _truth("write for Weights & Biases, as a section `wandb` does", None),
 }
 
 _PASSED_ON = {  # read by transforms, decoders, networks of plugins, or PaddleOCR's scripts for inference and export
@@ -390,18 +388,3 @@ _PASSED_ON = {  # read by transforms, decoders, networks of plugins, or PaddleOC
 
 GLOBAL_KEYS: dict[str, GlobalKey] = {**_OURS, **_RUN, **_PRECISION, **_DEVICES_AND_WRITERS, **_PASSED_ON}
 FILLED_DEFAULTS = {f"Global.{name}": key.default for name, key in GLOBAL_KEYS.items() if key.filled}
-
-
-def global_value(config: Config, name: str) -> Any:
-    """Return ``Global.name`` of the config, or its default if it is missing or ``null``.
-
-    Raises:
-        ConfigError: the value breaks the rule of the key.
-    """
-    key = GLOBAL_KEYS[name]
-    path = f"Global.{name}"
-    value = config.at(path, None)
-    problem = key.problem(value)
-    if problem is not None:
-        raise ConfigError(f"{config.where(path)}: {path}: {problem.message}", code=problem.code)
-    return key.default if value is None else value

@@ -104,7 +104,7 @@ def batch_size(config: Config) -> int | None:
 def samples_per_step(config: Config, processes: int = 1) -> int | None:
     """Return the samples of an optimizer step over all processes; None if the config does not give them."""
     size = batch_size(config)
-    batches = config.at("Global.accumulate", None)
+    batches = config.settings.accumulate
     batches = batches if isinstance(batches, int) and batches > 1 else 1
     return None if size is None else size * batches * processes
 

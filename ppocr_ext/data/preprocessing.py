@@ -65,8 +65,10 @@ def read_preprocessing(config: Config, mode: str) -> Preprocessing | None:
             normalisation.append(f"NormalizeImage {_shown(options)}")
         elif name.endswith("ResizeImg"):
             # PaddleOCR passes these keys of Global to every transform, over the transform's own options
-            of_global = {key: config.at(f"Global.{key}", None) for key in ("infer_mode", "eval_mode")}
-            passed = {key: value for key, value in of_global.items() if value is not None}
+            of_global = config.host_options()
+            passed = {
+                key: of_global[key] for key in ("infer_mode", "eval_mode") if of_global.get(key) is not None
+            }
             resized = _by_transform(name, path, {**options, **passed})
             first = TRANSFORMS[name].normalises if name in TRANSFORMS else name
     dataset = DATASETS.get(str(config.at((mode, "dataset", "name"), None)))

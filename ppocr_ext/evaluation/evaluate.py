@@ -117,7 +117,7 @@ def _reader(run: Run, head: str, name: str | None) -> tuple[Any, Any]:
         )
     request = replace(EVAL, branches=frozenset({"gtc"}), decode=True)
     model = network.using(evaluate=request) if name is None else run.model.using(evaluate={name: request})
-    options = run.config.at("Global").thaw()
+    options = run.config.host_options()
     decoder = _GtcDecoder(
         run.host.build_post_process({"name": BRANCHES["gtc"].decoder}, options),
         run.host.build_post_process({"name": CTC_DECODER}, options, run.charset),

@@ -234,7 +234,7 @@ def _recipe(config: Config) -> str:
     teachers = [f"taught by {name}" for name, model in models.items() if model.get("freeze_params")]
     optimizer = [str(config.at("Optimizer.name", default=""))]
     rate = config.at("Optimizer.lr.learning_rate", default=None)
-    epochs = config.at("Global.epoch_num", default=None)
+    epochs = config.settings.epoch_num
     optimizer += [f"learning rate {rate}"] * (rate is not None) + [f"{epochs} epochs"] * (epochs is not None)
     parts = [", ".join(part) for part in (losses, teachers, optimizer) if any(part)]
     return "; ".join(parts) if any(losses) else ""

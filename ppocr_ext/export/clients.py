@@ -272,7 +272,7 @@ def _of_family(config: Config, path: tuple[str, ...]) -> str:
         return name if name in CLIENT_NAMES else _OTHER
     family = _FAMILIES.get(str(backbone), (_OTHER,))
     weights = (
-        config.at("Global.pretrained_model", default=None),
+        config.settings.pretrained_model,
         config.at((*path, "pretrained"), default=None),
     )
     return next((name for name in weights if name in family), family[0])

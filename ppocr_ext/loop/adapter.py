@@ -28,7 +28,6 @@ import paddle.distributed as dist
 from ppocr_ext.base.parts import TAUGHT_ALGORITHMS
 from ppocr_ext.checkpoint.checkpoints import Position
 from ppocr_ext.checkpoint.contents import BEST, EVALUATED
-from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.errors import ModelError, WeightsError
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, StepDone, StopRun
 from ppocr_ext.loop.proxies import (
@@ -325,7 +324,7 @@ class Evaluations:
         self.last: dict[str, float] = dict(run.hook_states.get(EVALUATED, {"step": run.start.global_step}))
         self.indicator = run.metric.main_indicator
         self._evaluates = dist.get_rank() == 0 and "Eval" in run.loaders and len(run.eval_loader) > 0
-        asked = run.starts_from_weights and bool(global_value(run.config, "eval_at_start"))
+        asked = run.starts_from_weights and run.config.settings.eval_at_start
         self.due_at_start = asked and self._evaluates
 
     def done(self, metrics: Mapping[str, float], position: Position) -> bool:

@@ -128,7 +128,7 @@ def check_folder(
             new run starts from weights there.
     """
     names = names_in(folder)
-    resumed = config.at("Global.checkpoints", default=None)
+    resumed = config.settings.checkpoints
     if not names or (resumed and _is_in(folder, resumed)):
         return []
     if overwrite:

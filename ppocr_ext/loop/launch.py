@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 import ppocr_ext
 from ppocr_ext.config import Config
-from ppocr_ext.config.global_keys import DEVICES
 from ppocr_ext.data.batches import batch_share, batch_size, samples_per_step
 from ppocr_ext.errors import ConfigError, PPOCRExtError, ProcessError
 from ppocr_ext.io.atomic import own_file, require_no_link
@@ -153,7 +152,7 @@ def _runs_on_cpu(config: Config, processes: int) -> bool:
     Raises:
         ConfigError: the device cannot be used, or not by so many processes.
     """
-    if any(config.at(f"Global.use_{kind}", default=False) is True for kind in DEVICES):
+    if config.asked_devices():
         import paddle
 
         from ppocr_ext.run.device import device_kind
@@ -166,7 +165,7 @@ def _runs_on_cpu(config: Config, processes: int) -> bool:
                 code="too_few_gpus",
             )
         return False
-    if config.at("Global.use_sync_bn", default=False):
+    if config.settings.use_sync_bn:
         raise ConfigError(
             f"{config.where('Global.use_sync_bn')}: Global.use_sync_bn: on a CPU, Paddle has no BatchNorm over several "
             f"processes. Fix: -o Global.use_sync_bn=false; each process then normalises by its own batch.",
@@ -224,7 +223,7 @@ def advise_processes(run: Run) -> None:
     cores = usable_cores()
     weights = sum(int(weight.size) for weight in run.network.parameters())
     processes = min(cores, (batch_size(run.config) or 0) // _LEAST_SHARE)
-    decided = "OMP_NUM_THREADS" in os.environ or run.config.at("Global.use_sync_bn", default=False)
+    decided = "OMP_NUM_THREADS" in os.environ or run.config.settings.use_sync_bn
     decided = decided or run.start.global_step > 0  # a resumed run that shares its batch is another one
     if run.device == "cpu" and processes > 1 and weights >= _WORTH_SHARING and not decided:
         option, remark = batch_share(run.config, processes)

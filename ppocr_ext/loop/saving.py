@@ -18,7 +18,6 @@ from ppocr_ext.checkpoint.checkpoints import Position, TrainState, write_checkpo
 from ppocr_ext.checkpoint.contents import average_in, not_finite
 from ppocr_ext.checkpoint.files import keep_newest
 from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
-from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.sample_seeds import SCHEME
 from ppocr_ext.errors import DataError, WeightsError
 from ppocr_ext.messages import shortened
@@ -34,9 +33,9 @@ class CheckpointSaver:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._seconds = 60 * float(global_value(run.config, "save_minutes"))
-        self._keep = global_value(run.config, "keep_last")
-        self._accumulate = int(global_value(run.config, "accumulate"))
+        self._seconds = 60 * run.config.settings.save_minutes
+        self._keep = run.config.settings.keep_last
+        self._accumulate = run.config.settings.accumulate
         self._saved = time.monotonic()  # the last `latest`, or the start
         self._folder = _identity(run.folder)
 

@@ -12,7 +12,6 @@ import paddle.distributed as dist
 
 from ppocr_ext.checkpoint.files import remove_checkpoints
 from ppocr_ext.config import Config
-from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.host import open_host
 from ppocr_ext.loop.adapter import HostLoop
 from ppocr_ext.loop.events import Hook, Outcome, Position
@@ -53,8 +52,8 @@ def default_hooks(run: Run) -> list[Hook]:
     cache = [] if run.teacher_cache is None else [CacheUse(run.teacher_cache)]
     if dist.get_rank() != 0:
         return [TeacherCheck(), *cache]
-    every = max(1, int(run.config.at("Global.print_batch_step")))
-    early_stop = global_value(run.config, "early_stop")
+    every = max(1, run.config.settings.print_batch_step)
+    early_stop = run.config.settings.early_stop
     hooks: list[Hook] = (
         [] if early_stop is None else [EarlyStop(**early_stop)]
     )  # first: it may refuse to begin
@@ -68,11 +67,11 @@ def default_hooks(run: Run) -> list[Hook]:
         WeightChange(),
         ProgressBar(every),
     ]
-    if (decay := global_value(run.config, "ema")) is not None:
+    if (decay := run.config.settings.ema) is not None:
         hooks.append(Ema(decay))
-    if global_value(run.config, "report"):
+    if run.config.settings.report:
         hooks.append(ReportHook())
-    if global_value(run.config, "uniform_output_enabled"):
+    if run.config.settings.uniform_output_enabled:
         hooks.append(ExportHook())
     return hooks
 

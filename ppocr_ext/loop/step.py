@@ -15,7 +15,6 @@ from paddle import Tensor, nn
 
 from ppocr_ext.checkpoint.model_state import STATISTICS
 from ppocr_ext.checkpoint.weights import put_back
-from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.batches import batch_size, images_of
 from ppocr_ext.loop.events import StopRun
 from ppocr_ext.loop.incidents import Incidents
@@ -68,22 +67,24 @@ class OptimizerStep:
         self._meter = StepMeter(run.network, run.loss, limits_of(run.config))
         self._scaler = run.amp.scaler
         trained = dict(self._meter.trained)
-        batches = int(global_value(run.config, "accumulate"))
+        batches = run.config.settings.accumulate
         usual = batch_size(run.config) or 1
         self.group = Group(batches, trained, run.unreached, usual)
         self._incidents = Incidents(run, self._meter, step_seed)
-        self._limit = int(global_value(run.config, "nonfinite_limit"))
-        skips = global_value(run.config, "nonfinite") == "skip"
+        self._limit = run.config.settings.nonfinite_limit
+        skips = run.config.settings.nonfinite == "skip"
         self._before = BeforeForward(run.network, run.loss) if skips else None
-        detects, compiled = (bool(global_value(run.config, key)) for key in ("detect_anomaly", "to_static"))
-        self._watch = AnomalyWatch(run.network, run.loss, active=detects, compiled=compiled)
+        settings = run.config.settings
+        self._watch = AnomalyWatch(
+            run.network, run.loss, active=settings.detect_anomaly, compiled=settings.to_static
+        )
         self._steps_done = self._good_step = run.start.global_step
         self._skipped_in_a_row = 0
         self._held: tuple[
             Any, ...
         ] = ()  # outputs, batch and loss of the step; the host's variables hold them too
         # the host computes a metric from the outputs after the step
-        self._outputs_are_read = bool(global_value(run.config, "cal_metric_during_train"))
+        self._outputs_are_read = run.config.settings.cal_metric_during_train
         self.reading = StepReading()
         self.losses: Mapping[str, Any] = {}
         self.images = 0

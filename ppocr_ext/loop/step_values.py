@@ -17,7 +17,6 @@ import paddle
 from paddle import nn
 
 from ppocr_ext.config import Config
-from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.batches import images_of
 from ppocr_ext.losses.base_loss import HEADS, required_outputs
 from ppocr_ext.modeling import DistillationModel
@@ -49,8 +48,8 @@ class Limits:
 
 def limits_of(config: Config) -> Limits:
     """Return the limits that ``Global.absurd_input`` and ``Global.absurd_variance`` set; 0 switches one off."""
-    limits = (float(global_value(config, key)) or math.inf for key in ("absurd_input", "absurd_variance"))
-    return Limits(*limits)
+    settings = config.settings
+    return Limits(settings.absurd_input or math.inf, settings.absurd_variance or math.inf)
 
 
 @dataclass(frozen=True)

@@ -196,14 +196,14 @@ def stage_config(stage: str, folder: Path, options: QuickstartOptions) -> Config
     data = folder / "data"
     nominal = float(config.at("Quickstart.minutes"))
     scale = (options.minutes or nominal) / nominal
-    epochs = max(1, round(config.at("Global.epoch_num") * scale))
+    epochs = max(1, round(config.settings.epoch_num * scale))
     steps = epochs * (config.at("Train.dataset.size") // config.at("Train.loader.batch_size_per_card"))
     values: dict[str, Any] = {
         "Global.save_model_dir": str(folder / stage),
         "Global.character_dict_path": str(data / "dict.txt"),
         "Global.seed": options.seed,
         "Global.epoch_num": epochs,
-        "Global.eval_batch_step": [0, max(1, min(config.at("Global.eval_batch_step")[1], steps))],
+        "Global.eval_batch_step": [0, max(1, min(config.settings.eval_batch_step[1], steps))],
         "Optimizer.lr.warmup_epoch": config.at("Optimizer.lr.warmup_epoch") * scale,
         "Eval.dataset.data_dir": str(data),
         "Eval.dataset.label_file_list": [str(data / "validation.txt")],

@@ -9,7 +9,6 @@ from typing import Any
 import paddle
 
 from ppocr_ext.config import Config
-from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.messages import LOG
 
@@ -58,10 +57,10 @@ def build_amp(config: Config) -> Amp:
             that cannot be used.
     """
     amp = Amp(
-        level=global_value(config, "amp_level"),
-        dtype=global_value(config, "amp_dtype"),
-        black_list=list(global_value(config, "amp_custom_black_list") or ()),
-        white_list=list(global_value(config, "amp_custom_white_list") or ()),
+        level=config.settings.amp_level,
+        dtype=config.settings.amp_dtype,
+        black_list=list(config.settings.amp_custom_black_list or ()),
+        white_list=list(config.settings.amp_custom_white_list or ()),
     )
     both = sorted(set(amp.black_list) & set(amp.white_list))
     if both:
@@ -70,15 +69,15 @@ def build_amp(config: Config) -> Amp:
             f"operator in one of them.",
             code="conflicting_keys",
         )
-    scale = global_value(config, "scale_loss")
-    if not config.at("Global.use_amp", default=False):
+    scale = config.settings.scale_loss
+    if not config.settings.use_amp:
         return amp
     if not works_here():
         LOG.warning("Global.use_amp: Paddle's mixed precision does nothing on a CPU; training is in float32.")
         return amp
     if paddle.is_compiled_with_cuda():
         paddle.set_flags(_CUDA_FLAGS)
-    amp.adapts = bool(config.at("Global.use_dynamic_loss_scaling", default=False))
+    amp.adapts = config.settings.use_dynamic_loss_scaling
     amp.scaler = paddle.amp.GradScaler(init_loss_scaling=float(scale), use_dynamic_loss_scaling=amp.adapts)
     return amp
 

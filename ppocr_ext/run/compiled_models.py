@@ -8,7 +8,7 @@ from typing import Any
 from paddle import nn
 
 from ppocr_ext.config import Config
-from ppocr_ext.config.global_keys import AUTO, BFLOAT16, FLOAT32, NETWORK, PADDLE, global_value
+from ppocr_ext.config.global_keys import AUTO, BFLOAT16, FLOAT32, NETWORK, PADDLE
 from ppocr_ext.data.preprocessing import read_preprocessing
 from ppocr_ext.inference.compiled import CompiledNetwork
 from ppocr_ext.inference.runners import other_engines
@@ -40,7 +40,7 @@ def compile_frozen(
         What was compiled, by the name of the sub-model, to be called in its place.
     """
     config, checkpoint, compiled = context.config, context.checkpoint, {}
-    dtype, asked = global_value(config, "teacher_dtype"), global_value(config, "teacher_engine")
+    dtype, asked = config.settings.teacher_dtype, config.settings.teacher_engine
     state = None if checkpoint is None else checkpoint.train_state()
     before = dict((state and state.engines) or {})
     frozen = (
@@ -120,7 +120,7 @@ def model_to_evaluate(
     if not _is_wanted(context, model, "eval_engine", samples):
         return model
     model.eval()
-    engine = global_value(context.config, "eval_engine")
+    engine = context.config.settings.eval_engine
     if not isinstance(model, DistillationModel):
         return _compile(
             model, request or model.eval_request, context.config, "Eval", "the model", engine=engine
@@ -143,11 +143,13 @@ def _is_wanted(context: RunContext, network: nn.Layer, key: str, samples: int) -
     The log of the first process says why a named engine does not.
     """
     config, device = context.config, context.device
-    engine = global_value(config, key)
+    engine = getattr(config.settings, key)
     if engine == NETWORK or (engine == AUTO and samples < LEAST_SAMPLES):
         return False
     reasons = [
-        f"Global.{each} needs the layers of the network" for each in _WATCHED if global_value(config, each)
+        f"Global.{each} needs the layers of the network"
+        for each in _WATCHED
+        if getattr(config.settings, each)
     ]
     if device != "cpu":
         reasons.append(f"the run is on {device}, and engines compute on a CPU")

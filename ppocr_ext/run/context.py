@@ -153,7 +153,7 @@ def _check(
         rename_section(replace(each, level="error") if each.code == UNTRAINED else each, options.eval_section)
         for each in found
     ]
-    strict = bool(config.at("Global.strict", default=False))
+    strict = config.settings.strict
     if dist.get_rank() != 0 and not strict:  # process 0 warns for all
         issues = [issue for issue in issues if issue.level == "error"]
     report_issues(issues, strict=strict)
@@ -197,10 +197,10 @@ def _checkpoint(
         WeightsError: it has no state of a run to resume, or averages that are not finite; its dictionary differs; or
             ``--old-dict`` is given to resume a run.
     """
-    path = config.at("Global.checkpoints", default=None)
+    path = config.settings.checkpoints
     if not path:
         return None
-    if config.at("Global.pretrained_model", default=None):
+    if config.settings.pretrained_model:
         LOG.info("Global.checkpoints takes precedence over Global.pretrained_model")
     checkpoint = Checkpoint(path)
     state = checkpoint.train_state()

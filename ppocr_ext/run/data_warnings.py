@@ -184,7 +184,7 @@ def _long_warm_up(config: Config, report: PreflightReport) -> Iterator[Issue]:
     samples = samples_per_step(config, dist.get_world_size())
     if config.at("Optimizer.lr.name", None) != "LinearWarmupCosine" or samples is None or report.stopped:
         return
-    steps = math.ceil(report.usable / samples) * int(config.at("Global.epoch_num", 1))
+    steps = math.ceil(report.usable / samples) * config.settings.epoch_num
     warm_up = config.at(_WARM_UP, None)
     warm_up = _DEFAULT_STEPS if warm_up is None else warm_up
     if isinstance(warm_up, int) and warm_up >= steps:

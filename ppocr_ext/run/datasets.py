@@ -17,7 +17,6 @@ from ppocr_ext.base.parts import BRANCHES, OF_LABEL_FILES, OF_LMDB
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.data import reads_key
 from ppocr_ext.config import Config
-from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.label_file import parse_line, read_raw_lines
 from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.data.load_failures import LoadFailures, report_failures
@@ -56,7 +55,7 @@ def label_files_of(config: Config, mode: str) -> tuple[Path, ...]:
 
 def unusable_limit_of(config: Config) -> UnusableLimit:
     """Return the limit that ``Global.max_unusable`` and ``Global.strict`` give."""
-    return UnusableLimit(float(global_value(config, "max_unusable")), global_value(config, "strict"))
+    return UnusableLimit(config.settings.max_unusable, config.settings.strict)
 
 
 def run_preflight(
@@ -180,15 +179,15 @@ def sample_rules(config: Config, mode: str, charset: Charset, frames: FrameLimit
     """Return what makes a sample of ``mode`` usable."""
     return SampleRules(
         charset,
-        global_value(config, "max_text_length"),
+        config.settings.max_text_length,
         second_label_kind(config.at(f"{mode}.dataset.transforms", default=None)),
         frames,
-        global_value(config, "unknown_char"),
+        config.settings.unknown_char,
         # a bad image in evaluation would make its result wrong
         image_check="decode" if mode == "Eval" else "header",
-        allow_outside_data_dir=global_value(config, "allow_outside_data_dir"),
-        max_pixels=global_value(config, "max_image_pixels"),
-        min_text_length=global_value(config, "min_text_length"),
+        allow_outside_data_dir=config.settings.allow_outside_data_dir,
+        max_pixels=config.settings.max_image_pixels,
+        min_text_length=config.settings.min_text_length,
     )
 
 

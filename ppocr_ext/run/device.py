@@ -12,7 +12,6 @@ import paddle
 import paddle.distributed as dist
 
 from ppocr_ext.config import Config
-from ppocr_ext.config.global_keys import DEVICES
 from ppocr_ext.errors import ConfigError
 
 _CPU_INFO = Path("/proc/cpuinfo")
@@ -40,7 +39,7 @@ def device_kind(config: Config) -> str:
     Raises:
         ConfigError: the installed Paddle cannot use the device asked for.
     """
-    wanted = [kind for kind in DEVICES if config.at(f"Global.use_{kind}", default=False) is True]
+    wanted = config.asked_devices()
     if not wanted:
         return "cpu"
     if len(wanted) > 1:

@@ -19,7 +19,6 @@ import paddle.distributed as dist
 from ppocr_ext.base.parts import OF_LABEL_FILES, OF_LMDB
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, named_items
-from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.batches import images_of
 from ppocr_ext.data.image_check import ImageFolder
 from ppocr_ext.data.label_file import read_label_file
@@ -216,7 +215,7 @@ class DrySection:
         """Write images of noise, and yield their lines of a label file with characters of the dictionary."""
         delimiter = self._dataset.get("delimiter", "\t")
         known = [c for c in self._charset.characters if len(c) == 1 and c.strip() and c != delimiter]
-        length = max(1, min(4, global_value(self._config, "max_text_length") - 2))  # NRTR has two marks
+        length = max(1, min(4, self._config.settings.max_text_length - 2))  # NRTR has two marks
         for number in range(_SAMPLES):
             draw = np.random.default_rng(number)
             cv2.imwrite(str(self._folder / f"{number}.png"), draw.integers(0, 256, (48, 160, 3), np.uint8))

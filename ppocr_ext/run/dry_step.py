@@ -135,7 +135,7 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
 
 def _patterns(config: Config) -> Iterator[tuple[ConfigPath, Sequence[str]]]:
     """Yield the path of each pattern of ``Global.freeze`` and ``Optimizer.lr_mult``, with the pattern."""
-    for index, pattern in enumerate(config.at("Global.freeze", None) or ()):
+    for index, pattern in enumerate(config.settings.freeze or ()):
         yield ("Global", "freeze", str(index)), [pattern]
     for pattern in config.at("Optimizer.lr_mult", None) or ():
         yield ("Optimizer", "lr_mult", str(pattern)), [str(pattern)]

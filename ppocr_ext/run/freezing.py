@@ -51,7 +51,7 @@ def frozen_models(model: Any) -> frozenset[str]:
 
 def unsaved_models(model: Any, config: Config) -> frozenset[str]:
     """Return the names of the sub-models that a checkpoint does not store."""
-    return frozenset() if config.at("Global.save_teacher", default=False) else frozen_models(model)
+    return frozenset() if config.settings.save_teacher else frozen_models(model)
 
 
 def choose_trained(model: nn.Layer, config: Config, reads: Iterable[OutputRef] | None) -> nn.Layer:
@@ -85,7 +85,7 @@ def restrict_outputs(model: nn.Layer, reads: Iterable[OutputRef] | None, config:
     if reads is None:
         return model
     reads = set(reads)
-    if config.at("Global.cal_metric_during_train", default=False):
+    if config.settings.cal_metric_during_train:
         reads |= {(name, "ctc") for name in decoder_models(config) or (None,)}
     outputs: dict[str | None, set[str]] = {name: set() for name, _ in reads}
     for name, output in reads:
@@ -129,7 +129,7 @@ def freeze_parts(model: Any, config: Config) -> None:
     Raises:
         ConfigError: a pattern matches nothing, or this kind of model cannot be frozen in part.
     """
-    patterns = config.at("Global.freeze", default=None) or ()
+    patterns = config.settings.freeze or ()
     if not patterns:
         return
     networks = networks_of(model).values()

@@ -12,7 +12,7 @@ from typing import Any
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.config import Config, derive_values
-from ppocr_ext.config.global_keys import FILLED_DEFAULTS, global_value
+from ppocr_ext.config.global_keys import FILLED_DEFAULTS
 from ppocr_ext.config.yaml_io import dump
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.errors import ConfigError
@@ -34,12 +34,12 @@ _PROFILER_END = 20  # default end of PaddleOCR's batch_range
 
 def seed_of(config: Config) -> int:
     """Return ``Global.seed``, or PaddleOCR's default."""
-    return int(global_value(config, "seed"))
+    return config.settings.seed
 
 
 def folder_of(config: Config) -> Path:
     """Return the run folder that ``Global.save_model_dir`` names."""
-    return Path(global_value(config, "save_model_dir"))
+    return Path(config.settings.save_model_dir)
 
 
 def cache_folder(config: Config) -> Path | None:
@@ -58,7 +58,7 @@ def decoder_models(config: Config) -> tuple[str, ...] | None:
 
 def plugin_names(config: Config) -> tuple[str, ...]:
     """Return the modules that ``Global.plugins`` lists; none where it is not a list, which the config check reports."""
-    listed = config.at("Global.plugins", default=None)
+    listed = config.settings.plugins
     return tuple(map(str, listed)) if isinstance(listed, tuple) else ()
 
 
@@ -154,10 +154,10 @@ def evaluation_steps(config: Config, steps_per_epoch: int) -> tuple[int, int]:
     Raises:
         ConfigError: ``eval_batch_step`` is neither a number of steps nor [first, every].
     """
-    total = int(config.at("Global.epoch_num")) * steps_per_epoch
-    epochs = config.at("Global.eval_batch_epoch", default=None)
+    total = config.settings.epoch_num * steps_per_epoch
+    epochs = config.settings.eval_batch_epoch
     key = "eval_batch_step" if epochs is None else "eval_batch_epoch"
-    steps = global_value(config, "eval_batch_step") if epochs is None else epochs * steps_per_epoch
+    steps = config.settings.eval_batch_step if epochs is None else epochs * steps_per_epoch
     start, every = steps if isinstance(steps, list | tuple) else (0, steps)
     if start + every > total:
         LOG.warning(

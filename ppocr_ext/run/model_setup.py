@@ -15,7 +15,7 @@ from ppocr_ext.checkpoint.official_weights import digest_of, fetch, is_official,
 from ppocr_ext.checkpoint.weight_match import WeightMatch, match_weights
 from ppocr_ext.checkpoint.weights import load_weights
 from ppocr_ext.config import Config, load, read_old_charset
-from ppocr_ext.config.global_keys import global_value, shown
+from ppocr_ext.config.global_keys import shown
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.messages import LOG, did_you_mean, is_misspelling, near_match
 from ppocr_ext.modeling import DistillationModel
@@ -119,7 +119,7 @@ def load_model_weights(
         CharsetError: the dictionary of the weights cannot be read.
     """
     checkpoint = None if context.checkpoint is None else context.checkpoint.prefix
-    first = context.config.at("Global.pretrained_model", default=None)
+    first = context.config.settings.pretrained_model
     if not isinstance(model, DistillationModel):
         path = checkpoint or first
         if not path:
@@ -163,7 +163,7 @@ def _load(
     return load_weights(
         network,
         path,
-        partial=bool(context.config.at("Global.pretrained_partial", default=False)),
+        partial=context.config.settings.pretrained_partial,
         charset=context.charset,
         old_charset=old,
         old_is_assumed=is_assumed,
@@ -251,7 +251,7 @@ def _load_sub_model(model: DistillationModel, name: str, context: RunContext) ->
         except WeightsError as fault:
             raise WeightsError(f"{part}.pretrained: {fault}", code=fault.code) from fault
     elif name in model.frozen and context.trains:
-        if not global_value(context.config, ALLOW_UNTRAINED):
+        if not context.config.settings.allow_untrained_teacher:
             raise WeightsError(f"{part}.pretrained: {untrained(name)}", code=UNTRAINED)
         LOG.warning("%s is frozen and has no weights: it teaches noise (Global.%s).", name, ALLOW_UNTRAINED)
     return bool(path)

@@ -10,7 +10,6 @@ import paddle.distributed as dist
 from paddle import Tensor, nn
 
 from ppocr_ext.config import Config
-from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.errors import ModelError, PPOCRExtError
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling import BaseModel, DistillationModel, HeadRequest, networks_of
@@ -22,7 +21,7 @@ def data_parallel(model: Any, config: Config) -> Any:
 
     Of a DistillationModel each trained sub-model is averaged by itself; frozen ones are left alone.
     """
-    unused = bool(config.at("Global.find_unused_parameters", default=False))
+    unused = config.settings.find_unused_parameters
 
     def wrapped(layer: Any) -> Any:
         return paddle.DataParallel(layer, find_unused_parameters=unused)
@@ -43,7 +42,7 @@ def recompute_activations(model: Any, config: Config) -> None:
     Raises:
         ModelError: a trained network has no block that can.
     """
-    if not global_value(config, "recompute"):
+    if not config.settings.recompute:
         return
     for name, network in networks_of(model).items():
         is_trained = any(not parameter.stop_gradient for parameter in network.parameters())
@@ -61,7 +60,7 @@ def share_batch_norm(model: Any, config: Config) -> Any:
     Names in its ``state_dict`` stay as they are. With one process, or on a device for which Paddle has no such
     operator, the model does not change, and the log notes it.
     """
-    if not config.at("Global.use_sync_bn", default=False):
+    if not config.settings.use_sync_bn:
         return model
     device = paddle.get_device().partition(":")[0]
     if dist.get_world_size() == 1:
@@ -149,7 +148,7 @@ def compile_model(model: Any, config: Config) -> Any:
         ModelError: this Paddle cannot train what it compiles, the model is neither a BaseModel nor a
             DistillationModel, or (at the first step) cannot be compiled.
     """
-    if not config.at("Global.to_static", default=False):
+    if not config.settings.to_static:
         return model
     if not gradients_are_right():
         raise ModelError(

@@ -19,7 +19,6 @@ from rapidfuzz.distance import Levenshtein
 from ppocr_ext.base.parts import BRANCHES, kind_of
 from ppocr_ext.check.sub_models import ALLOW_UNTRAINED
 from ppocr_ext.config import Config, named_items
-from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.config.node import dotted
 from ppocr_ext.data.batches import images_of
 from ppocr_ext.data.sample_seeds import generators_kept
@@ -128,7 +127,7 @@ def require_reading_teachers(context: RunContext, model: Any, names: Sequence[st
         WeightsError: the texts that a teacher reads are not nearer to the labels than to those of other samples.
     """
     config = context.components
-    if not names or not context.is_first or context.checkpoint or global_value(config, ALLOW_UNTRAINED):
+    if not names or not context.is_first or context.checkpoint or config.settings.allow_untrained_teacher:
         return
     wide = config.with_values(
         {
@@ -164,7 +163,7 @@ def _texts(context: RunContext, teacher: Any, images: Tensor, branch: str) -> li
     request = HeadRequest(frozenset({branch}), probabilities=True, decode=True, as_dict=False)
     output = teacher(images, None, request)
     decoder: Any = context.host.build_post_process(
-        {"name": BRANCHES[branch].decoder}, context.config.at("Global").thaw()
+        {"name": BRANCHES[branch].decoder}, context.config.host_options()
     )
     decoder.reverse = False  # PaddleOCR turns Arabic texts, and their labels in the same way
     read = decoder(output["head_out"] if isinstance(output, dict) else output)

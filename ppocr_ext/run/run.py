@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ppocr_ext.config import Config
-from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.config.node import COMPUTED, dotted
 from ppocr_ext.errors import ModelError, WeightsError
 from ppocr_ext.inference.compiled import CompiledNetwork
@@ -88,7 +87,7 @@ class Run(RunContext, RunData, Training):
         data = open_data(context, model, views)
         config = context.config
         decoder = context.host.build_post_process(
-            config.at("PostProcess").thaw(), config.at("Global").thaw(), context.charset
+            config.at("PostProcess").thaw(), config.host_options(), context.charset
         )
         metric = build_metric(context.components.at("Metric").thaw(), context.charset.has_space)
         if context.trains:
@@ -127,7 +126,7 @@ def _run_dry_step(context: RunContext, model: Any) -> None:
         InvalidConfigError: parts do not fit.
     """
     config, checkpoint = context.config, context.checkpoint
-    if not global_value(config, "dry_step"):
+    if not config.settings.dry_step:
         return
     if context.trains and checkpoint and same_as_before(config, context.charset, checkpoint.prefix):
         return

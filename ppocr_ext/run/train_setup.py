@@ -18,7 +18,6 @@ from ppocr_ext.checkpoint.model_state import parameter_names, state_digest, trai
 from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
 from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.config import Config
-from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.sample_seeds import warn_of_other_seeds
 from ppocr_ext.errors import ConfigError, WeightsError
 from ppocr_ext.losses import CenterLoss, DistillationCenterLoss, LossContext, build_loss, required_outputs
@@ -125,10 +124,10 @@ def _models_used(model: Any, outputs: Any) -> tuple[str, ...]:
 
 def _add_optimizer(context: RunContext, training: Training, steps_per_epoch: int) -> Training:
     config, model = context.config, training.model
-    epochs = int(config.at("Global.epoch_num"))
+    epochs = config.settings.epoch_num
     amp = build_amp(config)
     options = context.components.at("Optimizer").thaw()
-    groups = math.ceil(steps_per_epoch / int(global_value(config, "accumulate")))
+    groups = math.ceil(steps_per_epoch / config.settings.accumulate)
     optimizer, schedule = build_optimizer(options, epochs=epochs, step_each_epoch=groups, model=model)
     LOG.info("%s", parts_table(trained_parts(model)))
     casts = amp.scaler is not None and amp.level == "O2"
@@ -165,7 +164,7 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
             code="nothing_left",
         )
     _require_same_teachers(checkpoint, state.frozen, training.frozen_digests)
-    name, accumulate = config.at("Optimizer.name"), int(global_value(config, "accumulate"))
+    name, accumulate = config.at("Optimizer.name"), config.settings.accumulate
     before = state.accumulate or 1
     if state.optimizer is not None and (state.optimizer, before) != (name, accumulate):
         raise WeightsError(

@@ -12,7 +12,6 @@ from paddle.optimizer.lr import LRScheduler
 
 from ppocr_ext.check.sub_models import ALLOW_UNTRAINED
 from ppocr_ext.config import Config
-from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.data.batches import images_of, labels_of
 from ppocr_ext.issues import report_issues
 from ppocr_ext.messages import LOG
@@ -94,7 +93,7 @@ def open_subject(
     Raises:
         PPOCRExtError: something cannot be built; the message says what to change.
     """
-    resumed = config.at("Global.checkpoints", default=None)
+    resumed = config.settings.checkpoints
     if resumed:  # its weights alone, without the position of its run
         config = config.with_values({"Global.checkpoints": None, "Global.pretrained_model": resumed})
     # heads are tested, not what a teacher knows
@@ -103,7 +102,7 @@ def open_subject(
     plain = {"Global.use_amp": False, "Global.to_static": False}
     context = replace(context, config=context.config.with_values(plain))
     network = build_network(context.components)
-    if global_value(context.config, "dry_step"):
+    if context.config.settings.dry_step:
         report_issues(
             dry_step(
                 context.components,

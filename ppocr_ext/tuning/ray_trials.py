@@ -98,7 +98,7 @@ def ray_trials(address: str | None, at_once: int) -> RunTrials:
             return
         search = replace(search, folder=search.folder.resolve())
         driver = _Driver(search, study)
-        gpus = int(search.config.at("Global.use_gpu", None) is True)
+        gpus = int(search.config.settings.use_gpu is True)
         # for workers of a clone that is not installed; its configs and files must be at the same paths on each machine
         path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
         environment = {"env_vars": {"PYTHONPATH": path}}

@@ -261,7 +261,7 @@ def test_filled_in_numbers_are_computed_and_given_ones_keep_their_origin():
         ),
         (
             single(multi(*CTC_SAR), loss=multi_loss({"CTCLoss": None}, {"SARLoss": {"ignore_index": 92}})),
-            "Loss.loss_config_list.1.SARLoss.ignore_index",
+            "Loss.loss_config_list.SARLoss.ignore_index",
             92,
             12,
         ),

@@ -25,7 +25,7 @@ PLAIN = {
     "Loss": {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": None}, {"SARLoss": None}]},
     "PostProcess": {"name": "CTCLabelDecode"},
 }
-IGNORE = "Loss.loss_config_list.1.SARLoss.ignore_index"
+IGNORE = "Loss.loss_config_list.SARLoss.ignore_index"
 FEATURES = f"{HEAD}.head_list.0.CTCHead.Head.return_feats"
 
 

@@ -21,7 +21,6 @@ import paddle.nn.functional as F
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.contents import is_start
 from ppocr_ext.commands import command_line
-from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
 from ppocr_ext.loop.hooks.collapse_rules import (
     LEARNT,
@@ -75,7 +74,7 @@ class CollapseWatch(Hook):
     def on_start(self, run: Run, position: Position) -> None:
         self._run = run
         self._steps = position.global_step
-        self._stops = global_value(run.config, "on_collapse") == "stop"
+        self._stops = run.config.settings.on_collapse == "stop"
         self._ranges = healthy_ranges()
         self._layout = layout_of(run.config)
         state: Mapping[str, Any] = run.hook_states.get(type(self).__name__, {})

@@ -154,7 +154,7 @@ class WandbWriter(Writer):
         wandb = import_package(self.package)
         options = wandb_options(config)
         id_file = folder / _ID_FILE
-        resumed = bool(config.at("Global.checkpoints", default=None)) and id_file.is_file()
+        resumed = config.settings.checkpoints and id_file.is_file()
         if resumed and not options.get("id"):
             options["id"] = read_text(id_file).strip()
         save_dir = Path(options.pop("save_dir", None) or folder)
@@ -237,12 +237,12 @@ def import_package(name: str) -> ModuleType:
 
 def writers_for(config: Config) -> list[Writer]:
     """Return the writers that ``config`` switches on, not yet opened; a section ``wandb`` does, as in PaddleOCR."""
-    with_wandb = config.at("Global.use_wandb", default=None)
+    with_wandb = config.settings.use_wandb
     if with_wandb is None:
         with_wandb = config.at("wandb", default=None) is not None
     switches: list[tuple[type[Writer], object]] = [
-        (TensorBoardWriter, config.at("Global.use_tensorboard", default=False)),
-        (VisualDLWriter, config.at("Global.use_visualdl", default=False)),
+        (TensorBoardWriter, config.settings.use_tensorboard),
+        (VisualDLWriter, config.settings.use_visualdl),
         (WandbWriter, with_wandb),
     ]
     return [writer() for writer, is_on in switches if is_on]

@@ -109,7 +109,7 @@ class MetricsLog(Hook):
     def on_start(self, run: Run, position: Position) -> None:
         path = run.folder / METRICS_FILE
         window = run.hook_states.get(type(self).__name__)
-        resumed = run.config.at("Global.checkpoints", default=None)
+        resumed = run.config.settings.checkpoints
         earlier = (
             _lines_until(path, position.global_step, window["steps"] if window else 0) if resumed else []
         )

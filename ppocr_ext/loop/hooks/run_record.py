@@ -43,7 +43,7 @@ class RunRecord(Hook):
         self._record: dict[str, Any] = {
             "status": "running",
             "started": _now(),
-            "resumed_from": run.config.at("Global.checkpoints", default=None),
+            "resumed_from": run.config.settings.checkpoints,
             "resumed_from_step": position.global_step,
             "best": dict(run.best),
             "command": sys.argv,

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from ppocr_ext.config.global_keys import global_value
 from ppocr_ext.loop.events import Hook, Position, StepDone
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.run import Run
@@ -30,7 +29,7 @@ class WeightChange(Hook):
         self._before: np.ndarray | None = None
         self._highest = 0.0
         self._steps = STEPS if position.global_step else 0
-        if (accumulate := int(global_value(run.config, "accumulate"))) > position.steps_per_epoch:
+        if (accumulate := run.config.settings.accumulate) > position.steps_per_epoch:
             LOG.warning(
                 "Global.accumulate: the optimizer steps once an epoch (found %d for %d batches). Fix: a lower number.",
                 accumulate,

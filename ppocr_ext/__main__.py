@@ -3,10 +3,11 @@
 import sys
 from pathlib import Path
 
-if __package__ in (None, ""):  # started as a file: its folder would hide modules of others
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
-
-from ppocr_ext.cli.main import main
-
 if __name__ == "__main__":
+    # Python puts the current folder first, or that of this file. A checkout in the former would become the host,
+    # unlike with `ppocr-ext`; the latter would hide modules of others.
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = str(Path(__file__).resolve().parents[1])
+    from ppocr_ext.cli.main import main
+
     sys.exit(main())

@@ -5,7 +5,7 @@ import pytest
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.model_state import count_parameters
-from ppocr_ext.config import load, with_class_counts
+from ppocr_ext.config import load, named_items, with_class_counts
 from ppocr_ext.io.resources import config_root
 from ppocr_ext.losses import build_loss
 from ppocr_ext.metrics import build_metric
@@ -86,3 +86,16 @@ def parameters(preset, name):
 @pytest.mark.parametrize("preset", [p for p in PRESETS if p != "svtrv2"])
 def test_a_student_has_at_most_half_the_parameters_of_its_teacher(preset):
     assert parameters(preset, "student") <= parameters(preset, "teacher") / 2
+
+
+def test_the_corrected_losses_take_the_place_of_paddleocrs():
+    config = load([ROOT / "svtrv2/distill.yml", ROOT / "overlays/corrected_losses.yml"])
+    before = [
+        name for name, _ in named_items(load([ROOT / "svtrv2/distill.yml"]), "Loss", "loss_config_list")
+    ]
+    names = [name for name, _ in named_items(config, "Loss", "loss_config_list")]
+    replaced = {"DistillationDKDLoss", "DistillCTCLogits"}
+    kept = [name for name in before if name not in replaced]
+    assert len(kept) == len(before) - 2
+    assert names == [*kept, "MaskedDKDLoss", "CTCFrameKDLoss"]
+    assert build_loss(config.at("Loss").thaw()).required_outputs()

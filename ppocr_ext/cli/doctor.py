@@ -206,8 +206,7 @@ def check_host(path: str | None, debug: bool = False) -> list[CheckResult]:
         if debug:
             traceback.print_exc()
         return [CheckResult("FAIL", str(reason))]  # its message has the command that fixes it
-    version = host.version or "of unknown version"
-    return [CheckResult("ok", f"PaddleOCR {version}, {host.form} at {host.root} ({host.found_by})")]
+    return [CheckResult("ok", str(host))]
 
 
 def check_devices() -> list[CheckResult]:

@@ -46,12 +46,15 @@ def run(args: argparse.Namespace) -> int:
     import_paddle()
     from ppocr_ext.evaluation.evaluate import evaluate, select_model
     from ppocr_ext.evaluation.predictions import write_predictions
+    from ppocr_ext.host import open_host
     from ppocr_ext.io.atomic import check_writable
+    from ppocr_ext.messages import LOG
     from ppocr_ext.metrics import space_note
     from ppocr_ext.run.logs import set_up_logs
     from ppocr_ext.run.run import Run
 
     set_up_logs(args.host)
+    LOG.info("host: %s", open_host(args.host))
     config = read_recogniser_config(args, args.strict)
     if args.model is not None:
         config = select_model(config, args.model)

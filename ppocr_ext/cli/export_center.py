@@ -47,7 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model", metavar="NAME", help="sub-model (default: Metric.key, or Student)")
     add("--split", choices=("train", "eval"), default="train", help="samples to use (train)")
     add("--output", type=Path, default=Path("centers.npz"), metavar="FILE", help="(centers.npz)")
-    add("--pkl", type=Path, metavar="FILE", help="also write {class id: float32 [D]}, as PaddleOCR does")
+    add(
+        "--pkl",
+        type=Path,
+        metavar="FILE",
+        help="also write {class id: float32 [D]}, as PaddleOCR does (default: if CenterLoss names a .pkl)",
+    )
     add("--frames", choices=("argmax", "aligned"), default="argmax", help="which frames count (argmax)")
     add("--all-lines", action="store_true", help="with argmax: samples read wrongly count too")
     add_count(parser, "--limit", help="the largest number of samples")
@@ -72,8 +77,9 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.run.run import Run
 
     set_up_logs(args.host)
-    _check_options(args)
     given = read_recogniser_config(args)
+    args.pkl = args.pkl or _named_pickle(given, args.output)
+    _check_options(args)
     config, name = config_of_model(given, args.model, args.split)
     built = Run.build(
         config,
@@ -104,6 +110,15 @@ def run(args: argparse.Namespace) -> int:
         print(f"use it: {_training_command(args, given)}")
         remove_partial(options)
     return 0
+
+
+def _named_pickle(config: Config, output: Path) -> Path | None:
+    """Return the file beside ``output`` with the name of the pickle that a center loss names; None if none does."""
+    for name, path in named_items(config, "Loss", "loss_config_list"):
+        file = config.at((*path, "center_file_path"), None) if name in CENTER_LOSSES else None
+        if isinstance(file, str) and file.endswith(".pkl"):
+            return output.with_name(Path(file).name)
+    return None
 
 
 def _check_options(args: argparse.Namespace) -> None:

@@ -17,6 +17,7 @@ from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.issues import Issue
 
 EXAMPLES = 3
+ILLEGIBLE = "###"  # PPOCRLabel and public data sets write it where a text cannot be read
 _IS_NUMBER = re.compile(rb" *[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)? *|").fullmatch  # or no value
 
 
@@ -136,7 +137,8 @@ class PreflightReport:
         stopped: the check ended before the last sample, because its time was over.
         looked_at: images in which text was looked for, spread over the data.
         unseen: those of them in which nothing can be read.
-        warnings: of what the samples show, with which the run can start.
+        illegible: usable samples whose label is :data:`ILLEGIBLE`.
+    warnings: of what the samples show, with which the run can start.
     """
 
     data_dir: Path
@@ -160,6 +162,7 @@ class PreflightReport:
     longest_usable: int = 0
     looked_at: int = 0
     unseen: list[UnusableSample] = field(default_factory=list)
+    illegible: int = 0
     warnings: list[Issue] = field(default_factory=list)
 
     def add(self, line: LabelLine, issue: SampleIssue | None) -> None:
@@ -167,6 +170,7 @@ class PreflightReport:
         file = self.files[-1]
         file.altered |= line.altered
         if issue is None:
+            self.illegible += line.label == ILLEGIBLE
             self.mapped += self.rules.has_unknown(line.label)
             if (misfit := self.rules.misfit(line)) is not None:
                 self.misfits += 1
@@ -184,6 +188,7 @@ class PreflightReport:
         """Count the next samples of the last file, usable ones whose labels are encoded as they stand but for case."""
         first = self.files[-1].total + 1
         longest = max(map(len, labels))
+        self.illegible += labels.count(ILLEGIBLE)
         self.files[-1].lines.extend(b"\1" * len(labels))
         self.longest_usable = max(self.longest_usable, longest)
         needed = frames_needed_each(labels, self.rules.encoded("".join(labels)))
@@ -247,12 +252,19 @@ class PreflightReport:
         if self.mapped and self.rules.charset is not None:
             symbol = self.rules.charset.unknown_symbol
             notes += f"; {self.mapped:,} with characters {f'mapped to {symbol!r}' if symbol else 'that are dropped'}"
+        if self.illegible:
+            notes += (
+                f"; {self.illegible:,} with the label {ILLEGIBLE}, which means illegible: remove these lines"
+            )
         if not self.unusable_count:
             return f"{total}, all usable{notes}"
         first = self.unusable_samples[0]
+        fix = ""
+        if "too_long" in self.counts:
+            fix = f"; `Global.max_text_length: {self.longest + self.rules.reserved}` keeps those that are too long"
         return (
             f"{self.usable:,} of {total} usable{notes}; skipped: {by_reason(self.counts)} "
-            f"(first {self.place(first.file, first.line)}: {first.detail})"
+            f"(first {self.place(first.file, first.line)}: {first.detail}){fix}"
         )
 
     def frames_summary(self) -> str:

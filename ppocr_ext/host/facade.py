@@ -59,6 +59,11 @@ class Host:
         self._modules = modules
         self._catalog = Catalog(location.root / "ppocr")
 
+    def __str__(self) -> str:
+        return (
+            f"PaddleOCR {self.version or 'of unknown version'}, {self.form} at {self.root} ({self.found_by})"
+        )
+
     def create_operators(
         self, transforms: list[dict[str, Any]], global_config: dict[str, Any]
     ) -> list[Operator]:

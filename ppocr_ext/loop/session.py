@@ -113,6 +113,7 @@ def train(
             stack.enter_context(locked_folder(folder))
             replaced = check_folder(folder, config, host_path, overwrite, processes)
             stack.enter_context(log_file(folder / "train.log", *loggers))
+            LOG.info("host: %s", host)
         stack.enter_context(ending_with_launcher())  # after the log is open, which gets its message
         try:
             run = Run.build(config, "train", host_path=host_path, old_dictionary=old_dictionary)

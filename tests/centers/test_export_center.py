@@ -223,6 +223,20 @@ def test_the_command_writes_centers_map_summary_and_pickle(trained, tmp_path, ca
     assert tuned.at("Loss.loss_config_list.CenterLoss.center_file_path") == str(out)
 
 
+def test_the_pickle_that_a_center_loss_names_is_written_beside_the_centers(
+    trained, tmp_path, monkeypatch, capsys
+):
+    loss = {"CenterLoss": {"weight": 0.1, "center_file_path": "old/train_center.pkl"}}
+    losses = [*trained.thaw()["Loss"]["loss_config_list"], loss]
+    (tmp_path / "config.yml").write_text(trained.with_values({"Loss.loss_config_list": losses}).to_yaml())
+    monkeypatch.chdir(tmp_path)
+    command = ["export-center", "-c", "config.yml", "--frames", "aligned", "--output", "new/centers.npz"]
+    assert main(command) == 0, capsys.readouterr()
+    table = read_centers(tmp_path / "new/centers.npz")
+    np.testing.assert_array_equal(read_centers(tmp_path / "new/train_center.pkl").centers, table.centers)
+    assert not (tmp_path / "old").exists()
+
+
 def printed(words, config):
     """The config of the command that is printed for ``export-center`` with these words."""
     given = build_parser("export-center", export_command).parse_args(words)

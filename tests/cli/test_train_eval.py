@@ -57,6 +57,7 @@ def test_train_then_eval_then_predictions(captchas, tmp_path, capsys):  # noqa: 
     assert "spaces ignored (Metric.ignore_space: true)" in judged.out
     assert "evaluated: 10\nskipped: 0\n" in judged.out
     assert "Traceback" not in trained.err + judged.err
+    assert trained.out.startswith("host: PaddleOCR ") and judged.out.startswith("host: PaddleOCR ")
     rows = (tmp_path / "p.tsv").read_text().splitlines()
     assert rows[0] == "image\tlabel\tprediction\tconfidence"
     assert len(rows) == 11

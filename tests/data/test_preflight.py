@@ -144,6 +144,15 @@ def test_counts_are_exact_and_examples_bounded(folder):
     )
 
 
+def test_the_summary_has_the_cure_of_long_labels_and_names_illegible_ones(folder):
+    file = write(folder, "ok.png\t1", "ok.png\t" + "2" * 30, "ok.png\t###", "ok.png\t###")
+    characters = Charset(characters=("1", "2", "#"), use_space=False, path=None)
+    summary = check(file, folder, characters, 25).summary()
+    assert "1 too_long" in summary and "`Global.max_text_length: 30`" in summary
+    assert "2 with the label ###" in summary and "remove these lines" in summary
+    assert "###" not in check(write(folder, "ok.png\t1#"), folder, characters, 25).summary()
+
+
 def test_copies_keep_one_file_for_each_source(folder):
     first = write(folder, "ok.png\t1", "ok.png\tx", "ok.jpg\t2\t24\t8", name="a.txt")
     second = write(folder, "ok.png\t3", name="b.txt")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -127,3 +128,18 @@ def test_the_version_of_a_checkout_is_its_commit(tmp_path: Path) -> None:
     commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
     version = locate_host(root).version
     assert version and commit.startswith(version)
+
+
+def test_python_m_takes_no_checkout_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = write_checkout(tmp_path / "checkout")
+    monkeypatch.chdir(checkout)
+    monkeypatch.setattr(sys, "path", [str(checkout), *sys.path])  # as `python -m` starts
+    monkeypatch.delitem(sys.modules, "ppocr", raising=False)
+    monkeypatch.setattr(sys, "argv", ["ppocr_ext", "--version"])
+    monkeypatch.delenv("PADDLEOCR_HOME", raising=False)
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("ppocr_ext", run_name="__main__")
+    assert end.value.code == 0
+    assert locate_host().root != checkout

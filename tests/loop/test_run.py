@@ -63,7 +63,8 @@ def test_the_run_folder_holds_what_is_needed_to_repeat_or_assess_it(finished):
     assert [line["step"] for line in lines if line["kind"] == "eval"] == [3, 6]
     step = next(line for line in lines if line["kind"] == "train")
     assert step["loss"] == pytest.approx(sum(step["losses"].values()), rel=1e-5)
-    assert "epoch" in (finished / "train.log").read_text()
+    log = (finished / "train.log").read_text()
+    assert "epoch" in log and "host: PaddleOCR " in log.splitlines()[0]
 
 
 def test_the_written_config_builds_the_same_run(finished, tiny):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from paddle import nn
 
 from ppocr_ext.checkpoint.checkpoints import SHOWN, WRAPPERS
 from ppocr_ext.checkpoint.class_rows import CarriedRows
@@ -227,7 +228,7 @@ def _neck(shapes: Shapes) -> str | None:
     return next((name for name, part in _NECKS.items() if _below(shapes, part)), without)
 
 
-def _line(key: str, file: Any, model: Any) -> str:
+def _line(key: str, file: Any, model: nn.Layer) -> str:
     texts = [value if isinstance(value, str) else json.dumps(value) for value in (file, model)]
     return f"{key}: {texts[0]} in the file, {texts[1]} in the model"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +86,7 @@ class Loss(nn.Layer, ABC):
         return True
 
 
-def required_outputs(loss: Any) -> set[OutputRef] | None:
+def required_outputs(loss: Callable[..., Any]) -> set[OutputRef] | None:
     """Return the outputs that any kind of ``loss`` requires; None if it does not tell."""
     method = getattr(loss, "required_outputs", None)
     return None if method is None else method()

@@ -46,7 +46,8 @@ def forced_alignment(
     with paddle.no_grad():
         lengths = lengths.astype("int64").reshape([-1])
         states = _states(_without_padding(labels.astype("int64"), lengths, blank, scores.shape[-1]), blank)
-        batch, frames = scores.shape[0], scores.shape[1]
+        batch = scores.shape[0]
+        frames = scores.shape[1]
         index = states.unsqueeze(1).expand([batch, frames, states.shape[1]])
         scores = scores.detach()
         if scores.dtype != paddle.float32:

@@ -46,7 +46,8 @@ class CenterBank(nn.Layer):
         self, classes: int, feat_dim: int, table: CenterTable | None = None, where: str = "The center file"
     ) -> None:
         super().__init__()
-        centers, known = np.zeros([classes, feat_dim], np.float32), np.zeros([classes], bool)
+        centers = np.zeros([classes, feat_dim], np.float32)
+        known = np.zeros([classes], bool)
         if table is not None and len(table.class_ids):
             if table.feat_dim != feat_dim:
                 raise DataError(
@@ -246,8 +247,10 @@ class CenterMargin(nn.Layer):
         if not bool(allowed.any()):
             return paddle.zeros([])
         index = paddle.nonzero(allowed.any(axis=1)).flatten()
-        rows, class_ids = rows.index_select(index), class_ids.index_select(index)
-        candidates, allowed = candidates.index_select(index), allowed.astype("int32").index_select(index) > 0
+        rows = rows.index_select(index)
+        class_ids = class_ids.index_select(index)
+        candidates = candidates.index_select(index)
+        allowed = allowed.astype("int32").index_select(index) > 0
         rivals = _nearest(rows.detach(), candidates, allowed, bank.centers)
         return _Hinge.apply(rows, bank.centers, class_ids, rivals, self.margin) / rows.shape[0]
 
@@ -283,7 +286,8 @@ class _Hinge(PyLayer):
         rivals: paddle.Tensor,
         margin: float,
     ) -> paddle.Tensor:
-        direction, other = centers.index_select(class_ids), centers.index_select(rivals)
+        direction = centers.index_select(class_ids)
+        other = centers.index_select(rivals)
         direction.subtract_(other)
         # d(f, c) - d(f, n) = (c - n) · (c + n - 2 f), without squares that cancel
         other.subtract_(rows).scale_(2.0).add_(direction)

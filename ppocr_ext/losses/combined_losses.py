@@ -26,7 +26,7 @@ from ppocr_ext.losses.base_loss import (
 from ppocr_ext.registry import LOSSES
 
 
-def build_loss(config: Mapping[str, Any], context: LossContext | None = None) -> Any:
+def build_loss(config: Mapping[str, Any], context: LossContext | None = None) -> Loss:
     """Build the loss that the ``Loss`` section of a config names; ``config`` is not changed.
 
     Args:
@@ -46,7 +46,7 @@ def build_loss(config: Mapping[str, Any], context: LossContext | None = None) ->
     return _build(name, options, context)
 
 
-def _build(name: str, options: Mapping[str, Any], context: LossContext | None) -> Any:
+def _build(name: str, options: Mapping[str, Any], context: LossContext | None) -> Loss:
     # Not to constructors with `**kwargs`: PaddleOCR's pass theirs on to Paddle's losses.
     takes_context = "context" in inspect.signature(LOSSES.get(name)).parameters
     return LOSSES.build(name, options, **({"context": context} if takes_context else {}))

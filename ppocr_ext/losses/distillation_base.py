@@ -56,7 +56,8 @@ class OutputPath:
         Raises:
             ConfigError: it is missing; the message names the loss, the output, and what was found.
         """
-        output, where = predicts, "the model's output"
+        output = predicts
+        where = "the model's output"
         for kind, name in (("sub-model", model), ("key", self.key), ("head", self.head)):
             if name is None:
                 continue

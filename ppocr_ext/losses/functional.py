@@ -53,7 +53,8 @@ def log_sum_exp(logits: paddle.Tensor) -> paddle.Tensor:
 
     Of a class whose logit is 64 or more below the highest, Paddle's cross entropy on a CPU would be too low.
     """
-    rows, best = logits.flatten(0, -2), best_classes(logits).flatten()
+    rows = logits.flatten(0, -2)
+    best = best_classes(logits).flatten()
     sums = F.cross_entropy(rows, best, reduction="none") + pick(rows, best)
     return sums.reshape(logits.shape[:-1])
 
@@ -92,7 +93,8 @@ def pick(rows: paddle.Tensor, classes: paddle.Tensor) -> paddle.Tensor:
 
 def softmax_and_normaliser(logits: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
     """Return the softmax ``[..., C]`` and, from its highest entries, ``log Σ_c exp(logits)``, ``[...]``."""
-    probabilities, best = F.softmax(logits, axis=-1), best_classes(logits).flatten()
+    probabilities = F.softmax(logits, axis=-1)
+    best = best_classes(logits).flatten()
     peak, share = (pick(values.flatten(0, -2), best) for values in (logits, probabilities))
     return probabilities, (peak - share.log()).reshape(logits.shape[:-1])
 
@@ -153,7 +155,8 @@ def dkd_rows(
     # log-odds of the target against all others
     student_odds = pick(student, classes) - student_normaliser
     teacher_odds = pick(teacher, classes) - teacher_normaliser
-    hit, miss = F.sigmoid(teacher_odds), F.sigmoid(-teacher_odds)
+    hit = F.sigmoid(teacher_odds)
+    miss = F.sigmoid(-teacher_odds)
     tckd = (
         hit * ((hit + TARGET_EPSILON).log() + F.softplus(-student_odds))
         + miss * ((miss + TARGET_EPSILON).log() + F.softplus(student_odds))

@@ -83,7 +83,8 @@ class CTCLoss(Loss):
             issue = ctc_label_error(label.numpy(), length.numpy().reshape(-1), classes)
             if issue is not None:
                 raise DataError(f"CTCLoss: {issue}", code="bad_label")
-        label, length = label.astype("int32"), length.astype("int64").reshape([-1])
+        label = label.astype("int32")
+        length = length.astype("int64").reshape([-1])
         fits = frames_needed(label, length) <= frames
         # a misfit goes through the kernel with its first character alone, which always fits
         losses = self._kernel(logits, label, paddle.where(fits, length, paddle.ones_like(length)))
@@ -229,7 +230,8 @@ def sequence_cross_entropy(
         smoothing: give 0.9 to the character and spread 0.1 over the other classes.
         ignore_index: class that does not count.
     """
-    rows, classes = logits.reshape([-1, logits.shape[-1]]), targets.reshape([-1])
+    rows = logits.reshape([-1, logits.shape[-1]])
+    classes = targets.reshape([-1])
     if smoothing:
         losses = smoothed_cross_entropy_rows(rows, classes, SMOOTHING)
         return weighted_mean(losses, classes != PAD)

@@ -109,7 +109,8 @@ class DistillationDMLLoss(PairLoss):
     ) -> paddle.Tensor:
         """Compare outputs [B, N, C]; the batch is not used."""
         self.same_positions(student, teacher)
-        first, second = self._activated(student), self._activated(teacher)
+        first = self._activated(student)
+        second = self._activated(teacher)
         if not self.use_log:
             ratio = (first + _EPSILON_RATIO) / (second + _EPSILON_RATIO)
             divergence = (

@@ -100,7 +100,8 @@ def apply_to_static(model: nn.Layer, config: Mapping[str, Any], logger: logging.
             f"Global.to_static: false.",
             code="bad_value",
         )
-    labels, lengths = InputSpec([None, settings["max_text_length"]], "int64"), InputSpec([None], "int64")
+    labels = InputSpec([None, settings["max_text_length"]], "int64")
+    lengths = InputSpec([None], "int64")
     both = algorithm in WITH_LABELS
     specs.append([labels, labels, lengths, InputSpec([None], "float64")] if both else [labels, lengths])
     # The whole network as one graph, as for export: quicker to compile, and Paddle 2.6 fails with its other method,

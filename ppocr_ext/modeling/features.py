@@ -93,4 +93,5 @@ class FeatureTap:
         self._handle.remove()
 
     def _keep(self, layer: nn.Layer, inputs: tuple[paddle.Tensor, ...], output: paddle.Tensor) -> None:
-        self.features, self.logits = inputs[0], output
+        self.features = inputs[0]
+        self.logits = output

@@ -302,7 +302,8 @@ class SelfAttention(nn.Layer):
         super().__init__()
         self.num_heads = num_heads
         self.scale = scale or head_dim(dim, num_heads) ** -0.5
-        self.attn_drop, self.proj_drop = attn_drop, proj_drop
+        self.attn_drop = attn_drop
+        self.proj_drop = proj_drop
         self.qkv = linear(dim, 3 * dim, bias=qkv_bias)
         self.proj = linear(dim, dim)
         self._mask = mask

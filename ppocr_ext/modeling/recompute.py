@@ -48,7 +48,8 @@ def _call_twice(block: nn.Layer, call: Callable[..., Any], args: Any, kwargs: An
     trained = next((each for each in block.parameters() if not each.stop_gradient), None)
     if trained is None:
         return call(*args, **kwargs)
-    generator, is_again = paddle.get_rng_state(), False
+    generator = paddle.get_rng_state()
+    is_again = False
 
     def compute(_: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal is_again
@@ -66,7 +67,8 @@ def _call_twice(block: nn.Layer, call: Callable[..., Any], args: Any, kwargs: An
 def _as_before(block: nn.Layer, generator: Any) -> Iterator[None]:
     """Draw the random numbers of the first forward pass, and leave BatchNorm's running statistics as they are."""
     layers = [layer for layer in block.sublayers() if isinstance(layer, BATCH_NORMS)]
-    momenta, now = [layer._momentum for layer in layers], paddle.get_rng_state()
+    momenta = [layer._momentum for layer in layers]
+    now = paddle.get_rng_state()
     paddle.set_rng_state(generator)
     for layer in layers:
         layer._momentum = 1.0  # new = 1 · old + 0 · batch

@@ -121,7 +121,8 @@ def build_optimizer(
     set_rates(model, options.pop("lr_mult", None) or {})
     rate = build_lr_scheduler(options.pop("lr"), epochs, step_each_epoch)
     with _as_config_error(f"Optimizer ({name})"):
-        decay, regularizer = options.pop("weight_decay", None), options.pop("regularizer", None)
+        decay = options.pop("weight_decay", None)
+        regularizer = options.pop("regularizer", None)
         if regularizer:
             decay = float(regularizer.get("factor", 0.0))  # of L2
             if str(regularizer["name"]).startswith("L1"):

@@ -82,7 +82,8 @@ class TwoStepCosineDecay(lr.LRScheduler):
         if self.last_epoch == 0:
             return self.base_lr
         length = self._length()
-        now, before = _cosine(self.last_epoch, length), _cosine(self.last_epoch - 1, length)
+        now = _cosine(self.last_epoch, length)
+        before = _cosine(self.last_epoch - 1, length)
         return self.last_lr * now / before if before > 0.0 else self.base_lr * now
 
     def _get_closed_form_lr(self) -> float:

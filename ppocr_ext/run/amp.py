@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import paddle
+from paddle import nn
 
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
@@ -87,7 +88,7 @@ def works_here() -> bool:
     return bool(paddle.get_device() != "cpu")
 
 
-def decorate(amp: Amp, model: Any, optimizer: Any) -> tuple[Any, Any]:
+def decorate(amp: Amp, model: nn.Layer, optimizer: Any) -> tuple[Any, Any]:
     """Return model and optimizer prepared for ``amp``: cast at level O2, with master weights; outputs are float32.
 
     Frozen sub-models are cast as well. Names of parameters stay as they are.

@@ -39,8 +39,11 @@ def compile_frozen(
     Returns:
         What was compiled, by the name of the sub-model, to be called in its place.
     """
-    config, checkpoint, compiled = context.config, context.checkpoint, {}
-    dtype, asked = config.settings.teacher_dtype, config.settings.teacher_engine
+    config = context.config
+    checkpoint = context.checkpoint
+    compiled = {}
+    dtype = config.settings.teacher_dtype
+    asked = config.settings.teacher_engine
     state = None if checkpoint is None else checkpoint.train_state()
     before = dict((state and state.engines) or {})
     frozen = (
@@ -142,7 +145,8 @@ def _is_wanted(context: RunContext, network: nn.Layer, key: str, samples: int) -
 
     The log of the first process says why a named engine does not.
     """
-    config, device = context.config, context.device
+    config = context.config
+    device = context.device
     engine = getattr(config.settings, key)
     if engine == NETWORK or (engine == AUTO and samples < LEAST_SAMPLES):
         return False

@@ -15,7 +15,9 @@ from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 
 _CPU_INFO = Path("/proc/cpuinfo")
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's mallopt
+# of glibc's mallopt
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_MAX = -4
 _KEEP = 2**31 - 1
 _INSTALL = {"gpu": " (`pip install 'ppocr-ext[gpu]'` for NVIDIA)"}
 

@@ -84,7 +84,8 @@ class DryNetwork:
     """The networks as the host calls them; of a failing one the layer is named."""
 
     def __init__(self, step: DryIssues, model: nn.Layer) -> None:
-        self._step, self._model = step, model
+        self._step = step
+        self._model = model
 
     def __call__(self, images: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs of the networks."""
@@ -101,7 +102,8 @@ class DryNetwork:
             ]
             calls = [each for each in calls if id(each.get("self")) in names and "inputs" in each]
             call: dict[str, Any] = calls[-1] if calls else {"self": None, "inputs": [images]}
-            name, weight = names.get(id(call["self"]), ""), getattr(call["self"], "weight", None)
+            name = names.get(id(call["self"]), "")
+            weight = getattr(call["self"], "weight", None)
             shapes = ", ".join(
                 str(list(each.shape)) for each in call["inputs"] if isinstance(each, paddle.Tensor)
             )
@@ -121,7 +123,8 @@ class DryNetwork:
         """Return the config path of the part that a layer, of these ``names``, belongs to."""
         path: ConfigPath = ("Architecture",)
         if names[0] in (self._step.models or ()):
-            path, names = (*path, "Models", names[0]), [*names[1:], ""]
+            path = (*path, "Models", names[0])
+            names = [*names[1:], ""]
         path = (*path, _PARTS[names[0]]) if names[0] in _PARTS else path
         heads = [row.head for row in BRANCHES.values() if len(names) > 1 and names[1] in row.layers]
         branch = (*path, "head_list", *heads)
@@ -142,12 +145,16 @@ class DryReader:
     """
 
     def __init__(self, step: DryIssues, section: str, reader: Any, batch: DryBatch) -> None:
-        self._step, self._section, self._reader, self._batch = step, section, reader, batch
+        self._step = step
+        self._section = section
+        self._reader = reader
+        self._batch = batch
         self._options = step.config.at(section)
 
     def __call__(self, outputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Decode the outputs of the networks, or count what was decoded."""
-        name, key = str(self._options.get("name")), self._options.get("key")
+        name = str(self._options.get("name"))
+        key = self._options.get("key")
         for head in (head for head, row in BRANCHES.items() if name.endswith(row.decoder)):
             texts = decoded_labels(self._step.charset, head, self._batch, 1)
             if report_wrong_label(self._step, self._batch, name, head, 1, texts):
@@ -171,7 +178,8 @@ class DryReader:
 
     def get_metric(self) -> Any:
         """Return the numbers of the metric, which must have the main indicator."""
-        numbers, wanted = self._reader.get_metric(), self._reader.main_indicator
+        numbers = self._reader.get_metric()
+        wanted = self._reader.main_indicator
         if wanted not in numbers:
             self._step.report(
                 "bad_value",
@@ -193,7 +201,8 @@ class DryLosses:
     """
 
     def __init__(self, step: DryIssues, batch: DryBatch) -> None:
-        self._step, self._batch = step, batch
+        self._step = step
+        self._batch = batch
         self.outputs: set[OutputRef] = set()
         self._losses: list[tuple[str, ConfigPath, Any, Mapping[str, Any]]] = []
         whole = step.config.at("Loss").thaw()
@@ -207,7 +216,8 @@ class DryLosses:
             self._build(name, path, {**whole, "loss_config_list": [{name: options}]}, options)
 
     def _build(self, name: str, path: ConfigPath, config: dict[str, Any], options: Mapping[str, Any]) -> None:
-        step, known = self._step, self._step.models
+        step = self._step
+        known = self._step.models
         try:
             loss = build_loss(config, loss_context(step.model, step.charset))
             outputs = required_outputs(loss) or ()
@@ -286,7 +296,8 @@ def decoded_labels(
     arrays = [each.numpy() if isinstance(each, paddle.Tensor) else None for each in batch.entries] + [
         None
     ] * 4
-    labels, lengths = arrays[place], arrays[length or 0]
+    labels = arrays[place]
+    lengths = arrays[length or 0]
     if (
         labels is None
         or labels.ndim != 2

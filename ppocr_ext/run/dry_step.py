@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+from paddle import nn
 from paddle.utils import unique_name
 
 from ppocr_ext.charset import Charset
@@ -44,7 +45,7 @@ def dry_step(
     config: Config,
     charset: Charset,
     host: Host,
-    model: Any,
+    model: nn.Layer,
     modes: Sequence[str],
     seed: int,
     say: Callable[[str], None],
@@ -113,7 +114,8 @@ def same_as_before(config: Config, charset: Charset, checkpoint: Path) -> bool:
 @contextmanager
 def _silent(host: Host) -> Iterator[None]:
     """Log and print nothing: the run itself says all of it, and some of the host's transforms print."""
-    before, host.logger.disabled = host.logger.disabled, True
+    before = host.logger.disabled
+    host.logger.disabled = True
     try:
         with no_log(), warnings.catch_warnings(), redirect_stdout(StringIO()):
             warnings.simplefilter("ignore")
@@ -196,7 +198,8 @@ class _DryStep(DryIssues):
 
     def _evaluate(self, batch: DryBatch, batches: _Batches, decoder: Any, metric: Any) -> None:
         """Call ``program.eval`` with the sub-models that the decoder reads."""
-        names, model = decoder_models(self.config), self.model
+        names = decoder_models(self.config)
+        model = self.model
         if names is not None and self.models is not None:
             for name in set(names) - set(self.models):
                 self.report_unknown_model(("PostProcess", "model_name"), name)

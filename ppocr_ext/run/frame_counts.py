@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import paddle
+from paddle import nn
 
 from ppocr_ext.base.parts import CTC_DECODER
 from ppocr_ext.check.sub_models import loss_parts
@@ -105,7 +106,7 @@ def _span(numbers: Sequence[int]) -> str:
     return f"{numbers[0]}" if numbers[0] == numbers[-1] else f"{numbers[0]} to {numbers[-1]}"
 
 
-def count_frames(model: Any, config: Config, mode: str) -> FrameCounts:
+def count_frames(model: nn.Layer, config: Config, mode: str) -> FrameCounts:
     """Return the frames that labels of ``mode`` have to fit.
 
     For ``"Train"``: of the sub-models that a CTC loss trains, pooled as in training: some backbones make a fixed number
@@ -123,7 +124,8 @@ def count_frames(model: Any, config: Config, mode: str) -> FrameCounts:
     Raises:
         ModelError: the network cannot take images of a size that the config gives.
     """
-    prepared, training = read_preprocessing(config, mode), mode == "Train"
+    prepared = read_preprocessing(config, mode)
+    training = mode == "Train"
     names = trained_with_ctc(config) if training else _read_as_ctc(config)
     pooled = _train_frames(model) if training else {}
     if prepared is None or not prepared.sizes or not names:
@@ -149,7 +151,7 @@ def count_frames(model: Any, config: Config, mode: str) -> FrameCounts:
     return FrameCounts(counts, dotted(prepared.path), complete, by_ratio, pooled, fixed_by)
 
 
-def _train_frames(model: Any) -> dict[str, int | str]:
+def _train_frames(model: nn.Layer) -> dict[str, int | str]:
     """Return ``train_frames`` of each backbone that has it, by config path."""
     networks = model.models if isinstance(model, DistillationModel) else {None: model}
     backbones = [(name, getattr(network, "backbone", None)) for name, network in networks.items()]
@@ -191,18 +193,19 @@ def _read_as_ctc(config: Config) -> tuple[str | None, ...]:
     return decoder_models(config) or (None,)
 
 
-def _frames(network: Any, size: Size, training: bool) -> int | None:
+def _frames(network: nn.Layer, size: Size, training: bool) -> int | None:
     """Return T of a network for an image [C, H, W], in training or in evaluation; None if it is not known."""
     with left_as_it_was(network), paddle.no_grad():
         for layer in network.sublayers(include_self=True):
             layer.training = training  # not train(), which also switches Paddle's tracer
-        images, request = paddle.zeros([1, *size]), replace(_CTC_LOGITS, for_training=training)
+        images = paddle.zeros([1, *size])
+        request = replace(_CTC_LOGITS, for_training=training)
         output = network(images, None, request) if isinstance(network, BaseModel) else network(images)
     return _length(output)
 
 
 @contextmanager
-def left_as_it_was(network: Any) -> Iterator[None]:
+def left_as_it_was(network: nn.Layer) -> Iterator[None]:
     """Put modes, BatchNorm statistics and generators back, whatever happens inside."""
     modes = [(layer, layer.training) for layer in network.sublayers(include_self=True)]
     statistics = [(t, t.clone()) for t in network.state_dict().values() if t.stop_gradient]

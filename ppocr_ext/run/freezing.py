@@ -44,12 +44,12 @@ _SWITCHED = (
 )
 
 
-def frozen_models(model: Any) -> frozenset[str]:
+def frozen_models(model: nn.Layer) -> frozenset[str]:
     """Return the names of the sub-models that are not trained."""
     return model.frozen if isinstance(model, DistillationModel) else frozenset()
 
 
-def unsaved_models(model: Any, config: Config) -> frozenset[str]:
+def unsaved_models(model: nn.Layer, config: Config) -> frozenset[str]:
     """Return the names of the sub-models that a checkpoint does not store."""
     return frozenset() if config.settings.save_teacher else frozen_models(model)
 
@@ -90,7 +90,8 @@ def restrict_outputs(model: nn.Layer, reads: Iterable[OutputRef] | None, config:
     outputs: dict[str | None, set[str]] = {name: set() for name, _ in reads}
     for name, output in reads:
         outputs[name].add(output)
-    networks, requests = networks_of(model), {}
+    networks = networks_of(model)
+    requests = {}
     for name, found in outputs.items():
         branches = frozenset(_BRANCH_OF[output] for output in found & _BRANCH_OF.keys())
         requests[name] = replace(TRAIN, branches=branches, features=True if FEATURES in found else None)
@@ -109,7 +110,8 @@ def restrict_outputs(model: nn.Layer, reads: Iterable[OutputRef] | None, config:
 
 def with_features(model: nn.Layer, outputs: Iterable[OutputRef]) -> nn.Layer:
     """Return a model that also returns the features of CTC heads that are among ``outputs``."""
-    request, names = replace(TRAIN, features=True), [name for name, output in outputs if output == FEATURES]
+    request = replace(TRAIN, features=True)
+    names = [name for name, output in outputs if output == FEATURES]
     if isinstance(model, DistillationModel):
         return model.using(train={**model.train_requests, **{str(name): request for name in names}})
     return model.using(train=request) if names and isinstance(model, BaseModel) else model
@@ -123,7 +125,7 @@ def _freeze_unread(model: nn.Layer, wanted: Set[str]) -> None:
                 _stop(getattr(head, layer).parameters())
 
 
-def freeze_parts(model: Any, config: Config) -> None:
+def freeze_parts(model: nn.Layer, config: Config) -> None:
     """Freeze the parameters that ``Global.freeze`` names, and keep their BatchNorms and dropout in eval mode.
 
     Raises:
@@ -176,7 +178,7 @@ def layers_held_in_eval(network: nn.Layer) -> list[nn.Layer]:
     return held
 
 
-def freeze_guided(model: Any, reads: Iterable[OutputRef] | None) -> None:
+def freeze_guided(model: nn.Layer, reads: Iterable[OutputRef] | None) -> None:
     """Say what ``use_guide`` means for the backbone of each trained network, and freeze one that gets no gradient.
 
     ``use_guide`` of the necks `svtr` and `lightsvtr` detaches the features that the CTC branch reads.
@@ -208,7 +210,7 @@ def freeze_guided(model: Any, reads: Iterable[OutputRef] | None) -> None:
             )
 
 
-def says_what_it_reads(model: Any, reads: Any) -> bool:
+def says_what_it_reads(model: nn.Layer, reads: Any) -> bool:
     """Return True if it is known what gets a gradient: the loss names what it reads, and the heads are ours."""
     if reads is None or any(output == "backbone" for _, output in reads):
         return False
@@ -216,7 +218,9 @@ def says_what_it_reads(model: Any, reads: Any) -> bool:
     return all(head is not None and understands_requests(head) for head in heads)
 
 
-def freeze_untouched(model: Any, loss: Callable[..., Mapping[str, Any]], batch: Sequence[Any]) -> list[str]:
+def freeze_untouched(
+    model: nn.Layer, loss: Callable[..., Mapping[str, Any]], batch: Sequence[Any]
+) -> list[str]:
     """Stop training the parameters that the loss of one batch gives no gradient, in any process.
 
     A data-parallel reducer waits for the gradient of every parameter. A loss that does not say what it reads

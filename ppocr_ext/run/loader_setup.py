@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from paddle import nn
+
 import ppocr_ext.synth.synthetic_dataset  # noqa: F401 - registers its datasets
 from ppocr_ext.base.parts import OF_LMDB
 from ppocr_ext.charset import Charset
@@ -70,7 +72,7 @@ class RunData:
 
 def open_data(
     context: RunContext,
-    model: Any,
+    model: nn.Layer,
     views: Views | None = None,
     checked: Mapping[str, PreflightReport] | None = None,
 ) -> RunData:

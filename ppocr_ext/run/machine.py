@@ -15,7 +15,8 @@ from pathlib import Path
 from ppocr_ext.io.atomic import is_running, private_folder, scratch_folder
 from ppocr_ext.messages import LOG
 
-_FOLDER, _STARTER = "PPOCR_EXT_PROCESSES_FOLDER", "PPOCR_EXT_PROCESSES_STARTER"
+_FOLDER = "PPOCR_EXT_PROCESSES_FOLDER"
+_STARTER = "PPOCR_EXT_PROCESSES_STARTER"
 _LOOK_EVERY = 1.0  # seconds
 _GRACE = 8  # seconds that a process has to stop after its launcher is gone
 
@@ -52,7 +53,8 @@ def ending_with_launcher() -> Iterator[None]:
     A process that then does not stop, because it computes or waits for another one, is killed by the system. Does
     nothing in a process that Paddle's launcher has not started.
     """
-    done, watch = threading.Event(), None
+    done = threading.Event()
+    watch = None
     if "PADDLE_LOCAL_RANK" in os.environ and hasattr(signal, "alarm"):  # not on Windows
         watch = threading.Thread(target=_watch, args=(os.getppid(), done), daemon=True)
         watch.start()

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from paddle import nn
+
 from ppocr_ext.charset import Charset
 from ppocr_ext.check.sub_models import ALLOW_UNTRAINED, UNTRAINED, untrained
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
@@ -100,7 +102,7 @@ def _named(config: Config) -> set[str]:
 
 
 def load_model_weights(
-    model: Any, context: RunContext, *, needed: tuple[str, ...] | None
+    model: nn.Layer, context: RunContext, *, needed: tuple[str, ...] | None
 ) -> dict[str | None, str]:
     """Fill ``model`` from the checkpoint or ``Global.pretrained_model``, and sub-models from their own files.
 
@@ -153,7 +155,7 @@ def load_model_weights(
 
 
 def _load(
-    context: RunContext, network: Any, path: str | Path, part: str | None, **options: Any
+    context: RunContext, network: nn.Layer, path: str | Path, part: str | None, **options: Any
 ) -> WeightMatch:
     """Load the weights at ``path`` into ``network``, whose section of the config is ``part``, if it has its own."""
     require_recorded(context.config, path)
@@ -242,7 +244,8 @@ def _covered_models(model: DistillationModel, path: str | Path, targets: Sequenc
 
 
 def _load_sub_model(model: DistillationModel, name: str, context: RunContext) -> bool:
-    path, part = model.pretrained.get(name), f"Architecture.Models.{name}"
+    path = model.pretrained.get(name)
+    part = f"Architecture.Models.{name}"
     if path:
         try:
             match = _load(context, getattr(model, name), path, part, first_prefix=f"{name}.")

@@ -16,7 +16,7 @@ from ppocr_ext.modeling import BaseModel, DistillationModel, HeadRequest, networ
 from ppocr_ext.modeling.recompute import recompute_blocks
 
 
-def data_parallel(model: Any, config: Config) -> Any:
+def data_parallel(model: nn.Layer, config: Config) -> nn.Layer:
     """Return ``model`` with its gradients averaged over the processes; names in its ``state_dict`` do not change.
 
     Of a DistillationModel each trained sub-model is averaged by itself; frozen ones are left alone.
@@ -36,7 +36,7 @@ def data_parallel(model: Any, config: Config) -> Any:
     return model.using(callers=trained)
 
 
-def recompute_activations(model: Any, config: Config) -> None:
+def recompute_activations(model: nn.Layer, config: Config) -> None:
     """Let the blocks of all trained networks compute their activations again, if ``Global.recompute`` is true.
 
     Raises:
@@ -54,7 +54,7 @@ def recompute_activations(model: Any, config: Config) -> None:
             )
 
 
-def share_batch_norm(model: Any, config: Config) -> Any:
+def share_batch_norm(model: nn.Layer, config: Config) -> nn.Layer:
     """Return ``model`` with BatchNorm over all processes (``Global.use_sync_bn``), except in frozen sub-models.
 
     Names in its ``state_dict`` stay as they are. With one process, or on a device for which Paddle has no such
@@ -139,7 +139,7 @@ class _CompiledForward:
         return output
 
 
-def compile_model(model: Any, config: Config) -> Any:
+def compile_model(model: nn.Layer, config: Config) -> nn.Layer:
     """Return ``model``, compiled if ``Global.to_static`` is true; each sub-model is compiled by itself.
 
     Names in its ``state_dict`` stay as they are. PaddleOCR's ``Global.d2s_train_image_shape`` is not needed.

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from paddle import Tensor
+from paddle import Tensor, nn
 from rapidfuzz.distance import Levenshtein
 
 from ppocr_ext.base.parts import BRANCHES, kind_of
@@ -65,7 +65,7 @@ class OneBatch:
         return images_of(self.entries)
 
 
-def one_batch(context: RunContext, network: Any, samples: int) -> OneBatch:
+def one_batch(context: RunContext, network: nn.Layer, samples: int) -> OneBatch:
     """Return the first usable samples of ``Train``, each with a text of its own.
 
     Args:
@@ -112,7 +112,7 @@ def _same_every_time(config: Config) -> tuple[Config, tuple[str, ...], tuple[int
     return config.with_values({"Train.sampler.scales": [list(size)]}), left_out, size
 
 
-def require_reading_teachers(context: RunContext, model: Any, names: Sequence[str]) -> None:
+def require_reading_teachers(context: RunContext, model: nn.Layer, names: Sequence[str]) -> None:
     """Read :data:`LINES` samples of ``Train`` without augmentation by each frozen teacher, with CTC and NRTR.
 
     Process 0 does so, once: not in a resumed run. Neither teachers nor random generators change. Not checked: a teacher
@@ -158,7 +158,7 @@ def require_reading_teachers(context: RunContext, model: Any, names: Sequence[st
             )
 
 
-def _texts(context: RunContext, teacher: Any, images: Tensor, branch: str) -> list[str]:
+def _texts(context: RunContext, teacher: nn.Layer, images: Tensor, branch: str) -> list[str]:
     """Return what a branch of a frozen network reads of images [B, C, H, W], by the host's decoder."""
     request = HeadRequest(frozenset({branch}), probabilities=True, decode=True, as_dict=False)
     output = teacher(images, None, request)
@@ -176,7 +176,9 @@ def likeness(texts: Sequence[str], labels: Sequence[str]) -> tuple[float, float]
     Chance: the mean over all shifts of the labels among the samples, and a margin. A label that takes the place of
     another is filled up from those behind it, or cut, to its length: that of a text alone is no sign of reading.
     """
-    count, stream, starts = len(texts), "".join(labels) * 2, [0, *accumulate(map(len, labels))]
+    count = len(texts)
+    stream = "".join(labels) * 2
+    starts = [0, *accumulate(map(len, labels))]
     means = []
     for shift in range(count):
         others = [

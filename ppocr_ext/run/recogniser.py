@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from paddle import nn
+
 from ppocr_ext.base.parts import BRANCHES, CTC_DECODER, MULTI_HEAD
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
@@ -38,7 +40,7 @@ class TrainedRecogniser:
 
     config: Config
     charset: Charset
-    network: Any
+    network: nn.Layer
     sub_model: str | None
     weights: Path
     device: str
@@ -111,7 +113,8 @@ def recogniser_config(source: str | Path, options: Sequence[str] = ()) -> Config
             f"give the folder that a run writes to (Global.save_model_dir), or one that `ppocr-ext export` wrote.",
             code="no_run",
         )
-    config, best = load([file], options), file.parent / BEST
+    config = load([file], options)
+    best = file.parent / BEST
     is_run = given.is_dir() or (file.name == CONFIG_FILE and Path(f"{best}.pdparams").is_file())
     if not is_run or any(
         config.at(key, default=None) and config.place(key).is_option for key in _WEIGHT_KEYS
@@ -165,7 +168,8 @@ def single_recogniser(config: Config, name: str | None) -> tuple[Config, str | N
         return config, None
     check_sub_model(config, name)
     model = config.at(f"Architecture.Models.{name}").thaw()
-    own, own_dict = model.pop("pretrained", None), model.pop("pretrained_dict", None)
+    own = model.pop("pretrained", None)
+    own_dict = model.pop("pretrained_dict", None)
     model.pop("freeze_params", None)
     weights = _weights(config, name, own)
     if own_dict and weights.get("Global.pretrained_model") == own:

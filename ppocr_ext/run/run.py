@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from paddle import nn
+
 from ppocr_ext.config import Config
 from ppocr_ext.config.node import COMPUTED, dotted
 from ppocr_ext.errors import ModelError, WeightsError
@@ -58,7 +60,7 @@ class Run(RunContext, RunData, Training):
         """Names of the sub-models that a checkpoint does not store."""
         return unsaved_models(self.network, self.config)
 
-    def sub_model(self, name: str) -> Any:
+    def sub_model(self, name: str) -> nn.Layer:
         """Return the sub-model called ``name``."""
         return getattr(self.network, name)
 
@@ -81,7 +83,8 @@ class Run(RunContext, RunData, Training):
         _run_dry_step(context, model)
         if isinstance(model, DistillationModel):
             model = model.using(evaluate=dict.fromkeys(decoder_models(context.config) or (), EVAL))
-        cache, answers = cache_folder(context.config) if context.trains else None, None
+        cache = cache_folder(context.config) if context.trains else None
+        answers = None
         views = None if cache is None else read_facts(cache).views
         # after the model, which says how many frames its CTC output has
         data = open_data(context, model, views)
@@ -97,13 +100,16 @@ class Run(RunContext, RunData, Training):
             engines = compile_frozen(context, training.network, samples, prepare=cache is None)
             model = training.network.using(callers=engines) if engines else training.model
             if cache is not None:  # it calls what is compiled for a batch that it lacks
-                digests, dictionary = training.frozen_digests, context.charset.digest
+                digests = training.frozen_digests
+                dictionary = context.charset.digest
                 answers = cached_teacher(cache, model, training.loss, config, dictionary, digests)
                 model = model.using(callers={answers.name: answers}) if answers else model
             training = replace(training, model=model)
         else:
             _load_for_evaluation(context, model)
-            training, steps, engines = Training(model=model), None, {}
+            training = Training(model=model)
+            steps = None
+            engines = {}
         plain = host_config(
             config, distributed=context.team.size > 1, label_files=data.usable_files, eval_steps=steps
         )
@@ -119,13 +125,14 @@ class Run(RunContext, RunData, Training):
         )
 
 
-def _run_dry_step(context: RunContext, model: Any) -> None:
+def _run_dry_step(context: RunContext, model: nn.Layer) -> None:
     """Report parts that do not fit, in every process on its share; only process 0 evaluates in training.
 
     Raises:
         InvalidConfigError: parts do not fit.
     """
-    config, checkpoint = context.config, context.checkpoint
+    config = context.config
+    checkpoint = context.checkpoint
     if not config.settings.dry_step:
         return
     if context.trains and checkpoint and same_as_before(config, context.charset, checkpoint.prefix):
@@ -142,7 +149,7 @@ def _run_dry_step(context: RunContext, model: Any) -> None:
     report_issues(rename_section(issue, context.options.eval_section) for issue in issues)
 
 
-def _load_for_evaluation(context: RunContext, model: Any) -> None:
+def _load_for_evaluation(context: RunContext, model: nn.Layer) -> None:
     """Load the weights of ``model``.
 
     Raises:
@@ -161,7 +168,7 @@ def _load_for_evaluation(context: RunContext, model: Any) -> None:
         )
 
 
-def build_network(config: Config) -> Any:
+def build_network(config: Config) -> nn.Layer:
     """Build the networks.
 
     Raises:

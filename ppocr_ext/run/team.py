@@ -34,7 +34,9 @@ from ppocr_ext.run.machine import machine_folder, machine_name
 
 T = TypeVar("T")
 _PREFIX = "ppocr_ext/"
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.2  # seconds between two looks at a counter
+# seconds between two looks at a counter
+_FIRST_PAUSE = 0.0005
+_LONGEST_PAUSE = 0.2
 _ALIVE_EVERY = 0.3  # seconds between two checks that the other processes live
 _BLAME_WITHIN = 4.0  # seconds to wait for another process's message after a collective broke
 
@@ -290,5 +292,6 @@ def _send_at_once() -> None:
 
 def _log_file() -> str:
     """Return where the launcher writes the output of this process."""
-    folder, number = os.environ.get("PADDLE_LOG_DIR"), os.environ.get("PADDLE_LOCAL_RANK", 0)
+    folder = os.environ.get("PADDLE_LOG_DIR")
+    number = os.environ.get("PADDLE_LOCAL_RANK", 0)
     return "on its own terminal" if folder is None else str(Path(folder, f"workerlog.{number}"))

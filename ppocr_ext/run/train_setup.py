@@ -20,7 +20,14 @@ from ppocr_ext.checkpoint.weights import put_back
 from ppocr_ext.config import Config
 from ppocr_ext.data.sample_seeds import warn_of_other_seeds
 from ppocr_ext.errors import ConfigError, WeightsError
-from ppocr_ext.losses import CenterLoss, DistillationCenterLoss, LossContext, build_loss, required_outputs
+from ppocr_ext.losses import (
+    CenterLoss,
+    DistillationCenterLoss,
+    Loss,
+    LossContext,
+    build_loss,
+    required_outputs,
+)
 from ppocr_ext.messages import LOG
 from ppocr_ext.modeling.features import feature_sizes
 from ppocr_ext.optim import build_optimizer
@@ -64,8 +71,8 @@ class Training:
         starts_from_weights: a trained (sub-)model has got weights, and the run is not resumed.
     """
 
-    model: Any
-    loss: Any = None
+    model: nn.Layer
+    loss: Loss = None  # type: ignore[assignment]  # an evaluation has none
     optimizer: Any = None
     schedule: Any = None
     amp: Amp = field(default_factory=Amp)
@@ -79,18 +86,19 @@ class Training:
     starts_from_weights: bool = False
 
     @property
-    def network(self) -> Any:
+    def network(self) -> nn.Layer:
         """The model without a data-parallel wrapper."""
         return getattr(self.model, "_layers", self.model)
 
 
-def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
+def set_up_training(context: RunContext, model: nn.Layer, data: RunData) -> Training:
     """Build what ``model`` is trained with, and load its weights.
 
     Raises:
         PPOCRExtError: something cannot be built; the message says what to change.
     """
-    config, checkpoint = context.config, context.checkpoint
+    config = context.config
+    checkpoint = context.checkpoint
     loss = build_loss(context.components.at("Loss").thaw(), loss_context(model, context.charset))
     outputs = required_outputs(loss)
     needed = None if outputs is None else _models_used(model, outputs)
@@ -115,7 +123,7 @@ def set_up_training(context: RunContext, model: Any, data: RunData) -> Training:
     return replace(training, model=model, official_weights=records)
 
 
-def _models_used(model: Any, outputs: Any) -> tuple[str, ...]:
+def _models_used(model: nn.Layer, outputs: Any) -> tuple[str, ...]:
     """Return the sub-models that the loss reads or that are trained."""
     frozen = frozen_models(model)
     trained = [name for name in getattr(model, "model_name_list", ()) if name not in frozen]
@@ -123,7 +131,8 @@ def _models_used(model: Any, outputs: Any) -> tuple[str, ...]:
 
 
 def _add_optimizer(context: RunContext, training: Training, steps_per_epoch: int) -> Training:
-    config, model = context.config, training.model
+    config = context.config
+    model = training.model
     epochs = config.settings.epoch_num
     amp = build_amp(config)
     options = context.components.at("Optimizer").thaw()
@@ -151,7 +160,8 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
         ConfigError: the run has finished all its epochs.
         WeightsError: the teacher or the optimizer is another one, or its state does not fit.
     """
-    prefix, optimizer = checkpoint.prefix, training.optimizer
+    prefix = checkpoint.prefix
+    optimizer = training.optimizer
     if not checkpoint.file(".states").is_file():
         LOG.warning("%s.states is missing: the run is counted from its beginning.", prefix)
     state = checkpoint.train_state()
@@ -164,7 +174,8 @@ def _resume(training: Training, config: Config, checkpoint: Checkpoint) -> Train
             code="nothing_left",
         )
     _require_same_teachers(checkpoint, state.frozen, training.frozen_digests)
-    name, accumulate = config.at("Optimizer.name"), config.settings.accumulate
+    name = config.at("Optimizer.name")
+    accumulate = config.settings.accumulate
     before = state.accumulate or 1
     if state.optimizer is not None and (state.optimizer, before) != (name, accumulate):
         raise WeightsError(
@@ -217,12 +228,12 @@ def _recompute_rate(schedule: Any) -> None:
         schedule.step(schedule.last_epoch)
 
 
-def loss_context(model: Any, charset: Charset) -> LossContext:
+def loss_context(model: nn.Layer, charset: Charset) -> LossContext:
     """Return what losses may need to know of ``model``, with or without sub-models, and the dictionary."""
     return LossContext(charset, feature_sizes(model))
 
 
-def compare_center_weights(loss: Any, model: Any) -> None:
+def compare_center_weights(loss: Loss, model: nn.Layer) -> None:
     """Warn of centers that were exported from other weights than the model has."""
     for name, center in _center_losses(loss):
         meta = {} if center.table is None else center.table.meta
@@ -238,7 +249,7 @@ def compare_center_weights(loss: Any, model: Any) -> None:
             )
 
 
-def _center_losses(loss: Any) -> Iterator[tuple[str | None, CenterLoss]]:
+def _center_losses(loss: Loss) -> Iterator[tuple[str | None, CenterLoss]]:
     """Yield each CenterLoss within ``loss``, with its sub-model."""
     if isinstance(loss, CenterLoss):
         yield None, loss
@@ -249,14 +260,14 @@ def _center_losses(loss: Any) -> Iterator[tuple[str | None, CenterLoss]]:
             yield from _center_losses(child)
 
 
-def loss_state(loss: Any) -> dict[str, np.ndarray]:
+def loss_state(loss: Loss) -> dict[str, np.ndarray]:
     """Return the state of a loss, such as centers, by name; empty if it has none."""
     if not isinstance(loss, nn.Layer):
         return {}
     return {name: value.numpy() for name, value in loss.state_dict().items()}
 
 
-def restore_loss(loss: Any, state: Mapping[str, np.ndarray], prefix: Path) -> None:
+def restore_loss(loss: Loss, state: Mapping[str, np.ndarray], prefix: Path) -> None:
     """Restore the state of a checkpoint; a loss that is not in it keeps its initial state.
 
     Raises:

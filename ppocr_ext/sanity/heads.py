@@ -14,7 +14,14 @@ from ppocr_ext.base.parts import BRANCHES, CENTER_LOSSES, MULTI_LOSSES
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.batches import images_of, labels_of
 from ppocr_ext.errors import ModelError
-from ppocr_ext.losses import CenterLoss, CombinedLoss, DistillationCenterLoss, MultiLoss, required_outputs
+from ppocr_ext.losses import (
+    CenterLoss,
+    CombinedLoss,
+    DistillationCenterLoss,
+    Loss,
+    MultiLoss,
+    required_outputs,
+)
 from ppocr_ext.losses.base_loss import HEADS, head_batch
 from ppocr_ext.losses.distillation_base import PairLoss, SubModelLoss
 from ppocr_ext.modeling.head_request import HeadRequest
@@ -44,7 +51,7 @@ class TrainedHead:
     """
 
     name: str
-    model: Any
+    model: nn.Layer
     layer: nn.Layer
     branch: str | None
     images: Tensor
@@ -97,7 +104,8 @@ class TrainedHead:
         """Whether the output depends on the labels that the head is given, as that of a decoder does."""
         same = self.labels[0][:, :1].expand_as(self.labels[0])
         with paddle.no_grad():
-            first, other = self.output(), self.output(labels=[same, *self.labels[1:]])
+            first = self.output()
+            other = self.output(labels=[same, *self.labels[1:]])
         return isinstance(first, Tensor) and not bool(paddle.allclose(first, other))
 
 
@@ -113,11 +121,11 @@ class _Part:
 
     model: str | None
     branch: str | None
-    loss: Any
+    loss: Loss
     takes_whole: bool = False
 
 
-def _parts(loss: Any) -> Iterator[_Part]:
+def _parts(loss: Loss) -> Iterator[_Part]:
     """Yield the losses against labels that ``loss`` is made of; those between networks or to centers teach no text."""
     if isinstance(loss, CombinedLoss):
         for _, _, each in loss.losses:
@@ -133,8 +141,8 @@ def _parts(loss: Any) -> Iterator[_Part]:
 
 def trained_heads(
     context: RunContext,
-    network: Any,
-    loss: Any,
+    network: nn.Layer,
+    loss: Loss,
     entries: Sequence[Tensor],
     restart: Callable[[float], Any],
 ) -> tuple[TrainedHead, ...]:
@@ -179,7 +187,7 @@ def trained_heads(
     return tuple(heads)
 
 
-def _layer(model: Any, branch: str | None) -> nn.Layer:
+def _layer(model: nn.Layer, branch: str | None) -> nn.Layer:
     """Return the layer of a head that makes the logits.
 
     Raises:

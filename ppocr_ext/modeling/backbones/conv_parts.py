@@ -134,7 +134,8 @@ class ChannelGate(nn.Layer):
     ) -> None:
         super().__init__()
         attr = ParamAttr(learning_rate=lr_mult)
-        self._names, self._gate = tuple(names), gate
+        self._names = tuple(names)
+        self._gate = gate
         for name, sizes in zip(names, ((dim, dim // 4), (dim // 4, dim)), strict=True):
             self.add_sublayer(name, nn.Conv2D(*sizes, 1, weight_attr=attr, bias_attr=attr))
 

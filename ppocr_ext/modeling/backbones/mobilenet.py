@@ -117,7 +117,8 @@ def _pair(stride: int | Sequence[int]) -> Stride:
 CHANNEL_STEP = 8  # channels are multiples of it
 SCALES = (0.35, 0.5, 0.75, 1.0, 1.25)
 GATE = partial(F.hardsigmoid, slope=0.2)
-RELU, SWISH = F.relu, F.hardswish
+RELU = F.relu
+SWISH = F.hardswish
 # kernel, expanded and output channels, squeeze-and-excitation, activation, which option gives the stride (None: 1)
 Row = tuple[int, int, int, bool, Activation, int | None]
 LARGE: tuple[Row, ...] = (

@@ -110,14 +110,15 @@ class HGNet(FrameBackbone):
         stem: the first layers.
         stages: the stages.
         out_channels: of the last stage.
-        train_frames: frames in train mode, or `"width"`; see `FrameBackbone`.
+        train_frames: frames in train mode, or `"width"`: one for 8 pixels, as in eval mode.
     """
 
     def __init__(
         self, stem: nn.Layer, stages: Sequence[HGStage], out_channels: int, train_frames: int | str
     ) -> None:
         super().__init__(train_frames)
-        self.stem, self.stages = stem, nn.LayerList(stages)
+        self.stem = stem
+        self.stages = nn.LayerList(stages)
         self.out_channels = out_channels
 
     def features(self, images: Tensor) -> Tensor:
@@ -134,7 +135,7 @@ class PPHGNet_small(HGNet):  # noqa: N801 - PaddleOCR's name
 
     Args:
         in_channels: channels of the image.
-        train_frames: frames in train mode, or `"width"`; see `FrameBackbone`.
+        train_frames: frames in train mode, or `"width"`: one for 8 pixels, as in eval mode.
     """
 
     def __init__(self, in_channels: int = 3, train_frames: int | str = TRAIN_FRAMES) -> None:
@@ -246,7 +247,7 @@ class PPHGNetV2_B4(HGNet):  # noqa: N801 - PaddleOCR's name
     Args:
         text_rec: must be True: text lines are read without the last two halvings of the width.
         in_channels: channels of the image.
-        train_frames: frames in train mode, or `"width"`; see `FrameBackbone`.
+        train_frames: frames in train mode, or `"width"`: one for 8 pixels, as in eval mode.
 
     Raises:
         ConfigError: `text_rec` is false.

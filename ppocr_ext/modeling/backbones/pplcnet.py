@@ -133,15 +133,18 @@ class RepConv(nn.Layer):
     def fused(self) -> nn.Layer:
         """Return one convolution with the numbers of all branches and the affine, and the activation behind it."""
         model = self.conv_kxk[0].conv
-        size, groups = model._kernel_size[0], model._groups
-        kernel, bias = paddle.zeros_like(model.weight), paddle.zeros([model._out_channels])
+        size = model._kernel_size[0]
+        groups = model._groups
+        kernel = paddle.zeros_like(model.weight)
+        bias = paddle.zeros([model._out_channels])
         for branch in self._branches():
             if branch is self.identity:
                 factor, shift = affine(branch)
                 one = identity_kernel(model._in_channels, groups, size) * factor.reshape([-1, 1, 1, 1])
             else:
                 one, shift = branch.kernel_and_bias()
-            kernel, bias = kernel + padded(one, size), bias + shift
+            kernel = kernel + padded(one, size)
+            bias = bias + shift
         fused = conv_like(model, kernel * self.lab.scale, bias * self.lab.scale + self.lab.bias)
         return fused if self.act is None else nn.Sequential(fused, self.act)
 
@@ -181,7 +184,7 @@ class PPLCNetV3(FoldableBackbone, FrameBackbone):
         lr_mult_list: learning rate multipliers of the stem and the five stages.
         lab_lr: further multiplier of the affine blocks.
         in_channels: channels of the image.
-        train_frames: frames in train mode, or `"width"`; see `FrameBackbone`.
+        train_frames: frames in train mode, or `"width"`: one for 8 pixels, as in eval mode.
     """
 
     def __init__(
@@ -325,7 +328,7 @@ class PPLCNetV4(FoldableBackbone, FrameBackbone):
     Args:
         model_size: `"tiny"`, `"small"` or `"medium"`.
         in_channels: channels of the image.
-        train_frames: frames in train mode, or `"width"`; see `FrameBackbone`.
+        train_frames: frames in train mode, or `"width"`: one for 8 pixels, as in eval mode.
 
     Raises:
         ConfigError: there is no such size.

@@ -96,7 +96,8 @@ class Merging(nn.Layer):
                 in_dim, out_dim, 3, (2, 1), 1, weight_attr=ParamAttr(initializer=KaimingNormal())
             )
         self.norm = nn.LayerNorm(out_dim)
-        self._pools, self._grid = kind == "Pool", grid
+        self._pools = kind == "Pool"
+        self._grid = grid
 
     def forward(self, tokens: Tensor) -> Tensor:
         """[B, H * W, in_dim] to [B, H / 2 * W, out_dim]."""
@@ -196,7 +197,8 @@ class SVTRNet(nn.Layer):
                 merging = Merging(patch_merging, dim, embed_dim[stage], (rows, columns))
                 self.add_sublayer(f"sub_sample{stage}", merging)
                 rows //= 2
-        self._grid, self._frames = (rows, columns), out_char_num
+        self._grid = (rows, columns)
+        self._frames = out_char_num
         # This kind scales in eval mode, and trained weights rely on it.
         self.last_dropout = nn.Dropout(last_drop, mode="downscale_in_infer")
         self.last_conv = nn.Conv2D(embed_dim[-1], out_channels, 1, bias_attr=False) if last_stage else None

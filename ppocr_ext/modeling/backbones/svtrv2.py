@@ -115,7 +115,8 @@ class PositionEmbedding(nn.Layer):
         Raises:
             ModelError: the image has more patches than ``max_sz`` allows.
         """
-        height, width = images.shape[2], images.shape[3]
+        height = images.shape[2]
+        width = images.shape[3]
         if paddle.in_dynamic_mode() and (height > self.grid[0] or width > self.grid[1]):
             raise ModelError(
                 f"SVTRv2 with use_pos_embed: the image has {height}x{width} patches, but max_sz allows "
@@ -182,7 +183,8 @@ class Feat2D(nn.Layer):
         return to_images(tokens, size), size
 
 
-CONV, GLOBAL = "Conv", "Global"
+CONV = "Conv"
+GLOBAL = "Global"
 
 
 @BACKBONES.register()
@@ -259,7 +261,8 @@ class SVTRv2(nn.Layer):
         self.pope = PatchEmbedding(in_channels, dims[0], grid)
 
         def block(stage: int, kind: str, drop_path: float) -> MixingBlock:
-            dim, heads = dims[stage], num_heads[stage]
+            dim = dims[stage]
+            heads = num_heads[stage]
             head_dim(dim, heads)  # which the groups of a convolution have to divide too
             layer = (
                 ConvMixer(dim, heads, kernel_size, padding)

@@ -115,7 +115,8 @@ class ViTParseQ(nn.Layer):
         conv_stem: bool = False,
     ) -> None:
         super().__init__()
-        self._size, patch = _size("img_size", img_size), _size("patch_size", patch_size)
+        self._size = _size("img_size", img_size)
+        patch = _size("patch_size", patch_size)
         if any(edge % part for edge, part in zip(self._size, patch, strict=True)):
             raise ConfigError(
                 f"ViTParseQ: img_size must be a multiple of patch_size (found {self._size} and {patch}).",

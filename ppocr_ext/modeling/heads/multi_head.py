@@ -51,7 +51,8 @@ class FramePositions(nn.Layer):
         Raises:
             ModelError: there are more frames than positions.
         """
-        length, count = self.dec_pos_embed.shape[1], frames.shape[1]
+        length = self.dec_pos_embed.shape[1]
+        count = frames.shape[1]
         if paddle.in_dynamic_mode() and count > length:
             raise ModelError(
                 f"MultiHead with use_pos: {count} frames, but only {length} positions.",

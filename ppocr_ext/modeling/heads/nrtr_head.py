@@ -45,7 +45,8 @@ class CachedSelfAttention(nn.Layer):
 
     def __init__(self, dim: int, num_heads: int, dropout: float) -> None:
         super().__init__()
-        self.num_heads, self.dropout = num_heads, dropout
+        self.num_heads = num_heads
+        self.dropout = dropout
         self.scale = head_dim(dim, num_heads) ** -0.5
         self.qkv = xavier_linear(dim, 3 * dim)
         self.out_proj = xavier_linear(dim, dim)
@@ -67,7 +68,8 @@ class CrossAttention(nn.Layer):
 
     def __init__(self, dim: int, num_heads: int, dropout: float) -> None:
         super().__init__()
-        self.num_heads, self.dropout = num_heads, dropout
+        self.num_heads = num_heads
+        self.dropout = dropout
         self.scale = head_dim(dim, num_heads) ** -0.5
         self.q = xavier_linear(dim, dim)
         self.kv = xavier_linear(dim, 2 * dim)
@@ -174,7 +176,9 @@ def causal_mask(length: int | Tensor) -> Tensor:
     return paddle.triu(hidden, diagonal=1).unsqueeze([0, 1])
 
 
-START_ID, END_ID = 2, 3  # <s> and </s> in PaddleOCR's NRTR dictionary
+# <s> and </s> in PaddleOCR's NRTR dictionary
+START_ID = 2
+END_ID = 3
 
 
 @HEADS.register()
@@ -224,7 +228,8 @@ class Transformer(nn.Layer):
                 code="bad_value",
             )
         self.out_channels = out_channels + 1
-        self.d_model, self.max_len = d_model, max_len
+        self.d_model = d_model
+        self.max_len = max_len
         self.embedding = Embeddings(d_model, self.out_channels, scale_embedding)
         self.positional_encoding = PositionalEncoding(d_model, residual_dropout_rate)
 
@@ -309,13 +314,15 @@ class Transformer(nn.Layer):
         past: list[KeysValues | None] = [None] * len(frames)
         latest = paddle.full([lines, 1], START_ID, dtype="int64")
         ended = paddle.zeros([lines, 1], dtype="bool")
-        ids, probabilities = [latest], [paddle.ones([lines, 1], dtype="float32")]
+        ids = [latest]
+        probabilities = [paddle.ones([lines, 1], dtype="float32")]
         for place in range(self.max_len - 1):
             tokens = self.positional_encoding(self.embedding(latest), place)
             for i, block in enumerate(self.decoder):
                 tokens, past[i] = block(tokens, frames=frames[i], past=past[i])
             scores = F.softmax(self.tgt_word_prj(tokens)[:, 0].astype("float32"), axis=-1)
-            best, latest = scores.max(axis=-1, keepdim=True), scores.argmax(axis=-1, keepdim=True)
+            best = scores.max(axis=-1, keepdim=True)
+            latest = scores.argmax(axis=-1, keepdim=True)
             latest = paddle.where(ended, paddle.full_like(latest, END_ID), latest)
             best = paddle.where(ended, paddle.ones_like(best), best)
             ended = latest == END_ID

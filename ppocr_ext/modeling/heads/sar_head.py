@@ -71,8 +71,10 @@ class SARDecoder(nn.Layer):
         max_length: int,
     ) -> None:
         super().__init__()
-        self.start, self.padding = classes - 2, classes - 1
-        self.max_length, self.concat = max_length, concat
+        self.start = classes - 2
+        self.padding = classes - 1
+        self.max_length = max_length
+        self.concat = concat
         hidden = width * (2 if bidirectional else 1)
         self.conv1x1_1 = nn.Linear(hidden, attention)
         self.conv3x3_1 = nn.Conv2D(in_channels, attention, 3, padding=1)
@@ -106,7 +108,8 @@ class SARDecoder(nn.Layer):
     def decode(self, features: Tensor, line: Tensor, widths: Tensor | None) -> Tensor:
         """Read greedily: probabilities [B, max_length, classes - 1]."""
         start = self.embedding(paddle.full([features.shape[0]], self.start, "int64"))
-        inputs, steps = [line, start], []
+        inputs = [line, start]
+        steps = []
         for _ in range(self.max_length):
             scores = self._attend(features, line, paddle.stack(inputs, axis=1), widths)[:, -1]
             steps.append(F.softmax(scores, axis=-1))

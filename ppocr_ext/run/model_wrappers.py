@@ -48,7 +48,7 @@ def recompute_activations(model: nn.Layer, config: Config) -> None:
         is_trained = any(not parameter.stop_gradient for parameter in network.parameters())
         if is_trained and not recompute_blocks(network):
             raise ModelError(
-                f"Global.recompute: {name or 'the model'} has no block that can be computed again (see "
+                f"Global.recompute: {name or type(model).__name__} has no block that can be computed again (see "
                 f"docs/training.md). Fix: remove Global.recompute.",
                 code="unsupported_model",
             )

@@ -156,9 +156,14 @@ class FrameBackbone(nn.Layer):
     Args:
         train_frames: frames in train mode, or `"width"`.
 
+    Attributes:
+        least_rows: of features in eval mode.
+
     Raises:
-        ModelError: `train_frames` is neither; or, when called, images of another height than 48 in eval mode.
+        ModelError: `train_frames` is neither; or, when called, an image has too few rows in eval mode.
     """
+
+    least_rows = 1
 
     def __init__(self, train_frames: int | str) -> None:
         super().__init__()
@@ -186,10 +191,11 @@ class FrameBackbone(nn.Layer):
             if self.train_frames == "width":
                 return F.avg_pool2d(features, [features.shape[2], 2])
             return F.adaptive_avg_pool2d(features, [1, self.train_frames])
-        if features.shape[2] < EVAL_WINDOW[0]:
+        if features.shape[2] < self.least_rows:
             raise ModelError(
                 f"{type(self).__name__} reads images of height 48 (found {images.shape[2]}: {features.shape[2]} rows "
-                f"of features, its pooling needs 3). Fix: RecResizeImg.image_shape: [3, 48, {images.shape[3]}].",
+                f"of features, its pooling needs {self.least_rows}). Fix: RecResizeImg.image_shape: "
+                f"[3, 48, {images.shape[3]}].",
                 code="image_size",
             )
         return F.avg_pool2d(features, EVAL_WINDOW)

@@ -335,6 +335,8 @@ class PPLCNetV4(FoldableBackbone, FrameBackbone):
         ModelError: images of another height than 48 in eval mode (when called).
     """
 
+    least_rows = 3
+
     def __init__(
         self, model_size: str = "small", in_channels: int = 3, train_frames: int | str = TRAIN_FRAMES
     ) -> None:

@@ -172,8 +172,8 @@ def filtered(kept: int) -> Change:
 
 
 WIDE = {
-    SHAPE: [3, 32, 640],
-    EVAL_SHAPE: [3, 32, 640],
+    SHAPE: [3, 48, 640],
+    EVAL_SHAPE: [3, 48, 640],
     "Architecture.Backbone": PPLCNET,
     "Global.max_text_length": 60,
     "Architecture.Head.head_list.NRTRHead.max_text_length": 60,

@@ -106,7 +106,8 @@ def test_a_study_with_a_trial_that_dies_is_killed_and_resumed(
     assert best["status"] == "finished"
     laid_over = load([folder / "my.yml", folder / "study" / "best.yml"])
     assert f"{laid_over.at('Optimizer.lr.learning_rate'):.3g}" == rows[0][1]
-    assert (folder / "study" / "parallel.png").is_file()
+    # runs of two steps may all read nothing, and then there are no settings to compare
+    assert (folder / "study" / "parallel.png").is_file() is ("No trial learned" not in page)
 
 
 @pytest.mark.e2e

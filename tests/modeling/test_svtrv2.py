@@ -62,7 +62,7 @@ def test_names_and_numbers_are_paddleocrs(name: str) -> None:
         ({"num_heads": [2]}, "length_mismatch", "2, 1 and 2"),
         ({"depths": [1, 3]}, "length_mismatch", "depths [1, 3]"),
         ({"depths": [0, 2], "mixer": [[], ["Conv", "Global"]]}, "length_mismatch", "depths [0, 2]"),
-        ({"num_heads": [2, 3]}, "bad_value", "32 features"),
+        ({"num_heads": [2, 3]}, "bad_value", "num_heads"),
         ({"mixer": [["Conv"], ["Conv", "Conv"]], "use_pool": True}, "conflicting_keys", "use_pool"),
         ({"mixer": [["Conv"], ["Conv", "Conv"]], "last_stage": True}, "conflicting_keys", "last_stage"),
         ({"mixer": [["Conv"], ["Conv", "Conv"]], "feat2d": True}, "conflicting_keys", "feat2d"),

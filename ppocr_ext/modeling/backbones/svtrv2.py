@@ -19,7 +19,6 @@ from ppocr_ext.modeling.layers import (
     MixingBlock,
     SelfAttention,
     Size,
-    head_dim,
     linear,
     to_images,
     to_tokens,
@@ -263,7 +262,6 @@ class SVTRv2(nn.Layer):
         def block(stage: int, kind: str, drop_path: float) -> MixingBlock:
             dim = dims[stage]
             heads = num_heads[stage]
-            head_dim(dim, heads)  # which the groups of a convolution have to divide too
             layer = (
                 ConvMixer(dim, heads, kernel_size, padding)
                 if kind == CONV
@@ -318,6 +316,12 @@ def _check_sizes(
             f"mixer, {blocks} (found depths {[*depths]}, and {len(dims)}, {len(num_heads)} and {len(sub_k)} entries).",
             code="length_mismatch",
         )
+    for i, (dim, heads) in enumerate(zip(dims, num_heads, strict=True)):
+        if dim % heads or dim % 2:
+            raise ModelError(
+                f"SVTRv2: dims[{i}] = {dim} must be even and a multiple of num_heads[{i}] = {heads}.",
+                code="bad_value",
+            )
     if any(size != 2 * pad + 1 for size, pad in zip(kernel_size, padding, strict=True)):
         raise ModelError(
             f"SVTRv2: kernel_size {list(kernel_size)} with padding {list(padding)} changes the size of the "

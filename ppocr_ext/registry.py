@@ -160,15 +160,15 @@ class Registry:
                 f"with `--host DIR`."
             )
         known = [*self._own, *foreign, *known_elsewhere]
-        near = FORMER_NAMES.get(name) or near_match(name, known, cutoff=0.6)
-        if near:
-            return f"Unknown {self.kind} {name!r}.{did_you_mean(near)}"
+        hint = did_you_mean(FORMER_NAMES.get(name) or near_match(name, known, cutoff=0.6))
+        text = f"Unknown {self.kind} {name!r}.{hint}"
+        if self._own:
+            text += f" From ppocr_ext: {', '.join(self.names())}."
+        if hint:
+            return text
         theirs = shortened(foreign, _LISTED) or "none"
         checkout = "" if self._has_checkout else "`--host DIR` (a PaddleOCR checkout) or "
-        return (
-            f"Unknown {self.kind} {name!r}. From ppocr_ext: {', '.join(self.names()) or 'none'}. "
-            f"From the host: {theirs}. Others come with {checkout}`Global.plugins: [your.module]`."
-        )
+        return f"{text} From the host: {theirs}. Others come with {checkout}`Global.plugins: [your.module]`."
 
     def build(self, name: str, options: Mapping[str, Any], **injected: Any) -> Any:
         """Construct the component ``name`` from the ``options`` of a config, which are not changed.

@@ -115,12 +115,12 @@ class Config(Mapping[Any, Any]):
 
     def host_options(self) -> dict[str, Any]:
         """Return all of ``Global`` as PaddleOCR's encoders and decoders receive it, a copy that may be changed."""
-        options: dict[str, Any] = self.at("Global").thaw()
-        return options
+        section = self.at("Global", None)
+        return section.thaw() if isinstance(section, Config) else {}
 
     def asked_devices(self) -> list[str]:
         """Return the kinds of device that ``Global.use_KIND`` asks for, such as ``gpu``."""
-        return [kind for kind in DEVICES if self._of_global(f"use_{kind}")]
+        return [kind for kind in DEVICES if self.at(f"Global.use_{kind}", None) is True]
 
     def where(self, path: PathLike) -> str:
         """Return the place for messages: ``file.yml:12``, ``-o A.b=1``, ``-o +A.b=1``, ``computed``.

@@ -148,7 +148,8 @@ def test_to_yaml_has_no_anchors_and_keeps_the_order(read):
 
 
 # v3_data.yml has no base: it removes a key of the file that it goes over
-SHIPPED = sorted(file for file in config_root().rglob("*.yml") if file.stem != "v3_data")
+# v3_data is a part of files; corrected_losses removes what only its base has, see tests/test_configs.py
+SHIPPED = sorted(f for f in config_root().rglob("*.yml") if f.stem not in ("v3_data", "corrected_losses"))
 
 NASTY = [
     "1e-3",

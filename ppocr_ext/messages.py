@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import difflib
 import errno
+import json
 import logging
 import re
+import shlex
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from ppocr_ext.errors import PPOCRExtError
@@ -171,3 +174,32 @@ def metric_text(name: str, value: float) -> str:
     if name.endswith(("acc", "acc_with_space")):
         return f"{name} {100 * value:.2f} %"
     return f"{name.replace('norm_edit_dis', '1 - NED')} {value:.4f}"
+
+
+PROGRAM = "ppocr-ext"
+
+
+def command_line(name: str, *words: str | Path, host: str | None = None) -> str:
+    """Return the command ``ppocr-ext NAME WORDS``, with ``--host DIR`` if one is given, quoted for a shell."""
+    given = [] if host is None else ["--host", host]
+    return shlex.join([PROGRAM, name, *given, *map(str, words)])
+
+
+def run_command(name: str, checkpoint: Path, host: str | None) -> str:
+    """Return the command ``name`` for a checkpoint of a run, with the config of its run folder."""
+    if (name, checkpoint.name) == ("train", "latest"):
+        return command_line(name, "--resume", checkpoint.parent, host=host)
+    if (name, checkpoint.name) == ("eval", "best_accuracy"):
+        return command_line(name, checkpoint.parent, host=host)
+    config = checkpoint.parent / "config.yml"
+    weights = setting("Global.checkpoints", checkpoint)
+    return command_line(name, "-c", config, "-o", weights, host=host)
+
+
+def setting(key: str, value: str | Path) -> str:
+    """Return ``KEY=VALUE`` for ``-o``, quoted so that YAML reads the same text back."""
+    import yaml  # the command line starts faster without it
+
+    text = str(value)
+    plain = re.fullmatch(r"[A-Za-z_./~][\w./~ -]*[\w]", text) is not None and yaml.safe_load(text) == text
+    return f"{key}={text if plain else json.dumps(text, ensure_ascii=False)}"

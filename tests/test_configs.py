@@ -4,7 +4,7 @@ import paddle
 import pytest
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.model_state import count_parameters
+from ppocr_ext.checkpoint.weights import count_parameters
 from ppocr_ext.config import load, named_items, with_class_counts
 from ppocr_ext.io.resources import config_root
 from ppocr_ext.losses import build_loss

@@ -24,7 +24,7 @@ from ppocr_ext import __version__
 from ppocr_ext.base.parts import DATASETS
 from ppocr_ext.centers.accumulator import BLANK, CenterAccumulator, Frames, classes_of_frames
 from ppocr_ext.characters.center_table import CenterTable
-from ppocr_ext.checkpoint.model_state import state_digest
+from ppocr_ext.checkpoint.weights import state_digest
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import NETWORK
 from ppocr_ext.data.batches import BatchLayout, images_of

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ppocr_ext.cli.options import add_config_arguments, add_count, read_config
-from ppocr_ext.commands import command_line, setting
 from ppocr_ext.limits import usable_cores
+from ppocr_ext.messages import command_line, setting
 from ppocr_ext.run.logs import set_up_logs
 
 if TYPE_CHECKING:

@@ -19,10 +19,9 @@ from typing import Literal, NamedTuple
 
 from ppocr_ext import __version__
 from ppocr_ext.cli.options import add_host_argument
-from ppocr_ext.commands import command_line
 from ppocr_ext.errors import HostError
 from ppocr_ext.host.complete import quiet_imports
-from ppocr_ext.messages import INSTALL_PADDLE
+from ppocr_ext.messages import INSTALL_PADDLE, command_line
 
 EPILOG = """\
 examples:

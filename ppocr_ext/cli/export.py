@@ -11,8 +11,8 @@ from ppocr_ext.cli.options import (
     add_run_argument,
     read_recogniser_config,
 )
-from ppocr_ext.commands import command_line
 from ppocr_ext.inference.formats import FORMATS
+from ppocr_ext.messages import command_line
 
 if TYPE_CHECKING:
     from ppocr_ext.config import Config

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from ppocr_ext.base.parts import CENTER_LOSSES
 from ppocr_ext.characters.look_alikes import read_groups
 from ppocr_ext.cli.options import add_count, add_run_argument, read_recogniser_config
-from ppocr_ext.commands import command_line, setting
 from ppocr_ext.config import Config, named_items
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import check_writable, write_text
+from ppocr_ext.messages import command_line, setting
 from ppocr_ext.run.logs import set_up_logs
 
 if TYPE_CHECKING:

@@ -20,10 +20,18 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from ppocr_ext import __version__
-from ppocr_ext.commands import PROGRAM, command_line
 from ppocr_ext.errors import PPOCRExtError, with_code
 from ppocr_ext.loop.signals import termination_signals
-from ppocr_ext.messages import DEBUG, did_you_mean, error_text, for_people, near_match, printable
+from ppocr_ext.messages import (
+    DEBUG,
+    PROGRAM,
+    command_line,
+    did_you_mean,
+    error_text,
+    for_people,
+    near_match,
+    printable,
+)
 
 FAILED = 2  # exit code of an error
 # name: what it does, for the overview and its own help; its module has that name, and is imported when it runs

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from ppocr_ext.checkpoint.contents import BEST, checkpoint_line
 from ppocr_ext.cli.options import add_config_arguments, add_strict_argument, read_config
-from ppocr_ext.commands import run_command, setting
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.messages import LOG
+from ppocr_ext.messages import LOG, run_command, setting
 from ppocr_ext.run.host_config import folder_of
 
 EPILOG = """\

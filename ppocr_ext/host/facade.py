@@ -17,18 +17,18 @@ from tqdm import tqdm
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import plain_copy
-from ppocr_ext.data.transform_factory import Operator, set_transform_factory
+from ppocr_ext.data.preprocessing import Operator, set_transform_factory
 from ppocr_ext.errors import ConfigError, HostError
 from ppocr_ext.host.catalog import PART_KINDS, Catalog, parts
 from ppocr_ext.host.complete import (
     HostModules,
+    JudgedDecoder,
     import_from_host,
     import_host,
     missing_packages,
     quiet_signals,
 )
 from ppocr_ext.host.locate import Location, locate_host
-from ppocr_ext.host.unknown_symbol import JudgedDecoder
 from ppocr_ext.io.resources import find_dictionary
 from ppocr_ext.messages import LOG
 from ppocr_ext.registry import BY_KIND

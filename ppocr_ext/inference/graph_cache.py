@@ -18,7 +18,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ppocr_ext.checkpoint.model_state import code_digest, state_digest
+from ppocr_ext.checkpoint.weights import code_digest, state_digest
 from ppocr_ext.io.atomic import require_no_link
 from ppocr_ext.io.resources import cache_folder
 from ppocr_ext.modeling.head_request import HeadRequest

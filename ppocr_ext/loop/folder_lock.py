@@ -13,11 +13,10 @@ from pathlib import Path
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.files import finish_saves, names_in
-from ppocr_ext.commands import run_command
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.io.atomic import own_file
-from ppocr_ext.messages import LOG, shortened
+from ppocr_ext.messages import LOG, run_command, shortened
 from ppocr_ext.report.run_folder import read_record, status_of
 
 try:

@@ -15,8 +15,7 @@ from paddle import nn
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.files import read_plain_pickle, read_state, tensors_to_bytes
-from ppocr_ext.checkpoint.model_state import STATISTICS
-from ppocr_ext.commands import command_line
+from ppocr_ext.checkpoint.weights import STATISTICS
 from ppocr_ext.config import Config, load
 from ppocr_ext.data.batches import BatchLayout, images_of, labels_of
 from ppocr_ext.data.sample_rules import frames_needed
@@ -34,7 +33,7 @@ from ppocr_ext.loop.step_values import (
     limits_of,
 )
 from ppocr_ext.losses import CTCLoss, build_loss, required_outputs
-from ppocr_ext.messages import LOG, end_text, shortened
+from ppocr_ext.messages import LOG, command_line, end_text, shortened
 from ppocr_ext.run.amp import full_precision
 from ppocr_ext.run.context import RunContext, RunOptions, open_context
 from ppocr_ext.run.freezing import choose_trained

@@ -17,7 +17,7 @@ from typing import Any
 from ppocr_ext.checkpoint.checkpoints import Position, TrainState, write_checkpoint
 from ppocr_ext.checkpoint.contents import average_in, not_finite
 from ppocr_ext.checkpoint.files import keep_newest
-from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
+from ppocr_ext.checkpoint.weights import parameter_names, trained_state
 from ppocr_ext.data.sample_seeds import SCHEME
 from ppocr_ext.errors import DataError, WeightsError
 from ppocr_ext.messages import shortened

@@ -13,8 +13,7 @@ from typing import Any
 import paddle
 from paddle import Tensor, nn
 
-from ppocr_ext.checkpoint.model_state import STATISTICS
-from ppocr_ext.checkpoint.weights import put_back
+from ppocr_ext.checkpoint.weights import STATISTICS, put_back
 from ppocr_ext.data.batches import batch_size, images_of
 from ppocr_ext.loop.events import StopRun
 from ppocr_ext.loop.incidents import Incidents

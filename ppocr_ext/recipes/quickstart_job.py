@@ -15,8 +15,7 @@ from typing import Any
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.contents import BEST
-from ppocr_ext.checkpoint.model_state import count_parameters
-from ppocr_ext.commands import command_line
+from ppocr_ext.checkpoint.weights import count_parameters
 from ppocr_ext.config import Config, load
 from ppocr_ext.errors import ConfigError, ModelError
 from ppocr_ext.evaluation.evaluate import evaluate
@@ -27,7 +26,7 @@ from ppocr_ext.io.resources import config_path, config_root
 from ppocr_ext.limits import read_json_object, read_text, usable_cores
 from ppocr_ext.loop.child import last_error, start_child, stop_child
 from ppocr_ext.loop.session import train
-from ppocr_ext.messages import LOG
+from ppocr_ext.messages import LOG, command_line
 from ppocr_ext.report.run_folder import read_metrics, read_record, status_of
 from ppocr_ext.report.run_page import REPORT_FILE, write_curves, write_report
 from ppocr_ext.run.logs import quiet_host

@@ -23,7 +23,7 @@ import paddle
 from paddle import nn
 from tqdm import tqdm
 
-from ppocr_ext.checkpoint.model_state import code_digest, state_digest
+from ppocr_ext.checkpoint.weights import code_digest, state_digest
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import FLOAT32
 from ppocr_ext.data.batches import images_of, labels_of

@@ -28,7 +28,7 @@ from ppocr_ext.data.sample_rules import FrameLimit
 from ppocr_ext.data.sample_sources import LmdbSamples
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host import Host
-from ppocr_ext.host.unknown_symbol import MAPPING, insert_mapping
+from ppocr_ext.host.complete import MAPPING, insert_mapping
 from ppocr_ext.messages import end_text
 from ppocr_ext.registry import DATASETS
 from ppocr_ext.run.datasets import label_files_of, lmdb_dataset_class, sample_rules

@@ -16,7 +16,7 @@ from ppocr_ext.config.global_keys import FILLED_DEFAULTS
 from ppocr_ext.config.yaml_io import dump
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.errors import ConfigError
-from ppocr_ext.host.unknown_symbol import MAPPING, insert_mapping
+from ppocr_ext.host.complete import MAPPING, insert_mapping
 from ppocr_ext.messages import LOG, shortened
 
 _PROFILER_KEYS = (

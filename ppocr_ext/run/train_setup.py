@@ -14,9 +14,8 @@ from paddle.optimizer.lr import LRScheduler
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, Position
-from ppocr_ext.checkpoint.model_state import parameter_names, state_digest, trained_state
 from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
-from ppocr_ext.checkpoint.weights import put_back
+from ppocr_ext.checkpoint.weights import parameter_names, put_back, state_digest, trained_state
 from ppocr_ext.config import Config
 from ppocr_ext.data.sample_seeds import warn_of_other_seeds
 from ppocr_ext.errors import ConfigError, WeightsError

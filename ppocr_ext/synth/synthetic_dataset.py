@@ -19,7 +19,7 @@ import numpy as np
 from paddle.io import Dataset
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data.transform_factory import apply_transforms, create_transforms
+from ppocr_ext.data.preprocessing import apply_transforms, create_transforms
 from ppocr_ext.errors import ConfigError, DataError
 from ppocr_ext.registry import DATASETS, known_options
 from ppocr_ext.synth.captcha import CaptchaOptions

@@ -10,7 +10,7 @@ import paddle
 from paddle import Tensor, nn
 from paddle.nn.functional import softmax
 
-from ppocr_ext.checkpoint.model_state import code_digest
+from ppocr_ext.checkpoint.weights import code_digest
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import BFLOAT16, FLOAT32
 from ppocr_ext.errors import DataError

@@ -13,7 +13,6 @@ import optuna
 from matplotlib import pyplot
 from tqdm import tqdm
 
-from ppocr_ext.commands import command_line
 from ppocr_ext.config import Config, plain_copy
 from ppocr_ext.config.node import Node, child, dotted, split
 from ppocr_ext.config.yaml_io import Replacement, dump
@@ -21,7 +20,7 @@ from ppocr_ext.errors import ModelError
 from ppocr_ext.host import open_host
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.folder_lock import locked_folder
-from ppocr_ext.messages import LOG
+from ppocr_ext.messages import LOG, command_line
 from ppocr_ext.report.page_template import percent, similarity
 from ppocr_ext.report.run_folder import METRICS_FILE, RECORD_FILE
 from ppocr_ext.run.host_config import import_plugins, seed_of

@@ -10,7 +10,7 @@ from official_facts import official, with_data
 from tiny_runs import TINY, captchas  # noqa: F401
 
 from ppocr_ext.characters.center_table import read_centers
-from ppocr_ext.checkpoint.model_state import state_digest
+from ppocr_ext.checkpoint.weights import state_digest
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
 from ppocr_ext.run.run import Run

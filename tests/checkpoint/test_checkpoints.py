@@ -10,8 +10,8 @@ from paddle.base.layer_helper import LayerHelper
 from ppocr_ext.checkpoint import checkpoints, files
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, Position, TrainState, write_checkpoint
 from ppocr_ext.checkpoint.files import read_state
-from ppocr_ext.checkpoint.model_state import parameter_names, trained_state
 from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
+from ppocr_ext.checkpoint.weights import parameter_names, trained_state
 from ppocr_ext.errors import WeightsError
 
 

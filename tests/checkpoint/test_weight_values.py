@@ -8,9 +8,8 @@ import pytest
 from error_codes import raises_code
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.checkpoint.model_state import parameter_names
 from ppocr_ext.checkpoint.optimizer_state import restore_optimizer
-from ppocr_ext.checkpoint.weights import load_weights
+from ppocr_ext.checkpoint.weights import load_weights, parameter_names
 from ppocr_ext.errors import WeightsError
 
 

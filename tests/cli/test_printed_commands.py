@@ -15,10 +15,10 @@ import pytest
 from tiny_runs import captchas, tiny  # noqa: F401
 from waiting import HANG
 
-from ppocr_ext.commands import command_line, setting
 from ppocr_ext.config.node import Place
 from ppocr_ext.config.yaml_io import read_value
 from ppocr_ext.errors import ConfigError
+from ppocr_ext.messages import command_line, setting
 from ppocr_ext.recipes.quickstart_job import QuickstartOptions, run_quickstart
 
 ROOT = Path(__file__).resolve().parents[2]

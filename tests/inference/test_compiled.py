@@ -12,7 +12,7 @@ import pytest
 from networks import read_case
 from tiny_runs import TINY
 
-from ppocr_ext.checkpoint.model_state import state_digest
+from ppocr_ext.checkpoint.weights import state_digest
 from ppocr_ext.config.global_keys import BFLOAT16, FLOAT32, NETWORK, PADDLE
 from ppocr_ext.inference import comparison, compiled, graph_cache
 from ppocr_ext.inference.compiled import CompiledNetwork

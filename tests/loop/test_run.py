@@ -13,7 +13,7 @@ from error_codes import raises_code
 from tiny_runs import MULTI_SCALE, StopAfter, tiny_config
 
 from ppocr_ext.checkpoint.files import read_state
-from ppocr_ext.checkpoint.model_state import state_digest
+from ppocr_ext.checkpoint.weights import state_digest
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config, load
 from ppocr_ext.config.edit import override

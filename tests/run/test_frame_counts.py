@@ -8,7 +8,7 @@ import paddle
 import pytest
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.checkpoint.model_state import state_digest
+from ppocr_ext.checkpoint.weights import state_digest
 from ppocr_ext.cli.main import main
 from ppocr_ext.errors import DataError, ModelError, WeightsError
 from ppocr_ext.modeling import build_model

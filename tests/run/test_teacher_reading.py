@@ -16,7 +16,7 @@ from error_codes import raises_code
 import ppocr_ext.run.one_batch as one_batch_module
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.files import read_state
-from ppocr_ext.checkpoint.model_state import state_digest
+from ppocr_ext.checkpoint.weights import state_digest
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.loop.session import train
 from ppocr_ext.modeling.heads.nrtr_head import END_ID, START_ID

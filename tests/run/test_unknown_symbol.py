@@ -19,7 +19,7 @@ from ppocr_ext.data.preflight import check_label_files
 from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.evaluation.predictions import Prediction, count_confusions
 from ppocr_ext.host import open_host
-from ppocr_ext.host.unknown_symbol import JudgedDecoder
+from ppocr_ext.host.complete import JudgedDecoder
 from ppocr_ext.recognition.images import ImageList, ListedImage
 from ppocr_ext.run.run import Run
 

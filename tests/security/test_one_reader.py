@@ -13,7 +13,7 @@ ALLOWED = {
     "ppocr_ext.io.plain_pickle": "np.load of a stream that open_regular returned",
     "ppocr_ext.io.resources": "shipped dictionaries, and one of the same size",
     "ppocr_ext.io.atomic": "/proc",
-    "ppocr_ext.commands": "a word of a command line",
+    "ppocr_ext.messages": "a word of a command line",
     "ppocr_ext.run.device": "/proc/cpuinfo",
     "ppocr_ext.run.logs": "a log that it opens to write",
     "ppocr_ext.run.team": "what another process of the run has written",

@@ -9,7 +9,7 @@ import paddle
 import pytest
 from error_codes import raises_code
 
-from ppocr_ext.data import transform_factory
+from ppocr_ext.data import preprocessing
 from ppocr_ext.errors import ConfigError, DataError, HostError
 from ppocr_ext.registry import DATASETS
 from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
@@ -53,10 +53,10 @@ def host_transforms():
             next(iter(operator.values())).update(global_config)  # PaddleOCR writes into its config as well
         return [OPERATORS[next(iter(operator))](operator) for operator in operators]
 
-    known = transform_factory._factory
-    transform_factory.set_transform_factory(factory)
+    known = preprocessing._factory
+    preprocessing.set_transform_factory(factory)
     yield
-    transform_factory.set_transform_factory(known)
+    preprocessing.set_transform_factory(known)
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def test_a_misspelt_key_is_refused(config, keys):
 
 
 def test_without_a_host_there_are_no_transforms(config):
-    transform_factory.set_transform_factory(None)
+    preprocessing.set_transform_factory(None)
     with pytest.raises(HostError):
         CaptchaDataSet(config(), "Train", None, 1)
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
-from ppocr_ext.commands import command_line
 from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.messages import command_line
 from ppocr_ext.run.logs import set_up_console
 
 T = TypeVar("T")

@@ -20,7 +20,6 @@ import paddle.nn.functional as F
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.contents import is_start
-from ppocr_ext.commands import command_line
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position, StepDone
 from ppocr_ext.loop.hooks.collapse_rules import (
     LEARNT,
@@ -37,7 +36,7 @@ from ppocr_ext.loop.step_values import ctc_logits, main_head, named_outputs, tra
 from ppocr_ext.losses import CTCLoss
 from ppocr_ext.losses.base_loss import PAD
 from ppocr_ext.losses.label_losses import frames_needed
-from ppocr_ext.messages import LOG
+from ppocr_ext.messages import LOG, command_line
 from ppocr_ext.modeling import DistillationModel
 from ppocr_ext.modeling.heads.nrtr_head import END_ID
 from ppocr_ext.modeling.necks import narrow_necks

@@ -10,8 +10,7 @@ import paddle
 from paddle import nn
 
 from ppocr_ext.checkpoint.contents import EMA, average_in
-from ppocr_ext.checkpoint.model_state import STATISTICS
-from ppocr_ext.checkpoint.weights import put_back
+from ppocr_ext.checkpoint.weights import STATISTICS, put_back
 from ppocr_ext.loop.events import Hook, Position, StepDone
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.recogniser import BEST

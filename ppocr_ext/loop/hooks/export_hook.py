@@ -7,13 +7,12 @@ from pathlib import Path
 
 import paddle
 
-from ppocr_ext.commands import command_line, setting
 from ppocr_ext.errors import PPOCRExtError
 from ppocr_ext.export.exporter import export_trained
 from ppocr_ext.inference.formats import FORMATS
 from ppocr_ext.inference.runners import missing_packages
 from ppocr_ext.loop.events import Hook, Outcome, Position
-from ppocr_ext.messages import LOG, end_text
+from ppocr_ext.messages import LOG, command_line, end_text, setting
 from ppocr_ext.run.recogniser import BEST, recogniser_config
 from ppocr_ext.run.run import Run
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ppocr_ext.commands import command_line
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.loop.events import EvalDone, Hook, Outcome, Position
 from ppocr_ext.loop.hooks.nrtr_reading import NrtrReader
 from ppocr_ext.loop.proxies import MetricProxy
-from ppocr_ext.messages import LOG
+from ppocr_ext.messages import LOG, command_line
 from ppocr_ext.report.page_samples import SAMPLES_FILE, SampleSelection, normalised_png
 from ppocr_ext.report.run_page import REPORT_FILE, write_report
 from ppocr_ext.run.run import Run

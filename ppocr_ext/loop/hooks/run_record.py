@@ -16,7 +16,7 @@ import paddle
 import paddle.distributed as dist
 
 from ppocr_ext import __version__
-from ppocr_ext.checkpoint.model_state import count_parameters
+from ppocr_ext.checkpoint.weights import count_parameters
 from ppocr_ext.config import Config
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.resources import file_digest

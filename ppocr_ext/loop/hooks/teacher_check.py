@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ppocr_ext.checkpoint.model_state import state_digest
+from ppocr_ext.checkpoint.weights import state_digest
 from ppocr_ext.errors import ModelError
 from ppocr_ext.loop.events import Hook, Outcome, Position
 from ppocr_ext.messages import LOG

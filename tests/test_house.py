@@ -12,15 +12,15 @@ from ppocr_ext import errors
 MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
-    "working statements": 20_745,
-    "all statements": 26_700,
-    "tokens": 291_100,
-    "files": 347,
-    "lines of tests": 44_000,
-    "lines of tools": 8_100,
-    "words of English prose": 32_300,
-    "words of tables": 25_700,
-    "pages": 28,
+    "working statements": 20_344,
+    "all statements": 25_943,
+    "tokens": 283_604,
+    "files": 250,
+    "lines of tests": 42_737,
+    "lines of tools": 7_107,
+    "words of English prose": 17_640,
+    "words of tables": 6_046,
+    "pages": 14,
 }
 ERRORS = {
     name

@@ -13,12 +13,12 @@ MODULES = house.modules()
 # A change that needs more raises them in its own commit, and says what for.
 MOST = {
     "working statements": 20_344,
-    "all statements": 25_943,
-    "tokens": 283_604,
+    "all statements": 25_950,
+    "tokens": 283_646,
     "files": 250,
     "lines of tests": 42_737,
     "lines of tools": 7_107,
-    "words of English prose": 17_640,
+    "words of English prose": 17_737,
     "words of tables": 6_046,
     "pages": 14,
 }

@@ -31,7 +31,7 @@ from ppocr_ext.loop.signals import deferred_signals
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import set_up_console
-from ppocr_ext.run.team import starter_environment
+from ppocr_ext.run.machine import starter_environment
 
 if TYPE_CHECKING:  # it imports Paddle
     from ppocr_ext.run.run import Run

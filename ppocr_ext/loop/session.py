@@ -31,8 +31,9 @@ from ppocr_ext.loop.launch import MESSAGES, advise_processes
 from ppocr_ext.messages import LOG
 from ppocr_ext.run.host_config import folder_of
 from ppocr_ext.run.logs import log_file, quiet_host, set_up_console
+from ppocr_ext.run.machine import ending_with_launcher
 from ppocr_ext.run.run import Run
-from ppocr_ext.run.team import ending_with_launcher, failing_together
+from ppocr_ext.run.team import failing_together
 
 
 class RemoveReplaced(Hook):

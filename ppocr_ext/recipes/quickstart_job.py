@@ -24,8 +24,8 @@ from ppocr_ext.host import open_host
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.io.resources import config_path, config_root
 from ppocr_ext.limits import read_json_object, read_text, usable_cores
-from ppocr_ext.loop.child import last_error, start_child, stop_child
 from ppocr_ext.loop.session import train
+from ppocr_ext.loop.signals import last_error, start_child, stop_child
 from ppocr_ext.messages import LOG, command_line
 from ppocr_ext.report.run_folder import read_metrics, read_record, status_of
 from ppocr_ext.report.run_page import REPORT_FILE, write_curves, write_report

@@ -18,7 +18,7 @@ from optuna.trial import TrialState
 
 from ppocr_ext.config import Config
 from ppocr_ext.errors import ConfigError, DataError
-from ppocr_ext.loop.child import last_error, start_child, stop_child
+from ppocr_ext.loop.signals import last_error, start_child, stop_child
 from ppocr_ext.messages import end_text
 from ppocr_ext.report.page_template import finite_number
 from ppocr_ext.report.run_folder import read_metrics, read_record, status_of

@@ -19,7 +19,7 @@ ALLOWED = {
     "ppocr_ext.run.team": "what another process of the run has written",
     "ppocr_ext.run.loader": "an exception of a worker, in memory",
     "ppocr_ext.loop.launch": "logs of the processes that it has started",
-    "ppocr_ext.loop.child": "the log of the process that it has started",
+    "ppocr_ext.loop.signals": "the log of the process that it has started",
     "ppocr_ext.loop.hooks.collapse_rules": "a table that ships with the package",
     "ppocr_ext.checkpoint.official_weights": "a table that ships with the package, and files of the cache",
     "ppocr_ext.host.catalog": "the code of the host, which is imported anyway",

@@ -22,10 +22,10 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.inference.graph_cache import cached_folder
 from ppocr_ext.io.atomic import atomic_folder, atomic_writer, write_text
 from ppocr_ext.io.resources import CACHE_VARIABLE
-from ppocr_ext.loop.child import start_child, stop_child
 from ppocr_ext.loop.folder_lock import locked_folder
 from ppocr_ext.loop.incidents import Incidents
 from ppocr_ext.loop.launch import start_processes
+from ppocr_ext.loop.signals import start_child, stop_child
 from ppocr_ext.run.logs import log_file
 
 NAME = "PP-OCRv6_tiny_rec"

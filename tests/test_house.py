@@ -18,8 +18,8 @@ MOST = {
     "files": 250,
     "lines of tests": 42_737,
     "lines of tools": 7_107,
-    "words of English prose": 17_737,
-    "words of tables": 6_046,
+    "words of English prose": 17_811,
+    "words of tables": 6_047,
     "pages": 14,
 }
 ERRORS = {

@@ -18,8 +18,8 @@ MOST = {
     "files": 250,
     "lines of tests": 42_737,
     "lines of tools": 7_107,
-    "words of English prose": 17_811,
-    "words of tables": 6_047,
+    "words of English prose": 17_849,
+    "words of tables": 6_090,
     "pages": 14,
 }
 ERRORS = {

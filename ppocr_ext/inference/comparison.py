@@ -9,9 +9,7 @@ import numpy as np
 
 from ppocr_ext.config.global_keys import BFLOAT16, FLOAT32
 
-TOLERANCE = (
-    1e-4  # of probabilities; of other outputs as a share of the largest absolute value, if that is above 1
-)
+TOLERANCE = 1e-4  # of the largest absolute value of an output, or of 1 if that is greater
 BFLOAT16_TOLERANCE = 0.05  # of the root mean square of an output, for that of the differences
 _LEAST = 1e-12  # probability that counts: the softmax of oneDNN gives none below exp(-64)
 _LETTERS = (1, 4, 9, 16)  # of the drawn images: narrow to wide
@@ -35,7 +33,7 @@ def logits_of(probabilities: np.ndarray) -> np.ndarray:
 
 
 def is_near(expected: np.ndarray, found: np.ndarray, dtype: str = FLOAT32) -> bool:
-    """Return True if an output of a network, no probabilities, is computed well enough in ``dtype``."""
+    """Return True if an output of a network, such as its logits, is computed well enough in ``dtype``."""
     if expected.shape == found.shape and dtype == BFLOAT16:
         return float(np.linalg.norm(found - expected)) <= BFLOAT16_TOLERANCE * float(np.linalg.norm(expected))
     return distance(expected, found) <= TOLERANCE * max(1.0, float(np.abs(expected).max()))

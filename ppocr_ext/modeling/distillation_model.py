@@ -106,7 +106,7 @@ class DistillationModel(nn.Layer):
         """Switch to train mode, except for the frozen sub-models."""
         super().train()
         for name in self.frozen:
-            self.models[name].train()  # a frozen model stays in eval mode
+            self.models[name].train()  # its own `train` leaves it in eval mode
 
     def forward(self, x: Tensor, data: Sequence[Tensor] | None = None) -> dict[str, Any]:
         """Return the outputs of the sub-models by name.

@@ -1,6 +1,6 @@
-"""Check the labels of a batch before it is trained on: wrong ones train to a wrong number without an error.
+"""Check the labels of a batch before it is trained on: wrong labels give a wrong loss without an error.
 
-The samples are checked where a batch is put together: in CPU memory, in a worker process if there are any.
+The check runs where a batch is put together: in CPU memory, and in the worker processes if there are any.
 Imports no Paddle.
 """
 
@@ -14,14 +14,14 @@ import numpy as np
 
 from ppocr_ext.data.batches import BatchLayout
 from ppocr_ext.data.load_failures import passes_power_of_ten
+from ppocr_ext.data.preflight_report import UnusableLimit
 from ppocr_ext.data.sample_rules import describe_frames, frames_needed
-from ppocr_ext.data.unusable_limit import UnusableLimit
 from ppocr_ext.errors import DataError
 from ppocr_ext.messages import LOG
 
 _WHERE = "Train.dataset.transforms"
-_NONE_FITS = 8  # samples without one that fits, after which the run ends
-_AT_LEAST = 100  # samples seen before their share is compared with the limit
+_NONE_FITS = 8  # the run ends after so many samples of which none fits
+_AT_LEAST = 100  # samples; before that, the share of misfits is not compared with the limit
 _SHOWN = 50  # class ids of a label that a message shows
 _BLANK = 0
 
@@ -29,17 +29,17 @@ FramesOfSize = Callable[[int, int], int | None]  # height and width of a batch's
 
 
 def ctc_label_error(labels: np.ndarray, lengths: np.ndarray, classes: int) -> str | None:
-    """Return what is wrong with the CTC labels of a batch, how to fix it, and the label; None if nothing is.
+    """Return what is wrong with the CTC labels of a batch, the fix, and the label; None if all are good.
 
     Args:
-        labels: int [B, L], padded; what is behind a label's length is not checked.
+        labels: int [B, L], padded; entries behind a label's length are not checked.
         lengths: int [B].
         classes: C: a label has the classes 1 to C - 1, since 0 is the blank.
     """
     if not lengths.any():
         return "no label of the batch has a character. Fix: remove lines with empty labels."
     if lengths.min() < 0 or lengths.max() > labels.shape[1]:
-        wrong = int(lengths[(lengths < 0) | (lengths > labels.shape[1])][0])
+        wrong = lengths[(lengths < 0) | (lengths > labels.shape[1])][0]
         return f"a label has the length {wrong}, but {labels.shape[1]} places. Fix: keep the length of the CTC label."
     inside = np.arange(labels.shape[1]) < lengths[:, None]
     return _class_error("a label", labels, inside, 1, classes)
@@ -50,15 +50,15 @@ def _class_error(what: str, labels: np.ndarray, inside: np.ndarray, least: int, 
     rows, columns = np.nonzero(inside & ~((labels >= least) & (labels < classes)))
     if not len(rows):
         return None
-    found = labels[rows[0], columns[0]]
-    blank = ""
+    row = rows[0]
+    wrong = f"{labels[row, columns[0]]}"
     fix = "encode labels with the dictionary of the head"
-    if found == _BLANK:
-        blank = ", CTC's blank, inside"
+    if labels[row, columns[0]] == _BLANK:
+        wrong = f"{_BLANK}, CTC's blank, inside"
         fix = f"encode characters as 1 to {classes - 1}"
     return (
-        f"{what} has the class {found}{blank}, but its head has the classes {least} to {classes - 1}. Fix: {fix}.\n"
-        f"{_shown(labels[rows[0]][inside[rows[0]]])}"
+        f"{what} has the class {wrong}, but its head has the classes {least} to {classes - 1}. Fix: {fix}.\n"
+        f"{_shown(labels[row][inside[row]])}"
     )
 
 
@@ -75,22 +75,22 @@ def misfit_rows(labels: np.ndarray, lengths: np.ndarray, frames: int) -> list[in
         lengths: int [B].
         frames: T.
     """
-    possible = np.flatnonzero(2 * lengths - 1 > frames)  # as if all characters were the same
+    possible = np.flatnonzero(2 * lengths - 1 > frames)  # what they need if all characters are the same
     return [int(row) for row in possible if frames_needed(labels[row, : lengths[row]].tolist()) > frames]
 
 
 class BatchLabelCheck:
-    """Checks the samples of each batch of ``Train``, in the process that puts it together.
+    """Check the samples of each batch of ``Train``, in the process that puts it together.
 
-    Misfits (labels that need more frames than CTC has) are counted over all worker processes (forked later, or
-    given this object): RecConAug may join text lines, so a few of them are not an error.
+    Misfits (labels that need more frames than CTC has) are counted over all worker processes. A few of them are not
+    an error, since RecConAug may join text lines.
 
     Args:
         layout: positions of label and length in a sample.
         classes: C of the CTC head.
-        limit: how many of the samples may be misfits.
-        second_classes: of the second label (NRTR, SAR): 0 to this - 1; None: not checked.
-        frames: T for an image size; None: not checked.
+        limit: how many samples may be misfits.
+        second_classes: classes of the second label (NRTR, SAR); None: it is not checked.
+        frames: returns T for an image size; None: frames are not checked.
         fixed_by: config paths of ``train_frames`` that give T at any width.
     """
 
@@ -113,15 +113,15 @@ class BatchLabelCheck:
         self._counts: Any = multiprocessing.Array("q", 2)  # samples seen, of them misfits
 
     def set_epoch_size(self, samples: int) -> None:
-        """Compare the share of misfits with the limit after ``samples``, if an epoch has fewer than usual."""
+        """Compare the share of misfits with the limit after ``samples`` at the latest, the samples of an epoch."""
         self._at_least = min(_AT_LEAST, samples)
 
     def __call__(self, samples: Sequence[Any]) -> None:
-        """Check ``samples``, lists as KeepKeys makes them; other forms are left to the loss.
+        """Check ``samples``, lists as KeepKeys makes them; samples of another form are not checked.
 
         Raises:
-            DataError: a sample has too few entries, a label has a class that does not exist or the blank, no
-                label has a character, or there are more misfits than the limit allows.
+            DataError: a sample has too few entries, a label has the blank or a class that does not exist, no label
+                has a character, or there are more misfits than the limit allows.
         """
         last = max(self._layout.label or 0, self._layout.length or 0)  # the loss reads both by position
         for sample in samples:
@@ -148,13 +148,12 @@ class BatchLabelCheck:
     def _check_frames(self, samples: Sequence[Any], labels: np.ndarray, lengths: np.ndarray) -> None:
         image = samples[0][self._layout.image] if self._layout.image is not None else None
         shape: Sequence[int] = getattr(image, "shape", ())
-        frames = self._frames(shape[-2], shape[-1]) if self._frames is not None and len(shape) == 3 else None
-        if frames is None:
+        if self._frames is None or len(shape) != 3 or (frames := self._frames(shape[1], shape[2])) is None:
             return
         rows = misfit_rows(labels, lengths, frames)
         with self._counts.get_lock():
-            seen, before = self._counts
-            self._counts[0] = total = seen + len(labels)
+            before = self._counts[1]
+            self._counts[0] = total = self._counts[0] + len(labels)
             self._counts[1] = count = before + len(rows)
         if not rows:
             return

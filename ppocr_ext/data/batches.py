@@ -1,7 +1,4 @@
-"""Where the entries of a batch stand after ``KeepKeys``, which nobody else counts, and how many samples it has.
-
-Imports no Paddle.
-"""
+"""Positions of the entries of a batch after ``KeepKeys``, and the number of its samples; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -23,14 +20,14 @@ _MOST_SAMPLES = 10**9  # above it, a batch size is a mistake
 
 @dataclass(frozen=True)
 class BatchLayout:
-    """Positions in a sample, and so in a batch; None where an entry is not kept.
+    """Positions of entries in a sample and in a batch; None for an entry that is not kept.
 
     Attributes:
-        image: of the image.
-        label: of the CTC label.
-        second_label: of the label of NRTR or SAR beside it.
-        length: of the length of the CTC label.
-        valid_ratio: of the share of the image's width that is not padding.
+        image: position of the image.
+        label: position of the CTC label.
+        second_label: position of the second label (NRTR or SAR).
+        length: position of the length of the CTC label.
+        valid_ratio: position of the share of the image's width that is not padding.
     """
 
     image: int | None = None
@@ -56,7 +53,7 @@ class BatchLayout:
 
     @classmethod
     def of_transforms(cls, transforms: Any) -> BatchLayout:
-        """Return the layout that ``KeepKeys`` among ``transforms`` gives; without one, nothing is known."""
+        """Return the layout that ``KeepKeys`` among ``transforms`` gives; all positions are None without it."""
         return cls.of_keys(kept_keys(transforms) or ())
 
 
@@ -75,7 +72,7 @@ def labels_of(batch: Sequence[Any]) -> list[Any]:
 
 
 def kept_keys(transforms: Any) -> tuple[str, ...] | None:
-    """Return ``keep_keys`` of ``KeepKeys`` among ``transforms``; None where there is none."""
+    """Return ``keep_keys`` of ``KeepKeys`` among ``transforms``; None without it."""
     for entry in transforms or ():
         options = entry.get("KeepKeys") if isinstance(entry, Mapping) else None
         if isinstance(options, Mapping) and options.get("keep_keys"):
@@ -84,19 +81,19 @@ def kept_keys(transforms: Any) -> tuple[str, ...] | None:
 
 
 def batch_size_key(config: Config) -> str:
-    """Return the key of the batch size of a process."""
+    """Return the config key of the batch size of one process."""
     scales = config.at("Train.sampler.name", None) == SCALE_SAMPLER
     return "Train.sampler.first_bs" if scales else _BATCH_OF_LOADER
 
 
 def batch_size(config: Config) -> int | None:
-    """Return the batch size of a process; None if the config does not give it.
+    """Return the batch size of one process; None if the config does not give it.
 
-    A MultiScaleSampler's ``first_bs`` counts, which holds for its first scale; the loader's batch size is not used
-    with it.
+    With a MultiScaleSampler it is ``first_bs``, the batch size of its first scale: the loader's is not used.
     """
-    size = config.at(batch_size_key(config), None)
-    if size is None and batch_size_key(config) != _BATCH_OF_LOADER:
+    key = batch_size_key(config)
+    size = config.at(key, None)
+    if size is None and key != _BATCH_OF_LOADER:
         size = _BATCH_OF_SAMPLER
     return int(size) if is_positive_number(size) and 1 <= size < _MOST_SAMPLES else None
 
@@ -110,9 +107,10 @@ def samples_per_step(config: Config, processes: int = 1) -> int | None:
 
 
 def batch_share(config: Config, processes: int) -> tuple[str, str]:
-    """Return the option with which a step of several processes keeps its samples, and a remark if it nearly does.
+    """Return the option that keeps the samples of a step with several processes, and a remark if only nearly.
 
-    ``("-o KEY=4", "")``, ``("-o KEY=4", " (nearly: 2 x 4)")``, or two empty texts if they cannot be shared.
+    For example ``("-o KEY=4", "")`` or ``("-o KEY=4", " (nearly: 2 x 4)")``; two empty texts if a batch has fewer
+    samples than there are processes.
     """
     size = batch_size(config)
     if size is None or size < processes:

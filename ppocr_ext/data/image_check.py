@@ -6,12 +6,7 @@ import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from posixpath import (
-    abspath,
-    islink,
-    join,
-    realpath,
-)  # on strings: a Path for each line costs more than the check
+from posixpath import abspath, islink, join, realpath  # a Path for each line would cost more than the check
 
 from ppocr_ext.data.label_file import quotes_hint
 from ppocr_ext.data.sample_rules import ImageCheck, SampleIssue
@@ -24,18 +19,18 @@ _JPEG_END = b"\xff\xd9"
 _HEAD = 1024  # bytes; most JPEGs state their size within them
 _TAIL = 8
 _FIRST = 1 << 14  # bytes that are read at once: often the whole image, and what the system reads anyway
-_FOLDERS = 10_000  # whose real paths are kept
+_FOLDERS = 10_000  # the real paths of at most so many folders are kept
 _png_size = struct.Struct(">II").unpack_from
 
 
 class ImageFolder:
-    """The images of label files: paths joined as PaddleOCR joins them.
+    """The images of label files; paths are joined as PaddleOCR joins them.
 
     Args:
         data_dir: folder that relative paths start from.
         check: how to check an image, see :class:`ppocr_ext.data.sample_rules.SampleRules`.
-        allow_outside: images may lie outside ``data_dir``, also by a symbolic link.
-        max_pixels: the most pixels of an image.
+        allow_outside: images may lie outside ``data_dir``, also through a symbolic link.
+        max_pixels: the limit of pixels of an image.
     """
 
     def __init__(
@@ -66,7 +61,7 @@ class ImageFolder:
         return read_at_most(self.path(name), most_image_bytes(self._max_pixels))
 
     def is_whole(self, name: str) -> bool:
-        """Tell quickly if an image is allowed and whole by its header; if False, :meth:`issue` has to decide."""
+        """Return True if an image is surely allowed and whole, by its header; if False, :meth:`issue` decides."""
         path = name if name.startswith("/") else self._start + name
         if self._root is not None and not self._real.get(path.rpartition("/")[0], "").startswith(self._root):
             return False
@@ -89,7 +84,7 @@ class ImageFolder:
         return True
 
     def issue(self, names: tuple[str, ...]) -> SampleIssue | None:
-        """Return the first issue of the images ``names``: any of them may be drawn, so each must be good."""
+        """Return the first issue of the images ``names``; each must be good, since any of them may be drawn."""
         for name in names:
             path = self.path(name)
             issue = self._outside(path) or image_issue(path, self._check, self._max_pixels)
@@ -99,12 +94,15 @@ class ImageFolder:
         return None
 
     def _outside(self, path: str) -> SampleIssue | None:
-        """Return the issue of a path that is outside ``data_dir``, by itself or by a symbolic link."""
+        """Return the issue of a path that leads outside ``data_dir``, also through a symbolic link."""
         if self._root is None:
             return None
         try:
             real = self._real_path(path)
-        except (OSError, ValueError):  # too long, or with a null byte: the image check names it
+        except (
+            OSError,
+            ValueError,
+        ):  # a path that is too long or has a null byte, which the image check reports
             return None
         if real.startswith(self._root):
             return None
@@ -113,7 +111,7 @@ class ImageFolder:
         return SampleIssue("outside_data_dir", f"{path} is outside data_dir {self._data_dir}{link}")
 
     def _real_path(self, path: str) -> str:
-        """Return the path without symbolic links; those of a folder are looked up once."""
+        """Return the path without symbolic links; the real path of a folder is looked up once."""
         folder, _, name = path.rpartition("/")
         if name in ("", ".", "..") or islink(path):
             return realpath(path)
@@ -139,7 +137,7 @@ def image_issue(path: str, check: ImageCheck, max_pixels: int = MAX_IMAGE_PIXELS
     The reason is ``missing_image``, ``broken_image`` or ``too_many_pixels``.
     """
     try:
-        handle, size = open_descriptor(path)  # a file object for each image would take longer than the check
+        handle, size = open_descriptor(path)  # a file object for each image would cost more than the check
         try:
             head = os.pread(handle, _HEAD, 0)
             tail = os.pread(handle, _TAIL, max(0, size - _TAIL))
@@ -169,7 +167,7 @@ def content_issue(
         content: a whole encoded image.
         name: the name of the image in the details.
         check: see :class:`ppocr_ext.data.sample_rules.SampleRules`.
-        max_pixels: the most pixels of an image.
+        max_pixels: the limit of pixels of an image.
     """
 
     def read(at: int, count: int) -> bytes:
@@ -188,7 +186,7 @@ def _issue(
     check: ImageCheck,
     max_pixels: int,
 ) -> SampleIssue | None:
-    """Return why an image of ``size`` bytes is not usable; it is read as a whole only if its ends leave a doubt."""
+    """Return why an image of ``size`` bytes is not usable; all of it is read only if its ends do not tell."""
     if not size:
         return SampleIssue("broken_image", f"{name} is empty")
     if check == "none":
@@ -205,9 +203,9 @@ def _issue(
 
 
 def looks_whole(head: bytes, tail: bytes, size: int) -> bool:
-    """Return whether first and last bytes and size agree with PNG, JPEG, BMP or WebP.
+    """Return True if first bytes, last bytes and size agree with PNG, JPEG, BMP or WebP.
 
-    False means only that these bytes do not settle it: the decoder has to.
+    If False, the image may still be whole: only a decoder can tell.
 
     Args:
         head: the first 32 bytes or more of the file.

@@ -1,8 +1,7 @@
 """Read and write PaddleOCR's recognition label files, one line at a time; imports no Paddle.
 
-A line is ``path<delimiter>label``. ``path`` may be a JSON list of paths, one of which is drawn each
-time (``["a.jpg", "b.jpg"]``). Further columns are ignored, except with ``ds_width``, where the line is
-``path, label, width, height`` exactly.
+A line is ``path<delimiter>label``. ``path`` may be a JSON list of paths (``["a.jpg", "b.jpg"]``); one of them is drawn
+each time. Further columns are ignored, except with ``ds_width``: then a line must be ``path, label, width, height``.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.limits import MAX_LABEL_LINE_BYTES, MAX_TEXT_BYTES, open_regular
 
-_SPACED = re.compile(r"\S*\.\w+ +\S")  # a file name, a space, and something more
-BOXES = r'\[\{[^}\n]*"transcription"'  # begin of a label for text detection, a regular expression
+_SPACED = re.compile(r"\S*\.\w+ +\S")  # a file name, a space, and another character
+BOXES = r'\[\{[^}\n]*"transcription"'  # a regular expression: how a label for text detection begins
 _BOXES_FIX = (
     "boxes of a whole image (Label.txt of PPOCRLabel); train on rec_gt.txt and crop_img/, which its menu File > Export "
     "Recognition Result writes"
@@ -34,12 +33,12 @@ class LabelLine(NamedTuple):
     Attributes:
         number: line number in the file, or number of the sample, from 1.
         content: the line without its end, as it is written to a filtered copy.
-        images: the paths as they stand in the file; one, unless it is the list form.
+        images: the paths as they stand in the file; more than one only in the list form.
         label: the text.
         extra: the columns after the label.
         issue: why the line cannot be read (the other fields are then empty), else None.
-        altered: True if a byte order mark or a carriage return was removed, which PaddleOCR's reader
-            would have left in the path or the label.
+        altered: True if a byte order mark or a carriage return was removed; PaddleOCR's reader leaves both in the
+            path or the label.
     """
 
     number: int
@@ -69,13 +68,15 @@ def read_label_file(
 
 
 def read_raw_lines(path: str | Path) -> Iterator[bytes]:
-    """Yield the lines of a label file as they are, each with its end; of one that is too long only the start.
+    """Yield the lines of a label file as they are, each with its end; only the start of a line that is too long.
 
     Raises:
         DataError: as :func:`read_label_file`.
     """
     try:
-        stream = open_regular(path)  # its errors are not those of the caller's block
+        stream = open_regular(
+            path
+        )  # outside `with`, so that errors of the caller's block are not caught here
     except OSError as error:
         raise unreadable_label_file(path, error) from error
     with stream:
@@ -113,11 +114,10 @@ def parse_line(number: int, raw: bytes, delimiter: str = "\t", ds_width: bool = 
     if number == 1:
         content = content.removeprefix(codecs.BOM_UTF8)
     altered = len(content) != len(ended)
-    found = _columns(content, delimiter, ds_width)
-    if isinstance(found, str):
-        return LabelLine(number, content, issue=found, altered=altered)
-    images, label, extra = found
-    return LabelLine(number, content, images, label, extra, None, altered)
+    columns = _columns(content, delimiter, ds_width)
+    if isinstance(columns, str):
+        return LabelLine(number, content, issue=columns, altered=altered)
+    return LabelLine(number, content, *columns, altered=altered)
 
 
 def _columns(
@@ -152,9 +152,9 @@ def utf8_issue(content: bytes, error: UnicodeDecodeError) -> str:
 
 
 def _image_names(name: str) -> tuple[str, ...] | None:
-    """Return the paths of the first column, or None. What is not a JSON list is a path, as in PaddleOCR."""
+    """Return the paths in the first column, or None. A column that is not a JSON list is a path, as in PaddleOCR."""
     if name.startswith("["):
-        with suppress(ValueError, RecursionError):  # RecursionError: of many brackets
+        with suppress(ValueError, RecursionError):  # RecursionError: too many brackets
             listed = json.loads(name)
             if isinstance(listed, list) and listed:
                 return tuple(listed) if all(isinstance(entry, str) and entry for entry in listed) else None
@@ -173,8 +173,8 @@ def _short(text: str, limit: int = 60) -> str:
 
 
 def quotes_hint(column: str) -> str:
-    """Return what to do about a column in quotes, as programs write CSV; empty if it has none."""
-    # a comma inside may have cut its end off
+    """Return a hint if a column is in quotes, as programs write CSV; else an empty text."""
+    # the closing quote is missing if the column has a comma
     quoted = len(column) > 1 and column[0] == '"' and '"' not in column[1:-1]
     return "; the columns are in quotes, as in CSV: write them without" if quoted else ""
 
@@ -183,8 +183,7 @@ def write_label_file(path: str | Path, rows: Iterable[tuple[str, str]]) -> int:
     """Write ``(image path, label)`` rows, atomically; return how many there were.
 
     Raises:
-        DataError: a path or a label is empty, or contains a tab or a line end, so that it
-            could not be read again.
+        DataError: a path or a label is empty, or contains a tab or a line end, and could not be read again.
     """
     count = 0
     with atomic_writer(Path(path)) as stream:

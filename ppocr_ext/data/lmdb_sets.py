@@ -1,7 +1,7 @@
 """Read LMDBs of text lines as PaddleOCR's ``LMDBDataSet`` does; imports no Paddle.
 
 Keys: ``num-samples``, and for each sample, from 1, ``image-%09d`` (an encoded image) and ``label-%09d``
-(UTF-8). A folder may hold several LMDBs in folders of their own.
+(UTF-8). A folder may hold several LMDBs, each in its own subfolder.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def open_sets(data_dir: str | Path) -> list[LmdbSet]:
             f"{root} {what}. Fix: set data_dir of LMDBDataSet to the folder of an LMDB.",
             code="missing_folder",
         )
-    # as PaddleOCR counts: folders that hold an LMDB, and those without folders in them
+    # like PaddleOCR: the folders that hold an LMDB, and those without subfolders
     folders = [path for path, below, files in os.walk(root) if DATA_FILE in files or not below]
     return [_open(folder) for folder in sorted(map(Path, folders))]
 
@@ -108,10 +108,10 @@ def _open(folder: Path) -> LmdbSet:
 
 
 def check_complete(folder: Path, environment: Any) -> None:
-    """Refuse an open LMDB whose file ends before its last page: reading there would end the process (SIGBUS).
+    """Refuse an open LMDB whose file is truncated: reading behind its end would kill the process (SIGBUS).
 
     Raises:
-        DataError: it ends before; the LMDB is closed.
+        DataError: it is truncated; the LMDB is closed.
     """
     stated = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
     size = (folder / DATA_FILE).stat().st_size
@@ -133,16 +133,19 @@ def _get(folder: Path, transaction: Any, key: bytes) -> bytes | None:
 
 
 def _damaged(folder: Path, reason: str) -> DataError:
-    reason = reason.removeprefix(f"{folder}: ")
     return DataError(
-        f"{folder} cannot be read as an LMDB: {reason}. Fix: make it again, for example with "
-        f"`ppocr-ext make-lmdb`.",
+        f"{folder} cannot be read as an LMDB: {reason.removeprefix(f'{folder}: ')}. Fix: make it again, for example "
+        f"with `ppocr-ext make-lmdb`.",
         code="damaged_file",
     )
 
 
 def _count(folder: Path, transaction: Any) -> int:
-    """Return ``num-samples``, checked against the samples that are there."""
+    """Return ``num-samples``.
+
+    Raises:
+        DataError: it is missing, or is not the number of samples.
+    """
     value = _get(folder, transaction, COUNT_KEY.encode())
     count = int(value) if value is not None and value.isdigit() else 0
     if value is None:

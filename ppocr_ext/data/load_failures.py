@@ -1,8 +1,8 @@
-"""Name and count the samples that only fail when they are loaded, over all worker processes.
+"""Report and count the samples that fail when they are loaded, over all worker processes.
 
-PaddleOCR's datasets replace a sample that cannot be decoded, or that a transform refuses, by another
-one without a message. Here it is named, and counts towards the limit of unusable samples; an
-evaluation ends, since its result would be wrong.
+PaddleOCR's datasets replace a sample that cannot be decoded, or that a transform refuses, by another one without a
+message. This module reports the sample, and counts it against the limit of unusable samples. An evaluation ends at such
+a sample, since its result would be wrong.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ppocr_ext.data.unusable_limit import UnusableLimit
+from ppocr_ext.data.preflight_report import UnusableLimit
 from ppocr_ext.errors import DataError
 from ppocr_ext.messages import LOG
 
-_NAMED = 20  # samples that are named; later ones are only counted, at each power of ten
-_IN_A_ROW = 100  # failures after which not the samples are wrong
-_REFUSALS = 1000  # of one attempt: PaddleOCR looks for a partner (RecConAug) until one is usable
-_Dataset: Any = object  # in place of the host's class, which comes after _Reporting
+_NAMED = 20  # the first failed samples are reported by name; later, only their number at each power of ten
+_IN_A_ROW = 100  # so many failures in a row are the fault of the transforms, not of the samples
+_REFUSALS = 1000  # of one sample: RecConAug looks for a partner until PaddleOCR accepts one, perhaps forever
+_Dataset: Any = object  # stands for the host's dataset class, which follows _Reporting in the order of bases
 
 
 def passes_power_of_ten(before: int, count: int) -> bool:
-    """Return whether a count that grows from ``before`` to ``count`` reaches 1, 10, 100, …: worth a warning."""
+    """Return True if a count that grows from ``before`` to ``count`` reaches 1, 10, 100, …"""
     return count > before and (before == 0 or len(str(count)) > len(str(before)))
 
 
 class LoadFailures:
-    """Counts the samples of ``Train`` or ``Eval`` that fail when they are loaded.
+    """Count the samples of ``Train`` or ``Eval`` that fail when they are loaded.
 
-    The count is shared with worker processes that are forked later. Samples are told apart by two bits
-    a sample, so that one that fails in each epoch counts once.
+    The count is shared with worker processes that are forked later. A table of two bits per sample remembers which
+    samples have failed, so that a sample that fails in each epoch counts once.
 
     Args:
         mode: ``"Train"`` or ``"Eval"``.
-        total: samples of the data, usable or not.
-        unusable: of them, those that preflight has skipped.
-        limit: how many may be unusable, together with those that fail here.
+        total: how many samples the data have, usable or not.
+        unusable: how many of them preflight has skipped.
+        limit: how many may be unusable, the samples that fail here included.
         name: what messages call the data; empty: ``mode``.
     """
 
@@ -53,19 +53,19 @@ class LoadFailures:
 
     @property
     def count(self) -> int:
-        """Different samples that have failed so far."""
+        """Return how many different samples have failed so far."""
         return int(self._count.value)
 
     def add(self, key: bytes, place: Callable[[], str], reason: str) -> None:
         """Count a sample that cannot be loaded.
 
         Args:
-            key: tells it from others.
-            place: returns how messages name it; called only if it is named.
-            reason: what happened.
+            key: identifies the sample.
+            place: returns the name of the sample for a message; called only if it is needed.
+            reason: why it cannot be loaded.
 
         Raises:
-            DataError: in ``Eval``; or there are more than the limit allows.
+            DataError: the data are those of ``Eval``, or more samples have failed than the limit allows.
         """
         byte, bit = divmod(zlib.crc32(key) % (8 * len(self._seen)), 8)
         with self._count.get_lock():
@@ -75,8 +75,8 @@ class LoadFailures:
             count = self._count.value
         if self.mode != "Train":
             raise DataError(
-                f"{self.name}: {place()}: {reason}. An evaluation replaces no sample by another. Fix: correct or "
-                f"remove this one.",
+                f"{self.name}: {place()}: {reason}. An evaluation cannot replace a sample by another. Fix: correct "
+                f"or remove this one.",
                 code="sample_failed",
             )
         if not new:
@@ -91,10 +91,10 @@ class LoadFailures:
         if count <= _NAMED:
             LOG.warning("%s: %s: %s; the next sample is used instead.", self.mode, place(), reason)
         elif passes_power_of_ten(count - 1, count):
-            LOG.warning("%s: %d samples have failed when they were loaded.", self.mode, count)
+            LOG.warning("%s: %d samples could not be loaded so far.", self.mode, count)
 
     def summary(self) -> str:
-        """Return one sentence on the samples of ``Train`` that have failed so far; empty if none has."""
+        """Return one sentence about the samples of ``Train`` that have failed so far; empty if there are none."""
         if self.mode != "Train" or not self.count:
             return ""
         samples = "1 sample" if self.count == 1 else f"{self.count:,} samples"
@@ -102,25 +102,25 @@ class LoadFailures:
 
 
 class _AnotherSampleError(Exception):
-    """The host asks its dataset for another sample in place of the one that it was asked for."""
+    """The host's dataset has asked itself for another sample, since the one at this index has failed."""
 
 
 class _HostLog:
-    """Takes the place of a dataset's logger, and keeps why the sample fails."""
+    """Replace the logger of a dataset, and keep why the current sample fails."""
 
     def __init__(self, logger: Any) -> None:
         self._logger = logger
         self.begin()
 
     def begin(self) -> None:
-        """Forget the sample before."""
+        """Forget the previous sample."""
         self.reason = ""
         self.failing = ""
         self.refusals = 0
         self.is_joined = False
 
     def error(self, message: str, *args: Any) -> None:
-        """Keep the last line of the traceback that the host logs: the exception."""
+        """Keep the last line of the traceback that the host logs, which names the exception."""
         lines = [line for line in str(message).splitlines() if line.strip()]
         self.reason = f"{self.failing}: {lines[-1].strip()}".removeprefix(": ") if lines else ""
 
@@ -129,7 +129,7 @@ class _HostLog:
 
 
 class _ReportingTransform:
-    """A transform that notes its name when it refuses a sample, or fails."""
+    """A transform that tells the log when it refuses a sample or fails."""
 
     def __init__(self, transform: Any, log: _HostLog) -> None:
         self._transform = transform
@@ -137,7 +137,8 @@ class _ReportingTransform:
 
     def __call__(self, data: Any) -> Any:
         name = type(self._transform).__name__
-        label = data.get("label") if hasattr(self._transform, "ext_data_num") else None  # as RecConAug has
+        # RecConAug, which joins samples, has this attribute
+        label = data.get("label") if hasattr(self._transform, "ext_data_num") else None
         try:
             result = self._transform(data)
         except Exception:
@@ -154,13 +155,13 @@ class _ReportingTransform:
         return result
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # asked for by pickle and copy before there is a transform
+        if name.startswith("__"):  # pickle and copy ask for these before `_transform` is set
             raise AttributeError(name)
         return getattr(self._transform, name)
 
 
 class _Reporting(_Dataset):
-    """What :func:`report_failures` puts before the host's class; its arguments are class attributes."""
+    """The first base class of what :func:`report_failures` returns; its arguments are class attributes."""
 
     def __init__(self, config: Any, mode: str, logger: Any, seed: int | None = None) -> None:
         self._inside = False
@@ -175,27 +176,27 @@ class _Reporting(_Dataset):
         reason = ""
         tries = min(_IN_A_ROW, len(self))
         for _ in range(tries):
-            found, reason = self._attempt(index)
+            result, reason = self._attempt(index)
             if not reason:
-                return found
+                return result
             sample = self._key(self, _position(index))
-            # PaddleOCR joins labels of up to max_text_length, of which NRTR and SAR refuse the longest two
+            # RecConAug may join labels up to max_text_length, and NRTR and SAR then refuse the two longest lengths:
+            # this is not the fault of the sample
             if self._failures.mode != "Train" or self._log.failing or not self._log.is_joined:
                 self._failures.add(sample, partial(self._place, sample), reason)
             index = _after(index, len(self))
         raise DataError(
-            f"{self._failures.name}: {tries} samples one after another cannot be loaded. The last: "
-            f"{self._place(sample)}: {reason}. Fix: correct {self._failures.mode}.dataset.transforms, if it is not the "
-            f"data.",
+            f"{self._failures.name}: {tries} samples in a row cannot be loaded. The last: {self._place(sample)}: "
+            f"{reason}. Fix: correct {self._failures.mode}.dataset.transforms, or the data.",
             code="samples_failed",
         )
 
     def _attempt(self, index: Any) -> tuple[Any, str]:
-        """Return the host's sample, and why it fails: ``""`` if it does not."""
+        """Return the host's sample, and why it fails; an empty text if it does not fail."""
         self._inside = True
         self._log.begin()
         try:
-            found = super().__getitem__(index)
+            return super().__getitem__(index), ""
         except _AnotherSampleError:
             return None, self._log.reason or "a transform refuses it"
         except (MemoryError, KeyboardInterrupt):
@@ -204,7 +205,6 @@ class _Reporting(_Dataset):
             return None, f"{type(error).__name__}: {error}".rstrip(": ")
         finally:
             self._inside = False
-        return found, ""
 
 
 def report_failures(
@@ -212,33 +212,33 @@ def report_failures(
 ) -> type:
     """Return a subclass of the host's dataset ``base`` that reports to ``failures`` which samples fail.
 
-    The host's dataset asks itself for another sample where one fails. Here that call ends the attempt, the
-    sample is reported, and the next one in the data's order is taken: the same one in a run that is repeated. A sample
-    of ``Train`` that is refused after others were joined to it is not reported.
+    If a sample fails, the host's dataset asks itself for a random other one. Here that call ends the attempt, the
+    sample is reported, and the next sample in the data's order is used, so that a repeated run uses the same one. A
+    sample of ``Train`` that is refused after other samples were joined to it is not reported.
 
     Args:
         base: a dataset class of the host: ``(config, mode, logger, seed)``.
-        failures: counts them.
-        key: returns what tells a sample (dataset, index) from others.
-        place: returns how messages name the sample of a key.
+        failures: counts the samples.
+        key: returns what identifies a sample (dataset, index).
+        place: returns the name of a sample for messages, from its key.
     """
-    given = {"_failures": failures, "_key": staticmethod(key), "_place": staticmethod(place)}
-    return type(base.__name__, (_Reporting, base), given)
+    attributes = {"_failures": failures, "_key": staticmethod(key), "_place": staticmethod(place)}
+    return type(base.__name__, (_Reporting, base), attributes)
 
 
 def sample_key(dataset: Any, index: Any) -> bytes:
-    """Return what tells the sample at ``index`` from others: its line, its place in an LMDB, or its number."""
+    """Return what identifies the sample at ``index``: its line, its place in an LMDB, or its number."""
     key = getattr(dataset, "_key", None)
     position = _position(index)
     return str(position).encode() if key is None else key(dataset, position)
 
 
 def _position(index: Any) -> int:
-    """Return the place of a sample in the data; a multi-scale sampler gives width, height, place and ratio."""
+    """Return the place of a sample in the data; an index of a multi-scale sampler is (width, height, place, ratio)."""
     return int(index[2] if isinstance(index, list | tuple) else index)
 
 
 def _after(index: Any, length: int) -> Any:
-    """Return the index of the next sample, with the size of the same batch if a sampler gives one."""
+    """Return the index of the next sample, with the image size of ``index`` if it has one."""
     after = (_position(index) + 1) % length
     return [*index[:2], after, *index[3:]] if isinstance(index, list | tuple) else after

@@ -1,7 +1,7 @@
 """Check all label files or LMDBs before training: an unusable sample is skipped, counted and named.
 
-PaddleOCR replaces such a sample by another one without a message. Images in which nothing can be read are usable for
-PaddleOCR, and teach a network to answer nothing: they are looked for in a sample of the data. Imports no Paddle.
+PaddleOCR replaces such a sample by another one without a message. PaddleOCR accepts images in which nothing can be
+read, and these teach a network to answer nothing: preflight looks for them in a part of the data. Imports no Paddle.
 """
 
 from __future__ import annotations
@@ -14,51 +14,176 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from itertools import count, groupby, islice, repeat
+from itertools import groupby, islice
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from ppocr_ext.charset import PLAIN
-from ppocr_ext.data.label_file import LabelLine
-from ppocr_ext.data.lmdb_sets import open_sets
-from ppocr_ext.data.preflight_report import FileReport, PreflightReport
+from ppocr_ext.data.image_check import ImageFolder, content_issue
+from ppocr_ext.data.label_file import LabelLine, parse_line, read_raw_lines, utf8_issue
+from ppocr_ext.data.lmdb_sets import LmdbSet, open_sets
+from ppocr_ext.data.preflight_report import FileReport, PreflightReport, UnusableSample
 from ppocr_ext.data.sample_rules import SampleIssue, SampleRules
-from ppocr_ext.data.sample_sources import Block, LmdbSamples, SampleSource, open_sources
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.image_pixels import decode_image
-from ppocr_ext.limits import MAX_IMAGE_PIXELS
+from ppocr_ext.limits import MAX_IMAGE_PIXELS, MAX_LABEL_LINE_BYTES
 
 _BLOCK = 64  # images that a thread checks before it asks for more
 _CHUNK = 32 * _BLOCK  # lines held in memory at a time
-_SLOW = 100e-6  # seconds a line from which threads are worth their cost
-_Seen = tuple[SampleSource, int, Any]  # source, number and item of a sample
+_SLOW = 100e-6  # seconds per line; above it, several threads are faster
+_BETWEEN = "\0"  # stands between number and label of an LMDB's sample in the text of a block
+
+
+class Block(NamedTuple):
+    """Consecutive samples as they are stored, and the number of the first."""
+
+    first: int
+    items: Sequence[Any]
+
+
+class LabelFile:
+    """A label file.
+
+    Args:
+        path: of the file.
+        images: its images.
+        rules: what makes a sample usable.
+        delimiter: separates the columns.
+        ds_width: lines must have the image's width and height.
+    """
+
+    def __init__(
+        self, path: Path, images: ImageFolder, rules: SampleRules, delimiter: str, ds_width: bool
+    ) -> None:
+        self.path = path
+        self._images = images
+        self._delimiter = delimiter
+        self._ds_width = ds_width
+        has_plain = rules.image_check == "header" and not ds_width
+        self._plain_lines = rules.plain_lines(delimiter) if has_plain else None
+
+    def items(self) -> Iterator[bytes]:
+        """Yield the lines as they are."""
+        return read_raw_lines(self.path)
+
+    def plain_labels(self, block: Block) -> list[str | None]:
+        """Return the label of each line that is surely usable, None for the other lines.
+
+        One regular expression over the block finds these lines, and each of their images is checked.
+        """
+        lines = block.items
+        if self._plain_lines is None:
+            return [None] * len(lines)
+        if max(map(len, lines)) > MAX_LABEL_LINE_BYTES:
+            lines = [line if len(line) <= MAX_LABEL_LINE_BYTES else b"\n" for line in lines]
+        is_whole = self._images.is_whole
+        text = b"".join(lines).decode(errors="surrogateescape")
+        return [label if label and is_whole(path) else None for path, label in self._plain_lines(text)]
+
+    def line(self, number: int, item: bytes) -> LabelLine:
+        """Read a line."""
+        return parse_line(number, item, self._delimiter, self._ds_width)
+
+    def image_issue(self, line: LabelLine) -> SampleIssue | None:
+        """Return the first issue of the images of a line."""
+        issue = self._images.issue(line.images)
+        if line.number == 1 and issue is not None and "." not in line.images[0]:
+            return issue._replace(detail=f"{issue.detail}; if this line is a header, remove it")
+        return issue
+
+    def image(self, line: LabelLine) -> bytes | None:
+        """Read the first image of a line."""
+        return self._images.read(line.images[0])
+
+
+class LmdbSamples:
+    """An LMDB; its samples are labels as they are stored, or None for one that is missing.
+
+    Args:
+        lmdb_set: the LMDB.
+        rules: what makes a sample usable.
+    """
+
+    def __init__(self, lmdb_set: LmdbSet, rules: SampleRules) -> None:
+        self.path = lmdb_set.path
+        self._set = lmdb_set
+        self._rules = rules
+        self._one_thread = Lock()  # a transaction serves one thread at a time
+        self._plain_lines = rules.plain_lines(_BETWEEN) if rules.image_check == "header" else None
+
+    def items(self) -> Iterator[bytes | None]:
+        """Yield the labels as they are."""
+        return (self._set.label(index) for index in range(1, self._set.count + 1))
+
+    def plain_labels(self, block: Block) -> list[str | None]:
+        """Return each label that is surely usable, None for the others; see :meth:`LabelFile.plain_labels`."""
+        labels = block.items
+        if self._plain_lines is None:
+            return [None] * len(labels)
+        lines = (b"0%b%b\n" % (_BETWEEN.encode(), label or b"") for label in labels)
+        text = b"".join(lines).decode(errors="surrogateescape")
+        # a label with one of these characters would be taken for two
+        if text.count(_BETWEEN) + text.count("\n") > 2 * len(labels):
+            return [None] * len(labels)
+        return [
+            label if label and self.image_issue(LabelLine(number, b"")) is None else None
+            for number, (_, label) in enumerate(self._plain_lines(text), block.first)
+        ]
+
+    def line(self, number: int, item: bytes | None) -> LabelLine:
+        """Return a label as a line; its content is empty."""
+        if item is None:
+            return LabelLine(number, b"", issue=f"there is no label-{number:09d}")
+        try:
+            return LabelLine(number, b"", (f"image-{number:09d}",), item.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            return LabelLine(number, b"", issue=f"the label is {utf8_issue(item, error)}")
+
+    def image_issue(self, line: LabelLine) -> SampleIssue | None:
+        """Return the issue of the image of a sample."""
+        name = f"image-{line.number:09d}"
+        with self._one_thread:
+            image = self._set.image(line.number)
+        if image is None:
+            return SampleIssue("missing_image", f"there is no {name}")
+        return content_issue(image, name, self._rules.image_check, self._rules.max_pixels)
+
+    def image(self, line: LabelLine) -> bytes | None:
+        """Return the image of a sample."""
+        return self._set.image(line.number)
+
+
+SampleSource = LabelFile | LmdbSamples
+# The label of a plain sample, which is usable; else the line of a sample, and why it is unusable or None.
+_Result = str | tuple[LabelLine, SampleIssue | None]
+
+
+def open_sources(report: PreflightReport, files: Sequence[Path]) -> Sequence[SampleSource]:
+    """Open the LMDBs that ``report`` is about, or these label ``files``.
+
+    Raises:
+        DataError: an LMDB cannot be read.
+    """
+    rules = report.rules
+    if report.is_lmdb:
+        return [LmdbSamples(each, rules) for each in open_sets(report.data_dir)]
+    images = ImageFolder(report.data_dir, rules.image_check, rules.allow_outside_data_dir, rules.max_pixels)
+    return [LabelFile(path, images, rules, report.delimiter, report.ds_width) for path in files]
+
 
 LOOKED_AT = 200  # images of a section, at most
 _LEAST_SIDE = 5  # pixels; no character can be read in fewer
 _LEAST_CONTRAST = 12  # of 255 between the darkest and the lightest pixel
-_TALL = (
-    1.5  # height to width; PaddleOCR turns such images before it reads them, but not before it trains on them
-)
+# Height to width; PaddleOCR turns images above it before it reads them, but not before it trains on them.
+_TALL = 1.5
 
 UNSEEN_FIXES: dict[str, str] = {  # reason -> what to do about it
     "flat_image": "Look at these images: convert them to 8 bits, with the text on a background of another brightness.",
     "tiny_image": "Remove them, or cut the text lines out again.",
     "tall_image": "Turn vertical text by 90° before the training, or remove it.",
 }
-
-
-class _Found(NamedTuple):
-    """The samples of a block.
-
-    Attributes:
-        labels: of the plain ones, which are usable; None for each other.
-        others: the others, in their order.
-    """
-
-    labels: Sequence[str | None]
-    others: list[tuple[LabelLine, SampleIssue | None]]
 
 
 def check_label_files(
@@ -73,7 +198,7 @@ def check_label_files(
 ) -> PreflightReport:
     """Check every line once, and return which are usable.
 
-    Memory does not grow with the data but for one byte for each line.
+    Memory grows by one byte for each line, whatever the lines and images hold.
 
     Args:
         label_files: PaddleOCR label files.
@@ -81,7 +206,7 @@ def check_label_files(
         rules: what makes a sample usable.
         delimiter: separates the columns.
         ds_width: lines must have the image's width and height.
-        examples: unusable samples of each reason that are kept by name; all are counted.
+        examples: how many unusable samples of each reason are kept by name; all are counted.
         seconds: stop after this time, with ``stopped`` set in the report; None: check every line.
 
     Raises:
@@ -94,7 +219,7 @@ def check_label_files(
         )
     report = PreflightReport(Path(data_dir), rules, delimiter, ds_width, examples)
     sources = open_sources(report, files)
-    # bytes, since lines are not known before they are read
+    # the bar counts bytes: how many lines there are is not known before they are read
     size = sum(path.stat().st_size for path in files if path.is_file())
     with tqdm(total=size, desc="label files", unit="B", unit_scale=True, **BAR) as bar:
         _check(report, sources, seconds, bar)
@@ -127,15 +252,17 @@ def _check(
     report: PreflightReport, sources: Sequence[SampleSource], seconds: float | None, bar: tqdm
 ) -> None:
     """Add each line of the sources to ``report``, and look at some of the images."""
-    sample: SpreadSample = SpreadSample()
+    sample = SpreadSample()
     _check_lines(report, sources, seconds, bar, sample)
     if report.rules.image_check == "none":
         return
     for source, number, item in sample.items:
-        with suppress(OSError):  # gone since it was checked
+        with suppress(OSError):  # removed since it was checked
             line = source.line(number, item)
             issue = visibility_issue(source.image(line) or b"", line.label, report.rules.max_pixels)
-            report.add_seen(source.path, line, issue)
+            report.looked_at += 1
+            if issue is not None:
+                report.unseen.append(UnusableSample(source.path, number, *issue))
 
 
 def _check_lines(
@@ -157,10 +284,9 @@ def _check_lines(
                     report.stopped = True
                     return
                 blocks = [Block(number + at, chunk[at : at + _BLOCK]) for at in range(0, len(chunk), _BLOCK)]
-                for block, found in zip(
-                    blocks, _check_blocks(pool, source, report.rules, blocks), strict=True
-                ):
-                    _add_block(report, source, block, found, sample)
+                checked = _check_blocks(pool, source, report.rules, blocks)
+                for block, results in zip(blocks, checked, strict=True):
+                    _add_block(report, source, block, results, sample)
                 number += len(chunk)
                 bar.update(len(chunk) if report.is_lmdb else sum(map(len, chunk)))
             if number == 1:
@@ -172,59 +298,62 @@ def _check_lines(
 
 
 def _add_block(
-    report: PreflightReport, source: SampleSource, block: Block, found: _Found, sample: SpreadSample
+    report: PreflightReport,
+    source: SampleSource,
+    block: Block,
+    results: Sequence[_Result],
+    sample: SpreadSample,
 ) -> None:
-    """Add what was found for a block to ``report``, and its usable samples to ``sample``."""
-    seen: list[_Seen] = list(zip(repeat(source), count(block.first), block.items))  # noqa: B905
-    others = iter(found.others)
+    """Add the results of a block to ``report``, and its usable samples to ``sample``."""
+    samples = [(source, number, item) for number, item in enumerate(block.items, block.first)]
     at = 0
     file = report.files[-1]
     lines = [file.digest.encode(), *(item or b"" for item in block.items)]
     file.digest = hashlib.blake2b(b"\n".join(lines), digest_size=8).hexdigest()
-    for _, group in groupby(found.labels, bool):
-        labels = list(group)
-        run = seen[at : at + len(labels)]
-        at += len(labels)
-        if plain := list(filter(None, labels)):  # all of them, or none
-            report.add_plain(plain)
-            report.plain += sum(map(bool, map(PLAIN.search, plain)))
-            sample.add(run)
-            continue
-        for each, (line, issue) in zip(run, others):  # noqa: B905
-            report.add(line, issue)
-            if issue is None:
-                report.plain += PLAIN.search(line.label) is not None
-                sample.add([each])
+    for kind, group in groupby(results, type):
+        same: list[Any] = list(group)
+        if kind is str:  # a group of plain labels is added at once, which is faster
+            report.add_plain(same)
+            sample.add(samples[at : at + len(same)])
+        else:
+            for number, (line, issue) in enumerate(same, at):
+                report.add(line, issue)
+                if issue is None:
+                    sample.add([samples[number]])
+        at += len(same)
     if not report.is_lmdb:
-        file.further.add(block.first, block.items, file.lines[-len(seen) :], report.delimiter.encode())
+        file.further.add(block.first, block.items, file.lines[-at:], report.delimiter.encode())
 
 
 def _check_blocks(
     pool: ThreadPoolExecutor, source: SampleSource, rules: SampleRules, blocks: Sequence[Block]
-) -> Iterator[_Found]:
-    """Yield what is found for each block; after a slow one, several threads check the others.
+) -> Iterator[list[_Result]]:
+    """Yield the results of each block. After a slow block, several threads check the others.
 
     Threads help where images are decoded, or come from a slow disk. Elsewhere they only wait for each other.
     """
     check = partial(_check_block, rules, source)
     for done, block in enumerate(blocks, start=1):
         began = time.perf_counter()
-        found = check(block)
+        results = check(block)
         is_slow = time.perf_counter() - began > _SLOW * len(block.items)
-        yield found
+        yield results
         if is_slow:
             yield from pool.map(check, blocks[done:])
             return
 
 
-def _check_block(rules: SampleRules, source: SampleSource, block: Block) -> _Found:
-    labels = source.plain_labels(block)
-    others = []
-    for at, label in enumerate(labels):
-        if label is None:
-            line = source.line(block.first + at, block.items[at])
-            others.append((line, rules.label_issue(line) or source.image_issue(line)))
-    return _Found(labels, others)
+def _check_block(rules: SampleRules, source: SampleSource, block: Block) -> list[_Result]:
+    results: list[_Result] = []
+    for number, (label, item) in enumerate(
+        zip(source.plain_labels(block), block.items, strict=True), block.first
+    ):
+        if label is not None:
+            results.append(label)
+        else:
+            line = source.line(number, item)
+            results.append((line, rules.label_issue(line) or source.image_issue(line)))
+    return results
 
 
 class SpreadSample:
@@ -255,7 +384,7 @@ class SpreadSample:
 def visibility_issue(content: bytes, label: str, max_pixels: int = MAX_IMAGE_PIXELS) -> SampleIssue | None:
     """Return why nothing can be read in an encoded image (a key of ``UNSEEN_FIXES``), or None.
 
-    An image that cannot be decoded gives None: preflight names it if it is looked at there.
+    An image that cannot be decoded gives None, since the check of images reports it.
     """
     try:
         pixels = decode_image(content, max_pixels)
@@ -274,7 +403,7 @@ def visibility_issue(content: bytes, label: str, max_pixels: int = MAX_IMAGE_PIX
 
 
 def _why_flat(content: bytes) -> str:
-    """Say where the text may be, which PaddleOCR does not see: it reads 8 bits of three channels."""
+    """Return why an image looks flat to PaddleOCR, which reads 8 bits of three channels."""
     import cv2
     import numpy as np
 

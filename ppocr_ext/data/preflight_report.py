@@ -1,28 +1,37 @@
-"""Record what preflight found, and copy label files with the usable lines only; imports no Paddle."""
+"""Record what preflight found, copy the usable lines of label files, and limit the unusable samples; no Paddle."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from ppocr_ext.charset import PLAIN
+from ppocr_ext.config.global_keys import GLOBAL_KEYS
 from ppocr_ext.data.label_file import LabelLine, read_label_file
-from ppocr_ext.data.sample_rules import SampleIssue, SampleRules, frames_needed, frames_needed_each
+from ppocr_ext.data.sample_rules import (
+    FIXES,
+    FRAME_WIDTH,
+    SampleIssue,
+    SampleRules,
+    frames_needed,
+    frames_needed_each,
+)
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import atomic_writer
 from ppocr_ext.issues import Issue
 
-EXAMPLES = 3
-ILLEGIBLE = "###"  # PPOCRLabel and public data sets write it where a text cannot be read
+EXAMPLES = 3  # lines of each code that FurtherColumns keeps
+ILLEGIBLE = "###"  # in PPOCRLabel and public data sets, the label of a text that nobody can read
 _IS_NUMBER = re.compile(rb" *[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)? *|").fullmatch  # or no value
 
 
-@dataclass(frozen=True)
-class UnusableSample:
+class UnusableSample(NamedTuple):
     """A sample that is unusable, or a misfit: where it is, and why.
 
     Attributes:
@@ -38,18 +47,18 @@ class UnusableSample:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {**asdict(self), "file": str(self.file)}
+        return {**self._asdict(), "file": str(self.file)}
 
 
 @dataclass
 class FurtherColumns:
-    """The columns after the label, which PaddleOCR leaves out, of the usable lines of one label file.
+    """The columns after the label, which PaddleOCR ignores, in the usable lines of one label file.
 
     Attributes:
-        kinds: how many columns of numbers a line has; -1 for a line with text in one.
-        counts: lines whose label begins with a quotation mark, as programs write CSV (``quoted_label``; where a tab
-            is the delimiter, the mark is text), and other lines in which something is left out (``cut_label``).
-        examples: the first lines of each: what they count as, line number, label, and what is left out.
+        kinds: how many columns of numbers a line has; -1 for a line with a column of text.
+        counts: ``quoted_label``: lines whose label begins with a quotation mark, as in CSV (with a tab as delimiter,
+            the mark is text); ``cut_label``: other lines with text after the label.
+        examples: the first lines of each code: code, line number, label, and the ignored text.
     """
 
     kinds: set[int] = field(default_factory=set)
@@ -61,7 +70,7 @@ class FurtherColumns:
         text = b"".join(lines)
         quote = b'"' if delimiter != b"\t" else b"\n"  # no label contains a line end
         if text.count(delimiter) == len(lines) and delimiter + quote not in text and 0 not in usable:
-            self.kinds.add(0)  # without a look at each line
+            self.kinds.add(0)  # no line has a further column, so they are not split one by one
             return
         for number, line in compress(enumerate(lines, first), usable):
             _, label, *rest = line.rstrip(b"\r\n").split(delimiter)
@@ -93,12 +102,12 @@ class FileReport:
 
     @property
     def total(self) -> int:
-        """Lines that were checked."""
+        """Return how many lines were checked."""
         return len(self.lines)
 
     @property
     def usable(self) -> int:
-        """Lines that are usable."""
+        """Return how many lines are usable."""
         return self.lines.count(1)
 
     def usable_array(self) -> Any:
@@ -127,18 +136,18 @@ class PreflightReport:
         files: the report on each label file or LMDB.
         counts: unusable samples by reason; exact.
         unusable_samples: the first ``examples`` of each reason.
-        misfits: usable samples whose labels need more frames than T; 0 where such a sample is unusable.
+        misfits: usable samples whose labels need more frames than T; 0 if these samples count as unusable.
         misfit_examples: the first ``examples`` of them.
         mapped: usable samples with characters that become the unknown symbol, or are dropped.
         plain: usable samples whose labels have a digit or an ASCII letter.
-        longest, longest_at: characters of the longest label, usable or not; its file and line.
+        longest, longest_at: characters of the longest label of all samples; its file and line.
         longest_usable: characters of the longest usable label.
-        most_frames, most_frames_at: frames that the most demanding label needs, usable or not; its file and line.
+        most_frames, most_frames_at: the most frames that a label of any sample needs; its file and line.
         stopped: the check ended before the last sample, because its time was over.
-        looked_at: images in which text was looked for, spread over the data.
-        unseen: those of them in which nothing can be read.
+        looked_at: images that were checked for visible text, spread over the data.
+        unseen: the samples among them in which nothing can be read.
         illegible: usable samples whose label is :data:`ILLEGIBLE`.
-    warnings: of what the samples show, with which the run can start.
+        warnings: issues of the samples that do not keep the run from starting.
     """
 
     data_dir: Path
@@ -171,6 +180,7 @@ class PreflightReport:
         file.altered |= line.altered
         if issue is None:
             self.illegible += line.label == ILLEGIBLE
+            self.plain += PLAIN.search(line.label) is not None
             self.mapped += self.rules.has_unknown(line.label)
             if (misfit := self.rules.misfit(line)) is not None:
                 self.misfits += 1
@@ -185,10 +195,11 @@ class PreflightReport:
         self._measure(line.label, file.total)
 
     def add_plain(self, labels: Sequence[str]) -> None:
-        """Count the next samples of the last file, usable ones whose labels are encoded as they stand but for case."""
+        """Count the next samples of the last file; all are usable, and their labels are encoded as they are."""
         first = self.files[-1].total + 1
         longest = max(map(len, labels))
         self.illegible += labels.count(ILLEGIBLE)
+        self.plain += sum(map(bool, map(PLAIN.search, labels)))
         self.files[-1].lines.extend(b"\1" * len(labels))
         self.longest_usable = max(self.longest_usable, longest)
         needed = frames_needed_each(labels, self.rules.encoded("".join(labels)))
@@ -202,41 +213,35 @@ class PreflightReport:
         if length > self.longest:
             self.longest = length
             self.longest_at = (self.files[-1].path, number)
-        if 2 * length - 1 > self.most_frames:  # as if all its characters were the same
+        if 2 * length - 1 > self.most_frames:  # what it would need if all its characters were the same
             needed = frames_needed(self.rules.encoded(label))
             if needed > self.most_frames:
                 self.most_frames = needed
                 self.most_frames_at = (self.files[-1].path, number)
 
-    def add_seen(self, file: Path, line: LabelLine, issue: SampleIssue | None) -> None:
-        """Count an image that was looked at; ``issue`` is None if something can be read in it."""
-        self.looked_at += 1
-        if issue is not None:
-            self.unseen.append(UnusableSample(file, line.number, *issue))
-
     @property
     def total(self) -> int:
-        """Samples that were checked."""
+        """Return how many samples were checked."""
         return sum(file.total for file in self.files)
 
     @property
     def unusable_count(self) -> int:
-        """Samples that are unusable."""
+        """Return how many samples are unusable."""
         return self.counts.total()
 
     @property
     def usable(self) -> int:
-        """Samples that are usable."""
+        """Return how many samples are usable."""
         return self.total - self.unusable_count
 
     @property
     def problem_counts(self) -> dict[str, int]:
-        """Unusable samples and misfits by reason: what counts against ``Global.max_unusable``."""
+        """Return unusable samples and misfits by reason: both count against ``Global.max_unusable``."""
         return {**self.counts, "too_long_for_frames": self.misfits} if self.misfits else self.counts
 
     @property
     def problem_count(self) -> int:
-        """Samples that count against ``Global.max_unusable``."""
+        """Return how many samples count against ``Global.max_unusable``."""
         return self.unusable_count + self.misfits
 
     def place(self, file: Path, number: int) -> str:
@@ -247,7 +252,7 @@ class PreflightReport:
         """Return one sentence: how many samples are usable, how many are skipped and why, and the first of them."""
         total = f"{self.total:,} samples"
         if self.stopped:
-            total = f"the first {total} (time was over before the last)"
+            total = f"the first {total} (the time limit was reached)"
         notes = f"; {self.misfits:,} with labels that need more frames than CTC has" if self.misfits else ""
         if self.mapped and self.rules.charset is not None:
             symbol = self.rules.charset.unknown_symbol
@@ -272,15 +277,15 @@ class PreflightReport:
         limit = self.rules.frames
         if limit is None or not self.most_frames:
             return ""
-        to = ""
+        frames = f"{limit.frames} frames"
         ratio = f" (T is {limit.frames / self.most_frames:.2g} times that)"
         most = max((limit.by_ratio or {}).values(), default=limit.frames)
         if most > limit.frames:
-            to = f" to {most}"
+            frames = f"{limit.frames} to {most} frames by the width of an image"
             ratio = ""
         return (
-            f"CTC has T = {limit.frames}{to} frames{' by the width of an image' if to else ''}; the longest label has "
-            f"{self.longest} characters, the most demanding one needs {self.most_frames} frames{ratio}"
+            f"CTC has T = {frames}; the longest label has {self.longest} characters, the most demanding one needs "
+            f"{self.most_frames} frames{ratio}"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -307,8 +312,8 @@ class PreflightReport:
     def write_usable(self, folder: str | Path) -> list[Path]:
         """Return label files with the usable lines only; one for each source, as ``ratio_list`` requires.
 
-        A file whose lines are all usable as they are is returned itself; otherwise a copy in
-        ``folder``, without a byte order mark and with ``\\n`` line ends.
+        A file is returned itself if all its lines are usable without a change. Otherwise its copy in ``folder`` is
+        returned, without a byte order mark and with ``\\n`` line ends.
 
         Raises:
             DataError: a label file has changed since it was checked.
@@ -343,3 +348,153 @@ class PreflightReport:
 
 def _at(place: tuple[Path, int] | None) -> dict[str, Any] | None:
     return None if place is None else {"file": str(place[0]), "line": place[1]}
+
+
+MAX_UNUSABLE: float = GLOBAL_KEYS["max_unusable"].default
+_OF_LENGTH = ("too_long", "too_long_for_frames")
+_STEP = 32  # pixels; image widths are multiples of it
+_NAMED = 20  # samples that an error names under Global.strict before it only counts
+_FIXES_OF_LMDB = {  # for LMDBs, these replace entries of FIXES
+    "bad_format": "A sample has a label-%09d in UTF-8.",
+    "missing_image": "A sample has an image-%09d: make the LMDB again.",
+}
+
+
+@dataclass(frozen=True)
+class UnusableLimit:
+    """The limit on unusable samples: a share of all samples, or 0.
+
+    Attributes:
+        max_unusable: ``Global.max_unusable``, 0 to 1; it applies to ``Train`` and to ``Eval``.
+        strict: ``Global.strict``: no sample may be unusable.
+    """
+
+    max_unusable: float = MAX_UNUSABLE
+    strict: bool = False
+
+    def allows(self, unusable: int, total: int) -> bool:
+        """Return whether ``unusable`` of ``total`` samples are within the limit, and one is usable."""
+        if self.strict:
+            return unusable == 0
+        return unusable < total and unusable <= self.max_unusable * total
+
+    def allows_report(self, report: PreflightReport) -> bool:
+        """Return whether a run may start with these data; misfits count too, though all samples may be misfits."""
+        if self.strict:
+            return report.problem_count == 0
+        return report.usable > 0 and report.problem_count <= self.max_unusable * report.total
+
+    @property
+    def text(self) -> str:
+        """Return the limit for a message."""
+        if self.strict:
+            return "the limit is 0 (Global.strict: true)"
+        return f"the limit is {100 * self.max_unusable:.4g} % (Global.max_unusable: {self.max_unusable:g})"
+
+
+def limit_errors(reports: Mapping[str, PreflightReport], limit: UnusableLimit) -> list[str]:
+    """Return one error paragraph per section with too many unusable samples; empty if the run may start.
+
+    Args:
+        reports: what preflight found, by ``"Train"`` / ``"Eval"``.
+        limit: how many may be unusable.
+    """
+    refused = {mode: report for mode, report in reports.items() if not limit.allows_report(report)}
+    width = max(map(_width_needed, reports.values()), default=0)
+    errors = [_error(mode, report, limit, width) for mode, report in refused.items()]
+    if errors and limit.strict:
+        errors.append("Fix or remove them, or run without --strict (Global.strict: true).")
+    elif errors and all(report.usable for report in refused.values()):
+        share = max(report.problem_count / report.total for report in refused.values())
+        accept = "accept" if any(report.misfits for report in refused.values()) else "skip"
+        errors.append(f"Fix them, or {accept} them: -o Global.max_unusable={share_above(share):g}.")
+    return errors
+
+
+def share_above(share: float) -> float:
+    """Return ``share`` with two digits behind the point, rounded up."""
+    return math.ceil(round(share * 100, 6)) / 100
+
+
+def _error(mode: str, report: PreflightReport, limit: UnusableLimit, width: int) -> str:
+    """Return the paragraph of one section: counts, examples, and the fix for labels that are too long."""
+    reasons = by_reason(report.problem_counts)
+    examples = [*report.unusable_samples, *report.misfit_examples]
+    if report.usable:
+        lines = [
+            f"{mode}: {report.problem_count:,} of {report.total:,} samples are unusable ({reasons}); {limit.text}."
+        ]
+    else:
+        where = ", ".join(str(file.path) for file in report.files)
+        lines = [f"{mode}: none of the {report.total:,} samples of {where} is usable ({reasons})."]
+    if report.misfits:
+        lines.append("A label that needs more frames than CTC has counts as read wrongly.")
+    if limit.strict and report.usable:
+        lines += [_text(report, sample) for sample in examples[:_NAMED]]
+        more = report.problem_count - len(examples[:_NAMED])
+        lines += [f"… and {more:,} more"] if more else []
+    else:
+        firsts = {sample.reason: sample for sample in reversed(examples)}  # the first sample of each reason
+        for reason in sorted(firsts, key=lambda reason: -report.problem_counts[reason]):
+            fix = (_FIXES_OF_LMDB if report.is_lmdb else {}).get(reason, FIXES[reason])
+            if reason == "outside_data_dir" and 2 * report.counts[reason] >= report.total:
+                which = "All" if report.counts[reason] == report.total else "Most"
+                option = "-o Global.allow_outside_data_dir=true"
+                fix = f"{which} samples are outside: if data_dir is right, set {option}."
+            # the fix for labels that are too long comes last, from `_length_fixes`
+            lines.append(f"{_text(report, firsts[reason])}. {'' if reason in _OF_LENGTH else fix}".rstrip())
+    return "\n  ".join([*lines, *_length_fixes(report, width)])
+
+
+def _text(report: PreflightReport, sample: UnusableSample) -> str:
+    return f"{report.place(sample.file, sample.line)}: {sample.reason}: {sample.detail}"
+
+
+def _length_fixes(report: PreflightReport, width: int) -> list[str]:
+    """Return a sentence for each limit that labels exceed, with the value that is enough for all of them.
+
+    Args:
+        report: of one section.
+        width: the image width that the labels of all sections need; 0 if it is not known.
+    """
+    fixes: list[str] = []
+    if not any(reason in report.problem_counts for reason in _OF_LENGTH):
+        return fixes
+    if "too_long" in report.counts and report.longest_at is not None:
+        reserved = report.rules.reserved
+        marks = f" ({reserved} of them for {report.rules.reserved_for})" if reserved else ""
+        fixes.append(
+            f"The longest label has {report.longest} characters ({report.place(*report.longest_at)}); set "
+            f"`Global.max_text_length: {report.longest + reserved}`{marks}."
+        )
+    limit = report.rules.frames
+    if limit is None or report.most_frames_at is None or report.most_frames <= limit.frames:
+        return fixes
+    needed = (
+        f"{report.place(*report.most_frames_at)} needs {report.most_frames} frames, CTC has {limit.frames}"
+    )
+    other = {"Train": " (and the size in Eval)", "Eval": " (and the size in Train)"}
+    both = other.get(limit.key.partition(".")[0], "")
+    instead = f", {width} instead of {limit.width}"
+    if limit.fixed_by:
+        keys = ", ".join(f"`{key}: width`" for key in limit.fixed_by)
+        is_wider = limit.width is not None and width > limit.width and limit.by_ratio is None
+        wider = f" and make `{limit.key}` wider{both}{instead}" if is_wider else ""
+        fixes.append(f"Set {keys}{wider}, or remove such labels: {needed} in training at any width.")
+    elif limit.by_ratio is not None:
+        fixes.append("Remove such labels, or raise `Train.sampler.max_w` if it limits the image width.")
+    else:
+        times = f"{share_above(report.most_frames / limit.frames):g} times as wide"
+        wider = f"{times}{instead if limit.width else ''}"
+        fixes.append(f"Make `{limit.key}` wider{both}, or remove such labels: {needed}: {wider}.")
+    return fixes
+
+
+def _width_needed(report: PreflightReport) -> int:
+    """Return the image width that gives enough frames, a multiple of 32 pixels; 0 if it is not known."""
+    limit = report.rules.frames
+    if limit is None or limit.width is None:
+        return 0
+    # the message proposes `train_frames: width`, so the frames are counted as if it were set
+    frames = max(1, limit.width // FRAME_WIDTH) if limit.fixed_by else limit.frames
+    return math.ceil(limit.width * max(1.0, report.most_frames / frames) / _STEP) * _STEP

@@ -1,4 +1,4 @@
-"""Read from a config how images of ``Train`` or ``Eval`` become input of the network; imports no Paddle."""
+"""Read from a config how the images of ``Train`` or ``Eval`` become input of the network; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _factory: Factory | None = None
 
 
 def set_transform_factory(factory: Factory | None) -> None:
-    """Set what makes transforms from ``dataset.transforms`` and ``Global``; None removes it."""
+    """Set the function that builds transforms from ``dataset.transforms`` and ``Global``; None removes it."""
     global _factory
     _factory = factory
 
@@ -27,7 +27,7 @@ def set_transform_factory(factory: Factory | None) -> None:
 def create_transforms(
     transforms: Sequence[Mapping[str, Any]], global_config: Mapping[str, Any]
 ) -> list[Operator]:
-    """Return the transforms of a list; PaddleOCR's factory writes into what it is given, so it gets copies.
+    """Return the transforms of a list; PaddleOCR's factory changes its arguments, so it gets copies.
 
     Raises:
         HostError: no host has been opened.
@@ -41,7 +41,7 @@ def create_transforms(
 
 
 def apply_transforms(data: dict[str, Any], operators: Sequence[Operator]) -> Any:
-    """Return what the transforms make of ``data`` in turn; None as soon as one of them refuses it."""
+    """Return ``data`` after all transforms in turn; None as soon as one of them returns None."""
     result: Any = data
     for operator in operators:
         result = None if result is None else operator(result)
@@ -88,15 +88,15 @@ class Preprocessing:
 def read_preprocessing(config: Config, mode: str) -> Preprocessing | None:
     """Return how images of ``mode`` (``"Train"``, ``"Eval"``) are prepared; None if the config does not tell.
 
-    It does not tell if nothing in it resizes (as with a dataset or transform of a plugin) or a size is malformed.
+    That is so if no known part resizes the images (a dataset or transform of a plugin may), or a size is malformed.
     """
     color = None
     normalisation = []
     first = HALF
     resized: _Resizing | None = None
     for name, path in named_items(config, mode, "dataset", "transforms"):
-        given = config.at(path, None)
-        options = given if isinstance(given, Mapping) else {}
+        options = config.at(path, None)
+        options = options if isinstance(options, Mapping) else {}
         if name == "DecodeImage":
             color = options.get("img_mode", "RGB")
         elif name == "NormalizeImage":
@@ -140,8 +140,8 @@ def _by_sampler(config: Config, mode: str) -> _Resizing | None:
     if config.at(f"{mode}.dataset.ds_width", None) is not True:
         return sizes, PAD, path
     # under `ds_width` the width of a batch is a multiple of its height, by the ratio of its images
-    given = config.at((mode, "sampler", "max_w"), None)
-    widest = given if is_positive_number(given) else SCALE_WIDEST
+    max_w = config.at((mode, "sampler", "max_w"), None)
+    widest = max_w if is_positive_number(max_w) else SCALE_WIDEST
     ratios = {height: min(max(1, round(widest / height)), _MOST_RATIOS) for _, height, _ in sizes}
     return (
         tuple((3, height, height * n) for height, most in ratios.items() for n in range(1, most + 1)),
@@ -160,7 +160,7 @@ def sampler_scales(config: Config, mode: str) -> list[tuple[int, int]]:
 
 
 def sampler_factor(config: Config, mode: str) -> tuple[int, ...]:
-    """Return what widths and heights of a MultiScaleSampler are multiples of: (of widths, of heights)."""
+    """Return the numbers of which a MultiScaleSampler's widths and heights are multiples: (widths, heights)."""
     factor = config.at((mode, "sampler", "divided_factor"), None)
     return factor if are_positive_numbers(factor, 2) else SCALE_FACTOR
 

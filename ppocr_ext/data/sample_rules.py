@@ -1,4 +1,4 @@
-"""Decide which samples are usable, as ``ppocr/data/imaug/label_ops.py`` does; imports no Paddle."""
+"""Decide which samples are usable, by the rules of ``ppocr/data/imaug/label_ops.py``; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def frames_needed(label: Sequence[Any]) -> int:
 
 
 def frames_needed_each(labels: Sequence[str], encoded: str) -> Any:
-    """Return :func:`frames_needed` for labels of at least one character, all at once: int [labels].
+    """Return :func:`frames_needed` for all labels at once: int [labels].
 
     Args:
-        labels: as they stand.
-        encoded: the labels without anything between them, encoded with as many characters.
+        labels: as they stand, each of at least one character.
+        encoded: all labels joined without a separator, encoded; it has as many characters as they have.
     """
     import numpy as np
 
@@ -61,7 +61,7 @@ def frames_needed_each(labels: Sequence[str], encoded: str) -> Any:
     frames = np.ones(len(codes), np.int64)
     frames[1:] += codes[1:] == codes[:-1]
     starts = np.append(0, ends[:-1])
-    frames[starts] = 1  # whatever the label before ends with
+    frames[starts] = 1  # the last character of the label before does not count
     return np.add.reduceat(frames, starts)
 
 
@@ -72,21 +72,21 @@ def describe_frames(label: Sequence[Any], frames: int) -> str:
 
 
 def _repeats(label: Sequence[Any]) -> int:
-    """Return how many neighbours are equal: CTC needs a blank between them."""
+    """Return how many characters equal the one before: CTC needs a blank between them."""
     return sum(map(eq, label, label[1:]))
 
 
 @dataclass(frozen=True)
 class FrameLimit:
-    """The frames of the CTC output, which labels have to fit.
+    """The number of frames of the CTC output, which labels must fit.
 
     Attributes:
-        frames: T of the CTC output, the least if batches have several.
+        frames: T of the CTC output; the smallest if batches differ.
         by_ratio: T by the rounded ratio of width to height of an image (``ds_width``); None: ``frames`` for all.
-        required: a misfit is unusable, as in training; False: it stays, and counts as read wrongly.
+        required: True: a misfit is unusable, as in training; False: it is evaluated, and counts as read wrongly.
         fixed_by: config paths of ``train_frames`` that give this T at any width, so that wider images do not help.
         key: config path of the size of the images, for messages.
-        width: their width there, of several the least; None if it is not known.
+        width: the image width at ``key``, the smallest of several; None if it is not known.
     """
 
     frames: int
@@ -108,9 +108,9 @@ class FrameLimit:
 class SampleRules:
     """What makes a sample usable.
 
-    ``CTCLabelEncode`` takes labels of 1 to ``max_text_length`` characters, counted before those outside
-    the dictionary are removed. ``NRTRLabelEncode`` and ``SARLabelEncode`` also require that the
-    remaining characters are at most ``max_text_length - 2``: a start and an end mark take two places.
+    ``CTCLabelEncode`` accepts labels of 1 to ``max_text_length`` characters, counted before characters outside the
+    dictionary are removed. ``NRTRLabelEncode`` and ``SARLabelEncode`` also require that at most
+    ``max_text_length - 2`` characters remain, since a start and an end mark take two places.
 
     Attributes:
         charset: the dictionary; None: any character is allowed.
@@ -120,11 +120,11 @@ class SampleRules:
         unknown_char: ``"drop_line"``: a character outside the dictionary makes the sample unusable;
             ``"drop_char"``: the host's encoder removes the character; ``"map"``: it becomes the unknown symbol of
             the charset.
-        min_text_length: ``Global.min_text_length``: characters that a label has at least, as it is encoded.
-        image_check: ``"header"``: decode an image only if its first and last bytes leave a doubt;
+        min_text_length: ``Global.min_text_length``: the fewest characters of an encoded label.
+        image_check: ``"header"``: decode an image only if its first and last bytes do not tell if it is whole;
             ``"decode"``: decode every image; ``"none"``: only check that the file is not empty.
         allow_outside_data_dir: False makes an image outside ``data_dir`` unusable.
-        max_pixels: an image with more is unusable, since it would take too much memory to decode.
+        max_pixels: an image with more pixels is unusable, since decoding it would take too much memory.
     """
 
     charset: Charset | None
@@ -139,12 +139,12 @@ class SampleRules:
 
     @property
     def reserved(self) -> int:
-        """Places of ``max_text_length`` that marks of the second label take."""
+        """Return how many places of ``max_text_length`` the marks of the second label take."""
         return 0 if self.gtc is None else 2
 
     @property
     def reserved_for(self) -> str:
-        """The marks that take them, for messages."""
+        """Return the names of these marks, for messages."""
         return _MARKS.get(self.gtc or "", "")
 
     @cached_property
@@ -152,13 +152,14 @@ class SampleRules:
         return frozenset(self.charset.characters if self.charset else ())
 
     def encoded(self, label: str) -> str:
-        """Return ``label`` as the host's encoder takes it: in lower case, without or with mapped unknown characters."""
-        if self.charset is not None and self.unknown_char == "map":
+        """Return ``label`` as the host encodes it: case folded, unknown characters mapped or removed."""
+        if self.charset is None:
+            return label
+        if self.unknown_char == "map":
             return self.charset.mapped(label)
-        if self.charset is not None and self.charset.folds_case:
+        if self.charset.folds_case:
             label = label.lower()
-        drop = self.charset is not None and self.unknown_char == "drop_char"
-        return "".join(filter(self._known.__contains__, label)) if drop else label
+        return "".join(filter(self._known.__contains__, label)) if self.unknown_char == "drop_char" else label
 
     def has_unknown(self, label: str) -> bool:
         """Return True if a character of ``label`` is not in the dictionary."""
@@ -167,16 +168,16 @@ class SampleRules:
         return not self._known.issuperset(label.lower() if self.charset.folds_case else label)
 
     def plain_lines(self, delimiter: str) -> Callable[[str], list[tuple[str, str]]]:
-        """Return the function that quickly finds path and label of most lines with one path and a usable label.
+        """Return the function that quickly finds path and label of most usable lines.
 
-        It takes lines with their ends, decoded with ``surrogateescape``, and returns a pair for each; both are empty
-        for other lines, which have to be parsed. A label that is found fits T, and is encoded as it stands but for its
-        case.
+        It takes lines with their ends, decoded with ``surrogateescape``, and returns a pair for each line. Both are
+        empty for a line that it does not accept, which must be parsed. A label that it returns fits T, and is encoded
+        as it stands except for its case.
         """
         most = [MAX_LABEL_LINE_BYTES]
         if self.max_text_length is not None:
             most.append(self.max_text_length - self.reserved)
-        if self.frames is not None:  # as if all characters were the same
+        if self.frames is not None:  # enough frames even if all characters are the same
             most.append((min((self.frames.by_ratio or {}).values(), default=self.frames.frames) + 1) // 2)
         least = max(1, self.min_text_length or 1)
         end = re.escape(delimiter)
@@ -195,7 +196,7 @@ class SampleRules:
         return re.compile(rf"({path}){end}({label})(?:{end}[^{other}]*)?\n|[^\n]*\n|[^\n]+").findall
 
     def label_issue(self, line: LabelLine) -> SampleIssue | None:
-        """Return the first issue of a line's format or label; None if its label is usable."""
+        """Return the first issue of a line's format or label; None if the label is usable."""
         if line.issue is not None:
             return SampleIssue("bad_format", line.issue)
         if not line.label:
@@ -219,9 +220,8 @@ class SampleRules:
             return None
         label = self.encoded(line.label)
         frames = self.frames.of(line)
-        if (
-            2 * len(label) - 1 <= frames or frames_needed(label) <= frames
-        ):  # the first: as if all were the same
+        # the first condition is cheap: it is enough even if all characters are the same
+        if 2 * len(label) - 1 <= frames or frames_needed(label) <= frames:
             return None
         return SampleIssue("too_long_for_frames", describe_frames(label, frames))
 

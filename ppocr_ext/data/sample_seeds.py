@@ -1,7 +1,12 @@
-"""Give each sample random numbers of its own, so that a resumed run augments as an unbroken one.
+"""Give each sample random numbers of its own, so that a resumed run augments as an unbroken one does.
 
-PaddleOCR's transforms draw from the two generators of the process, ``random`` and ``numpy.random``. What they draw
-would depend on all samples before, on the number of workers, and on who else draws while Paddle loads in a thread.
+PaddleOCR's transforms draw from the two generators of the process, ``random`` and ``numpy.random``. Without this
+module, their numbers would depend on all samples before, on the number of workers, and on other threads that draw.
+
+With :class:`Views`, each sample of ``Train`` is augmented in the same K ways again and again, so that the outputs of a
+teacher can be stored. The random numbers of a view follow from a seed, the sample and the number of the view; its place
+in the data, the epoch, the process and ``Global.seed`` do not matter. The same holds for its image size, where a
+sampler gives samples different sizes. Samples of one size are batched together, in other batches in each epoch.
 """
 
 from __future__ import annotations
@@ -10,8 +15,10 @@ import hashlib
 import os
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +26,12 @@ import numpy as np
 
 from ppocr_ext.messages import LOG
 
-SCHEME = 1  # of the seeds; a checkpoint stores it
+SCHEME = 1  # version of the rule that makes the seeds; a checkpoint stores it
+CACHE_FACTS = "cache.json"  # in the folder of a teacher cache: which views are stored
+Batch = list[Any]
 
-# The generators belong to the process, so their lock does too. A thread may load a sample while another one forks
-# worker processes: these must get neither a lock that nobody releases nor the generators of that sample.
+# The generators belong to the process, and so does their lock. One thread may load a sample while another forks worker
+# processes: a worker must get neither a lock that nobody releases nor generators seeded for that sample.
 _LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
@@ -30,7 +39,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 @contextmanager
 def generators_kept() -> Iterator[None]:
-    """Inside, no other thread that uses this function draws; at the end both generators are as they were."""
+    """Keep other users of this function waiting, and restore both generators at the end."""
     with _LOCK:
         before = generators_state()
         try:
@@ -41,10 +50,10 @@ def generators_kept() -> Iterator[None]:
 
 @contextmanager
 def generators_seeded(*seed: int) -> Iterator[None]:
-    """Seed both generators from all numbers of ``seed``; otherwise as :func:`generators_kept`."""
+    """Seed both generators from all numbers of ``seed``, inside :func:`generators_kept`."""
     digest = hashlib.blake2b("/".join(map(str, seed)).encode(), digest_size=32).digest()
     with generators_kept():
-        # a half each: from the same seed both would give the same numbers
+        # each gets half of the digest: with one seed, both would give the same numbers
         random.seed(int.from_bytes(digest[:16], "big"))
         np.random.seed(np.frombuffer(digest[16:], "<u4"))
         yield
@@ -56,16 +65,175 @@ def generators_state() -> tuple[Any, Any]:
 
 
 def set_generators(state: tuple[Any, Any]) -> None:
-    """Let both generators go on from ``state``."""
+    """Put both generators into ``state``."""
     random.setstate(state[0])
     np.random.set_state(state[1])
 
 
 def warn_of_other_seeds(scheme: int | None, prefix: Path) -> None:
-    """Warn if the run of a checkpoint, which stores ``scheme``, gave its samples other random numbers."""
+    """Warn if the run of the checkpoint ``prefix``, which stores ``scheme``, made its random numbers in another way."""
     if scheme != SCHEME:
         LOG.warning(
-            "%s was written by PaddleOCR: from here on, samples are augmented with other random "
-            "numbers than that run would have drawn.",
+            "%s was written by PaddleOCR: from here on, samples are augmented with other random numbers than that run "
+            "would have used.",
             prefix,
+        )
+
+
+@dataclass(frozen=True)
+class Views:
+    """The views of a data set.
+
+    Attributes:
+        seed: of all their random numbers.
+        count: K; epoch e shows view e mod K.
+    """
+
+    seed: int
+    count: int
+
+    def of_epoch(self, epoch: int) -> int:
+        """Return the view that an epoch shows."""
+        return epoch % self.count
+
+    def sample_seed(self, key: bytes, view: int) -> tuple[int, ...]:
+        """Return the seed of a sample in a view; ``key`` identifies the sample."""
+        digest = hashlib.blake2b(key, digest_size=8).digest()
+        return (self.seed, view, int.from_bytes(digest, "little"))
+
+    def order(self, keys: Sequence[bytes], view: int) -> np.ndarray:
+        """Return the places of the samples in a random order that depends only on their keys, int64 [N]."""
+        drawn = [
+            hashlib.blake2b(key, digest_size=8, key=f"{self.seed}/{view}".encode()).digest() for key in keys
+        ]
+        return np.argsort(np.array(drawn, dtype="S8"), kind="stable")
+
+
+@dataclass(frozen=True)
+class BatchSize:
+    """An image size, and how many samples a batch of it has.
+
+    Attributes:
+        index: returns the index for the dataset, from the place of a sample.
+        samples: samples in a batch.
+    """
+
+    index: Callable[[int], Any]
+    samples: int
+
+
+class ViewBatches:
+    """The batches of each view and epoch, as lists of indices.
+
+    Args:
+        views: their number and seed.
+        groups: the sizes that the samples of a group may have, and the places of these samples.
+        key: returns what identifies the sample at a place.
+        shuffle: shuffle the samples in each epoch.
+        drop_last: leave out batches that are not full.
+    """
+
+    def __init__(
+        self,
+        views: Views,
+        groups: Sequence[tuple[Sequence[BatchSize], np.ndarray]],
+        key: Callable[[int], bytes],
+        *,
+        shuffle: bool = True,
+        drop_last: bool = False,
+    ) -> None:
+        self.views = views
+        self._groups = groups
+        self._key = key
+        self._shuffle = shuffle
+        self._drop_last = drop_last
+
+    def of_view(self, view: int) -> list[Batch]:
+        """Return all samples of a view in batches, each once, always in this order."""
+        return [batch for size, places in self._sized(view) for batch in _cut(size, places, False)]
+
+    def of_epoch(self, epoch: int, seed: int, rank: int = 0, processes: int = 1) -> list[Batch]:
+        """Return the batches of one process in an epoch; all epochs and processes have the same number.
+
+        Args:
+            epoch: number of the epoch, which decides the view.
+            seed: of the order.
+            rank: number of the process.
+            processes: how many processes share the batches; the first batches are repeated to give all the same number.
+        """
+        draw = np.random.default_rng([seed, epoch])
+        batches = []
+        for size, places in self._sized(self.views.of_epoch(epoch)):
+            mixed = draw.permutation(places) if self._shuffle else places
+            batches += _cut(size, mixed, self._drop_last)
+        if self._shuffle:
+            batches = [batches[number] for number in draw.permutation(len(batches))]
+        lacking = -len(batches) % processes if batches else 0
+        return (batches + (batches * lacking)[:lacking])[rank::processes]
+
+    def _sized(self, view: int) -> list[tuple[BatchSize, np.ndarray]]:
+        """Return the samples of each size; a size has the same number of samples in all views."""
+        sized: list[tuple[BatchSize, np.ndarray]] = []
+        for sizes, places in self._groups:
+            if len(sizes) == 1:
+                sized.append((sizes[0], places))
+                continue
+            order = places[self.views.order([self._key(int(place)) for place in places], view)]
+            shares = np.array([0, *accumulate(size.samples for size in sizes)], float)
+            ends = np.round(shares / shares[-1] * len(order)).astype(int)
+            parts = zip(sizes, ends, ends[1:], strict=False)
+            sized += [(size, np.sort(order[first:last])) for size, first, last in parts]
+        return sized
+
+
+def _cut(size: BatchSize, places: np.ndarray, drop_last: bool) -> list[Batch]:
+    whole = len(places) - len(places) % size.samples if drop_last else len(places)
+    return [
+        [size.index(int(place)) for place in places[first : first + size.samples]]
+        for first in range(0, whole, size.samples)
+    ]
+
+
+def groups_of_scales(
+    scales: Sequence[tuple[int, int, int]], ratios: Sequence[float] | None, count: int, widest: float
+) -> list[tuple[list[BatchSize], np.ndarray]]:
+    """Return the groups of a multi-scale sampler, for :class:`ViewBatches`.
+
+    Args:
+        scales: width, height and batch size of each scale.
+        ratios: width to height of each sample, if images keep their ratio (``ds_width``); else None.
+        count: number of samples.
+        widest: the greatest width with ``ratios``.
+    """
+
+    def size(width: int, height: int, samples: int, ratio: int | None) -> BatchSize:
+        return BatchSize(lambda place: (width, height, place, ratio), samples)
+
+    scales = sorted(scales)
+    if ratios is None:
+        return [([size(*scale, None) for scale in scales], np.arange(count))]
+    lowest = min(height for _, height, _ in scales)
+    rounded = np.clip(np.round(np.asarray(ratios, float)), 1, max(1, int(widest // lowest))).astype(int)
+    return [
+        (
+            [
+                size(width, height, samples, min(ratio, max(1, int(widest // height))))
+                for width, height, samples in scales
+            ],
+            np.flatnonzero(rounded == ratio),
+        )
+        for ratio in np.unique(rounded).tolist()
+    ]
+
+
+def warn_of_other_views(before: Mapping[str, int] | None, views: Views | None, prefix: Path) -> None:
+    """Warn if the run of the checkpoint ``prefix``, which stores ``before``, had other views, or none."""
+    now = None if views is None else asdict(views)
+    if before != now:
+        LOG.warning(
+            "%s: that run had a teacher cache with %s, this one has %s: from here on, samples are augmented and "
+            "batched in another way. To go on as before, set the same Train.teacher_cache.",
+            prefix,
+            f"views {dict(before)}" if before else "no views",
+            f"views {now}" if now else "no views",
         )

@@ -29,7 +29,7 @@ from ppocr_ext.config.global_keys import FLOAT32
 from ppocr_ext.data.batches import images_of, labels_of
 from ppocr_ext.data.load_failures import sample_key
 from ppocr_ext.data.preflight_report import PreflightReport
-from ppocr_ext.data.sample_views import CACHE_FACTS, Views
+from ppocr_ext.data.sample_seeds import CACHE_FACTS, Views
 from ppocr_ext.errors import ConfigError, DataError, PPOCRExtError, ProcessError
 from ppocr_ext.io.atomic import check_writable, remove_temporary_files, scratch_folder
 from ppocr_ext.losses import build_loss

@@ -19,9 +19,8 @@ from tqdm import tqdm
 from ppocr_ext.check.training_warnings import long_warm_up
 from ppocr_ext.config import Config
 from ppocr_ext.data.batches import samples_per_step
-from ppocr_ext.data.preflight import BAR, UNSEEN_FIXES
+from ppocr_ext.data.preflight import BAR, UNSEEN_FIXES, SampleSource, open_sources
 from ppocr_ext.data.preflight_report import EXAMPLES, FileReport, PreflightReport
-from ppocr_ext.data.sample_sources import SampleSource, open_sources
 from ppocr_ext.issues import Issue
 
 _WARM_UP = "Optimizer.lr.warmup_steps"

@@ -21,10 +21,9 @@ from ppocr_ext.data.label_file import parse_line, read_raw_lines
 from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.data.load_failures import LoadFailures, report_failures
 from ppocr_ext.data.preflight import check_label_files, check_lmdbs
-from ppocr_ext.data.preflight_report import FileReport, PreflightReport
+from ppocr_ext.data.preflight_report import FileReport, PreflightReport, UnusableLimit, limit_errors
 from ppocr_ext.data.sample_rules import FrameLimit, Gtc, SampleRules
 from ppocr_ext.data.sample_seeds import generators_kept
-from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.issues import Issue, report_issues

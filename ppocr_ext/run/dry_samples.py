@@ -24,8 +24,8 @@ from ppocr_ext.data.image_check import ImageFolder
 from ppocr_ext.data.label_file import read_label_file
 from ppocr_ext.data.lmdb_sets import open_sets
 from ppocr_ext.data.load_failures import report_failures
+from ppocr_ext.data.preflight import LmdbSamples
 from ppocr_ext.data.sample_rules import FrameLimit
-from ppocr_ext.data.sample_sources import LmdbSamples
 from ppocr_ext.errors import DataError, PPOCRExtError
 from ppocr_ext.host import Host
 from ppocr_ext.host.complete import MAPPING, insert_mapping

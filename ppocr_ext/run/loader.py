@@ -26,8 +26,17 @@ from paddle.io import BatchSampler, DataLoader, DistributedBatchSampler, get_wor
 from paddle.io.dataloader.collate import default_collate_fn
 
 from ppocr_ext.data.load_failures import sample_key
-from ppocr_ext.data.sample_seeds import generators_kept, generators_seeded, generators_state, set_generators
-from ppocr_ext.data.sample_views import Batch, BatchSize, ViewBatches, Views, groups_of_scales
+from ppocr_ext.data.sample_seeds import (
+    Batch,
+    BatchSize,
+    ViewBatches,
+    Views,
+    generators_kept,
+    generators_seeded,
+    generators_state,
+    groups_of_scales,
+    set_generators,
+)
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.host import Host
 from ppocr_ext.messages import WORKER_ENDED

@@ -20,7 +20,7 @@ from ppocr_ext.data.batch_check import BatchLabelCheck, FramesOfSize
 from ppocr_ext.data.batches import MULTI_HEAD, SINGLE_HEAD, BatchLayout, kept_keys
 from ppocr_ext.data.load_failures import LoadFailures
 from ppocr_ext.data.preflight_report import FileReport, PreflightReport
-from ppocr_ext.data.sample_views import Views, warn_of_other_views
+from ppocr_ext.data.sample_seeds import Views, warn_of_other_views
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import require_no_link, scratch_folder
 from ppocr_ext.messages import LOG

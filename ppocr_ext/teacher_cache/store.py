@@ -13,7 +13,7 @@ import numpy as np
 
 from ppocr_ext.config import Config
 from ppocr_ext.config.global_keys import BFLOAT16, FLOAT32
-from ppocr_ext.data.sample_views import CACHE_FACTS, Views
+from ppocr_ext.data.sample_seeds import CACHE_FACTS, Views
 from ppocr_ext.errors import DataError
 from ppocr_ext.io.atomic import write_text
 from ppocr_ext.limits import read_json_object

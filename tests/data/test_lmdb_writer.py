@@ -15,9 +15,9 @@ import pytest
 from error_codes import raises_code
 
 from ppocr_ext.charset import Charset
-from ppocr_ext.data import lmdb_writer
+from ppocr_ext.cli import make_lmdb as command
+from ppocr_ext.cli.make_lmdb import LmdbInput, make_lmdb
 from ppocr_ext.data.lmdb_sets import open_sets
-from ppocr_ext.data.lmdb_writer import LmdbInput, make_lmdb
 from ppocr_ext.data.sample_rules import SampleRules
 from ppocr_ext.errors import DataError
 
@@ -141,7 +141,7 @@ def test_each_image_of_a_list_is_a_sample(images, tmp_path):
 def test_one_whose_writer_was_killed_is_refused_and_not_read(images, tmp_path):
     code = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from ppocr_ext.data import lmdb_writer as writer; from ppocr_ext.data.sample_rules import SampleRules\n"
+        "from ppocr_ext.cli import make_lmdb as writer; from ppocr_ext.data.sample_rules import SampleRules\n"
         "writer._check_limit = lambda *given: os.kill(os.getpid(), signal.SIGKILL)\n"
         "folder = Path(sys.argv[1])\n"
         "job = writer.LmdbInput((folder / 'list.txt',), folder / 'images', SampleRules(None, None))\n"
@@ -157,7 +157,7 @@ def test_one_whose_writer_was_killed_is_refused_and_not_read(images, tmp_path):
 
 def test_one_that_is_stopped_leaves_an_empty_folder(images, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(lmdb_writer, "_check_limit", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(command, "_check_limit", Mock(side_effect=KeyboardInterrupt))
         make_lmdb(tmp_path / "out", wanted(images))
     assert [*(tmp_path / "out").iterdir()] == []
     assert make_lmdb(tmp_path / "out", wanted(images)).samples == 12
@@ -211,7 +211,7 @@ def test_two_processes_do_not_mix(images, tmp_path, monkeypatch):
             make_lmdb(tmp_path / "out", wanted(images))
 
     with monkeypatch.context() as patch:
-        patch.setattr(lmdb_writer, "_check_limit", other)
+        patch.setattr(command, "_check_limit", other)
         assert make_lmdb(tmp_path / "out", wanted(images)).samples == 12
     assert len(stored(tmp_path / "out")) == 25
 

@@ -16,10 +16,9 @@ import pytest
 from ppocr_ext.charset import Charset
 from ppocr_ext.data import preflight
 from ppocr_ext.data.image_check import ImageFolder
-from ppocr_ext.data.preflight import check_label_files, check_lmdbs
+from ppocr_ext.data.preflight import LmdbSamples, check_label_files, check_lmdbs
 from ppocr_ext.data.preflight_report import PreflightReport
 from ppocr_ext.data.sample_rules import FrameLimit, SampleRules, frames_needed, frames_needed_each
-from ppocr_ext.data.sample_sources import LmdbSamples
 from ppocr_ext.limits import MAX_LABEL_LINE_BYTES
 
 SMALL = Charset(tuple("abc019-^]\\[ é中\U00020000\t") + ("more",), use_space=True)

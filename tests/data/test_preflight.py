@@ -15,8 +15,8 @@ from error_codes import raises_code
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.preflight import check_label_files
+from ppocr_ext.data.preflight_report import UnusableLimit, limit_errors
 from ppocr_ext.data.sample_rules import FrameLimit, SampleRules
-from ppocr_ext.data.unusable_limit import UnusableLimit, limit_errors
 from ppocr_ext.errors import DataError
 from ppocr_ext.host.locate import locate_host
 

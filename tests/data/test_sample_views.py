@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from ppocr_ext.data.sample_views import BatchSize, ViewBatches, Views, groups_of_scales
+from ppocr_ext.data.sample_seeds import BatchSize, ViewBatches, Views, groups_of_scales
 
 SCALES = [(320, 32, 6), (320, 48, 4), (320, 64, 3)]
 

@@ -23,7 +23,7 @@ import pytest
 from tiny_runs import DRAWING, MULTI_SCALE, tiny_config
 
 from ppocr_ext.cli.main import main
-from ppocr_ext.data.sample_views import Views
+from ppocr_ext.data.sample_seeds import Views
 from ppocr_ext.host import open_host
 from ppocr_ext.run.context import RunOptions, open_context
 from ppocr_ext.run.loader_setup import RunData, open_data

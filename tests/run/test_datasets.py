@@ -8,7 +8,7 @@ import pytest
 from error_codes import raises_code
 
 from ppocr_ext.data.load_failures import LoadFailures
-from ppocr_ext.data.unusable_limit import UnusableLimit
+from ppocr_ext.data.preflight_report import UnusableLimit
 from ppocr_ext.errors import DataError
 from ppocr_ext.host import open_host
 from ppocr_ext.run.datasets import label_file_dataset_class

@@ -10,7 +10,7 @@ from error_codes import raises_code
 from tiny_runs import DRAWING, MULTI_SCALE, tiny_config
 
 from ppocr_ext.cli.main import main
-from ppocr_ext.data.sample_views import Views
+from ppocr_ext.data.sample_seeds import Views
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.run.context import RunOptions, open_context
 from ppocr_ext.run.loader import Loader

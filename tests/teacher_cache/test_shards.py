@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from error_codes import raises_code
 
-from ppocr_ext.data.sample_views import Views
+from ppocr_ext.data.sample_seeds import Views
 from ppocr_ext.errors import DataError
 from ppocr_ext.teacher_cache.shards import BranchForm, Shard, input_key, top_classes, write_shard
 from ppocr_ext.teacher_cache.store import CacheFacts, Store, read_facts, shard_file

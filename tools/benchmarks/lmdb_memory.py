@@ -14,8 +14,7 @@ from tempfile import TemporaryDirectory
 import lmdb
 
 from ppocr_ext.data.load_failures import LoadFailures
-from ppocr_ext.data.preflight_report import FileReport
-from ppocr_ext.data.unusable_limit import UnusableLimit
+from ppocr_ext.data.preflight_report import FileReport, UnusableLimit
 from ppocr_ext.host import open_host
 from ppocr_ext.run.datasets import lmdb_dataset_class
 from ppocr_ext.run.loader import SeededBatches, loader_parts

@@ -12,10 +12,10 @@ import paddle
 from PIL import Image
 
 from ppocr_ext.characters.center_table import CenterTable
+from ppocr_ext.cli.make_lmdb import LmdbInput, make_lmdb
 from ppocr_ext.config import load
-from ppocr_ext.data.lmdb_writer import LmdbInput, make_lmdb
 from ppocr_ext.data.sample_rules import SampleRules
-from ppocr_ext.data.sample_views import Views
+from ppocr_ext.data.sample_seeds import Views
 from ppocr_ext.evaluation.predictions import Prediction, write_predictions
 from ppocr_ext.io.resources import config_path
 from ppocr_ext.loop.events import Hook, Position, StepDone

@@ -17,8 +17,7 @@ from ppocr_ext.characters.center_table import CenterTable, read_centers
 from ppocr_ext.charset import Charset
 from ppocr_ext.config import load
 from ppocr_ext.config.config_view import from_plain
-from ppocr_ext.config.edit import merge
-from ppocr_ext.config.node import Node, Place, plain_copy
+from ppocr_ext.config.node import Node, Place, merge, plain_copy
 from ppocr_ext.config.yaml_io import dump, read_file
 from ppocr_ext.data.image_check import content_issue
 from ppocr_ext.data.label_file import parse_line, read_label_file, write_label_file

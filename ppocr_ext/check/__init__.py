@@ -6,13 +6,11 @@ from collections.abc import Sequence
 
 from ppocr_ext.check.architecture import check_architecture
 from ppocr_ext.check.config_check import ConfigCheck
-from ppocr_ext.check.data import check_data
+from ppocr_ext.check.data import check_data, check_images, check_preprocessing
 from ppocr_ext.check.files import check_dictionary, check_files
-from ppocr_ext.check.images import check_images, check_preprocessing
-from ppocr_ext.check.objective import check_decoder, check_loss, check_metric, check_optimizer
+from ppocr_ext.check.objective import check_decoder, check_loss, check_metric, check_optimizer, check_training
 from ppocr_ext.check.settings import check_global, check_sections, check_values
 from ppocr_ext.check.sub_models import check_sub_models
-from ppocr_ext.check.training_warnings import check_training
 from ppocr_ext.config import Config, derive_values
 from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue

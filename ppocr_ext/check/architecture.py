@@ -17,7 +17,7 @@ from ppocr_ext.base.parts import (
 )
 from ppocr_ext.check.config_check import ConfigCheck, Path
 from ppocr_ext.config import named_items
-from ppocr_ext.config.class_counts import model_paths
+from ppocr_ext.config.derive import model_paths
 from ppocr_ext.config.global_keys import shown
 from ppocr_ext.config.node import PlaceKind, dotted
 from ppocr_ext.messages import did_you_mean, near_match

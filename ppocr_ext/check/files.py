@@ -13,7 +13,7 @@ from ppocr_ext.checkpoint.checkpoints import why_missing
 from ppocr_ext.checkpoint.files import read_journal
 from ppocr_ext.checkpoint.official_weights import is_official
 from ppocr_ext.config import Config, resolve_charset
-from ppocr_ext.config.class_counts import class_counts, model_paths, wrong_counts
+from ppocr_ext.config.derive import class_counts, model_paths, wrong_counts
 from ppocr_ext.config.global_keys import ValueRule, shown
 from ppocr_ext.errors import CharsetError, ConfigError, WeightsError
 from ppocr_ext.messages import LOG

@@ -59,8 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from ppocr_ext.modeling.necks import narrow_necks
     from ppocr_ext.run.logs import set_up_logs
     from ppocr_ext.sanity.head_probe import Finding
-    from ppocr_ext.sanity.learning import learn, remarks
-    from ppocr_ext.sanity.page import HEAD, row
+    from ppocr_ext.sanity.learning import HEAD, learn, remarks, row
     from ppocr_ext.sanity.structure import examine_structure
     from ppocr_ext.sanity.subject import open_subject
 
@@ -113,7 +112,7 @@ def _write(
 ) -> None:
     """Write page and picture, and print where they are."""
     from ppocr_ext.io.atomic import write_text
-    from ppocr_ext.sanity.page import picture, sanity_page
+    from ppocr_ext.sanity.learning import picture, sanity_page
 
     title = f"Sanity of {config}"
     drawn = picture(lessons, title)

@@ -1,12 +1,14 @@
 """Configurations: read, overlaid, resolved once, and never changed after that."""
 
-from ppocr_ext.config.class_counts import read_old_charset, resolve_charset, with_class_counts
 from ppocr_ext.config.config_view import Config, load, named_items
 from ppocr_ext.config.derive import (
     ctc_heads,
     derive_values,
     fit_center_losses,
+    read_old_charset,
+    resolve_charset,
     switch_features_on,
+    with_class_counts,
 )
 from ppocr_ext.config.node import plain_copy
 

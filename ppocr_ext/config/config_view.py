@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ppocr_ext.config import yaml_io
-from ppocr_ext.config.edit import assign, merge, override
-from ppocr_ext.config.global_keys import DEVICES, GLOBAL_KEYS
+from ppocr_ext.config.global_keys import DEVICES, GLOBAL_KEYS, Settings
 from ppocr_ext.config.node import (
     COMPUTED,
     Mark,
@@ -17,17 +16,23 @@ from ppocr_ext.config.node import (
     PathLike,
     Place,
     PlaceKind,
+    assign,
+    child,
     dotted,
     find,
+    merge,
     missing,
+    names_in,
+    nearest,
     plain_copy,
     split,
+    unmarked,
 )
-from ppocr_ext.config.settings import Settings
-from ppocr_ext.config.yaml_io import read_file
+from ppocr_ext.config.yaml_io import read_file, read_value
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.io.resources import find_config
 from ppocr_ext.limits import MAX_CONFIG_FILES
+from ppocr_ext.messages import LOG, did_you_mean
 
 COMPUTED_KEY = "computed"  # the list of computed paths in a run's config.yml
 _SCALARS = (str, int, float, bool, bytes, datetime.date, type(None))
@@ -343,3 +348,66 @@ def _without_computed(node: Node) -> Node | None:
     if computed or not node.is_list:
         return None if computed else node
     return Node(tuple(item for item in map(_without_computed, node.value) if item is not None), node.place)
+
+
+def override(root: Node, options: Iterable[str]) -> Node:
+    """Return ``root`` with options applied, one after the other; a later one of the same path wins.
+
+    An option is ``path=value``. The path goes through mappings by key and through lists by index or by
+    the key of an item; the value is the text after the first ``=``, read as YAML (empty is ``null``),
+    and replaces what is there. ``path=!remove`` removes it. A mapping for a whole section
+    (``Global={epoch_num: 3}``) updates its keys, as in PaddleOCR; ``!replace {…}`` does not.
+
+    The first component must be in the config: a section that nothing reads would have no effect.
+    ``+path=value`` adds it, and appends a missing item to a list of single-key mappings.
+
+    Raises:
+        ConfigError: an option has no ``=``, its value is not YAML, its path cannot be followed, or its
+            first component is unknown. The message starts with the option.
+    """
+    for option in options:
+        root = _apply(root, option)
+    return root
+
+
+def _apply(root: Node, option: str) -> Node:
+    path, equals, text = option.strip().partition("=")
+    shown = f"-o {option.strip()}"
+    if not equals:
+        raise ConfigError(
+            f"{shown}: not an option (expected `path=value`, such as `Global.epoch_num=20`).",
+            code="bad_option",
+        )
+    forced = path.startswith("+")
+    try:
+        parts = split(path.removeprefix("+").strip())
+        kind = PlaceKind.FORCED_OPTION if forced else PlaceKind.OPTION
+        value = read_value(text, Place("-o", shown, kind, parts))
+        section = child(root, parts, 0)
+        if section is None and not forced:
+            below = (dotted((key, parts[0])) for key, item in root.value.items() if child(item, parts, 0))
+            section_of_key = next(below, None)
+            hint = did_you_mean(section_of_key) or nearest(parts[0], names_in(root))
+            raise ConfigError(
+                f"the config has no section {parts[0]!r}.{hint} `+{dotted(parts)}=…` adds it.",
+                code="unknown_section",
+            )
+        updates = len(parts) == 1 and value.is_mapping and value.mark is Mark.NONE
+        if section is None or not (updates and section.is_mapping):
+            return _set(root, parts, value, append=forced)
+        for key, item in value.value.items():
+            root = _set(root, (*parts, str(key)), item)
+        return root
+    except ConfigError as error:
+        raise ConfigError(f"{shown}: {str(error).removeprefix(f'{shown}: ')}", code=error.code) from error
+
+
+def _set(root: Node, parts: tuple[str, ...], value: Node, append: bool = False) -> Node:
+    before = find(root, parts)
+    is_replaced = value.is_mapping and value.mark is Mark.NONE and "name" not in value.value
+    if is_replaced and before is not None and before.is_mapping and "name" in before.value:
+        LOG.warning(  # a component without its name is another one
+            "%s: the mapping replaces %s, and so its name: %s. Fix: set single keys (`%s.KEY=…`), or write "
+            "`!replace {…}`.", value.place.text, dotted(parts), before.value["name"].value, dotted(parts),
+        )  # fmt: skip
+    return assign(root, parts, value if value.mark is Mark.REMOVE else unmarked(value), append)

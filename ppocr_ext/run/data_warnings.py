@@ -16,7 +16,7 @@ import numpy as np
 import paddle.distributed as dist
 from tqdm import tqdm
 
-from ppocr_ext.check.training_warnings import long_warm_up
+from ppocr_ext.check.objective import long_warm_up
 from ppocr_ext.config import Config
 from ppocr_ext.data.batches import samples_per_step
 from ppocr_ext.data.preflight import BAR, UNSEEN_FIXES, SampleSource, open_sources

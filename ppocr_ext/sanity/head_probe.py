@@ -13,7 +13,7 @@ import paddle
 from paddle import Tensor, nn
 
 from ppocr_ext.run.frame_counts import left_as_it_was
-from ppocr_ext.sanity.heads import TrainedHead
+from ppocr_ext.sanity.subject import TrainedHead
 
 Verdict = Literal["ok", "fault", "not tested"]
 _SHIFTS = (1, 0, 2, -1)  # the usual ones first

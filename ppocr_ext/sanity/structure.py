@@ -20,7 +20,7 @@ from ppocr_ext.sanity.head_probe import (
     open_probe,
     samples,
 )
-from ppocr_ext.sanity.heads import TrainedHead
+from ppocr_ext.sanity.subject import TrainedHead
 
 FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)  # of the config's peak learning rate
 _WIDER = (1e-4, 1e-3, 1.0, 1e3, 1e4)  # if the loss falls at none of these

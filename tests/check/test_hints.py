@@ -12,7 +12,7 @@ from ppocr_ext import registry
 from ppocr_ext.check import check_config
 from ppocr_ext.check.config_check import home_of
 from ppocr_ext.config import Config, load
-from ppocr_ext.config.edit import override
+from ppocr_ext.config.config_view import override
 from ppocr_ext.errors import UnknownComponentError
 from ppocr_ext.host import Host
 from ppocr_ext.issues import Issue

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from official_facts import Check, facts
 
-from ppocr_ext.check import training_warnings
+from ppocr_ext.check import objective
 from ppocr_ext.check.config_check import ConfigCheck
 from ppocr_ext.config import Config, load
 from ppocr_ext.host import Host
@@ -90,7 +90,7 @@ def test_wrong_values_are_left_to_the_other_checks(value: Any, two: Config, host
         "Global.epoch_num",
     ]
     for path in paths:
-        training_warnings.check_training(ConfigCheck(two.with_values({path: value}), host, "train"))
+        objective.check_training(ConfigCheck(two.with_values({path: value}), host, "train"))
 
 
 CODES = {"high_learning_rate", "no_gradient_clip", "high_weight_decay", "long_warm_up"} | {
@@ -113,7 +113,7 @@ def test_no_shipped_config_gives_a_warning(check: Check) -> None:
 
 
 def test_every_code_is_tested() -> None:
-    source = Path(training_warnings.__file__).read_text(encoding="utf-8")
+    source = Path(objective.__file__).read_text(encoding="utf-8")
     assert all(f'"{code}"' in source for code in CODES)
 
 

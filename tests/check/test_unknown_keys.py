@@ -12,7 +12,7 @@ from official_facts import Check, errors_at, facts, only
 
 from ppocr_ext.check import check_all
 from ppocr_ext.config import Config, load
-from ppocr_ext.config.edit import override
+from ppocr_ext.config.config_view import override
 from ppocr_ext.errors import ConfigError
 from ppocr_ext.host import Host
 from ppocr_ext.losses import build_loss

@@ -9,7 +9,7 @@ import pytest
 from official_facts import Check, facts
 
 from ppocr_ext.config import Config
-from ppocr_ext.config.edit import override
+from ppocr_ext.config.config_view import override
 from ppocr_ext.config.global_keys import GLOBAL_KEYS
 from ppocr_ext.inference import runners
 

@@ -6,7 +6,7 @@ import pytest
 from official_facts import KEEP, RESIZE, Check, facts, only
 
 from ppocr_ext.config import Config
-from ppocr_ext.config.edit import override
+from ppocr_ext.config.config_view import override
 
 TRANSFORMS = "Train.dataset.transforms"
 KEPT = "KeepKeys.keep_keys"

@@ -10,8 +10,7 @@ import pytest
 
 import ppocr_ext
 from ppocr_ext.config import Config
-from ppocr_ext.config.global_keys import FILLED_DEFAULTS, GLOBAL_KEYS
-from ppocr_ext.config.settings import Settings
+from ppocr_ext.config.global_keys import FILLED_DEFAULTS, GLOBAL_KEYS, Settings
 from ppocr_ext.errors import ConfigError
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -9,7 +9,7 @@ from error_codes import raises_code
 from fake_checkout import write_checkout
 
 from ppocr_ext.errors import HostError
-from ppocr_ext.host.catalog import Catalog, Source
+from ppocr_ext.host.facade import Catalog, Source
 
 BACKBONES = "ppocr.modeling.backbones"
 

@@ -16,7 +16,7 @@ from ppocr_ext.checkpoint.files import read_state
 from ppocr_ext.checkpoint.weights import state_digest
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config, load
-from ppocr_ext.config.edit import override
+from ppocr_ext.config.config_view import override
 from ppocr_ext.errors import ConfigError, DataError, ModelError, PPOCRExtError, WeightsError
 from ppocr_ext.evaluation.evaluate import evaluate, select_model
 from ppocr_ext.issues import InvalidConfigError

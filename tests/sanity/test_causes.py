@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from ppocr_ext.sanity.head_probe import Finding
-from ppocr_ext.sanity.learning import APART, TOGETHER, Lesson, Point, remarks
-from ppocr_ext.sanity.page import sanity_page
+from ppocr_ext.sanity.learning import APART, TOGETHER, Lesson, Point, remarks, sanity_page
 
 HEAD: Any = SimpleNamespace(name="ctc", takes_labels=False)
 DECODER: Any = SimpleNamespace(name="ctc", takes_labels=True)

@@ -22,7 +22,7 @@ ALLOWED = {
     "ppocr_ext.loop.signals": "the log of the process that it has started",
     "ppocr_ext.loop.hooks.collapse_rules": "a table that ships with the package",
     "ppocr_ext.checkpoint.official_weights": "a table that ships with the package, and files of the cache",
-    "ppocr_ext.host.catalog": "the code of the host, which is imported anyway",
+    "ppocr_ext.host.facade": "the code of the host, which is imported anyway",
     "ppocr_ext.export.exporter": "what it has just written",
     "ppocr_ext.synth.lines.painting": "photos of the user's own folder",
 }

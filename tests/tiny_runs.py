@@ -1,5 +1,6 @@
 """A tiny distillation on a handful of CAPTCHAs: everything a run has, in seconds. Fixtures for several folders."""
 
+import json
 import signal
 from functools import cache
 
@@ -45,6 +46,12 @@ class StopAfter(Hook):
     def on_step(self, step):
         if step.position.global_step == self.steps:
             signal.raise_signal(signal.SIGINT)
+
+
+def metrics(folder, kind=None):
+    """The lines of a run's metrics.jsonl, or those of a kind (``train`` or ``eval``)."""
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if kind in (None, line["kind"])]
 
 
 @pytest.fixture(scope="session")

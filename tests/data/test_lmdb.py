@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import cv2
 import lmdb
-import numpy as np
 import pytest
 from error_codes import raises_code
+from lmdb_files import IMAGE, write_lmdb
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.lmdb_sets import open_sets
@@ -16,24 +15,6 @@ from ppocr_ext.data.sample_rules import FrameLimit, SampleRules
 from ppocr_ext.errors import DataError
 
 DIGITS = Charset(tuple("0123456789"))
-IMAGE = cv2.imencode(".png", np.full((8, 24, 3), 200, np.uint8))[1].tobytes()
-
-
-def write(folder, labels, count=None, images=None, **others):
-    """An LMDB; a label or an image None is not written."""
-    folder.mkdir(parents=True)
-    images = images or {}
-    with lmdb.open(str(folder), map_size=1 << 24) as environment, environment.begin(write=True) as put:
-        for number, label in enumerate(labels, start=1):
-            if label is not None:
-                put.put(b"label-%09d" % number, label if isinstance(label, bytes) else label.encode())
-            image = images.get(number, IMAGE)
-            if image is not None:
-                put.put(b"image-%09d" % number, image)
-        put.put(b"num-samples", str(len(labels) if count is None else count).encode())
-        for key, value in others.items():
-            put.put(key.encode(), value)
-    return folder
 
 
 def test_each_reason_with_its_index(tmp_path):
@@ -42,7 +23,7 @@ def test_each_reason_with_its_index(tmp_path):
     damaged[at + 4 : at + 12] = b"\xff" * 8
     images = {3: IMAGE[:30], 4: None, 5: b"", 9: bytes(damaged)}
     labels = ["12", "1x", "3", "4", "5", "", "1234567", b"\xff", "9", "12"]
-    folder = write(tmp_path / "a", labels, images=images)
+    folder = write_lmdb(tmp_path / "a", labels, images=images)
     result = check_lmdbs(folder, SampleRules(DIGITS, 6))
     assert [(f.file, f.line, f.reason) for f in result.unusable_samples] == [
         (folder, 2, "unknown_char"),
@@ -60,7 +41,7 @@ def test_each_reason_with_its_index(tmp_path):
 
 
 def test_gtc_and_frames_hold_for_samples_too(tmp_path):
-    folder = write(tmp_path / "a", ["1234", "111", "12"])
+    folder = write_lmdb(tmp_path / "a", ["1234", "111", "12"])
     result = check_lmdbs(folder, SampleRules(DIGITS, 5, gtc="nrtr", frames=FrameLimit(4)))
     assert [(f.line, f.reason) for f in result.unusable_samples] == [
         (1, "too_long"),
@@ -72,20 +53,20 @@ def test_gtc_and_frames_hold_for_samples_too(tmp_path):
 
 
 def test_a_check_stops_when_its_time_is_over_and_never_before_a_sample(tmp_path):
-    few = check_lmdbs(write(tmp_path / "a", ["1"] * 3), SampleRules(DIGITS, 5), seconds=0.0)
+    few = check_lmdbs(write_lmdb(tmp_path / "a", ["1"] * 3), SampleRules(DIGITS, 5), seconds=0.0)
     assert (few.total, few.stopped) == (3, False)
-    many = check_lmdbs(write(tmp_path / "b", ["1"] * 3000), SampleRules(DIGITS, 5), seconds=0.0)
+    many = check_lmdbs(write_lmdb(tmp_path / "b", ["1"] * 3000), SampleRules(DIGITS, 5), seconds=0.0)
     assert (many.total, many.usable, many.stopped) == (2048, 2048, True)
 
 
 def test_a_sample_without_a_label_is_skipped(tmp_path):
-    result = check_lmdbs(write(tmp_path / "a", ["1", None, "3"]), SampleRules(DIGITS, 5))
+    result = check_lmdbs(write_lmdb(tmp_path / "a", ["1", None, "3"]), SampleRules(DIGITS, 5))
     assert [(f.line, f.reason) for f in result.unusable_samples] == [(2, "bad_format")]
 
 
 def test_several_lmdbs_in_the_order_of_their_paths(tmp_path):
     for name, count in (("b", 2), ("a", 1), ("c/deep", 3)):
-        write(tmp_path / name, ["1"] * count)
+        write_lmdb(tmp_path / name, ["1"] * count)
     assert [(s.path, s.count) for s in open_sets(tmp_path)] == [
         (tmp_path / "a", 1),
         (tmp_path / "b", 2),
@@ -103,10 +84,10 @@ def test_several_lmdbs_in_the_order_of_their_paths(tmp_path):
             lambda folder: (folder.mkdir(), (folder / "data.mdb").write_text("text")),
             "damaged_file",
         ),
-        (lambda folder: write(folder, ["1", "2"], count=3), "bad_num_samples"),
-        (lambda folder: write(folder, ["1", "2"], count=1), "bad_num_samples"),
-        (lambda folder: write(folder, [], count="many"), "bad_num_samples"),
-        (lambda folder: write(folder, [], count=0), "bad_num_samples"),
+        (lambda folder: write_lmdb(folder, ["1", "2"], count=3), "bad_num_samples"),
+        (lambda folder: write_lmdb(folder, ["1", "2"], count=1), "bad_num_samples"),
+        (lambda folder: write_lmdb(folder, [], count="many"), "bad_num_samples"),
+        (lambda folder: write_lmdb(folder, [], count=0), "bad_num_samples"),
     ],
 )
 def test_what_is_not_an_lmdb_of_text_lines_is_an_error(tmp_path, make, code):

@@ -8,16 +8,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tiny_runs import DRAWING, StopAfter, tiny_config
+from tiny_runs import DRAWING, StopAfter, metrics, tiny_config
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.checkpoint.contents import START, checkpoint_line
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import Config
 from ppocr_ext.loop.events import EvalDone, Hook, Position
-from ppocr_ext.loop.hooks import progress
 from ppocr_ext.loop.hooks.early_stop import EarlyStop
-from ppocr_ext.loop.hooks.progress import ProgressBar
 from ppocr_ext.loop.session import train
 from ppocr_ext.report.run_page import write_report
 
@@ -65,9 +63,7 @@ class Planned(Hook):
 
 
 def lines(folder, kind=None):
-    read = [json.loads(text) for text in (folder / "metrics.jsonl").read_text().splitlines()]
-    chosen = [line for line in read if kind in (None, line["kind"])]
-    return [{key: value for key, value in line.items() if key not in TIMES} for line in chosen]
+    return [{key: value for key, value in line.items() if key not in TIMES} for line in metrics(folder, kind)]
 
 
 def assert_same_weights(one, other):
@@ -177,19 +173,20 @@ OFTEN = {"Global.save_minutes": 1e-9}  # `latest` at each step
 
 
 @pytest.mark.parametrize(
-    ("event", "more"), [("on_eval_start", {"Global.ema": 0.9}), ("on_eval", {}), ("on_save", {})]
+    ("events", "more"), [(["on_eval_start"], {"Global.ema": 0.9}), (["on_eval", "on_save"], {})]
 )
-def test_a_run_that_is_killed_at_its_last_evaluation_is_resumed_exactly(fine_tuned, tmp_path, event, more):
+def test_a_run_that_is_killed_at_its_last_evaluation_is_resumed_exactly(fine_tuned, tmp_path, events, more):
     train(fine_tuned("whole", **OFTEN, **more))
-    with pytest.raises(Killed):
-        train(fine_tuned("broken", **OFTEN, **more), hooks=[KillIn(event, 6)])
-    latest = tmp_path / "broken" / "latest"
-    assert Checkpoint(latest).train_state().position.global_step == 5
-    train(fine_tuned("broken", **OFTEN, **more, **{"Global.checkpoints": str(latest)}))
-    assert lines(tmp_path / "broken") == lines(tmp_path / "whole")
-    assert [line["step"] for line in lines(tmp_path / "broken", "eval")] == [0, 4, 6]
-    for name in ("latest", "best_accuracy"):
-        assert_same_weights(tmp_path / "broken" / name, tmp_path / "whole" / name)
+    for event in events:
+        with pytest.raises(Killed):
+            train(fine_tuned(event, **OFTEN, **more), hooks=[KillIn(event, 6)])
+        latest = tmp_path / event / "latest"
+        assert Checkpoint(latest).train_state().position.global_step == 5
+        train(fine_tuned(event, **OFTEN, **more, **{"Global.checkpoints": str(latest)}))
+        assert lines(tmp_path / event) == lines(tmp_path / "whole")
+        assert [line["step"] for line in lines(tmp_path / event, "eval")] == [0, 4, 6]
+        for name in ("latest", "best_accuracy"):
+            assert_same_weights(tmp_path / event / name, tmp_path / "whole" / name)
 
 
 def test_a_resume_does_not_evaluate_the_start_again(fine_tuned, tmp_path):
@@ -254,20 +251,6 @@ def test_rules_and_patience_begin_with_the_training(fine_tuned, tmp_path, weight
     assert best["acc"] == 0.95
     hook.on_start(SimpleNamespace(metric=metric, hook_states={}, best=best), Position())
     hook.on_eval(EvalDone(Position(), {"acc": 0.01}, False, {}))  # of a resumed run; it asks for nothing
-
-
-def test_an_evaluation_is_a_short_line(monkeypatch):
-    bar = ProgressBar(10)
-    metric = SimpleNamespace(main_indicator="acc", ignore_space=True)
-    said = []
-    monkeypatch.setattr(progress.LOG, "info", lambda text, *values: said.append(text % values))
-    bar.on_start(SimpleNamespace(metric=metric, best={}), Position())
-    numbers = {"acc": 0.03, "norm_edit_dis": 0.5065, "fps": 3.0, "nrtr_empty": 0.125, "nrtr_distinct": 15.0}
-    for step in (434, 868):
-        bar.on_eval(EvalDone(Position(global_step=step), numbers, True, numbers))
-    assert said[1] == "eval at step 434: acc 3.00 %, 1 - NED 0.5065  (best so far)"
-    assert said[2] == "eval at step 868: acc 3.00 %, 1 - NED 0.5065"
-    assert len(said) == 3 and "spaces ignored" in said[0]
 
 
 def test_paddle_says_nothing_on_the_screen(fine_tuned, tmp_path):

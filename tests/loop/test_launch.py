@@ -72,29 +72,6 @@ def test_the_processes_share_the_cores(plain, monkeypatch, caplog, given, cores,
     assert bool(caplog.records) == warns
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("Train: {loader: {batch_size_per_card: 64}}", ["2 x 64 = 128", "batch_size_per_card=32"]),
-        (
-            "Train: {loader: {batch_size_per_card: 9}}",
-            ["2 x 9 = 18", "nearly: 2 x 4", "batch_size_per_card=4"],
-        ),
-        (
-            "Train: {sampler: {name: MultiScaleSampler, first_bs: 8}, loader: {batch_size_per_card: 64}}",
-            ["first_bs=4"],
-        ),
-        ("Global: {accumulate: 4}\nTrain: {loader: {batch_size_per_card: 8}}", ["2 x 32 = 64", "_card=4"]),
-    ],
-)
-def test_the_batch_is_explained(plain, tmp_path, monkeypatch, caplog, text, said):
-    monkeypatch.setattr(launch.LOG, "propagate", True)
-    caplog.set_level("INFO", "ppocr_ext")
-    launch._describe(config_of(tmp_path, text), 2, tmp_path, "1")
-    for each in said:
-        assert each in caplog.text
-
-
 def test_a_launcher_that_fails_is_an_error_with_its_last_lines(plain, tmp_path, monkeypatch):
     write_text(tmp_path / "paddle" / "__init__.py", "raise RuntimeError('no launcher here')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

@@ -69,22 +69,6 @@ def test_a_page_that_cannot_be_written_does_not_fail_the_run(tiny, tmp_path, mon
     )
 
 
-def test_a_hook_that_fails_at_the_end_keeps_no_other_from_its_own(tiny, tmp_path):
-    told = []
-
-    class Bad(Hook):
-        def on_end(self, outcome):
-            raise ValueError("bad")
-
-    class Good(Hook):
-        def on_end(self, outcome):
-            told.append(outcome.status)
-
-    with pytest.raises(ValueError, match="bad"):
-        train(tiny("student", **{"Global.epoch_num": 1}), hooks=[Bad(), Good()])
-    assert told == ["finished"]
-
-
 def evaluated(metric, tmp_path, *batches):
     run = types.SimpleNamespace(metric=metric, eval_loader=[], folder=tmp_path, network=None, loss=None)
     hook = ReportHook()

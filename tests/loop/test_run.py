@@ -10,7 +10,8 @@ import paddle
 import pytest
 import yaml
 from error_codes import raises_code
-from tiny_runs import MULTI_SCALE, StopAfter, tiny_config
+from saved_runs import save_run
+from tiny_runs import StopAfter, metrics, tiny_config
 
 from ppocr_ext.checkpoint.files import read_state
 from ppocr_ext.checkpoint.weights import state_digest
@@ -19,7 +20,6 @@ from ppocr_ext.config import Config, load
 from ppocr_ext.config.config_view import override
 from ppocr_ext.errors import ConfigError, DataError, ModelError, PPOCRExtError, WeightsError
 from ppocr_ext.evaluation.evaluate import evaluate, select_model
-from ppocr_ext.issues import InvalidConfigError
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
 from ppocr_ext.metrics import RecMetric
@@ -27,12 +27,44 @@ from ppocr_ext.registry import BACKBONES, LOSSES, METRICS
 from ppocr_ext.run.run import Run
 
 
+class LookAtTeacher(Hook):
+    """Keep digests of the teacher before and after a run, and whether it was ever in train mode."""
+
+    def on_start(self, run, position):
+        self.run, self.before = run, state_digest(run.sub_model("Teacher"))
+
+    def on_step(self, step):
+        layers = self.run.sub_model("Teacher").sublayers(include_self=True)
+        assert not any(layer.training for layer in layers)
+
+    def on_end(self, outcome):
+        self.after, self.student = (state_digest(self.run.sub_model(name)) for name in ("Teacher", "Student"))
+
+
 @pytest.fixture(scope="module")
-def finished(captchas, tmp_path_factory):
+def look():
+    return LookAtTeacher()
+
+
+@pytest.fixture(scope="module")
+def finished(captchas, tmp_path_factory, look):
     """The folder of a finished distillation, which tests only read."""
     folder = tmp_path_factory.mktemp("finished")
-    train(tiny_config(captchas, folder))
+    train(tiny_config(captchas, folder), hooks=[look])
     return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def both(captchas, tmp_path_factory):
+    """The checkpoint of a distillation that has its teacher too, without the suffix."""
+    folder = tmp_path_factory.mktemp("both")
+    train(tiny_config(captchas, folder, **{"Global.save_teacher": True, "Global.epoch_num": 1}))
+    return folder / "run" / "latest"
+
+
+def assert_loaded(network, saved, prefix=""):
+    for name, tensor in network.state_dict().items():
+        np.testing.assert_array_equal(tensor.numpy(), saved[f"{prefix}{name}"], err_msg=name)
 
 
 @pytest.fixture(scope="module")
@@ -58,30 +90,20 @@ def test_the_run_folder_holds_what_is_needed_to_repeat_or_assess_it(finished):
     assert (record["status"], record["global_step"], record["epoch"]) == ("finished", 6, 2)
     assert set(record["frozen"]) == {"Teacher"}
     assert record["dictionary"]["classes"] == 11
-    lines = [json.loads(text) for text in (finished / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines if line["kind"] == "train"] == [1, 2, 3, 4, 5, 6]
-    assert [line["step"] for line in lines if line["kind"] == "eval"] == [3, 6]
-    step = next(line for line in lines if line["kind"] == "train")
-    assert step["loss"] == pytest.approx(sum(step["losses"].values()), rel=1e-5)
+    lines = metrics(finished, "train")
+    assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
+    assert [line["step"] for line in metrics(finished, "eval")] == [3, 6]
+    assert lines[0]["loss"] == pytest.approx(sum(lines[0]["losses"].values()), rel=1e-5)
     log = (finished / "train.log").read_text()
     assert "epoch" in log and "host: PaddleOCR " in log.splitlines()[0]
-
-
-def test_the_written_config_builds_the_same_run(finished, tiny):
-    from ppocr_ext.config import load
+    assert all(name.startswith("Student.") for name in read_state(finished / "latest.pdparams"))
 
     plain = yaml.safe_load((finished / "config.yml").read_text())  # as PaddleOCR's own scripts read it
-    assert plain["Architecture"]["Models"]["Student"]["Head"]["out_channels_list"] == {
-        "CTCLabelDecode": 11,
-        "NRTRLabelDecode": 14,
-    }
+    heads = plain["Architecture"]["Models"]["Student"]["Head"]["out_channels_list"]
+    assert heads == {"CTCLabelDecode": 11, "NRTRLabelDecode": 14}
     again = load([finished / "config.yml"])
     run = Run.build(again.with_values({"Global.checkpoints": str(finished / "latest")}), "eval")
     assert len(evaluate(run).predictions) == 10
-
-
-def test_a_checkpoint_holds_what_is_trained(finished, tiny, tmp_path):
-    assert all(name.startswith("Student.") for name in read_state(finished / "latest.pdparams"))
 
 
 def test_every_line_is_evaluated_during_training(tiny, captchas, tmp_path, monkeypatch):
@@ -114,74 +136,45 @@ def test_every_line_is_evaluated_during_training(tiny, captchas, tmp_path, monke
     assert samples["judged"] == 5
 
 
-@pytest.mark.parametrize("has_space", [True, False])
-def test_accuracy_says_what_it_makes_of_spaces(tiny, tmp_path, capsys, has_space):
-    values = {"Global.use_space_char": has_space, "Global.report": True, "Global.epoch_num": 1}
+def test_accuracy_says_what_it_makes_of_spaces(finished, tiny, tmp_path):
+    assert not any("acc_with_space" in line for line in metrics(finished))
+    assert "acc_with_space" not in (finished / "train.log").read_text()
+    values = {"Global.use_space_char": True, "Global.report": True, "Global.epoch_num": 1}
     train(tiny("distill", **values))
-    lines = [json.loads(text) for text in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    numbers = [line for line in lines if line["kind"] == "eval"]
-    assert all(("acc_with_space" in line) == has_space for line in numbers) and len(numbers) == 1
+    (line,) = metrics(tmp_path / "run", "eval")
+    assert "acc_with_space" in line
     log = (tmp_path / "run" / "train.log").read_text()
-    said = re.findall(r"eval at step .*", log)
-    assert len(said) == 1 and log.count("spaces ignored (Metric.ignore_space: true)") == 1
-    assert ("acc_with_space" in said[0]) == has_space
+    (said,) = re.findall(r"eval at step .*", log)
+    assert "acc_with_space" in said and log.count("spaces ignored (Metric.ignore_space: true)") == 1
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "spaces ignored (Metric.ignore_space: true)" in page
-    assert ("acc_with_space" in page) == has_space
+    assert "spaces ignored (Metric.ignore_space: true)" in page and "acc_with_space" in page
     run = Run.build(tiny("distill", **values, **{"Global.checkpoints": f"{tmp_path}/run/latest"}), "eval")
-    assert ("acc_with_space" in evaluate(run).metrics) == has_space
+    assert "acc_with_space" in evaluate(run).metrics
 
 
-def test_save_teacher_adds_the_teacher_and_both_kinds_load(tiny, tmp_path):
-    train(tiny("distill", **{"Global.save_teacher": True, "Global.epoch_num": 1}))
-    folder = tmp_path / "run"
-    state = read_state(folder / "latest.pdparams")
+def test_save_teacher_adds_the_teacher_and_both_kinds_load(both, tiny):
+    state = read_state(both.with_suffix(".pdparams"))
     assert {name.split(".")[0] for name in state} == {"Student", "Teacher"}
-    config = select_model(tiny("distill", **{"Global.checkpoints": str(folder / "latest")}), "Teacher")
-    run = Run.build(config, "eval")
-    for name, tensor in run.sub_model("Teacher").state_dict().items():
-        np.testing.assert_array_equal(tensor.numpy(), state[f"Teacher.{name}"], err_msg=name)
+    run = Run.build(select_model(tiny("distill", **{"Global.checkpoints": str(both)}), "Teacher"), "eval")
+    assert_loaded(run.sub_model("Teacher"), state, "Teacher.")
     assert len(evaluate(run).predictions) == 10
 
 
-def test_a_teacher_without_weights_is_not_evaluated(finished, tiny, tmp_path):
-    config = select_model(tiny("distill", **{"Global.checkpoints": str(finished / "latest")}), "Teacher")
-    with raises_code(WeightsError, "missing_weights", "Teacher"):
-        Run.build(config, "eval")
-
-
 def test_a_teacher_is_evaluated_with_its_own_file(finished, teacher, tiny):
-    values = {
-        "Global.checkpoints": str(finished / "latest"),
-        "Architecture.Models.Teacher.pretrained": str(teacher),
-    }
+    student = {"Global.checkpoints": str(finished / "latest")}
+    with raises_code(WeightsError, "missing_weights", "Teacher"):
+        Run.build(select_model(tiny("distill", **student), "Teacher"), "eval")
+    values = {**student, "Architecture.Models.Teacher.pretrained": str(teacher)}
     run = Run.build(select_model(tiny("distill", **values), "Teacher"), "eval")
-    saved = read_state(teacher.with_suffix(".pdparams"))
-    for name, tensor in run.sub_model("Teacher").state_dict().items():
-        np.testing.assert_array_equal(tensor.numpy(), saved[name], err_msg=name)
+    assert_loaded(run.sub_model("Teacher"), read_state(teacher.with_suffix(".pdparams")))
     assert len(evaluate(run).predictions) == 10
     # and the student is evaluated without the teacher's file
     gone = {**values, "Architecture.Models.Teacher.pretrained": "no/where"}
     assert len(evaluate(Run.build(tiny("distill", **gone), "eval")).predictions) == 10
 
 
-def test_a_frozen_teacher_is_bit_identical_after_training(tiny):
-    digests = {}
-
-    class Look(Hook):
-        def on_start(self, run, position):
-            self.run = run
-            digests["before"] = state_digest(run.sub_model("Teacher"))
-
-        def on_end(self, outcome):
-            digests["after"] = state_digest(self.run.sub_model("Teacher"))
-            digests["student"] = state_digest(self.run.sub_model("Student"))
-            assert not any(
-                layer.training for layer in self.run.sub_model("Teacher").sublayers(include_self=True)
-            )
-
-    train(tiny("distill", **{"Global.epoch_num": 1}), hooks=[Look()])
-    assert digests["before"] == digests["after"] != digests["student"]
+def test_a_frozen_teacher_is_bit_identical_after_training(finished, look):
+    assert look.before == look.after != look.student
 
 
 def test_a_teacher_that_changes_is_noticed(tiny):
@@ -223,8 +216,8 @@ def test_branches_that_no_loss_reads_are_neither_computed_nor_trained(tiny):
     batch = next(iter(run.train_loader))
     run.model.train()
     outputs = run.model(batch[0], data=batch[1:])
-    assert "gtc" not in outputs["Student"]["head_out"]
-    assert "ctc" in outputs["Student"]["head_out"]
+    assert set(outputs) == {"Student"}  # a frozen model that nothing reads does not run
+    assert "gtc" not in outputs["Student"]["head_out"] and "ctc" in outputs["Student"]["head_out"]
 
 
 def test_eval_reads_each_head_and_records_what_was_read(finished, tiny, captchas):
@@ -273,20 +266,12 @@ def test_unknown_model_and_missing_head_are_named(finished, tiny, tmp_path):
         **{
             "Architecture.Head.head_list": heads,
             "Loss.loss_config_list": [{"CTCLoss": {}}],
-            "Global.epoch_num": 1,
-            "Global.save_model_dir": folder,
         },
     )
-    train(plain)
-    run = Run.build(plain.with_values({"Global.checkpoints": f"{folder}/latest"}), "eval")
+    save_run(plain, tmp_path / "plain")
+    run = Run.build(plain.with_values({"Global.checkpoints": f"{folder}/best_accuracy"}), "eval")
     with raises_code(ConfigError, "unknown_head", "--head gtc"):
         evaluate(run, "gtc")
-
-
-def test_a_metric_of_a_sub_model_that_is_not_decoded_is_named(tiny):
-    with pytest.raises(InvalidConfigError) as refused:
-        Run.build(tiny("distill", **{"Metric.key": "Teacher"}), "train")
-    assert [issue.path for issue in refused.value.issues] == ["Metric.key"]
 
 
 def test_a_checkpoint_of_another_dictionary_is_refused(finished, tiny, tmp_path):
@@ -332,79 +317,44 @@ def test_another_dictionary_over_the_config_of_a_run(finished, tiny, tmp_path, c
     assert head["out_channels_list"] == {"CTCLabelDecode": 13, "NRTRLabelDecode": 16}
 
 
-def test_the_host_is_not_given_the_list_of_what_is_computed(tiny):
-    run = Run.build(tiny("student"), "train")
-    assert "computed" in run.config and "computed" not in run.host_config
-
-
 def test_weights_that_have_the_new_dictionary_are_not_carried_over(teacher, tiny, tmp_path):
     (tmp_path / "reversed.txt").write_text("\n".join("9876543210") + "\n")
     config = tiny("distill", **{"Architecture.Models.Teacher.pretrained": str(teacher)})
     run = Run.build(config, "train", old_dictionary=str(tmp_path / "reversed.txt"))
-    saved = read_state(teacher.with_suffix(".pdparams"))
-    for name, tensor in run.sub_model("Teacher").state_dict().items():
-        np.testing.assert_array_equal(tensor.numpy(), saved[name], err_msg=name)
+    assert_loaded(run.sub_model("Teacher"), read_state(teacher.with_suffix(".pdparams")))
 
 
-def test_a_resumed_distillation_has_the_teacher_that_it_began_with(teacher, tiny, tmp_path):
-    values = {"Global.save_teacher": True, "Global.epoch_num": 1}
-    train(tiny("distill", **values, **{"Global.save_model_dir": str(tmp_path / "both")}))
-    start = {
-        "Global.pretrained_model": str(tmp_path / "both" / "latest"),
-        "Global.save_model_dir": str(tmp_path / "run"),
-    }
+def test_a_resumed_distillation_has_the_teacher_that_it_began_with(both, teacher, tiny, tmp_path):
+    latest = tmp_path / "run" / "latest"
+    start = {"Global.pretrained_model": str(both)}
     train(tiny("distill", **start), hooks=[StopAfter(2)])
-    go_on = {**start, "Global.checkpoints": str(tmp_path / "run" / "latest")}
+    go_on = {**start, "Global.checkpoints": str(latest)}
     run = Run.build(tiny("distill", **go_on), "train")
-    saved = read_state(tmp_path / "both" / "latest.pdparams")
-    stopped = read_state(tmp_path / "run" / "latest.pdparams")
-    assert not np.array_equal(
-        stopped["Student.head.ctc_head.fc.weight"], saved["Student.head.ctc_head.fc.weight"]
-    )
-    for name, tensor in run.sub_model("Teacher").state_dict().items():
-        np.testing.assert_array_equal(tensor.numpy(), saved[f"Teacher.{name}"], err_msg=name)
-    for name, tensor in run.sub_model("Student").state_dict().items():  # and the student is the checkpoint's
-        np.testing.assert_array_equal(tensor.numpy(), stopped[f"Student.{name}"], err_msg=name)
-    other = {**go_on, "Architecture.Models.Teacher.pretrained": str(teacher)}
-    del other["Global.pretrained_model"]
-    with raises_code(WeightsError, "other_teacher", tmp_path / "run" / "latest", "Teacher"):
+    saved, stopped = (read_state(file.with_suffix(".pdparams")) for file in (both, latest))
+    fc = "Student.head.ctc_head.fc.weight"
+    assert not np.array_equal(stopped[fc], saved[fc])
+    assert_loaded(run.sub_model("Teacher"), saved, "Teacher.")
+    assert_loaded(run.sub_model("Student"), stopped, "Student.")
+    other = {"Global.checkpoints": str(latest), "Architecture.Models.Teacher.pretrained": str(teacher)}
+    with raises_code(WeightsError, "other_teacher", latest, "Teacher"):
         Run.build(tiny("distill", **other), "train")
 
 
 def test_a_file_of_one_model_goes_to_the_model_that_is_trained(teacher, tiny):
     models = tiny("distill").thaw()["Architecture"]["Models"]
-    config = tiny(
-        "distill",
-        **{
-            "Architecture.Models": {"Assistant": models["Teacher"], **models},
-            "Global.pretrained_model": str(teacher),
-        },
-    )
-    run = Run.build(config, "train")
-    saved = read_state(teacher.with_suffix(".pdparams"))
-    for name, tensor in run.sub_model("Student").state_dict().items():
-        np.testing.assert_array_equal(tensor.numpy(), saved[name], err_msg=name)
+    three = {"Architecture.Models": {"Assistant": models["Teacher"], **models}}
+    run = Run.build(tiny("distill", **three, **{"Global.pretrained_model": str(teacher)}), "train")
+    assert_loaded(run.sub_model("Student"), read_state(teacher.with_suffix(".pdparams")))
 
 
-def test_a_frozen_model_that_nothing_reads_does_not_run(tiny):
-    config = tiny("distill")
-    losses = [loss for loss in config.thaw()["Loss"]["loss_config_list"] if "DistillationCTCLoss" in loss]
-    run = Run.build(config.with_values({"Loss.loss_config_list": losses}), "train")
-    batch = next(iter(run.train_loader))
-    run.model.train()
-    assert set(run.model(batch[0], data=batch[1:])) == {"Student"}
-
-
-def test_a_finished_run_given_more_epochs_follows_the_longer_schedule(teacher, tiny):
-    run = Run.build(tiny("student", **{"Global.checkpoints": str(teacher)}), "train")
-    assert run.optimizer.get_lr() == pytest.approx(run.config.at("Optimizer.lr.learning_rate") / 2, rel=1e-3)
-
-
-def test_the_log_says_how_the_rate_jumps_in_a_longer_run(teacher, tiny, tmp_path):
+def test_a_longer_run_follows_the_longer_schedule_and_the_log_says_how_the_rate_jumps(
+    teacher, tiny, tmp_path
+):
     train(tiny("student", **{"Global.checkpoints": str(teacher)}))
     (line,) = re.findall(".*learning rate changes.*", (tmp_path / "run" / "train.log").read_text())
     before, now, old_rate, new_rate = map(float, re.findall(r"\d+(?:\.\d+)?", line)[-4:])
     assert (before, now, old_rate, new_rate) == (3, 6, 0, 0.0025)
+    assert metrics(tmp_path / "run", "train")[0]["lr"] == pytest.approx(0.0025, rel=1e-3)
 
 
 @pytest.mark.parametrize("existed", [False, True])
@@ -414,19 +364,13 @@ def test_a_start_that_fails_leaves_no_new_folder(tiny, tmp_path, existed):
         folder.mkdir(parents=True)
     late = {"Architecture.Models.Teacher.pretrained": str(tmp_path / "teacher")}
     paddle.save({"x": paddle.zeros([1])}, str(tmp_path / "teacher.pdparams"))
-    for values in ({"Global.character_dict_path": "no.txt"}, late):
+    # the last one's error names a file like the record of preflight, which is kept only where the data are refused
+    record = {"Architecture.Models.Teacher.pretrained": str(folder / "preflight.json")}
+    for values in ({"Global.character_dict_path": "no.txt"}, late, record):
         with pytest.raises(PPOCRExtError):
             train(tiny("distill", **{"Global.save_model_dir": str(folder), **values}))
         assert folder.exists() == existed
         assert (tmp_path / "new").exists() == existed
-
-
-def test_a_start_that_fails_for_another_reason_keeps_no_record(tiny, tmp_path):
-    """The error says where the record is, and the data are all right."""
-    name = str(tmp_path / "run" / "preflight.json")
-    with raises_code(ConfigError, "missing_file", "preflight"):
-        train(tiny("distill", **{"Architecture.Models.Teacher.pretrained": name}))
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("method", ["unlink", "rmdir", "is_file"])
@@ -452,18 +396,6 @@ def test_a_start_whose_data_are_refused_keeps_what_its_message_names(tiny, captc
     with raises_code(DataError, "too_many_unusable", "run/preflight.json"):
         train(tiny("student", **{"Train.dataset.label_file_list": [str(tmp_path / "bad.txt")]}))
     assert (tmp_path / "run" / "preflight.json").is_file()
-
-
-def test_a_checkpoint_for_another_optimizer_is_refused(teacher, tiny):
-    config = tiny(
-        "student",
-        **{
-            "Global.checkpoints": str(teacher),
-            "Optimizer": {"name": "Momentum", "momentum": 0.9, "lr": {"name": "Const", "learning_rate": 0.1}},
-        },
-    )
-    with raises_code(WeightsError, "optimizer_mismatch", "AdamW", "Momentum"):
-        Run.build(config, "train")
 
 
 def test_a_signal_in_the_last_step_is_remembered(tiny):
@@ -506,45 +438,6 @@ def test_a_stop_at_an_epochs_last_step_keeps_what_is_due(tiny, tmp_path):
     assert outcome.position.completed().epoch == 1
 
 
-@pytest.mark.e2e
-def test_multi_scale_training_goes_on_with_the_batches_it_would_have_seen(tiny, tmp_path):
-    def config(name):
-        built = tiny("student", **{"Global.save_model_dir": str(tmp_path / name), "Global.epoch_num": 3})
-        section = built.thaw()["Train"]
-        section["dataset"] |= {"name": "MultiScaleDataSet", "ds_width": False, "ext_op_transform_idx": 1}
-        section["dataset"]["transforms"] = [
-            t for t in section["dataset"]["transforms"] if "RecResizeImg" not in t
-        ]
-        section["sampler"] = MULTI_SCALE
-        padded = "Eval.dataset.transforms.RecResizeImg.padding"  # as the dataset of several scales does
-        return built.with_values({"Train": section, padded: True})
-
-    class Labels(Hook):
-        """Which labels each step saw."""
-
-        def __init__(self):
-            self.seen = []
-
-        def on_start(self, run, position):
-            forward = run.loss.forward
-
-            def look(predicts, batch):
-                self.seen.append(batch[1].numpy().tolist())
-                return forward(predicts, batch)
-
-            run.loss.forward = look
-
-    whole, first, second = Labels(), Labels(), Labels()
-    train(config("whole"), hooks=[whole])
-    steps = len(whole.seen)
-    train(config("broken"), hooks=[first, StopAfter(steps // 3 + 2)])
-    train(
-        config("broken").with_values({"Global.checkpoints": str(tmp_path / "broken" / "latest")}),
-        hooks=[second],
-    )
-    assert first.seen + second.seen == whole.seen
-
-
 def test_eval_pairs_predictions_with_lines_that_a_ratio_drew(finished, tiny, captchas):
     config = tiny(
         "distill",
@@ -561,53 +454,9 @@ def test_eval_pairs_predictions_with_lines_that_a_ratio_drew(finished, tiny, cap
     assert all(labels[p.image] == p.label for p in result.predictions)
 
 
-def test_images_outside_the_data_dir_need_a_word(tiny, captchas, tmp_path):
-    lines = (captchas / "train_list.txt").read_text().splitlines()
-    (tmp_path / "absolute.txt").write_text("".join(f"{captchas}/{line}\n" for line in lines))
-    values = {
-        "Train.dataset.label_file_list": [str(tmp_path / "absolute.txt")],
-        "Train.dataset.data_dir": str(tmp_path),
-    }
-    with raises_code(DataError, "too_many_unusable", "-o Global.allow_outside_data_dir=true"):
-        Run.build(tiny("student", **values), "train")
-    run = Run.build(tiny("student", **values, **{"Global.allow_outside_data_dir": True}), "train")
-    assert run.preflight["Train"].usable == 24
-
-
-def test_an_unknown_character_costs_the_line_or_itself(tiny, captchas, tmp_path):
-    first, *rest = (captchas / "train_list.txt").read_text().splitlines()
-    (tmp_path / "odd.txt").write_text("\n".join([f"{first}#", *rest]) + "\n")
-    values = {"Train.dataset.label_file_list": [str(tmp_path / "odd.txt")]}
-    assert Run.build(tiny("student", **values), "train").preflight["Train"].usable == 23
-    kept = Run.build(tiny("student", **values, **{"Global.unknown_char": "drop_char"}), "train")
-    assert kept.preflight["Train"].usable == 24
-
-
-def test_pretrained_of_a_teacher_is_loaded_from_a_single_models_checkpoint(teacher, tiny):
-    run = Run.build(tiny("distill", **{"Architecture.Models.Teacher.pretrained": str(teacher)}), "train")
-    saved = read_state(teacher.with_suffix(".pdparams"))
-    for name, tensor in run.sub_model("Teacher").state_dict().items():
-        np.testing.assert_array_equal(tensor.numpy(), saved[name], err_msg=name)
-
-
-def test_a_teacher_file_that_is_not_there_is_named(tiny):
-    config = tiny("distill", **{"Architecture.Models.Teacher.pretrained": "no/where"})
-    with pytest.raises(InvalidConfigError) as refused:
-        Run.build(config, "train")
-    (issue,) = refused.value.issues
-    assert (issue.code, issue.path) == ("missing_file", "Architecture.Models.Teacher.pretrained")
-    assert "no/where.pdparams" in issue.message
-
-
 def test_too_few_samples_for_one_batch_are_refused(tiny):
     with raises_code(DataError, "no_batch", 24, 500):
         Run.build(tiny("student", **{"Train.loader.batch_size_per_card": 500}), "train")
-
-
-def test_a_loss_that_reads_an_unknown_sub_model_is_named(tiny):
-    config = tiny("distill", **{"Loss.loss_config_list.DistillationCTCLoss.model_name_list": ["Pupil"]})
-    with raises_code(ConfigError, "unknown_sub_model", "Pupil"):
-        Run.build(config, "train")
 
 
 def test_a_users_own_backbone_and_loss_train(tiny, tmp_path, monkeypatch):
@@ -625,11 +474,7 @@ def test_a_users_own_backbone_and_loss_train(tiny, tmp_path, monkeypatch):
     )
     outcome = train(config)
     assert (outcome.status, outcome.position.global_step) == ("finished", 6)
-    lines = [json.loads(t) for t in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert "silent" in lines[0]["losses"]
+    assert "silent" in metrics(tmp_path / "run")[0]["losses"]
     assert str(parts) in (tmp_path / "run" / "train.log").read_text()
-
-
-def test_a_plugin_that_cannot_be_imported_is_named(tiny):
     with raises_code(ConfigError, "bad_plugin", "Global.plugins", "nobody_has_this"):
         Run.build(tiny("student", **{"Global.plugins": ["nobody_has_this"]}), "train")

@@ -8,7 +8,6 @@ import pytest
 from tiny_runs import single_head
 
 from ppocr_ext.checkpoint.files import read_plain_pickle, read_state
-from ppocr_ext.errors import ConfigError
 from ppocr_ext.loop.events import Hook
 from ppocr_ext.loop.session import train
 from ppocr_ext.run import amp
@@ -226,22 +225,3 @@ def test_a_cpu_trains_in_float32_and_says_so(tiny, tmp_path):
     assert (tmp_path / "run" / "train.log").read_text().count("does nothing on a CPU") == 1
     state = read_state(tmp_path / "run" / "latest.pdparams")
     assert {value.dtype for value in state.values()} == {np.dtype("float32")}
-
-
-@pytest.mark.parametrize(
-    ("values", "code"),
-    [
-        ({"Global.amp_level": "O3"}, "bad_value"),
-        ({"Global.amp_dtype": "fp16"}, "bad_value"),
-        ({"Global.scale_loss": 0}, "bad_value"),
-        ({"Global.amp_custom_black_list": "exp"}, "bad_value"),
-        (
-            {"Global.amp_custom_black_list": ["exp"], "Global.amp_custom_white_list": ["exp"]},
-            "conflicting_keys",
-        ),
-    ],
-)
-def test_a_setting_that_cannot_be_used_is_named(tiny, values, code):
-    with pytest.raises(ConfigError) as error:
-        amp.build_amp(tiny("student", **{"Global.use_amp": True}, **values))
-    assert error.value.code == code and all(path in str(error.value) for path in values)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import blake2b
@@ -20,10 +21,12 @@ import cv2
 import numpy as np
 import paddle.distributed as dist
 import pytest
+from error_codes import raises_code
 from tiny_runs import DRAWING, MULTI_SCALE, tiny_config
 
 from ppocr_ext.cli.main import main
 from ppocr_ext.data.sample_seeds import Views
+from ppocr_ext.errors import ConfigError
 from ppocr_ext.host import open_host
 from ppocr_ext.run.context import RunOptions, open_context
 from ppocr_ext.run.loader_setup import RunData, open_data
@@ -76,7 +79,9 @@ def make_images(folder: Path) -> Path:
     return folder
 
 
-def case_data(images: Path, folder: Path, case: str, rank: int, size: int, workers: int = 0) -> RunData:
+def case_data(
+    images: Path, folder: Path, case: str, rank: int, size: int, workers: int = 0, **more: Any
+) -> RunData:
     """Return the data of a case in process ``rank`` of ``size``; one image is lost after the check of labels."""
     given = dict(CASES[case])
     section = tiny_config(images, folder, "student").thaw()["Train"]
@@ -107,6 +112,7 @@ def case_data(images: Path, folder: Path, case: str, rank: int, size: int, worke
         "Global.max_unusable": 0.5,
         "Global.allow_different_preprocessing": True,
         "Architecture.Head.head_list.NRTRHead.max_text_length": 12,
+        **more,
     }
     context = open_context(tiny_config(images, folder, "student", **values), RunOptions("train"))
     context = replace(context, team=Alone(None, rank, size))
@@ -180,6 +186,30 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("case", CASES)
 def test_batches_are_the_stored_ones(images, tmp_path, patched, case):
     assert digests_of(images, tmp_path, case, patched) == json.loads(STORED.read_text(encoding="utf-8"))[case]
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.startswith("views")])
+def test_views_are_the_same_with_any_seed_and_in_another_order(images, tmp_path, case):
+    whole = {"Train.dataset.label_file_list": [str(images / "all.txt")]}  # no image is lost
+    one, other = (
+        case_data(images, tmp_path, case, 0, 1, **whole, **{"Global.seed": seed}) for seed in (1, 2)
+    )
+    first, second, third, elsewhere = (
+        [image.tobytes() for batch in read(data, epoch) for image in batch[0].numpy()]
+        for data, epoch in ((one, 1), (one, 2), (one, 3), (other, 1))
+    )
+    assert Counter(first) == Counter(third) == Counter(elsewhere)
+    assert first != third and first != elsewhere and not {*first} & {*second}
+    loader = one.train_loader
+    stored = [
+        image.tobytes() for batch in loader.read_view(1, loader.of_view(1)) for image in batch[0].numpy()
+    ]
+    assert Counter(stored) == Counter(first)
+
+
+def test_a_share_drawn_anew_has_no_views(images, tmp_path):
+    with raises_code(ConfigError, "conflicting_keys"):
+        case_data(images, tmp_path, "views", 0, 1, **{"Train.dataset.ratio_list": [0.5, 1.0]})
 
 
 def write() -> None:

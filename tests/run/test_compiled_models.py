@@ -84,22 +84,6 @@ def test_an_evaluation_reads_the_same_compiled(
     np.testing.assert_allclose(*confidences, atol=1e-4)
 
 
-def test_an_evaluation_of_one_network_reads_the_same_compiled(
-    captchas: Path,  # noqa: F811
-    tmp_path: Path,
-    compiled: list[str],
-) -> None:
-    best = str(tmp_path / "run" / "best_accuracy")
-    config = tiny_config(captchas, tmp_path, "student", **{"Global.dry_step": False})
-    save_run(config, tmp_path / "run")
-    config = config.with_values({"Global.checkpoints": best, "Global.eval_engine": "paddle"})
-    plain = evaluate(Run.build(config.with_values({"Global.eval_engine": "network"}), "eval"))
-    found = evaluate(Run.build(config, "eval"))
-    assert compiled == ["the model: paddle"]
-    assert [each.text for each in found.predictions] == [each.text for each in plain.predictions]
-    assert found.metrics["acc"] == plain.metrics["acc"]
-
-
 def test_few_samples_and_the_nrtr_branch_are_not_compiled(
     saved: Config, compiled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,10 +4,10 @@ import json
 import shutil
 from pathlib import Path
 
-import lmdb
 import numpy as np
 import pytest
 from error_codes import raises_code
+from lmdb_files import write_lmdb
 
 from ppocr_ext.data.load_failures import sample_key
 from ppocr_ext.errors import ConfigError
@@ -27,19 +27,12 @@ def lmdbs(captchas, tmp_path_factory):
     """The images of ``captchas`` in LMDBs; samples 2 and 5 of the training data cannot be used."""
     root = tmp_path_factory.mktemp("lmdbs")
     for split in ("train", "val"):
-        lines = (captchas / f"{split}_list.txt").read_text().splitlines()
-        (root / split).mkdir()
-        with (
-            lmdb.open(str(root / split), map_size=1 << 24) as environment,
-            environment.begin(write=True) as put,
-        ):
-            for number, line in enumerate(lines, start=1):
-                image, label = line.split("\t")
-                bad = split == "train" and number == 2
-                put.put(b"label-%09d" % number, b"x" if bad else label.encode())
-                if not (split == "train" and number == 5):
-                    put.put(b"image-%09d" % number, (captchas / image).read_bytes())
-            put.put(b"num-samples", str(len(lines)).encode())
+        lines = [line.split("\t") for line in (captchas / f"{split}_list.txt").read_text().splitlines()]
+        images = {number: (captchas / image).read_bytes() for number, (image, _) in enumerate(lines, start=1)}
+        labels = [label for _, label in lines]
+        if split == "train":
+            labels[1], images[5] = "x", None
+        write_lmdb(root / split, labels, images=images)
     return root
 
 
@@ -131,8 +124,14 @@ def test_what_ended_a_run_stands_in_its_record_as_a_sentence(tiny, tmp_path):
         def on_end(self, outcome):
             raise OSError("a hook that stumbles at the end")
 
+    class Ends(Hook):
+        def on_end(self, outcome):
+            told.append(outcome.status)
+
+    told = []
     with pytest.raises(RuntimeError, match="the image is broken"):
-        train(tiny("student", **{"Global.report": False}), hooks=[Fails()])
+        train(tiny("student", **{"Global.report": False}), hooks=[Fails(), Ends()])
+    assert told == ["failed"]
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (record["status"], record["reason"]) == ("failed", "the image is broken")
 

@@ -11,7 +11,6 @@ import numpy as np
 import paddle
 import pytest
 from error_codes import raises_code
-from saved_runs import network_of
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.checkpoint.official_weights import table
@@ -125,17 +124,3 @@ def test_official_weights_with_other_classes_than_their_dictionary_are_refused(
     run = Run.build(taught(tiny, **given), "train")
     for name, value in run.sub_model("Teacher").state_dict().items():
         np.testing.assert_array_equal(value.numpy(), weights[name], err_msg=name)
-
-
-def test_a_misspelt_prefix_is_refused_where_a_sub_model_would_start_from_noise(
-    tiny: Any, tmp_path: Path
-) -> None:
-    config = tiny("distill", **{"Global.dry_step": False})
-    network, charset = network_of(config)
-    file = tmp_path / "misspelt"
-    for misspelt in ("Studnet", "student"):
-        state = {n.replace("Student.", f"{misspelt}."): value for n, value in network.state_dict().items()}
-        paddle.save(state, f"{file}.pdparams")
-        for role, key in (("train", "pretrained_model"), ("eval", "checkpoints")):
-            with raises_code(WeightsError, "misspelt_prefix", file, misspelt, "Student"):
-                Run.build(config.with_values({f"Global.{key}": str(file)}), role)

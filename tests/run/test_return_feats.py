@@ -5,10 +5,8 @@ import json
 import numpy as np
 import paddle
 import pytest
-from paddle.static import InputSpec
 from tiny_runs import single_head
 
-from ppocr_ext.check import check_config
 from ppocr_ext.config import Config, load, switch_features_on
 from ppocr_ext.evaluation.evaluate import evaluate
 from ppocr_ext.host import open_host
@@ -19,7 +17,7 @@ from ppocr_ext.modeling.features import classifier_of, ctc_head_of
 from ppocr_ext.run.run import Run
 
 OVERLAY = config_path("overlays/return_feats.yml")
-KINDS = ["single", "multi", "distill"]
+KINDS = ["single", "distill"]
 
 
 @pytest.fixture
@@ -98,22 +96,6 @@ def is_time(key):
     return any(word in key for word in ("time", "ips", "fps", "second", "cost", "per_s"))
 
 
-@pytest.mark.parametrize("kind", ["single", "multi"])
-def test_an_exported_graph_gives_probabilities_alone(job, kind, tmp_path):
-    run = Run.build(job(kind), "train")
-    run.model.eval()
-    images = paddle.randn([2, 3, 32, 128])
-    output = run.model(images)
-    _, expected = output["head_out"] if isinstance(output, dict) else output
-    spec = [InputSpec([None, 3, 32, 128], "float32")]
-    paddle.jit.save(
-        paddle.jit.to_static(run.model, input_spec=spec, full_graph=True), str(tmp_path / "model")
-    )
-    probabilities = paddle.jit.load(str(tmp_path / "model"))(images)
-    assert isinstance(probabilities, paddle.Tensor)
-    np.testing.assert_allclose(probabilities.numpy(), expected.numpy(), atol=1e-5)
-
-
 def test_paddleocr_s_export_writes_one_output(job, tmp_path):
     open_host()
     export_model = pytest.importorskip("ppocr.utils.export_model")
@@ -141,12 +123,6 @@ def test_without_the_key_a_config_stays_as_it_is(job):
     assert switch_features_on(config) is config
     off = config.with_values({"Global.return_feats": False})
     assert switch_features_on(off) is off
-
-
-def test_no_ctc_head_is_said(job):
-    config = job("single").with_values({"Architecture.Head": {"name": "NRTRHead"}})
-    found = [(issue.code, issue.path) for issue in check_config(config, open_host(), "train")]
-    assert ("missing_branch", "Global.return_feats") in found, found
 
 
 @pytest.mark.parametrize("head", [None, "CTCHead", {"name": "MultiHead", "head_list": ["CTCHead", {}]}, {}])

@@ -8,7 +8,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from test_lmdb import write
+from lmdb_files import write_lmdb
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.data.preflight import check_label_files, check_lmdbs
@@ -99,8 +99,8 @@ def test_lmdbs(tmp_path: Path, by_content: bool) -> None:
     pictures = [
         cv2.imencode(".png", np.full((8, 24, 3), 50 * number, np.uint8))[1].tobytes() for number in range(4)
     ]
-    write(tmp_path / "train", ["1", "2", "3"], images=dict(enumerate(pictures, start=1)))
-    write(tmp_path / "eval", ["1", "3"], images={1: pictures[3], 2: pictures[2]})
+    write_lmdb(tmp_path / "train", ["1", "2", "3"], images=dict(enumerate(pictures, start=1)))
+    write_lmdb(tmp_path / "eval", ["1", "3"], images={1: pictures[3], 2: pictures[2]})
     train, evaluated = (check_lmdbs(tmp_path / name, RULES) for name in ("train", "eval"))
     expected = {}
     if by_content:

@@ -12,6 +12,7 @@ import numpy as np
 import paddle
 import pytest
 from error_codes import raises_code
+from tiny_runs import MULTI_SCALE
 
 import ppocr_ext.run.one_batch as one_batch_module
 from ppocr_ext.charset import Charset
@@ -181,24 +182,14 @@ SETTINGS: list[dict[str, Any]] = [
     {},
     {
         "Train.dataset.name": "MultiScaleDataSet",
-        "Train.sampler": {
-            "name": "MultiScaleSampler",
-            "scales": [[128, 32], [96, 32]],
-            "first_bs": 8,
-            "fix_bs": True,
-            "divided_factor": [8, 16],
-            "is_training": True,
-        },
+        "Train.sampler": {**MULTI_SCALE, "scales": [[128, 32], [96, 32]], "first_bs": 8},
         "Global.allow_different_preprocessing": True,
-    },
-    {
-        "Train.dataset": {"name": "CaptchaDataSet", "size": 24},
     },
 ]
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("values", SETTINGS, ids=["files", "scales", "drawn"])
+@pytest.mark.parametrize("values", SETTINGS, ids=["files", "scales"])
 def test_a_training_is_the_same_with_and_without_the_reading(
     values: dict[str, Any], tiny: Any, tmp_path: Any, weights: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

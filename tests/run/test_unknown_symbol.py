@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import cv2
-import lmdb
 import numpy as np
 import paddle
 import pytest
+from lmdb_files import write_lmdb
 
 from ppocr_ext.charset import Charset
 from ppocr_ext.check import check_config
@@ -43,14 +43,7 @@ def data(tmp_path: Path) -> Path:
     (tmp_path / "a.png").write_bytes(content)
     (tmp_path / "list.txt").write_text("".join(f"a.png\t{label}\n" for label in LABELS), encoding="utf-8")
     (tmp_path / "dict.txt").write_text("\n".join([*"0123456789", SYMBOL]) + "\n", encoding="utf-8")
-    with (
-        lmdb.open(str(tmp_path / "lmdb"), map_size=1 << 22) as environment,
-        environment.begin(write=True) as put,
-    ):
-        for number, label in enumerate(LABELS, start=1):
-            put.put(b"label-%09d" % number, label.encode())
-            put.put(b"image-%09d" % number, content)
-        put.put(b"num-samples", str(len(LABELS)).encode())
+    write_lmdb(tmp_path / "lmdb", LABELS, images=dict.fromkeys(range(1, len(LABELS) + 1), content))
     return tmp_path
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import paddle
 import pytest
 from error_codes import raises_code
+from saved_runs import NoState
 from tiny_runs import TINY
 
 from ppocr_ext.checkpoint.checkpoints import Checkpoint, TrainState, write_checkpoint
@@ -19,11 +20,6 @@ from ppocr_ext.modeling import build_model
 
 HEAD = {**TINY["Head"], "out_channels_list": {"CTCLabelDecode": 11, "NRTRLabelDecode": 14}}
 ONE = {"Backbone": TINY["Backbone"], "Head": HEAD}
-
-
-class NoState:
-    def state_dict(self) -> dict[str, Any]:
-        return {}
 
 
 @pytest.fixture(scope="module")

@@ -48,15 +48,6 @@ def test_files_of_two_saves_are_refused_by_name(tmp_path, ending):
     assert latest.train_state() == TrainState()
 
 
-def test_other_readers_find_what_they_expect(tmp_path):
-    """PaddleOCR loads weights and optimizer with `paddle.load`, and takes two keys out of the states."""
-    layer = save(tmp_path / "latest", 3)
-    loaded = paddle.load(str(tmp_path / "latest.pdparams"))
-    assert (loaded["weight"] == layer.weight).all()
-    assert paddle.load(str(tmp_path / "latest.pdopt"))
-    assert paddle.load(str(tmp_path / "latest.states"))["global_step"] == 3
-
-
 def test_what_killed_saves_left_goes_and_nothing_else(tmp_path, monkeypatch):
     save(tmp_path / "latest", 1)
     with monkeypatch.context() as patch:  # killed between the journal and the renames

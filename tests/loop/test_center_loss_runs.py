@@ -4,10 +4,10 @@ import re
 
 import numpy as np
 import pytest
+from center_files import centers_file
 from error_codes import raises_code
 from tiny_runs import StopAfter
 
-from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.checkpoint.files import read_plain_pickle, read_state
 from ppocr_ext.errors import WeightsError
 from ppocr_ext.evaluation.evaluate import evaluate
@@ -26,17 +26,6 @@ def with_center_loss(config, **options):
     return config.with_values(
         {"Loss.loss_config_list": [*losses, {"CenterLoss": {"weight": 0.1, "update": "ema", **options}}]}
     )
-
-
-def centers_file(path, classes=11, dim=DIM):
-    CenterTable(
-        np.arange(classes),
-        tuple(map(str, range(classes))),
-        np.zeros([classes, dim], np.float32),
-        np.ones(classes, np.int64),
-        np.zeros(classes),
-    ).save(path)
-    return str(path)
 
 
 def test_a_stopped_run_goes_on_with_its_centers(tiny, tmp_path):
@@ -68,7 +57,7 @@ def test_a_distillation_with_centers_from_a_file(tiny, tmp_path):
         "model_name_list": ["Student"],
         "key": "head_out",
         "multi_head": True,
-        "center_file_path": centers_file(tmp_path / "centers.npz"),
+        "center_file_path": centers_file(tmp_path / "centers.npz", np.zeros([11, DIM])),
         "frames": "aligned",
         "blank": False,
     }
@@ -107,7 +96,7 @@ def test_groups_of_look_alikes_meet_the_dictionary_of_the_run(tiny, tmp_path, ki
 
 def test_centers_of_another_size_are_refused_before_training(tiny, tmp_path):
     config = with_center_loss(
-        tiny("student"), update="frozen", center_file_path=centers_file(tmp_path / "c.npz", dim=7)
+        tiny("student"), update="frozen", center_file_path=centers_file(tmp_path / "c.npz", np.zeros([11, 7]))
     )
     with pytest.raises(InvalidConfigError) as refused:
         Run.build(config, "train")

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from center_files import centers_file
 from error_codes import raises_code
 from tiny_runs import metrics, single_head
 
-from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.cli.main import main
 from ppocr_ext.config import fit_center_losses, load
 from ppocr_ext.errors import ConfigError
@@ -47,13 +47,6 @@ def test_export_and_fine_tune_as_the_overlay_says(tiny, tmp_path, capsys, kind):
     assert code == 0, capsys.readouterr()
 
 
-def centers_file(path, dim, **meta):
-    ids = np.arange(11)
-    centers = np.ones([11, dim], np.float32)
-    CenterTable(ids, tuple(map(str, ids)), centers, np.ones_like(ids), np.zeros(11), meta).save(path)
-    return str(path)
-
-
 def laid_over(config, folder, **values):
     (folder / "config.yml").write_text(config.to_yaml())
     config = load([str(folder / "config.yml"), config_path("overlays/center_loss.yml")])
@@ -85,7 +78,7 @@ def test_a_user_s_own_loss_keeps_its_list(tiny, tmp_path):
 
 @pytest.mark.parametrize("begins", [True, False])
 def test_centers_of_other_weights_are_said(tiny, tmp_path, caplog, begins):
-    file = centers_file(tmp_path / "centers.npz", 12, model_digest="0" * 64)
+    file = centers_file(tmp_path / "centers.npz", np.ones([11, 12]), model_digest="0" * 64)
     config = laid_over(single_head(tiny("student", **{"Global.epoch_num": 1})), tmp_path)
     config = config.with_values({"Loss.loss_config_list.CenterLoss.center_file_path": file})
     if not begins:
@@ -98,7 +91,7 @@ def test_centers_of_other_weights_are_said(tiny, tmp_path, caplog, begins):
 
 
 def test_files_by_sub_model_reach_the_loss_of_a_distillation(tiny, tmp_path):
-    files = {"Student": centers_file(tmp_path / "centers.npz", 16, model="Student")}
+    files = {"Student": centers_file(tmp_path / "centers.npz", np.ones([11, 16]), model="Student")}
     config = laid_over(tiny("distill"), tmp_path)
     config = config.with_values({"Loss.loss_config_list.CenterLoss.center_file_path": files})
     run = Run.build(config, "train")

@@ -4,8 +4,8 @@ import numpy as np
 import paddle
 import pytest
 from benchmarks.memory import PeakGrowth
+from center_files import centers_file
 
-from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
 from ppocr_ext.losses import CenterLoss, LossContext
 from ppocr_ext.losses.center_loss import forced_alignment
@@ -26,12 +26,10 @@ def batch():
 
 def loss_of(centers, tmp_path, **options):
     charset = Charset(tuple(chr(0x4E00 + i) for i in range(len(centers) - 1)))
-    ids = np.arange(len(centers))
-    CenterTable(ids, charset.ctc_symbols, centers, np.ones_like(ids), np.zeros(len(ids))).save(
-        tmp_path / "c.npz"
+    file = centers_file(tmp_path / "c.npz", centers, characters=charset.ctc_symbols)
+    return CenterLoss(
+        center_file_path=file, context=LossContext(charset, {None: centers.shape[1]}), **options
     )
-    context = LossContext(charset, {None: centers.shape[1]})
-    return CenterLoss(center_file_path=str(tmp_path / "c.npz"), context=context, **options)
 
 
 def test_the_value_is_exact_where_a_float32_sum_would_not_be(tmp_path):
@@ -75,10 +73,6 @@ def test_best_classes_are_numpy_s_of_any_view_of_the_logits():
         assert best.dtype == paddle.int64
         assert best.stop_gradient
         np.testing.assert_array_equal(best.numpy(), expected.argmax(-1))
-
-
-def test_no_lines_have_no_classes():
-    assert list(best_classes(paddle.zeros([0, 5, 7])).shape) == [0, 5]
 
 
 def test_best_classes_outlive_the_logits():

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
+from center_files import centers_file
 from error_codes import raises_code
 from parity import array, load_case
 
-from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError, DataError, ModelError
 from ppocr_ext.losses import CenterLoss, LossContext, build_loss
@@ -20,23 +20,9 @@ SEED = CASE.info["seed"]
 CLASSES, DIM = 37, 16
 
 
-def table_of(centers: np.ndarray, ids: list[int] | None = None, **meta: object) -> CenterTable:
-    ids = list(range(len(centers))) if ids is None else ids
-    return CenterTable(
-        np.array(ids, np.int64),
-        tuple(f"c{i}" for i in ids),
-        centers.astype(np.float32),
-        np.ones(len(ids), np.int64),
-        np.zeros(len(ids)),
-        meta,
-    )
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    path = tmp_path / "centers.npz"
-    table_of(array("centers", [CLASSES, DIM], SEED)).save(path)
-    return str(path)
+    return centers_file(tmp_path / "centers.npz", array("centers", [CLASSES, DIM], SEED))
 
 
 def reference_inputs() -> tuple[paddle.Tensor, paddle.Tensor]:
@@ -69,25 +55,10 @@ def test_value_and_gradient_are_paddleocr_s(file: str) -> None:
     np.testing.assert_allclose(features.grad.numpy(), CASE.arrays["center_grad"], rtol=1e-5, atol=1e-8)
 
 
-def test_the_dense_formula_gives_the_same(tmp_path: Path) -> None:
-    features, logits = random_inputs()
-    centers = np.random.default_rng(1).normal(size=[6, 5])
-    table_of(centers).save(tmp_path / "c.npz")
-    value = CenterLoss(6, 5, str(tmp_path / "c.npz"))((features, logits), [])["loss"]
-
-    total = 0.0
-    for line in range(3):
-        for frame in range(12):
-            c = int(logits.numpy()[line, frame].argmax())
-            offset = features.numpy()[line, frame].astype(np.float64) - centers[c].astype(np.float32)
-            total += float((offset**2).sum())
-    assert float(value) == pytest.approx(total / 36, rel=1e-5)
-
-
 def test_a_class_without_center_is_left_out_when_frozen(tmp_path: Path) -> None:
     features, logits = random_inputs()
     best = logits.numpy().argmax(-1).ravel()
-    table_of(np.zeros([2, 5]), ids=[1, 3]).save(tmp_path / "c.npz")
+    centers_file(tmp_path / "c.npz", np.zeros([2, 5]), ids=[1, 3])
     value = CenterLoss(6, 5, str(tmp_path / "c.npz"))((features, logits), [])["loss"]
     rows = features.numpy().reshape(-1, 5)[np.isin(best, [1, 3])]
     assert float(value) == pytest.approx(float((rows**2).sum(1).mean()), rel=1e-5)
@@ -95,7 +66,7 @@ def test_a_class_without_center_is_left_out_when_frozen(tmp_path: Path) -> None:
 
 def test_no_frame_that_counts_gives_zero_with_a_gradient(tmp_path: Path) -> None:
     features, logits = random_inputs()
-    table_of(np.zeros([1, 5]), ids=[5]).save(tmp_path / "c.npz")
+    centers_file(tmp_path / "c.npz", np.zeros([1, 5]), ids=[5])
     never = paddle.concat([logits[:, :, :5], paddle.full([3, 12, 1], -100.0)], axis=2)
     value = CenterLoss(6, 5, str(tmp_path / "c.npz"))((features, never), [])["loss"]
     value.backward()
@@ -105,7 +76,7 @@ def test_no_frame_that_counts_gives_zero_with_a_gradient(tmp_path: Path) -> None
 
 def test_blank_frames_can_be_left_out(tmp_path: Path) -> None:
     features, logits = random_inputs()
-    table_of(np.zeros([6, 5])).save(tmp_path / "c.npz")
+    centers_file(tmp_path / "c.npz", np.zeros([6, 5]))
     value = CenterLoss(6, 5, str(tmp_path / "c.npz"), blank=False)((features, logits), [])["loss"]
     rows = features.numpy().reshape(-1, 5)[logits.numpy().argmax(-1).ravel() != 0]
     assert float(value) == pytest.approx(float((rows**2).sum(1).mean()), rel=1e-5)
@@ -118,14 +89,14 @@ def test_aligned_frames_are_pulled_to_the_label_and_not_to_the_prediction(tmp_pa
     logits[0, 1, 2] = 4.0  # the label is 2, most probable in the middle
     centers = np.zeros([6, 5])
     centers[4] = 100.0
-    table_of(centers).save(tmp_path / "c.npz")
+    centers_file(tmp_path / "c.npz", centers)
     loss = CenterLoss(6, 5, str(tmp_path / "c.npz"), frames="aligned", blank=False)
     assert float(loss((features, paddle.to_tensor(logits)), labels_of([2]))["loss"]) == pytest.approx(5.0)
 
 
 def test_aligned_leaves_a_label_out_that_does_not_fit(tmp_path: Path) -> None:
     features, logits = random_inputs(frames=3)
-    table_of(np.zeros([6, 5])).save(tmp_path / "c.npz")
+    centers_file(tmp_path / "c.npz", np.zeros([6, 5]))
     loss = CenterLoss(6, 5, str(tmp_path / "c.npz"), frames="aligned")
     value = loss((features, logits), labels_of([1, 1, 1], [2], [3]))["loss"]
     assert float(value) == pytest.approx(float((features.numpy()[1:] ** 2).sum(-1).mean()), rel=1e-5)
@@ -168,7 +139,7 @@ def test_state_is_saved_and_comes_back() -> None:
 
 def test_warmup_grows_linearly(tmp_path: Path) -> None:
     features, logits = random_inputs()
-    table_of(np.zeros([6, 5])).save(tmp_path / "c.npz")
+    centers_file(tmp_path / "c.npz", np.zeros([6, 5]))
     full = float(CenterLoss(6, 5, str(tmp_path / "c.npz"))((features, logits), [])["loss"])
     loss = CenterLoss(6, 5, str(tmp_path / "c.npz"), warmup_steps=4)
     values = [float(loss((features, logits), [])["loss"]) / full for _ in range(6)]
@@ -177,7 +148,7 @@ def test_warmup_grows_linearly(tmp_path: Path) -> None:
 
 def test_margin_pushes_away_from_the_nearest_look_alike(tmp_path: Path) -> None:
     centers = np.array([[50.0, 0.0], [0.0, 0.0], [2.0, 0.0], [9.0, 0.0]])
-    table_of(centers).save(tmp_path / "c.npz")
+    centers_file(tmp_path / "c.npz", centers)
     features = paddle.to_tensor(np.array([[[0.5, 0.0]]], np.float32), stop_gradient=False)
     logits = np.zeros([1, 1, 4], np.float32)
     logits[0, 0, 1] = 9.0
@@ -191,7 +162,7 @@ def test_margin_pushes_away_from_the_nearest_look_alike(tmp_path: Path) -> None:
 
 def test_a_multihead_s_outputs_and_the_distillation_form(tmp_path: Path) -> None:
     features, logits = random_inputs()
-    table_of(np.zeros([6, 5])).save(tmp_path / "c.npz")
+    centers_file(tmp_path / "c.npz", np.zeros([6, 5]))
     options = {"num_classes": 6, "feat_dim": 5, "center_file_path": str(tmp_path / "c.npz")}
     alone = float(CenterLoss(**options)((features, logits), [])["loss"])
     head = {"ctc": (features, logits), "gtc": logits}
@@ -223,72 +194,45 @@ def test_a_multihead_s_outputs_and_the_distillation_form(tmp_path: Path) -> None
     assert distillation.required_outputs() == {("Student", "ctc"), ("Student", "features")}
 
 
-def test_in_a_multiloss(tmp_path: Path) -> None:
-    features, logits = random_inputs()
-    table_of(np.zeros([6, 5])).save(tmp_path / "c.npz")
-    options = {"num_classes": 6, "feat_dim": 5, "center_file_path": str(tmp_path / "c.npz")}
-    alone = float(CenterLoss(**options)((features, logits), [])["loss"])
-    loss = build_loss(
-        {
-            "name": "MultiLoss",
-            "loss_config_list": [{"CTCLoss": None}, {"CenterLoss": {"weight": 0.1, **options}}],
-        }
-    )
-    batch = [
-        *labels_of([1], [2], [3])[:2],
-        paddle.zeros([3, 4], "int64"),
-        paddle.ones([3], "int64"),
-        paddle.ones([3]),
-    ]
-    values = loss({"ctc": (features, logits)}, batch)
-    assert float(values["CenterLoss"]) == pytest.approx(alone / 10)
-    assert float(values["loss"]) == pytest.approx(float(values["CTCLoss"]) + alone / 10)
-
-
-def test_frozen_without_a_file_says_what_to_do() -> None:
-    with raises_code(ConfigError, "missing_centers"):
-        CenterLoss(CLASSES, DIM)
-
-
-def test_a_head_without_features_says_what_to_set(file: str) -> None:
-    with raises_code(ConfigError, "missing_output"):
-        CenterLoss(CLASSES, DIM, file)(paddle.zeros([2, 3, CLASSES]), [])
-
-
-def test_centers_of_another_feature_size_are_refused(file: str) -> None:
-    with raises_code(DataError, "centers_mismatch", "16"):
-        CenterLoss(CLASSES, 5, file)
-
-
-def test_a_head_of_another_size_than_the_centers_is_refused(file: str) -> None:
-    with raises_code(ModelError, "shape_mismatch"):
-        CenterLoss(CLASSES, DIM, file)(random_inputs(), [])
-
-
 def test_centers_of_another_dictionary_are_refused(tmp_path: Path) -> None:
     charset = Charset(tuple("abc"))
-    table_of(np.zeros([4, 5]), charset_digest="0123", charset="other.txt", classes=9).save(tmp_path / "c.npz")
+    centers_file(tmp_path / "c.npz", np.zeros([4, 5]), charset_digest="0123", charset="other.txt", classes=9)
     with raises_code(DataError, "charset_mismatch", "other.txt", 9):
         CenterLoss(center_file_path=str(tmp_path / "c.npz"), context=LossContext(charset, {None: 5}))
 
 
-def test_given_sizes_must_be_the_model_s(tmp_path: Path) -> None:
-    with raises_code(ConfigError, "bad_value", "feat_dim"):
-        CenterLoss(update="ema", feat_dim=96, context=LossContext(Charset(tuple("abc")), {None: 5}))
-
-
-@pytest.mark.parametrize("given", [{}, {"num_classes": 6}, {"feat_dim": 5}])
-def test_sizes_come_from_the_options_or_the_context(given: dict[str, int]) -> None:
-    with raises_code(ConfigError, "missing_context"):
-        CenterLoss(update="ema", **given)
-
-
 def test_the_blank_is_no_look_alike(tmp_path: Path) -> None:
-    table_of(np.array([[0.1, 0.0], [0.0, 0.0], [5.0, 0.0]])).save(tmp_path / "c.npz")
+    centers_file(tmp_path / "c.npz", np.array([[0.1, 0.0], [0.0, 0.0], [5.0, 0.0]]))
     loss = CenterLoss(3, 2, str(tmp_path / "c.npz"))
     assert loss.bank.nearest(2).numpy()[1:].tolist() == [[2], [1]]
 
 
-def test_momentum_beyond_1_is_refused() -> None:
-    with raises_code(ConfigError, "bad_value"):
-        CenterLoss(update="ema", momentum=2.0)
+@pytest.mark.parametrize(
+    ("options", "kind", "code"),
+    [
+        ({"num_classes": CLASSES, "feat_dim": DIM}, ConfigError, "missing_centers"),  # frozen, without a file
+        ({"update": "ema", "momentum": 2.0}, ConfigError, "bad_value"),
+        ({"update": "ema"}, ConfigError, "missing_context"),
+        ({"update": "ema", "num_classes": 6}, ConfigError, "missing_context"),
+        ({"update": "ema", "feat_dim": 5}, ConfigError, "missing_context"),
+        (
+            {"update": "ema", "feat_dim": 96, "context": LossContext(Charset(tuple("abc")), {None: 5})},
+            ConfigError,
+            "bad_value",
+        ),
+        ({"num_classes": CLASSES, "feat_dim": 5, "center_file_path": "FILE"}, DataError, "centers_mismatch"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(file: str, options: dict, kind: type, code: str) -> None:
+    if "center_file_path" in options:
+        options = {**options, "center_file_path": file}
+    with raises_code(kind, code):
+        CenterLoss(**options)
+
+
+def test_a_head_that_does_not_fit_the_centers_is_refused(file: str) -> None:
+    loss = CenterLoss(CLASSES, DIM, file)
+    with raises_code(ModelError, "shape_mismatch"):
+        loss(random_inputs(), [])
+    with raises_code(ConfigError, "missing_output"):
+        loss(paddle.zeros([2, 3, CLASSES]), [])

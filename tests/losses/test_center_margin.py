@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
+from center_files import centers_file
 from error_codes import raises_code
 
-from ppocr_ext.characters.center_table import CenterTable
 from ppocr_ext.charset import Charset
 from ppocr_ext.errors import ConfigError, DataError
-from ppocr_ext.losses import CenterLoss, LossContext, build_loss
+from ppocr_ext.losses import CenterLoss, LossContext
 from ppocr_ext.losses.center_margin import CenterBank, CenterMargin
 
 CHARSET = Charset(tuple("O0oQl1Ixyz"))  # class ids 1 to 10
@@ -30,14 +30,9 @@ def groups(tmp_path: Path) -> str:
     return str(path)
 
 
-def centers_file(tmp_path: Path, ids: list[int], seed: int = 1) -> str:
-    values = np.random.default_rng(seed).normal(size=[len(ids), DIM]).astype(np.float32)
-    path = tmp_path / "centers.npz"
-    names = tuple(CHARSET.ctc_symbols[i] for i in ids)
-    CenterTable(
-        np.array(ids, np.int64), names, values, np.ones(len(ids), np.int64), np.zeros(len(ids)), {}
-    ).save(path)
-    return str(path)
+def drawn_centers(tmp_path: Path, ids: list[int]) -> str:
+    values = np.random.default_rng(1).normal(size=[len(ids), DIM])
+    return centers_file(tmp_path / "centers.npz", values, ids, [CHARSET.ctc_symbols[i] for i in ids])
 
 
 def inputs(seed: int = 0) -> tuple[paddle.Tensor, paddle.Tensor]:
@@ -85,7 +80,7 @@ def known(loss: CenterLoss) -> dict[int, np.ndarray]:
 @pytest.mark.parametrize("blank", [True, False])
 def test_groups_equal_the_reference(tmp_path: Path, groups: str, ids: list[int], blank: bool) -> None:
     features, logits = inputs()
-    file = centers_file(tmp_path, ids)
+    file = drawn_centers(tmp_path, ids)
     loss = CenterLoss(center_file_path=file, margin=1.5, look_alikes=groups, blank=blank, context=CONTEXT)
     centers = known(loss)
     if not blank:
@@ -100,7 +95,7 @@ def test_groups_equal_the_reference(tmp_path: Path, groups: str, ids: list[int],
 @pytest.mark.parametrize("count", [1, 3, 40])
 def test_nearest_centers_equal_the_reference(tmp_path: Path, count: int) -> None:
     features, logits = inputs()
-    file = centers_file(tmp_path, [0, 1, 2, 4, 5, 8, 9])
+    file = drawn_centers(tmp_path, [0, 1, 2, 4, 5, 8, 9])
     loss = CenterLoss(center_file_path=file, margin=0.7, look_alikes=count, context=CONTEXT)
     centers = known(loss)
     rivals = {}
@@ -111,15 +106,6 @@ def test_nearest_centers_equal_the_reference(tmp_path: Path, count: int) -> None
     value = loss((features, logits), [])["loss"]
     expected, _ = naive(features, logits, centers, rivals, 0.7)
     assert float(value) == pytest.approx(expected, rel=1e-5)
-
-
-def test_a_character_of_no_group_has_no_margin(tmp_path: Path, groups: str) -> None:
-    features, logits = inputs()
-    only_y = paddle.where(paddle.arange(CLASSES) == 9, paddle.full([CLASSES], 99.0), logits)
-    file = centers_file(tmp_path, list(range(CLASSES)))
-    with_margin = CenterLoss(center_file_path=file, margin=50.0, look_alikes=groups, context=CONTEXT)
-    plain = CenterLoss(center_file_path=file, context=CONTEXT)((features, only_y), [])["loss"]
-    assert float(with_margin((features, only_y), [])["loss"]) == pytest.approx(float(plain))
 
 
 def test_centers_that_form_during_training_become_rivals_at_once(groups: str) -> None:
@@ -137,35 +123,13 @@ def test_centers_that_form_during_training_become_rivals_at_once(groups: str) ->
     assert step(5, 0.5) == pytest.approx(1.25 + 2.0)
 
 
-def test_a_class_without_a_center_of_its_own_does_not_get_there(tmp_path: Path, groups: str) -> None:
-    loss = CenterLoss(
-        center_file_path=centers_file(tmp_path, [1, 2]), margin=9.0, look_alikes=groups, context=CONTEXT
-    )
-    features, logits = inputs()
-    without = paddle.where(paddle.arange(CLASSES) == 3, paddle.full([CLASSES], 99.0), logits)
-    assert float(loss((features, without), [])["loss"]) == 0.0
-
-
 def test_the_shipped_groups(tmp_path: Path) -> None:
-    file = centers_file(tmp_path, list(range(CLASSES)))
+    file = drawn_centers(tmp_path, list(range(CLASSES)))
     loss = CenterLoss(center_file_path=file, margin=1.0, look_alikes="shipped", context=CONTEXT)
     features, logits = inputs()
     assert float(loss((features, logits), [])["loss"]) > float(
         CenterLoss(center_file_path=file, context=CONTEXT)((features, logits), [])["loss"]
     )
-
-
-def test_the_distillation_form_has_the_key(tmp_path: Path, groups: str) -> None:
-    file = centers_file(tmp_path, list(range(CLASSES)))
-    options = {"center_file_path": file, "margin": 1.5, "look_alikes": groups}
-    alone = CenterLoss(**options, context=CONTEXT)
-    item = {"weight": 1.0, "model_name_list": ["Student"], "key": "head_out", **options}
-    config = {"name": "CombinedLoss", "loss_config_list": [{"DistillationCenterLoss": item}]}
-    loss = build_loss(config, LossContext(CHARSET, {"Student": DIM}))
-    outputs = inputs()
-    batch = [paddle.zeros([4, 3, 8, 8]), paddle.ones([4, 1], "int64"), paddle.ones([4], "int64")]
-    value = loss({"Student": {"head_out": outputs}}, batch)["loss"]
-    assert float(value) == pytest.approx(float(alone(outputs, [])["loss"]))
 
 
 def test_groups_of_very_different_sizes(tmp_path: Path) -> None:
@@ -190,46 +154,32 @@ def test_groups_of_very_different_sizes(tmp_path: Path) -> None:
     assert float(value) == pytest.approx(np.mean(expected), rel=1e-5)
 
 
-def test_groups_without_a_dictionary_say_what_to_do(tmp_path: Path, groups: str) -> None:
-    file = centers_file(tmp_path, list(range(CLASSES)))
-    with raises_code(ConfigError, "missing_context"):
-        CenterLoss(CLASSES, DIM, center_file_path=file, margin=1.0, look_alikes=groups)
-
-
-def test_groups_of_other_characters_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "cjk.txt"
-    path.write_text("未末\n己已\n", encoding="utf-8")
-    file = centers_file(tmp_path, list(range(CLASSES)))
-    with raises_code(DataError, "no_look_alikes", str(path)):
-        CenterLoss(center_file_path=file, margin=1.0, look_alikes=str(path), context=CONTEXT)
-
-
-def test_groups_without_two_centers_are_refused(tmp_path: Path, groups: str) -> None:
-    file = centers_file(tmp_path, [0, 1, 5, 9])
-    with raises_code(DataError, "no_look_alikes", groups):
-        CenterLoss(center_file_path=file, margin=1.0, look_alikes=groups, context=CONTEXT)
-
-
-def test_characters_that_the_margin_cannot_serve_are_named(
-    tmp_path: Path, groups: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("text", "ids", "code"),
+    [
+        ("未末\n己已\n", list(range(CLASSES)), "no_look_alikes"),  # of other characters
+        (GROUPS, [0, 1, 5, 9], "no_look_alikes"),  # no group has two centers
+        (None, list(range(CLASSES)), "unreadable_file"),
+    ],
+)
+def test_groups_that_serve_no_center_are_refused(
+    tmp_path: Path, text: str | None, ids: list[int], code: str
 ) -> None:
-    file = centers_file(tmp_path, [1, 2, 5])
-    with caplog.at_level("INFO", logger="ppocr_ext"):
-        CenterLoss(center_file_path=file, margin=1.0, look_alikes=groups, context=CONTEXT)
-    served, not_served = caplog.records
-    assert served.args[0] == 2
-    assert not_served.args == (5, "o Q l 1 I")
+    path = tmp_path / "groups.txt"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    file = drawn_centers(tmp_path, ids)
+    with raises_code(DataError, code, path):
+        CenterLoss(center_file_path=file, margin=1.0, look_alikes=str(path), context=CONTEXT)
+    if text is not None:
+        with raises_code(ConfigError, "missing_context"):  # groups need the dictionary
+            CenterLoss(CLASSES, DIM, center_file_path=file, margin=1.0, look_alikes=str(path))
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, True, None, ["未末"]])
 def test_other_values_are_refused(value: object) -> None:
     with raises_code(ConfigError, "bad_value", repr(value)):
         CenterLoss(update="ema", look_alikes=value, context=CONTEXT)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with raises_code(DataError, "unreadable_file", "none.txt"):
-        CenterLoss(update="ema", look_alikes=str(tmp_path / "none.txt"), context=CONTEXT)
 
 
 def frames_of(values: dict[int, float]) -> tuple[paddle.Tensor, paddle.Tensor]:
@@ -293,14 +243,8 @@ def test_a_state_without_neighbours_finds_them_anew() -> None:
 
 
 def test_only_centers_that_move_keep_their_neighbours(tmp_path: Path) -> None:
-    file = centers_file(tmp_path, list(range(CLASSES)))
+    file = drawn_centers(tmp_path, list(range(CLASSES)))
     loss = CenterLoss(center_file_path=file, margin=1.0, context=CONTEXT)
     loss(inputs(), [])
     assert not any("neighbours" in name for name in loss.state_dict())
     assert any("neighbours" in name for name in number_of_nearest().state_dict())
-
-
-def test_more_look_alikes_than_classes() -> None:
-    loss = number_of_nearest(count=10**6)
-    loss(inputs(), [])
-    assert loss._margin_term.neighbours.shape == [CLASSES, CLASSES - 2]

@@ -189,15 +189,11 @@ def test_required_outputs(name: str, options: dict[str, Any], expected: set[tupl
     ({"name": "DistillationDMLLoss", "model_name_pairs": PAIRS, "maps_name": "thrink_maps"},
      "unsupported_key", "maps_name"),
     ({"name": "DistillationDistanceLoss", "model_name_pairs": PAIRS, "mode": "l3"}, "bad_value", "'l3'"),
+    ({"name": "CTCFrameKDLoss", "model_name_pairs": PAIRS, "temperatur": 2.0}, "unknown_key", "'temperature'"),
 ])  # fmt: skip
 def test_what_cannot_work_is_refused_when_built(config: dict[str, Any], code: str, found: str) -> None:
     with raises_code(ConfigError, code, found):
         build_loss(config)
-
-
-def test_a_misspelt_key_is_refused_with_the_right_one() -> None:
-    with raises_code(ConfigError, "unknown_key", "'temperature'"):
-        build_loss({"name": "CTCFrameKDLoss", "model_name_pairs": PAIRS, "temperatur": 2.0})
 
 
 def test_an_unknown_loss_is_named_with_the_near_one() -> None:

@@ -49,22 +49,9 @@ def test_sar_loss_in_multi_loss() -> None:
 
 
 def test_sar_loss_of_sub_models() -> None:
-    loss = build_loss(
-        {
-            "name": "CombinedLoss",
-            "loss_config_list": [
-                {
-                    "DistillationSARLoss": {
-                        "weight": 1.0,
-                        "model_name_list": ["Student", "Teacher"],
-                        "key": "head_out",
-                        "multi_head": True,
-                        "ignore_index": PADDING,
-                    }
-                }
-            ],
-        }
-    )
+    options = {"model_name_list": ["Student", "Teacher"], "key": "head_out", "multi_head": True}
+    entry = {"DistillationSARLoss": {"weight": 1.0, **options, "ignore_index": PADDING}}
+    loss = build_loss({"name": "CombinedLoss", "loss_config_list": [entry]})
     other = drawn()[::-1].copy()
     outputs = {
         name: {"head_out": {"sar": paddle.to_tensor(value)}}

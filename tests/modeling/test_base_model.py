@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import foreign_parts
@@ -98,44 +95,6 @@ def test_a_backbone_alone() -> None:
     assert set(model(images())) == {"backbone_out"}
     model.eval()
     assert model(images())["backbone_out"].shape == [2, 32, 1, 8]
-
-
-class Frozen(Mapping[str, Any]):
-    """An immutable view, as the config of a run is: nested mappings too, lists are tuples."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = MappingProxyType({key: freeze(value) for key, value in values.items()})
-
-    def __getitem__(self, key: str) -> Any:
-        return self._values[key]
-
-    def __iter__(self) -> Any:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-
-def freeze(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return Frozen(value)
-    return tuple(map(freeze, value)) if isinstance(value, list) else value
-
-
-def test_a_config_is_not_changed_and_may_be_immutable() -> None:
-    config = recogniser()
-    before = copy.deepcopy(config)
-    names = list(build_model(config).state_dict())
-    assert config == before
-    assert list(build_model(Frozen(config)).state_dict()) == names
-
-
-def test_the_same_seed_gives_the_same_weights() -> None:
-    states = []
-    for _ in range(2):
-        paddle.seed(11)
-        states.append(build_model(recogniser()).state_dict())
-    assert [name for name in states[0] if not bool((states[0][name] == states[1][name]).all())] == []
 
 
 def test_errors_name_the_culprit_and_both_sets() -> None:

@@ -7,7 +7,7 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 
-from ppocr_ext.modeling import EVAL, TRAIN, build_head
+from ppocr_ext.modeling import build_head
 from ppocr_ext.modeling.heads import CTCHead
 
 
@@ -29,15 +29,6 @@ def test_output_by_mode(mid_channels: int | None, return_feats: bool, training: 
     np.testing.assert_allclose(scores.numpy(), expected.numpy(), atol=1e-6)
     if return_feats:
         np.testing.assert_allclose(out[0].numpy(), features.numpy(), atol=1e-6)
-
-
-def test_a_request_is_stronger_than_the_mode() -> None:
-    head = CTCHead(8, 5)
-    head.eval()
-    frames = paddle.randn([2, 4, 8])
-    np.testing.assert_allclose(
-        F.softmax(head(frames, request=TRAIN), axis=-1).numpy(), head(frames, request=EVAL).numpy(), atol=1e-6
-    )
 
 
 def test_weights_start_within_their_bound_and_have_their_own_decay() -> None:

@@ -16,19 +16,13 @@ from ppocr_ext.modeling import EVAL, TRAIN, DistillationModel, HeadRequest, buil
 CTC = replace(TRAIN, branches=frozenset({"ctc"}))
 NRTR = replace(TRAIN, branches=frozenset({"gtc"}))
 
+_NECK = {"name": "svtr", "dims": 256, "depth": 2, "hidden_dims": 256}
 _HEAD = {
     "name": "MultiHead",
     "head_list": [
         {
             "CTCHead": {
-                "Neck": {
-                    "name": "svtr",
-                    "dims": 256,
-                    "depth": 2,
-                    "hidden_dims": 256,
-                    "kernel_size": [1, 3],
-                    "use_guide": True,
-                },
+                "Neck": {**_NECK, "kernel_size": [1, 3], "use_guide": True},
                 "Head": {"fc_decay": 1e-5},
             }
         },
@@ -201,35 +195,6 @@ def test_features_of_one_sub_model_can_be_asked_for_and_any_callable_may_compute
     assert (features.shape, logits.shape) == ([2, 8, 16], [2, 8, CLASSES])
     assert isinstance(out["Student"]["head_out"]["ctc"], paddle.Tensor)
     assert called == [wanted] and asked.state_dict().keys() == model.state_dict().keys()
-
-
-def test_a_decoder_of_the_nrtr_branch_can_be_asked_for(model: DistillationModel) -> None:
-    model.eval()
-    greedy = HeadRequest(frozenset({"gtc"}), True, True, False)
-    model = model.using(evaluate={"Student": greedy})
-    ids, probabilities = model(images())["Student"]["head_out"]
-    assert ids.shape == probabilities.shape
-
-
-def test_weights_to_start_from_are_noted_and_not_read(model: DistillationModel) -> None:
-    assert model.pretrained == {"Teacher": "weights/teacher"}
-    assert model.frozen == frozenset({"Teacher"})
-    assert model.model_name_list == ["Teacher", "Student"]
-
-
-def test_a_frozen_model_with_foreign_parts() -> None:
-    import foreign_parts  # noqa: F401  registers them
-
-    model = build_model(distillation(Backbone={"name": "ForeignBackbone"}, Head={"name": "ForeignHead"}))
-    first, second = (model(images(), labels())["Teacher"]["char_logits"] for _ in range(2))
-    assert float((first - second).abs().max()) == 0.0
-
-
-def test_a_copy_is_independent(model: DistillationModel) -> None:
-    twin = copy.deepcopy(model)
-    twin.models["Student"].head.ctc_head.fc.bias.set_value(paddle.full([CLASSES], 9.0))
-    assert float(model.models["Student"].head.ctc_head.fc.bias.max()) < 1.0
-    assert twin._sub_layers["Student"] is twin.models["Student"]
 
 
 def test_a_config_without_models_is_an_error() -> None:

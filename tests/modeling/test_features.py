@@ -80,8 +80,3 @@ def test_a_network_without_ctc_head_is_refused() -> None:
 def test_several_heads_ask_for_a_name() -> None:
     with raises_code(ModelError, "several_ctc_heads", 2, "Teacher"):
         FeatureTap(build_model(distillation()))
-
-
-def test_nothing_to_read_before_a_forward_pass() -> None:
-    with FeatureTap(CTCHead(8, 5)) as tap, pytest.raises(AttributeError, match="features"):
-        tap.features  # noqa: B018

@@ -85,19 +85,6 @@ def test_a_bare_output_of_nothing_is_an_error() -> None:
         multi_head()(paddle.randn([2, 32, 1, 8]), None, HeadRequest(frozenset({"sar"}), as_dict=False))
 
 
-def test_return_feats_of_the_ctc_branch_in_both_modes() -> None:
-    config = recogniser()["Head"]
-    config["head_list"][0]["CTCHead"]["Head"]["return_feats"] = True
-    head = build_head({**config, "in_channels": 32})
-    features = paddle.randn([2, 32, 1, 8])
-    frames, logits = head(features, labels())["ctc"]
-    assert (frames.shape, logits.shape) == ([2, 8, 16], [2, 8, CLASSES])
-    head.eval()
-    frames, probabilities = head(features)
-    assert frames.shape == [2, 8, 16]
-    assert probabilities.sum(-1).numpy() == pytest.approx(1.0, abs=1e-5)
-
-
 def test_use_pos_adds_positions_that_learn() -> None:
     head = multi_head(use_pos=True)
     assert head.state_dict()["before_gtc.2.dec_pos_embed"].shape == [1, 80, 32]

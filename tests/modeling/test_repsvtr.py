@@ -40,22 +40,3 @@ def test_the_fused_form_is_equal_and_the_original_stays(loaded: RepSVTR) -> None
     after = loaded.state_dict()
     assert list(after) == list(before)
     assert all((after[name].numpy() == value).all() for name, value in before.items())
-
-
-def test_the_fused_form_of_a_new_network_is_equal_to_1e_4() -> None:
-    paddle.seed(3)
-    network = RepSVTR()
-    network.train()
-    network(paddle.randn([4, 3, 48, 64]))  # so that BatchNorm has statistics
-    network.eval()
-    image = paddle.randn([2, 3, 48, 64])
-    np.testing.assert_allclose(network.reparameterize()(image).numpy(), network(image).numpy(), atol=1e-4)
-
-
-def test_every_parameter_learns() -> None:
-    network = RepSVTR()
-    out = network(paddle.randn([2, 3, 32, 32]))
-    out.backward(paddle.randn(out.shape))
-    learns = {name: p.grad is not None for name, p in network.named_parameters() if not p.stop_gradient}
-    assert len(learns) > 100
-    assert all(learns.values())

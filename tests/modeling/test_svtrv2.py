@@ -10,7 +10,7 @@ from error_codes import raises_code
 from parity import array, load_case, load_weights
 from small_networks import images
 
-from ppocr_ext.errors import ConfigError, ModelError
+from ppocr_ext.errors import ModelError
 from ppocr_ext.modeling import build_backbone
 from ppocr_ext.modeling.backbones import SVTRv2
 
@@ -94,23 +94,11 @@ def test_shapes_of_the_ends(changes: dict[str, Any], shape: list[int]) -> None:
     assert network.out_channels in shape
 
 
-def test_all_global_blocks_keep_consecutive_numbers() -> None:
-    names = svtrv2(mixer=[["Global"], ["Global", "Global"]]).state_dict()
-    assert "stages.1.blocks.1.mixer.qkv.weight" in names
-
-
 def test_an_image_larger_than_the_positions_is_named() -> None:
     network = svtrv2(use_pos_embed=True, max_sz=[32, 64])
     assert network(images(width=32)).shape == [2, 32, 32]
     with raises_code(ModelError, "image_too_large", "8x32", "8x16"):
         network(images(width=128))
-
-
-def test_keys_of_official_configs_pass_and_misspelt_ones_do_not() -> None:
-    official = {"name": "SVTRv2", **OPTIONS, "local_k": [[5, 5], [-1, -1]], "out_char_num": 25}
-    assert isinstance(build_backbone(official, "rec"), SVTRv2)
-    with raises_code(ConfigError, "unknown_key", "use_pol", "use_pool"):
-        build_backbone({**official, "use_pol": True}, "rec")
 
 
 @pytest.mark.parametrize("rate", ["drop_rate", "attn_drop_rate", "drop_path_rate"])

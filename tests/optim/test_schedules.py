@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -59,17 +57,6 @@ def test_the_name_of_paddleocrs_class_is_the_same_schedule(name: str) -> None:
     assert rates(first, 70) == rates(second, 70)
 
 
-@pytest.mark.parametrize("name", sorted(SCHEDULES))
-def test_the_config_is_left_alone(name: str) -> None:
-    config = SCHEDULES[name]["config"]
-    before = copy.deepcopy(config)
-    first = build_lr_scheduler(config, CASE["epochs"], CASE["step_each_epoch"])
-    assert config == before
-    unchangeable = {key: tuple(v) if isinstance(v, list) else v for key, v in config.items()}
-    second = build_lr_scheduler(MappingProxyType(unchangeable), CASE["epochs"], CASE["step_each_epoch"])
-    assert rates(first, 70) == rates(second, 70)
-
-
 @pytest.mark.parametrize("warmup_epoch", [0, 1])
 @pytest.mark.parametrize("name", sorted(set(SCHEDULES) - {"Const"}))  # a constant rate has no state
 def test_a_resumed_schedule_goes_on(name: str, warmup_epoch: int) -> None:
@@ -112,28 +99,18 @@ def test_two_step_cosine_past_its_first_cosine() -> None:
     assert warmed[211] == pytest.approx((1 + math.cos(math.pi * 201 / 300)) / 2)
 
 
-@pytest.mark.parametrize(("config", "found"), [
-    ({"name": "Cosine", "learning_rate": "fast"}, "Optimizer.lr (Cosine)"),
-    ({"name": "Const", "learning_rate": "fast"}, "Optimizer.lr (Const)"),
-    ({"name": "Piecewise", "decay_epochs": [2, 4], "values": [0.1, 0.01]}, "decay_epochs"),
-    ({"name": "CyclicalCosine", "learning_rate": 0.1, "cycle": 0}, "cycle"),
-    ({"name": "OneCycle", "max_lr": 0.1, "anneal_strategy": "square"}, "anneal_strategy"),
-    ({"name": "Linear", "learning_rate": 0.0, "warmup_epoch": 1}, "start_lr"),
+@pytest.mark.parametrize(("config", "code", "found"), [
+    ({"name": "Cosine", "learning_rate": "fast"}, "bad_value", "Optimizer.lr (Cosine)"),
+    ({"name": "Const", "learning_rate": "fast"}, "bad_value", "Optimizer.lr (Const)"),
+    ({"name": "Piecewise", "decay_epochs": [2, 4], "values": [0.1, 0.01]}, "bad_value", "decay_epochs"),
+    ({"name": "CyclicalCosine", "learning_rate": 0.1, "cycle": 0}, "bad_value", "cycle"),
+    ({"name": "OneCycle", "max_lr": 0.1, "anneal_strategy": "square"}, "bad_value", "anneal_strategy"),
+    ({"name": "Linear", "learning_rate": 0.0, "warmup_epoch": 1}, "bad_value", "start_lr"),
+    ({"name": "Cosine"}, "missing_key", "learning_rate"),
+    ({"name": "Cosine", "learning_rate": 0.1, "warmup_epochs": 2}, "unknown_key", "'warmup_epoch'"),
 ])  # fmt: skip
-def test_values_that_cannot_work_are_refused(config: dict[str, Any], found: str) -> None:
-    with raises_code(ConfigError, "bad_value", found):
-        build_lr_scheduler(config, 10, 7)
-
-
-@pytest.mark.parametrize(
-    ("config", "code", "key"),
-    [
-        ({"name": "Cosine"}, "missing_key", "learning_rate"),
-        ({"name": "Cosine", "learning_rate": 0.1, "warmup_epochs": 2}, "unknown_key", "'warmup_epoch'"),
-    ],
-)
-def test_a_missing_and_a_misspelt_key_are_named(config: dict[str, Any], code: str, key: str) -> None:
-    with raises_code(ConfigError, code, key):
+def test_what_cannot_work_is_refused(config: dict[str, Any], code: str, found: str) -> None:
+    with raises_code(ConfigError, code, found):
         build_lr_scheduler(config, 10, 7)
 
 

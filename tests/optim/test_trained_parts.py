@@ -7,6 +7,7 @@ import hashlib
 import numpy as np
 import paddle
 import pytest
+from error_codes import raises_code
 from networks import image, read_case
 from paddle import nn
 
@@ -62,13 +63,6 @@ def test_a_frozen_backbone_does_not_move_and_the_head_does(network: nn.Layer) ->
     assert digest(network, "head.") != head
 
 
-def test_without_holding_the_statistics_would_move(network: nn.Layer) -> None:
-    freeze_parameters(network, ["backbone.*"])
-    before = digest(network, "backbone.")
-    train_a_step(network)
-    assert digest(network, "backbone.") != before
-
-
 def test_only_single_layers_are_held(network: nn.Layer) -> None:
     freeze_parameters(network, ["backbone.*"])
     network.hold_in_eval(layers_held_in_eval(network))
@@ -103,33 +97,12 @@ def test_nothing_is_held_where_something_is_trained(network: nn.Layer) -> None:
     assert layers_held_in_eval(network) == []
 
 
-def test_a_rate_of_zero_and_the_last_pattern(network: nn.Layer) -> None:
-    before = digest(network, "backbone.conv1")
-    set_rates(network, {"backbone.*": 0.0, "backbone.blocks2.*": 1.0})
-    stays, moves = "backbone.conv1.conv.weight", "backbone.blocks2.0.pw_conv.conv_kxk.0.conv.weight"
-    values = {name: network.state_dict()[name].numpy().copy() for name in (stays, moves)}
-    train_a_step(network)
-    after = network.state_dict()
-    assert np.array_equal(after[stays].numpy(), values[stays])
-    assert not np.array_equal(after[moves].numpy(), values[moves])
-    assert before
-
-
 def test_the_networks_own_rates_are_multiplied(network: nn.Layer) -> None:
     set_rates(network, {"backbone.*": 0.5})
     rates = {name: each.optimize_attr["learning_rate"] for name, each in network.named_parameters()}
     assert rates["backbone.blocks2.0.dw_conv.lab.scale"] == pytest.approx(0.05)
     assert rates["backbone.conv1.conv.weight"] == 0.5
     assert rates["head.ctc_head.fc.weight"] == 1.0
-
-
-def test_the_step_of_adam_follows_the_rate(network: nn.Layer) -> None:
-    """The first step of Adam is the learning rate for every weight."""
-    name = "head.ctc_head.fc.bias"
-    before = network.state_dict()[name].numpy().copy()
-    train_a_step(network, lr_mult={"head.ctc_head.*": 0.1})
-    step = np.abs(network.state_dict()[name].numpy() - before)
-    assert step.max() == pytest.approx(0.001, rel=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -171,31 +144,24 @@ def test_no_dropout_is_left_in_a_frozen_backbone(backbone: dict[str, object]) ->
     ],
 )
 def test_a_pattern_that_matches_nothing(network: nn.Layer, pattern: str, hint: str) -> None:
-    for function in (
-        lambda: freeze_parameters(network, [pattern]),
-        lambda: set_rates(network, {pattern: 0.1}),
-    ):
-        with pytest.raises(ConfigError) as error:
-            function()
-        assert error.value.code == "no_match" and hint in str(error.value)
+    with raises_code(ConfigError, "no_match", hint):
+        freeze_parameters(network, [pattern])
+    with raises_code(ConfigError, "no_match", hint):
+        set_rates(network, {pattern: 0.1})
 
 
-def test_a_distillation_needs_the_sub_model(network: nn.Layer) -> None:
-    models = dict.fromkeys(("Teacher", "Student"), CASE["config"])
-    model = DistillationModel({"Models": models})
-    with pytest.raises(ConfigError) as error:
-        freeze_parameters(model, ["backbone.*"])
-    assert "Teacher.backbone.* or Student.backbone.*" in str(error.value)
-    with pytest.raises(ConfigError) as error:
-        freeze_parameters(model, ["Studnet.backbone.*"])
-    assert "'Student.backbone.*'" in str(error.value)
-    assert all(name.startswith("Student.") for name in freeze_parameters(model, ["Student.backbone.*"]))
+def test_a_distillation_needs_the_sub_model() -> None:
+    def model(teacher: dict) -> DistillationModel:
+        return DistillationModel({"Models": {"Teacher": teacher, "Student": CASE["config"]}})
 
-
-def test_the_hint_names_only_sub_models_that_are_trained() -> None:
-    models = {"Teacher": {**CASE["config"], "freeze_params": True}, "Student": CASE["config"]}
-    with pytest.raises(ConfigError) as error:
-        freeze_parameters(DistillationModel({"Models": models}), ["backbone.*"])
+    both = model(CASE["config"])
+    with raises_code(ConfigError, "no_match", "Teacher.backbone.* or Student.backbone.*"):
+        freeze_parameters(both, ["backbone.*"])
+    with raises_code(ConfigError, "no_match", "'Student.backbone.*'"):
+        freeze_parameters(both, ["Studnet.backbone.*"])
+    assert all(name.startswith("Student.") for name in freeze_parameters(both, ["Student.backbone.*"]))
+    with pytest.raises(ConfigError) as error:  # the hint names only sub-models that are trained
+        freeze_parameters(model({**CASE["config"], "freeze_params": True}), ["backbone.*"])
     assert "Student.backbone.*" in str(error.value) and "Teacher" not in str(error.value)
 
 

@@ -228,7 +228,9 @@ WRONG: dict[str, tuple[str, Change, Found]] = {
     "a decoder of a sub-model that is not there": (
         "two", given({"PostProcess.model_name": ["Studnet"]}), {("unknown_sub_model", "PostProcess.model_name")},
     ),
-    "a decoder of one model": ("two", given({"PostProcess.name": "CTCLabelDecode"}), {("decoder_failed", "PostProcess.name")}),
+    "a decoder of one model": (
+        "two", given({"PostProcess.name": "CTCLabelDecode"}), {("decoder_failed", "PostProcess.name")},
+    ),
     "a metric of one model": ("two", given({"Metric.name": "RecMetric"}), {("metric_failed", "Metric.name")}),
     "a loss of one model": (
         "two", given({"Loss": {"name": "MultiLoss", "loss_config_list": [{"CTCLoss": None}]}}),
@@ -236,8 +238,8 @@ WRONG: dict[str, tuple[str, Change, Found]] = {
     ),
     "a key of a model that gives its head alone": (
         "two", given({f"{STUDENT}.return_all_feats": False}),
-        {("decoder_failed", "PostProcess.key"), ("missing_output", CTC), ("missing_output", f"{LISTED}.DistillationNRTRLoss"),
-         ("missing_output", f"{LISTED}.CTCFrameKDLoss")},
+        {("decoder_failed", "PostProcess.key"), ("missing_output", CTC),
+         ("missing_output", f"{LISTED}.DistillationNRTRLoss"), ("missing_output", f"{LISTED}.CTCFrameKDLoss")},
     ),
     "a branch that a sub-model has not": (
         "two", without(f"{STUDENT}.Head.head_list"), {("missing_output", f"{LISTED}.DistillationNRTRLoss")},

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from experiments.official_files import config_of, stored_facts
+from official_configs import config_of, stored_facts
 
 from ppocr_ext.issues import Issue
 

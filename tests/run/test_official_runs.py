@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from experiments.official_files import config_of, stored_facts
-from experiments.official_runs import changed_values, draw_images
+from official_configs import changed_values, config_of, stored_facts
 
 from ppocr_ext.check import check_all
 from ppocr_ext.cli.config import dry_check
@@ -20,6 +19,8 @@ from ppocr_ext.host import open_host
 from ppocr_ext.issues import Issue
 from ppocr_ext.loop import saving
 from ppocr_ext.loop.session import train
+from ppocr_ext.synth.captcha import CaptchaOptions, CaptchaSource
+from ppocr_ext.synth.dataset_folder import DatasetFolder, make_folder
 
 FACTS = stored_facts()
 WIDTH, BATCH = 80, 2
@@ -46,7 +47,8 @@ DRY = [name for name in STEPS if name not in (*NETWORKS, REFUSED)]
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("images")
-    draw_images(folder, 2, BATCH)
+    source = CaptchaSource(CaptchaOptions(), seed=1)  # digits: each official dictionary has them
+    make_folder(folder, DatasetFolder(source, train=2 * BATCH, val=4))
     return folder
 
 

@@ -1,4 +1,4 @@
-"""The recognition configs of PaddleOCR: from a checkout's files, or written from the stored facts about them."""
+"""PaddleOCR's recognition configs, written from the stored facts about them, and the values that a test changes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ppocr_ext.config import Config
-from ppocr_ext.errors import DataError
-from ppocr_ext.io.atomic import write_text
+import numpy as np
 
-FACTS = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "networks" / "configs_facts.json"
-# Keys of Global that all of the files have, then those of some. Not `model_name`, which PaddleOCR passes to the
-# decoder: the files of a distillation do not have it.
+from ppocr_ext.characters.center_table import CenterTable
+from ppocr_ext.config import Config, named_items
+from ppocr_ext.config.node import dotted
+
+_FACTS = Path(__file__).parent / "fixtures" / "networks" / "configs_facts.json"
+# Without `model_name`, which PaddleOCR passes to the decoder: the files of a distillation do not have it.
 _GLOBAL = {
     "debug": False,
     "use_gpu": True,
@@ -38,32 +39,9 @@ _DECODE = {"DecodeImage": {"img_mode": "BGR", "channel_first": False}}
 
 
 def stored_facts() -> dict[str, dict[str, Any]]:
-    """Return name and facts of each config, as `PP-OCRv5/PP-OCRv5_mobile_rec.yml`."""
-    found: dict[str, dict[str, Any]] = json.loads(FACTS.read_text(encoding="utf-8"))["configs"]
-    return found
-
-
-def config_files(folder: Path) -> dict[str, Path]:
-    """Return name and path of the files below the ``configs/rec`` of a checkout that the facts know.
-
-    Raises:
-        DataError: there is none.
-    """
-    found = {name: folder / name for name in stored_facts() if (folder / name).is_file()}
-    if not found:
-        example = next(iter(stored_facts()))
-        raise DataError(
-            f"{folder} has no official config (expected {example}, for one). Fix: give configs/rec of a checkout.",
-            code="no_configs",
-        )
-    return found
-
-
-def write_configs(folder: Path) -> dict[str, Path]:
-    """Write the stored configs below ``folder``; return name and path of each."""
-    for name, facts in stored_facts().items():
-        write_text(folder / name, Config(config_of(facts)).to_yaml())
-    return {name: folder / name for name in stored_facts()}
+    """Return the facts of each config by its name, as `PP-OCRv5/PP-OCRv5_mobile_rec.yml`."""
+    facts: dict[str, dict[str, Any]] = json.loads(_FACTS.read_text(encoding="utf-8"))["configs"]
+    return facts
 
 
 def config_of(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,13 +91,13 @@ def _train(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _evaluate(facts: Mapping[str, Any]) -> dict[str, Any]:
     encoder = next(name for name in facts["train_transforms"] if name.endswith("LabelEncode"))
-    shape = facts["image_shape_eval"]  # of RecResizeImg, which all have but the one of SVTRNet's size
+    shape = facts["image_shape_eval"]  # of RecResizeImg; one config has SVTRRecResizeImg instead
     resize = (
         {"SVTRRecResizeImg": {"image_shape": [3, 48, 320]}}
         if shape is None
         else {"RecResizeImg": {"image_shape": shape}}
     )
-    keep = [key for key in facts["keep_keys"] if key != "label_ace"]  # a label of training alone
+    keep = [key for key in facts["keep_keys"] if key != "label_ace"]  # only training has this label
     encode = {encoder: _encode(facts) if encoder == "MultiLabelEncode" else None}
     return {
         "dataset": {
@@ -135,6 +113,48 @@ def _evaluate(facts: Mapping[str, Any]) -> dict[str, Any]:
 def _encode(facts: Mapping[str, Any]) -> dict[str, Any] | None:
     if "label_gtc" not in facts["keep_keys"]:
         return None
-    # the one file without Global.max_text_length gives it here
+    # one file has max_text_length here, not in Global
     length = {"max_text_length": 25} if facts["max_text_length"] is None else {}
     return {"gtc_encode": "NRTRLabelEncode", **length}
+
+
+def changed_values(config: Config, data: Path, batch: int) -> dict[str, Any]:
+    """Return the values to give with ``-o``, by key: paths, sizes and the device.
+
+    Args:
+        config: the official one.
+        data: folder with the label files `train_list.txt` and `val_list.txt`.
+        batch: images of a batch. A MultiScaleSampler has as many at its first scale, and makes whole rounds of its
+            scales.
+    """
+    values: dict[str, Any] = {
+        "Global.use_gpu": False,
+        "Global.epoch_num": 1,
+        "Global.print_batch_step": 1,
+        "Global.pretrained_model": None,
+        "Global.allow_untrained_teacher": True,
+        "Global.checkpoints": None,
+    }
+    for mode, name in (("Train", "train_list.txt"), ("Eval", "val_list.txt")):
+        values |= {
+            f"{mode}.dataset.data_dir": str(data),
+            f"{mode}.dataset.label_file_list": [str(data / name)],
+            f"{mode}.loader.batch_size_per_card": batch,
+            f"{mode}.loader.num_workers": 0,
+        }
+    if config.at("Train.sampler", None):
+        values["Train.sampler.first_bs"] = batch
+    for name, path in named_items(config, "Loss", "loss_config_list"):
+        if name == "CenterLoss":
+            values[dotted((*path, "center_file_path"))] = str(_draw_centers(config.at(path), data))
+    return values
+
+
+def _draw_centers(loss: Config, folder: Path) -> Path:
+    """Write random centers of all classes."""
+    count, features = loss["num_classes"], loss["feat_dim"]
+    drawn = np.random.default_rng(1).standard_normal((count, features)).astype(np.float32)
+    names = ("",) * count
+    table = CenterTable(np.arange(count), names, drawn, np.ones(count, np.int64), np.ones(count))
+    table.save(folder / "centers.npz")
+    return folder / "centers.npz"

@@ -1,0 +1,130 @@
+"""Runs of experiments: what continues, what an error and Ctrl-C leave, and several runs at a time."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from error_codes import raises_code
+from experiments import runs
+from experiments.runs import RunFailedError, RunStopped, Training, command, side_by_side
+
+from ppocr_ext.errors import ConfigError
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path, monkeypatch):
+    called = []
+    monkeypatch.setattr(runs, "command", lambda name, arguments, log, threads: called.append(arguments))
+    run = Training(tmp_path / "run", (Path("a.yml"),), {"Global.seed": 1})
+    runs.train(run)
+    assert called[-1] == [
+        "-c", "a.yml", "-o", "Global.seed=1", f'Global.save_model_dir="{tmp_path / "run"}"', "--overwrite"
+    ]  # fmt: skip
+    run.folder.mkdir()
+    run.latest.with_suffix(".pdparams").write_bytes(b"")
+    runs.train(run)
+    assert called[-1][-1] == f"Global.checkpoints={run.latest}"
+    (run.folder / "run.json").write_text('{"status": "finished"}')
+    runs.train(run)
+    assert len(called) == 2
+
+
+def test_images_to_test_on_are_drawn_with_a_seed_of_their_own(tmp_path, monkeypatch):
+    called = []
+    monkeypatch.setattr(runs, "command", lambda name, arguments, log: called.append([name, *arguments]))
+    runs.draw_data_and_test("captcha", tmp_path, (30, 20, 10), ["--length", "4"])
+    drawn = ["make-dataset", "captcha", "--out"]
+    assert called == [
+        [*drawn, f"{tmp_path}/data", "--train", "30", "--val", "20", "--seed", "1", "--length", "4"],
+        [*drawn, f"{tmp_path}/test", "--train", "0", "--val", "10", "--seed", "2", "--length", "4"],
+    ]
+
+
+def test_a_command_that_fails_says_what_it_said(tmp_path):
+    shown = f"ppocr-ext train -c '{tmp_path}/missing file.yml'\n"
+    with raises_code(RunFailedError, "run_failed", shown):
+        command("train", ["-c", str(tmp_path / "missing file.yml")], tmp_path / "logs" / "run.log")
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (130, RunStopped), (143, RunStopped), (-2, RunStopped), (-15, RunStopped),
+        (-9, RunFailedError), (137, RunFailedError), (-11, RunFailedError), (1, RunFailedError),
+    ],
+)  # fmt: skip
+def test_a_stop_is_no_failure_and_a_kill_is(tmp_path, monkeypatch, code, error):
+    monkeypatch.setattr(runs, "exit_code", lambda *args: code)
+    with pytest.raises(error):
+        command("train", [], tmp_path / "run.log")
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_after_the_first_error_no_job_begins(at_once):
+    begun = []
+
+    def job(number):
+        begun.append(number)
+        if number == 1:
+            raise ConfigError("no")
+
+    with pytest.raises(ConfigError):
+        side_by_side([partial(job, number) for number in range(50)], at_once)
+    assert len(begun) <= 1 + at_once
+
+
+def test_an_error_is_raised_rather_than_that_another_run_was_stopped(caplog):
+    def stopped():
+        time.sleep(0.2)
+        raise RunStopped
+
+    def failed():
+        raise RunFailedError("the disk is full", code="disk_full")
+
+    with raises_code(RunFailedError, "disk_full"):
+        side_by_side([stopped, failed], 2)
+    assert "the disk is full" in caplog.text
+
+
+CHILD = """
+import os, pathlib, signal, sys, time
+signal.signal(signal.SIGINT, lambda *_: (time.sleep(0.6), pathlib.Path(sys.argv[1]).write_text("saved"), sys.exit(130)))
+print(os.getpid(), flush=True)
+time.sleep(900)
+"""
+
+
+def test_ctrl_c_waits_until_a_run_is_saved(tmp_path):
+    log, saved = tmp_path / "log", tmp_path / "saved"
+
+    def interrupt():
+        while not log.read_text().endswith("\n"):
+            time.sleep(0.02)
+        os.kill(int(log.read_text()), signal.SIGINT)  # a terminal sends it to both
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    log.touch()
+    threading.Thread(target=interrupt).start()
+    with log.open("w") as stream, pytest.raises(KeyboardInterrupt):
+        runs.exit_code([sys.executable, "-c", CHILD, str(saved)], stream, os.environ)
+    assert saved.read_text() == "saved"
+
+
+def test_after_ctrl_c_no_job_begins_and_those_that_run_come_to_their_end():
+    begun, ended = [], []
+
+    def job(number):
+        begun.append(number)
+        if number == 0:
+            time.sleep(0.2)  # until all are submitted
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            time.sleep(0.2)
+        ended.append(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side([partial(job, number) for number in range(5)], 1)
+    assert begun == ended == [0]

@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from experiments.healthy_ranges import columns_of, ranges_of
-from experiments.healthy_runs import write_ranges
+from experiments.healthy_runs import columns_of, ranges_of, write_ranges
 
 from ppocr_ext.loop.hooks.collapse_rules import HEALTHY_RUNS
 from ppocr_ext.report.run_folder import Metrics

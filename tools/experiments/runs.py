@@ -1,4 +1,4 @@
-"""Training runs and readings of an experiment, each a process of its own; what is finished is kept."""
+"""Commands of an experiment, each in its own process, and the table of its models. What is finished is kept."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from benchmarks.table import markdown, mean
+
 from ppocr_ext.checkpoint.checkpoints import Checkpoint
 from ppocr_ext.errors import PPOCRExtError
+from ppocr_ext.evaluation.predictions import McNemar, read_predictions
 from ppocr_ext.messages import command_line
 from ppocr_ext.run.logs import set_up_console
 
@@ -30,22 +33,16 @@ _TAIL = 12  # lines of a process's output that an error shows
 
 
 class RunFailedError(PPOCRExtError):
-    """A run of an experiment ended with an error; the message has the end of what it said."""
+    """A command of an experiment ended with an error; the message has the end of its log."""
 
 
-class RunStopped(Exception):  # noqa: N818 - a decision of the user's, not an error
-    """A signal stopped a run, which was saved."""
+class RunStopped(Exception):  # noqa: N818 - the user decided it
+    """A signal stopped a run; its state is saved."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """A training run.
-
-    Attributes:
-        folder: of the run.
-        configs: files, laid over one another.
-        values: path of a key to its value, over the configs.
-    """
+    """A training run: its folder, its config files, and values laid over them (by the path of the key)."""
 
     folder: Path
     configs: tuple[Path, ...]
@@ -57,42 +54,33 @@ class Training:
         return self.folder / "latest"
 
     def options(self) -> list[str]:
-        """``-c`` and ``-o`` of a command about this run."""
+        """Return ``-c`` and ``-o`` for a command about this run."""
         values = {**self.values, "Global.save_model_dir": str(self.folder)}
         files = [str(path) for path in self.configs]
         return ["-c", *files, "-o", *(f"{key}={json.dumps(value)}" for key, value in values.items())]
 
     def finished(self) -> bool:
-        """Whether the run came to its end."""
+        """Return whether the run reached its end."""
         record = self.folder / "run.json"
         return record.is_file() and json.loads(record.read_text(encoding="utf-8"))["status"] == "finished"
 
 
 def train(run: Training, threads: int = 1) -> Training:
-    """Train, or go on; a finished run is left as it is.
-
-    Args:
-        run: what to train.
-        threads: of Paddle's operators.
+    """Train with so many threads, or continue; a finished run is left as it is.
 
     Raises:
-        RunFailedError: it ended with an error.
-        RunStopped: by a signal.
+        RunFailedError: the training ended with an error.
+        RunStopped: a signal stopped it.
     """
-    if run.finished():
-        return run
-    before = Checkpoint(run.latest).file(".pdparams").is_file()
-    more = [f"Global.checkpoints={run.latest}"] if before else ["--overwrite"]
-    command("train", [*run.options(), *more], run.folder.with_name(f"{run.folder.name}.log"), threads)
+    if not run.finished():
+        saved = Checkpoint(run.latest).file(".pdparams").is_file()
+        more = [f"Global.checkpoints={run.latest}"] if saved else ["--overwrite"]
+        command("train", [*run.options(), *more], run.folder.with_name(f"{run.folder.name}.log"), threads)
     return run
 
 
 def read_lines(run: Training, data: Path, output: Path) -> Path:
-    """Read the lines of ``data`` with the last checkpoint of a run; the file of predictions.
-
-    Raises:
-        RunFailedError: it ended with an error.
-    """
+    """Read the lines of ``data`` with the last checkpoint of a run; return the file of predictions."""
     if not output.is_file():
         values = {
             "Global.checkpoints": str(run.latest),
@@ -105,46 +93,64 @@ def read_lines(run: Training, data: Path, output: Path) -> Path:
     return output
 
 
+def compare(runs: Mapping[str, Sequence[Training]], test: Path, base: str) -> str:
+    """Read test lines with all runs; return a table of the lines that they read without error.
+
+    Args:
+        runs: of each model, one for each seed.
+        test: folder of the lines.
+        base: the model that the others are compared with, seed by seed.
+    """
+    right = {
+        name: [
+            [line.correct for line in read_predictions(read_lines(run, test, run.folder / "test.tsv"))]
+            for run in seeds
+        ]
+        for name, seeds in runs.items()
+    }
+    rows = []
+    for name, seeds in runs.items():
+        record = json.loads((seeds[0].folder / "run.json").read_text(encoding="utf-8"))
+        shares = [100 * sum(each) / len(each) for each in right[name]]
+        row = [name, f"{record['parameters']['trained'] / 1e6:.2f} M", str(record["global_step"])]
+        row += [f"{mean(shares, 1)} %", ", ".join(f"{share:.1f}" for share in shares)]
+        pairs = list(zip(right[base], right[name], strict=False)) if name != base else []
+        row.append(", ".join(f"{100 * (sum(b) / len(b) - sum(a) / len(a)):+.1f}" for a, b in pairs))
+        rows.append([*row, ", ".join(f"{McNemar.of(a, b).p_value:.2g}" for a, b in pairs)])
+    head = ["model", "trained parameters", "steps", "test lines right", "each seed"]
+    return markdown([*head, f"against {base}, by seed", "McNemar's p, by seed"], rows)
+
+
 def draw_data_and_test(
     kind: str, folder: Path, counts: tuple[int, int, int], options: Sequence[str] = ()
 ) -> None:
-    """Draw the images to train and to validate on into ``data`` of a folder, those to test on into ``test``.
+    """Draw ``counts`` images to train, validate (in ``data`` of the folder) and test on (in ``test``).
 
     Args:
-        kind: of ``ppocr-ext make-dataset``, which keeps what exists.
-        folder: of the experiment.
-        counts: of images to train, validate and test on.
-        options: more of that command.
-
-    Raises:
-        RunFailedError: it ended with an error.
-        RunStopped: by a signal.
+        kind: ``captcha`` or ``lines``.
+        folder: of the experiment; images that exist are kept.
+        counts: of images.
+        options: further options of ``ppocr-ext make-dataset``.
     """
     train, validation, test = map(str, counts)
-    for name, wanted in (
+    for name, words in (
         ("data", ["--train", train, "--val", validation, "--seed", "1"]),
         ("test", ["--train", "0", "--val", test, "--seed", "2"]),
     ):
-        arguments = [kind, "--out", str(folder / name), *wanted, *options]
+        arguments = [kind, "--out", str(folder / name), *words, *options]
         command("make-dataset", arguments, folder / f"{name}.log")
 
 
 def command(name: str, arguments: Sequence[str], log: Path, threads: int = 1) -> None:
-    """Run ``ppocr-ext NAME …``; what it prints goes into ``log``.
-
-    Args:
-        name: of the command.
-        arguments: after it.
-        log: a file; what is there stays.
-        threads: of Paddle's operators.
+    """Run ``ppocr-ext NAME …`` with so many threads, and append its output to ``log``.
 
     Raises:
         RunFailedError: it ended with an error.
-        RunStopped: by a signal.
+        RunStopped: a signal stopped it.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     call = [sys.executable, "-m", "ppocr_ext.cli.main", name, *arguments]
-    here = str(Path(__file__).resolve().parents[2])  # this package, whichever is installed
+    here = str(Path(__file__).resolve().parents[2])  # the package of this clone
     paths = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": paths}
     with log.open("a", encoding="utf-8") as stream:
@@ -158,7 +164,7 @@ def command(name: str, arguments: Sequence[str], log: Path, threads: int = 1) ->
 
 
 def exit_code(call: Sequence[str], output: IO[str], environment: Mapping[str, str]) -> int:
-    """Run a process to its end, also where Ctrl-C ends this one: it has had the signal too, and is saving."""
+    """Run a process to its end, also after Ctrl-C: the terminal sends the signal to both, and the child saves."""
     process = subprocess.Popen(call, stdout=output, stderr=subprocess.STDOUT, env=environment)
     try:
         return process.wait()
@@ -168,10 +174,10 @@ def exit_code(call: Sequence[str], output: IO[str], environment: Mapping[str, st
 
 
 def side_by_side(jobs: Sequence[Callable[[], T]], at_once: int) -> list[T]:
-    """Results of ``jobs`` in their order, ``at_once`` running at a time.
+    """Do ``jobs``, ``at_once`` at a time, and return their results in the order of the jobs.
 
-    After the first error, or Ctrl-C, no further one begins. An error is logged when it happens and raised when those
-    that run have ended; that a run was stopped gives way to an error of another.
+    After the first error, or Ctrl-C, no further job begins. An error is logged when it happens, and raised when all
+    running jobs have ended. Errors come before :class:`RunStopped`.
     """
     ended = threading.Event()
     faults: list[BaseException] = []
@@ -185,7 +191,7 @@ def side_by_side(jobs: Sequence[Callable[[], T]], at_once: int) -> list[T]:
             ended.set()  # before this thread takes the next job
             faults.append(fault)
             if not isinstance(fault, RunStopped):
-                _LOG.error("%s\nWhat else runs comes to its end first.", fault)
+                _LOG.error("%s\nThe other running jobs continue to their end first.", fault)
             raise
 
     with ThreadPoolExecutor(at_once) as pool:
@@ -200,13 +206,7 @@ def side_by_side(jobs: Sequence[Callable[[], T]], at_once: int) -> list[T]:
 
 
 def experiment_parser(doc: str | None, folder: str, seeds: str) -> argparse.ArgumentParser:
-    """Return a parser with the options of every experiment: ``--out``, ``--seeds`` and ``--at-once``.
-
-    Args:
-        doc: of the script, its help.
-        folder: default of ``--out``.
-        seeds: what the seeds are of.
-    """
+    """Return a parser with ``--out`` (default: ``folder``), ``--seeds`` (of what ``seeds`` says) and ``--at-once``."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--out", type=Path, default=Path(folder), metavar="DIR", help=f"folder of all files ({folder})")
@@ -216,10 +216,7 @@ def experiment_parser(doc: str | None, folder: str, seeds: str) -> argparse.Argu
 
 
 def from_command_line(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], object]) -> int:
-    """Run an experiment with the options of the command line, and print its results; return the exit code.
-
-    It is 0, 2 after an error, or 130 if a signal stopped a run.
-    """
+    """Run an experiment and print its table; return 0, 2 after an error, or 130 if a signal stopped a run."""
     args = parser.parse_args()
     if args.at_once < 1:
         parser.error("--at-once must be at least 1")

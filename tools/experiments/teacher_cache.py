@@ -1,38 +1,35 @@
 #!/usr/bin/env python3
-"""What teacher caches and bfloat16 do to the student's accuracy, against the live teacher in float32.
+"""Compare students of a live teacher, of a teacher in bfloat16, and of teacher caches.
 
-Draws 2,000 CAPTCHAs to train on, trains the teacher of the quickstart, builds the caches, and distils its student
-for each seed: with RecAug, as many steps each, taught live, by a live teacher in bfloat16, or from a cache of 1 or 4
-views of each image. All of them read held-out images.
+Draws 2,000 CAPTCHAs to train on, trains the teacher of the quickstart, builds the caches, and distils its student for
+each seed, with RecAug and equal steps: with a live teacher, a live teacher in bfloat16, or a cache of 1 or 4 views of
+each image. All students read 1,000 other images.
 
 The folder then holds results.md (the table) and one folder for each run. Ctrl-C stops; the same command continues.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-# The clone in place of this folder, and the folder above it last: these scripts hide nobody's modules.
+# The clone instead of this folder, and its tools last: these scripts must not hide other modules.
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
-
-from benchmarks.table import markdown, mean  # noqa: E402
 
 from experiments.runs import (  # noqa: E402
     Training,
     command,
+    compare,
     draw_data_and_test,
     experiment_parser,
     from_command_line,
-    read_lines,
     side_by_side,
     train,
 )
 from ppocr_ext.config import load  # noqa: E402
-from ppocr_ext.evaluation.predictions import read_predictions  # noqa: E402
 from ppocr_ext.io.atomic import write_text  # noqa: E402
 from ppocr_ext.io.resources import config_path  # noqa: E402
 
@@ -69,57 +66,33 @@ def training(folder: Path, kind: str, seed: int = 1) -> Training:
 
 
 def build(folder: Path, kind: str) -> Path:
-    """Build the cache of a key of ``VIEWS``, or go on; return its folder."""
+    """Build the cache of a key of ``VIEWS``, or continue; return its folder."""
     output = folder / f"cache_{kind.replace(' ', '_')}"
     options = ["--output", str(output), "--views", str(VIEWS[kind]), "--seed", "0"]
     command("cache-teacher", [*training(folder, kind).options(), *options], output.with_suffix(".log"))
     return output
 
 
-def run_experiment(folder: Path, seeds: Sequence[int], at_once: int) -> str:
-    """Run all that is left to do, and return the table as Markdown.
-
-    Raises:
-        RunFailedError: a run ended with an error.
-        RunStopped: by a signal.
-    """
-    folder = folder.resolve()
+def run_experiment(args: argparse.Namespace) -> str:
+    """Run what is left to do; return the table as Markdown."""
+    folder = args.out.resolve()
     draw_data_and_test("captcha", folder, IMAGES)
-    train(training(folder, "teacher"), at_once)
-    runs = {kind: [training(folder, kind, seed) for seed in seeds] for kind in VIEWS}
+    train(training(folder, "teacher"), args.at_once)
+    runs = {kind: [training(folder, kind, seed) for seed in dict.fromkeys(args.seeds)] for kind in VIEWS}
     for kind, views in VIEWS.items():
         cache = None if views is None else str(build(folder, kind))
         for run in runs[kind]:
             run.values["Train.teacher_cache"] = cache
-    side_by_side([partial(train, run) for found in runs.values() for run in found], at_once)
-    shares = {kind: [_share_right(run, folder / "test") for run in found] for kind, found in runs.items()}
-    table = to_markdown(shares)
+    side_by_side([partial(train, run) for seeds in runs.values() for run in seeds], args.at_once)
+    table = compare(runs, folder / "test", "live")
     write_text(folder / "results.md", table + "\n")
     return table
-
-
-def _share_right(run: Training, test: Path) -> float:
-    read = read_predictions(read_lines(run, test, run.folder / "test.tsv"))
-    return sum(line.correct for line in read) / len(read)
-
-
-def to_markdown(shares: Mapping[str, Sequence[float]]) -> str:
-    """Return the share of test images read without error as a table: mean, spread and each seed."""
-    rows = []
-    for name, found in shares.items():
-        percents = [100 * share for share in found]
-        against = [f"{share - 100 * live:+.1f}" for share, live in zip(percents, shares["live"], strict=True)]
-        each = ", ".join(f"{share:.1f}" for share in percents)
-        rows.append([name, f"{mean(percents, 1)} %", each, "" if name == "live" else ", ".join(against)])
-    return markdown(["teacher", "test images right", "each seed", "against live, by seed"], rows)
 
 
 def main() -> int:
     """Run the experiment; return the exit code."""
     parser = experiment_parser(__doc__, "teacher_cache_experiment", "of the students")
-    return from_command_line(
-        parser, lambda args: run_experiment(args.out, list(dict.fromkeys(args.seeds)), args.at_once)
-    )
+    return from_command_line(parser, run_experiment)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Count the files of the package that one command executes, imports aside: what a reader of that command may meet.
+"""Count the files of the package whose functions one command calls: what a reader of that command may have to read.
 
 `python tools/experiments/files_executed.py` draws a few text lines, runs each command below and prints a row for it.
-PYTHONPATH chooses the package, so that two states of it can be compared.
+PYTHONPATH chooses the package, so two versions of it can be compared.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ COMMANDS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--list", action="store_true", help="name the files too")
+    parser.add_argument("--list", action="store_true", help="also name the files")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# The clone in place of this folder, and the folder above it last: these scripts hide nobody's modules.
+# The clone instead of this folder, and its tools last: these scripts must not hide other modules.
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
 

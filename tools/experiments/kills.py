@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Kill a training again and again, and check what each kill leaves.
 
-A small network trains on drawn CAPTCHAs and saves `latest` after each step. Each process is killed (SIGKILL) after some
-saves: every other one in the middle of a save, the others at any moment. The next one goes on from `latest`. Checked
-after each kill: the three files load and are of one save, no step is lost that was saved before, the folder is free at
-once, and the temporary files of the kill before are gone. In the end the weights and the optimizer's state are compared
-bit by bit with those of a run without a kill.
+A small network trains on drawn CAPTCHAs and saves `latest` after each step. Each process is killed (SIGKILL) after a
+few saves: every second process during a save, the others at any moment. The next process resumes from `latest`. After
+each kill this is checked: the three files load and belong together, no saved step is lost, the folder is not locked,
+and the temporary files of the previous kill are gone. At the end, weights and optimizer state must be equal, bit by
+bit, to those of a run without a kill.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-# The clone in place of this folder, and the folder above it last: these scripts hide nobody's modules.
+# The clone instead of this folder, and its tools last: these scripts must not hide other modules.
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
 
@@ -38,8 +37,8 @@ from ppocr_ext.loop.events import Hook, StepDone  # noqa: E402
 from ppocr_ext.loop.session import train  # noqa: E402
 
 _MOST_SAVES = 4  # of a process before its kill
-_STEP, _SAVE = 0.1, 0.01  # seconds; a kill comes at any moment of them
-_PATIENCE = 120.0  # seconds for a save
+_STEP, _SAVE = 0.1, 0.01  # seconds; a kill comes at a random moment of them
+_PATIENCE = 120.0  # seconds to wait for a save
 _SMALL = {
     "Global.use_gpu": False,
     "Global.report": False,
@@ -55,23 +54,6 @@ _SMALL = {
 }
 
 
-@dataclass(frozen=True)
-class Result:
-    """What the kills left.
-
-    Attributes:
-        steps: of the last checkpoint.
-        in_a_save: kills that left temporary files, so that they hit a save.
-        temporary_bytes: the most that one of them left.
-        in_the_end: temporary files when all was over.
-    """
-
-    steps: int
-    in_a_save: int
-    temporary_bytes: int
-    in_the_end: int
-
-
 class StopAt(Hook):
     """Stop the run after a step."""
 
@@ -84,8 +66,8 @@ class StopAt(Hook):
             signal.raise_signal(signal.SIGTERM)
 
 
-def kill_often(folder: Path, kills: int, seed: int) -> Result:
-    """Train in ``folder``, with so many kills; ``seed`` decides when.
+def kill_often(folder: Path, kills: int, seed: int) -> str:
+    """Train in ``folder``, with so many kills at moments drawn from ``seed``; return the result in words.
 
     Raises:
         RunFailedError: a check failed, or a process ended by itself.
@@ -97,24 +79,25 @@ def kill_often(folder: Path, kills: int, seed: int) -> Result:
     open_host()  # imported once for all processes
     run, moments = folder / "run", random.Random(seed)
     sizes: list[int] = []
-    left: set[str] = set()
+    leftovers: set[Path] = set()
     for number in range(kills + 1):
         before = _step(run)
         child = _start(config, run, folder / "log.txt")
         for _ in range(moments.randint(2, _MOST_SAVES)):
             _wait_for_save(child, run)
-        if left & {file.name for file in run.glob(".*.tmp")}:
-            raise RunFailedError(f"{run} still has {sorted(left)} of a kill before.", code="run_failed")
+        if leftovers & set(run.glob(".*.tmp")):
+            raise RunFailedError(
+                f"{run} still has {sorted(leftovers)} of the previous kill.", code="run_failed"
+            )
         if number == kills:
             break
         if number % 2 == 0:
-            _wait_for_temporary_file(child, run)
+            _wait(child, lambda: any(run.glob(".latest.*.tmp")))
         time.sleep(moments.uniform(0, _STEP if number % 2 else _SAVE))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        files = list(run.glob(".*.tmp"))
-        left = {file.name for file in files}
-        sizes.append(sum(file.stat().st_size for file in files))
+        leftovers = set(run.glob(".*.tmp"))
+        sizes.append(sum(file.stat().st_size for file in leftovers))
         if _step(run) < before:
             raise RunFailedError(f"{run}: step {before} was saved, and is lost.", code="run_failed")
     os.kill(child, signal.SIGTERM)
@@ -122,11 +105,15 @@ def kill_often(folder: Path, kills: int, seed: int) -> Result:
     steps = _step(run)
     _expect_stop(_start(config, folder / "whole", folder / "log.txt", StopAt(steps)), folder)
     _require_equal(Checkpoint(run / "latest"), Checkpoint(folder / "whole" / "latest"))
-    return Result(steps, sum(map(bool, sizes)), max(sizes, default=0), len(list(run.glob(".*.tmp"))))
+    return (
+        f"{kills} of {kills} kills survived; {sum(map(bool, sizes))} hit a save and left up to "
+        f"{max(sizes, default=0) / 1e6:.1f} MB, {len(list(run.glob('.*.tmp')))} temporary files at the end; "
+        f"after {steps} steps all bits are those of a run without a kill"
+    )
 
 
 def _step(run: Path) -> int:
-    """Return the step of `latest`, whose three files are read; 0 before the first."""
+    """Read the three files of `latest`, and return its step; 0 if there is no file."""
     checkpoint = Checkpoint(run / "latest")
     if not checkpoint.file(".pdparams").is_file():
         return 0
@@ -136,7 +123,7 @@ def _step(run: Path) -> int:
 
 
 def _start(config: Config, run: Path, log: Path, *hooks: Hook) -> int:
-    """Train in a process of its own, from `latest` if there is one; return its number."""
+    """Train in a forked process, from `latest` if it exists; return the process id."""
     values: dict[str, object] = {"Global.save_model_dir": str(run)}
     if (run / "latest.pdparams").is_file():
         values["Global.checkpoints"] = str(run / "latest")
@@ -160,21 +147,13 @@ def _start(config: Config, run: Path, log: Path, *hooks: Hook) -> int:
 
 
 def _wait_for_save(child: int, run: Path) -> None:
-    """Wait until the process has saved `latest`.
-
-    Raises:
-        RunFailedError: it has ended, or waits for too long.
-    """
     file = run / "latest.states"
     before = file.stat().st_mtime_ns if file.is_file() else 0
     _wait(child, lambda: file.is_file() and file.stat().st_mtime_ns != before)
 
 
-def _wait_for_temporary_file(child: int, run: Path) -> None:
-    _wait(child, lambda: any(run.glob(".latest.*.tmp")))
-
-
 def _wait(child: int, ready: Callable[[], bool]) -> None:
+    """Wait until ``ready`` is true; fail if the process ends before, or after two minutes."""
     begin = time.monotonic()
     while not ready():
         ended, status = os.waitpid(child, os.WNOHANG)
@@ -203,7 +182,7 @@ def _arrays(state: Mapping[str, object]) -> dict[str, bytes]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Kill, and print what was found; return the exit code."""
+    """Run the command; return the exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -212,17 +191,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
         try:
-            result = kill_often(Path(name), args.kills, args.seed)
+            print(kill_often(Path(name), args.kills, args.seed))
         except PPOCRExtError as error:
             log = Path(name) / "log.txt"
-            said = log.read_text(encoding="utf-8")[-3000:] if log.is_file() else ""
-            print(f"error: {error}\n{said}", file=sys.stderr)
+            end = log.read_text(encoding="utf-8")[-3000:] if log.is_file() else ""
+            print(f"error: {error}\n{end}", file=sys.stderr)
             return 2
-    print(
-        f"{args.kills} of {args.kills} kills survived; {result.in_a_save} hit a save and left up to "
-        f"{result.temporary_bytes / 1e6:.1f} MB, {result.in_the_end} temporary files at the end; "
-        f"after {result.steps} steps all bits are those of a run without a kill"
-    )
     return 0
 
 

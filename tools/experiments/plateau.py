@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""How long a training from nothing stays at the constant guess: by the neck, and by how it begins.
+"""Measure how long a training from random weights stays at the constant guess, by its neck and by its start.
 
-`necks` trains a network of reduced width and depth whose head is that of configs/svtrv2: 384 channels before the neck,
-so that `svtr` narrows them to 48, and the 6,625 classes of PaddleOCR's Chinese dictionary. The backbone learns from
-CTC too (`use_guide: false`).
+`necks` trains a network of reduced width and depth with the head of configs/svtrv2: 384 channels before the neck, which
+`svtr` narrows to 48, and the 6,625 classes of PaddleOCR's Chinese dictionary. The backbone learns from CTC too
+(`use_guide: false`).
 
-`starts` trains configs/lines/teacher.yml for one epoch on 15,000 lines, begun in several ways. The steps of a first
+`starts` trains configs/lines/teacher.yml for one epoch on 15,000 lines, with different starts. The steps of a first
 stage count.
 
-All lines have 2 to 10 letters and digits.
-
-The folder then holds results.md (the table) and one folder for each run. Ctrl-C stops; the same command continues.
+All lines have 2 to 10 letters and digits. The folder then holds results.md (the table) and one folder for each run.
+Ctrl-C stops; the same command continues.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import Any
 
 import paddle
 
-# The clone in place of this folder, and the folder above it last: these scripts hide nobody's modules.
+# The clone instead of this folder, and its tools last: these scripts must not hide other modules.
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
 
@@ -42,10 +41,8 @@ from ppocr_ext.io.atomic import write_text  # noqa: E402
 from ppocr_ext.io.resources import config_path  # noqa: E402
 from ppocr_ext.report.run_folder import read_metrics  # noqa: E402
 
-LINES = (2_000, 20_000)
-STEPS = 1_250  # one epoch of 20,000
-BATCH = 16
-GUESS = 27.0  # CTC loss of the best constant guess for such lines
+GUESS = 27.0  # CTC loss of the best constant guess for these lines
+LINES, STEPS, BATCH = (2_000, 20_000), 1_250, 16  # of necks; the steps are one epoch of 20,000 lines
 _SVTR = {
     "name": "svtr",
     "kernel_size": [1, 3],
@@ -54,7 +51,6 @@ _SVTR = {
     "hidden_dims": 256,
     "use_guide": False,
 }
-_SMALL_SVTR = {**_SVTR, "depth": 1, "dims": 64, "hidden_dims": 64}
 NECKS: dict[str, dict[str, Any]] = {
     "svtr": _SVTR,
     "lightsvtr": {"name": "lightsvtr", "dims": 256, "depth": 2},
@@ -74,23 +70,28 @@ NETWORK = {
     },
     "Global.character_dict_path": "ppocr/utils/ppocr_keys_v1.txt",
     "Global.max_text_length": 12,
+    "Global.print_batch_step": 10,
+    "Global.eval_batch_step": [0, STEPS],
     "Train.loader.batch_size_per_card": BATCH,
+    "Train.loader.shuffle": True,
+    "Train.loader.num_workers": 0,
 }
 START_LINES, START_STEPS, FIRST_STEPS, START_BATCH = 15_000, 468, 156, 32
-_FIRST_EPOCH = {"Global.epoch_num": 1, "Optimizer.lr.warmup_epoch": 1}
-STARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # a first stage, then other values of the run
+_FIRST = {"Global.epoch_num": 1, "Optimizer.lr.warmup_epoch": 1}
+_SMALL_SVTR = {**_SVTR, "depth": 1, "dims": 64, "hidden_dims": 64}
+STARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # values of a first stage, then of the run
     "as configs/lines/teacher.yml": ({}, {}),
     "warm-up of 31 steps in place of 156": ({}, {"Optimizer.lr.warmup_epoch": 31 / START_STEPS}),
-    "lines of 1 to 3 characters first": (_FIRST_EPOCH, {}),
-    "guidance (NRTR) first": ({**_FIRST_EPOCH, "Loss.weight_1": 0.0}, {}),
+    "lines of 1 to 3 characters first": (_FIRST, {}),
+    "guidance (NRTR) first": ({**_FIRST, "Loss.weight_1": 0.0}, {}),
     "bias of blank: 5": ({}, {}),
     "NRTR without the places of the frames": ({}, {"Architecture.Head.use_pos": False}),
     "neck svtr": ({}, {"Architecture.Head.head_list.0.CTCHead.Neck": _SMALL_SVTR}),
 }
 
 
-def dataset(folder: Path, lines: int | None, shape: Sequence[int]) -> dict[str, Any]:
-    """Return a dataset of the first lines of ``folder``, or of all that it holds to validate on."""
+def dataset(folder: Path, lines: int | None) -> dict[str, Any]:
+    """Return a dataset of the first lines of ``folder``; None: the lines to validate on."""
     name = "val_list.txt" if lines is None else f"train_{lines}.txt"
     if lines is not None:
         every = (folder / "train_list.txt").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -102,15 +103,14 @@ def dataset(folder: Path, lines: int | None, shape: Sequence[int]) -> dict[str, 
         "transforms": [
             {"DecodeImage": {"img_mode": "BGR", "channel_first": False}},
             {"MultiLabelEncode": {"gtc_encode": "NRTRLabelEncode"}},
-            {"RecResizeImg": {"image_shape": list(shape)}},
+            {"RecResizeImg": {"image_shape": [3, 32, 160]}},
             {"KeepKeys": {"keep_keys": ["image", "label_ctc", "label_gtc", "length", "valid_ratio"]}},
         ],
     }
 
 
 def neck_run(folder: Path, neck: str, lines: int, seed: int) -> Training:
-    """Return the run of one of ``NECKS`` on the first ``lines`` of the data; it need not have begun."""
-    shape = (3, 32, 160)
+    """Return the run of a neck on the first ``lines`` of the data; it need not have begun."""
     values = {
         **NETWORK,
         "Architecture.Head": {
@@ -123,20 +123,15 @@ def neck_run(folder: Path, neck: str, lines: int, seed: int) -> Training:
         "Optimizer.lr": {"name": "Const", "learning_rate": 0.00065, "warmup_epoch": 125 * BATCH / lines},
         "Global.seed": seed,
         "Global.epoch_num": STEPS * BATCH // lines,
-        "Global.print_batch_step": 10,
-        "Global.eval_batch_step": [0, STEPS],
-        "Train.loader.shuffle": True,
-        "Train.loader.num_workers": 0,
-        "Train.dataset": dataset(folder / "data", lines, shape),
-        "Eval.dataset": dataset(folder / "data", None, shape),
+        "Train.dataset": dataset(folder / "data", lines),
+        "Eval.dataset": dataset(folder / "data", None),
     }
     name = f"{neck}_{lines}_seed{seed}"
     return Training(folder / name, (config_path("quickstart/teacher.yml"),), values)
 
 
 def start_runs(folder: Path, start: str, seed: int) -> tuple[Training, Training]:
-    """Return the first stage of one of ``STARTS``, and the run itself; they need not have begun."""
-    shape = (3, 32, 160)
+    """Return the first stage of a start, and the run itself; they need not have begun."""
     first, values = STARTS[start]
     name = "".join(each if each.isalnum() or each == "-" else "_" for each in start)
     common = {
@@ -148,14 +143,14 @@ def start_runs(folder: Path, start: str, seed: int) -> tuple[Training, Training]
         "Optimizer.lr.warmup_epoch": FIRST_STEPS / START_STEPS,
         "Train.loader.batch_size_per_card": START_BATCH,
         "Train.loader.drop_last": True,
-        "Train.dataset": dataset(folder / "data", START_LINES, shape),
-        "Eval.dataset": dataset(folder / "data", None, shape),
+        "Train.dataset": dataset(folder / "data", START_LINES),
+        "Eval.dataset": dataset(folder / "data", None),
     }
     lines = folder / ("short" if start.startswith("lines") else "data")
-    few = FIRST_STEPS * START_BATCH if first else START_BATCH  # for a bias: one step at rate 0
-    before = {**common, "Train.dataset": dataset(lines, few, shape), **first}
+    few = FIRST_STEPS * START_BATCH if first else START_BATCH  # for a bias: one step with the rate 0
+    before = {**common, "Train.dataset": dataset(lines, few), **first}
     if not first:
-        before |= {"Optimizer.lr": {"name": "Const", "learning_rate": 0.0, "warmup_epoch": 0}}
+        before["Optimizer.lr"] = {"name": "Const", "learning_rate": 0.0, "warmup_epoch": 0}
     configs = (config_path("lines/teacher.yml"),)
     stage = Training(folder / f"{name}_seed{seed}_first", configs, before)
     if first or "bias" in start:
@@ -164,88 +159,62 @@ def start_runs(folder: Path, start: str, seed: int) -> tuple[Training, Training]
 
 
 def train_start(folder: Path, start: str, seed: int) -> None:
-    """Train both stages, or go on."""
+    """Train both stages, or continue."""
     stage, run = start_runs(folder, start, seed)
     if "Global.pretrained_model" in run.values and not stage.finished():
         train(stage)
         if "bias" in start:
             file = f"{stage.latest}.pdparams"
             weights = paddle.load(file)
-            [bias] = [key for key, value in weights.items() if key.endswith("ctc_head.fc.bias")]
+            [bias] = [key for key in weights if key.endswith("ctc_head.fc.bias")]
             weights[bias][0] = float(start.rpartition(" ")[2])
             paddle.save(weights, file)
     train(run)
 
 
-def draw(folder: Path, name: str, count: int, longest: int, shortest: int = 2) -> None:
+def draw(folder: Path, name: str, count: int, shortest: int, longest: int) -> None:
     """Draw lines of letters and digits into a folder, and 500 to validate on."""
     words = ["--train", str(count), "--val", "500", "--length", str(shortest), str(longest), "--height", "32"]
     command("make-dataset", ["lines", "--out", str(folder / name), *words], folder / f"{name}.log")
 
 
-def run_necks(folder: Path, seeds: Sequence[int], at_once: int) -> str:
-    """Run all necks that are left to do, and return the table as Markdown.
-
-    Raises:
-        RunFailedError: a run ended with an error.
-        RunStopped: by a signal.
-    """
-    draw(folder, "data", max(LINES), 10)
-    runs = {
-        (neck, f"{lines:,}"): [neck_run(folder, neck, lines, seed) for seed in seeds]
-        for lines in LINES
-        for neck in NECKS
-    }
-    side_by_side([partial(train, run) for found in runs.values() for run in found], at_once)
-    return _table(("neck", "lines"), GUESS, {key: [(run, 0) for run in found] for key, found in runs.items()})
-
-
-def run_starts(folder: Path, seeds: Sequence[int], at_once: int) -> str:
-    """Run all ways to begin that are left to do, and return the table as Markdown.
-
-    Raises:
-        RunFailedError: a run ended with an error.
-        RunStopped: by a signal.
-    """
-    draw(folder, "data", START_LINES, 10)
-    draw(folder, "short", FIRST_STEPS * START_BATCH, 3, shortest=1)
-    side_by_side([partial(train_start, folder, start, seed) for seed in seeds for start in STARTS], at_once)
-    return _table(
-        ("start",),
-        GUESS,
-        {
-            (start,): [(start_runs(folder, start, seed)[1], FIRST_STEPS if first else 0) for seed in seeds]
-            for start, (first, _) in STARTS.items()
-        },
-    )
-
-
-def _table(
-    names: Sequence[str], guess: float, runs: dict[tuple[str, ...], list[tuple[Training, int]]]
-) -> str:
-    """Return the table, in which each seed has a number; beside each run stand the steps before it."""
-    head = [*names, "step at which the CTC loss is below half of the constant guess", "accuracy at the end"]
-    rows = []
-    for key, found in runs.items():
-        metrics = [(read_metrics(run.folder), before) for run, before in found]
-        halved = [_below(each.loss_series("ctc"), guess / 2, before) for each, before in metrics]
-        accuracy = [f"{100 * each.evals[-1]['acc']:.1f} %" for each, _ in metrics]
-        rows.append([*key, ", ".join(halved), ", ".join(accuracy)])
-    return markdown(head, rows)
-
-
-def _below(series: Sequence[tuple[int, float]], limit: float, before: int) -> str:
-    """Return the first step whose loss is below a limit, with the steps before the run."""
-    return next((f"{step + before:,}" for step, value in series if value < limit), "never")
-
-
 def run_experiment(args: argparse.Namespace) -> str:
-    """Run what is left of an experiment; return its table."""
-    seeds = list(dict.fromkeys(args.seeds))
-    job = run_necks if args.what == "necks" else run_starts
-    table = job(args.out.resolve(), seeds, args.at_once)
-    write_text(args.out / "results.md", table + "\n")
+    """Run what is left to do; return the table as Markdown."""
+    folder, seeds = args.out.resolve(), list(dict.fromkeys(args.seeds))
+    if args.what == "necks":
+        draw(folder, "data", max(LINES), 2, 10)
+        names = [(neck, lines) for lines in LINES for neck in NECKS]
+        runs = [[neck_run(folder, *name, seed) for seed in seeds] for name in names]
+        side_by_side([partial(train, run) for each in runs for run in each], args.at_once)
+        rows = [
+            [neck, f"{lines:,}", *_cells(each, 0)] for (neck, lines), each in zip(names, runs, strict=True)
+        ]
+        head = ["neck", "lines"]
+    else:
+        draw(folder, "data", START_LINES, 2, 10)
+        draw(folder, "short", FIRST_STEPS * START_BATCH, 1, 3)
+        jobs = [partial(train_start, folder, start, seed) for seed in seeds for start in STARTS]
+        side_by_side(jobs, args.at_once)
+        head, rows = ["start"], []
+        for start, (first, _) in STARTS.items():
+            each = [start_runs(folder, start, seed)[1] for seed in seeds]
+            rows.append([start, *_cells(each, FIRST_STEPS if first else 0)])
+    head += ["step at which the CTC loss is below half of the constant guess", "accuracy at the end"]
+    table = markdown(head, rows)
+    write_text(folder / "results.md", table + "\n")
     return table
+
+
+def _cells(runs: Sequence[Training], before: int) -> tuple[str, str]:
+    """Return two cells with a number for each run; ``before`` steps of a first stage are added."""
+    steps, accuracies = [], []
+    for run in runs:
+        metrics = read_metrics(run.folder)
+        low = (step for step, loss in metrics.loss_series("ctc") if loss < GUESS / 2)
+        step = next(low, None)
+        steps.append("never" if step is None else f"{step + before:,}")
+        accuracies.append(f"{100 * metrics.evals[-1]['acc']:.1f} %")
+    return ", ".join(steps), ", ".join(accuracies)
 
 
 def main() -> int:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Follow README's section "Use it" word by word, and say how many minutes it takes and what the models read.
+"""Run README's section "Use it" word by word; print how many minutes it takes and how well the models read.
 
-For each seed, in a folder of its own: runs the commands of the section as they are printed (another seed adds
-`--seed` and `Global.seed`), and counts the new lines that teacher, student and the student with center loss read
-without an error. With --plates it then trains both on 1,300 plates of ten characters, drawn here, through README's
-`data.yml`. Ctrl-C stops; the same command continues after the last finished step.
+For each seed, in its own folder: runs the printed commands (seeds other than 1 add `--seed` and `Global.seed`), and
+counts the new lines that the teacher, the student and the student with center loss read without an error. With
+--plates it then trains teacher and student on 1,300 plates of ten characters, drawn here, with README's `data.yml`.
+Ctrl-C stops; the same command continues after the last finished step.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import cv2
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 
-# The clone in place of this folder, and the folder above it last: these scripts hide nobody's modules.
+# The clone instead of this folder, and its tools last: these scripts must not hide other modules.
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:] = [str(ROOT), *sys.path[1:], str(ROOT / "tools")]
 
@@ -44,7 +44,7 @@ CHARACTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ0123456789"  # no I and O, as on many plat
 
 
 def use_it(page: str = "README.md") -> tuple[dict[str, str], list[str]]:
-    """Return files (by the name in their first comment) and commands of the section."""
+    """Return the files (by the name in their first comment) and the commands of the section."""
     text = (ROOT / page).read_text(encoding="utf-8")
     section = re.split(r"^## ", text.partition("<!-- use it -->")[2], flags=re.MULTILINE)[1]
     files, commands = {}, []
@@ -58,7 +58,7 @@ def use_it(page: str = "README.md") -> tuple[dict[str, str], list[str]]:
 
 
 def flow(folder: Path, seed: int) -> list[str]:
-    """Run what is left of README's commands for small networks; return the rows of a table."""
+    """Run README's commands for small networks; return rows of a table."""
     commands = [line for line in use_it()[1] if line.startswith("ppocr-ext") and "data.yml" not in line]
     minutes = {}
     for number, line in enumerate(commands):
@@ -76,7 +76,7 @@ def flow(folder: Path, seed: int) -> list[str]:
 
 
 def plates(folder: Path, seed: int) -> list[str]:
-    """Go on with plates, as README says it for lines of one's own; return the rows of a table."""
+    """Continue with plates, as README does for your own lines; return rows of a table."""
     rows = flow(folder, seed)
     if not (folder / "my" / "dict.txt").is_file():
         draw_plates(folder, seed)
@@ -89,7 +89,7 @@ def plates(folder: Path, seed: int) -> list[str]:
 
 
 def _run(folder: Path, name: str, words: Sequence[str]) -> float:
-    """Run one command in the folder, and return its seconds; one that has ended well is not run again.
+    """Run one command in the folder, and return its seconds; a command that has succeeded is not run again.
 
     Raises:
         RunFailedError: it ended with an error.
@@ -140,7 +140,7 @@ def draw_plates(folder: Path, seed: int) -> None:
 
 
 def plate(text: str, random: np.random.Generator) -> np.ndarray:
-    """Draw a plate, uint8 [56, 260, 3]: a frame, letters of OpenCV's fonts, a slight turn, blur and noise."""
+    """Draw a plate, uint8 [56, 260, 3]: a frame, letters of an OpenCV font, a slight turn, blur and noise."""
     dark, light = random.integers(0, 90, 3), random.integers(150, 256, 3)
     ink, ground = (dark, light) if random.random() < 0.7 else (light, dark)
     image = np.full((56, 260, 3), ground, np.uint8)
@@ -159,11 +159,7 @@ def plate(text: str, random: np.random.Generator) -> np.ndarray:
 
 
 def run_experiment(args: argparse.Namespace) -> str:
-    """Run all seeds, one after another, and return the table as Markdown.
-
-    Raises:
-        RunFailedError: a command ended with an error.
-    """
+    """Run all seeds, one after another; return the table as Markdown."""
     job = plates if args.plates else flow
     rows = [row for seed in args.seeds for row in job(args.out.resolve() / f"seed{seed}", seed)]
     table = "\n".join(["| seed | model | new lines read | 1 - NED |", "|---|---|---|---|", *rows])
